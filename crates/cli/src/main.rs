@@ -1,0 +1,4 @@
+//! brisk.
+#[global_allocator]
+static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
+fn main() {}
