@@ -1,0 +1,301 @@
+//! The configuration as an operator writes it: one struct per table, one field per key, nothing filled in.
+//!
+//! Defaults and cross checks are in `resolve`; every key is described in `docs/configuration.md`.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::units::{Period, Size, SizeLimit};
+use super::values::{FastOpen, HashBy, Networks, ProxyProtocol, Redirect};
+
+/// A whole file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    pub(crate) server: Server,
+    pub(crate) tls: Tls,
+    pub(crate) keys: Keys,
+    pub(crate) access_log: AccessLog,
+    pub(crate) admin: Admin,
+    pub(crate) host: Vec<Host>,
+    pub(crate) upstream: BTreeMap<String, Upstream>,
+}
+
+/// `[server]`: what listens and how much it takes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Server {
+    pub(crate) https: Vec<SocketAddr>,
+    pub(crate) http: Vec<SocketAddr>,
+    pub(crate) workers: Option<u16>,
+    pub(crate) backlog: Option<u32>,
+    pub(crate) fast_open: Option<FastOpen>,
+    pub(crate) proxy_protocol: Option<ProxyProtocol>,
+    pub(crate) trusted_proxies: Networks,
+    pub(crate) max_connections: Option<u32>,
+    pub(crate) max_connections_per_client: Option<u32>,
+    pub(crate) drain_timeout: Option<Period>,
+    pub(crate) unknown_host: Option<UnknownHost>,
+    pub(crate) state_dir: Option<PathBuf>,
+    pub(crate) timeouts: ServerTimeouts,
+    pub(crate) limits: ServerLimits,
+}
+
+/// What a client gets that names a host nobody configured.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum UnknownHost {
+    Default,
+    Refuse,
+}
+
+/// `[server.timeouts]`: how long a client may take.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ServerTimeouts {
+    pub(crate) hello: Option<Period>,
+    pub(crate) head: Option<Period>,
+    pub(crate) body: Option<Period>,
+    pub(crate) idle: Option<Period>,
+    pub(crate) write: Option<Period>,
+}
+
+/// `[server.limits]`: how much a client may send.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ServerLimits {
+    pub(crate) hello_size: Option<Size>,
+    pub(crate) head_size: Option<Size>,
+    pub(crate) headers: Option<u16>,
+    pub(crate) body_size: Option<SizeLimit>,
+    pub(crate) h2_streams: Option<u32>,
+    pub(crate) h2_resets: Option<u32>,
+}
+
+/// `[tls]`: what is negotiated, for all hosts.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Tls {
+    pub(crate) min_version: Option<TlsVersion>,
+    pub(crate) groups: Option<Vec<Group>>,
+    pub(crate) certificate_compression: Option<Vec<CertificateCompression>>,
+    pub(crate) tickets: Option<bool>,
+    pub(crate) tickets_per_handshake: Option<u8>,
+    pub(crate) ticket_lifetime: Option<Period>,
+    pub(crate) ticket_rotation: Option<Period>,
+    pub(crate) session_cache: SessionCache,
+}
+
+/// A TLS version that may be the lowest.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+pub(crate) enum TlsVersion {
+    #[serde(rename = "1.2")]
+    Tls12,
+    #[serde(rename = "1.3")]
+    Tls13,
+}
+
+/// A key exchange group, by its IANA name or the name in everyone's mouth.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+pub(crate) enum Group {
+    X25519MLKEM768,
+    #[serde(alias = "x25519")]
+    X25519,
+    #[serde(rename = "P-256", alias = "secp256r1")]
+    P256,
+    #[serde(rename = "P-384", alias = "secp384r1")]
+    P384,
+}
+
+/// An algorithm of RFC 8879.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CertificateCompression {
+    Brotli,
+    Zlib,
+}
+
+/// `[tls.session_cache]`: TLS 1.2 sessions by ID.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct SessionCache {
+    pub(crate) entries: Option<u32>,
+    pub(crate) size: Option<Size>,
+    pub(crate) lifetime: Option<Period>,
+}
+
+/// `[keys]`: where key operations run.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Keys {
+    pub(crate) rsa_threads: Option<u16>,
+    pub(crate) queue: Option<u32>,
+}
+
+/// `[access_log]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct AccessLog {
+    pub(crate) format: Option<AccessLogFormat>,
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// The form of an access log line.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum AccessLogFormat {
+    Text,
+    Json,
+    Off,
+}
+
+/// `[admin]`: metrics and health of the gateway itself.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Admin {
+    pub(crate) listen: Option<SocketAddr>,
+}
+
+/// `[[host]]`: names, their certificates and their routes.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Host {
+    pub(crate) names: Vec<String>,
+    #[serde(default)]
+    pub(crate) certificates: Vec<Certificate>,
+    #[serde(default)]
+    pub(crate) default: bool,
+    pub(crate) hsts: Option<Hsts>,
+    pub(crate) client_certificates: Option<ClientCertificates>,
+    #[serde(default)]
+    pub(crate) route: Vec<Route>,
+}
+
+/// One certificate of a host.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Certificate {
+    pub(crate) chain: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+/// `hsts`: RFC 6797.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Hsts {
+    pub(crate) max_age: Period,
+    #[serde(default)]
+    pub(crate) include_subdomains: bool,
+    #[serde(default)]
+    pub(crate) preload: bool,
+}
+
+/// `client_certificates`: whether clients must prove who they are.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ClientCertificates {
+    pub(crate) mode: ClientCertificateMode,
+    pub(crate) ca: PathBuf,
+}
+
+/// Whether a client without a certificate is let in.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ClientCertificateMode {
+    Optional,
+    Required,
+}
+
+/// `[[host.route]]`: a path and exactly one of `upstream`, `static`, `respond`, `redirect`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Route {
+    pub(crate) path: String,
+    #[serde(default)]
+    pub(crate) exact: bool,
+    pub(crate) upstream: Option<String>,
+    #[serde(rename = "static")]
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) respond: Option<Respond>,
+    pub(crate) redirect: Option<Redirect>,
+    pub(crate) body_size: Option<SizeLimit>,
+    pub(crate) strip_prefix: Option<bool>,
+}
+
+/// `respond`: the same answer to everyone.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Respond {
+    pub(crate) status: Option<u16>,
+    pub(crate) body: Option<String>,
+    pub(crate) content_type: Option<String>,
+}
+
+/// `[upstream.NAME]`: servers that are as good as one another.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Upstream {
+    pub(crate) servers: Vec<String>,
+    pub(crate) balance: Option<Balance>,
+    pub(crate) hash_by: Option<HashBy>,
+    #[serde(default)]
+    pub(crate) timeouts: UpstreamTimeouts,
+    #[serde(default)]
+    pub(crate) pool: Pool,
+    #[serde(default)]
+    pub(crate) health: Health,
+    #[serde(default)]
+    pub(crate) tls: UpstreamTls,
+}
+
+/// How a server is chosen.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Balance {
+    RoundRobin,
+    LeastConnections,
+    ConsistentHash,
+}
+
+/// `[upstream.NAME.timeouts]`: how long an upstream may take.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct UpstreamTimeouts {
+    pub(crate) connect: Option<Period>,
+    pub(crate) head: Option<Period>,
+    pub(crate) body: Option<Period>,
+}
+
+/// `[upstream.NAME.pool]`: connections kept for the next request.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Pool {
+    pub(crate) idle_connections: Option<u32>,
+    pub(crate) idle_timeout: Option<Period>,
+}
+
+/// `[upstream.NAME.health]`: when a server is left out. With `path` it is asked; its failures count in any case.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Health {
+    pub(crate) path: Option<String>,
+    pub(crate) host: Option<String>,
+    pub(crate) status: Option<u16>,
+    pub(crate) interval: Option<Period>,
+    pub(crate) timeout: Option<Period>,
+    pub(crate) healthy_after: Option<u16>,
+    pub(crate) unhealthy_after: Option<u16>,
+    pub(crate) max_failures: Option<u16>,
+    pub(crate) failure_pause: Option<Period>,
+}
+
+/// `[upstream.NAME.tls]`: how an `https` upstream is verified.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct UpstreamTls {
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) server_name: Option<String>,
+}
