@@ -3,13 +3,12 @@
 //! Defaults and cross checks are in `resolve`; every key is described in `docs/configuration.md`.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
 use super::units::{Period, Size, SizeLimit};
-use super::values::{FastOpen, HashBy, Networks, ProxyProtocol, Redirect};
+use super::values::{Address, FastOpen, HashBy, LogFile, Network, ProxyProtocol, Redirect};
 
 /// A whole file.
 #[derive(Debug, Default, Deserialize)]
@@ -28,13 +27,13 @@ pub(crate) struct Config {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Server {
-    pub(crate) https: Vec<SocketAddr>,
-    pub(crate) http: Vec<SocketAddr>,
+    pub(crate) https: Vec<Address>,
+    pub(crate) http: Vec<Address>,
     pub(crate) workers: Option<u16>,
     pub(crate) backlog: Option<u32>,
     pub(crate) fast_open: Option<FastOpen>,
     pub(crate) proxy_protocol: Option<ProxyProtocol>,
-    pub(crate) trusted_proxies: Networks,
+    pub(crate) trusted_proxies: Vec<Network>,
     pub(crate) max_connections: Option<u32>,
     pub(crate) max_connections_per_client: Option<u32>,
     pub(crate) drain_timeout: Option<Period>,
@@ -80,11 +79,10 @@ pub(crate) struct ServerLimits {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Tls {
     pub(crate) min_version: Option<TlsVersion>,
-    pub(crate) groups: Option<Vec<Group>>,
-    pub(crate) certificate_compression: Option<Vec<CertificateCompression>>,
+    pub(crate) certificate_compression: Option<bool>,
+    pub(crate) session_lifetime: Option<Period>,
     pub(crate) tickets: Option<bool>,
     pub(crate) tickets_per_handshake: Option<u8>,
-    pub(crate) ticket_lifetime: Option<Period>,
     pub(crate) ticket_rotation: Option<Period>,
     pub(crate) session_cache: SessionCache,
 }
@@ -98,33 +96,12 @@ pub(crate) enum TlsVersion {
     Tls13,
 }
 
-/// A key exchange group, by its IANA name or the name in everyone's mouth.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-pub(crate) enum Group {
-    X25519MLKEM768,
-    #[serde(alias = "x25519")]
-    X25519,
-    #[serde(rename = "P-256", alias = "secp256r1")]
-    P256,
-    #[serde(rename = "P-384", alias = "secp384r1")]
-    P384,
-}
-
-/// An algorithm of RFC 8879.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum CertificateCompression {
-    Brotli,
-    Zlib,
-}
-
 /// `[tls.session_cache]`: TLS 1.2 sessions by ID.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SessionCache {
     pub(crate) entries: Option<u32>,
     pub(crate) size: Option<Size>,
-    pub(crate) lifetime: Option<Period>,
 }
 
 /// `[keys]`: where key operations run.
@@ -140,7 +117,7 @@ pub(crate) struct Keys {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AccessLog {
     pub(crate) format: Option<AccessLogFormat>,
-    pub(crate) file: Option<PathBuf>,
+    pub(crate) file: Option<LogFile>,
 }
 
 /// The form of an access log line.
@@ -156,7 +133,7 @@ pub(crate) enum AccessLogFormat {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Admin {
-    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) listen: Option<Address>,
 }
 
 /// `[[host]]`: names, their certificates and their routes.
