@@ -1,0 +1,124 @@
+//! What the body of a whole `ClientHello` says.
+
+use tls_parser::{
+    TlsExtension, parse_tls_extension_alpn_content, parse_tls_extension_unknown,
+    parse_tls_handshake_client_hello,
+};
+
+use super::{ClientHello, HelloError, server_name};
+use crate::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
+
+const SERVER_NAME: u16 = 0;
+const SUPPORTED_GROUPS: u16 = 10;
+const SIGNATURE_ALGORITHMS: u16 = 13;
+const ALPN: u16 = 16;
+const SESSION_TICKET: u16 = 35;
+const PRE_SHARED_KEY: u16 = 41;
+const EARLY_DATA: u16 = 42;
+const SUPPORTED_VERSIONS: u16 = 43;
+
+/// Reads `body`, the handshake message without its header.
+pub(super) fn read(body: &[u8]) -> Result<ClientHello, HelloError> {
+    let Ok((rest, contents)) = parse_tls_handshake_client_hello(body) else {
+        return Err(HelloError::Malformed("fields run past the end"));
+    };
+    if !rest.is_empty() {
+        return Err(HelloError::Malformed("bytes after the extensions"));
+    }
+    if contents.ciphers.is_empty() {
+        return Err(HelloError::Malformed("no cipher suite"));
+    }
+    let mut hello = ClientHello {
+        suites: contents
+            .ciphers
+            .into_iter()
+            .map(|suite| CipherSuite(suite.0))
+            .collect(),
+        session_id_len: contents.session_id.map_or(0, <[u8]>::len),
+        ..ClientHello::default()
+    };
+    read_extensions(&mut hello, contents.ext.unwrap_or_default())?;
+    if hello.versions.is_empty() {
+        hello.versions.push(ProtocolVersion(contents.version.0));
+    }
+    Ok(hello)
+}
+
+fn read_extensions(hello: &mut ClientHello, mut extensions: &[u8]) -> Result<(), HelloError> {
+    let mut seen = 0_u64;
+    while !extensions.is_empty() {
+        let Ok((rest, TlsExtension::Unknown(kind, data))) = parse_tls_extension_unknown(extensions)
+        else {
+            return Err(HelloError::Malformed("extensions run past the end"));
+        };
+        // RFC 8446 section 4.2: "There MUST NOT be more than one extension of the same type". Only the ones that are
+        // read here matter here; all of them have small numbers.
+        let bit = 1_u64.checked_shl(u32::from(kind.0)).unwrap_or(0);
+        if seen & bit != 0 {
+            return Err(HelloError::Malformed("an extension stands twice"));
+        }
+        seen |= bit;
+        read_extension(hello, kind.0, data)?;
+        extensions = rest;
+    }
+    Ok(())
+}
+
+fn read_extension(hello: &mut ClientHello, kind: u16, data: &[u8]) -> Result<(), HelloError> {
+    match kind {
+        SERVER_NAME => hello.server_name = server_name::read(data)?,
+        ALPN => hello.alpn = protocol_names(data)?,
+        SUPPORTED_VERSIONS => hello.versions = versions(data)?,
+        SUPPORTED_GROUPS => hello.groups = code_points(data, NamedGroup)?,
+        SIGNATURE_ALGORITHMS => hello.signature_schemes = code_points(data, SignatureScheme)?,
+        SESSION_TICKET => hello.has_ticket = !data.is_empty(),
+        PRE_SHARED_KEY => hello.has_psk = true,
+        EARLY_DATA => hello.early_data = true,
+        _ => {}
+    }
+    Ok(())
+}
+
+fn protocol_names(data: &[u8]) -> Result<Vec<Vec<u8>>, HelloError> {
+    match parse_tls_extension_alpn_content(data) {
+        Ok((_, TlsExtension::ALPN(names))) if !names.is_empty() => {
+            Ok(names.into_iter().map(<[u8]>::to_vec).collect())
+        }
+        _ => Err(HelloError::Malformed(
+            "application_layer_protocol_negotiation extension",
+        )),
+    }
+}
+
+/// One byte of length, then versions.
+fn versions(data: &[u8]) -> Result<Vec<ProtocolVersion>, HelloError> {
+    match data.split_first() {
+        Some((&length, list)) if usize::from(length) == list.len() => pairs(list, ProtocolVersion),
+        _ => None,
+    }
+    .ok_or(HelloError::Malformed("supported_versions extension"))
+}
+
+/// Two bytes of length, then code points.
+fn code_points<T>(data: &[u8], from: fn(u16) -> T) -> Result<Vec<T>, HelloError> {
+    match data.split_first_chunk() {
+        Some((&length, list)) if usize::from(u16::from_be_bytes(length)) == list.len() => {
+            pairs(list, from)
+        }
+        _ => None,
+    }
+    .ok_or(HelloError::Malformed("list of groups or signature schemes"))
+}
+
+/// At least one code point: every list of them in the RFCs has one.
+fn pairs<T>(list: &[u8], from: fn(u16) -> T) -> Option<Vec<T>> {
+    let (pairs @ [_, ..], []) = list.as_chunks() else {
+        return None;
+    };
+    Some(
+        pairs
+            .iter()
+            .map(|pair| from(u16::from_be_bytes(*pair)))
+            .collect(),
+    )
+}
