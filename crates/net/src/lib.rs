@@ -1,1 +1,20 @@
-//! Placeholder.
+//! Sockets: how brisk listens, dials, limits and lets go of TCP connections.
+//!
+//! Nothing here knows TLS or HTTP.
+
+pub mod deadline;
+pub mod dial;
+pub mod drain;
+pub mod limits;
+pub mod listener;
+mod options;
+pub mod proxy_protocol;
+pub mod tcp_info;
+
+pub use deadline::{Deadline, DeadlineWheel};
+pub use dial::Target;
+pub use drain::{Drain, DrainGuard, DrainTrigger};
+pub use limits::{AddressLimit, AddressPermit, ConnectionLimit, ConnectionPermit};
+pub use listener::{FastOpenState, Listener, ListenerSettings};
+pub use proxy_protocol::ProxyProtocolError;
+pub use tcp_info::TcpInfo;

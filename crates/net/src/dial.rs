@@ -1,0 +1,250 @@
+//! Connecting to an upstream by name or address.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// A host and a port to connect to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    host: Host,
+    port: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Host {
+    Address(IpAddr),
+    Name(Box<str>),
+}
+
+/// Why a text is not a [`Target`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is not a host and a port, such as \"app.internal:8080\", \"127.0.0.1:8080\" or \"[::1]:8080\""
+)]
+pub struct TargetError(String);
+
+/// A connection attempt that failed, with what was tried. The source of the `io::Error` that [`connect`] answers.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {attempt} {target}{}: {source}", Via(*address))]
+struct DialError {
+    attempt: &'static str,
+    target: Target,
+    address: Option<SocketAddr>,
+    source: io::Error,
+}
+
+impl Target {
+    /// A target from a host, which may be an address (IPv6 with or without brackets), and a port.
+    pub fn new(host: &str, port: u16) -> Self {
+        let bare = host
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+            .unwrap_or(host);
+        let host = match bare.parse() {
+            Ok(address) => Host::Address(address),
+            Err(_) => Host::Name(bare.into()),
+        };
+        Self { host, port }
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The address, when the host is one and nothing need be resolved.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self.host {
+            Host::Address(ip) => Some(SocketAddr::new(ip, self.port)),
+            Host::Name(_) => None,
+        }
+    }
+
+    fn fail(
+        &self,
+        attempt: &'static str,
+        address: Option<SocketAddr>,
+        source: io::Error,
+    ) -> io::Error {
+        let kind = source.kind();
+        io::Error::new(
+            kind,
+            DialError {
+                attempt,
+                target: self.clone(),
+                address,
+                source,
+            },
+        )
+    }
+}
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let wrong = || TargetError(text.to_owned());
+        let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let port = port.parse().map_err(|_| wrong())?;
+        let target = Self::new(host, port);
+        match &target.host {
+            Host::Name(name)
+                if name.is_empty() || name.contains([':', '/', '@', '[', ']', ' ']) =>
+            {
+                Err(wrong())
+            }
+            Host::Address(IpAddr::V6(_)) if !host.starts_with('[') => Err(wrong()),
+            _ => Ok(target),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Host::Address(ip) => SocketAddr::new(*ip, self.port).fmt(formatter),
+            Host::Name(name) => write!(formatter, "{name}:{}", self.port),
+        }
+    }
+}
+
+struct Via(Option<SocketAddr>);
+
+impl fmt::Display for Via {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .map_or(Ok(()), |address| write!(formatter, " at {address}"))
+    }
+}
+
+/// Connects to `target` within `limit`, resolution included, with `TCP_NODELAY`.
+///
+/// The addresses of a name are tried in the resolver's order; each may use an even share of the time that is left, so
+/// that a dead one does not use it up. The error is that of the last attempt, and its text names target and address.
+pub async fn connect(target: &Target, limit: Duration) -> io::Result<TcpStream> {
+    let deadline = Instant::now() + limit;
+    let addresses = resolve(target, deadline).await?;
+    let mut last = target.fail(
+        "resolve",
+        None,
+        io::Error::new(io::ErrorKind::NotFound, "no address has that name"),
+    );
+    for (index, address) in addresses.iter().enumerate() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let share = left / (addresses.len() - index) as u32;
+        match connect_to(*address, share).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = target.fail("connect to", Some(*address), error),
+        }
+    }
+    Err(last)
+}
+
+async fn resolve(target: &Target, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
+    let name = match &target.host {
+        Host::Address(ip) => return Ok(vec![SocketAddr::new(*ip, target.port)]),
+        Host::Name(name) => name,
+    };
+    let found = timeout_at(deadline, lookup_host((&**name, target.port)));
+    match found.await {
+        Ok(Ok(addresses)) => Ok(addresses.collect()),
+        Ok(Err(error)) => Err(target.fail("resolve", None, error)),
+        Err(_) => Err(target.fail("resolve", None, io::ErrorKind::TimedOut.into())),
+    }
+}
+
+async fn connect_to(address: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
+    let stream = timeout(limit, TcpStream::connect(address))
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn targets_are_read_and_written_alike() {
+        for text in ["app.internal:8080", "127.0.0.1:80", "[::1]:8080"] {
+            assert_eq!(text.parse::<Target>().expect(text).to_string(), text);
+        }
+        assert_eq!(Target::new("[::1]", 1), Target::new("::1", 1));
+        for text in [
+            "",
+            "app",
+            ":80",
+            "app:",
+            "app:65536",
+            "::1:80",
+            "a/b:80",
+            "u@h:80",
+            "[::1:80",
+            "a b:80",
+        ] {
+            assert!(text.parse::<Target>().is_err(), "{text:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_is_resolved_and_the_next_address_tried() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let port = listener.local_addr().expect("address").port();
+        let stream = connect(&Target::new("localhost", port), LIMIT)
+            .await
+            .expect("connect");
+        assert!(stream.nodelay().expect("nodelay"));
+    }
+
+    #[tokio::test]
+    async fn a_refused_connection_names_target_and_address() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let port = listener.local_addr().expect("address").port();
+        drop(listener);
+        let error = connect(&Target::new("127.0.0.1", port), LIMIT)
+            .await
+            .expect_err("refused");
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        assert!(
+            error.to_string().contains(&format!("127.0.0.1:{port}")),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn the_time_limit_holds() {
+        // Full accept queues swallow further connections without an answer.
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)
+            .expect("socket");
+        socket
+            .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
+            .expect("bind");
+        socket.listen(0).expect("listen");
+        let address = socket
+            .local_addr()
+            .expect("address")
+            .as_socket()
+            .expect("IP");
+        let target = Target::new("127.0.0.1", address.port());
+        let mut held = Vec::new();
+        let error = loop {
+            match connect(&target, Duration::from_millis(50)).await {
+                Ok(stream) => held.push(stream),
+                Err(error) => break error,
+            }
+            assert!(held.len() < 64, "the queue never fills");
+        };
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+}

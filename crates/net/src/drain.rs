@@ -1,0 +1,150 @@
+//! Letting go gracefully: tell every connection to finish, then wait for the last.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+#[derive(Debug, Default)]
+struct Shared {
+    started: AtomicBool,
+    guards: AtomicUsize,
+    start: Notify,
+    idle: Notify,
+}
+
+/// The side that starts the drain.
+#[derive(Debug)]
+pub struct DrainTrigger {
+    shared: Arc<Shared>,
+}
+
+/// The side that is told of it. Clones are alike.
+#[derive(Clone, Debug)]
+pub struct Drain {
+    shared: Arc<Shared>,
+}
+
+/// Something that must finish before the drain is over: a connection, as a rule.
+#[derive(Debug)]
+pub struct DrainGuard {
+    shared: Arc<Shared>,
+}
+
+/// The two sides of one drain.
+pub fn channel() -> (DrainTrigger, Drain) {
+    let shared = Arc::<Shared>::default();
+    (
+        DrainTrigger {
+            shared: Arc::clone(&shared),
+        },
+        Drain { shared },
+    )
+}
+
+impl DrainTrigger {
+    /// Starts the drain. A second call does nothing.
+    pub fn start(&self) {
+        self.shared.started.store(true, Ordering::Release);
+        self.shared.start.notify_waiters();
+    }
+
+    /// Waits until every guard is gone, for at most `limit`, and answers how many are left.
+    pub async fn finished(&self, limit: Duration) -> usize {
+        let all_gone = async {
+            loop {
+                let mut idle = std::pin::pin!(self.shared.idle.notified());
+                idle.as_mut().enable();
+                if self.open() == 0 {
+                    return;
+                }
+                idle.await;
+            }
+        };
+        // Out of time is an answer here, not an error: what is left is counted below.
+        let _ = timeout(limit, all_gone).await;
+        self.open()
+    }
+
+    /// Guards that are held now.
+    pub fn open(&self) -> usize {
+        self.shared.guards.load(Ordering::Acquire)
+    }
+}
+
+impl Drain {
+    /// Whether the drain was started: one atomic load, fit for every request.
+    pub fn started(&self) -> bool {
+        self.shared.started.load(Ordering::Acquire)
+    }
+
+    /// Completes when the drain starts; at once if it was started. Each poll takes a lock that all workers share, so
+    /// wait in one task per worker, not in one per connection.
+    pub async fn wait(&self) {
+        let mut start = std::pin::pin!(self.shared.start.notified());
+        start.as_mut().enable();
+        if !self.started() {
+            start.await;
+        }
+    }
+
+    /// Holds the drain open until the guard is dropped.
+    pub fn guard(&self) -> DrainGuard {
+        self.shared.guards.fetch_add(1, Ordering::AcqRel);
+        DrainGuard {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl Drop for DrainGuard {
+    fn drop(&mut self) {
+        if self.shared.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.shared.idle.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_wait_are_told_once_and_for_all() {
+        let (trigger, drain) = channel();
+        let waiting = tokio::spawn({
+            let drain = drain.clone();
+            async move { drain.wait().await }
+        });
+        assert!(!drain.started());
+        trigger.start();
+        waiting.await.expect("told");
+        assert!(drain.started());
+        drain.wait().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_drain_is_over_when_the_last_guard_is_gone() {
+        let (trigger, drain) = channel();
+        let guards = [drain.guard(), drain.guard()];
+        trigger.start();
+        let release = async {
+            for guard in guards {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                drop(guard);
+            }
+        };
+        let (left, ()) = tokio::join!(trigger.finished(Duration::from_secs(60)), release);
+        assert_eq!(left, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_does_not_finish_in_time_is_counted() {
+        let (trigger, drain) = channel();
+        let _guard = drain.guard();
+        trigger.start();
+        assert_eq!(trigger.finished(Duration::from_secs(1)).await, 1);
+    }
+}

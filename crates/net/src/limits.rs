@@ -1,0 +1,204 @@
+//! How many connections may be open, in all and from one client.
+//!
+//! Both limits are shared by all workers and refuse at once: a connection over the limit costs one accept and one close.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Client addresses are spread over this many locks, so that workers seldom meet.
+const SHARDS: usize = 32;
+
+/// The most connections that may be open at once. Clones share one count.
+#[derive(Clone, Debug)]
+pub struct ConnectionLimit {
+    shared: Arc<Count>,
+}
+
+#[derive(Debug)]
+struct Count {
+    open: AtomicUsize,
+    limit: usize,
+}
+
+/// One open connection; dropping it makes room for another.
+#[derive(Debug)]
+pub struct ConnectionPermit {
+    shared: Arc<Count>,
+}
+
+impl ConnectionLimit {
+    /// Allows at most `limit` connections at once.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            shared: Arc::new(Count {
+                open: AtomicUsize::new(0),
+                limit,
+            }),
+        }
+    }
+
+    /// Counts one more connection, or answers `None` when the limit is reached. Never waits.
+    pub fn try_acquire(&self) -> Option<ConnectionPermit> {
+        let open = self.shared.open.fetch_add(1, Ordering::Relaxed);
+        // Made before the check, so that its drop takes the count back on refusal.
+        let permit = ConnectionPermit {
+            shared: Arc::clone(&self.shared),
+        };
+        (open < self.shared.limit).then_some(permit)
+    }
+
+    /// Connections open now.
+    pub fn open(&self) -> usize {
+        self.shared.open.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        self.shared.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The most connections that one client may have open at once. Clones share the counts.
+///
+/// A client is an IPv4 address or an IPv6 /64, which is what one customer is commonly given. Memory is bounded by the
+/// number of open connections: a client without any is forgotten.
+#[derive(Clone, Debug)]
+pub struct AddressLimit {
+    shared: Arc<AddressCounts>,
+}
+
+#[derive(Debug)]
+struct AddressCounts {
+    shards: [Mutex<HashMap<IpAddr, usize>>; SHARDS],
+    hasher: RandomState,
+    limit: usize,
+}
+
+/// One open connection of one client; dropping it makes room for another.
+#[derive(Debug)]
+pub struct AddressPermit {
+    shared: Arc<AddressCounts>,
+    client: IpAddr,
+}
+
+impl AddressLimit {
+    /// Allows each client at most `limit` connections at once.
+    pub fn new(limit: usize) -> Self {
+        let shared = AddressCounts {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            hasher: RandomState::new(),
+            limit,
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Counts one more connection of `address`, or answers `None` when its limit is reached.
+    pub fn try_acquire(&self, address: IpAddr) -> Option<AddressPermit> {
+        let client = client_of(address);
+        let mut counts = self.shared.lock(client);
+        let open = counts.get(&client).copied().unwrap_or_default();
+        if open >= self.shared.limit {
+            return None;
+        }
+        counts.insert(client, open + 1);
+        drop(counts);
+        Some(AddressPermit {
+            shared: Arc::clone(&self.shared),
+            client,
+        })
+    }
+}
+
+impl AddressCounts {
+    fn lock(&self, client: IpAddr) -> std::sync::MutexGuard<'_, HashMap<IpAddr, usize>> {
+        let shard = self.hasher.hash_one(client) as usize % SHARDS;
+        self.shards[shard]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for AddressPermit {
+    fn drop(&mut self) {
+        let mut counts = self.shared.lock(self.client);
+        if let Some(count) = counts.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.client);
+            }
+        }
+    }
+}
+
+fn client_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => {
+            let prefix = u128::from(v6) & !u128::from(u64::MAX);
+            IpAddr::V6(Ipv6Addr::from(prefix))
+        }
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn the_limit_refuses_and_a_dropped_permit_makes_room() {
+        let limit = ConnectionLimit::new(2);
+        let first = limit.try_acquire().expect("first");
+        let _second = limit.clone().try_acquire().expect("second");
+        assert!(limit.try_acquire().is_none());
+        assert_eq!(limit.open(), 2, "a refused connection is not counted");
+        drop(first);
+        assert!(limit.try_acquire().is_some());
+    }
+
+    #[test]
+    fn each_client_has_its_own_count() {
+        let limit = AddressLimit::new(1);
+        let first = limit.try_acquire(address("192.0.2.1")).expect("first");
+        assert!(limit.try_acquire(address("192.0.2.1")).is_none());
+        assert!(
+            limit.try_acquire(address("::ffff:192.0.2.1")).is_none(),
+            "the same client, mapped"
+        );
+        let _other = limit
+            .try_acquire(address("192.0.2.2"))
+            .expect("another client");
+        drop(first);
+        assert!(limit.try_acquire(address("192.0.2.1")).is_some());
+    }
+
+    #[test]
+    fn ipv6_clients_are_counted_by_their_64_bit_prefix() {
+        let limit = AddressLimit::new(1);
+        let _first = limit
+            .try_acquire(address("2001:db8:0:1::1"))
+            .expect("first");
+        assert!(limit.try_acquire(address("2001:db8:0:1:ffff::2")).is_none());
+        assert!(limit.try_acquire(address("2001:db8:0:2::1")).is_some());
+    }
+
+    #[test]
+    fn clients_without_connections_are_forgotten() {
+        let limit = AddressLimit::new(1);
+        let refused = AddressLimit::new(0);
+        drop(limit.try_acquire(address("192.0.2.1")));
+        assert!(refused.try_acquire(address("192.0.2.1")).is_none());
+        for shard in limit.shared.shards.iter().chain(&refused.shared.shards) {
+            assert!(shard.lock().expect("lock").is_empty());
+        }
+    }
+}

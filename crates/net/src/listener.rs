@@ -1,0 +1,257 @@
+//! Listening sockets: bound with the options that the gateway wants, accepting through shortages.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, sleep};
+use tracing::warn;
+
+use crate::options;
+
+/// How long accepting rests when the process or the machine is out of descriptors or memory.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(50);
+/// The least time between two log lines about failed accepts.
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What a listening socket is made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerSettings {
+    /// Where to listen. An IPv6 address takes IPv6 only: `[::]` does not include `0.0.0.0`.
+    pub address: SocketAddr,
+    /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
+    pub backlog: i32,
+    /// TCP Fast Open (RFC 7413): how many connections may wait with data before their handshake ended. `None` is off.
+    pub fast_open: Option<u32>,
+    /// Whether each worker binds a socket of its own to the address (`SO_REUSEPORT`).
+    pub reuse_port: bool,
+}
+
+impl ListenerSettings {
+    /// Settings for `address`: a backlog of 4096, no Fast Open, a socket per worker.
+    pub fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            backlog: 4096,
+            fast_open: None,
+            reuse_port: true,
+        }
+    }
+}
+
+/// Binds and listens; the socket does not block. A kernel without Fast Open is no error, see [`fast_open_state`].
+pub fn bind(settings: &ListenerSettings) -> io::Result<std::net::TcpListener> {
+    let address = settings.address;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_nonblocking(true)?;
+    // A restarted gateway must not wait for old connections in TIME_WAIT.
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(settings.reuse_port)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket
+        .bind(&address.into())
+        .map_err(|error| explain(address, &error))?;
+    if let Some(queue) = settings.fast_open {
+        options::set_fast_open(&socket, queue)?;
+    }
+    socket
+        .listen(settings.backlog)
+        .map_err(|error| explain(address, &error))?;
+    Ok(socket.into())
+}
+
+fn explain(address: SocketAddr, error: &io::Error) -> io::Error {
+    let hint = match error.kind() {
+        io::ErrorKind::AddrInUse => ": another program listens there",
+        io::ErrorKind::PermissionDenied => {
+            ": ports below 1024 need the capability CAP_NET_BIND_SERVICE"
+        }
+        _ => "",
+    };
+    io::Error::new(
+        error.kind(),
+        format!("cannot listen on {address}: {error}{hint}"),
+    )
+}
+
+/// What the kernel lets TCP Fast Open do: `net.ipv4.tcp_fastopen`, which also rules IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FastOpenState {
+    /// Listeners may use it.
+    Server,
+    /// Off for listeners: the setting lacks bit 2. The value found is inside.
+    Off(u32),
+    /// The setting cannot be read here.
+    Unknown,
+}
+
+/// Reads what the kernel allows now.
+pub fn fast_open_state() -> FastOpenState {
+    fs::read_to_string("/proc/sys/net/ipv4/tcp_fastopen")
+        .map_or(FastOpenState::Unknown, |text| parse_fast_open(&text))
+}
+
+fn parse_fast_open(text: &str) -> FastOpenState {
+    match text.trim().parse::<u32>() {
+        Ok(bits) if bits & 2 != 0 => FastOpenState::Server,
+        Ok(bits) => FastOpenState::Off(bits),
+        Err(_) => FastOpenState::Unknown,
+    }
+}
+
+/// A listening socket on a tokio runtime.
+#[derive(Debug)]
+pub struct Listener {
+    socket: TcpListener,
+    last_log: Option<Instant>,
+}
+
+impl Listener {
+    /// Takes a socket from [`bind`]. Must be called inside a runtime.
+    pub fn new(socket: std::net::TcpListener) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Ok(Self {
+            socket: TcpListener::from_std(socket)?,
+            last_log: None,
+        })
+    }
+
+    /// Where it listens, with the port that the kernel chose if it was to choose.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// The next connection, with `TCP_NODELAY` set.
+    ///
+    /// A client that left early is skipped; out of descriptors or memory, it rests a moment and goes on, with a log line
+    /// at most once a second. Other errors mean that the socket itself is broken and are answered.
+    pub async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
+        loop {
+            match self.socket.accept().await {
+                Ok((stream, peer)) => {
+                    // Fails only when the client is already gone, which the first read will tell.
+                    let _ = stream.set_nodelay(true);
+                    return Ok((stream, peer));
+                }
+                Err(error) => self.survive(error).await?,
+            }
+        }
+    }
+
+    async fn survive(&mut self, error: io::Error) -> io::Result<()> {
+        match Trouble::of(&error) {
+            Trouble::Connection => Ok(()),
+            Trouble::Shortage => {
+                self.log(&error);
+                sleep(SHORTAGE_PAUSE).await;
+                Ok(())
+            }
+            Trouble::Listener => Err(error),
+        }
+    }
+
+    fn log(&mut self, error: &io::Error) {
+        let now = Instant::now();
+        if self
+            .last_log
+            .is_none_or(|last| now.duration_since(last) >= LOG_INTERVAL)
+        {
+            self.last_log = Some(now);
+            warn!(%error, "cannot accept connections for now; raise the limit on open files if this goes on");
+        }
+    }
+}
+
+/// Whom an error of `accept` concerns.
+#[derive(Debug, PartialEq, Eq)]
+enum Trouble {
+    Connection,
+    Shortage,
+    Listener,
+}
+
+impl Trouble {
+    fn of(error: &io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => Self::Shortage,
+            // accept(2): Linux hands on errors that are already pending on the new socket; treat them like EAGAIN.
+            Some(
+                libc::ECONNABORTED
+                | libc::EINTR
+                | libc::EPROTO
+                | libc::EPERM
+                | libc::ENETDOWN
+                | libc::ENOPROTOOPT
+                | libc::EHOSTDOWN
+                | libc::ENONET
+                | libc::EHOSTUNREACH
+                | libc::EOPNOTSUPP
+                | libc::ENETUNREACH
+                | libc::ETIMEDOUT
+                | libc::ECONNRESET,
+            ) => Self::Connection,
+            _ => Self::Listener,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loopback() -> ListenerSettings {
+        ListenerSettings::new(SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    #[tokio::test]
+    async fn an_accepted_connection_sends_without_delay() {
+        let settings = ListenerSettings {
+            fast_open: Some(64),
+            ..loopback()
+        };
+        let mut listener = Listener::new(bind(&settings).expect("bind")).expect("listener");
+        let address = listener.local_address().expect("address");
+        let client = TcpStream::connect(address).await.expect("connect");
+        let (stream, peer) = listener.accept().await.expect("accept");
+        assert!(stream.nodelay().expect("nodelay"));
+        assert_eq!(peer, client.local_addr().expect("address"));
+    }
+
+    #[test]
+    fn workers_share_an_address_only_when_asked_to() {
+        let first = bind(&loopback()).expect("first");
+        let address = first.local_addr().expect("address");
+        bind(&ListenerSettings::new(address)).expect("a second worker");
+        let alone = ListenerSettings {
+            reuse_port: false,
+            ..ListenerSettings::new(address)
+        };
+        let error = bind(&alone).expect_err("in use");
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert!(error.to_string().contains(&address.to_string()), "{error}");
+    }
+
+    #[test]
+    fn errors_are_told_apart() {
+        let trouble = |code| Trouble::of(&io::Error::from_raw_os_error(code));
+        assert_eq!(trouble(libc::EMFILE), Trouble::Shortage);
+        assert_eq!(trouble(libc::ECONNABORTED), Trouble::Connection);
+        assert_eq!(trouble(libc::EBADF), Trouble::Listener);
+    }
+
+    #[test]
+    fn the_kernels_fast_open_setting_is_a_set_of_bits() {
+        assert_eq!(parse_fast_open("3\n"), FastOpenState::Server);
+        assert_eq!(parse_fast_open("1\n"), FastOpenState::Off(1));
+        assert_eq!(parse_fast_open("?"), FastOpenState::Unknown);
+    }
+}

@@ -1,0 +1,59 @@
+//! Socket options that `socket2` does not offer.
+//!
+//! The only file of this crate with `unsafe` code: one `getsockopt` and one `setsockopt`.
+
+#![expect(unsafe_code, reason = "two system calls without a safe wrapper")]
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, RawFd};
+
+/// Reads `TCP_INFO`. Fields that the running kernel does not know stay zero.
+pub(crate) fn tcp_info(socket: &impl AsRawFd) -> io::Result<libc::tcp_info> {
+    // SAFETY: `tcp_info` consists of integers only, for which all zeroes is a value.
+    let mut info: libc::tcp_info = unsafe { mem::zeroed() };
+    let mut length = socklen::<libc::tcp_info>();
+    // SAFETY: `info` is a valid buffer of `length` bytes, and the kernel writes no more than `length`.
+    let status = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut length,
+        )
+    };
+    check(status).map(|()| info)
+}
+
+/// Sets `TCP_FASTOPEN` on a socket that will listen: how many connections may be waiting for their handshake to end.
+pub(crate) fn set_fast_open(socket: &impl AsRawFd, queue: u32) -> io::Result<()> {
+    let queue = libc::c_int::try_from(queue).unwrap_or(libc::c_int::MAX);
+    set_int(socket.as_raw_fd(), libc::TCP_FASTOPEN, queue)
+}
+
+fn set_int(socket: RawFd, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    // SAFETY: the pointer and the length describe `value`, which outlives the call.
+    let status = unsafe {
+        libc::setsockopt(
+            socket,
+            libc::IPPROTO_TCP,
+            option,
+            (&raw const value).cast(),
+            socklen::<libc::c_int>(),
+        )
+    };
+    check(status)
+}
+
+fn socklen<T>() -> libc::socklen_t {
+    libc::socklen_t::try_from(size_of::<T>()).expect("a socket option is a few bytes long")
+}
+
+fn check(status: libc::c_int) -> io::Result<()> {
+    if status == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
