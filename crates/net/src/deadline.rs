@@ -264,7 +264,7 @@ mod tests {
             let deadline = wheel.register();
             deadline.set(Duration::from_secs(1));
             deadline.clear();
-            sleep(Duration::from_secs(3600)).await;
+            sleep(Duration::from_hours(1)).await;
             assert!(!deadline.expired());
         })
         .await;
@@ -275,7 +275,7 @@ mod tests {
         let wheel = DeadlineWheel::new();
         with(&wheel, async {
             drop(wheel.register());
-            sleep(Duration::from_secs(3600)).await;
+            sleep(Duration::from_hours(1)).await;
             let deadline = wheel.register();
             deadline.set(Duration::from_secs(5));
             let start = Instant::now();

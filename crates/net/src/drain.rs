@@ -136,7 +136,7 @@ mod tests {
                 drop(guard);
             }
         };
-        let (left, ()) = tokio::join!(trigger.finished(Duration::from_secs(60)), release);
+        let (left, ()) = tokio::join!(trigger.finished(Duration::from_mins(1)), release);
         assert_eq!(left, 0);
     }
 
