@@ -1,0 +1,124 @@
+//! The command line, as typed.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// The fastest HTTPS for the least CPU.
+#[derive(Debug, Parser)]
+#[command(name = "brisk", version, about, propagate_version = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What brisk is to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve HTTPS: a page, files, or what an upstream answers
+    Serve(Serve),
+    /// Check a configuration file and start nothing
+    Check(Check),
+}
+
+/// Arguments of `brisk serve`. Without a file: development certificates for localhost.
+#[derive(Args, Debug, Default)]
+#[command(after_help = AFTER_SERVE)]
+pub(crate) struct Serve {
+    /// Configuration file (TOML)
+    #[arg(long, short, value_name = "FILE", conflicts_with = "upstream")]
+    pub(crate) config: Option<PathBuf>,
+    /// Server to proxy to, as http://127.0.0.1:8080
+    #[arg(long, short, value_name = "URL")]
+    pub(crate) upstream: Option<String>,
+    /// Address for HTTPS; can be repeated [default without a file: 127.0.0.1:8443 and [::1]:8443]
+    #[arg(long, short, value_name = "ADDRESS", value_parser = address)]
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Folder for the development CA [default: $XDG_STATE_HOME/brisk or ~/.local/state/brisk]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+    /// Threads, each with its own listeners [default: one per core]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) workers: Option<u16>,
+    /// Form of the access log [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) access_log: Option<AccessLog>,
+    /// Write TLS secrets to the file that SSLKEYLOGFILE names, for debugging
+    #[arg(long)]
+    pub(crate) keylog: bool,
+    /// Level of the log: error, warn, info, debug, trace, or a filter as info,brisk_tls=debug
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub(crate) log: String,
+}
+
+/// Arguments of `brisk check`.
+#[derive(Args, Debug)]
+pub(crate) struct Check {
+    /// Configuration file (TOML)
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
+
+/// Forms of the access log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AccessLog {
+    Text,
+    Json,
+    Off,
+}
+
+const AFTER_SERVE: &str = "\
+Examples:
+  brisk serve                                     a page about your own connection on https://localhost:8443
+  brisk serve --upstream http://127.0.0.1:8080    HTTPS in front of a server
+  brisk serve --config brisk.toml                 everything else; docs/configuration.md has every key";
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write IP address and port, as 127.0.0.1:8443 or [::]:443".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split(' '))
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn serve_takes_every_option() {
+        let line = "brisk serve --upstream http://127.0.0.1:80 --listen [::1]:1 --listen 127.0.0.1:1 --state-dir s \
+                    --workers 2 --keylog --access-log json --log debug";
+        let Command::Serve(serve) = parse(line).expect("a right line").command else { panic!("not serve") };
+        assert_eq!(serve.upstream.as_deref(), Some("http://127.0.0.1:80"));
+        assert_eq!(serve.listen.len(), 2);
+        assert_eq!(serve.workers, Some(2));
+        assert!(serve.keylog);
+        assert_eq!(serve.access_log, Some(AccessLog::Json));
+        assert_eq!(serve.log, "debug");
+    }
+
+    #[test]
+    fn a_wrong_line_ends_with_code_2_and_says_what_would_be_right() {
+        for (line, hint) in [
+            ("brisk serve --config a --upstream http://b", "cannot be used with"),
+            ("brisk serve --listen 8443", "write IP address and port, as 127.0.0.1:8443"),
+            ("brisk serve --workers 0", "1..=1024"),
+            ("brisk serve --access-log xml", "possible values: text, json, off"),
+            ("brisk serve --upstram http://b", "--upstream"),
+            ("brisk check", "<FILE>"),
+        ] {
+            let error = parse(line).expect_err(line);
+            assert_eq!(error.exit_code(), 2, "{line}");
+            assert!(error.to_string().contains(hint), "{line}: {error}");
+        }
+    }
+}

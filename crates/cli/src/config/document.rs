@@ -1,0 +1,109 @@
+//! A TOML file with the place of every value in it, and how it becomes the structs of `raw` with all errors at once.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::error::{KeyPath, Located, MAX_LISTED, Problem, Segment};
+use super::reader::{Node, ReadError};
+
+/// The text and the tree of a file.
+pub(super) struct Document<'t> {
+    text: &'t str,
+    root: Spanned<DeValue<'t>>,
+}
+
+impl<'t> Document<'t> {
+    /// Parses `text`; the problems are those of TOML itself.
+    pub(super) fn parse(text: &'t str) -> Result<Self, Vec<Located>> {
+        let (table, errors) = DeTable::parse_recoverable(text);
+        if errors.is_empty() {
+            let root = Spanned::new(table.span(), DeValue::Table(table.into_inner()));
+            return Ok(Self { text, root });
+        }
+        // What follows the first slip is mostly its echo.
+        let first = errors.into_iter().take(1);
+        Err(first
+            .map(|error| Located {
+                position: error.span().map(|span| position(text, span.start)),
+                path: KeyPath::default(),
+                problem: Problem::Syntax(error.message().to_owned()),
+            })
+            .collect())
+    }
+
+    /// Reads the whole file as a `T`, leaving out every value that is wrong, with one problem for each of those.
+    ///
+    /// Serde stops at the first error, so reading starts again without the value that caused it.
+    pub(super) fn read<T: DeserializeOwned + Default>(&self) -> (T, Vec<Located>) {
+        let mut problems = Vec::new();
+        let mut skipped = BTreeSet::new();
+        loop {
+            let error = match T::deserialize(Node::new(&self.root, &skipped)) {
+                Ok(value) => return (value, problems),
+                Err(error) => error,
+            };
+            // A required key that was left out is reported as what it is, not as missing too.
+            let echo = matches!(error.problem, Problem::Missing(key) if self.contains(&error.path().key(key)));
+            let (located, culprit) = self.blame(error);
+            if !echo {
+                problems.push(located);
+            }
+            let again = culprit.is_some_and(|culprit| skipped.insert(culprit));
+            if !again || problems.len() > MAX_LISTED {
+                return (T::default(), problems);
+            }
+        }
+    }
+
+    /// A problem of the value at `path`, or of the nearest thing around it that was written.
+    pub(super) fn locate(&self, path: KeyPath, problem: Problem) -> Located {
+        let span = (0..=path.0.len()).rev().find_map(|length| Some(self.find(&path.0[..length])?.1.span()));
+        let start = span.filter(|_| !path.0.is_empty()).map(|span| span.start);
+        Located { position: start.map(|start| position(self.text, start)), path, problem }
+    }
+
+    /// Whether there is a value at `path`.
+    pub(super) fn contains(&self, path: &KeyPath) -> bool {
+        self.find(&path.0).is_some()
+    }
+
+    fn blame(&self, error: ReadError) -> (Located, Option<*const Spanned<DeValue<'t>>>) {
+        let path = error.path();
+        let found = self.find(&path.0);
+        let culprit = found.as_ref().map(|(_, value)| std::ptr::from_ref(*value));
+        let located = match (&error.problem, found) {
+            (Problem::UnknownKey { .. }, Some((Some(key), _))) => {
+                Located { position: Some(position(self.text, key.start)), path, problem: error.problem }
+            }
+            _ => self.locate(path, error.problem),
+        };
+        (located, culprit)
+    }
+
+    /// The place of the key, where there is one, and the value at `path`.
+    fn find(&self, path: &[Segment]) -> Option<(Option<Range<usize>>, &Spanned<DeValue<'t>>)> {
+        let mut found = (None, &self.root);
+        for segment in path {
+            found = match (segment, found.1.get_ref()) {
+                (Segment::Key(key), DeValue::Table(table)) => {
+                    let (key, value) = table.get_key_value(key.as_str())?;
+                    (Some(key.span()), value)
+                }
+                (Segment::Index(index), DeValue::Array(array)) => (None, array.get(*index)?),
+                _ => return None,
+            };
+        }
+        Some(found)
+    }
+}
+
+/// Line and column of a byte offset, both from 1; columns count characters.
+fn position(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}

@@ -1,0 +1,155 @@
+//! What can be wrong with a configuration, said in one line each: where, which key, what, and what would be right.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Problems listed at most; a file with more of them is better read again from the top.
+pub(super) const MAX_LISTED: usize = 10;
+
+/// Names must be at least this near (Jaro-Winkler, 0 to 1) to be offered instead of the whole list.
+const NEAR: f64 = 0.82;
+
+/// One step from a table or list to what it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Segment {
+    Key(String),
+    Index(usize),
+}
+
+/// The way from the top of the file to a value, shown as `host[0].route[1].upstream`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct KeyPath(pub(super) Vec<Segment>);
+
+impl KeyPath {
+    /// The path of a top-level key.
+    pub(super) fn of(key: &str) -> Self {
+        Self::default().key(key)
+    }
+
+    /// The path of `key` in the table at this path.
+    pub(super) fn key(&self, key: &str) -> Self {
+        self.with(Segment::Key(key.to_owned()))
+    }
+
+    /// The path of the item `index` in the list at this path.
+    pub(super) fn index(&self, index: usize) -> Self {
+        self.with(Segment::Index(index))
+    }
+
+    /// The table or list that holds the value at this path.
+    pub(super) fn parent(&self) -> &[Segment] {
+        self.0.split_last().map_or(&[], |(_, parent)| parent)
+    }
+
+    fn with(&self, segment: Segment) -> Self {
+        Self(self.0.iter().cloned().chain([segment]).collect())
+    }
+}
+
+impl fmt::Display for KeyPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, segment) in self.0.iter().enumerate() {
+            match segment {
+                Segment::Index(index) => write!(f, "[{index}]")?,
+                Segment::Key(key) => {
+                    let dot = if position == 0 { "" } else { "." };
+                    let bare = !key.is_empty()
+                        && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+                    if bare { write!(f, "{dot}{key}")? } else { write!(f, "{dot}{key:?}")? }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub(super) enum Problem {
+    /// Not TOML.
+    #[error("not valid TOML: {0}")]
+    Syntax(String),
+    /// A key that means nothing here.
+    #[error("unknown key; {}", offer(.key, .known))]
+    UnknownKey { key: String, known: Vec<&'static str> },
+    /// A word that is none of the words allowed here.
+    #[error("{value:?} is not known here; {}", offer(.value, .known))]
+    UnknownValue { value: String, known: Vec<String> },
+    /// A required key.
+    #[error("the key `{0}` is missing")]
+    Missing(&'static str),
+    /// A number where text belongs, or the like.
+    #[error("expected {expected}, found {found}")]
+    WrongType { expected: String, found: String },
+    /// A value that cannot be right, with the reason and what would be.
+    #[error("{0}")]
+    Wrong(String),
+}
+
+/// "did you mean ..." where something is near, and otherwise all there is.
+fn offer<S: AsRef<str>>(written: &str, known: &[S]) -> String {
+    let near = |name: &str| strsim::jaro_winkler(&written.to_ascii_lowercase(), &name.to_ascii_lowercase());
+    let nearest = known.iter().map(|name| (near(name.as_ref()), name.as_ref())).max_by(|a, b| a.0.total_cmp(&b.0));
+    match nearest {
+        Some((distance, name)) if distance >= NEAR => format!("did you mean `{name}`?"),
+        Some(_) => {
+            let names: Vec<_> = known.iter().map(|name| format!("`{}`", name.as_ref())).collect();
+            format!("known here: {}", names.join(", "))
+        }
+        None => "nothing is known here".to_owned(),
+    }
+}
+
+/// A problem and its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Located {
+    /// Line and column, from 1; none for what belongs to the file as a whole.
+    pub(super) position: Option<(usize, usize)>,
+    pub(super) path: KeyPath,
+    pub(super) problem: Problem,
+}
+
+/// All that is wrong with a file: one line each, in the order of the file.
+#[derive(Debug)]
+pub(crate) struct ConfigError {
+    file: PathBuf,
+    problems: Vec<Located>,
+}
+
+impl ConfigError {
+    /// Collects `problems` of `file`.
+    pub(super) fn new(file: &Path, mut problems: Vec<Located>) -> Self {
+        problems.sort_by_key(|problem| problem.position);
+        Self { file: file.to_owned(), problems }
+    }
+
+    /// A file that could not be read at all.
+    pub(super) fn unreadable(file: &Path, error: &std::io::Error) -> Self {
+        let problem = Problem::Wrong(format!("cannot be read: {error}"));
+        Self::new(file, vec![Located { position: None, path: KeyPath::default(), problem }])
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = self.file.display();
+        for (number, Located { position, path, problem }) in self.problems.iter().take(MAX_LISTED).enumerate() {
+            let separator = if number == 0 { "" } else { "\n" };
+            write!(f, "{separator}{file}:")?;
+            if let Some((line, column)) = position {
+                write!(f, "{line}:{column}:")?;
+            }
+            if !path.0.is_empty() {
+                write!(f, " {path}:")?;
+            }
+            write!(f, " {problem}")?;
+        }
+        match self.problems.len().saturating_sub(MAX_LISTED) {
+            0 => Ok(()),
+            more => write!(f, "\n{file}: {more} more of the kind"),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}

@@ -1,0 +1,269 @@
+//! Serde's view of the tree of a file: knows which values to leave out, and tells errors apart by kind and key path.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::de::value::StrDeserializer;
+use serde::de::{
+    DeserializeSeed, Deserializer, EnumAccess, Error, Expected, IntoDeserializer, MapAccess, SeqAccess, Unexpected,
+    VariantAccess, Visitor,
+};
+use toml::Spanned;
+use toml::de::{DeArray, DeString, DeTable, DeValue};
+
+use super::error::{KeyPath, Problem, Segment};
+
+/// Values to leave out, by their address in the tree.
+type Skipped<'t> = BTreeSet<*const Spanned<DeValue<'t>>>;
+
+/// An error and the way to the value that caused it, innermost step first.
+#[derive(Debug)]
+pub(super) struct ReadError {
+    pub(super) problem: Problem,
+    steps: Vec<Segment>,
+}
+
+impl ReadError {
+    /// The way to the value from the top.
+    pub(super) fn path(&self) -> KeyPath {
+        KeyPath(self.steps.iter().rev().cloned().collect())
+    }
+
+    fn within(mut self, step: Segment) -> Self {
+        self.steps.push(step);
+        self
+    }
+}
+
+impl From<Problem> for ReadError {
+    fn from(problem: Problem) -> Self {
+        Self { problem, steps: Vec::new() }
+    }
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.problem.fmt(f)
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+impl Error for ReadError {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Problem::Wrong(message.to_string()).into()
+    }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Problem::WrongType { expected: plain_expected(&expected.to_string()), found: plain_found(&found) }.into()
+    }
+
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::invalid_type(found, expected)
+    }
+
+    fn unknown_field(key: &str, known: &'static [&'static str]) -> Self {
+        Problem::UnknownKey { key: key.to_owned(), known: known.to_vec() }.into()
+    }
+
+    fn unknown_variant(value: &str, known: &'static [&'static str]) -> Self {
+        let known = known.iter().map(|&name| name.to_owned()).collect();
+        Problem::UnknownValue { value: value.to_owned(), known }.into()
+    }
+
+    fn missing_field(key: &'static str) -> Self {
+        Problem::Missing(key).into()
+    }
+}
+
+/// What serde expected, in an operator's words.
+fn plain_expected(expected: &str) -> String {
+    match expected {
+        "a boolean" => "`true` or `false`".to_owned(),
+        "a string" => "text in quotes".to_owned(),
+        "path string" => "a path in quotes".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        "a map" => "a table".to_owned(),
+        "u8" => format!("a whole number from 0 to {}", u8::MAX),
+        "u16" => format!("a whole number from 0 to {}", u16::MAX),
+        "u32" => format!("a whole number from 0 to {}", u32::MAX),
+        table if table.starts_with("struct ") => "a table".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+/// What was found, in an operator's words.
+fn plain_found(found: &Unexpected<'_>) -> String {
+    match found {
+        Unexpected::Bool(value) => format!("`{value}`"),
+        Unexpected::Signed(value) => format!("the number {value}"),
+        Unexpected::Unsigned(value) => format!("the number {value}"),
+        Unexpected::Float(value) => format!("the number {value}"),
+        Unexpected::Str(value) => format!("the text {value:?}"),
+        Unexpected::Seq => "a list".to_owned(),
+        Unexpected::Map => "a table".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// One value of the tree.
+#[derive(Clone, Copy)]
+pub(super) struct Node<'a, 't> {
+    value: &'a Spanned<DeValue<'t>>,
+    skipped: &'a Skipped<'t>,
+}
+
+impl<'a, 't> Node<'a, 't> {
+    /// A view of `value` without those in `skipped`.
+    pub(super) fn new(value: &'a Spanned<DeValue<'t>>, skipped: &'a Skipped<'t>) -> Self {
+        Self { value, skipped }
+    }
+
+    fn kept(&self, value: &'a Spanned<DeValue<'t>>) -> Option<Self> {
+        (!self.skipped.contains(&std::ptr::from_ref(value))).then_some(Self { value, ..*self })
+    }
+
+    fn items(self, array: &'a DeArray<'t>) -> Items<'a, 't> {
+        let kept = array.iter().enumerate().filter_map(|(index, item)| Some((index, self.kept(item)?)));
+        Items(kept.collect::<Vec<_>>().into_iter())
+    }
+
+    fn entries(self, table: &'a DeTable<'t>) -> Entries<'a, 't> {
+        let kept = table.iter().filter_map(|(key, value)| Some((key, self.kept(value)?)));
+        Entries { rest: kept.collect::<Vec<_>>().into_iter(), current: None }
+    }
+}
+
+impl<'de> Deserializer<'de> for Node<'_, '_> {
+    type Error = ReadError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        match self.value.get_ref() {
+            DeValue::String(text) => visitor.visit_str(text),
+            DeValue::Boolean(value) => visitor.visit_bool(*value),
+            DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
+                Ok(number) => visitor.visit_i64(number),
+                Err(_) => Err(Problem::Wrong(format!("{number} is too large a number")).into()),
+            },
+            DeValue::Float(number) => visitor.visit_f64(number.as_str().parse().unwrap_or(f64::NAN)),
+            value @ DeValue::Datetime(_) => Err(Error::invalid_type(Unexpected::Other(&kind(value)), &visitor)),
+            DeValue::Array(array) => visitor.visit_seq(self.items(array)),
+            DeValue::Table(table) => visitor.visit_map(self.entries(table)),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        let DeValue::String(text) = self.value.get_ref() else {
+            let words: Vec<_> = variants.iter().map(|word| format!("{word:?}")).collect();
+            let expected = format!("one of {}", words.join(", "));
+            return Err(Problem::WrongType { expected, found: kind(self.value.get_ref()) }.into());
+        };
+        visitor.visit_enum(Word(text))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct
+        seq tuple tuple_struct map struct identifier ignored_any
+    }
+}
+
+/// What `value` is, in an operator's words.
+fn kind(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => format!("the text {text:?}"),
+        DeValue::Integer(number) => format!("the number {number}"),
+        DeValue::Float(number) => format!("the number {number}"),
+        DeValue::Boolean(value) => format!("`{value}`"),
+        DeValue::Datetime(time) => format!("the time {time}"),
+        DeValue::Array(_) => "a list".to_owned(),
+        DeValue::Table(_) => "a table".to_owned(),
+    }
+}
+
+/// The items of a list that were not left out, with their true places.
+struct Items<'a, 't>(std::vec::IntoIter<(usize, Node<'a, 't>)>);
+
+impl<'de> SeqAccess<'de> for Items<'_, '_> {
+    type Error = ReadError;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, ReadError> {
+        let Some((index, item)) = self.0.next() else { return Ok(None) };
+        seed.deserialize(item).map(Some).map_err(|error| error.within(Segment::Index(index)))
+    }
+}
+
+/// The entries of a table that were not left out.
+struct Entries<'a, 't> {
+    rest: std::vec::IntoIter<(&'a Spanned<DeString<'t>>, Node<'a, 't>)>,
+    current: Option<(&'a Spanned<DeString<'t>>, Node<'a, 't>)>,
+}
+
+impl<'de> MapAccess<'de> for Entries<'_, '_> {
+    type Error = ReadError;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ReadError> {
+        self.current = self.rest.next();
+        let Some((key, _)) = self.current else { return Ok(None) };
+        let text: StrDeserializer<'_, ReadError> = key.get_ref().as_ref().into_deserializer();
+        seed.deserialize(text).map(Some).map_err(|error| error.within(Segment::Key(key.get_ref().to_string())))
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ReadError> {
+        let (key, value) = self.current.take().expect("serde asks for a key before its value");
+        seed.deserialize(value).map_err(|error| error.within(Segment::Key(key.get_ref().to_string())))
+    }
+}
+
+/// A word that stands for a variant without content.
+struct Word<'a>(&'a str);
+
+impl<'de> EnumAccess<'de> for Word<'_> {
+    type Error = ReadError;
+    type Variant = Self;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), ReadError> {
+        let text: StrDeserializer<'_, ReadError> = self.0.into_deserializer();
+        Ok((seed.deserialize(text)?, self))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Word<'_> {
+    type Error = ReadError;
+
+    fn unit_variant(self) -> Result<(), ReadError> {
+        Ok(())
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, _seed: T) -> Result<T::Value, ReadError> {
+        Err(Error::custom("words of the configuration have no content"))
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _len: usize, _visitor: V) -> Result<V::Value, ReadError> {
+        Err(Error::custom("words of the configuration have no content"))
+    }
+
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _fields: &'static [&'static str],
+        _visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        Err(Error::custom("words of the configuration have no content"))
+    }
+}

@@ -1,0 +1,241 @@
+//! Values that are written as text or in more than one way: addresses, networks, redirects.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use ipnet::IpNet;
+use serde::de::{self, Deserializer, SeqAccess, Visitor, value};
+use serde::Deserialize;
+
+/// A value that is written as text, with what to write.
+pub(crate) trait Written: FromStr<Err = String> {
+    /// Follows "expected" in a message about a number or a table.
+    const EXPECTED: &'static str;
+}
+
+/// Reads a [`Written`] value.
+pub(super) struct Text<T>(PhantomData<T>);
+
+impl<T> Text<T> {
+    pub(super) fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<T: Written> Visitor<'_> for Text<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(T::EXPECTED)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+}
+
+/// An IP address and a port to listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Address(pub(crate) SocketAddr);
+
+impl Written for Address {
+    const EXPECTED: &'static str = "an address in quotes, as \"0.0.0.0:443\"";
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(Self).map_err(|_| {
+            format!("{text:?} is not an address: write IP address and port, as \"0.0.0.0:443\" or \"[::]:443\"")
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A network, or a single address as the network that holds only it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Network(pub(crate) IpNet);
+
+impl Written for Network {
+    const EXPECTED: &'static str = "a network in quotes, as \"10.0.0.0/8\"";
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is not a network: write one as \"10.0.0.0/8\", \"2001:db8::/32\" or \"192.0.2.1\"");
+        let single = || text.parse::<IpAddr>().map(IpNet::from);
+        text.parse::<IpNet>().or_else(|_| single()).map(Self).map_err(|_| wrong())
+    }
+}
+
+/// `fast_open`: the queue length, or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FastOpen(pub(crate) Option<u32>);
+
+impl<'de> Deserialize<'de> for FastOpen {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl Visitor<'_> for Either {
+            type Value = FastOpen;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a queue length from 1 to 65535 or `false`")
+            }
+
+            fn visit_bool<E: de::Error>(self, on: bool) -> Result<FastOpen, E> {
+                if on { Err(E::invalid_type(de::Unexpected::Bool(on), &self)) } else { Ok(FastOpen(None)) }
+            }
+
+            fn visit_i64<E: de::Error>(self, length: i64) -> Result<FastOpen, E> {
+                let in_range = u16::try_from(length).ok().filter(|length| *length > 0);
+                let wrong = || E::invalid_value(de::Unexpected::Signed(length), &self);
+                in_range.map(|length| FastOpen(Some(length.into()))).ok_or_else(wrong)
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// `proxy_protocol`: from no one, everyone, or some.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ProxyProtocol {
+    Off,
+    Everyone,
+    Trusted(Vec<Network>),
+}
+
+impl<'de> Deserialize<'de> for ProxyProtocol {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = ProxyProtocol;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`true`, `false` or a list of networks")
+            }
+
+            fn visit_bool<E: de::Error>(self, on: bool) -> Result<ProxyProtocol, E> {
+                Ok(if on { ProxyProtocol::Everyone } else { ProxyProtocol::Off })
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<ProxyProtocol, A::Error> {
+                Vec::deserialize(value::SeqAccessDeserializer::new(list)).map(ProxyProtocol::Trusted)
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// `hash_by`: what of a request keeps it with one server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HashBy {
+    ClientAddress,
+    Path,
+    Header(String),
+    Cookie(String),
+}
+
+impl Written for HashBy {
+    const EXPECTED: &'static str = "\"client_address\", \"path\", \"header:NAME\" or \"cookie:NAME\"";
+}
+
+impl FromStr for HashBy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let name = |name: &str| Some(name.to_owned()).filter(|name| !name.is_empty());
+        let known = match text.split_once(':') {
+            None if text == "client_address" => Some(Self::ClientAddress),
+            None if text == "path" => Some(Self::Path),
+            Some(("header", header)) => name(header).map(Self::Header),
+            Some(("cookie", cookie)) => name(cookie).map(Self::Cookie),
+            _ => None,
+        };
+        known.ok_or_else(|| format!("{text:?} is not known here; write {}", Self::EXPECTED))
+    }
+}
+
+/// `access_log.file`: a stream of the process or a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LogFile {
+    Stdout,
+    Stderr,
+    Path(PathBuf),
+}
+
+impl Written for LogFile {
+    const EXPECTED: &'static str = "\"stdout\", \"stderr\" or a path";
+}
+
+impl FromStr for LogFile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "" => Err(format!("no path: write {}", Self::EXPECTED)),
+            "stdout" => Ok(Self::Stdout),
+            "stderr" => Ok(Self::Stderr),
+            path => Ok(Self::Path(path.into())),
+        }
+    }
+}
+
+/// `redirect`: where to, and with which status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Redirect {
+    pub(crate) to: String,
+    pub(crate) status: Option<u16>,
+}
+
+impl<'de> Deserialize<'de> for Redirect {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Table {
+            to: String,
+            status: Option<u16>,
+        }
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Redirect;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a URL in quotes or { to = URL, status = NUMBER }")
+            }
+
+            fn visit_str<E: de::Error>(self, to: &str) -> Result<Redirect, E> {
+                Ok(Redirect { to: to.to_owned(), status: None })
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, table: A) -> Result<Redirect, A::Error> {
+                let Table { to, status } = Table::deserialize(value::MapAccessDeserializer::new(table))?;
+                Ok(Redirect { to, status })
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// Makes [`Written`] types readable.
+macro_rules! read_as_text {
+    ($($type:ty),+) => {$(
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_str(Text::new())
+            }
+        }
+    )+};
+}
+
+read_as_text!(Address, Network, HashBy, LogFile, super::units::Size, super::units::SizeLimit, super::units::Period);
