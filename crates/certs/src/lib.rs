@@ -1,1 +1,19 @@
-//! Placeholder.
+//! Which certificate to show: chains and keys read from files, and the choice by name and by what the client can verify.
+//!
+//! Everything a handshake asks is answered from memory. Private keys are not here: a [`Certificate`] names its key by
+//! [`KeyId`](brisk_keys::KeyId), the operations are done by an engine of `brisk-keys`.
+
+pub mod certificate;
+pub mod chain;
+pub mod development;
+pub mod error;
+pub mod resolver;
+pub mod watch;
+mod x509;
+
+pub use certificate::{Certificate, Loaded, load};
+pub use chain::Chain;
+pub use development::DevelopmentCa;
+pub use error::{CertError, Warning};
+pub use resolver::{ClientAbilities, HostMap, Match, UnknownName, choose};
+pub use watch::FileWatch;

@@ -1,0 +1,82 @@
+//! A certificate ready to be served: its chain, and which private key goes with it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use brisk_keys::{KeyAlgorithm, KeyId, Keystore};
+use rustls_pki_types::CertificateDer;
+use zeroize::Zeroizing;
+
+use crate::chain::Chain;
+use crate::error::{CertError, Warning};
+use crate::resolver::covers;
+
+/// A chain and the identity of its private key. Immutable: renewal makes a new one.
+#[derive(Debug, Clone)]
+pub struct Certificate {
+    /// What goes on the wire: server certificate first, no root.
+    pub chain: Vec<CertificateDer<'static>>,
+    /// The private key, as engines know it.
+    pub key: KeyId,
+    /// What the key can sign with.
+    pub algorithm: KeyAlgorithm,
+    /// The subject alternative names: host names in lower case (a wildcard as `*.example.com`), addresses as text.
+    pub names: Vec<String>,
+    /// Start of the server certificate's validity.
+    pub not_before: SystemTime,
+    /// End of the server certificate's validity.
+    pub not_after: SystemTime,
+    /// The chain file.
+    pub source: PathBuf,
+}
+
+impl Certificate {
+    /// Whether the server certificate is past its end at `now`.
+    pub fn expired(&self, now: SystemTime) -> bool {
+        now > self.not_after
+    }
+
+    /// Whether a client that asks for `name` (lower case) would accept this certificate for it.
+    pub fn covers(&self, name: &str) -> bool {
+        self.names.iter().any(|own| covers(own, name))
+    }
+}
+
+/// What [`load`] found.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The certificate.
+    pub certificate: Certificate,
+    /// What the operator should know of it; none of it keeps the certificate from being served.
+    pub warnings: Vec<Warning>,
+}
+
+/// Reads the chain in `chain_path` and the private key in `key_path`, and adds the key to `keystore`.
+///
+/// Both are PEM and may be the same file. A key that does not fit the certificate is an error; a certificate outside its
+/// validity at `now` is a warning. Blocks on the file system.
+pub fn load(
+    chain_path: &Path,
+    key_path: &Path,
+    keystore: &mut Keystore,
+    now: SystemTime,
+) -> Result<Loaded, CertError> {
+    let chain = Chain::read(chain_path)?;
+    let key = add_key(key_path, keystore)?;
+    if keystore.public_key(key) != Some(chain.public_key()) {
+        return Err(CertError::KeyMismatch {
+            chain: chain_path.to_owned(),
+            key: key_path.to_owned(),
+            subject: chain.subject().to_owned(),
+        });
+    }
+    let warnings = chain.warnings(now);
+    Ok(Loaded { certificate: chain.into_certificate(key), warnings })
+}
+
+fn add_key(path: &Path, keystore: &mut Keystore) -> Result<KeyId, CertError> {
+    let pem = fs::read(path).map_err(|source| CertError::Read { path: path.to_owned(), source })?;
+    let pem = Zeroizing::new(pem);
+    keystore.add_pem(&pem).map_err(|source| CertError::Key { path: path.to_owned(), source })
+}

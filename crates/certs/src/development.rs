@@ -1,0 +1,248 @@
+//! A CA of this machine's own, and certificates for localhost from it: HTTPS at the first start, without a file.
+//!
+//! Whoever trusts this CA trusts it for nothing but the machine itself: it may sign for localhost and the loopback
+//! addresses only (name constraints, RFC 5280 section 4.2.1.10), and for servers only.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CidrSubnet, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+    GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints, PKCS_RSA_SHA256, PublicKeyData,
+    RsaKeySize,
+};
+use time::OffsetDateTime;
+use zeroize::Zeroizing;
+
+use crate::chain::Chain;
+use crate::error::CertError;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const CA_LIFETIME: Duration = Duration::from_secs(3650 * DAY.as_secs());
+/// Clients refuse server certificates of more than 398 days; the start lies an hour back, and a leap second is free.
+const SERVER_LIFETIME: Duration = Duration::from_secs(397 * DAY.as_secs() - 2 * 60 * 60);
+/// What has less than this left is made anew.
+const RENEWAL: Duration = Duration::from_secs(30 * DAY.as_secs());
+/// For clients whose clock is behind.
+const BACKDATE: Duration = Duration::from_secs(60 * 60);
+
+/// A CA that signs for localhost, and the files of its two server certificates.
+#[derive(Debug)]
+pub struct DevelopmentCa {
+    certificate: PathBuf,
+    servers: [ServerFiles; 2],
+    created: bool,
+}
+
+/// Where a server certificate and its key are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerFiles {
+    /// The chain, PEM.
+    pub chain: PathBuf,
+    /// The private key, PKCS#8 PEM, readable by its owner only.
+    pub key: PathBuf,
+}
+
+impl DevelopmentCa {
+    /// The names that the server certificates are for.
+    pub const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+    /// Opens the CA in `folder`, or makes it: `ca.pem`, `ca.key`, and `localhost-ecdsa` and `localhost-rsa`, each `.pem`
+    /// and `.key`. Server certificates that do not fit or have less than 30 days left at `now` are issued anew.
+    ///
+    /// Several processes may do this at once. Blocks on the file system, and for a new RSA key some 100 ms on the
+    /// processor.
+    pub fn open_or_create(folder: &Path, now: SystemTime) -> Result<Self, CertError> {
+        make_folder(folder)?;
+        let _lock = lock(folder)?;
+        let certificate = folder.join("ca.pem");
+        let (authority, created) = match Authority::open(folder, now)? {
+            Some(authority) => (authority, false),
+            None => (Authority::create(folder, now)?, true),
+        };
+        let servers = [ServerFiles::new(folder, "localhost-ecdsa"), ServerFiles::new(folder, "localhost-rsa")];
+        for (files, kind) in servers.iter().zip([KeyKind::EcdsaP256, KeyKind::Rsa2048]) {
+            if !files.serve(&authority, now) {
+                authority.issue(files, kind, now)?;
+            }
+        }
+        Ok(Self { certificate, servers, created })
+    }
+
+    /// The file with the CA's certificate, for clients to trust.
+    pub fn certificate(&self) -> &Path {
+        &self.certificate
+    }
+
+    /// The server certificates, ECDSA P-256 then RSA-2048.
+    pub fn servers(&self) -> &[ServerFiles] {
+        &self.servers
+    }
+
+    /// Whether the CA is new, so that no client trusts it yet.
+    pub fn created(&self) -> bool {
+        self.created
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum KeyKind {
+    EcdsaP256,
+    Rsa2048,
+}
+
+impl ServerFiles {
+    fn new(folder: &Path, stem: &str) -> Self {
+        Self { chain: folder.join(format!("{stem}.pem")), key: folder.join(format!("{stem}.key")) }
+    }
+
+    /// Whether the files can be served for a while longer.
+    fn serve(&self, authority: &Authority, now: SystemTime) -> bool {
+        let Ok(chain) = Chain::read(&self.chain) else { return false };
+        let Ok(key) = read_key(&self.key) else { return false };
+        chain.issued_by(&authority.chain)
+            && chain.names() == DevelopmentCa::NAMES
+            && key.subject_public_key_info() == chain.public_key()
+            && lasts(&chain, now)
+    }
+}
+
+/// The CA itself, ready to sign.
+struct Authority {
+    chain: Chain,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    /// `None`: there is none, or it has run out.
+    fn open(folder: &Path, now: SystemTime) -> Result<Option<Self>, CertError> {
+        let (certificate, key_file) = (folder.join("ca.pem"), folder.join("ca.key"));
+        if !certificate.exists() && !key_file.exists() {
+            return Ok(None);
+        }
+        let wrong = |path: &Path, reason: String| CertError::Development { path: path.to_owned(), reason };
+        let chain = Chain::read(&certificate).map_err(|error| wrong(folder, error.to_string()))?;
+        if !lasts(&chain, now) {
+            return Ok(None);
+        }
+        let key = read_key(&key_file).map_err(|reason| wrong(&key_file, reason))?;
+        if key.subject_public_key_info() != chain.public_key() {
+            return Err(wrong(&key_file, "not the key of the CA in ca.pem".to_owned()));
+        }
+        let der = chain.certificates().next().expect("a chain has a certificate");
+        let issuer = Issuer::from_ca_cert_der(der, key).map_err(|error| wrong(&certificate, error.to_string()))?;
+        Ok(Some(Self { chain, issuer }))
+    }
+
+    fn create(folder: &Path, now: SystemTime) -> Result<Self, CertError> {
+        let failed = |source| CertError::Issue { subject: "brisk development CA".to_owned(), source };
+        let key = KeyPair::generate().map_err(failed)?;
+        let params = authority_params(&key, now);
+        let pem = params.self_signed(&key).map_err(failed)?.pem();
+        let (certificate, key_file) = (folder.join("ca.pem"), folder.join("ca.key"));
+        // The certificate last: whoever sees the new one finds its key.
+        write_file(&key_file, &Zeroizing::new(key.serialize_pem()), 0o600)?;
+        write_file(&certificate, &pem, 0o644)?;
+        let chain = Chain::from_pem(pem.as_bytes(), &certificate)?;
+        Ok(Self { chain, issuer: Issuer::new(params, key) })
+    }
+
+    fn issue(&self, files: &ServerFiles, kind: KeyKind, now: SystemTime) -> Result<(), CertError> {
+        let failed = |source| CertError::Issue { subject: "localhost".to_owned(), source };
+        let key = match kind {
+            KeyKind::EcdsaP256 => KeyPair::generate(),
+            KeyKind::Rsa2048 => KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048),
+        }
+        .map_err(failed)?;
+        let params = server_params(now).map_err(failed)?;
+        let pem = params.signed_by(&key, &self.issuer).map_err(failed)?.pem();
+        write_file(&files.key, &Zeroizing::new(key.serialize_pem()), 0o600)?;
+        write_file(&files.chain, &pem, 0o644)
+    }
+}
+
+fn authority_params(key: &KeyPair, now: SystemTime) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    // The name tells one development CA from another in a list of trusted ones.
+    let fingerprint = params.key_identifier(key).iter().take(3).fold(String::new(), |mut text, byte| {
+        text.push_str(&format!("{byte:02x}"));
+        text
+    });
+    params.distinguished_name = distinguished_name(&format!("brisk development CA {fingerprint}"));
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.name_constraints = Some(NameConstraints {
+        permitted_subtrees: vec![
+            GeneralSubtree::DnsName("localhost".to_owned()),
+            GeneralSubtree::IpAddress(CidrSubnet::from_v4_prefix([127, 0, 0, 0], 8)),
+            GeneralSubtree::IpAddress(CidrSubnet::from_v6_prefix(std::net::Ipv6Addr::LOCALHOST.octets(), 128)),
+        ],
+        excluded_subtrees: Vec::new(),
+    });
+    params.not_before = OffsetDateTime::from(now - BACKDATE);
+    params.not_after = OffsetDateTime::from(now + CA_LIFETIME);
+    params
+}
+
+fn server_params(now: SystemTime) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(DevelopmentCa::NAMES.map(str::to_owned))?;
+    params.distinguished_name = distinguished_name("localhost");
+    params.is_ca = IsCa::ExplicitNoCa;
+    params.use_authority_key_identifier_extension = true;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.not_before = OffsetDateTime::from(now - BACKDATE);
+    params.not_after = OffsetDateTime::from(now + SERVER_LIFETIME);
+    Ok(params)
+}
+
+fn distinguished_name(common: &str) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    name.push(DnType::OrganizationName, "brisk development");
+    name.push(DnType::CommonName, common);
+    name
+}
+
+fn lasts(chain: &Chain, now: SystemTime) -> bool {
+    chain.not_before() <= now && now + RENEWAL <= chain.not_after()
+}
+
+fn read_key(path: &Path) -> Result<KeyPair, String> {
+    let pem = Zeroizing::new(fs::read_to_string(path).map_err(|error| error.to_string())?);
+    KeyPair::from_pem(&pem).map_err(|error| error.to_string())
+}
+
+fn make_folder(folder: &Path) -> Result<(), CertError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|source| CertError::Write { path: folder.to_owned(), source })
+}
+
+/// Holds off other processes that open the same CA until it is dropped.
+fn lock(folder: &Path) -> Result<File, CertError> {
+    let path = folder.join(".lock");
+    let open = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&path);
+    let locked = open.and_then(|file| file.lock().map(|()| file));
+    locked.map_err(|source| CertError::Write { path, source })
+}
+
+/// Replaces `path` whole, so that no reader finds half a file.
+fn write_file(path: &Path, contents: &str, mode: u32) -> Result<(), CertError> {
+    let fresh = path.with_added_extension("new");
+    let write = || -> io::Result<()> {
+        // A file left over from a crash may have other permissions.
+        if let Err(error) = fs::remove_file(&fresh)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
+        }
+        let mut file = OpenOptions::new().create_new(true).write(true).mode(mode).open(&fresh)?;
+        file.write_all(contents.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&fresh, path)
+    };
+    write().map_err(|source| CertError::Write { path: path.to_owned(), source })
+}

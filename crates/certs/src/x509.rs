@@ -1,0 +1,171 @@
+//! The facts of one X.509 certificate, taken out of its DER once.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use brisk_keys::KeyAlgorithm;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::oid_registry::{
+    OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_NIST_EC_P384, OID_PKCS1_RSAENCRYPTION, OID_SIG_ED25519,
+};
+use x509_parser::prelude::FromDer;
+use x509_parser::public_key::PublicKey;
+use x509_parser::time::ASN1Time;
+use x509_parser::x509::SubjectPublicKeyInfo;
+
+/// What brisk wants to know of a certificate.
+#[derive(Debug, Clone)]
+pub(crate) struct Facts {
+    /// For people: `C=US, O=Example, CN=example.com`.
+    pub(crate) subject: String,
+    /// For people: the issuer's subject.
+    pub(crate) issuer: String,
+    subject_der: Vec<u8>,
+    issuer_der: Vec<u8>,
+    key_id: Option<Vec<u8>>,
+    authority_key_id: Option<Vec<u8>>,
+    /// May sign other certificates.
+    pub(crate) is_ca: bool,
+    /// Says where its issuer's certificate can be fetched, as certificates of public intermediates do.
+    pub(crate) publishes_issuer: bool,
+    /// Subject alternative names, host names in lower case.
+    pub(crate) names: Vec<String>,
+    /// Start of the validity.
+    pub(crate) not_before: SystemTime,
+    /// End of the validity.
+    pub(crate) not_after: SystemTime,
+    /// The `SubjectPublicKeyInfo`, DER.
+    pub(crate) public_key: Vec<u8>,
+    /// The kind of key, or its name when it is not supported.
+    pub(crate) algorithm: Result<KeyAlgorithm, String>,
+}
+
+impl Facts {
+    /// Parses `der`, or says why it is not a certificate.
+    pub(crate) fn read(der: &[u8]) -> Result<Self, String> {
+        let (rest, certificate) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
+        if !rest.is_empty() {
+            return Err(format!("{} bytes follow the certificate", rest.len()));
+        }
+        let mut facts = Self {
+            subject: describe(&certificate),
+            issuer: certificate.issuer().to_string(),
+            subject_der: certificate.subject().as_raw().to_vec(),
+            issuer_der: certificate.issuer().as_raw().to_vec(),
+            key_id: None,
+            authority_key_id: None,
+            is_ca: certificate.is_ca(),
+            publishes_issuer: false,
+            names: Vec::new(),
+            not_before: system_time(certificate.validity().not_before),
+            not_after: system_time(certificate.validity().not_after),
+            public_key: certificate.public_key().raw.to_vec(),
+            algorithm: algorithm(certificate.public_key()),
+        };
+        for extension in certificate.extensions() {
+            facts.note(extension.parsed_extension());
+        }
+        Ok(facts)
+    }
+
+    /// Whether subject and issuer are the same: a root, or a certificate that stands for itself.
+    pub(crate) fn self_issued(&self) -> bool {
+        self.subject_der == self.issuer_der
+            && (self.key_id.is_none() || self.authority_key_id.is_none() || self.key_id == self.authority_key_id)
+    }
+
+    /// Whether names and key identifiers say that `issuer` signed this certificate.
+    // RFC 5280 section 4.2.1.1: the authority key identifier tells apart issuers of one name with several keys.
+    pub(crate) fn issued_by(&self, issuer: &Self) -> bool {
+        let keys_agree = match (&self.authority_key_id, &issuer.key_id) {
+            (Some(named), Some(own)) => named == own,
+            _ => true,
+        };
+        self.issuer_der == issuer.subject_der && keys_agree
+    }
+
+    fn note(&mut self, extension: &ParsedExtension<'_>) {
+        match extension {
+            ParsedExtension::SubjectKeyIdentifier(id) => self.key_id = Some(id.0.to_vec()),
+            ParsedExtension::AuthorityKeyIdentifier(authority) => {
+                self.authority_key_id = authority.key_identifier.as_ref().map(|id| id.0.to_vec());
+            }
+            ParsedExtension::SubjectAlternativeName(alternatives) => {
+                self.names = alternatives.general_names.iter().filter_map(name).collect();
+            }
+            ParsedExtension::AuthorityInfoAccess(access) => {
+                self.publishes_issuer =
+                    access.accessdescs.iter().any(|entry| entry.access_method == CA_ISSUERS);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// `id-ad-caIssuers`, RFC 5280 section 4.2.2.1.
+const CA_ISSUERS: x509_parser::der_parser::Oid<'static> =
+    x509_parser::der_parser::oid!(1.3.6.1.5.5.7.48.2);
+
+/// The subject, or the first alternative name of a certificate that has an empty subject.
+fn describe(certificate: &X509Certificate<'_>) -> String {
+    let subject = certificate.subject().to_string();
+    if !subject.is_empty() {
+        return subject;
+    }
+    let alternatives = certificate.subject_alternative_name().ok().flatten();
+    alternatives
+        .and_then(|found| found.value.general_names.iter().find_map(name))
+        .unwrap_or_else(|| format!("serial number {}", certificate.raw_serial_as_string()))
+}
+
+fn name(general: &GeneralName<'_>) -> Option<String> {
+    match general {
+        GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
+        GeneralName::IPAddress(bytes) => address(bytes).map(|address| address.to_string()),
+        _ => None,
+    }
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    if let Ok(four) = <[u8; 4]>::try_from(bytes) {
+        return Some(Ipv4Addr::from(four).into());
+    }
+    <[u8; 16]>::try_from(bytes).ok().map(|sixteen| Ipv6Addr::from(sixteen).into())
+}
+
+fn algorithm(key: &SubjectPublicKeyInfo<'_>) -> Result<KeyAlgorithm, String> {
+    let kind = &key.algorithm.algorithm;
+    if *kind == OID_SIG_ED25519 {
+        return Ok(KeyAlgorithm::Ed25519);
+    }
+    if *kind == OID_PKCS1_RSAENCRYPTION {
+        return rsa(key);
+    }
+    if *kind != OID_KEY_TYPE_EC_PUBLIC_KEY {
+        return Err(format!("of the kind {kind}"));
+    }
+    let curve = key.algorithm.parameters.as_ref().and_then(|parameters| parameters.as_oid().ok());
+    match curve {
+        Some(curve) if curve == OID_EC_P256 => Ok(KeyAlgorithm::EcdsaP256),
+        Some(curve) if curve == OID_NIST_EC_P384 => Ok(KeyAlgorithm::EcdsaP384),
+        Some(curve) => Err(format!("ECDSA on the curve {curve}")),
+        None => Err("ECDSA on a curve without a name".to_owned()),
+    }
+}
+
+fn rsa(key: &SubjectPublicKeyInfo<'_>) -> Result<KeyAlgorithm, String> {
+    match key.parsed() {
+        Ok(PublicKey::RSA(public)) => match public.key_size() {
+            bits @ 2048..=8192 => Ok(KeyAlgorithm::Rsa { bits: bits as u16 }),
+            bits => Err(format!("RSA of {bits} bits")),
+        },
+        _ => Err("RSA that cannot be read".to_owned()),
+    }
+}
+
+fn system_time(at: ASN1Time) -> SystemTime {
+    let seconds = Duration::from_secs(at.timestamp().unsigned_abs());
+    let time = if at.timestamp() < 0 { UNIX_EPOCH.checked_sub(seconds) } else { UNIX_EPOCH.checked_add(seconds) };
+    time.unwrap_or(UNIX_EPOCH)
+}
