@@ -1,0 +1,303 @@
+//! A CA for one test: a root, an intermediate, and whatever servers and clients it is asked to certify, as PEM files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519,
+    PKCS_RSA_SHA256, RsaKeySize,
+};
+use tempfile::TempDir;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The kinds of key that leaves can have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LeafKey {
+    /// ECDSA on secp256r1.
+    #[default]
+    EcdsaP256,
+    /// ECDSA on secp384r1.
+    EcdsaP384,
+    /// RSA of 2048 bits; takes some 100 ms to make.
+    Rsa2048,
+    /// Ed25519.
+    Ed25519,
+}
+
+/// A root and an intermediate below it. Their files, and all that is issued, vanish when it is dropped.
+#[derive(Debug)]
+pub struct TestCa {
+    folder: TempDir,
+    root: CertifiedIssuer<'static, KeyPair>,
+    intermediate: CertifiedIssuer<'static, KeyPair>,
+    issued: AtomicUsize,
+}
+
+impl TestCa {
+    /// A CA with keys of its own, in a temporary folder.
+    pub fn new() -> Self {
+        let root = CertifiedIssuer::self_signed(issuer_params("brisk test root"), ecdsa_key())
+            .expect("a root");
+        let params = issuer_params("brisk test intermediate");
+        let intermediate =
+            CertifiedIssuer::signed_by(params, ecdsa_key(), &root).expect("an intermediate");
+        let folder = TempDir::with_prefix("brisk-test-ca-").expect("a temporary folder");
+        write(&folder.path().join("root.pem"), &root.pem());
+        Self {
+            folder,
+            root,
+            intermediate,
+            issued: AtomicUsize::new(0),
+        }
+    }
+
+    /// The folder with all files.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The file with the root's certificate, for clients to trust (`curl --cacert`).
+    pub fn root_file(&self) -> PathBuf {
+        self.folder().join("root.pem")
+    }
+
+    /// The root's certificate, PEM.
+    pub fn root_pem(&self) -> String {
+        self.root.pem()
+    }
+
+    /// The intermediate's certificate, PEM.
+    pub fn intermediate_pem(&self) -> String {
+        self.intermediate.pem()
+    }
+
+    /// A server certificate for `names` (host names, wildcards, addresses): ECDSA P-256, valid, below the intermediate,
+    /// unless told otherwise.
+    pub fn server(&self, names: &[&str]) -> Request<'_> {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let common = names.first().cloned().unwrap_or_default();
+        let params = CertificateParams::new(names).expect("names for a certificate");
+        Request::new(self, params, &common, ExtendedKeyUsagePurpose::ServerAuth)
+    }
+
+    /// A client certificate with this common name.
+    pub fn client(&self, common_name: &str) -> Request<'_> {
+        Request::new(
+            self,
+            CertificateParams::default(),
+            common_name,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        )
+    }
+}
+
+impl Default for TestCa {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A certificate that is about to be issued.
+#[derive(Debug)]
+#[must_use = "nothing is issued before `issue`"]
+pub struct Request<'a> {
+    ca: &'a TestCa,
+    params: CertificateParams,
+    key: LeafKey,
+    direct: bool,
+}
+
+impl<'a> Request<'a> {
+    fn new(
+        ca: &'a TestCa,
+        mut params: CertificateParams,
+        common: &str,
+        purpose: ExtendedKeyUsagePurpose,
+    ) -> Self {
+        params.distinguished_name.push(DnType::CommonName, common);
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.use_authority_key_identifier_extension = true;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![purpose];
+        let request = Self {
+            ca,
+            params,
+            key: LeafKey::default(),
+            direct: false,
+        };
+        let now = SystemTime::now();
+        request.valid(now - DAY, now + 90 * DAY)
+    }
+
+    /// With a key of this kind.
+    pub fn key(mut self, key: LeafKey) -> Self {
+        self.key = key;
+        self
+    }
+
+    /// Valid between these times, to the second.
+    pub fn valid(mut self, not_before: SystemTime, not_after: SystemTime) -> Self {
+        self.params.not_before = not_before.into();
+        self.params.not_after = not_after.into();
+        self
+    }
+
+    /// Expired since yesterday.
+    pub fn expired(self) -> Self {
+        let now = SystemTime::now();
+        self.valid(now - 90 * DAY, now - DAY)
+    }
+
+    /// Valid from tomorrow.
+    pub fn not_yet_valid(self) -> Self {
+        let now = SystemTime::now();
+        self.valid(now + DAY, now + 90 * DAY)
+    }
+
+    /// Signed by the root itself, without an intermediate in the chain file.
+    pub fn below_root(mut self) -> Self {
+        self.direct = true;
+        self
+    }
+
+    /// Makes the key, signs the certificate, writes both files.
+    pub fn issue(self) -> Leaf {
+        let key = match self.key {
+            LeafKey::EcdsaP256 => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
+            LeafKey::EcdsaP384 => KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384),
+            LeafKey::Rsa2048 => KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048),
+            LeafKey::Ed25519 => KeyPair::generate_for(&PKCS_ED25519),
+        }
+        .expect("a key");
+        let issuer: &Issuer<'_, KeyPair> = if self.direct {
+            &self.ca.root
+        } else {
+            &self.ca.intermediate
+        };
+        let certificate_pem = self
+            .params
+            .signed_by(&key, issuer)
+            .expect("a certificate")
+            .pem();
+        let below = if self.direct {
+            String::new()
+        } else {
+            self.ca.intermediate_pem()
+        };
+        let number = self.ca.issued.fetch_add(1, Ordering::Relaxed);
+        let leaf = Leaf {
+            chain: self.ca.folder().join(format!("leaf-{number}.pem")),
+            key: self.ca.folder().join(format!("leaf-{number}.key")),
+            chain_pem: certificate_pem.clone() + &below,
+            certificate_pem,
+            key_pem: key.serialize_pem(),
+        };
+        write(&leaf.chain, &leaf.chain_pem);
+        write(&leaf.key, &leaf.key_pem);
+        leaf
+    }
+}
+
+/// A certificate with its key, as files and as text.
+#[derive(Debug, Clone)]
+pub struct Leaf {
+    /// The chain file: the certificate, then the intermediate if there is one; no root.
+    pub chain: PathBuf,
+    /// The key file, PKCS#8.
+    pub key: PathBuf,
+    /// What the chain file holds.
+    pub chain_pem: String,
+    /// The certificate alone.
+    pub certificate_pem: String,
+    /// What the key file holds.
+    pub key_pem: String,
+}
+
+fn issuer_params(role: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, role);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.use_authority_key_identifier_extension = true;
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let now = SystemTime::now();
+    params.not_before = (now - 365 * DAY).into();
+    params.not_after = (now + 3650 * DAY).into();
+    params
+}
+
+fn ecdsa_key() -> KeyPair {
+    KeyPair::generate().expect("a key")
+}
+
+fn write(path: &Path, contents: &str) {
+    fs::write(path, contents)
+        .unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    fn openssl_verifies(ca: &TestCa, leaf: &Leaf) -> bool {
+        let intermediate = ca.folder().join("intermediate.pem");
+        write(&intermediate, &ca.intermediate_pem());
+        let output = Command::new("openssl")
+            .args(["verify", "-x509_strict", "-CAfile"])
+            .arg(ca.root_file())
+            .arg("-untrusted")
+            .arg(intermediate)
+            .arg(&leaf.chain)
+            .output()
+            .unwrap();
+        output.status.success()
+    }
+
+    #[test]
+    fn every_kind_of_leaf_verifies() {
+        let ca = TestCa::new();
+        for key in [
+            LeafKey::EcdsaP256,
+            LeafKey::EcdsaP384,
+            LeafKey::Rsa2048,
+            LeafKey::Ed25519,
+        ] {
+            let leaf = ca
+                .server(&["example.com", "*.example.com", "127.0.0.1"])
+                .key(key)
+                .issue();
+            assert!(openssl_verifies(&ca, &leaf), "{key:?}");
+        }
+        assert!(openssl_verifies(&ca, &ca.client("alice").issue()));
+        assert!(openssl_verifies(
+            &ca,
+            &ca.server(&["example.com"]).below_root().issue()
+        ));
+    }
+
+    #[test]
+    fn leaves_outside_their_validity_do_not_verify() {
+        let ca = TestCa::new();
+        assert!(!openssl_verifies(
+            &ca,
+            &ca.server(&["example.com"]).expired().issue()
+        ));
+        assert!(!openssl_verifies(
+            &ca,
+            &ca.server(&["example.com"]).not_yet_valid().issue()
+        ));
+    }
+
+    #[test]
+    fn another_ca_is_not_trusted() {
+        let (ours, theirs) = (TestCa::new(), TestCa::new());
+        let leaf = theirs.server(&["example.com"]).issue();
+        assert!(openssl_verifies(&theirs, &leaf));
+        assert!(!openssl_verifies(&ours, &leaf));
+    }
+}
