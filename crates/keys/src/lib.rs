@@ -1,1 +1,23 @@
-//! Placeholder.
+//! Private keys as something one asks: operations on them, the engines that perform these, and where keys are kept.
+//!
+//! A caller names a key by its [`KeyId`], states the operation and a deadline, and waits; it never sees the key and
+//! cannot tell whether it lies in this process, in an HSM or on another machine.
+
+mod algorithm;
+mod engine;
+mod error;
+mod keystore;
+mod local;
+mod metered;
+mod operation;
+mod pending;
+mod private_key;
+
+pub use algorithm::KeyAlgorithm;
+pub use engine::PrivateKeyEngine;
+pub use error::KeyError;
+pub use keystore::Keystore;
+pub use local::{LocalEngine, LocalSettings};
+pub use metered::{Metered, OperationObserver, OperationOutcome, OperationReport};
+pub use operation::{KeyId, KeyOperation, OperationKind};
+pub use pending::{Completion, KeyResult, PendingOperation};

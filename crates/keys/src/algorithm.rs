@@ -1,0 +1,109 @@
+//! What kind of key a private key is, and which TLS signature schemes it can make.
+
+use std::fmt;
+
+use brisk_wire::registry::SignatureScheme;
+
+/// The algorithm of a private key, with its strength.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum KeyAlgorithm {
+    /// ECDSA on the curve secp256r1.
+    EcdsaP256,
+    /// ECDSA on the curve secp384r1.
+    EcdsaP384,
+    /// RSA; signs both with PSS and with PKCS#1 v1.5 padding.
+    Rsa {
+        /// Length of the modulus in bits, 2048 to 8192.
+        bits: u16,
+    },
+    /// Ed25519 (RFC 8032).
+    Ed25519,
+}
+
+impl KeyAlgorithm {
+    /// The schemes that a key of this algorithm can sign with, the preferred one first.
+    ///
+    /// An ECDSA key has one scheme: TLS 1.3 binds the hash to the curve, and we do the same in TLS 1.2. The PKCS#1
+    /// schemes of RSA are for TLS 1.2 only; whoever chooses the scheme leaves them out in TLS 1.3.
+    pub const fn schemes(self) -> &'static [SignatureScheme] {
+        match self {
+            Self::EcdsaP256 => &[SignatureScheme::ECDSA_SECP256R1_SHA256],
+            Self::EcdsaP384 => &[SignatureScheme::ECDSA_SECP384R1_SHA384],
+            // SHA-256 first: it is as strong as the key itself, and the cheapest of the three.
+            Self::Rsa { .. } => &[
+                SignatureScheme::RSA_PSS_RSAE_SHA256,
+                SignatureScheme::RSA_PSS_RSAE_SHA384,
+                SignatureScheme::RSA_PSS_RSAE_SHA512,
+                SignatureScheme::RSA_PKCS1_SHA256,
+                SignatureScheme::RSA_PKCS1_SHA384,
+                SignatureScheme::RSA_PKCS1_SHA512,
+            ],
+            Self::Ed25519 => &[SignatureScheme::ED25519],
+        }
+    }
+
+    /// The family in lower case, without the strength of RSA: a label for metrics.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::EcdsaP256 => "ecdsa-p256",
+            Self::EcdsaP384 => "ecdsa-p384",
+            Self::Rsa { .. } => "rsa",
+            Self::Ed25519 => "ed25519",
+        }
+    }
+}
+
+impl fmt::Display for KeyAlgorithm {
+    /// `ECDSA P-256`, `RSA-2048`, `Ed25519`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EcdsaP256 => f.write_str("ECDSA P-256"),
+            Self::EcdsaP384 => f.write_str("ECDSA P-384"),
+            Self::Rsa { bits } => write!(f, "RSA-{bits}"),
+            Self::Ed25519 => f.write_str("Ed25519"),
+        }
+    }
+}
+
+/// The metrics label of the keys that make signatures of `scheme`: what [`KeyAlgorithm::label`] says of such a key.
+pub(crate) fn scheme_label(scheme: SignatureScheme) -> &'static str {
+    match scheme {
+        SignatureScheme::ECDSA_SECP256R1_SHA256 => KeyAlgorithm::EcdsaP256.label(),
+        SignatureScheme::ECDSA_SECP384R1_SHA384 => KeyAlgorithm::EcdsaP384.label(),
+        SignatureScheme::ED25519 => KeyAlgorithm::Ed25519.label(),
+        SignatureScheme::RSA_PSS_RSAE_SHA256
+        | SignatureScheme::RSA_PSS_RSAE_SHA384
+        | SignatureScheme::RSA_PSS_RSAE_SHA512
+        | SignatureScheme::RSA_PKCS1_SHA256
+        | SignatureScheme::RSA_PKCS1_SHA384
+        | SignatureScheme::RSA_PKCS1_SHA512 => "rsa",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scheme_has_the_label_of_the_keys_that_make_it() {
+        for algorithm in [
+            KeyAlgorithm::EcdsaP256,
+            KeyAlgorithm::EcdsaP384,
+            KeyAlgorithm::Rsa { bits: 2048 },
+            KeyAlgorithm::Ed25519,
+        ] {
+            for scheme in algorithm.schemes() {
+                assert_eq!(scheme_label(*scheme), algorithm.label(), "{scheme}");
+            }
+        }
+    }
+
+    #[test]
+    fn pss_comes_before_pkcs1() {
+        let schemes = KeyAlgorithm::Rsa { bits: 2048 }.schemes();
+        assert_eq!(schemes[0], SignatureScheme::RSA_PSS_RSAE_SHA256);
+        assert_eq!(schemes[3], SignatureScheme::RSA_PKCS1_SHA256);
+    }
+}

@@ -1,0 +1,31 @@
+//! The trait of everything that performs private-key operations.
+
+use std::{fmt, sync::Arc};
+
+use crate::{KeyOperation, PendingOperation};
+
+/// Performs private-key operations without revealing the key or where it lives.
+///
+/// Engines wrap engines: one measures another, one falls back to another, one gathers operations into batches for
+/// another. A caller sees the outermost only. Every engine answers every operation once; an engine that goes away
+/// answers what it still holds with [`KeyError::Failed`](crate::KeyError::Failed).
+pub trait PrivateKeyEngine: fmt::Debug + Send + Sync + 'static {
+    /// Starts `operation` and returns at once.
+    ///
+    /// Never blocks: a full queue is [`KeyError::Overloaded`](crate::KeyError::Overloaded). An operation that costs no
+    /// more than passing it on (ECDSA, some 12 us) may be performed before this returns; the result is then there to
+    /// take with [`PendingOperation::try_take`]. An operation whose deadline has passed is not begun.
+    fn submit(&self, operation: KeyOperation) -> PendingOperation;
+}
+
+impl<E: PrivateKeyEngine + ?Sized> PrivateKeyEngine for Arc<E> {
+    fn submit(&self, operation: KeyOperation) -> PendingOperation {
+        (**self).submit(operation)
+    }
+}
+
+impl<E: PrivateKeyEngine + ?Sized> PrivateKeyEngine for Box<E> {
+    fn submit(&self, operation: KeyOperation) -> PendingOperation {
+        (**self).submit(operation)
+    }
+}

@@ -1,0 +1,36 @@
+//! What can go wrong with a private key or an operation on it.
+
+use brisk_wire::registry::SignatureScheme;
+
+use crate::{KeyAlgorithm, KeyId};
+
+/// Why a key operation has no result, or a key was not accepted.
+///
+/// No message contains key material or any part of what was to be signed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The engine's queue is full. Another engine may do it; trying the same one again at once makes matters worse.
+    #[error("the key engine has as many operations waiting as it accepts")]
+    Overloaded,
+    /// The deadline came before the work was begun.
+    #[error("the deadline of the key operation has passed")]
+    DeadlinePassed,
+    /// The engine has no such key.
+    #[error("no private key with the fingerprint {0}")]
+    UnknownKey(KeyId),
+    /// The key cannot make signatures of this scheme.
+    #[error("a {algorithm} key cannot sign with {scheme}")]
+    UnsupportedScheme {
+        /// What was asked for.
+        scheme: SignatureScheme,
+        /// What the key is.
+        algorithm: KeyAlgorithm,
+    },
+    /// The bytes are not a private key that we can use; the text says what they are and what would be right.
+    #[error("{0}")]
+    Malformed(String),
+    /// The operation was begun and failed, or the engine went away with it.
+    #[error("the key operation failed: {0}")]
+    Failed(&'static str),
+}

@@ -1,0 +1,149 @@
+//! An engine that tells an observer what another engine did, and how long it took.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::{Duration, Instant},
+};
+
+use crate::{KeyOperation, KeyResult, PendingOperation, PrivateKeyEngine};
+
+/// Learns of every operation of a [`Metered`] engine once. Called on the threads that serve connections: it must not
+/// block, and should cost no more than a few atomic additions.
+pub trait OperationObserver: Send + Sync + 'static {
+    /// An operation is over.
+    fn observe(&self, report: &OperationReport);
+}
+
+impl<F: Fn(&OperationReport) + Send + Sync + 'static> OperationObserver for F {
+    fn observe(&self, report: &OperationReport) {
+        self(report);
+    }
+}
+
+/// How one operation went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperationReport {
+    /// The family of the key: `ecdsa-p256`, `ecdsa-p384`, `rsa`, `ed25519`.
+    pub algorithm: &'static str,
+    /// Time before the work began and until the result was noticed: the queue, and the way there and back.
+    pub wait: Duration,
+    /// Time of the work itself. For an engine that does not tell it apart, all of the time.
+    pub compute: Duration,
+    /// How it ended.
+    pub outcome: OperationOutcome,
+}
+
+/// How an operation ended, for metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OperationOutcome {
+    /// With a result.
+    Done,
+    /// With an error.
+    Failed,
+    /// The caller did not wait for the end.
+    Abandoned,
+}
+
+/// Performs operations through another engine and reports each to an observer.
+///
+/// Costs two readings of the clock for an operation that is done at once, and one allocation for any other.
+pub struct Metered<E> {
+    engine: E,
+    observer: Arc<dyn OperationObserver>,
+}
+
+impl<E: PrivateKeyEngine> Metered<E> {
+    /// Reports what `engine` does to `observer`.
+    pub fn new(engine: E, observer: Arc<dyn OperationObserver>) -> Self {
+        Self { engine, observer }
+    }
+
+    /// The engine that does the work.
+    pub const fn engine(&self) -> &E {
+        &self.engine
+    }
+}
+
+impl<E: PrivateKeyEngine> PrivateKeyEngine for Metered<E> {
+    fn submit(&self, operation: KeyOperation) -> PendingOperation {
+        let algorithm = operation.kind.algorithm_label();
+        let submitted = Instant::now();
+        let pending = self.engine.submit(operation);
+        if let Some(succeeded) = pending.succeeded() {
+            let compute = submitted.elapsed();
+            let outcome = OperationOutcome::of(succeeded);
+            self.observer.observe(&OperationReport {
+                algorithm,
+                wait: Duration::ZERO,
+                compute,
+                outcome,
+            });
+            return pending;
+        }
+        let observer = Arc::clone(&self.observer);
+        PendingOperation::from_future(Watched {
+            pending,
+            algorithm,
+            submitted,
+            observer: Some(observer),
+        })
+    }
+}
+
+impl<E: fmt::Debug> fmt::Debug for Metered<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Metered").field(&self.engine).finish()
+    }
+}
+
+impl OperationOutcome {
+    const fn of(succeeded: bool) -> Self {
+        if succeeded { Self::Done } else { Self::Failed }
+    }
+}
+
+/// An operation that is reported when it ends, or when it is dropped before that.
+struct Watched {
+    pending: PendingOperation,
+    algorithm: &'static str,
+    submitted: Instant,
+    /// Gone once the report has been made.
+    observer: Option<Arc<dyn OperationObserver>>,
+}
+
+impl Watched {
+    fn report(&mut self, outcome: OperationOutcome) {
+        let Some(observer) = self.observer.take() else {
+            return;
+        };
+        let total = self.submitted.elapsed();
+        let compute = self.pending.worked().unwrap_or(total);
+        let wait = total.saturating_sub(compute);
+        observer.observe(&OperationReport {
+            algorithm: self.algorithm,
+            wait,
+            compute,
+            outcome,
+        });
+    }
+}
+
+impl Future for Watched {
+    type Output = KeyResult;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<KeyResult> {
+        let result = ready!(Pin::new(&mut self.pending).poll(context));
+        self.report(OperationOutcome::of(result.is_ok()));
+        Poll::Ready(result)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.report(OperationOutcome::Abandoned);
+    }
+}

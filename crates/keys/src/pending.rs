@@ -1,0 +1,191 @@
+//! A key operation under way: the caller's end, which is a future, and the engine's end, which answers it.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, Waker, ready},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::oneshot;
+
+use crate::KeyError;
+
+/// What a key operation yields: for a signature, its bytes as they stand in the TLS message.
+pub type KeyResult = Result<Vec<u8>, KeyError>;
+
+const TAKEN: KeyError = KeyError::Failed("its result has already been taken");
+const ENGINE_GONE: KeyError = KeyError::Failed("the engine dropped it");
+
+/// A key operation under way; a future of its [`KeyResult`].
+///
+/// Dropping it abandons the operation: an engine that has not begun it never will. It needs no particular runtime, and
+/// sets no timer: the engine refuses work after the deadline, and a caller who must not wait longer says so itself.
+#[must_use = "dropping it abandons the operation"]
+pub struct PendingOperation {
+    state: State,
+    worked: Option<Duration>,
+}
+
+enum State {
+    Ready(KeyResult),
+    Waiting(oneshot::Receiver<Answer>),
+    Wrapping(Pin<Box<dyn Future<Output = KeyResult> + Send>>),
+    Taken,
+}
+
+/// What travels from the engine's end to the caller's.
+struct Answer {
+    result: KeyResult,
+    worked: Option<Duration>,
+}
+
+impl PendingOperation {
+    /// An operation that is already done. Costs no allocation.
+    pub const fn ready(result: KeyResult) -> Self {
+        Self {
+            state: State::Ready(result),
+            worked: None,
+        }
+    }
+
+    /// An operation that another thread or task will answer through the [`Completion`]. One allocation.
+    pub fn with_completion(deadline: Instant) -> (Self, Completion) {
+        let (sender, receiver) = oneshot::channel();
+        let pending = Self {
+            state: State::Waiting(receiver),
+            worked: None,
+        };
+        (
+            pending,
+            Completion {
+                sender,
+                deadline,
+                begun: None,
+            },
+        )
+    }
+
+    /// An operation that is done when `future` is: for engines that add something to the answer of another.
+    pub fn from_future(future: impl Future<Output = KeyResult> + Send + 'static) -> Self {
+        Self {
+            state: State::Wrapping(Box::pin(future)),
+            worked: None,
+        }
+    }
+
+    /// The result, if it is there already: the way past any waiting for an engine that worked in `submit`.
+    ///
+    /// To be asked before the future is polled for the first time, or not at all: it may forget the waker of a poll.
+    /// Once it has given the result, the future has none to give and yields an error.
+    pub fn try_take(&mut self) -> Option<KeyResult> {
+        match self.poll_result(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => Some(result),
+            Poll::Pending => None,
+        }
+    }
+
+    /// Whether a result that was there from the start is a success; `None` if there is yet to be one.
+    pub(crate) const fn succeeded(&self) -> Option<bool> {
+        match &self.state {
+            State::Ready(result) => Some(result.is_ok()),
+            _ => None,
+        }
+    }
+
+    /// How long the engine worked on it, without the time it lay in a queue; known after completion, if at all.
+    pub(crate) const fn worked(&self) -> Option<Duration> {
+        self.worked
+    }
+
+    fn poll_result(&mut self, context: &mut Context<'_>) -> Poll<KeyResult> {
+        let result = match &mut self.state {
+            State::Ready(_) | State::Taken => return Poll::Ready(self.take_ready()),
+            State::Waiting(receiver) => {
+                let received = ready!(Pin::new(receiver).poll(context));
+                let answer = received.unwrap_or(Answer {
+                    result: Err(ENGINE_GONE),
+                    worked: None,
+                });
+                self.worked = answer.worked;
+                answer.result
+            }
+            State::Wrapping(future) => ready!(future.as_mut().poll(context)),
+        };
+        self.state = State::Taken;
+        Poll::Ready(result)
+    }
+
+    fn take_ready(&mut self) -> KeyResult {
+        match std::mem::replace(&mut self.state, State::Taken) {
+            State::Ready(result) => result,
+            _ => Err(TAKEN),
+        }
+    }
+}
+
+impl Future for PendingOperation {
+    type Output = KeyResult;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<KeyResult> {
+        self.poll_result(context)
+    }
+}
+
+impl fmt::Debug for PendingOperation {
+    /// Says how far it is, not what it yields.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match self.state {
+            State::Ready(_) => "ready",
+            State::Waiting(_) | State::Wrapping(_) => "waiting",
+            State::Taken => "taken",
+        };
+        f.debug_tuple("PendingOperation").field(&state).finish()
+    }
+}
+
+/// The engine's end of a [`PendingOperation`]. Dropping it unanswered answers with an error.
+#[derive(Debug)]
+pub struct Completion {
+    sender: oneshot::Sender<Answer>,
+    deadline: Instant,
+    begun: Option<Instant>,
+}
+
+impl Completion {
+    /// Whether nobody waits for the result any more.
+    pub fn is_abandoned(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    /// To be called when the work starts; gives itself back if the work is still wanted.
+    ///
+    /// An operation whose deadline has passed is answered here and now, an abandoned one needs no answer.
+    #[must_use = "`None` means that the work must not be done"]
+    pub fn begin(mut self) -> Option<Self> {
+        if self.is_abandoned() {
+            return None;
+        }
+        let now = Instant::now();
+        if now >= self.deadline {
+            self.complete(Err(KeyError::DeadlinePassed));
+            return None;
+        }
+        self.begun = Some(now);
+        Some(self)
+    }
+
+    /// Answers the operation. A result that nobody waits for is dropped.
+    pub fn complete(self, result: KeyResult) {
+        let worked = self.begun.map(|begun| begun.elapsed());
+        // An error means that the caller has gone, which is its right.
+        drop(self.sender.send(Answer { result, worked }));
+    }
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer").finish_non_exhaustive()
+    }
+}
