@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::units::{Period, Size, SizeLimit};
-use super::values::{Address, FastOpen, HashBy, LogFile, Network, ProxyProtocol, Redirect};
+use super::values::{Address, FastOpen, HashBy, LogFile, Network, ProxyProtocol, Redirect, UpstreamServer};
 
 /// A whole file.
 #[derive(Debug, Default, Deserialize)]
@@ -215,9 +215,10 @@ pub(crate) struct Respond {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Upstream {
-    pub(crate) servers: Vec<String>,
+    pub(crate) servers: Vec<UpstreamServer>,
     pub(crate) balance: Option<Balance>,
     pub(crate) hash_by: Option<HashBy>,
+    pub(crate) retry: Option<bool>,
     #[serde(default)]
     pub(crate) timeouts: UpstreamTimeouts,
     #[serde(default)]
@@ -252,6 +253,7 @@ pub(crate) struct UpstreamTimeouts {
 pub(crate) struct Pool {
     pub(crate) idle_connections: Option<u32>,
     pub(crate) idle_timeout: Option<Period>,
+    pub(crate) max_connections: Option<u32>,
 }
 
 /// `[upstream.NAME.health]`: when a server is left out. With `path` it is asked; its failures count in any case.
@@ -275,4 +277,14 @@ pub(crate) struct Health {
 pub(crate) struct UpstreamTls {
     pub(crate) ca: Option<PathBuf>,
     pub(crate) server_name: Option<String>,
+    pub(crate) protocol: Option<TlsProtocol>,
+}
+
+/// The version of HTTP spoken to an `https` upstream.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+pub(crate) enum TlsProtocol {
+    #[serde(rename = "http/1.1")]
+    Http1,
+    #[serde(rename = "h2")]
+    Http2,
 }

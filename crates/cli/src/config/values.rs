@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use brisk_proxy::upstream_settings::{ServerUrl, ServerUrlError};
 use ipnet::IpNet;
 use serde::de::{self, Deserializer, SeqAccess, Visitor, value};
 use serde::Deserialize;
@@ -227,6 +228,58 @@ impl<'de> Deserialize<'de> for Redirect {
     }
 }
 
+/// A server of an upstream, alone or with its share of the requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UpstreamServer {
+    pub(crate) url: ServerUrl,
+    pub(crate) weight: Option<u16>,
+}
+
+impl Written for Url {
+    const EXPECTED: &'static str = "a URL in quotes, as \"http://127.0.0.1:8080\"";
+}
+
+/// A [`ServerUrl`] as it is read from a file.
+struct Url(ServerUrl);
+
+impl FromStr for Url {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(Self).map_err(|error: ServerUrlError| error.to_string())
+    }
+}
+
+impl<'de> Deserialize<'de> for UpstreamServer {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Table {
+            url: Url,
+            weight: Option<u16>,
+        }
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = UpstreamServer;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a URL in quotes or { url = URL, weight = NUMBER }")
+            }
+
+            fn visit_str<E: de::Error>(self, url: &str) -> Result<UpstreamServer, E> {
+                let Url(url) = url.parse().map_err(E::custom)?;
+                Ok(UpstreamServer { url, weight: None })
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, table: A) -> Result<UpstreamServer, A::Error> {
+                let Table { url: Url(url), weight } = Table::deserialize(value::MapAccessDeserializer::new(table))?;
+                Ok(UpstreamServer { url, weight })
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
 /// Makes [`Written`] types readable.
 macro_rules! read_as_text {
     ($($type:ty),+) => {$(
@@ -238,4 +291,4 @@ macro_rules! read_as_text {
     )+};
 }
 
-read_as_text!(Address, Network, HashBy, LogFile, super::units::Size, super::units::SizeLimit, super::units::Period);
+read_as_text!(Address, Network, HashBy, LogFile, Url, super::units::Size, super::units::SizeLimit, super::units::Period);
