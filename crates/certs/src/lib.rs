@@ -17,3 +17,4 @@ pub use development::DevelopmentCa;
 pub use error::{CertError, Warning};
 pub use resolver::{ClientAbilities, HostMap, Match, UnknownName, choose};
 pub use watch::FileWatch;
+pub use x509::subject;

@@ -4,10 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use brisk_keys::KeyAlgorithm;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::CertificateDer;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::oid_registry::{
-    OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_NIST_EC_P384, OID_PKCS1_RSAENCRYPTION, OID_SIG_ED25519,
+    OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_NIST_EC_P384, OID_PKCS1_RSAENCRYPTION,
+    OID_SIG_ED25519,
 };
 use x509_parser::prelude::FromDer;
 use x509_parser::public_key::PublicKey;
@@ -44,7 +47,8 @@ pub(crate) struct Facts {
 impl Facts {
     /// Parses `der`, or says why it is not a certificate.
     pub(crate) fn read(der: &[u8]) -> Result<Self, String> {
-        let (rest, certificate) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
+        let (rest, certificate) =
+            X509Certificate::from_der(der).map_err(|error| error.to_string())?;
         if !rest.is_empty() {
             return Err(format!("{} bytes follow the certificate", rest.len()));
         }
@@ -72,7 +76,9 @@ impl Facts {
     /// Whether subject and issuer are the same: a root, or a certificate that stands for itself.
     pub(crate) fn self_issued(&self) -> bool {
         self.subject_der == self.issuer_der
-            && (self.key_id.is_none() || self.authority_key_id.is_none() || self.key_id == self.authority_key_id)
+            && (self.key_id.is_none()
+                || self.authority_key_id.is_none()
+                || self.key_id == self.authority_key_id)
     }
 
     /// Whether names and key identifiers say that `issuer` signed this certificate.
@@ -95,8 +101,10 @@ impl Facts {
                 self.names = alternatives.general_names.iter().filter_map(name).collect();
             }
             ParsedExtension::AuthorityInfoAccess(access) => {
-                self.publishes_issuer =
-                    access.accessdescs.iter().any(|entry| entry.access_method == CA_ISSUERS);
+                self.publishes_issuer = access
+                    .accessdescs
+                    .iter()
+                    .any(|entry| entry.access_method == CA_ISSUERS);
             }
             _ => {}
         }
@@ -131,7 +139,9 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     if let Ok(four) = <[u8; 4]>::try_from(bytes) {
         return Some(Ipv4Addr::from(four).into());
     }
-    <[u8; 16]>::try_from(bytes).ok().map(|sixteen| Ipv6Addr::from(sixteen).into())
+    <[u8; 16]>::try_from(bytes)
+        .ok()
+        .map(|sixteen| Ipv6Addr::from(sixteen).into())
 }
 
 fn algorithm(key: &SubjectPublicKeyInfo<'_>) -> Result<KeyAlgorithm, String> {
@@ -145,7 +155,11 @@ fn algorithm(key: &SubjectPublicKeyInfo<'_>) -> Result<KeyAlgorithm, String> {
     if *kind != OID_KEY_TYPE_EC_PUBLIC_KEY {
         return Err(format!("of the kind {kind}"));
     }
-    let curve = key.algorithm.parameters.as_ref().and_then(|parameters| parameters.as_oid().ok());
+    let curve = key
+        .algorithm
+        .parameters
+        .as_ref()
+        .and_then(|parameters| parameters.as_oid().ok());
     match curve {
         Some(curve) if curve == OID_EC_P256 => Ok(KeyAlgorithm::EcdsaP256),
         Some(curve) if curve == OID_NIST_EC_P384 => Ok(KeyAlgorithm::EcdsaP384),
@@ -166,6 +180,16 @@ fn rsa(key: &SubjectPublicKeyInfo<'_>) -> Result<KeyAlgorithm, String> {
 
 fn system_time(at: ASN1Time) -> SystemTime {
     let seconds = Duration::from_secs(at.timestamp().unsigned_abs());
-    let time = if at.timestamp() < 0 { UNIX_EPOCH.checked_sub(seconds) } else { UNIX_EPOCH.checked_add(seconds) };
+    let time = if at.timestamp() < 0 {
+        UNIX_EPOCH.checked_sub(seconds)
+    } else {
+        UNIX_EPOCH.checked_add(seconds)
+    };
     time.unwrap_or(UNIX_EPOCH)
+}
+
+/// The subject of a certificate as text (`CN=someone, O=somewhere`); `None` if it cannot be parsed.
+pub fn subject(certificate: &CertificateDer<'_>) -> Option<String> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    Some(certificate.subject().to_string())
 }
