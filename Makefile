@@ -1,0 +1,39 @@
+# make run     build and serve https://localhost:8443        (ARGS='--upstream http://127.0.0.1:8080')
+# make test    all tests                                     (TEST='h2' runs those with h2 in their name)
+# make check   formatting, lints, documentation
+# make peers   measure beside nginx                          (PEERS='nginx brisk haproxy')
+#
+# Each installs what it lacks on Debian, see tools/setup.
+
+CACHE ?= $(HOME)/.cache/brisk
+export CARGO_TARGET_DIR ?= $(CACHE)/target
+export PATH := $(CACHE)/bin:$(PATH):/usr/sbin:/sbin
+
+# Where the load generator and the scripts that start the peers are.
+TOOLS ?= ../shared/tools
+PEERS ?= nginx brisk
+
+.PHONY: run build test check peers setup
+run: build
+	@exec $(CARGO_TARGET_DIR)/release/brisk serve $(ARGS)
+
+build:
+	@CACHE=$(CACHE) tools/setup build
+	cargo build --locked --release --package brisk-cli
+
+test:
+	@CACHE=$(CACHE) tools/setup build test
+	cargo test --locked --workspace --no-fail-fast -- $(TEST)
+
+check:
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- --deny warnings
+	RUSTDOCFLAGS='--deny warnings' cargo doc --locked --workspace --no-deps
+
+peers: build
+	@CACHE=$(CACHE) tools/setup peers
+	CARGO_TARGET_DIR=$(CACHE)/hsload cargo build --locked --release --manifest-path $(TOOLS)/hsload/Cargo.toml
+	HSLOAD=$(CACHE)/hsload/release/hsload bash $(TOOLS)/peers/measure.sh $(PEERS)
+
+setup:
+	@CACHE=$(CACHE) tools/setup build test peers
