@@ -80,3 +80,77 @@ fn add_key(path: &Path, keystore: &mut Keystore) -> Result<KeyId, CertError> {
     let pem = Zeroizing::new(pem);
     keystore.add_pem(&pem).map_err(|source| CertError::Key { path: path.to_owned(), source })
 }
+
+#[cfg(test)]
+mod tests {
+    use brisk_testkit::ca::{Leaf, LeafKey, TestCa};
+
+    use super::*;
+
+    fn read(leaf: &Leaf) -> Loaded {
+        let mut keystore = Keystore::new();
+        let loaded = load(&leaf.chain, &leaf.key, &mut keystore, SystemTime::now()).unwrap();
+        assert_eq!(keystore.algorithm(loaded.certificate.key), Some(loaded.certificate.algorithm));
+        loaded
+    }
+
+    #[test]
+    fn every_kind_of_key_loads_with_its_chain() {
+        let ca = TestCa::new();
+        for key in [LeafKey::EcdsaP256, LeafKey::EcdsaP384, LeafKey::Rsa2048, LeafKey::Ed25519] {
+            let leaf = ca.server(&["a.test"]).key(key).issue();
+            let Loaded { certificate, warnings } = read(&leaf);
+            assert_eq!((certificate.chain.len(), warnings), (2, vec![]), "{key:?}");
+            assert_eq!(certificate.source, leaf.chain);
+        }
+    }
+
+    #[test]
+    fn one_file_may_hold_key_and_chain() {
+        let mut leaf = TestCa::new().server(&["a.test"]).issue();
+        fs::write(&leaf.chain, leaf.key_pem.clone() + &leaf.chain_pem).unwrap();
+        leaf.key = leaf.chain.clone();
+        assert_eq!(read(&leaf).certificate.names, ["a.test"]);
+    }
+
+    #[test]
+    fn a_key_of_another_certificate_is_refused_naming_both_files() {
+        let ca = TestCa::new();
+        let (ours, theirs) = (ca.server(&["a.test"]).issue(), ca.server(&["a.test"]).issue());
+        let error = load(&ours.chain, &theirs.key, &mut Keystore::new(), SystemTime::now()).unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, CertError::KeyMismatch { .. }));
+        for file in [&ours.chain, &theirs.key] {
+            assert!(text.contains(file.to_str().unwrap()), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_expired_certificate_loads_with_a_warning() {
+        let loaded = read(&TestCa::new().server(&["a.test"]).expired().issue());
+        assert!(loaded.certificate.expired(SystemTime::now()));
+        assert!(matches!(loaded.warnings[..], [Warning::Expired { .. }]));
+    }
+
+    #[test]
+    fn a_missing_or_wrong_key_file_is_named() {
+        let leaf = TestCa::new().server(&["a.test"]).issue();
+        let gone = leaf.key.with_extension("gone");
+        for wrong in [&gone, &leaf.chain] {
+            let error = load(&leaf.chain, wrong, &mut Keystore::new(), SystemTime::now()).unwrap_err();
+            assert!(error.to_string().contains(wrong.to_str().unwrap()), "{error}");
+        }
+    }
+
+    #[test]
+    fn wildcards_cover_one_label() {
+        let leaf = TestCa::new().server(&["a.test", "*.b.test", "127.0.0.1"]).issue();
+        let certificate = read(&leaf).certificate;
+        for name in ["a.test", "x.b.test", "127.0.0.1"] {
+            assert!(certificate.covers(name), "{name}");
+        }
+        for name in ["x.a.test", "b.test", "x.y.b.test", ".b.test", "127.0.0.2"] {
+            assert!(!certificate.covers(name), "{name}");
+        }
+    }
+}

@@ -46,12 +46,17 @@ impl Chain {
     pub fn from_pem(pem: &[u8], source: &Path) -> Result<Self, CertError> {
         let mut pool = parse(pem, source)?;
         let leaf = pool.remove(find_leaf(&pool, source)?);
-        let algorithm = leaf.facts.algorithm.clone().map_err(|algorithm| CertError::UnsupportedKey {
-            path: source.to_owned(),
-            algorithm,
-        })?;
+        let algorithm = leaf
+            .facts
+            .algorithm
+            .clone()
+            .map_err(|algorithm| CertError::UnsupportedKey { path: source.to_owned(), algorithm })?;
         let links = climb(leaf, &mut pool, source)?;
-        let unused = pool.into_iter().filter(|link| !link.facts.self_issued()).map(|link| link.facts.subject).collect();
+        let unused = pool
+            .into_iter()
+            .filter(|link| !link.facts.self_issued())
+            .map(|link| link.facts.subject)
+            .collect();
         Ok(Self { source: source.to_owned(), links, algorithm, unused })
     }
 
@@ -105,7 +110,8 @@ impl Chain {
 
     /// What an operator should know of this chain at `now`.
     pub fn warnings(&self, now: SystemTime) -> Vec<Warning> {
-        let mut warnings: Vec<_> = self.links.iter().filter_map(|link| self.validity(&link.facts, now)).collect();
+        let mut warnings: Vec<_> =
+            self.links.iter().filter_map(|link| self.validity(&link.facts, now)).collect();
         let leaf = self.leaf();
         if leaf.names.is_empty() {
             warnings.push(Warning::NoNames { path: self.source.clone(), subject: leaf.subject.clone() });
@@ -115,7 +121,9 @@ impl Chain {
             warnings.push(Warning::NoIntermediate { path: self.source.clone(), issuer: leaf.issuer.clone() });
         }
         let unused = self.unused.iter();
-        warnings.extend(unused.map(|subject| Warning::Unused { path: self.source.clone(), subject: subject.clone() }));
+        warnings.extend(
+            unused.map(|subject| Warning::Unused { path: self.source.clone(), subject: subject.clone() }),
+        );
         warnings
     }
 
@@ -156,8 +164,8 @@ fn parse(pem: &[u8], source: &Path) -> Result<Vec<Link>, CertError> {
     let mut links: Vec<Link> = Vec::new();
     let mut sections = 0;
     for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(pem) {
-        let (kind, der) = section
-            .map_err(|error| CertError::Pem { path: source.to_owned(), reason: error.to_string() })?;
+        let (kind, der) =
+            section.map_err(|error| CertError::Pem { path: source.to_owned(), reason: error.to_string() })?;
         sections += 1;
         if kind != SectionKind::Certificate || links.iter().any(|link| *link.der == *der) {
             continue;
@@ -190,7 +198,9 @@ fn find_leaf(pool: &[Link], source: &Path) -> Result<usize, CertError> {
         // `openssl req -x509` marks what it makes as a CA: take the one that issued none of the others.
         (None, _) => Ok(pool
             .iter()
-            .position(|link| !pool.iter().any(|other| other.der != link.der && other.facts.issued_by(&link.facts)))
+            .position(|link| {
+                !pool.iter().any(|other| other.der != link.der && other.facts.issued_by(&link.facts))
+            })
             .unwrap_or(0)),
     }
 }
@@ -231,5 +241,172 @@ fn end(links: Vec<Link>, pool: &[Link], source: &Path) -> Result<Vec<Link>, Cert
             found: stranger.facts.subject.clone(),
         }),
         _ => Ok(links),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use brisk_testkit::ca::{LeafKey, TestCa};
+    use rcgen::{CertificateParams, CustomExtension, IsCa, KeyPair, PKCS_ECDSA_P521_SHA512};
+
+    use super::*;
+
+    fn chain(pem: &str) -> Result<Chain, CertError> {
+        Chain::from_pem(pem.as_bytes(), Path::new("chain.pem"))
+    }
+
+    fn refusal(pem: &str) -> String {
+        chain(pem).unwrap_err().to_string()
+    }
+
+    fn self_signed(params: &CertificateParams) -> String {
+        params.self_signed(&KeyPair::generate().unwrap()).unwrap().pem()
+    }
+
+    #[test]
+    fn any_order_becomes_leaf_first_without_root() {
+        let ca = TestCa::new();
+        let leaf = ca.server(&["Example.com", "*.example.com", "::1"]).issue();
+        let right = chain(&leaf.chain_pem).unwrap();
+        let (one, two, three) = (leaf.certificate_pem, ca.intermediate_pem(), ca.root_pem());
+        for order in [[&three, &two, &one], [&two, &one, &three], [&one, &three, &two]] {
+            let pem = order.map(String::as_str).concat() + &one;
+            let chain = chain(&pem).unwrap();
+            assert!(chain.certificates().eq(right.certificates()));
+            assert_eq!(chain.warnings(SystemTime::now()), []);
+        }
+        assert_eq!(right.certificates().len(), 2);
+        assert_eq!(right.names(), ["example.com", "*.example.com", "::1"]);
+    }
+
+    #[test]
+    fn the_kind_of_key_is_told() {
+        let ca = TestCa::new();
+        for (key, algorithm) in [
+            (LeafKey::EcdsaP256, KeyAlgorithm::EcdsaP256),
+            (LeafKey::EcdsaP384, KeyAlgorithm::EcdsaP384),
+            (LeafKey::Rsa2048, KeyAlgorithm::Rsa { bits: 2048 }),
+            (LeafKey::Ed25519, KeyAlgorithm::Ed25519),
+        ] {
+            let leaf = ca.server(&["a.test"]).key(key).issue();
+            assert_eq!(chain(&leaf.chain_pem).unwrap().algorithm(), algorithm);
+        }
+    }
+
+    #[test]
+    fn a_curve_nobody_can_verify_is_refused() {
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P521_SHA512).unwrap();
+        let params = CertificateParams::new(["a.test".to_owned()]).unwrap();
+        let text = refusal(&params.self_signed(&key).unwrap().pem());
+        assert!(text.contains("chain.pem") && text.contains("use ECDSA P-256"), "{text}");
+    }
+
+    #[test]
+    fn the_intermediate_of_another_ca_breaks_the_chain_though_it_has_the_same_name() {
+        let leaf = TestCa::new().server(&["a.test"]).issue();
+        let text = refusal(&(leaf.certificate_pem + &TestCa::new().intermediate_pem()));
+        assert!(text.contains("breaks after \"CN=a.test\""), "{text}");
+    }
+
+    #[test]
+    fn the_root_in_place_of_the_intermediate_breaks_the_chain() {
+        let ca = TestCa::new();
+        let leaf = ca.server(&["a.test"]).issue();
+        let text = refusal(&(leaf.certificate_pem + &ca.root_pem()));
+        assert!(text.contains("its issuer is \"CN=brisk test intermediate\""), "{text}");
+    }
+
+    #[test]
+    fn two_server_certificates_are_refused_by_name() {
+        let ca = TestCa::new();
+        let (one, two) = (ca.server(&["a.test"]).issue(), ca.server(&["b.test"]).issue());
+        let text = refusal(&(one.chain_pem + &two.chain_pem));
+        assert!(text.contains("CN=a.test") && text.contains("CN=b.test"), "{text}");
+    }
+
+    #[test]
+    fn a_key_file_in_place_of_a_chain_is_told() {
+        let leaf = TestCa::new().server(&["a.test"]).issue();
+        assert!(refusal(&leaf.key_pem).contains("holds no certificate (a private key"));
+        assert!(refusal("hello").contains("no PEM at all"));
+    }
+
+    #[test]
+    fn damaged_files_are_refused() {
+        let leaf = TestCa::new().server(&["a.test"]).issue();
+        let cut = &leaf.chain_pem[..leaf.chain_pem.len() - 40];
+        assert!(refusal(cut).contains("damaged PEM"), "{}", refusal(cut));
+        let hollow = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let text = refusal(&(leaf.chain_pem.clone() + hollow));
+        assert!(text.contains("certificate number 3 is not valid X.509"), "{text}");
+    }
+
+    #[test]
+    fn a_self_signed_certificate_is_served_even_if_it_is_a_ca() {
+        let mut params = CertificateParams::new(["a.test".to_owned()]).unwrap();
+        assert_eq!(chain(&self_signed(&params)).unwrap().certificates().len(), 1);
+        params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        assert_eq!(chain(&self_signed(&params)).unwrap().certificates().len(), 1);
+    }
+
+    #[test]
+    fn validity_is_a_warning() {
+        let ca = TestCa::new();
+        let now = SystemTime::now();
+        let expired = chain(&ca.server(&["a.test"]).expired().issue().chain_pem).unwrap();
+        assert!(expired.expired(now));
+        assert!(matches!(expired.warnings(now)[..], [Warning::Expired { .. }]));
+        let early = chain(&ca.server(&["a.test"]).not_yet_valid().issue().chain_pem).unwrap();
+        assert!(!early.expired(now));
+        assert!(matches!(early.warnings(now)[..], [Warning::NotYetValid { .. }]));
+        // In twenty years the intermediate is over as well.
+        let later = now + Duration::from_hours(20 * 365 * 24);
+        assert_eq!(early.warnings(later).len(), 2);
+    }
+
+    #[test]
+    fn a_certificate_without_names_is_a_warning() {
+        let warnings =
+            chain(&self_signed(&CertificateParams::default())).unwrap().warnings(SystemTime::now());
+        assert!(matches!(warnings[..], [Warning::NoNames { .. }]), "{warnings:?}");
+    }
+
+    #[test]
+    fn a_missing_intermediate_is_a_warning_when_the_certificate_says_where_it_is() {
+        // AuthorityInfoAccess with one caIssuers entry, http://a.
+        let content = [
+            &[0x30, 0x16, 0x30, 0x14, 0x06, 0x08][..],
+            &[0x2b, 6, 1, 5, 5, 7, 0x30, 2, 0x86, 8],
+            b"http://a",
+        ];
+        let mut params = CertificateParams::new(["a.test".to_owned()]).unwrap();
+        params.custom_extensions =
+            vec![CustomExtension::from_oid_content(&[1, 3, 6, 1, 5, 5, 7, 1, 1], content.concat())];
+        let mut above = CertificateParams::default();
+        above.distinguished_name.push(rcgen::DnType::CommonName, "an intermediate");
+        let issuer = rcgen::Issuer::new(above, KeyPair::generate().unwrap());
+        let pem = params.signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap().pem();
+        let warnings = chain(&pem).unwrap().warnings(SystemTime::now());
+        assert!(
+            matches!(&warnings[..], [Warning::NoIntermediate { issuer, .. }] if issuer == "CN=an intermediate")
+        );
+    }
+
+    #[test]
+    fn an_intermediate_too_many_is_left_out_with_a_warning() {
+        let leaf = TestCa::new().server(&["a.test"]).issue();
+        let chain = chain(&(leaf.chain_pem + &TestCa::new().intermediate_pem())).unwrap();
+        assert_eq!(chain.certificates().len(), 2);
+        assert!(matches!(chain.warnings(SystemTime::now())[..], [Warning::Unused { .. }]));
+    }
+
+    #[test]
+    fn the_wire_size_counts_every_header() {
+        let leaf = TestCa::new().server(&["a.test"]).issue();
+        let chain = chain(&leaf.chain_pem).unwrap();
+        let der: usize = chain.certificates().map(|der| der.len()).sum();
+        assert_eq!(chain.wire_size(), 4 + 1 + 3 + 2 * (3 + 2) + der);
     }
 }

@@ -20,14 +20,13 @@ use zeroize::Zeroizing;
 use crate::chain::Chain;
 use crate::error::CertError;
 
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-const CA_LIFETIME: Duration = Duration::from_secs(3650 * DAY.as_secs());
-/// Clients refuse server certificates of more than 398 days; the start lies an hour back, and a leap second is free.
-const SERVER_LIFETIME: Duration = Duration::from_secs(397 * DAY.as_secs() - 2 * 60 * 60);
+const CA_LIFETIME: Duration = Duration::from_hours(3650 * 24);
+/// Clients refuse server certificates of more than 398 days; the start lies an hour back, and the rest is for whoever counts otherwise.
+const SERVER_LIFETIME: Duration = Duration::from_hours(397 * 24 - 2);
 /// What has less than this left is made anew.
-const RENEWAL: Duration = Duration::from_secs(30 * DAY.as_secs());
+const RENEWAL: Duration = Duration::from_hours(30 * 24);
 /// For clients whose clock is behind.
-const BACKDATE: Duration = Duration::from_secs(60 * 60);
+const BACKDATE: Duration = Duration::from_hours(1);
 
 /// A CA that signs for localhost, and the files of its two server certificates.
 #[derive(Debug)]
@@ -63,7 +62,8 @@ impl DevelopmentCa {
             Some(authority) => (authority, false),
             None => (Authority::create(folder, now)?, true),
         };
-        let servers = [ServerFiles::new(folder, "localhost-ecdsa"), ServerFiles::new(folder, "localhost-rsa")];
+        let servers =
+            [ServerFiles::new(folder, "localhost-ecdsa"), ServerFiles::new(folder, "localhost-rsa")];
         for (files, kind) in servers.iter().zip([KeyKind::EcdsaP256, KeyKind::Rsa2048]) {
             if !files.serve(&authority, now) {
                 authority.issue(files, kind, now)?;
@@ -101,8 +101,12 @@ impl ServerFiles {
 
     /// Whether the files can be served for a while longer.
     fn serve(&self, authority: &Authority, now: SystemTime) -> bool {
-        let Ok(chain) = Chain::read(&self.chain) else { return false };
-        let Ok(key) = read_key(&self.key) else { return false };
+        let Ok(chain) = Chain::read(&self.chain) else {
+            return false;
+        };
+        let Ok(key) = read_key(&self.key) else {
+            return false;
+        };
         chain.issued_by(&authority.chain)
             && chain.names() == DevelopmentCa::NAMES
             && key.subject_public_key_info() == chain.public_key()
@@ -133,7 +137,8 @@ impl Authority {
             return Err(wrong(&key_file, "not the key of the CA in ca.pem".to_owned()));
         }
         let der = chain.certificates().next().expect("a chain has a certificate");
-        let issuer = Issuer::from_ca_cert_der(der, key).map_err(|error| wrong(&certificate, error.to_string()))?;
+        let issuer =
+            Issuer::from_ca_cert_der(der, key).map_err(|error| wrong(&certificate, error.to_string()))?;
         Ok(Some(Self { chain, issuer }))
     }
 
@@ -167,11 +172,9 @@ impl Authority {
 fn authority_params(key: &KeyPair, now: SystemTime) -> CertificateParams {
     let mut params = CertificateParams::default();
     // The name tells one development CA from another in a list of trusted ones.
-    let fingerprint = params.key_identifier(key).iter().take(3).fold(String::new(), |mut text, byte| {
-        text.push_str(&format!("{byte:02x}"));
-        text
-    });
-    params.distinguished_name = distinguished_name(&format!("brisk development CA {fingerprint}"));
+    let id = params.key_identifier(key);
+    let mark = u32::from_be_bytes([0, id[0], id[1], id[2]]);
+    params.distinguished_name = distinguished_name(&format!("brisk development CA {mark:06x}"));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -179,7 +182,10 @@ fn authority_params(key: &KeyPair, now: SystemTime) -> CertificateParams {
         permitted_subtrees: vec![
             GeneralSubtree::DnsName("localhost".to_owned()),
             GeneralSubtree::IpAddress(CidrSubnet::from_v4_prefix([127, 0, 0, 0], 8)),
-            GeneralSubtree::IpAddress(CidrSubnet::from_v6_prefix(std::net::Ipv6Addr::LOCALHOST.octets(), 128)),
+            GeneralSubtree::IpAddress(CidrSubnet::from_v6_prefix(
+                std::net::Ipv6Addr::LOCALHOST.octets(),
+                128,
+            )),
         ],
         excluded_subtrees: Vec::new(),
     });
@@ -245,4 +251,162 @@ fn write_file(path: &Path, contents: &str, mode: u32) -> Result<(), CertError> {
         fs::rename(&fresh, path)
     };
     write().map_err(|source| CertError::Write { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+    use std::process::{Command, Output};
+
+    use super::*;
+
+    const DAY: Duration = Duration::from_hours(24);
+
+    fn folder() -> tempfile::TempDir {
+        tempfile::tempdir().unwrap()
+    }
+
+    fn open(folder: &Path) -> DevelopmentCa {
+        DevelopmentCa::open_or_create(folder, SystemTime::now()).unwrap()
+    }
+
+    fn openssl_verify(ca: &Path, chain: &Path, more: &[&str]) -> Output {
+        let mut command = Command::new("openssl");
+        command.args(["verify", "-x509_strict", "-purpose", "sslserver"]).args(more);
+        command.arg("-CAfile").arg(ca).arg(chain).output().unwrap()
+    }
+
+    #[test]
+    fn clients_that_trust_the_ca_accept_both_certificates_for_every_name() {
+        let folder = folder();
+        let ca = open(folder.path());
+        assert!(ca.created());
+        for files in ca.servers() {
+            for name in
+                [["-verify_hostname", "localhost"], ["-verify_ip", "127.0.0.1"], ["-verify_ip", "::1"]]
+            {
+                let output = openssl_verify(ca.certificate(), &files.chain, &name);
+                assert!(output.status.success(), "{name:?} {output:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn server_certificates_last_no_longer_than_clients_accept() {
+        let folder = folder();
+        let ca = open(folder.path());
+        for files in ca.servers() {
+            let chain = Chain::read(&files.chain).unwrap();
+            let lifetime = chain.not_after().duration_since(chain.not_before()).unwrap();
+            assert!(lifetime <= 397 * DAY, "{lifetime:?}");
+            assert_eq!(chain.warnings(SystemTime::now()), []);
+        }
+    }
+
+    #[test]
+    fn the_ca_cannot_certify_other_names() {
+        let folder = folder();
+        let ca = open(folder.path());
+        let now = SystemTime::now();
+        let authority = Authority::open(folder.path(), now).unwrap().unwrap();
+        for name in ["example.com", "10.0.0.1", "2001:db8::1"] {
+            let mut params = server_params(now).unwrap();
+            params.subject_alt_names = CertificateParams::new([name.to_owned()]).unwrap().subject_alt_names;
+            let key = KeyPair::generate().unwrap();
+            let path = folder.path().join("stranger.pem");
+            fs::write(&path, params.signed_by(&key, &authority.issuer).unwrap().pem()).unwrap();
+            let output = openssl_verify(ca.certificate(), &path, &[]);
+            assert!(
+                String::from_utf8_lossy(&output.stderr).contains("permitted subtree violation"),
+                "{output:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_the_owner_reads_keys() {
+        let folder = folder();
+        let inner = folder.path().join("state/development");
+        let ca = open(&inner);
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!(mode(&inner), 0o700);
+        assert_eq!(mode(&inner.join("ca.key")), 0o600);
+        for files in ca.servers() {
+            assert_eq!(mode(&files.key), 0o600);
+        }
+    }
+
+    #[test]
+    fn opening_again_changes_nothing() {
+        let folder = folder();
+        let read = |ca: &DevelopmentCa| {
+            let files = ca.servers().iter().flat_map(|files| [&files.chain, &files.key]);
+            files.map(|file| fs::read(file).unwrap()).collect::<Vec<_>>()
+        };
+        let before = read(&open(folder.path()));
+        let again = open(folder.path());
+        assert!(!again.created());
+        assert_eq!(read(&again), before);
+    }
+
+    #[test]
+    fn a_certificate_near_its_end_is_issued_anew_by_the_same_ca() {
+        let folder = folder();
+        let first = open(folder.path());
+        let old = fs::read(&first.servers()[0].chain).unwrap();
+        let later = SystemTime::now() + 380 * DAY;
+        let second = DevelopmentCa::open_or_create(folder.path(), later).unwrap();
+        assert!(!second.created());
+        assert_ne!(fs::read(&second.servers()[0].chain).unwrap(), old);
+        let later = later.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs().to_string();
+        let output = openssl_verify(second.certificate(), &second.servers()[0].chain, &["-attime", &later]);
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    #[test]
+    fn a_ca_near_its_end_is_replaced_with_everything_below_it() {
+        let folder = folder();
+        open(folder.path());
+        let later = SystemTime::now() + CA_LIFETIME;
+        let ca = DevelopmentCa::open_or_create(folder.path(), later).unwrap();
+        assert!(ca.created());
+        let authority = Chain::read(ca.certificate()).unwrap();
+        for files in ca.servers() {
+            assert!(Chain::read(&files.chain).unwrap().issued_by(&authority));
+        }
+    }
+
+    #[test]
+    fn missing_damaged_and_mismatched_server_files_are_mended() {
+        let folder = folder();
+        let ca = open(folder.path());
+        let [ecdsa, rsa] = ca.servers() else { panic!("two") };
+        fs::remove_file(&ecdsa.key).unwrap();
+        fs::write(&rsa.chain, "damaged").unwrap();
+        let mended = open(folder.path());
+        for files in mended.servers() {
+            let mut keystore = brisk_keys::Keystore::new();
+            crate::load(&files.chain, &files.key, &mut keystore, SystemTime::now()).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_damaged_ca_is_an_error_not_a_new_ca() {
+        let folder = folder();
+        open(folder.path());
+        fs::write(folder.path().join("ca.key"), "damaged").unwrap();
+        let error = DevelopmentCa::open_or_create(folder.path(), SystemTime::now()).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("ca.key") && text.contains("remove the folder"), "{text}");
+    }
+
+    #[test]
+    fn processes_that_start_at_once_share_one_ca() {
+        let folder = folder();
+        let created = std::thread::scope(|scope| {
+            let starts: Vec<_> = (0..4).map(|_| scope.spawn(|| open(folder.path()).created())).collect();
+            starts.into_iter().filter_map(|start| start.join().unwrap().then_some(())).count()
+        });
+        assert_eq!(created, 1);
+    }
 }

@@ -193,7 +193,12 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Expired { path, subject, since } => {
-                write!(f, "{}: the certificate \"{subject}\" expired on {}; renew it", path.display(), day(*since))
+                write!(
+                    f,
+                    "{}: the certificate \"{subject}\" expired on {}; renew it",
+                    path.display(),
+                    day(*since)
+                )
             }
             Self::NotYetValid { path, subject, until } => write!(
                 f,
@@ -213,7 +218,11 @@ impl fmt::Display for Warning {
                 path.display()
             ),
             Self::Unused { path, subject } => {
-                write!(f, "{}: the certificate \"{subject}\" is no part of the chain and is left out", path.display())
+                write!(
+                    f,
+                    "{}: the certificate \"{subject}\" is no part of the chain and is left out",
+                    path.display()
+                )
             }
         }
     }
@@ -236,7 +245,7 @@ mod tests {
         let warning = Warning::Expired {
             path: "a.pem".into(),
             subject: "CN=a".into(),
-            since: UNIX_EPOCH + Duration::from_secs(86_400),
+            since: UNIX_EPOCH + Duration::from_hours(24),
         };
         assert_eq!(
             warning.to_string(),

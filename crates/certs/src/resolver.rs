@@ -74,7 +74,9 @@ impl<T> HostMap<T> {
                 None => (&mut self.exact, name.as_str()),
             };
             match table.entry(key.into()) {
-                Entry::Occupied(taken) if *taken.get() != number => return Err(CertError::DuplicateName { name }),
+                Entry::Occupied(taken) if *taken.get() != number => {
+                    return Err(CertError::DuplicateName { name });
+                }
                 Entry::Occupied(_) => {}
                 Entry::Vacant(free) => {
                     free.insert(number);
@@ -188,7 +190,9 @@ impl ClientAbilities<'_> {
             // RFC 8446 section 4.2.3: no PKCS #1 signatures in the handshake; ECDSA schemes name their curve.
             return algorithm.schemes().iter().filter(|scheme| !is_pkcs1(**scheme)).any(|s| signs_with(&s));
         }
-        algorithm.schemes().iter().any(|s| signs_with(&s)) && self.has_suite(algorithm) && self.has_curve(algorithm)
+        algorithm.schemes().iter().any(|s| signs_with(&s))
+            && self.has_suite(algorithm)
+            && self.has_curve(algorithm)
     }
 
     // RFC 5246 section 7.4.2: in TLS 1.2 the suite names the kind of key.
@@ -209,12 +213,8 @@ impl ClientAbilities<'_> {
 }
 
 fn is_pkcs1(scheme: SignatureScheme) -> bool {
-    [
-        SignatureScheme::RSA_PKCS1_SHA256,
-        SignatureScheme::RSA_PKCS1_SHA384,
-        SignatureScheme::RSA_PKCS1_SHA512,
-    ]
-    .contains(&scheme)
+    [SignatureScheme::RSA_PKCS1_SHA256, SignatureScheme::RSA_PKCS1_SHA384, SignatureScheme::RSA_PKCS1_SHA512]
+        .contains(&scheme)
 }
 
 /// The cheapest of `certificates` that the client can verify: ECDSA whenever it can, else RSA. Of equal ones the first.
@@ -236,5 +236,152 @@ fn cost(algorithm: KeyAlgorithm) -> u32 {
         KeyAlgorithm::EcdsaP384 => 2,
         KeyAlgorithm::Rsa { bits } => bits.into(),
         _ => u32::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_keys::Keystore;
+    use brisk_testkit::ca::{LeafKey, TestCa};
+
+    use super::*;
+
+    fn map(unknown: UnknownName) -> HostMap<&'static str> {
+        let mut map = HostMap::new(unknown);
+        map.add(["example.com", "*.example.com"], "example").unwrap();
+        let other = map.add(["www.example.com", "Other.test.", "::1", "*.localhost"], "other").unwrap();
+        map.set_default(other);
+        map
+    }
+
+    #[test]
+    fn exact_goes_before_wildcard_and_wildcard_before_default() {
+        let map = map(UnknownName::Default);
+        assert_eq!(map.get(Some("example.com")), Match::Exact(&"example"));
+        assert_eq!(map.get(Some("www.example.com")), Match::Exact(&"other"));
+        assert_eq!(map.get(Some("api.example.com")), Match::Wildcard(&"example"));
+        assert_eq!(map.get(Some("other.test")), Match::Exact(&"other"));
+        assert_eq!(map.get(Some("::1")), Match::Exact(&"other"));
+        assert_eq!(map.get(Some("unknown.test")), Match::Default(&"other"));
+        assert_eq!(map.get(None), Match::Default(&"other"));
+    }
+
+    #[test]
+    fn a_wildcard_stands_for_one_label_only() {
+        let map = map(UnknownName::Refuse);
+        assert_eq!(map.get(Some("a.b.example.com")), Match::NoMatch);
+        assert_eq!(map.get(Some("com")), Match::NoMatch);
+        assert_eq!(map.get(Some("localhost")), Match::NoMatch);
+    }
+
+    #[test]
+    fn unknown_names_can_be_refused_while_clients_without_sni_are_served() {
+        let map = map(UnknownName::Refuse);
+        assert_eq!(map.get(Some("unknown.test")).host(), None);
+        assert_eq!(map.get(None).host(), Some(&"other"));
+        assert_eq!(HostMap::<()>::new(UnknownName::Default).get(None), Match::NoMatch);
+    }
+
+    #[test]
+    fn names_that_cannot_be_are_refused() {
+        let mut map = HostMap::new(UnknownName::Default);
+        for name in
+            ["", "*", "*.", "a..b", ".a", "a*.b", "*.*.b", "a.*.b", "bücher.de", "a b", "a:443", "https://a"]
+        {
+            let error = map.add([name], ()).unwrap_err();
+            assert!(matches!(error, CertError::InvalidName { .. }), "{name}");
+        }
+        let long = "a".repeat(64);
+        assert!(map.add([long.as_str()], ()).is_err());
+    }
+
+    #[test]
+    fn a_name_belongs_to_one_host() {
+        let mut map = map(UnknownName::Default);
+        let error = map.add(["EXAMPLE.com"], "third").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the name \"example.com\" belongs to two hosts; keep it in one of them"
+        );
+        assert!(HostMap::new(UnknownName::Default).add(["a.test", "a.test"], ()).is_ok());
+    }
+
+    const V13: &[ProtocolVersion] = &[ProtocolVersion::TLS1_3, ProtocolVersion::TLS1_2];
+    const V12: &[ProtocolVersion] = &[ProtocolVersion::TLS1_2];
+    const BOTH_SUITES: &[CipherSuite] = &[
+        CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+        CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+    ];
+    const RSA_SUITES: &[CipherSuite] = &[CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256];
+    const GROUPS: &[NamedGroup] = &[NamedGroup::X25519, NamedGroup::SECP256R1, NamedGroup::SECP384R1];
+    const SCHEMES: &[SignatureScheme] = &[
+        SignatureScheme::RSA_PSS_RSAE_SHA256,
+        SignatureScheme::RSA_PKCS1_SHA256,
+        SignatureScheme::ECDSA_SECP384R1_SHA384,
+        SignatureScheme::ECDSA_SECP256R1_SHA256,
+    ];
+
+    fn modern() -> ClientAbilities<'static> {
+        ClientAbilities { versions: V13, suites: &[], groups: GROUPS, schemes: SCHEMES }
+    }
+
+    fn chosen(keys: &[LeafKey], client: &ClientAbilities<'_>) -> Option<KeyAlgorithm> {
+        let (ca, mut keystore) = (TestCa::new(), Keystore::new());
+        let mut load = |&key: &LeafKey| {
+            let leaf = ca.server(&["a.test"]).key(key).issue();
+            let now = std::time::SystemTime::now();
+            Arc::new(crate::load(&leaf.chain, &leaf.key, &mut keystore, now).unwrap().certificate)
+        };
+        let certificates: Vec<_> = keys.iter().map(&mut load).collect();
+        choose(&certificates, client).map(|certificate| certificate.algorithm)
+    }
+
+    const RSA_AND_P256: &[LeafKey] = &[LeafKey::Rsa2048, LeafKey::EcdsaP256];
+    const RSA: Option<KeyAlgorithm> = Some(KeyAlgorithm::Rsa { bits: 2048 });
+
+    #[test]
+    fn ecdsa_is_chosen_whenever_the_client_can_verify_it() {
+        assert_eq!(chosen(RSA_AND_P256, &modern()), Some(KeyAlgorithm::EcdsaP256));
+        let all = [LeafKey::Rsa2048, LeafKey::EcdsaP384, LeafKey::EcdsaP256];
+        assert_eq!(chosen(&all, &modern()), Some(KeyAlgorithm::EcdsaP256));
+        assert_eq!(chosen(&all[..2], &modern()), Some(KeyAlgorithm::EcdsaP384));
+        let tls12 = ClientAbilities { versions: V12, suites: BOTH_SUITES, ..modern() };
+        assert_eq!(chosen(RSA_AND_P256, &tls12), Some(KeyAlgorithm::EcdsaP256));
+    }
+
+    #[test]
+    fn rsa_is_chosen_for_clients_without_the_scheme() {
+        let client = ClientAbilities { schemes: &SCHEMES[..3], ..modern() };
+        assert_eq!(chosen(RSA_AND_P256, &client), RSA);
+    }
+
+    #[test]
+    fn rsa_is_chosen_for_tls12_clients_without_ecdsa_suites_or_the_curve() {
+        let no_suite = ClientAbilities { versions: V12, suites: RSA_SUITES, ..modern() };
+        assert_eq!(chosen(RSA_AND_P256, &no_suite), RSA);
+        let no_curve =
+            ClientAbilities { versions: V12, suites: BOTH_SUITES, groups: &[NamedGroup::X25519], ..modern() };
+        assert_eq!(chosen(RSA_AND_P256, &no_curve), RSA);
+        // Neither matters in TLS 1.3.
+        assert_eq!(
+            chosen(RSA_AND_P256, &ClientAbilities { versions: V13, ..no_curve }),
+            Some(KeyAlgorithm::EcdsaP256)
+        );
+    }
+
+    #[test]
+    fn pkcs1_alone_suits_tls12_only() {
+        let schemes = &[SignatureScheme::RSA_PKCS1_SHA256];
+        let tls13 = ClientAbilities { schemes, ..modern() };
+        assert_eq!(chosen(RSA_AND_P256, &tls13), None);
+        let tls12 = ClientAbilities { versions: V12, suites: BOTH_SUITES, ..tls13 };
+        assert_eq!(chosen(RSA_AND_P256, &tls12), RSA);
+    }
+
+    #[test]
+    fn nothing_is_chosen_for_a_client_that_verifies_nothing_we_have() {
+        let client = ClientAbilities { schemes: &SCHEMES[3..], ..modern() };
+        assert_eq!(chosen(&[LeafKey::Rsa2048], &client), None);
+        assert_eq!(chosen(&[], &modern()), None);
     }
 }

@@ -1,12 +1,12 @@
 //! Tells when any of a set of files has changed, whichever way it was replaced.
 //!
 //! Editors write a new file and rename it, Kubernetes swaps a symbolic link to a directory: so the folders are watched,
-//! and what counts is whether the file at the end of the path is another one than before. A slow poll backs the kernel's
-//! notices up, which network file systems do not give.
+//! and what counts is whether the end of the path holds something else than before. A slow poll backs the kernel's
+//! notices up, which network file systems do not give. Meant for few and small files: each is read whole.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use notify::event::{AccessKind, AccessMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
+use zeroize::Zeroizing;
 
 use crate::error::CertError;
 
@@ -37,11 +38,11 @@ impl FileWatch {
     pub fn start(paths: impl IntoIterator<Item = PathBuf>, quiet: Duration) -> Result<Self, CertError> {
         let (wake, woken) = sync_channel(1);
         let (report, reports) = mpsc::channel(1);
-        let mut files = Files::new(paths);
         let mut folders = Folders { watcher: watcher(wake.clone()), watched: BTreeSet::new() };
-        // Before the thread runs, so that no change after `start` has returned is missed.
-        folders.follow(&files);
-        files.changed();
+        let paths: Vec<PathBuf> = paths.into_iter().collect();
+        // Folders first, and all before the thread runs: no change after `start` has returned is missed.
+        folders.follow(&paths);
+        let mut files = Files::new(paths);
         thread::Builder::new()
             .name("file-watch".to_owned())
             .spawn(move || run(&woken, &report, &mut files, &mut folders, quiet))
@@ -68,7 +69,7 @@ impl Drop for FileWatch {
     }
 }
 
-/// The thread: waits for notices, lets them calm down, reports when a file is another one than before.
+/// The thread: waits for notices, lets them calm down, reports when a file holds something else than before.
 fn run(
     woken: &Receiver<()>,
     report: &mpsc::Sender<()>,
@@ -80,7 +81,7 @@ fn run(
         if !files.changed() {
             continue;
         }
-        folders.follow(files);
+        folders.follow(files.paths());
         // Full: the report before this one has not been received yet, and will do for both.
         let _ = report.try_send(());
     }
@@ -126,32 +127,27 @@ fn alters(kind: EventKind) -> bool {
     !matches!(kind, EventKind::Access(access) if access != AccessKind::Close(AccessMode::Write))
 }
 
-/// The files and what each was when last looked at.
-#[derive(Debug)]
+/// The files and what each held when last looked at.
 struct Files {
-    seen: Vec<(PathBuf, Option<Identity>)>,
-}
-
-/// What tells a replaced or rewritten file from the one before.
-#[derive(Debug, PartialEq, Eq)]
-struct Identity {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    altered: (i64, i64),
+    seen: Vec<(PathBuf, Option<u64>)>,
 }
 
 impl Files {
     fn new(paths: impl IntoIterator<Item = PathBuf>) -> Self {
-        Self { seen: paths.into_iter().map(|path| (path, None)).collect() }
+        let mut files = Self { seen: paths.into_iter().map(|path| (path, None)).collect() };
+        files.changed();
+        files
     }
 
-    /// Looks at every file; whether any is another one than at the last look.
+    fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.seen.iter().map(|(path, _)| path)
+    }
+
+    /// Looks at every file; whether any holds something else than at the last look.
     fn changed(&mut self) -> bool {
         let mut changed = false;
         for (path, seen) in &mut self.seen {
-            let now = identify(path);
+            let now = digest(path);
             if now != *seen {
                 tracing::debug!(path = %path.display(), "file changed");
                 *seen = now;
@@ -162,15 +158,14 @@ impl Files {
     }
 }
 
-fn identify(path: &Path) -> Option<Identity> {
-    let found = fs::metadata(path).ok()?;
-    Some(Identity {
-        device: found.dev(),
-        inode: found.ino(),
-        size: found.size(),
-        modified: (found.mtime(), found.mtime_nsec()),
-        altered: (found.ctime(), found.ctime_nsec()),
-    })
+/// A digest of what is in the file; `None` when it cannot be read.
+///
+/// Times and sizes will not do: two writes within one tick of the file system's clock have the same.
+fn digest(path: &Path) -> Option<u64> {
+    let contents = Zeroizing::new(fs::read(path).ok()?);
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&contents);
+    Some(hasher.finish())
 }
 
 /// The folders whose notices matter: where the paths are, and where their symbolic links lead.
@@ -180,9 +175,11 @@ struct Folders {
 }
 
 impl Folders {
-    fn follow(&mut self, files: &Files) {
-        let Some(watcher) = &mut self.watcher else { return };
-        let wanted: BTreeSet<PathBuf> = files.seen.iter().flat_map(|(path, _)| folders_of(path)).collect();
+    fn follow<'a>(&mut self, paths: impl IntoIterator<Item = &'a PathBuf>) {
+        let Some(watcher) = &mut self.watcher else {
+            return;
+        };
+        let wanted: BTreeSet<PathBuf> = paths.into_iter().flat_map(|path| folders_of(path)).collect();
         for gone in self.watched.difference(&wanted) {
             // Fails for a folder that was removed, and with it its watch.
             let _ = watcher.unwatch(gone);
@@ -199,7 +196,147 @@ impl Folders {
 
 /// The folder a path names, and the one its file is really in.
 fn folders_of(path: &Path) -> impl Iterator<Item = PathBuf> {
-    let named = path.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
+    let named =
+        path.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
     let real = fs::canonicalize(path).ok().and_then(|path| path.parent().map(Path::to_owned));
     named.map(Path::to_owned).into_iter().chain(real)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::sync::mpsc::{TrySendError, channel};
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const QUIET: Duration = Duration::from_millis(30);
+
+    /// A watch whose reports the test waits for, well below the poll's period.
+    struct Reports(Receiver<()>);
+
+    impl Reports {
+        fn of(paths: impl IntoIterator<Item = PathBuf>) -> Self {
+            let mut watch = FileWatch::start(paths, QUIET).unwrap();
+            let (report, reports) = channel();
+            thread::spawn(move || while watch.changed_blocking().is_some() && report.send(()).is_ok() {});
+            Self(reports)
+        }
+
+        fn arrives(&self) -> bool {
+            self.0.recv_timeout(POLL * 2 / 3).is_ok()
+        }
+
+        fn none(&self) -> bool {
+            self.0.recv_timeout(QUIET * 8).is_err()
+        }
+    }
+
+    fn folder_with(file: &str) -> (TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(file);
+        fs::write(&path, "one").unwrap();
+        (folder, path)
+    }
+
+    #[test]
+    fn writing_in_place_is_reported() {
+        let (_folder, path) = folder_with("a.pem");
+        let reports = Reports::of([path.clone()]);
+        fs::write(&path, "two").unwrap();
+        assert!(reports.arrives());
+    }
+
+    #[test]
+    fn replacing_is_reported_every_time() {
+        let (folder, path) = folder_with("a.pem");
+        let reports = Reports::of([path.clone()]);
+        for contents in ["two", "three"] {
+            let fresh = folder.path().join("a.pem.new");
+            fs::write(&fresh, contents).unwrap();
+            fs::rename(&fresh, &path).unwrap();
+            assert!(reports.arrives());
+        }
+    }
+
+    #[test]
+    fn a_swapped_link_to_a_folder_is_reported_every_time() {
+        // As Kubernetes mounts secrets: tls.crt -> ..data/tls.crt, ..data -> ..1
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let version = |number: u32| {
+            let inner = at(&format!("..{number}"));
+            fs::create_dir(&inner).unwrap();
+            fs::write(inner.join("tls.crt"), number.to_string()).unwrap();
+            symlink(format!("..{number}"), at("..data_tmp")).unwrap();
+            fs::rename(at("..data_tmp"), at("..data")).unwrap();
+        };
+        version(1);
+        symlink("..data/tls.crt", at("tls.crt")).unwrap();
+        let reports = Reports::of([at("tls.crt")]);
+        for number in 2..4 {
+            version(number);
+            fs::remove_dir_all(at(&format!("..{}", number - 1))).unwrap();
+            assert!(reports.arrives(), "version {number}");
+        }
+    }
+
+    #[test]
+    fn a_change_where_a_link_leads_is_reported() {
+        let (_folder, path) = folder_with("real.pem");
+        let other = tempfile::tempdir().unwrap();
+        let link = other.path().join("link.pem");
+        symlink(&path, &link).unwrap();
+        let reports = Reports::of([link]);
+        fs::write(&path, "two").unwrap();
+        assert!(reports.arrives());
+    }
+
+    #[test]
+    fn coming_and_going_are_reported() {
+        let (_folder, path) = folder_with("a.pem");
+        fs::remove_file(&path).unwrap();
+        let reports = Reports::of([path.clone()]);
+        fs::write(&path, "one").unwrap();
+        assert!(reports.arrives());
+        fs::remove_file(&path).unwrap();
+        assert!(reports.arrives());
+    }
+
+    #[test]
+    fn neighbours_readers_and_rewriting_the_same_are_not_reported() {
+        let (folder, path) = folder_with("a.pem");
+        let reports = Reports::of([path.clone()]);
+        fs::read(&path).unwrap();
+        fs::write(folder.path().join("b.pem"), "one").unwrap();
+        fs::rename(folder.path().join("b.pem"), &path).unwrap();
+        assert!(reports.none());
+    }
+
+    #[test]
+    fn changes_that_come_together_are_one_report() {
+        let (folder, path) = folder_with("a.pem");
+        let second = folder.path().join("b.pem");
+        let mut files = Files::new([path.clone(), second.clone()]);
+        assert!(!files.changed());
+        fs::write(&path, "two").unwrap();
+        fs::write(&second, "two").unwrap();
+        assert!(files.changed());
+        assert!(!files.changed());
+    }
+
+    #[test]
+    fn a_dropped_watch_ends_its_thread() {
+        let (_folder, path) = folder_with("a.pem");
+        let watch = FileWatch::start([path], QUIET).unwrap();
+        let wake = watch.wake.clone();
+        drop(watch);
+        let end = Instant::now() + POLL;
+        // The thread owns the receiver: sending fails once it is gone.
+        while !matches!(wake.try_send(()), Err(TrySendError::Disconnected(()))) {
+            assert!(Instant::now() < end, "the thread is still there");
+            thread::yield_now();
+        }
+    }
 }

@@ -5,12 +5,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use brisk_keys::KeyAlgorithm;
 use rustls_pki_types::CertificateDer;
-use rustls_pki_types::CertificateDer;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::oid_registry::{
-    OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_NIST_EC_P384, OID_PKCS1_RSAENCRYPTION,
-    OID_SIG_ED25519,
+    OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_NIST_EC_P384, OID_PKCS1_RSAENCRYPTION, OID_SIG_ED25519,
 };
 use x509_parser::prelude::FromDer;
 use x509_parser::public_key::PublicKey;
@@ -47,8 +45,7 @@ pub(crate) struct Facts {
 impl Facts {
     /// Parses `der`, or says why it is not a certificate.
     pub(crate) fn read(der: &[u8]) -> Result<Self, String> {
-        let (rest, certificate) =
-            X509Certificate::from_der(der).map_err(|error| error.to_string())?;
+        let (rest, certificate) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
         if !rest.is_empty() {
             return Err(format!("{} bytes follow the certificate", rest.len()));
         }
@@ -101,10 +98,8 @@ impl Facts {
                 self.names = alternatives.general_names.iter().filter_map(name).collect();
             }
             ParsedExtension::AuthorityInfoAccess(access) => {
-                self.publishes_issuer = access
-                    .accessdescs
-                    .iter()
-                    .any(|entry| entry.access_method == CA_ISSUERS);
+                self.publishes_issuer =
+                    access.accessdescs.iter().any(|entry| entry.access_method == CA_ISSUERS);
             }
             _ => {}
         }
@@ -112,8 +107,7 @@ impl Facts {
 }
 
 /// `id-ad-caIssuers`, RFC 5280 section 4.2.2.1.
-const CA_ISSUERS: x509_parser::der_parser::Oid<'static> =
-    x509_parser::der_parser::oid!(1.3.6.1.5.5.7.48.2);
+const CA_ISSUERS: x509_parser::der_parser::Oid<'static> = x509_parser::der_parser::oid!(1.3.6.1.5.5.7.48.2);
 
 /// The subject, or the first alternative name of a certificate that has an empty subject.
 fn describe(certificate: &X509Certificate<'_>) -> String {
@@ -139,9 +133,7 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     if let Ok(four) = <[u8; 4]>::try_from(bytes) {
         return Some(Ipv4Addr::from(four).into());
     }
-    <[u8; 16]>::try_from(bytes)
-        .ok()
-        .map(|sixteen| Ipv6Addr::from(sixteen).into())
+    <[u8; 16]>::try_from(bytes).ok().map(|sixteen| Ipv6Addr::from(sixteen).into())
 }
 
 fn algorithm(key: &SubjectPublicKeyInfo<'_>) -> Result<KeyAlgorithm, String> {
@@ -155,11 +147,7 @@ fn algorithm(key: &SubjectPublicKeyInfo<'_>) -> Result<KeyAlgorithm, String> {
     if *kind != OID_KEY_TYPE_EC_PUBLIC_KEY {
         return Err(format!("of the kind {kind}"));
     }
-    let curve = key
-        .algorithm
-        .parameters
-        .as_ref()
-        .and_then(|parameters| parameters.as_oid().ok());
+    let curve = key.algorithm.parameters.as_ref().and_then(|parameters| parameters.as_oid().ok());
     match curve {
         Some(curve) if curve == OID_EC_P256 => Ok(KeyAlgorithm::EcdsaP256),
         Some(curve) if curve == OID_NIST_EC_P384 => Ok(KeyAlgorithm::EcdsaP384),
@@ -180,11 +168,8 @@ fn rsa(key: &SubjectPublicKeyInfo<'_>) -> Result<KeyAlgorithm, String> {
 
 fn system_time(at: ASN1Time) -> SystemTime {
     let seconds = Duration::from_secs(at.timestamp().unsigned_abs());
-    let time = if at.timestamp() < 0 {
-        UNIX_EPOCH.checked_sub(seconds)
-    } else {
-        UNIX_EPOCH.checked_add(seconds)
-    };
+    let time =
+        if at.timestamp() < 0 { UNIX_EPOCH.checked_sub(seconds) } else { UNIX_EPOCH.checked_add(seconds) };
     time.unwrap_or(UNIX_EPOCH)
 }
 

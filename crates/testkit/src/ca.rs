@@ -2,17 +2,18 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519,
-    PKCS_RSA_SHA256, RsaKeySize,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256,
+    RsaKeySize,
 };
 use tempfile::TempDir;
 
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const DAY: Duration = Duration::from_hours(24);
 
 /// The kinds of key that leaves can have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,10 +29,10 @@ pub enum LeafKey {
     Ed25519,
 }
 
-/// A root and an intermediate below it. Their files, and all that is issued, vanish when it is dropped.
+/// A root and an intermediate below it. The files vanish when it and every [`Leaf`] of it are dropped.
 #[derive(Debug)]
 pub struct TestCa {
-    folder: TempDir,
+    folder: Arc<TempDir>,
     root: CertifiedIssuer<'static, KeyPair>,
     intermediate: CertifiedIssuer<'static, KeyPair>,
     issued: AtomicUsize,
@@ -40,19 +41,13 @@ pub struct TestCa {
 impl TestCa {
     /// A CA with keys of its own, in a temporary folder.
     pub fn new() -> Self {
-        let root = CertifiedIssuer::self_signed(issuer_params("brisk test root"), ecdsa_key())
-            .expect("a root");
+        let root =
+            CertifiedIssuer::self_signed(issuer_params("brisk test root"), ecdsa_key()).expect("a root");
         let params = issuer_params("brisk test intermediate");
-        let intermediate =
-            CertifiedIssuer::signed_by(params, ecdsa_key(), &root).expect("an intermediate");
+        let intermediate = CertifiedIssuer::signed_by(params, ecdsa_key(), &root).expect("an intermediate");
         let folder = TempDir::with_prefix("brisk-test-ca-").expect("a temporary folder");
         write(&folder.path().join("root.pem"), &root.pem());
-        Self {
-            folder,
-            root,
-            intermediate,
-            issued: AtomicUsize::new(0),
-        }
+        Self { folder: Arc::new(folder), root, intermediate, issued: AtomicUsize::new(0) }
     }
 
     /// The folder with all files.
@@ -86,12 +81,7 @@ impl TestCa {
 
     /// A client certificate with this common name.
     pub fn client(&self, common_name: &str) -> Request<'_> {
-        Request::new(
-            self,
-            CertificateParams::default(),
-            common_name,
-            ExtendedKeyUsagePurpose::ClientAuth,
-        )
+        Request::new(self, CertificateParams::default(), common_name, ExtendedKeyUsagePurpose::ClientAuth)
     }
 }
 
@@ -123,12 +113,7 @@ impl<'a> Request<'a> {
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![purpose];
-        let request = Self {
-            ca,
-            params,
-            key: LeafKey::default(),
-            direct: false,
-        };
+        let request = Self { ca, params, key: LeafKey::default(), direct: false };
         let now = SystemTime::now();
         request.valid(now - DAY, now + 90 * DAY)
     }
@@ -173,21 +158,9 @@ impl<'a> Request<'a> {
             LeafKey::Ed25519 => KeyPair::generate_for(&PKCS_ED25519),
         }
         .expect("a key");
-        let issuer: &Issuer<'_, KeyPair> = if self.direct {
-            &self.ca.root
-        } else {
-            &self.ca.intermediate
-        };
-        let certificate_pem = self
-            .params
-            .signed_by(&key, issuer)
-            .expect("a certificate")
-            .pem();
-        let below = if self.direct {
-            String::new()
-        } else {
-            self.ca.intermediate_pem()
-        };
+        let issuer: &Issuer<'_, KeyPair> = if self.direct { &self.ca.root } else { &self.ca.intermediate };
+        let certificate_pem = self.params.signed_by(&key, issuer).expect("a certificate").pem();
+        let below = if self.direct { String::new() } else { self.ca.intermediate_pem() };
         let number = self.ca.issued.fetch_add(1, Ordering::Relaxed);
         let leaf = Leaf {
             chain: self.ca.folder().join(format!("leaf-{number}.pem")),
@@ -195,6 +168,7 @@ impl<'a> Request<'a> {
             chain_pem: certificate_pem.clone() + &below,
             certificate_pem,
             key_pem: key.serialize_pem(),
+            _folder: Arc::clone(&self.ca.folder),
         };
         write(&leaf.chain, &leaf.chain_pem);
         write(&leaf.key, &leaf.key_pem);
@@ -215,6 +189,7 @@ pub struct Leaf {
     pub certificate_pem: String,
     /// What the key file holds.
     pub key_pem: String,
+    _folder: Arc<TempDir>,
 }
 
 fn issuer_params(role: &str) -> CertificateParams {
@@ -234,8 +209,7 @@ fn ecdsa_key() -> KeyPair {
 }
 
 fn write(path: &Path, contents: &str) {
-    fs::write(path, contents)
-        .unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+    fs::write(path, contents).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
 }
 
 #[cfg(test)]
@@ -261,36 +235,19 @@ mod tests {
     #[test]
     fn every_kind_of_leaf_verifies() {
         let ca = TestCa::new();
-        for key in [
-            LeafKey::EcdsaP256,
-            LeafKey::EcdsaP384,
-            LeafKey::Rsa2048,
-            LeafKey::Ed25519,
-        ] {
-            let leaf = ca
-                .server(&["example.com", "*.example.com", "127.0.0.1"])
-                .key(key)
-                .issue();
+        for key in [LeafKey::EcdsaP256, LeafKey::EcdsaP384, LeafKey::Rsa2048, LeafKey::Ed25519] {
+            let leaf = ca.server(&["example.com", "*.example.com", "127.0.0.1"]).key(key).issue();
             assert!(openssl_verifies(&ca, &leaf), "{key:?}");
         }
         assert!(openssl_verifies(&ca, &ca.client("alice").issue()));
-        assert!(openssl_verifies(
-            &ca,
-            &ca.server(&["example.com"]).below_root().issue()
-        ));
+        assert!(openssl_verifies(&ca, &ca.server(&["example.com"]).below_root().issue()));
     }
 
     #[test]
     fn leaves_outside_their_validity_do_not_verify() {
         let ca = TestCa::new();
-        assert!(!openssl_verifies(
-            &ca,
-            &ca.server(&["example.com"]).expired().issue()
-        ));
-        assert!(!openssl_verifies(
-            &ca,
-            &ca.server(&["example.com"]).not_yet_valid().issue()
-        ));
+        assert!(!openssl_verifies(&ca, &ca.server(&["example.com"]).expired().issue()));
+        assert!(!openssl_verifies(&ca, &ca.server(&["example.com"]).not_yet_valid().issue()));
     }
 
     #[test]
