@@ -54,8 +54,8 @@ pub struct Loaded {
 
 /// Reads the chain in `chain_path` and the private key in `key_path`, and adds the key to `keystore`.
 ///
-/// Both are PEM and may be the same file. A key that does not fit the certificate is an error; a certificate outside its
-/// validity at `now` is a warning. Blocks on the file system.
+/// Both are PEM and may be the same file. A key that does not fit the certificate is an error; a certificate outside
+/// its validity at `now` is a warning. Blocks on the file system.
 pub fn load(
     chain_path: &Path,
     key_path: &Path,

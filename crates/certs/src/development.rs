@@ -21,7 +21,7 @@ use crate::chain::Chain;
 use crate::error::CertError;
 
 const CA_LIFETIME: Duration = Duration::from_hours(3650 * 24);
-/// Clients refuse server certificates of more than 398 days; the start lies an hour back, and the rest is for whoever counts otherwise.
+/// Clients refuse server certificates of more than 398 days; the start lies an hour back.
 const SERVER_LIFETIME: Duration = Duration::from_hours(397 * 24 - 2);
 /// What has less than this left is made anew.
 const RENEWAL: Duration = Duration::from_hours(30 * 24);
@@ -49,8 +49,8 @@ impl DevelopmentCa {
     /// The names that the server certificates are for.
     pub const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-    /// Opens the CA in `folder`, or makes it: `ca.pem`, `ca.key`, and `localhost-ecdsa` and `localhost-rsa`, each `.pem`
-    /// and `.key`. Server certificates that do not fit or have less than 30 days left at `now` are issued anew.
+    /// Opens the CA in `folder`, or makes it: `ca.pem`, `ca.key`, and `localhost-ecdsa` and `localhost-rsa`, each
+    /// `.pem` and `.key`. Server certificates that do not fit or have less than 30 days left at `now` are issued anew.
     ///
     /// Several processes may do this at once. Blocks on the file system, and for a new RSA key some 100 ms on the
     /// processor.

@@ -81,7 +81,10 @@ pub enum CertError {
         found: String,
     },
     /// The server certificate has a kind of key that is not supported.
-    #[error("{}: the certificate's key is {algorithm}; use ECDSA P-256 or P-384, RSA of 2048 bits or more, or Ed25519", path.display())]
+    #[error(
+        "{}: the certificate's key is {algorithm}; use ECDSA P-256 or P-384, RSA of 2048 to 8192 bits, or Ed25519",
+        path.display()
+    )]
     UnsupportedKey {
         /// The file.
         path: PathBuf,
@@ -98,7 +101,8 @@ pub enum CertError {
     },
     /// A private key belongs to another certificate.
     #[error(
-        "the key in {} does not fit the certificate in {}, which is for \"{subject}\"; the two files must be made as a pair",
+        "the key in {} does not fit the certificate in {}, which is for \"{subject}\"; \
+         the two files must be made as a pair",
         key.display(), chain.display()
     )]
     KeyMismatch {
@@ -208,13 +212,14 @@ impl fmt::Display for Warning {
             ),
             Self::NoNames { path, subject } => write!(
                 f,
-                "{}: the certificate \"{subject}\" has no subject alternative names; clients will refuse it for every host",
+                "{}: the certificate \"{subject}\" has no subject alternative names; \
+                 clients will refuse it for every host",
                 path.display()
             ),
             Self::NoIntermediate { path, issuer } => write!(
                 f,
-                "{}: the intermediate \"{issuer}\" is missing; append its certificate (the CA's \"full chain\" file has it), \
-                 or clients that do not fetch it themselves will fail",
+                "{}: the intermediate \"{issuer}\" is missing; append its certificate \
+                 (the CA's \"full chain\" file has it), or clients that do not fetch it themselves will fail",
                 path.display()
             ),
             Self::Unused { path, subject } => {

@@ -1,4 +1,4 @@
-//! Which certificate to show: chains and keys read from files, and the choice by name and by what the client can verify.
+//! Which certificate to show: chains and keys read from files, the choice by name and by what the client can verify.
 //!
 //! Everything a handshake asks is answered from memory. Private keys are not here: a [`Certificate`] names its key by
 //! [`KeyId`](brisk_keys::KeyId), the operations are done by an engine of `brisk-keys`.

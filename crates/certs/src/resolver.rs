@@ -93,7 +93,8 @@ impl<T> HostMap<T> {
         self.default = Some(number);
     }
 
-    /// The host for `name`, which is in lower case as `ClientHello::server_name` gives it; `None` is a client without SNI.
+    /// The host for `name`, which is in lower case as `ClientHello::server_name` gives it; `None` is a client without
+    /// SNI.
     pub fn get(&self, name: Option<&str>) -> Match<&T> {
         let Some(name) = name else {
             return self.fallback();

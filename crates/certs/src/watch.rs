@@ -34,6 +34,7 @@ pub struct FileWatch {
 impl FileWatch {
     /// Watches `paths`, which need not exist yet. A change is reported once nothing more has happened for `quiet`.
     ///
+    /// Start it before reading the files, so that no change falls between the two.
     /// Changes that come together, or before [`changed`](Self::changed) is asked, are one report.
     pub fn start(paths: impl IntoIterator<Item = PathBuf>, quiet: Duration) -> Result<Self, CertError> {
         let (wake, woken) = sync_channel(1);
@@ -187,7 +188,7 @@ impl Folders {
         // Again for those already watched: one of them may have been removed and made anew.
         for folder in &wanted {
             if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
-                tracing::warn!(folder = %folder.display(), %error, "no notices from this folder; looking every {POLL:?}");
+                tracing::warn!(folder = %folder.display(), %error, "no notices from here; looking every {POLL:?}");
             }
         }
         self.watched = wanted;
