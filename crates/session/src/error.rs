@@ -1,0 +1,48 @@
+//! Why a ticket does not open, and why a rotation cannot be as wished.
+
+use std::time::Duration;
+
+/// Why a ticket does not open. To the client all of them are the same: a full handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// No key of that name: it has been wiped since, or the ticket is another server's.
+    #[error("the ticket was sealed with a key that is not on the keyring")]
+    UnknownKey,
+    /// Genuine, but older than tickets live.
+    #[error("the ticket is older than its lifetime")]
+    Expired,
+    /// Not sealed with the key it names, or changed since, or no ticket of ours at all.
+    #[error("the ticket is forged or damaged")]
+    Forged,
+}
+
+/// Why rotation settings are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RotationError {
+    /// RFC 8446 section 4.6.1 allows seven days.
+    #[error("tickets cannot live for {0:?}: the longest lifetime that TLS allows is 7 days")]
+    LifetimeTooLong(Duration),
+    /// Times are kept in whole seconds.
+    #[error("the lifetime of tickets and the rotation interval of their keys are at least 1 second")]
+    TooShort,
+    /// Every key costs a little at every ticket that is opened.
+    #[error(
+        "the rotation interval is too short: with a ticket lifetime of {lifetime:?} it is at least {least:?}"
+    )]
+    TooManyKeys {
+        /// The lifetime asked for.
+        lifetime: Duration,
+        /// The shortest interval that goes with it.
+        least: Duration,
+    },
+    /// A key would have to be made before its predecessor seals.
+    #[error("a ticket key cannot be made {lead:?} before it seals when keys rotate every {interval:?}")]
+    LeadTooLong {
+        /// The lead asked for.
+        lead: Duration,
+        /// The interval asked for.
+        interval: Duration,
+    },
+}

@@ -1,0 +1,167 @@
+//! The session store in this process: sharded, bounded in number and bytes, and forgetful.
+
+use std::{
+    fmt,
+    hash::{BuildHasher, RandomState},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use crate::{Lookup, SessionStore, shard::Shard};
+
+/// More shards than workers that could meet in one.
+const MOST_SHARDS: usize = 64;
+
+/// A shard with fewer sessions than this would evict by chance rather than by age.
+const LEAST_PER_SHARD: usize = 64;
+
+/// Bounds of a [`MemoryStore`]. Nothing is allocated before it is needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemorySettings {
+    /// Sessions kept at most; 0 keeps none. Default: 100,000.
+    pub max_sessions: usize,
+    /// Bytes of memory used at most, with what each session costs beside its own bytes. A single session may take up
+    /// to a shard's part of it, which is a 64th in a store of 4,096 sessions or more. Default: 64 MiB.
+    pub max_bytes: usize,
+}
+
+impl Default for MemorySettings {
+    fn default() -> Self {
+        Self { max_sessions: 100_000, max_bytes: 64 << 20 }
+    }
+}
+
+/// Keeps sessions in memory, for this process alone.
+///
+/// Full, it evicts what was not asked for lately. Each `put` also looks for expired sessions, and
+/// [`remove_expired`](Self::remove_expired) looks at all. Sessions are wiped when they leave. An operation costs one
+/// hash, the lock of one of up to 64 shards, and a copy of the session (`get`) or none (`put`, `take`).
+pub struct MemoryStore {
+    shards: Box<[Padded]>,
+    /// Seeded at random. The IDs that are kept are ours, but those that are asked for are anyone's.
+    hasher: RandomState,
+}
+
+/// Locks of neighbours stay off one another's cache lines.
+#[repr(align(128))]
+struct Padded(Mutex<Shard>);
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new(settings: &MemorySettings) -> Self {
+        let shards = match settings.max_sessions / LEAST_PER_SHARD {
+            0 => 1,
+            // The power of two not above it.
+            most => (1 << most.ilog2()).min(MOST_SHARDS),
+        };
+        let shard = || Shard::new(settings.max_sessions.div_ceil(shards), settings.max_bytes / shards);
+        Self {
+            shards: (0..shards).map(|_| Padded(Mutex::new(shard()))).collect(),
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// [`put`](SessionStore::put) at the time `now`.
+    pub fn put_at(&self, id: &[u8], session: Vec<u8>, lifetime: Duration, now: Instant) -> bool {
+        let hash = self.hasher.hash_one(id);
+        let Some(expires) = now.checked_add(lifetime) else { return false };
+        self.shard(hash).put(hash, id, session, expires, now)
+    }
+
+    /// [`get`](SessionStore::get) at the time `now`.
+    pub fn get_at(&self, id: &[u8], now: Instant) -> Option<Vec<u8>> {
+        let hash = self.hasher.hash_one(id);
+        self.shard(hash).get(hash, id, now)
+    }
+
+    /// [`take`](SessionStore::take) at the time `now`.
+    pub fn take_at(&self, id: &[u8], now: Instant) -> Option<Vec<u8>> {
+        let hash = self.hasher.hash_one(id);
+        self.shard(hash).take(hash, id, now)
+    }
+
+    /// Wipes the sessions whose lifetime is over at `now`. Holds the lock of one shard at a time, some microseconds
+    /// for each thousand sessions in it.
+    pub fn remove_expired(&self, now: Instant) {
+        for shard in &self.shards {
+            shard.lock().remove_expired(now);
+        }
+    }
+
+    /// What the store holds, and what it has done since it was made.
+    pub fn statistics(&self) -> MemoryStatistics {
+        self.shards
+            .iter()
+            .fold(MemoryStatistics::default(), |sum, shard| sum.plus(&shard.lock().statistics()))
+    }
+
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+        // Bits that the table within the shard does not use to find a place: it takes the lowest and the highest.
+        let index = (hash >> 32) as usize & (self.shards.len() - 1);
+        self.shards[index].lock()
+    }
+}
+
+impl Padded {
+    fn lock(&self) -> MutexGuard<'_, Shard> {
+        // A shard that a panic left in disorder could at worst miss sessions, but nothing in it can panic half way.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SessionStore for MemoryStore {
+    fn put(&self, id: &[u8], session: Vec<u8>, lifetime: Duration) -> Lookup<bool> {
+        Lookup::Ready(self.put_at(id, session, lifetime, Instant::now()))
+    }
+
+    fn get(&self, id: &[u8]) -> Lookup<Option<Vec<u8>>> {
+        Lookup::Ready(self.get_at(id, Instant::now()))
+    }
+
+    fn take(&self, id: &[u8]) -> Lookup<Option<Vec<u8>>> {
+        Lookup::Ready(self.take_at(id, Instant::now()))
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    /// Counts only.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").field("statistics", &self.statistics()).finish_non_exhaustive()
+    }
+}
+
+/// Counts of a [`MemoryStore`]: the first two as they are now, the others since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStatistics {
+    /// Sessions in the store.
+    pub sessions: usize,
+    /// Bytes they use.
+    pub bytes: usize,
+    /// Sessions put in.
+    pub stored: u64,
+    /// Sessions refused, being larger than the store allows.
+    pub refused: u64,
+    /// `get` and `take` that found a session.
+    pub hits: u64,
+    /// `get` and `take` that found none.
+    pub misses: u64,
+    /// Sessions that had to make room.
+    pub evicted: u64,
+    /// Sessions removed because their lifetime was over.
+    pub expired: u64,
+}
+
+impl MemoryStatistics {
+    fn plus(self, other: &Self) -> Self {
+        Self {
+            sessions: self.sessions + other.sessions,
+            bytes: self.bytes + other.bytes,
+            stored: self.stored + other.stored,
+            refused: self.refused + other.refused,
+            hits: self.hits + other.hits,
+            misses: self.misses + other.misses,
+            evicted: self.evicted + other.evicted,
+            expired: self.expired + other.expired,
+        }
+    }
+}

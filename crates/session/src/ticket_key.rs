@@ -1,0 +1,178 @@
+//! One session-ticket key: what a ticket looks like, sealing and opening.
+
+use std::{
+    fmt,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use aws_lc_rs::{
+    aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
+    rand,
+};
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::{
+    OpenError,
+    rotation::{Seconds, Validity},
+};
+
+/// Stands in clear at the start of each ticket, and says nothing but which key to take.
+pub(crate) type KeyName = [u8; NAME_LEN];
+
+const NAME_LEN: usize = 16;
+const KEY_LEN: usize = 32;
+const TAG_LEN: usize = 16;
+const TIME_LEN: usize = size_of::<Seconds>();
+const HEAD_LEN: usize = NAME_LEN + NONCE_LEN;
+
+/// NIST SP 800-38D section 8.3: no more than 2^32 messages under one key when nonces are random.
+const MOST_SEALED: u64 = 1 << 32;
+
+/// A key that seals and opens tickets of this form, which is that of RFC 5077 section 4 with an AEAD:
+///
+/// ```text
+/// name (16) | nonce (12) | encrypted: session, time of sealing (8) | tag (16)
+/// ```
+///
+/// The time lies within the encryption so that a ticket, which TLS 1.2 sends in clear, does not tell when its client
+/// was here before. The cipher is set up once; the bytes of the key are wiped as soon as that is done, and aws-lc
+/// wipes its own copy when the key is dropped.
+pub(crate) struct TicketKey {
+    name: KeyName,
+    cipher: LessSafeKey,
+    validity: Validity,
+    sealed: AtomicU64,
+}
+
+impl TicketKey {
+    /// A new random key.
+    pub(crate) fn generate(validity: Validity) -> Self {
+        let mut name = [0; NAME_LEN];
+        let mut key = Zeroizing::new([0; KEY_LEN]);
+        rand::fill(&mut name)
+            .and_then(|()| rand::fill(&mut *key))
+            .expect("aws-lc ends the process when the system has no randomness");
+        let unbound = UnboundKey::new(&AES_256_GCM, &*key).expect("AES-256 takes any 32 bytes");
+        Self { name, cipher: LessSafeKey::new(unbound), validity, sealed: AtomicU64::new(0) }
+    }
+
+    pub(crate) const fn validity(&self) -> Validity {
+        self.validity
+    }
+
+    /// Whether `ticket` names this key.
+    pub(crate) fn is_named_by(&self, ticket: &[u8]) -> bool {
+        ticket.starts_with(&self.name)
+    }
+
+    /// A ticket with `session`, or nothing once the key has sealed as many as it may. One allocation.
+    pub(crate) fn seal(&self, session: &[u8], now: Seconds) -> Option<Vec<u8>> {
+        if self.sealed.fetch_add(1, Ordering::Relaxed) >= MOST_SEALED {
+            return None;
+        }
+        let mut nonce = [0; NONCE_LEN];
+        rand::fill(&mut nonce).ok()?;
+        let mut ticket = Vec::with_capacity(HEAD_LEN + session.len() + TIME_LEN + TAG_LEN);
+        ticket.extend_from_slice(&self.name);
+        ticket.extend_from_slice(&nonce);
+        ticket.extend_from_slice(session);
+        ticket.extend_from_slice(&now.to_be_bytes());
+        let sealed = self.cipher.seal_in_place_separate_tag(
+            Nonce::assume_unique_for_key(nonce),
+            Aad::from(self.name),
+            &mut ticket[HEAD_LEN..],
+        );
+        let Ok(tag) = sealed else {
+            ticket.zeroize();
+            return None;
+        };
+        ticket.extend_from_slice(tag.as_ref());
+        Some(ticket)
+    }
+
+    /// The session in `ticket` and when it was sealed. One allocation.
+    pub(crate) fn open(&self, ticket: &[u8]) -> Result<(Zeroizing<Vec<u8>>, Seconds), OpenError> {
+        let (_name, rest) = ticket.split_at_checked(NAME_LEN).ok_or(OpenError::Forged)?;
+        let (nonce, rest) = rest.split_first_chunk::<NONCE_LEN>().ok_or(OpenError::Forged)?;
+        let (encrypted, tag) = rest.split_last_chunk::<TAG_LEN>().ok_or(OpenError::Forged)?;
+        let mut session = Zeroizing::new(vec![0; encrypted.len()]);
+        self.cipher
+            .open_separate_gather(
+                Nonce::assume_unique_for_key(*nonce),
+                Aad::from(self.name),
+                encrypted,
+                tag,
+                &mut session,
+            )
+            .map_err(|_| OpenError::Forged)?;
+        let sealed_at = *session.last_chunk::<TIME_LEN>().ok_or(OpenError::Forged)?;
+        let session_len = session.len() - TIME_LEN;
+        session.truncate(session_len);
+        Ok((session, Seconds::from_be_bytes(sealed_at)))
+    }
+}
+
+impl fmt::Debug for TicketKey {
+    /// The times only.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TicketKey").field("validity", &self.validity).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> TicketKey {
+        TicketKey::generate(Validity { opens_from: 0, seals_from: 0, seals_until: 10, opens_until: 20 })
+    }
+
+    #[test]
+    fn a_ticket_opens_to_what_was_sealed_and_when() {
+        let key = key();
+        for session in [&b""[..], b"x", &[7; 3000]] {
+            let ticket = key.seal(session, 1234).unwrap();
+            assert_eq!(ticket.len(), session.len() + 52);
+            assert_eq!(ticket.capacity(), ticket.len());
+            let (opened, sealed_at) = key.open(&ticket).unwrap();
+            assert_eq!((opened.as_slice(), sealed_at), (session, 1234));
+        }
+    }
+
+    #[test]
+    fn two_tickets_of_one_session_share_nothing_but_the_name() {
+        let key = key();
+        let [one, two] = [(); 2].map(|()| key.seal(b"the same session", 5).unwrap());
+        assert_eq!(one[..NAME_LEN], two[..NAME_LEN]);
+        assert_ne!(one[NAME_LEN..HEAD_LEN], two[NAME_LEN..HEAD_LEN]);
+        assert_ne!(one[HEAD_LEN..], two[HEAD_LEN..]);
+    }
+
+    #[test]
+    fn a_change_in_any_byte_after_the_name_is_noticed() {
+        let key = key();
+        let ticket = key.seal(b"session", 5).unwrap();
+        for position in NAME_LEN..ticket.len() {
+            let mut changed = ticket.clone();
+            changed[position] ^= 1;
+            assert_eq!(key.open(&changed).unwrap_err(), OpenError::Forged, "byte {position}");
+        }
+    }
+
+    #[test]
+    fn a_ticket_cut_short_anywhere_is_forged() {
+        let key = key();
+        let ticket = key.seal(b"session", 5).unwrap();
+        for length in 0..ticket.len() {
+            assert_eq!(key.open(&ticket[..length]).unwrap_err(), OpenError::Forged, "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn a_key_stops_before_random_nonces_may_repeat() {
+        let key = key();
+        key.sealed.store(MOST_SEALED - 1, Ordering::Relaxed);
+        assert!(key.seal(b"the last", 5).is_some());
+        assert!(key.seal(b"one too many", 5).is_none());
+    }
+}
