@@ -1,0 +1,96 @@
+//! The fields that both formats have in common, in their order and under their names.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use crate::outcome::HandshakeOutcome;
+use crate::record::{ConnectionRecord, RequestRecord, TlsFacts};
+
+/// A line that takes fields. Whoever implements it makes sure that no value can end the field or the line.
+pub(super) trait Fields {
+    /// A value that strangers or the configuration chose.
+    fn text(&mut self, key: &'static str, value: &[u8]);
+    /// A word of brisk's own or a registered name: letters, digits and `-_./`.
+    fn word(&mut self, key: &'static str, value: &str);
+    /// A number.
+    fn number(&mut self, key: &'static str, value: u64);
+}
+
+/// What the combined format does not say of a request.
+pub(super) fn request(line: &mut impl Fields, request: &RequestRecord<'_>) {
+    line.text("host", request.host.as_bytes());
+    line.word("id", str::from_utf8(&request.id.digits()).unwrap_or_default());
+    line.number("bytes_received", request.bytes_received);
+    line.number("duration_us", micros(request.duration));
+    if let Some(upstream) = request.upstream {
+        line.text("upstream", upstream.as_bytes());
+    }
+    if let Some(time) = request.upstream_time {
+        line.number("upstream_us", micros(time));
+    }
+    if let Some(error) = request.error {
+        line.word("error", error);
+    }
+    if let Some(side) = request.error_side {
+        line.word("error_side", side.name());
+    }
+    connection(line, request.connection);
+}
+
+/// How a handshake failed and how far it came.
+pub(super) fn handshake(line: &mut impl Fields, record: &ConnectionRecord, outcome: HandshakeOutcome) {
+    line.word("outcome", outcome.name());
+    if let Some((milestone, _)) = record.timeline.reached().last() {
+        line.word("reached", milestone.name());
+    }
+    line.number("duration_us", micros(record.timeline.started().elapsed()));
+    line.number("bytes_received", record.bytes_received);
+    connection(line, record);
+}
+
+fn connection(line: &mut impl Fields, record: &ConnectionRecord) {
+    line.number("connection", record.id);
+    line.number("connection_requests", record.requests.into());
+    if let Some(rtt) = record.rtt {
+        line.number("rtt_us", micros(rtt));
+    }
+    if let Some(facts) = &record.tls {
+        tls(line, facts);
+    }
+}
+
+fn tls(line: &mut impl Fields, facts: &TlsFacts) {
+    // Only versions that have a name are ever agreed on.
+    line.text("tls", facts.version.name().unwrap_or("unknown").as_bytes());
+    code_point(line, "suite", facts.suite.name(), facts.suite);
+    if let Some(group) = facts.group {
+        code_point(line, "group", group.name(), group);
+    }
+    if let Some(scheme) = facts.scheme {
+        code_point(line, "scheme", scheme.name(), scheme);
+    }
+    line.word("resumption", facts.resumption.name());
+    line.number("handshake_us", micros(facts.handshake_time));
+    line.number("hello_retry", facts.hello_retry.into());
+    if let Some(name) = &facts.server_name {
+        line.text("server_name", name.as_bytes());
+    }
+    if let Some(protocol) = facts.alpn {
+        line.word("alpn", protocol);
+    }
+    if let Some(subject) = &facts.client_subject {
+        line.text("client_subject", subject.as_bytes());
+    }
+}
+
+fn code_point(line: &mut impl Fields, key: &'static str, name: Option<&str>, code_point: impl Display) {
+    match name {
+        Some(name) => line.word(key, name),
+        // A number as `0x1234`: rare enough for an allocation.
+        None => line.word(key, &code_point.to_string()),
+    }
+}
+
+pub(super) fn micros(time: Duration) -> u64 {
+    time.as_secs().saturating_mul(1_000_000).saturating_add(time.subsec_micros().into())
+}

@@ -1,0 +1,77 @@
+//! Lines as JSON objects.
+
+use std::io::Write;
+use std::time::SystemTime;
+
+use super::clock;
+use super::fields::{self, Fields};
+use crate::outcome::HandshakeOutcome;
+use crate::record::{ConnectionRecord, RequestRecord};
+
+/// Appends the line of a request.
+pub(super) fn request(line: &mut Vec<u8>, request: &RequestRecord<'_>) {
+    start(line, "request", request.connection);
+    let mut object = Object(line);
+    object.text("method", request.method.as_bytes());
+    object.text("path", request.path.as_bytes());
+    object.word("protocol", request.version);
+    object.number("status", request.status.into());
+    object.number("bytes_sent", request.bytes_sent);
+    if let Some(referer) = request.referer {
+        object.text("referer", referer);
+    }
+    if let Some(user_agent) = request.user_agent {
+        object.text("user_agent", user_agent);
+    }
+    fields::request(&mut object, request);
+    line.extend_from_slice(b"}\n");
+}
+
+/// Appends the line of a handshake that failed.
+pub(super) fn handshake(line: &mut Vec<u8>, connection: &ConnectionRecord, outcome: HandshakeOutcome) {
+    start(line, "handshake", connection);
+    fields::handshake(&mut Object(line), connection, outcome);
+    line.extend_from_slice(b"}\n");
+}
+
+fn start(line: &mut Vec<u8>, event: &'static str, connection: &ConnectionRecord) {
+    line.extend_from_slice(b"{\"time\":\"");
+    clock::rfc3339(line, SystemTime::now());
+    line.push(b'"');
+    let mut object = Object(line);
+    object.word("event", event);
+    object.key("client");
+    // An address needs no escaping, and writing to a vector cannot fail.
+    let _ = write!(object.0, "\"{}\"", connection.client.ip());
+    object.number("client_port", connection.client.port().into());
+}
+
+/// An object whose first member is written.
+struct Object<'a>(&'a mut Vec<u8>);
+
+impl Object<'_> {
+    fn key(&mut self, key: &str) {
+        self.0.extend_from_slice(b",\"");
+        self.0.extend_from_slice(key.as_bytes());
+        self.0.extend_from_slice(b"\":");
+    }
+}
+
+impl Fields for Object<'_> {
+    /// Bytes that are no UTF-8 become U+FFFD.
+    fn text(&mut self, key: &'static str, value: &[u8]) {
+        self.key(key);
+        let value = String::from_utf8_lossy(value);
+        // A string always serialises, and writing to a vector cannot fail.
+        let _ = serde_json::to_writer(&mut *self.0, &*value);
+    }
+
+    fn word(&mut self, key: &'static str, value: &str) {
+        self.text(key, value.as_bytes());
+    }
+
+    fn number(&mut self, key: &'static str, value: u64) {
+        self.key(key);
+        self.0.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+    }
+}

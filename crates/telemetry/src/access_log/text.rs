@@ -1,0 +1,110 @@
+//! Lines as text: the combined log format of Apache and nginx, then `key=value` fields.
+
+use std::io::Write;
+use std::time::SystemTime;
+
+use super::clock;
+use super::fields::{self, Fields};
+use crate::outcome::HandshakeOutcome;
+use crate::record::{ConnectionRecord, RequestRecord};
+
+/// Appends the line of a request.
+pub(super) fn request(line: &mut Vec<u8>, request: &RequestRecord<'_>) {
+    start(line, request.connection);
+    line.extend_from_slice(b" \"");
+    escape(line, request.method.as_bytes());
+    line.push(b' ');
+    escape(line, request.path.as_bytes());
+    line.push(b' ');
+    line.extend_from_slice(request.version.as_bytes());
+    line.extend_from_slice(b"\" ");
+    push_status(line, request.status);
+    line.push(b' ');
+    push_number(line, request.bytes_sent);
+    push_header(line, request.referer);
+    push_header(line, request.user_agent);
+    fields::request(&mut Tail(line), request);
+    line.push(b'\n');
+}
+
+/// Appends the line of a handshake that failed: a request line of `-` with status 000, so that log tools skip it.
+pub(super) fn handshake(line: &mut Vec<u8>, connection: &ConnectionRecord, outcome: HandshakeOutcome) {
+    start(line, connection);
+    line.extend_from_slice(b" \"-\" 000 0 \"-\" \"-\"");
+    fields::handshake(&mut Tail(line), connection, outcome);
+    line.push(b'\n');
+}
+
+/// `203.0.113.7 - - [21/Nov/2025:02:22:10 +0000]`
+fn start(line: &mut Vec<u8>, connection: &ConnectionRecord) {
+    // Writing to a vector cannot fail.
+    let _ = write!(line, "{}", connection.client.ip());
+    line.extend_from_slice(b" - - [");
+    clock::common(line, SystemTime::now());
+    line.push(b']');
+}
+
+fn push_status(line: &mut Vec<u8>, status: u16) {
+    let digit = |power: u16| b'0' + (status / power % 10) as u8;
+    line.extend_from_slice(&[digit(100), digit(10), digit(1)]);
+}
+
+fn push_number(line: &mut Vec<u8>, value: u64) {
+    line.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+fn push_header(line: &mut Vec<u8>, value: Option<&[u8]>) {
+    line.extend_from_slice(b" \"");
+    match value {
+        Some(value) if !value.is_empty() => escape(line, value),
+        _ => line.push(b'-'),
+    }
+    line.push(b'"');
+}
+
+/// Appends `value` so that it can neither end a quoted string nor a line, nor reach a terminal as a control character:
+/// quotes, backslashes and whatever is not printable ASCII become `\xHH`, as in nginx.
+fn escape(line: &mut Vec<u8>, value: &[u8]) {
+    let plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+    if value.iter().all(plain) {
+        return line.extend_from_slice(value);
+    }
+    for byte in value {
+        if plain(byte) {
+            line.push(*byte);
+        } else {
+            let digit = |nibble: u8| b"0123456789ABCDEF"[usize::from(nibble)];
+            line.extend_from_slice(&[b'\\', b'x', digit(byte >> 4), digit(byte & 15)]);
+        }
+    }
+}
+
+/// The fields after the combined format.
+struct Tail<'a>(&'a mut Vec<u8>);
+
+impl Tail<'_> {
+    fn key(&mut self, key: &str) {
+        self.0.push(b' ');
+        self.0.extend_from_slice(key.as_bytes());
+        self.0.push(b'=');
+    }
+}
+
+impl Fields for Tail<'_> {
+    fn text(&mut self, key: &'static str, value: &[u8]) {
+        self.key(key);
+        self.0.push(b'"');
+        escape(self.0, value);
+        self.0.push(b'"');
+    }
+
+    fn word(&mut self, key: &'static str, value: &str) {
+        self.key(key);
+        self.0.extend_from_slice(value.as_bytes());
+    }
+
+    fn number(&mut self, key: &'static str, value: u64) {
+        self.key(key);
+        push_number(self.0, value);
+    }
+}

@@ -1,0 +1,271 @@
+//! Takes lines from the workers without making them wait, and writes them from one thread.
+//!
+//! Each thread that logs appends to a buffer of its own; the writing thread swaps the buffers out. The lock of a buffer
+//! is held while a line is formatted or two pointers are swapped, never while something is written.
+
+use std::cell::RefCell;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::mem;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use super::{AccessLogError, AccessLogTarget};
+
+/// What one thread may have waiting; a line that comes when it is reached is lost.
+const FULL: usize = 1 << 20;
+/// What one thread has waiting when the writing thread is called before its time.
+const MUCH: usize = 64 << 10;
+/// How long lines gather while there are any: the delay of a line under load.
+const GATHER: Duration = Duration::from_millis(50);
+/// How long the end of the log waits for a target that does not take what is left.
+const LAST_LINES: Duration = Duration::from_secs(2);
+
+type Slot = Mutex<Vec<u8>>;
+
+thread_local! {
+    /// This thread's buffer of the log it wrote to last, with that log's number.
+    static SLOT: RefCell<Option<(u64, Arc<Slot>)>> = const { RefCell::new(None) };
+}
+
+/// The end of a log where lines go in.
+#[derive(Debug)]
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    thread: Thread,
+    /// Disconnected when the thread has ended.
+    ended: Mutex<Receiver<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    number: u64,
+    slots: Mutex<Vec<Arc<Slot>>>,
+    asleep: AtomicBool,
+    stop: AtomicBool,
+    reopen: AtomicBool,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Writer {
+    /// Opens `target` and starts the thread.
+    pub(super) fn start(target: &AccessLogTarget) -> Result<Self, AccessLogError> {
+        let mut sink = Sink::open(target)?;
+        let shared = Arc::new(Shared::new());
+        let (alive, ended) = mpsc::channel();
+        let for_thread = Arc::clone(&shared);
+        let run = move || {
+            for_thread.run(&mut sink);
+            drop(alive);
+        };
+        let thread = thread::Builder::new()
+            .name("access-log".to_owned())
+            .spawn(run)
+            .map_err(AccessLogError::Thread)?;
+        Ok(Self { shared, thread: thread.thread().clone(), ended: Mutex::new(ended) })
+    }
+
+    /// Appends what `format` adds to this thread's buffer, or loses it if the buffer is full.
+    pub(super) fn append(&self, format: impl FnOnce(&mut Vec<u8>)) {
+        let much = SLOT.with_borrow_mut(|cached| self.shared.append(cached, format));
+        if much || self.shared.wakes() {
+            self.thread.unpark();
+        }
+    }
+
+    /// Opens the file anew before the next line.
+    pub(super) fn reopen(&self) {
+        self.shared.reopen.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+
+    /// Lines lost.
+    pub(super) fn dropped(&self) -> &Arc<AtomicU64> {
+        &self.shared.dropped
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.thread.unpark();
+        let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // Nothing is ever sent: either the thread has ended, or the target takes too long.
+        let _ = ended.recv_timeout(LAST_LINES);
+    }
+}
+
+impl Shared {
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            slots: Mutex::default(),
+            asleep: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            reopen: AtomicBool::new(false),
+            dropped: Arc::default(),
+        }
+    }
+
+    /// Tells whether so much is waiting that the writing thread should come before its time.
+    fn append(&self, cached: &mut Option<(u64, Arc<Slot>)>, format: impl FnOnce(&mut Vec<u8>)) -> bool {
+        if cached.as_ref().is_none_or(|(number, _)| *number != self.number) {
+            *cached = Some((self.number, self.add_slot()));
+        }
+        let Some((_, slot)) = cached else {
+            return false;
+        };
+        let mut buffer = lock(slot);
+        let before = buffer.len();
+        if before >= FULL {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        format(&mut buffer);
+        before < MUCH && buffer.len() >= MUCH
+    }
+
+    fn add_slot(&self) -> Arc<Slot> {
+        let slot = Arc::default();
+        lock(&self.slots).push(Arc::clone(&slot));
+        slot
+    }
+
+    /// Whether the writing thread sleeps and this caller is the one to wake it.
+    fn wakes(&self) -> bool {
+        self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed)
+    }
+
+    /// The life of the writing thread.
+    fn run(&self, sink: &mut Sink) {
+        let mut batch = Vec::new();
+        loop {
+            let stop = self.stop.load(Ordering::Acquire);
+            if self.reopen.swap(false, Ordering::AcqRel) {
+                sink.reopen();
+            }
+            if self.drain(sink, &mut batch) {
+                if !stop {
+                    thread::park_timeout(GATHER);
+                }
+            } else if stop {
+                return;
+            } else {
+                self.sleep();
+            }
+        }
+    }
+
+    /// Sleeps until a line comes. A line appended before its buffer is looked at here is seen; one appended later finds
+    /// `asleep` set, because the buffer's lock orders the two.
+    fn sleep(&self) {
+        self.asleep.store(true, Ordering::Relaxed);
+        if self.slots().iter().all(|slot| lock(slot).is_empty()) {
+            thread::park();
+        }
+        self.asleep.store(false, Ordering::Relaxed);
+    }
+
+    /// Writes what is waiting; tells whether there was anything.
+    fn drain(&self, sink: &mut Sink, batch: &mut Vec<u8>) -> bool {
+        let mut any = false;
+        for slot in self.slots() {
+            mem::swap(&mut *lock(&slot), batch);
+            if !batch.is_empty() {
+                any = true;
+                self.write(sink, batch);
+            }
+            batch.clear();
+            batch.shrink_to(4 * MUCH);
+        }
+        any
+    }
+
+    fn write(&self, sink: &mut Sink, batch: &[u8]) {
+        if !sink.write(batch) {
+            let lines = batch.iter().filter(|byte| **byte == b'\n').count();
+            self.dropped.fetch_add(lines as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// The buffers in use; those of threads that ended are given up once they are empty.
+    fn slots(&self) -> Vec<Arc<Slot>> {
+        let mut slots = lock(&self.slots);
+        slots.retain(|slot| Arc::strong_count(slot) > 1 || !lock(slot).is_empty());
+        slots.clone()
+    }
+}
+
+/// A panic while a line was formatted leaves half a line and nothing worse.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where lines go, opened.
+#[derive(Debug)]
+struct Sink {
+    target: Target,
+    failing: bool,
+}
+
+#[derive(Debug)]
+enum Target {
+    Stdout,
+    Stderr,
+    File(PathBuf, File),
+}
+
+impl Sink {
+    fn open(target: &AccessLogTarget) -> Result<Self, AccessLogError> {
+        let target = match target {
+            AccessLogTarget::Stdout => Target::Stdout,
+            AccessLogTarget::Stderr => Target::Stderr,
+            AccessLogTarget::File(path) => {
+                let file =
+                    open_file(path).map_err(|source| AccessLogError::Open { path: path.clone(), source })?;
+                Target::File(path.clone(), file)
+            }
+        };
+        Ok(Self { target, failing: false })
+    }
+
+    fn reopen(&mut self) {
+        if let Target::File(path, file) = &mut self.target {
+            match open_file(path) {
+                Ok(new) => *file = new,
+                Err(error) => tracing::error!(path = %path.display(), %error, "cannot reopen the access log"),
+            }
+        }
+    }
+
+    /// Tells whether it worked; the first of several failures is reported.
+    fn write(&mut self, batch: &[u8]) -> bool {
+        let result = match &mut self.target {
+            Target::Stdout => write_flush(&mut io::stdout().lock(), batch),
+            Target::Stderr => io::stderr().lock().write_all(batch),
+            Target::File(_, file) => file.write_all(batch),
+        };
+        if let Err(error) = &result
+            && !self.failing
+        {
+            tracing::error!(%error, "cannot write the access log; lines are lost");
+        }
+        self.failing = result.is_err();
+        !self.failing
+    }
+}
+
+fn write_flush(target: &mut impl Write, batch: &[u8]) -> io::Result<()> {
+    target.write_all(batch)?;
+    target.flush()
+}
+
+fn open_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(0o640).open(path)
+}

@@ -1,0 +1,220 @@
+//! The metrics of one process: counted with plain atomics, shown in the OpenMetrics text format. `docs/metrics.md` lists
+//! them.
+//!
+//! Nothing called per request or per connection looks up a label or takes a lock: figures have their place beforehand.
+
+mod handshakes;
+mod histogram;
+mod page;
+mod series;
+mod shard;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+use crate::access_log::AccessLog;
+use crate::outcome::{HandshakeOutcome, Side, named};
+use crate::record::TlsFacts;
+use handshakes::Handshakes;
+use series::{KeyOperations, Source, Upstreams};
+pub use series::{KeyOutcome, UpstreamMetrics};
+use shard::Shards;
+
+/// The `Content-Type` of what [`Metrics::render`] returns.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+named! {
+    /// Why a connection was closed before anything was read from it.
+    Refusal {
+        /// As many connections as allowed were open.
+        Limit = "limit",
+        /// The client's address had as many open as allowed.
+        ClientLimit = "client-limit",
+        /// brisk was draining.
+        Draining = "draining",
+    }
+}
+
+named! {
+    /// How a reload ended.
+    Reload {
+        /// The new configuration is in use.
+        Applied = "applied",
+        /// The new configuration was wrong; the old one stays in use.
+        Refused = "refused",
+    }
+}
+
+/// When a certificate ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateExpiry {
+    /// The host's first name.
+    pub host: String,
+    /// The key's algorithm, which tells a host's certificates apart.
+    pub algorithm: String,
+    /// End of validity, in seconds since 1970.
+    pub not_after: i64,
+}
+
+/// What the session layer has counted, and what it holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SessionFigures {
+    /// Tickets sealed.
+    pub tickets_sealed: u64,
+    /// Tickets opened.
+    pub tickets_opened: u64,
+    /// Tickets whose key is not in the keyring.
+    pub tickets_unknown_key: u64,
+    /// Tickets whose key or session has expired.
+    pub tickets_expired: u64,
+    /// Tickets that failed authentication.
+    pub tickets_forged: u64,
+    /// Sessions put into the store.
+    pub sessions_stored: u64,
+    /// Sessions found in the store.
+    pub sessions_found: u64,
+    /// Sessions looked for in vain.
+    pub sessions_missed: u64,
+    /// Sessions removed to make room.
+    pub sessions_evicted: u64,
+    /// Sessions held now.
+    pub sessions_held: u64,
+    /// Bytes that they take.
+    pub sessions_bytes: u64,
+}
+
+/// The metrics of one process, shared by all workers.
+#[derive(Debug)]
+pub struct Metrics {
+    shards: Shards,
+    handshakes: Handshakes,
+    key_operations: KeyOperations,
+    upstreams: Upstreams,
+    refused: [AtomicU64; Refusal::ALL.len()],
+    reloads: [AtomicU64; Reload::ALL.len()],
+    certificates: ArcSwap<Vec<CertificateExpiry>>,
+    sessions: Source<SessionFigures>,
+    lost_lines: Mutex<Vec<Arc<AtomicU64>>>,
+}
+
+impl Metrics {
+    /// Metrics that have counted nothing yet.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            shards: Shards::new(),
+            handshakes: Handshakes::new(),
+            key_operations: KeyOperations::default(),
+            upstreams: Upstreams::default(),
+            refused: Default::default(),
+            reloads: Default::default(),
+            certificates: ArcSwap::default(),
+            sessions: Source::none(),
+            lost_lines: Mutex::default(),
+        })
+    }
+
+    /// Counts a connection accepted.
+    pub fn connection_opened(&self) {
+        self.shards.mine().accepted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts the end of an accepted connection.
+    pub fn connection_closed(&self) {
+        self.shards.mine().closed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a connection closed before anything was read from it. It counts as neither accepted nor open.
+    pub fn connection_refused(&self, reason: Refusal) {
+        self.refused[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts bytes received from clients and sent to them.
+    pub fn traffic(&self, received: u64, sent: u64) {
+        let shard = self.shards.mine();
+        shard.received.fetch_add(received, Ordering::Relaxed);
+        shard.sent.fetch_add(sent, Ordering::Relaxed);
+    }
+
+    /// Counts a handshake that succeeded.
+    pub fn handshake(&self, tls: &TlsFacts) {
+        self.handshakes.complete(tls);
+    }
+
+    /// Counts a handshake that ended with `outcome`.
+    pub fn handshake_failed(&self, outcome: HandshakeOutcome) {
+        self.handshakes.failed(outcome);
+    }
+
+    /// Counts a request whose response has ended. `status` is 0 if none was sent, `side` who is to blame for an error.
+    /// Below 50 ns.
+    pub fn request(
+        &self,
+        status: u16,
+        side: Option<Side>,
+        upstream_time: Option<Duration>,
+        duration: Duration,
+    ) {
+        let shard = self.shards.mine();
+        shard.count_status(status);
+        shard.request_time.observe(duration);
+        if let Some(time) = upstream_time {
+            shard.upstream_time.observe(time);
+        }
+        if let Some(side) = side {
+            shard.errors[side as usize].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a key operation and the time from its start to its answer.
+    pub fn key_operation(
+        &self,
+        engine: &'static str,
+        algorithm: &'static str,
+        outcome: KeyOutcome,
+        time: Duration,
+    ) {
+        self.key_operations.observe(engine, algorithm, outcome, time);
+    }
+
+    /// The figures of one upstream server, to be held as long as it is configured. The same ones for the same names, so
+    /// that they survive a reload.
+    pub fn upstream(&self, group: &str, server: &str) -> Arc<UpstreamMetrics> {
+        self.upstreams.get(group, server)
+    }
+
+    /// Counts a reload.
+    pub fn reloaded(&self, reload: Reload) {
+        self.reloads[reload as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Replaces what is shown about certificates.
+    pub fn set_certificates(&self, certificates: Vec<CertificateExpiry>) {
+        self.certificates.store(Arc::new(certificates));
+    }
+
+    /// Asks `source` for the session layer's figures at every scrape. Replaces an earlier source.
+    pub fn set_session_source(&self, source: impl Fn() -> SessionFigures + Send + Sync + 'static) {
+        self.sessions.set(Box::new(source));
+    }
+
+    /// Shows how many lines `log` loses. Logs attached before count on, so that the sum never falls.
+    pub fn attach_access_log(&self, log: &AccessLog) {
+        self.lost_lines.lock().unwrap_or_else(PoisonError::into_inner).push(log.dropped_counter());
+    }
+
+    /// All metrics in the OpenMetrics text format; see [`CONTENT_TYPE`].
+    pub fn render(self: &Arc<Self>) -> String {
+        page::render(self)
+    }
+
+    fn lost_lines(&self) -> u64 {
+        let counters = self.lost_lines.lock().unwrap_or_else(PoisonError::into_inner);
+        counters.iter().map(|counter| counter.load(Ordering::Relaxed)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! Handshakes, counted by what they agreed on and by how they ended.
+
+use std::array;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use brisk_wire::registry::{NamedGroup, ProtocolVersion, SignatureScheme};
+
+use super::histogram::{Histogram, Totals};
+use crate::outcome::{HandshakeOutcome, Resumption};
+use crate::record::TlsFacts;
+
+const VERSIONS: Axis<2> = Axis([ProtocolVersion::TLS1_2.0, ProtocolVersion::TLS1_3.0]);
+const GROUPS: Axis<4> = Axis([
+    NamedGroup::X25519MLKEM768.0,
+    NamedGroup::X25519.0,
+    NamedGroup::SECP256R1.0,
+    NamedGroup::SECP384R1.0,
+]);
+const SCHEMES: Axis<10> = Axis([
+    SignatureScheme::ECDSA_SECP256R1_SHA256.0,
+    SignatureScheme::ECDSA_SECP384R1_SHA384.0,
+    SignatureScheme::ECDSA_SECP521R1_SHA512.0,
+    SignatureScheme::ED25519.0,
+    SignatureScheme::RSA_PSS_RSAE_SHA256.0,
+    SignatureScheme::RSA_PSS_RSAE_SHA384.0,
+    SignatureScheme::RSA_PSS_RSAE_SHA512.0,
+    SignatureScheme::RSA_PKCS1_SHA256.0,
+    SignatureScheme::RSA_PKCS1_SHA384.0,
+    SignatureScheme::RSA_PKCS1_SHA512.0,
+]);
+const RESUMPTIONS: usize = Resumption::ALL.len();
+const OUTCOMES: usize = HandshakeOutcome::ALL.len();
+const CELLS: usize = VERSIONS.len() * GROUPS.len() * SCHEMES.len() * RESUMPTIONS;
+const TIMES: usize = VERSIONS.len() * RESUMPTIONS;
+
+/// The code points that a label tells apart; two more places are for `none` and for all `other` ones.
+struct Axis<const N: usize>([u16; N]);
+
+impl<const N: usize> Axis<N> {
+    const fn len(&self) -> usize {
+        N + 2
+    }
+
+    fn index(&self, code_point: Option<u16>) -> usize {
+        match code_point {
+            None => N,
+            Some(value) => self.0.iter().position(|known| *known == value).unwrap_or(N + 1),
+        }
+    }
+
+    fn label(&self, index: usize, name: impl Fn(u16) -> Option<&'static str>) -> &'static str {
+        match self.0.get(index) {
+            Some(code_point) => name(*code_point).unwrap_or("other"),
+            None if index == N => "none",
+            None => "other",
+        }
+    }
+}
+
+/// Handshake counters. A handshake costs several ns here, found by position, not by label.
+#[derive(Debug)]
+pub(super) struct Handshakes {
+    complete: Box<[AtomicU64; CELLS]>,
+    failed: [AtomicU64; OUTCOMES],
+    times: [Histogram; TIMES],
+    hello_retries: AtomicU64,
+}
+
+/// One combination of what handshakes agreed on, and how many there were.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Agreed {
+    pub(super) version: &'static str,
+    pub(super) group: &'static str,
+    pub(super) scheme: &'static str,
+    pub(super) resumption: &'static str,
+    pub(super) count: u64,
+}
+
+impl Handshakes {
+    pub(super) fn new() -> Self {
+        Self {
+            complete: Box::new([const { AtomicU64::new(0) }; CELLS]),
+            failed: [const { AtomicU64::new(0) }; OUTCOMES],
+            times: array::from_fn(|_| Histogram::default()),
+            hello_retries: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts a handshake that succeeded.
+    pub(super) fn complete(&self, tls: &TlsFacts) {
+        let version = VERSIONS.index(Some(tls.version.0));
+        let group = GROUPS.index(tls.group.map(|group| group.0));
+        let scheme = SCHEMES.index(tls.scheme.map(|scheme| scheme.0));
+        let resumption = tls.resumption as usize;
+        let cell = ((version * GROUPS.len() + group) * SCHEMES.len() + scheme) * RESUMPTIONS + resumption;
+        self.complete[cell].fetch_add(1, Ordering::Relaxed);
+        self.times[version * RESUMPTIONS + resumption].observe(tls.handshake_time);
+        if tls.hello_retry {
+            self.hello_retries.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a handshake that ended with `outcome`.
+    pub(super) fn failed(&self, outcome: HandshakeOutcome) {
+        self.failed[outcome as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The combinations that were met.
+    pub(super) fn agreed(&self) -> impl Iterator<Item = Agreed> + '_ {
+        self.complete.iter().enumerate().filter_map(|(cell, count)| {
+            let count = count.load(Ordering::Relaxed);
+            (count > 0).then(|| agreed(cell, count))
+        })
+    }
+
+    /// Failures by outcome, those included that never happened.
+    pub(super) fn failures(&self) -> impl Iterator<Item = (HandshakeOutcome, u64)> + '_ {
+        let counts = self.failed.iter().map(|count| count.load(Ordering::Relaxed));
+        let failures = HandshakeOutcome::ALL.iter().copied().zip(counts);
+        failures.filter(|(outcome, _)| *outcome != HandshakeOutcome::Complete)
+    }
+
+    /// Handshake times by version and resumption, where there were any.
+    pub(super) fn times(&self) -> impl Iterator<Item = (&'static str, Resumption, Totals)> + '_ {
+        self.times.iter().enumerate().filter_map(|(index, histogram)| {
+            let totals = Totals::of([histogram]);
+            let resumption = Resumption::ALL[index % RESUMPTIONS];
+            (totals.count() > 0).then(|| (version_label(index / RESUMPTIONS), resumption, totals))
+        })
+    }
+
+    /// Handshakes that took another round trip for the key share.
+    pub(super) fn hello_retries(&self) -> u64 {
+        self.hello_retries.load(Ordering::Relaxed)
+    }
+}
+
+fn agreed(cell: usize, count: u64) -> Agreed {
+    let (rest, resumption) = (cell / RESUMPTIONS, cell % RESUMPTIONS);
+    let (rest, scheme) = (rest / SCHEMES.len(), rest % SCHEMES.len());
+    let (version, group) = (rest / GROUPS.len(), rest % GROUPS.len());
+    Agreed {
+        version: version_label(version),
+        group: GROUPS.label(group, |value| NamedGroup(value).name()),
+        scheme: SCHEMES.label(scheme, |value| SignatureScheme(value).name()),
+        resumption: Resumption::ALL[resumption].name(),
+        count,
+    }
+}
+
+fn version_label(index: usize) -> &'static str {
+    VERSIONS.label(index, |value| ProtocolVersion(value).name())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use brisk_wire::registry::CipherSuite;
+
+    use super::*;
+
+    fn facts() -> TlsFacts {
+        TlsFacts {
+            version: ProtocolVersion::TLS1_3,
+            suite: CipherSuite::TLS_AES_128_GCM_SHA256,
+            group: Some(NamedGroup::X25519MLKEM768),
+            scheme: Some(SignatureScheme::ECDSA_SECP256R1_SHA256),
+            resumption: Resumption::Full,
+            server_name: None,
+            alpn: None,
+            client_subject: None,
+            hello_retry: false,
+            handshake_time: Duration::from_millis(3),
+        }
+    }
+
+    #[test]
+    fn every_combination_comes_back_under_its_own_labels() {
+        let handshakes = Handshakes::new();
+        handshakes.complete(&facts());
+        handshakes.complete(&facts());
+        handshakes.complete(&TlsFacts { resumption: Resumption::Psk, scheme: None, ..facts() });
+        handshakes.complete(&TlsFacts {
+            version: ProtocolVersion::TLS1_2,
+            group: Some(NamedGroup(0x1234)),
+            scheme: Some(SignatureScheme::RSA_PKCS1_SHA512),
+            resumption: Resumption::Ticket,
+            ..facts()
+        });
+        let labels: Vec<_> = handshakes
+            .agreed()
+            .map(|agreed| (agreed.version, agreed.group, agreed.scheme, agreed.resumption, agreed.count))
+            .collect();
+        assert_eq!(
+            labels,
+            [
+                ("TLS 1.2", "other", "rsa_pkcs1_sha512", "ticket", 1),
+                ("TLS 1.3", "X25519MLKEM768", "ecdsa_secp256r1_sha256", "full", 2),
+                ("TLS 1.3", "X25519MLKEM768", "none", "psk", 1),
+            ]
+        );
+    }
+
+    #[test]
+    fn times_are_kept_apart_by_version_and_resumption() {
+        let handshakes = Handshakes::new();
+        handshakes.complete(&facts());
+        handshakes.complete(&TlsFacts { resumption: Resumption::Psk, hello_retry: true, ..facts() });
+        let times: Vec<_> =
+            handshakes.times().map(|(version, resumption, _)| (version, resumption)).collect();
+        assert_eq!(times, [("TLS 1.3", Resumption::Full), ("TLS 1.3", Resumption::Psk)]);
+        assert_eq!(handshakes.hello_retries(), 1);
+    }
+
+    #[test]
+    fn failures_are_counted_by_outcome() {
+        let handshakes = Handshakes::new();
+        for (index, outcome) in HandshakeOutcome::ALL.iter().enumerate() {
+            (0..index).for_each(|_| handshakes.failed(*outcome));
+        }
+        for (outcome, count) in handshakes.failures() {
+            assert_eq!(count, outcome as u64, "{outcome}");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The page that a scrape gets: names, labels and help texts of all metrics.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::histogram::Totals;
+use super::{Metrics, Refusal, Reload, SessionFigures};
+use crate::outcome::Side;
+
+/// All metrics as text. Allocates for everything it shows; for scrapes only.
+pub(super) fn render(metrics: &Arc<Metrics>) -> String {
+    let mut registry = Registry::with_prefix("brisk");
+    registry.register_collector(Box::new(Page(Arc::clone(metrics))));
+    let mut page = String::with_capacity(16 * 1024);
+    text::encode(&mut page, &registry).expect("writing to a string cannot fail");
+    page
+}
+
+#[derive(Debug)]
+struct Page(Arc<Metrics>);
+
+impl Collector for Page {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut page = Encoder(&mut encoder);
+        build(&mut page)?;
+        connections(&mut page, &self.0)?;
+        handshakes(&mut page, &self.0)?;
+        key_operations(&mut page, &self.0)?;
+        requests(&mut page, &self.0)?;
+        upstreams(&mut page, &self.0)?;
+        if let Some(figures) = self.0.sessions.figures() {
+            sessions(&mut page, &figures)?;
+        }
+        operation(&mut page, &self.0)
+    }
+}
+
+fn build(page: &mut Encoder<'_, '_>) -> fmt::Result {
+    let mut info = page.0.encode_descriptor("build", "The running program.", None, MetricType::Info)?;
+    info.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])
+}
+
+fn connections(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
+    let shards = &metrics.shards;
+    // Closed before accepted: a connection that comes and goes in between must not make the difference negative.
+    let closed = shards.sum(|shard| &shard.closed);
+    let accepted = shards.sum(|shard| &shard.accepted);
+    let mut family = page.gauge("connections_open", "Connections of clients open now.")?;
+    family.gauge(&[], accepted.saturating_sub(closed) as i64)?;
+    let mut family = page.counter("connections_accepted", "Connections accepted.")?;
+    family.counter(&[], accepted)?;
+    let mut family =
+        page.counter("connections_refused", "Connections closed before anything was read, by reason.")?;
+    for (reason, count) in Refusal::ALL.iter().zip(&metrics.refused) {
+        family.counter(&[("reason", reason.name())], load(count))?;
+    }
+    let mut family = page.bytes_counter("received", "Bytes received from clients.")?;
+    family.counter(&[], shards.sum(|shard| &shard.received))?;
+    let mut family = page.bytes_counter("sent", "Bytes sent to clients.")?;
+    family.counter(&[], shards.sum(|shard| &shard.sent))
+}
+
+fn handshakes(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
+    let handshakes = &metrics.handshakes;
+    let mut family = page.counter("handshakes", "Handshakes that succeeded, by what they agreed on.")?;
+    for agreed in handshakes.agreed() {
+        let labels = [
+            ("version", agreed.version),
+            ("group", agreed.group),
+            ("scheme", agreed.scheme),
+            ("resumption", agreed.resumption),
+        ];
+        family.counter(&labels, agreed.count)?;
+    }
+    let mut family = page.counter("handshakes_failed", "Handshakes that failed, by outcome.")?;
+    for (outcome, count) in handshakes.failures() {
+        family.counter(&[("outcome", outcome.name())], count)?;
+    }
+    let mut family =
+        page.counter("handshake_hello_retries", "Handshakes that asked for another key share.")?;
+    family.counter(&[], handshakes.hello_retries())?;
+    let mut family = page.seconds("handshake", "Time from ClientHello to the client's Finished.")?;
+    for (version, resumption, totals) in handshakes.times() {
+        family.histogram(&[("version", version), ("resumption", resumption.name())], &totals)?;
+    }
+    Ok(())
+}
+
+fn key_operations(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
+    let all = metrics.key_operations.all();
+    let mut family =
+        page.counter("key_operations", "Private-key operations, by engine, algorithm and outcome.")?;
+    for series in all.iter() {
+        for (outcome, count) in series.outcomes().filter(|(_, count)| *count > 0) {
+            let labels =
+                [("engine", series.engine), ("algorithm", series.algorithm), ("outcome", outcome.name())];
+            family.counter(&labels, count)?;
+        }
+    }
+    let mut family =
+        page.seconds("key_operation", "Time from the start of a key operation to its answer.")?;
+    for series in all.iter() {
+        let labels = [("engine", series.engine), ("algorithm", series.algorithm)];
+        family.histogram(&labels, &Totals::of([&series.time]))?;
+    }
+    Ok(())
+}
+
+fn requests(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
+    let shards = &metrics.shards;
+    let mut family = page.counter("requests", "Requests, by status code; none if no response was sent.")?;
+    for (status, count) in shards.statuses() {
+        let status = if status == 0 { "none".to_owned() } else { status.to_string() };
+        family.counter(&[("status", &status)], count)?;
+    }
+    let mut family = page.counter("request_errors", "Requests that failed, by who is to blame.")?;
+    for side in Side::ALL {
+        family.counter(&[("side", side.name())], shards.sum(|shard| &shard.errors[*side as usize]))?;
+    }
+    let mut family = page.seconds("request", "Time from a request's head to the end of its response.")?;
+    family.histogram(&[], &shards.totals(|shard| &shard.request_time))?;
+    let mut family = page.seconds("upstream_response", "Time until an upstream's response head.")?;
+    family.histogram(&[], &shards.totals(|shard| &shard.upstream_time))
+}
+
+fn upstreams(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
+    let all = metrics.upstreams.all();
+    let mut family = page.gauge("upstream_healthy", "1 if the server gets requests, 0 if not.")?;
+    for upstream in &all {
+        family.gauge(&server_labels(&upstream.group, &upstream.server), upstream.health() as i64)?;
+    }
+    let mut family = page.gauge("upstream_connections_open", "Connections to the server open now.")?;
+    for upstream in &all {
+        family.gauge(&server_labels(&upstream.group, &upstream.server), upstream.open_connections())?;
+    }
+    let mut family = page.counter("upstream_connections", "Connections made to the server.")?;
+    for upstream in &all {
+        family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.connections))?;
+    }
+    let mut family = page.counter("upstream_requests", "Requests sent to the server.")?;
+    for upstream in &all {
+        family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.requests))?;
+    }
+    let mut family = page.counter("upstream_failures", "Requests that the server failed.")?;
+    for upstream in &all {
+        family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.failures))?;
+    }
+    Ok(())
+}
+
+fn server_labels<'a>(group: &'a str, server: &'a str) -> [(&'static str, &'a str); 2] {
+    [("group", group), ("server", server)]
+}
+
+fn sessions(page: &mut Encoder<'_, '_>, figures: &SessionFigures) -> fmt::Result {
+    let mut family = page.counter("tickets_sealed", "Session tickets sealed.")?;
+    family.counter(&[], figures.tickets_sealed)?;
+    let mut family = page.counter("tickets_offered", "Session tickets that clients offered, by outcome.")?;
+    family.counter(&[("outcome", "opened")], figures.tickets_opened)?;
+    family.counter(&[("outcome", "unknown-key")], figures.tickets_unknown_key)?;
+    family.counter(&[("outcome", "expired")], figures.tickets_expired)?;
+    family.counter(&[("outcome", "forged")], figures.tickets_forged)?;
+    let mut family = page.counter("sessions_stored", "Sessions put into the store.")?;
+    family.counter(&[], figures.sessions_stored)?;
+    let mut family = page.counter("session_lookups", "Sessions looked for in the store, by outcome.")?;
+    family.counter(&[("outcome", "found")], figures.sessions_found)?;
+    family.counter(&[("outcome", "missed")], figures.sessions_missed)?;
+    let mut family = page.counter("sessions_evicted", "Sessions removed from the store to make room.")?;
+    family.counter(&[], figures.sessions_evicted)?;
+    let mut family = page.gauge("sessions_held", "Sessions in the store now.")?;
+    family.gauge(&[], figures.sessions_held as i64)?;
+    let mut family = page.bytes_gauge("sessions_held", "Memory that the sessions in the store take.")?;
+    family.gauge(&[], figures.sessions_bytes as i64)
+}
+
+fn operation(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
+    let mut family = page.counter("reloads", "Reloads of the configuration, by outcome.")?;
+    for (outcome, count) in Reload::ALL.iter().zip(&metrics.reloads) {
+        family.counter(&[("outcome", outcome.name())], load(count))?;
+    }
+    let mut family =
+        page.seconds_gauge("certificate_expiry_timestamp", "When a certificate ends, since 1970.")?;
+    for certificate in metrics.certificates.load().iter() {
+        let labels = [("host", certificate.host.as_str()), ("algorithm", certificate.algorithm.as_str())];
+        family.gauge(&labels, certificate.not_after)?;
+    }
+    let mut family =
+        page.counter("access_log_lost_lines", "Access log lines lost because the target did not keep up.")?;
+    family.counter(&[], metrics.lost_lines())
+}
+
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+/// Starts metric families; the library adds the prefix, the unit and `_total`.
+struct Encoder<'a, 'b>(&'a mut DescriptorEncoder<'b>);
+
+const BYTES: &Unit = &Unit::Bytes;
+const SECONDS: &Unit = &Unit::Seconds;
+
+impl Encoder<'_, '_> {
+    fn counter<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
+        self.0.encode_descriptor(name, help, None, MetricType::Counter).map(Family)
+    }
+
+    fn bytes_counter<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
+        self.0.encode_descriptor(name, help, Some(BYTES), MetricType::Counter).map(Family)
+    }
+
+    fn gauge<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
+        self.0.encode_descriptor(name, help, None, MetricType::Gauge).map(Family)
+    }
+
+    fn bytes_gauge<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
+        self.0.encode_descriptor(name, help, Some(BYTES), MetricType::Gauge).map(Family)
+    }
+
+    fn seconds_gauge<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
+        self.0.encode_descriptor(name, help, Some(SECONDS), MetricType::Gauge).map(Family)
+    }
+
+    fn seconds<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
+        self.0.encode_descriptor(name, help, Some(SECONDS), MetricType::Histogram).map(Family)
+    }
+}
+
+/// The series of one metric.
+struct Family<'a>(MetricEncoder<'a>);
+
+type Labels<'a> = [(&'static str, &'a str)];
+
+impl Family<'_> {
+    fn counter(&mut self, labels: &Labels<'_>, value: u64) -> fmt::Result {
+        if labels.is_empty() {
+            return self.0.encode_counter::<NoLabelSet, u64, f64>(&value, None);
+        }
+        self.0.encode_family(&labels)?.encode_counter::<NoLabelSet, u64, f64>(&value, None)
+    }
+
+    fn gauge(&mut self, labels: &Labels<'_>, value: i64) -> fmt::Result {
+        if labels.is_empty() {
+            return self.0.encode_gauge(&value);
+        }
+        self.0.encode_family(&labels)?.encode_gauge(&value)
+    }
+
+    fn histogram(&mut self, labels: &Labels<'_>, totals: &Totals) -> fmt::Result {
+        let buckets: Vec<_> = totals.buckets().collect();
+        let (sum, count) = (totals.sum_seconds(), totals.count());
+        if labels.is_empty() {
+            return self.0.encode_histogram::<NoLabelSet>(sum, count, &buckets, None);
+        }
+        self.0.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+    }
+}

@@ -1,0 +1,235 @@
+//! Figures whose labels are known only at run time: key operations by engine and algorithm, upstream servers.
+
+use std::array;
+use std::fmt;
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+use super::histogram::Histogram;
+use crate::outcome::named;
+
+named! {
+    /// How a key operation ended.
+    KeyOutcome {
+        /// The engine answered with a result.
+        Ok = "ok",
+        /// The engine's queue was full.
+        Overloaded = "overloaded",
+        /// It was not answered by its deadline.
+        DeadlinePassed = "deadline-passed",
+        /// Whoever asked went away before the answer.
+        Abandoned = "abandoned",
+        /// The engine has no such key, cannot do this with it, or failed.
+        Failed = "failed",
+    }
+}
+
+/// The key operations of one engine with one algorithm.
+#[derive(Debug)]
+pub(super) struct KeySeries {
+    pub(super) engine: &'static str,
+    pub(super) algorithm: &'static str,
+    pub(super) time: Histogram,
+    outcomes: [AtomicU64; KeyOutcome::ALL.len()],
+}
+
+impl KeySeries {
+    fn new(engine: &'static str, algorithm: &'static str) -> Self {
+        let outcomes = array::from_fn(|_| AtomicU64::new(0));
+        Self { engine, algorithm, time: Histogram::default(), outcomes }
+    }
+
+    fn observe(&self, outcome: KeyOutcome, time: Duration) {
+        self.outcomes[outcome as usize].fetch_add(1, Ordering::Relaxed);
+        self.time.observe(time);
+    }
+
+    /// Operations by outcome.
+    pub(super) fn outcomes(&self) -> impl Iterator<Item = (KeyOutcome, u64)> + '_ {
+        let counts = self.outcomes.iter().map(|count| count.load(Ordering::Relaxed));
+        KeyOutcome::ALL.iter().copied().zip(counts)
+    }
+}
+
+/// All key operations: a short list, read without a lock and replaced when a new pair of labels turns up.
+#[derive(Debug, Default)]
+pub(super) struct KeyOperations(ArcSwap<Vec<Arc<KeySeries>>>);
+
+impl KeyOperations {
+    pub(super) fn observe(
+        &self,
+        engine: &'static str,
+        algorithm: &'static str,
+        outcome: KeyOutcome,
+        time: Duration,
+    ) {
+        let known = |series: &&Arc<KeySeries>| series.engine == engine && series.algorithm == algorithm;
+        if let Some(series) = self.0.load().iter().find(known) {
+            return series.observe(outcome, time);
+        }
+        let new = Arc::new(KeySeries::new(engine, algorithm));
+        self.0.rcu(|all| {
+            let mut all = Vec::clone(all);
+            if !all.iter().any(|series| known(&series)) {
+                all.push(Arc::clone(&new));
+            }
+            all
+        });
+        if let Some(series) = self.0.load().iter().find(known) {
+            series.observe(outcome, time);
+        }
+    }
+
+    pub(super) fn all(&self) -> Arc<Vec<Arc<KeySeries>>> {
+        self.0.load_full()
+    }
+}
+
+/// The figures of one upstream server. They are shown as long as somebody holds them.
+#[derive(Debug)]
+pub struct UpstreamMetrics {
+    pub(super) group: Box<str>,
+    pub(super) server: Box<str>,
+    healthy: AtomicU8,
+    open: AtomicI64,
+    pub(super) connections: AtomicU64,
+    pub(super) requests: AtomicU64,
+    pub(super) failures: AtomicU64,
+}
+
+impl UpstreamMetrics {
+    fn new(group: &str, server: &str) -> Self {
+        Self {
+            group: group.into(),
+            server: server.into(),
+            healthy: AtomicU8::new(1),
+            open: AtomicI64::new(0),
+            connections: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+        }
+    }
+
+    /// The server takes requests; so it is taken to be at first.
+    pub fn healthy(&self) {
+        self.healthy.store(1, Ordering::Relaxed);
+    }
+
+    /// The server gets no requests until it recovers.
+    pub fn unhealthy(&self) {
+        self.healthy.store(0, Ordering::Relaxed);
+    }
+
+    /// Counts a request sent to the server.
+    pub fn request(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a request that the server failed: no connection, no response in time, a broken one.
+    pub fn failure(&self) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a connection made to the server.
+    pub fn connection_opened(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        self.open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts the end of a connection to the server.
+    pub fn connection_closed(&self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn health(&self) -> u64 {
+        self.healthy.load(Ordering::Relaxed).into()
+    }
+
+    pub(super) fn open_connections(&self) -> i64 {
+        self.open.load(Ordering::Relaxed)
+    }
+}
+
+/// The upstream servers that somebody holds the figures of.
+#[derive(Debug, Default)]
+pub(super) struct Upstreams(Mutex<Vec<Weak<UpstreamMetrics>>>);
+
+impl Upstreams {
+    /// The figures of `server` in `group`: those that are held already, else new ones.
+    pub(super) fn get(&self, group: &str, server: &str) -> Arc<UpstreamMetrics> {
+        let mut all = self.lock();
+        all.retain(|upstream| upstream.strong_count() > 0);
+        let held = all.iter().filter_map(Weak::upgrade);
+        let same = |upstream: &Arc<UpstreamMetrics>| *upstream.group == *group && *upstream.server == *server;
+        if let Some(upstream) = held.into_iter().find(same) {
+            return upstream;
+        }
+        let upstream = Arc::new(UpstreamMetrics::new(group, server));
+        all.push(Arc::downgrade(&upstream));
+        upstream
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<UpstreamMetrics>> {
+        self.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<UpstreamMetrics>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A function that is asked for figures at every scrape.
+pub(super) struct Source<T>(Mutex<Option<Box<dyn Fn() -> T + Send + Sync>>>);
+
+impl<T> Source<T> {
+    pub(super) const fn none() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    pub(super) fn set(&self, source: Box<dyn Fn() -> T + Send + Sync>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(source);
+    }
+
+    pub(super) fn figures(&self) -> Option<T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|source| source())
+    }
+}
+
+impl<T> fmt::Debug for Source<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Source")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_operations_with_the_same_labels_are_one_series() {
+        let operations = KeyOperations::default();
+        for outcome in [KeyOutcome::Ok, KeyOutcome::Ok, KeyOutcome::Overloaded] {
+            operations.observe("local", "ecdsa-p256", outcome, Duration::from_micros(20));
+        }
+        operations.observe("local", "rsa-2048", KeyOutcome::Ok, Duration::from_micros(900));
+        let all = operations.all();
+        assert_eq!(all.len(), 2);
+        let counts: Vec<_> = all[0].outcomes().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(counts, [(KeyOutcome::Ok, 2), (KeyOutcome::Overloaded, 1)]);
+    }
+
+    #[test]
+    fn an_upstream_keeps_its_figures_over_a_reload_and_loses_them_when_removed() {
+        let upstreams = Upstreams::default();
+        let before = upstreams.get("app", "127.0.0.1:80");
+        before.request();
+        let after = upstreams.get("app", "127.0.0.1:80");
+        assert!(Arc::ptr_eq(&before, &after));
+        assert!(!Arc::ptr_eq(&before, &upstreams.get("other", "127.0.0.1:80")));
+        drop((before, after));
+        assert!(upstreams.all().is_empty());
+    }
+}

@@ -1,0 +1,98 @@
+//! What is counted per request and per connection, once per worker, so that workers never share a cache line.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+
+use super::histogram::{Histogram, Totals};
+use crate::outcome::Side;
+
+/// Status codes that have a counter of their own; whatever else is counted counts as none.
+const STATUSES: std::ops::Range<u16> = 100..600;
+const NO_STATUS: usize = 500;
+
+/// The figures of one worker. Aligned so that two workers' figures share no pair of cache lines.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Shard {
+    pub(super) accepted: AtomicU64,
+    pub(super) closed: AtomicU64,
+    pub(super) received: AtomicU64,
+    pub(super) sent: AtomicU64,
+    pub(super) errors: [AtomicU64; Side::ALL.len()],
+    pub(super) request_time: Histogram,
+    pub(super) upstream_time: Histogram,
+    statuses: [AtomicU64; NO_STATUS + 1],
+}
+
+impl Shard {
+    fn new() -> Self {
+        Self {
+            accepted: AtomicU64::new(0),
+            closed: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            errors: Default::default(),
+            request_time: Histogram::default(),
+            upstream_time: Histogram::default(),
+            statuses: [const { AtomicU64::new(0) }; NO_STATUS + 1],
+        }
+    }
+
+    /// Counts a response's status code.
+    pub(super) fn count_status(&self, status: u16) {
+        let index = if STATUSES.contains(&status) { usize::from(status - STATUSES.start) } else { NO_STATUS };
+        self.statuses[index].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The figures of all workers.
+#[derive(Debug)]
+pub(super) struct Shards(Box<[Shard]>);
+
+impl Shards {
+    /// One shard for each core that the process may use, at most 64.
+    pub(super) fn new() -> Self {
+        let cores = thread::available_parallelism().map_or(1, usize::from).min(64);
+        Self((0..cores).map(|_| Shard::new()).collect())
+    }
+
+    /// The shard of the calling thread. Threads beyond the number of shards share.
+    pub(super) fn mine(&self) -> &Shard {
+        &self.0[thread_number() % self.0.len()]
+    }
+
+    /// The sum of one counter over all workers.
+    pub(super) fn sum(&self, counter: impl Fn(&Shard) -> &AtomicU64) -> u64 {
+        self.0.iter().map(|shard| counter(shard).load(Ordering::Relaxed)).sum()
+    }
+
+    /// One histogram over all workers.
+    pub(super) fn totals(&self, histogram: impl Fn(&Shard) -> &Histogram) -> Totals {
+        Totals::of(self.0.iter().map(histogram))
+    }
+
+    /// Status codes that were counted, 0 for none, each with its count.
+    pub(super) fn statuses(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
+        (0..=NO_STATUS).filter_map(|index| {
+            let count = self.sum(|shard| &shard.statuses[index]);
+            let status = if index == NO_STATUS { 0 } else { STATUSES.start + index as u16 };
+            (count > 0).then_some((status, count))
+        })
+    }
+}
+
+/// A small number for the calling thread, given out in the order of first use.
+fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    const UNSET: usize = usize::MAX;
+    thread_local! {
+        static NUMBER: Cell<usize> = const { Cell::new(UNSET) };
+    }
+    NUMBER.with(|number| {
+        if number.get() == UNSET {
+            number.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        number.get()
+    })
+}

@@ -1,0 +1,98 @@
+//! How handshakes and requests went, as values that logs and metrics name alike.
+
+/// Defines an enum whose variants have a name for logs and labels.
+macro_rules! named {
+    ($(#[$doc:meta])* $type:ident { $($(#[$variant_doc:meta])* $variant:ident = $name:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $type {
+            $($(#[$variant_doc])* $variant,)+
+        }
+
+        impl $type {
+            /// Every value, in the order of definition.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// Its name in logs and as a label of metrics.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+}
+
+pub(crate) use named;
+
+named! {
+    /// How a session came about.
+    Resumption {
+        /// A full handshake, with a key operation.
+        Full = "full",
+        /// TLS 1.2, by session ID.
+        SessionId = "session-id",
+        /// TLS 1.2, by session ticket.
+        Ticket = "ticket",
+        /// TLS 1.3, by pre-shared key.
+        Psk = "psk",
+    }
+}
+
+named! {
+    /// Who is to blame for an error.
+    Side {
+        /// The client: its request was wrong, or it went away.
+        Client = "client",
+        /// The upstream: not there, too slow, or its response was wrong.
+        Upstream = "upstream",
+        /// brisk itself.
+        Internal = "internal",
+    }
+}
+
+named! {
+    /// How a handshake ended.
+    HandshakeOutcome {
+        /// It succeeded.
+        Complete = "complete",
+        /// The client closed or reset the connection.
+        ClientClosed = "client-closed",
+        /// It took longer than allowed.
+        TimedOut = "timed-out",
+        /// The first bytes were no TLS.
+        NotTls = "not-tls",
+        /// The first bytes were an HTTP request.
+        PlainHttp = "plain-http",
+        /// The `ClientHello` exceeded its limit.
+        TooLarge = "too-large",
+        /// A message could not be parsed.
+        Malformed = "malformed",
+        /// A wrong PROXY protocol header came before it.
+        ProxyProtocol = "proxy-protocol",
+        /// No certificate fits what the client can verify.
+        NoCertificate = "no-certificate",
+        /// The client asked for a name that is not served here.
+        UnknownName = "unknown-name",
+        /// Client and server have no version, suite, group or application protocol in common.
+        NothingInCommon = "nothing-in-common",
+        /// The client's certificate is missing or not trusted.
+        ClientCertificate = "client-certificate",
+        /// The client refused with an alert.
+        Alert = "alert",
+        /// The client broke the protocol.
+        ProtocolError = "protocol-error",
+        /// The key operation failed or was not answered in time.
+        KeyOperation = "key-operation",
+        /// brisk was draining.
+        Draining = "draining",
+        /// A fault in brisk.
+        Internal = "internal",
+    }
+}

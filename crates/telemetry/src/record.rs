@@ -1,0 +1,115 @@
+//! What is known of one connection and of one request: filled while they live, written when they end.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
+
+use crate::outcome::{Resumption, Side};
+use crate::request_id::RequestId;
+use crate::timeline::Timeline;
+
+/// What a finished handshake agreed on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFacts {
+    /// Protocol version.
+    pub version: ProtocolVersion,
+    /// Cipher suite.
+    pub suite: CipherSuite,
+    /// Key exchange group; `None` where a resumed session exchanged no keys.
+    pub group: Option<NamedGroup>,
+    /// Scheme of the server's signature; `None` where a resumed session needed none.
+    pub scheme: Option<SignatureScheme>,
+    /// How the session came about.
+    pub resumption: Resumption,
+    /// The host name that the client asked for, in lower case.
+    pub server_name: Option<Box<str>>,
+    /// Application protocol agreed on: `h2` or `http/1.1`.
+    pub alpn: Option<&'static str>,
+    /// Subject of the client's verified certificate.
+    pub client_subject: Option<Box<str>>,
+    /// The server had to ask for another key share, which cost a round trip.
+    pub hello_retry: bool,
+    /// From the first byte of the `ClientHello` to the client's `Finished`.
+    pub handshake_time: Duration,
+}
+
+/// What is known of one connection.
+#[derive(Debug, Clone)]
+pub struct ConnectionRecord {
+    /// Number of the connection, unique while the process lives.
+    pub id: u64,
+    /// The client: `peer`, or what a PROXY protocol header said.
+    pub client: SocketAddr,
+    /// The other end of the TCP connection.
+    pub peer: SocketAddr,
+    /// The address that the client connected to.
+    pub local: SocketAddr,
+    /// When its milestones were reached.
+    pub timeline: Timeline,
+    /// What the handshake agreed on; `None` before its end and for plain HTTP.
+    pub tls: Option<Box<TlsFacts>>,
+    /// Smoothed round-trip time that the kernel measured.
+    pub rtt: Option<Duration>,
+    /// Bytes received on the connection, TLS included.
+    pub bytes_received: u64,
+    /// Bytes sent on the connection, TLS included.
+    pub bytes_sent: u64,
+    /// Requests answered so far.
+    pub requests: u32,
+}
+
+impl ConnectionRecord {
+    /// A record of a connection accepted at `start`, with `peer` as the client.
+    pub fn new(id: u64, peer: SocketAddr, local: SocketAddr, start: Instant) -> Self {
+        Self {
+            id,
+            client: peer,
+            peer,
+            local,
+            timeline: Timeline::start_at(start),
+            tls: None,
+            rtt: None,
+            bytes_received: 0,
+            bytes_sent: 0,
+            requests: 0,
+        }
+    }
+}
+
+/// What is known of one request when its response has ended; borrows everything, so that it costs nothing to make.
+#[derive(Debug, Clone)]
+pub struct RequestRecord<'a> {
+    /// The connection that it came on.
+    pub connection: &'a ConnectionRecord,
+    /// Its id.
+    pub id: RequestId,
+    /// Method as the client sent it.
+    pub method: &'a str,
+    /// Host as the client sent it, `Host` or `:authority`; empty if there was none.
+    pub host: &'a str,
+    /// Path and query as the client sent them.
+    pub path: &'a str,
+    /// `HTTP/1.1`, `HTTP/2.0`.
+    pub version: &'static str,
+    /// Status code of the response; 0 if none was sent.
+    pub status: u16,
+    /// Bytes of the response's body.
+    pub bytes_sent: u64,
+    /// Bytes of the request's body.
+    pub bytes_received: u64,
+    /// From the request's head to the end of the response.
+    pub duration: Duration,
+    /// The upstream server that answered or failed to.
+    pub upstream: Option<&'a str>,
+    /// From handing the request to the upstream to the head of its response.
+    pub upstream_time: Option<Duration>,
+    /// `Referer` header.
+    pub referer: Option<&'a [u8]>,
+    /// `User-Agent` header.
+    pub user_agent: Option<&'a [u8]>,
+    /// What went wrong, in a few fixed words: `upstream-timeout`.
+    pub error: Option<&'static str>,
+    /// Who is to blame for it.
+    pub error_side: Option<Side>,
+}
