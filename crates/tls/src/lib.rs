@@ -1,1 +1,21 @@
-//! Placeholder.
+//! Terminates and originates TLS: the only crate that names rustls' connection types.
+//!
+//! [`Acceptor`] takes a TCP connection through its handshake and gives a [`Stream`]; [`connector`] does the same
+//! towards an upstream. `hooks` turns what rustls calls synchronously (signing, session look-up, tickets) into
+//! operations that may wait without blocking the worker (`suspend`).
+
+pub mod acceptor;
+pub mod connector;
+mod error;
+mod handshake;
+mod hooks;
+mod key_log;
+mod notes;
+pub mod settings;
+mod stream;
+mod suspend;
+
+pub use acceptor::{Accepted, Acceptor, Refusal};
+pub use error::TlsError;
+pub use settings::{ClientCertificates, HostSettings, TlsSettings};
+pub use stream::Stream;

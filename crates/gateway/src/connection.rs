@@ -1,0 +1,144 @@
+//! The journey of one connection, from its acceptance to its record. Read it from top to bottom.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Instant;
+
+use brisk_net::proxy_protocol::{self, Progress};
+use brisk_net::{Deadline, TcpInfo};
+use brisk_proxy::Connection;
+use brisk_proxy::serve::{Http, serve};
+use brisk_telemetry::{ConnectionRecord, HandshakeOutcome, Milestone};
+use brisk_tls::{Accepted, Refusal};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+use crate::worker::{Permits, Worker};
+
+/// Serves one HTTPS connection to its end. Never fails: what goes wrong is in the record.
+pub(crate) async fn serve_https(
+    worker: Rc<Worker>,
+    tcp: TcpStream,
+    peer: SocketAddr,
+    local: SocketAddr,
+    permits: Permits,
+) {
+    let shared = &worker.shared;
+    let mut record = ConnectionRecord::new(shared.next_connection_id(), peer, local, Instant::now());
+    record.timeline.mark(Milestone::TcpEstablished);
+    shared.metrics.connection_opened();
+    let deadline = worker.wheel.register();
+
+    // The handshake needs more memory than an idle connection should keep: boxed, and gone when it is done.
+    let handshake = Box::pin(secure(&worker, tcp, &mut record, &deadline));
+    let (stream, host) = match handshake.await {
+        Ok(accepted) => (accepted.stream, accepted.host),
+        Err(refusal) => return refused(&worker, record, &refusal),
+    };
+    let tls = record.tls.as_ref().expect("a completed handshake has facts");
+    shared.metrics.handshake(tls);
+
+    let connection = Connection::new(record, true);
+    let http = Http {
+        service: Rc::clone(&worker.service),
+        connection: Rc::clone(&connection),
+        settings: Rc::clone(&worker.http.borrow()),
+        deadline,
+        drain: worker.drain.clone(),
+    };
+    let guard = http.drain.guard();
+    let end = serve(stream, &http).await;
+    drop(guard);
+    drop(permits);
+
+    let mut record = connection.record.borrow_mut();
+    record.timeline.mark(Milestone::Closed);
+    record.requests = connection.requests();
+    shared.metrics.traffic(record.bytes_received, record.bytes_sent);
+    shared.metrics.connection_closed();
+    tracing::debug!(connection = record.id, client = %record.client, host, ?end, "connection ended");
+}
+
+/// PROXY header, hello, certificate, key operation, session: everything up to a stream of plaintext.
+async fn secure(
+    worker: &Worker,
+    mut tcp: TcpStream,
+    record: &mut ConnectionRecord,
+    deadline: &Deadline,
+) -> Result<Accepted, Refusal> {
+    let live = worker.shared.live.load_full();
+    deadline.set(live.handshake_timeout);
+    let mut received = Vec::new();
+    if live.proxy_protocol.expected_from(record.peer.ip()) {
+        let header = read_proxy_header(&mut tcp, &mut received, record);
+        within(deadline, header).await.unwrap_or_else(|| Err(Refusal::new(HandshakeOutcome::TimedOut)))?;
+    }
+    let accepted = live.acceptor.accept(tcp, received, &mut record.timeline);
+    let accepted = within(deadline, accepted).await.unwrap_or_else(|| Err(Refusal::new(HandshakeOutcome::TimedOut)))?;
+    if live.measures_rtt {
+        record.rtt = TcpInfo::of(accepted.stream.tcp()).ok().map(|info| info.rtt);
+    }
+    record.tls = Some(Box::new(accepted.facts.clone()));
+    Ok(accepted)
+}
+
+async fn read_proxy_header(
+    tcp: &mut TcpStream,
+    received: &mut Vec<u8>,
+    record: &mut ConnectionRecord,
+) -> Result<(), Refusal> {
+    loop {
+        if tcp.read_buf(received).await.map_err(closed)? == 0 {
+            return Err(closed(io::ErrorKind::UnexpectedEof.into()));
+        }
+        let consumed = match proxy_protocol::parse(received) {
+            Ok(Progress::Incomplete) => continue,
+            Ok(Progress::Header { source, destination, consumed }) => {
+                record.client = source;
+                record.local = destination;
+                consumed
+            }
+            Ok(Progress::Local { consumed }) => consumed,
+            Err(error) => return Err(Refusal::because(HandshakeOutcome::ProxyProtocol, error)),
+        };
+        received.drain(..consumed);
+        return Ok(());
+    }
+}
+
+fn closed(error: io::Error) -> Refusal {
+    Refusal::because(HandshakeOutcome::ClientClosed, error)
+}
+
+/// The output of `work`, or nothing when the deadline passes first.
+async fn within<F: Future>(deadline: &Deadline, work: F) -> Option<F::Output> {
+    let mut work = pin!(work);
+    std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => deadline.poll_expired(cx).map(|()| None),
+    })
+    .await
+}
+
+fn refused(worker: &Worker, mut record: ConnectionRecord, refusal: &Refusal) {
+    record.timeline.mark(Milestone::Closed);
+    let shared = &worker.shared;
+    shared.metrics.handshake_failed(refusal.outcome);
+    shared.metrics.connection_closed();
+    if let Some(log) = shared.access_log.load().as_ref() {
+        log.log_handshake(&record, refusal.outcome);
+    }
+    let (name, detail) = (refusal.server_name.as_deref(), refusal.detail.as_deref());
+    match refusal.outcome {
+        HandshakeOutcome::KeyOperation | HandshakeOutcome::Internal => {
+            tracing::warn!(connection = record.id, client = %record.client, name, detail, outcome = %refusal.outcome, "handshake failed");
+        }
+        outcome => {
+            tracing::debug!(connection = record.id, client = %record.client, name, detail, %outcome, "handshake failed");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What a request may know of its client's connection, and what the connection's driver must know of its requests.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use brisk_telemetry::ConnectionRecord;
+
+use crate::forwarding::ForwardedValues;
+use crate::upgrade::PendingUpgrade;
+
+/// One client connection, shared by its driver ([`serve`](crate::serve)) and the requests in flight on it.
+#[derive(Debug)]
+pub struct Connection {
+    /// Facts for the log, the metrics and the built-in page.
+    pub record: RefCell<ConnectionRecord>,
+    /// The connection is HTTPS, not plain HTTP.
+    pub secure: bool,
+    /// Set by a request that was answered 101 Switching Protocols: the driver joins the two sides.
+    pub upgrade: RefCell<Option<PendingUpgrade>>,
+    /// What upstreams are told of the client, kept from one request to the next.
+    pub(crate) forwarded: RefCell<Option<Box<ForwardedValues>>>,
+    in_flight: Cell<u32>,
+    requests: Cell<u32>,
+    body_waits: Cell<u32>,
+    body_bytes: Cell<u64>,
+}
+
+/// One request in flight, from its head to the end of the answer's body. Dropping it ends the request.
+#[derive(Debug)]
+pub struct RequestGuard(Rc<Connection>);
+
+impl Connection {
+    /// A connection without requests.
+    pub fn new(record: ConnectionRecord, secure: bool) -> Rc<Self> {
+        Rc::new(Self {
+            record: RefCell::new(record),
+            secure,
+            upgrade: RefCell::new(None),
+            forwarded: RefCell::new(None),
+            in_flight: Cell::new(0),
+            requests: Cell::new(0),
+            body_waits: Cell::new(0),
+            body_bytes: Cell::new(0),
+        })
+    }
+
+    /// Counts a request as in flight until the guard is dropped.
+    pub fn begin_request(self: &Rc<Self>) -> RequestGuard {
+        self.in_flight.set(self.in_flight.get() + 1);
+        self.requests.set(self.requests.get().wrapping_add(1));
+        RequestGuard(Rc::clone(self))
+    }
+
+    /// Requests whose answer has not ended.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight.get()
+    }
+
+    /// Requests begun on this connection so far.
+    pub fn requests(&self) -> u32 {
+        self.requests.get()
+    }
+
+    /// A request body waits for the client from now on (+1) or no longer (-1): told by whoever reads the body.
+    pub fn body_waits(&self, waits: bool) {
+        let now = self.body_waits.get();
+        self.body_waits.set(if waits { now + 1 } else { now.saturating_sub(1) });
+    }
+
+    /// Counts bytes of request bodies: the driver sees by them that a slow upload goes on.
+    pub fn body_received(&self, bytes: u64) {
+        self.body_bytes.set(self.body_bytes.get() + bytes);
+    }
+
+    /// The progress of request bodies, while one of them waits for the client.
+    pub(crate) fn awaited_body(&self) -> Option<u64> {
+        (self.body_waits.get() > 0).then(|| self.body_bytes.get())
+    }
+}
+
+impl Drop for RequestGuard {
+    fn drop(&mut self) {
+        self.0.in_flight.set(self.0.in_flight.get() - 1);
+    }
+}

@@ -1,0 +1,279 @@
+//! One client connection as HTTP/1.1 or HTTP/2, whichever ALPN chose, from its first byte to its end.
+//!
+//! The connection's future is its driver: it lets hyper work, then sends what hyper wrote, then looks at the time. An
+//! idle HTTP/1.1 connection has no hyper connection and no buffers at all.
+
+mod io;
+mod turn;
+
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use brisk_net::{Deadline, Drain};
+use brisk_tls::Stream;
+use hyper::rt::Executor;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+
+use crate::connection::Connection;
+use crate::service::Service;
+pub(crate) use io::HttpIo;
+use turn::{Stop, Turns};
+
+/// Time limits and sizes of HTTP connections.
+#[derive(Clone, Debug)]
+pub struct HttpSettings {
+    /// How long a client may take.
+    pub timeouts: HttpTimeouts,
+    /// Bytes of a request head: request line and headers together. Default: 64 KiB.
+    pub head_size: usize,
+    /// Headers of a request. Default: 100.
+    pub headers: usize,
+    /// Requests at a time on one HTTP/2 connection. Default: 128.
+    pub h2_streams: u32,
+    /// HTTP/2 streams that a client may reset before they were served, at a time, before the connection is closed
+    /// (CVE-2023-44487). Default: 20.
+    pub h2_resets: usize,
+}
+
+/// How long a client may take. Granularity: 100 ms.
+#[derive(Clone, Debug)]
+pub struct HttpTimeouts {
+    /// To send a request head, from its first byte. Default: 10 s.
+    pub head: Duration,
+    /// To go on with a request body. Default: 30 s.
+    pub body: Duration,
+    /// To begin the next request. Default: 60 s.
+    pub idle: Duration,
+    /// To go on reading an answer. Default: 30 s.
+    pub write: Duration,
+}
+
+impl Default for HttpSettings {
+    fn default() -> Self {
+        Self {
+            timeouts: HttpTimeouts::default(),
+            head_size: 64 * 1024,
+            headers: 100,
+            h2_streams: 128,
+            h2_resets: 20,
+        }
+    }
+}
+
+impl Default for HttpTimeouts {
+    fn default() -> Self {
+        Self {
+            head: Duration::from_secs(10),
+            body: Duration::from_secs(30),
+            idle: Duration::from_secs(60),
+            write: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Closed by either side after whole requests.
+    Closed,
+    /// No request came for the idle time.
+    Idle,
+    /// A request head did not end in time.
+    HeadTimeout,
+    /// A request body did not go on in time.
+    BodyTimeout,
+    /// The client did not read its answer in time.
+    WriteTimeout,
+    /// The client broke the connection.
+    ClientGone,
+    /// The client broke the protocol.
+    Malformed,
+    /// The gateway is shutting down.
+    Drained,
+    /// The connection was upgraded, and that ended.
+    Upgraded,
+}
+
+/// What serving a connection needs.
+pub struct Http {
+    /// Answers the requests.
+    pub service: Rc<Service>,
+    /// The connection as its requests see it.
+    pub connection: Rc<Connection>,
+    /// Limits.
+    pub settings: Rc<HttpSettings>,
+    /// The connection's own deadline.
+    pub deadline: Deadline,
+    /// Tells when the gateway shuts down.
+    pub drain: Drain,
+}
+
+/// Serves the connection to its end.
+pub async fn serve(stream: Stream, http: &Http) -> End {
+    let multiplexed = http.connection.record.borrow().tls.as_ref().is_some_and(|tls| tls.alpn == Some("h2"));
+    let mut io = HttpIo::new(stream);
+    let stop = loop {
+        if let Err(stop) = rest(&io, http).await {
+            break stop;
+        }
+        // Boxed, so that a resting connection does not carry the room for a busy one.
+        let stop = if multiplexed {
+            Box::pin(http2_turns(io.clone(), http)).await
+        } else {
+            match Box::pin(http1_turns(io, http)).await {
+                Ok((rested, stop)) => {
+                    io = rested;
+                    stop
+                }
+                Err(end) => return end,
+            }
+        };
+        if stop != Stop::Rest {
+            break stop;
+        }
+    };
+    let Some(stream) = io.into_stream() else { return End::Closed };
+    let (Stop::Close(end) | Stop::Abort(end)) = stop else { return End::Closed };
+    if matches!(stop, Stop::Close(_)) {
+        Box::pin(close(stream, http)).await;
+    }
+    end
+}
+
+/// Waits for the client with nothing but the connection itself in memory.
+async fn rest(io: &HttpIo, http: &Http) -> Result<(), Stop> {
+    http.deadline.set(http.settings.timeouts.idle);
+    poll_fn(|cx| {
+        let mut stream = io.stream_mut();
+        match stream.poll_fill(cx) {
+            Poll::Ready(Ok(true)) => return Poll::Ready(Ok(())),
+            Poll::Ready(Ok(false)) => return Poll::Ready(Err(Stop::Close(End::Closed))),
+            Poll::Ready(Err(_)) => return Poll::Ready(Err(Stop::Abort(End::ClientGone))),
+            Poll::Pending => {}
+        }
+        // Tickets are still waiting here after the handshake.
+        if let Poll::Ready(Err(_)) = stream.poll_drain(cx) {
+            return Poll::Ready(Err(Stop::Abort(End::ClientGone)));
+        }
+        if http.drain.started() {
+            return Poll::Ready(Err(Stop::Close(End::Drained)));
+        }
+        http.deadline.poll_expired(cx).map(|()| Err(Stop::Close(End::Idle)))
+    })
+    .await
+}
+
+/// Serves HTTP/1.1 until the connection rests, closes or is upgraded. An upgraded one is served to its end here.
+async fn http1_turns(io: HttpIo, http: &Http) -> Result<(HttpIo, Stop), End> {
+    let service = service_fn(|request| {
+        let (service, connection) = (Rc::clone(&http.service), Rc::clone(&http.connection));
+        async move { Ok::<_, Infallible>(service.respond(&connection, request).await) }
+    });
+    let mut hyper = http1::Builder::new()
+        .max_headers(http.settings.headers)
+        .max_buf_size(http.settings.head_size.max(8192))
+        .header_read_timeout(None)
+        .serve_connection(io.clone(), service);
+    let mut turns = Turns::new(false);
+    let stop = poll_fn(|cx| {
+        if turns.begins_to_drain(http) {
+            Pin::new(&mut hyper).graceful_shutdown();
+        }
+        if let Poll::Ready(result) = Pin::new(&mut hyper).poll(cx) {
+            return Poll::Ready(finished(result, http));
+        }
+        turns.poll_end(cx, &io, http)
+    })
+    .await;
+    let parts = hyper.into_parts();
+    drop(parts.io);
+    let pending = http.connection.upgrade.borrow_mut().take();
+    if let (Some(pending), Stop::Close(End::Closed)) = (pending, stop) {
+        io.flush_at_once();
+        pending.join(io, parts.read_buf, &http.deadline, http.settings.timeouts.idle).await;
+        return Err(End::Upgraded);
+    }
+    if !parts.read_buf.is_empty() {
+        io.stream_mut().unread(&parts.read_buf);
+    }
+    Ok((io, stop))
+}
+
+/// Serves HTTP/2 until the connection closes.
+async fn http2_turns(io: HttpIo, http: &Http) -> Stop {
+    let service = service_fn(|request| {
+        let (service, connection) = (Rc::clone(&http.service), Rc::clone(&http.connection));
+        async move { Ok::<_, Infallible>(service.respond(&connection, request).await) }
+    });
+    let mut hyper = std::pin::pin!(
+        http2::Builder::new(LocalExecutor)
+            .max_concurrent_streams(http.settings.h2_streams)
+            .max_header_list_size(u32::try_from(http.settings.head_size).unwrap_or(u32::MAX))
+            .max_pending_accept_reset_streams(http.settings.h2_resets)
+            .serve_connection(io.clone(), service)
+    );
+    let mut turns = Turns::new(true);
+    let mut ending = None;
+    poll_fn(|cx| {
+        if turns.begins_to_drain(http) {
+            hyper.as_mut().graceful_shutdown();
+        }
+        if let Poll::Ready(result) = hyper.as_mut().poll(cx) {
+            let stop = finished(result, http);
+            return Poll::Ready(ending.map_or(stop, Stop::Close));
+        }
+        match turns.poll_end(cx, &io, http) {
+            // GOAWAY first; if that does not end it, the next deadline does.
+            Poll::Ready(Stop::Close(end)) if ending.is_none() => {
+                ending = Some(end);
+                hyper.as_mut().graceful_shutdown();
+                http.deadline.set(http.settings.timeouts.write);
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            stop => stop,
+        }
+    })
+    .await
+}
+
+fn finished(result: hyper::Result<()>, http: &Http) -> Stop {
+    match result {
+        Ok(()) if http.drain.started() => Stop::Close(End::Drained),
+        Ok(()) => Stop::Close(End::Closed),
+        Err(error) if error.is_parse() => Stop::Close(End::Malformed),
+        Err(_) => Stop::Abort(End::ClientGone),
+    }
+}
+
+/// Sends the rest and close_notify, then lets the client read it all: closing with unread data would reset.
+async fn close(mut stream: Stream, http: &Http) {
+    http.deadline.set(http.settings.timeouts.write);
+    let closed = poll_fn(|cx| match stream.poll_close(cx) {
+        Poll::Pending => http.deadline.poll_expired(cx).map(|()| false),
+        Poll::Ready(result) => Poll::Ready(result.is_ok()),
+    })
+    .await;
+    if closed && !stream.is_peer_closed() {
+        brisk_net::linger(&mut stream.into_tcp()).await;
+    }
+}
+
+/// Runs HTTP/2 streams on the worker. Most answers are ready at once: those never become tasks.
+#[derive(Clone, Copy, Debug)]
+struct LocalExecutor;
+
+impl<F: Future<Output = ()> + 'static> Executor<F> for LocalExecutor {
+    fn execute(&self, future: F) {
+        let mut future = Box::pin(future);
+        // A pending future is polled again by its task, with the waker that counts.
+        if future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            tokio::task::spawn_local(future);
+        }
+    }
+}

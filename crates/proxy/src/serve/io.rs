@@ -1,0 +1,80 @@
+//! The IO that hyper gets: a TLS stream that it shares with the connection's driver.
+
+use std::cell::{Cell, Ref, RefCell, RefMut};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use brisk_tls::Stream;
+use hyper::rt::{Read, ReadBufCursor, Write};
+
+/// A TLS stream for hyper. Clones share it.
+///
+/// hyper flushes after each frame of HTTP/2; here a flush is put off until the driver drains the stream at the end of
+/// its turn, so that the answers of one turn share records and system calls. [`flush_at_once`](Self::flush_at_once)
+/// ends that for an upgraded connection, which has no such driver.
+#[derive(Clone)]
+pub(crate) struct HttpIo {
+    stream: Rc<RefCell<Stream>>,
+    at_once: Rc<Cell<bool>>,
+}
+
+impl HttpIo {
+    pub(crate) fn new(stream: Stream) -> Self {
+        Self { stream: Rc::new(RefCell::new(stream)), at_once: Rc::default() }
+    }
+
+    pub(crate) fn stream(&self) -> Ref<'_, Stream> {
+        self.stream.borrow()
+    }
+
+    pub(crate) fn stream_mut(&self) -> RefMut<'_, Stream> {
+        self.stream.borrow_mut()
+    }
+
+    pub(crate) fn flush_at_once(&self) {
+        self.at_once.set(true);
+    }
+
+    /// The stream, once hyper has let go of it.
+    pub(crate) fn into_stream(self) -> Option<Stream> {
+        Rc::try_unwrap(self.stream).ok().map(RefCell::into_inner)
+    }
+}
+
+impl Read for HttpIo {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, mut buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        self.stream.borrow_mut().poll_read(cx, |data| {
+            let len = data.len().min(buf.remaining());
+            buf.put_slice(&data[..len]);
+            len
+        })
+    }
+}
+
+impl Write for HttpIo {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.stream.borrow_mut().poll_write(cx, &[IoSlice::new(buf)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.stream.borrow_mut().poll_write(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.at_once.get() { self.stream.borrow_mut().poll_drain(cx) } else { Poll::Ready(Ok(())) }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.borrow_mut().poll_close(cx)
+    }
+}

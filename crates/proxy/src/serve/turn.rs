@@ -1,0 +1,116 @@
+//! The end of each turn of a connection: sends what was written and watches the time.
+
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::{End, HttpIo, Http};
+
+/// An idle HTTP/1.1 connection gives up its HTTP machinery after this time; the next byte brings it back.
+const REST_AFTER: Duration = Duration::from_secs(1);
+
+/// What the client is expected to do; its time limit runs while the phase stays the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// To begin a request; so many have been seen.
+    Idle(u32),
+    /// To finish the head of a request.
+    Head,
+    /// To go on with a request body, of which so many bytes have come.
+    Body(u64),
+    /// To read what was sent; so many bytes have gone out.
+    Blocked(u64),
+    /// To wait: the answer is ours to give.
+    Busy,
+}
+
+/// Why a turn ends the HTTP machinery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// Idle for a while: rest with less memory.
+    Rest,
+    /// Close, after what was written.
+    Close(End),
+    /// Close at once: the client does not read, or is gone.
+    Abort(End),
+}
+
+/// Watches one connection between two rests.
+pub(super) struct Turns {
+    phase: Option<Phase>,
+    received_when_idle: u64,
+    multiplexed: bool,
+    draining: bool,
+}
+
+impl Turns {
+    /// For HTTP/2, `multiplexed`: heads are not watched apart, since frames come for other reasons too.
+    pub(super) fn new(multiplexed: bool) -> Self {
+        Self { phase: None, received_when_idle: 0, multiplexed, draining: false }
+    }
+
+    /// Whether the drain has begun and the connection was not told before.
+    pub(super) fn begins_to_drain(&mut self, http: &Http) -> bool {
+        let begins = !self.draining && http.drain.started();
+        self.draining |= begins;
+        begins
+    }
+
+    /// Ends a turn. Pending registers for everything that may begin the next.
+    pub(super) fn poll_end(&mut self, cx: &mut Context<'_>, io: &HttpIo, http: &Http) -> Poll<Stop> {
+        if let Poll::Ready(Err(_)) = io.stream_mut().poll_drain(cx) {
+            return Poll::Ready(Stop::Abort(End::ClientGone));
+        }
+        let phase = self.current(io, http);
+        if self.phase != Some(phase) {
+            self.enter(phase, io, http);
+        }
+        if http.deadline.poll_expired(cx).is_pending() {
+            return Poll::Pending;
+        }
+        Poll::Ready(match phase {
+            Phase::Idle(_) if self.multiplexed => Stop::Close(End::Idle),
+            Phase::Idle(_) => Stop::Rest,
+            Phase::Head => Stop::Close(End::HeadTimeout),
+            Phase::Body(_) => Stop::Close(End::BodyTimeout),
+            Phase::Blocked(_) => Stop::Abort(End::WriteTimeout),
+            Phase::Busy => return Poll::Pending,
+        })
+    }
+
+    fn current(&self, io: &HttpIo, http: &Http) -> Phase {
+        let stream = io.stream();
+        let (received, sent) = stream.bytes();
+        if stream.is_blocked() {
+            return Phase::Blocked(sent);
+        }
+        if http.connection.in_flight() > 0 {
+            return http.connection.awaited_body().map_or(Phase::Busy, Phase::Body);
+        }
+        let idle = Phase::Idle(http.connection.requests());
+        if self.multiplexed || (self.phase == Some(idle) && received == self.received_when_idle) {
+            return idle;
+        }
+        match self.phase {
+            // A turn begins because there is something to read.
+            None | Some(Phase::Head) => Phase::Head,
+            Some(before) if before == idle => Phase::Head,
+            Some(_) => idle,
+        }
+    }
+
+    fn enter(&mut self, phase: Phase, io: &HttpIo, http: &Http) {
+        self.phase = Some(phase);
+        let timeouts = &http.settings.timeouts;
+        match phase {
+            Phase::Idle(_) => {
+                self.received_when_idle = io.stream().bytes().0;
+                http.deadline.set(if self.multiplexed { timeouts.idle } else { REST_AFTER.min(timeouts.idle) });
+                io.stream_mut().rest();
+            }
+            Phase::Head => http.deadline.set(timeouts.head),
+            Phase::Body(_) => http.deadline.set(timeouts.body),
+            Phase::Blocked(_) => http.deadline.set(timeouts.write),
+            Phase::Busy => http.deadline.clear(),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Originates TLS: connections to upstreams, verified always.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::TlsError;
+
+/// What is believed and offered when brisk is the client.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectorSettings {
+    /// PEM file with the authorities that are believed. Default: those of the system.
+    pub authorities: Option<PathBuf>,
+    /// Protocols offered by ALPN, the best first. A server that chooses none is accepted. Default: no ALPN.
+    pub protocols: Vec<&'static str>,
+}
+
+/// Takes a TCP connection through the handshake as a client. Cheap to clone; sessions are resumed where the server
+/// allows it.
+#[derive(Clone)]
+pub struct Connector {
+    inner: TlsConnector,
+}
+
+/// An encrypted connection to a server that was verified.
+#[derive(Debug)]
+pub struct ClientStream {
+    inner: TlsStream<TcpStream>,
+}
+
+impl Connector {
+    /// Reads the authorities. Blocks on files: call it where settings are made, not in a worker.
+    pub fn new(settings: &ConnectorSettings) -> Result<Self, TlsError> {
+        let roots = match &settings.authorities {
+            Some(path) => file_roots(path)?,
+            None => system_roots()?,
+        };
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = settings.protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        Ok(Self { inner: TlsConnector::from(Arc::new(config)) })
+    }
+
+    /// Performs the handshake over `tcp` and verifies that the server is `name`, a host name or an IP address.
+    ///
+    /// Has no time limit of its own. A server that cannot be verified is an error of kind `InvalidData` with the reason.
+    pub async fn connect(&self, tcp: TcpStream, name: &str) -> io::Result<ClientStream> {
+        let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
+        let name = ServerName::try_from(bare.to_owned())
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let inner = self.inner.connect(name, tcp).await?;
+        Ok(ClientStream { inner })
+    }
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Connector").finish_non_exhaustive()
+    }
+}
+
+impl ClientStream {
+    /// The protocol that the server chose by ALPN, if any.
+    pub fn protocol(&self) -> Option<&[u8]> {
+        self.inner.get_ref().1.alpn_protocol()
+    }
+}
+
+impl AsyncRead for ClientStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for ClientStream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().inner).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().inner).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_shutdown(context)
+    }
+}
+
+fn file_roots(path: &Path) -> Result<RootCertStore, TlsError> {
+    let wrong = |reason: &dyn fmt::Display| {
+        TlsError::Connector(format!("cannot read authorities from {}: {reason}", path.display()))
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| wrong(&error))? {
+        let certificate = certificate.map_err(|error| wrong(&error))?;
+        roots.add(certificate).map_err(|error| wrong(&error))?;
+    }
+    if roots.is_empty() {
+        return Err(wrong(&"it holds no certificate in PEM form"));
+    }
+    Ok(roots)
+}
+
+fn system_roots() -> Result<RootCertStore, TlsError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(found.certs);
+    if added > 0 {
+        return Ok(roots);
+    }
+    let reasons: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
+    Err(TlsError::Connector(format!(
+        "the system has no certificate authorities ({}); install ca-certificates or name a ca file",
+        reasons.join("; ")
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn settings(pem: &[u8]) -> (tempfile::NamedTempFile, ConnectorSettings) {
+        let mut file = tempfile::NamedTempFile::new().expect("temporary file");
+        file.write_all(pem).expect("write");
+        let authorities = Some(file.path().to_owned());
+        (file, ConnectorSettings { authorities, protocols: vec!["http/1.1"] })
+    }
+
+    #[test]
+    fn a_file_without_certificates_is_refused_by_name() {
+        let (file, settings) = settings(b"no certificate here\n");
+        let error = Connector::new(&settings).expect_err("refused").to_string();
+        assert!(error.contains(&file.path().display().to_string()), "{error}");
+        assert!(error.contains("no certificate"), "{error}");
+    }
+
+    #[test]
+    fn a_missing_file_is_refused_by_name() {
+        let missing = PathBuf::from("/nonexistent/ca.pem");
+        let settings = ConnectorSettings { authorities: Some(missing), protocols: Vec::new() };
+        let error = Connector::new(&settings).expect_err("refused").to_string();
+        assert!(error.contains("/nonexistent/ca.pem"), "{error}");
+    }
+}

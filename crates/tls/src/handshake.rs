@@ -1,0 +1,124 @@
+//! One server handshake over memory buffers: no socket, no waiting. `acceptor` moves the bytes.
+
+use std::io;
+
+use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
+use rustls::unbuffered::{
+    ConnectionState, EncodeError, EncodeTlsData, InsufficientSizeError, UnbufferedStatus,
+};
+
+use crate::notes::{self, Notes};
+use crate::suspend::Suspendable;
+
+/// A handshake between two reads from the client.
+pub(crate) struct Handshake {
+    pub(crate) tls: UnbufferedServerConnection,
+    /// Bytes from the client that are not processed yet.
+    pub(crate) incoming: Vec<u8>,
+    /// Bytes for the client.
+    pub(crate) outgoing: Vec<u8>,
+    /// Application data that came with the client's last flight.
+    pub(crate) plaintext: Vec<u8>,
+    /// The client has closed its side.
+    pub(crate) peer_closed: bool,
+    certificate: Option<usize>,
+}
+
+/// How far a handshake has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// The client has to send more.
+    Incomplete,
+    Complete,
+    /// The client closed before the handshake was complete.
+    Closed,
+}
+
+/// A handshake as `advance` gives it back.
+pub(crate) type Advanced = (Box<Handshake>, Result<Progress, rustls::Error>);
+
+impl Handshake {
+    /// A handshake of which `incoming` was read already; `certificate` is the position of the one to show.
+    pub(crate) fn new(
+        tls: UnbufferedServerConnection,
+        incoming: Vec<u8>,
+        certificate: Option<usize>,
+    ) -> Box<Self> {
+        Box::new(Self {
+            tls,
+            incoming,
+            outgoing: Vec::new(),
+            plaintext: Vec::new(),
+            peer_closed: false,
+            certificate,
+        })
+    }
+
+    /// Processes what the client sent. Callbacks may wait: the future is then pending, and no socket is held.
+    pub(crate) async fn advance(self: Box<Self>) -> io::Result<(Advanced, Notes)> {
+        Ok(Suspendable::new(move || self.process())?.await)
+    }
+
+    fn process(mut self: Box<Self>) -> Advanced {
+        notes::update(|notes| notes.certificate = self.certificate);
+        let mut used = 0;
+        let result = loop {
+            let UnbufferedStatus { discard, state, .. } =
+                self.tls.process_tls_records(&mut self.incoming[used..]);
+            let done = match state {
+                Ok(ConnectionState::EncodeTlsData(data)) => {
+                    encode(data, &mut self.outgoing);
+                    None
+                }
+                Ok(ConnectionState::TransmitTlsData(data)) => {
+                    data.done();
+                    None
+                }
+                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                    while let Some(Ok(record)) = traffic.next_record() {
+                        self.plaintext.extend_from_slice(record.payload);
+                    }
+                    None
+                }
+                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
+                    self.peer_closed = true;
+                    self.tls.is_handshaking().then_some(Ok(Progress::Closed))
+                }
+                Ok(ConnectionState::WriteTraffic(_)) => Some(Ok(Progress::Complete)),
+                Ok(_) => Some(Ok(Progress::Incomplete)),
+                Err(error) => Some(Err(error)),
+            };
+            used += discard;
+            if let Some(result) = done {
+                break result;
+            }
+        };
+        self.incoming.drain(..used);
+        if result.is_err() {
+            self.collect_alert();
+        }
+        (self, result)
+    }
+
+    /// After an error rustls has the alert for the client ready.
+    fn collect_alert(&mut self) {
+        loop {
+            match self.tls.process_tls_records(&mut []).state {
+                Ok(ConnectionState::EncodeTlsData(data)) => encode(data, &mut self.outgoing),
+                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
+                _ => return,
+            }
+        }
+    }
+}
+
+/// Appends the record to `outgoing`.
+pub(crate) fn encode(mut data: EncodeTlsData<'_, ServerConnectionData>, outgoing: &mut Vec<u8>) {
+    let Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) = data.encode(&mut [])
+    else {
+        return;
+    };
+    let begin = outgoing.len();
+    outgoing.resize(begin + required_size, 0);
+    data.encode(&mut outgoing[begin..]).expect("rustls asked for this size");
+}

@@ -1,0 +1,69 @@
+//! What the TLS layer needs to know, right by construction.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use brisk_certs::{Certificate, UnknownName};
+use brisk_wire::registry::ProtocolVersion;
+use rustls_pki_types::CertificateDer;
+
+/// Settings of all TLS listeners.
+#[derive(Clone, Debug)]
+pub struct TlsSettings {
+    /// The oldest version accepted: TLS 1.2 (default) or TLS 1.3.
+    pub min_version: ProtocolVersion,
+    /// Issue and accept session tickets. Default: yes.
+    pub tickets: bool,
+    /// Tickets sent after each full TLS 1.3 handshake, 0 to 8. Each costs a seal and about 230 bytes of the first
+    /// flight. Default: 1.
+    pub tickets_per_handshake: usize,
+    /// How long a session may be resumed, counted from the handshake that made it. Default: 24 hours; RFC 8446
+    /// section 4.6.1 allows 7 days at most.
+    pub session_lifetime: Duration,
+    /// Compress certificates (RFC 8879) for clients that offer it; results are cached. Default: yes.
+    pub certificate_compression: bool,
+    /// Largest ClientHello accepted, in bytes. Default: 16 KiB; a post-quantum hello has about 1.8 KiB.
+    pub hello_size: usize,
+    /// What a client gets that asks for a name no host has: the default host, or `unrecognized_name` (RFC 6066
+    /// section 3). A client that sends no name always gets the default host.
+    pub unknown_host: UnknownName,
+    /// Write the secrets of every connection to the file that `SSLKEYLOGFILE` names. For debugging only.
+    pub key_log: bool,
+}
+
+impl Default for TlsSettings {
+    fn default() -> Self {
+        Self {
+            min_version: ProtocolVersion::TLS1_2,
+            tickets: true,
+            tickets_per_handshake: 1,
+            session_lifetime: Duration::from_secs(24 * 3600),
+            certificate_compression: true,
+            hello_size: 16 * 1024,
+            unknown_host: UnknownName::Default,
+            key_log: false,
+        }
+    }
+}
+
+/// TLS settings of one host.
+#[derive(Clone, Debug)]
+pub struct HostSettings {
+    /// Exact names and `*.` wildcards, in lower case.
+    pub names: Vec<String>,
+    /// This host answers clients that send no name. Without any such host it is the first.
+    pub default: bool,
+    /// Certificates side by side; each client gets the first kind it can verify, ECDSA before RSA.
+    pub certificates: Vec<Arc<Certificate>>,
+    /// Ask clients for a certificate.
+    pub client_certificates: Option<ClientCertificates>,
+}
+
+/// How clients authenticate themselves by certificate.
+#[derive(Clone, Debug)]
+pub struct ClientCertificates {
+    /// Handshakes without a certificate fail; otherwise only wrong ones do.
+    pub required: bool,
+    /// The authorities that may issue client certificates.
+    pub roots: Vec<CertificateDer<'static>>,
+}
