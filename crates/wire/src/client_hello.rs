@@ -178,9 +178,7 @@ fn complete(wire: usize, message: usize, limit: usize) -> Result<Extent, HelloEr
 /// The length of the record that `bytes` start with, `None` while its header is not whole.
 fn record_length(bytes: &[u8]) -> Result<Option<usize>, HelloError> {
     if bytes.first().is_some_and(|&kind| kind != HANDSHAKE_RECORD) {
-        return Err(HelloError::Malformed(
-            "another record interrupts the handshake message",
-        ));
+        return Err(HelloError::Malformed("another record interrupts the handshake message"));
     }
     if bytes.get(1).is_some_and(|&major| major != 3) {
         return Err(HelloError::NotTls);
@@ -191,22 +189,15 @@ fn record_length(bytes: &[u8]) -> Result<Option<usize>, HelloError> {
     match usize::from(u16::from_be_bytes([high, low])) {
         // RFC 8446 section 5.1: "Implementations MUST NOT send zero-length fragments of Handshake types".
         0 => Err(HelloError::Malformed("empty handshake record")),
-        length if length > MAX_RECORD => {
-            Err(HelloError::Malformed("record longer than 16384 bytes"))
-        }
+        length if length > MAX_RECORD => Err(HelloError::Malformed("record longer than 16384 bytes")),
         length => Ok(Some(length)),
     }
 }
 
 /// The length of the handshake message, its header included, as soon as `seen` bytes of it cover the header.
-fn message_length(
-    header: &[u8; HANDSHAKE_HEADER],
-    seen: usize,
-) -> Result<Option<usize>, HelloError> {
+fn message_length(header: &[u8; HANDSHAKE_HEADER], seen: usize) -> Result<Option<usize>, HelloError> {
     if seen >= 1 && header[0] != CLIENT_HELLO {
-        return Err(HelloError::Malformed(
-            "the first handshake message is not a ClientHello",
-        ));
+        return Err(HelloError::Malformed("the first handshake message is not a ClientHello"));
     }
     if seen < HANDSHAKE_HEADER {
         return Ok(None);

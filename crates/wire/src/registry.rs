@@ -159,20 +159,14 @@ mod tests {
         assert_eq!(ProtocolVersion(0x0304).to_string(), "TLS 1.3");
         assert_eq!(NamedGroup(0x11ec).to_string(), "X25519MLKEM768");
         assert_eq!(CipherSuite(0x1301).to_string(), "TLS_AES_128_GCM_SHA256");
-        assert_eq!(
-            SignatureScheme(0x0403).to_string(),
-            "ecdsa_secp256r1_sha256"
-        );
+        assert_eq!(SignatureScheme(0x0403).to_string(), "ecdsa_secp256r1_sha256");
     }
 
     #[test]
     fn unknown_values_display_their_number() {
         assert_eq!(NamedGroup(0x0a0a).to_string(), "0x0a0a");
         assert_eq!(CipherSuite(7).to_string(), "0x0007");
-        assert_eq!(
-            format!("{:?}", ProtocolVersion(0x7f1c)),
-            "ProtocolVersion(0x7f1c)"
-        );
+        assert_eq!(format!("{:?}", ProtocolVersion(0x7f1c)), "ProtocolVersion(0x7f1c)");
         assert_eq!(SignatureScheme(0xffff).name(), None);
     }
 

@@ -29,11 +29,7 @@ pub(super) fn read(body: &[u8]) -> Result<ClientHello, HelloError> {
         return Err(HelloError::Malformed("no cipher suite"));
     }
     let mut hello = ClientHello {
-        suites: contents
-            .ciphers
-            .into_iter()
-            .map(|suite| CipherSuite(suite.0))
-            .collect(),
+        suites: contents.ciphers.into_iter().map(|suite| CipherSuite(suite.0)).collect(),
         session_id_len: contents.session_id.map_or(0, <[u8]>::len),
         ..ClientHello::default()
     };
@@ -47,8 +43,7 @@ pub(super) fn read(body: &[u8]) -> Result<ClientHello, HelloError> {
 fn read_extensions(hello: &mut ClientHello, mut extensions: &[u8]) -> Result<(), HelloError> {
     let mut seen = 0_u64;
     while !extensions.is_empty() {
-        let Ok((rest, TlsExtension::Unknown(kind, data))) = parse_tls_extension_unknown(extensions)
-        else {
+        let Ok((rest, TlsExtension::Unknown(kind, data))) = parse_tls_extension_unknown(extensions) else {
             return Err(HelloError::Malformed("extensions run past the end"));
         };
         // RFC 8446 section 4.2: "There MUST NOT be more than one extension of the same type". Only the ones that are
@@ -84,9 +79,7 @@ fn protocol_names(data: &[u8]) -> Result<Vec<Vec<u8>>, HelloError> {
         Ok((_, TlsExtension::ALPN(names))) if !names.is_empty() => {
             Ok(names.into_iter().map(<[u8]>::to_vec).collect())
         }
-        _ => Err(HelloError::Malformed(
-            "application_layer_protocol_negotiation extension",
-        )),
+        _ => Err(HelloError::Malformed("application_layer_protocol_negotiation extension")),
     }
 }
 
@@ -102,9 +95,7 @@ fn versions(data: &[u8]) -> Result<Vec<ProtocolVersion>, HelloError> {
 /// Two bytes of length, then code points.
 fn code_points<T>(data: &[u8], from: fn(u16) -> T) -> Result<Vec<T>, HelloError> {
     match data.split_first_chunk() {
-        Some((&length, list)) if usize::from(u16::from_be_bytes(length)) == list.len() => {
-            pairs(list, from)
-        }
+        Some((&length, list)) if usize::from(u16::from_be_bytes(length)) == list.len() => pairs(list, from),
         _ => None,
     }
     .ok_or(HelloError::Malformed("list of groups or signature schemes"))
@@ -115,10 +106,5 @@ fn pairs<T>(list: &[u8], from: fn(u16) -> T) -> Option<Vec<T>> {
     let (pairs @ [_, ..], []) = list.as_chunks() else {
         return None;
     };
-    Some(
-        pairs
-            .iter()
-            .map(|pair| from(u16::from_be_bytes(*pair)))
-            .collect(),
-    )
+    Some(pairs.iter().map(|pair| from(u16::from_be_bytes(*pair))).collect())
 }

@@ -10,11 +10,7 @@ pub(super) fn classify(bytes: &[u8]) -> Result<(), HelloError> {
     if let 20..=24 = bytes[0] {
         return classify_record(bytes);
     }
-    let token = bytes
-        .iter()
-        .take(LONGEST_METHOD + 1)
-        .take_while(|byte| is_method_byte(**byte))
-        .count();
+    let token = bytes.iter().take(LONGEST_METHOD + 1).take_while(|byte| is_method_byte(**byte)).count();
     if token == 0 || token > LONGEST_METHOD {
         return Err(HelloError::NotTls);
     }
@@ -31,9 +27,7 @@ pub(super) fn classify(bytes: &[u8]) -> Result<(), HelloError> {
 fn classify_record(bytes: &[u8]) -> Result<(), HelloError> {
     match bytes.get(1) {
         None => Ok(()),
-        Some(3) => Err(HelloError::Malformed(
-            "the first record is not a handshake record",
-        )),
+        Some(3) => Err(HelloError::Malformed("the first record is not a handshake record")),
         Some(_) => Err(HelloError::NotTls),
     }
 }

@@ -38,9 +38,7 @@ fn is_label(label: &str) -> bool {
     (1..=LONGEST_LABEL).contains(&bytes.len())
         && bytes[0] != b'-'
         && bytes[bytes.len() - 1] != b'-'
-        && bytes
-            .iter()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
 #[cfg(test)]
@@ -61,10 +59,7 @@ mod tests {
         let read = |name: &str| read(&extension(name.as_bytes())).unwrap();
         assert_eq!(read("Example.COM").as_deref(), Some("example.com"));
         assert_eq!(read("example.com.").as_deref(), Some("example.com"));
-        assert_eq!(
-            read("_dmarc.xn--bcher-kva.example").as_deref(),
-            Some("_dmarc.xn--bcher-kva.example")
-        );
+        assert_eq!(read("_dmarc.xn--bcher-kva.example").as_deref(), Some("_dmarc.xn--bcher-kva.example"));
     }
 
     #[test]
@@ -92,11 +87,7 @@ mod tests {
             &long_label,
             long_name.as_bytes(),
         ] {
-            assert!(
-                read(&extension(name)).is_err(),
-                "{:?}",
-                String::from_utf8_lossy(name)
-            );
+            assert!(read(&extension(name)).is_err(), "{:?}", String::from_utf8_lossy(name));
         }
     }
 
