@@ -150,7 +150,7 @@ fn walk_records(bytes: &[u8], limit: usize) -> Result<Extent, HelloError> {
             *slot = *byte;
         }
         payload += fragment.len();
-        let message = message_length(&header, payload)?;
+        let message = message_length(header, payload)?;
         if let Some(message) = message {
             // Records to come cost at least one header; refuse before they are read, not after.
             let before = payload - fragment.len();
@@ -195,7 +195,7 @@ fn record_length(bytes: &[u8]) -> Result<Option<usize>, HelloError> {
 }
 
 /// The length of the handshake message, its header included, as soon as `seen` bytes of it cover the header.
-fn message_length(header: &[u8; HANDSHAKE_HEADER], seen: usize) -> Result<Option<usize>, HelloError> {
+fn message_length(header: [u8; HANDSHAKE_HEADER], seen: usize) -> Result<Option<usize>, HelloError> {
     if seen >= 1 && header[0] != CLIENT_HELLO {
         return Err(HelloError::Malformed("the first handshake message is not a ClientHello"));
     }

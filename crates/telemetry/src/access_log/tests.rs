@@ -1,1 +1,266 @@
+use std::fs;
+use std::time::{Duration, Instant};
 
+use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
+use serde_json::Value;
+
+use super::*;
+use crate::outcome::{Resumption, Side};
+use crate::record::TlsFacts;
+use crate::request_id::RequestId;
+use crate::timeline::Milestone;
+
+fn connection() -> ConnectionRecord {
+    let (client, local) = ("203.0.113.7:51234".parse().unwrap(), "192.0.2.1:443".parse().unwrap());
+    let mut connection = ConnectionRecord::new(7, client, local, Instant::now());
+    connection.rtt = Some(Duration::from_micros(12_345));
+    connection.requests = 3;
+    connection
+}
+
+fn secure_connection() -> ConnectionRecord {
+    let facts = TlsFacts {
+        version: ProtocolVersion::TLS1_3,
+        suite: CipherSuite::TLS_AES_128_GCM_SHA256,
+        group: Some(NamedGroup::X25519MLKEM768),
+        scheme: Some(SignatureScheme::ECDSA_SECP256R1_SHA256),
+        resumption: Resumption::Full,
+        server_name: Some("example.com".into()),
+        alpn: Some("h2"),
+        client_subject: Some("CN=a \"b\"".into()),
+        hello_retry: false,
+        handshake_time: Duration::from_micros(812),
+    };
+    ConnectionRecord { tls: Some(Box::new(facts)), ..connection() }
+}
+
+fn request(connection: &ConnectionRecord) -> RequestRecord<'_> {
+    RequestRecord {
+        connection,
+        id: RequestId(0xabc),
+        method: "GET",
+        host: "example.com",
+        path: "/a?b=c",
+        version: "HTTP/2.0",
+        status: 200,
+        bytes_sent: 1234,
+        bytes_received: 5,
+        duration: Duration::from_micros(3100),
+        upstream: Some("http://127.0.0.1:8080"),
+        upstream_time: Some(Duration::from_micros(2900)),
+        referer: None,
+        user_agent: Some(b"curl/8"),
+        error: None,
+        error_side: None,
+    }
+}
+
+fn text_line(record: &RequestRecord<'_>) -> String {
+    let mut line = Vec::new();
+    text::request(&mut line, record);
+    String::from_utf8(line).unwrap()
+}
+
+fn json_line(record: &RequestRecord<'_>) -> Value {
+    let mut line = Vec::new();
+    json::request(&mut line, record);
+    serde_json::from_slice(&line).unwrap()
+}
+
+#[test]
+fn a_text_line_is_the_combined_format_and_fields() {
+    let connection = secure_connection();
+    let line = text_line(&request(&connection));
+    let (start, rest) = line.split_once(" [").unwrap();
+    let (_, rest) = rest.split_once("] ").unwrap();
+    assert_eq!(start, "203.0.113.7 - -");
+    assert_eq!(
+        rest,
+        "\"GET /a?b=c HTTP/2.0\" 200 1234 \"-\" \"curl/8\" host=\"example.com\" id=0000000000000abc bytes_received=5 \
+         duration_us=3100 upstream=\"http://127.0.0.1:8080\" upstream_us=2900 connection=7 connection_requests=3 \
+         rtt_us=12345 tls=\"TLS 1.3\" suite=TLS_AES_128_GCM_SHA256 group=X25519MLKEM768 scheme=ecdsa_secp256r1_sha256 \
+         resumption=full handshake_us=812 hello_retry=0 server_name=\"example.com\" alpn=h2 \
+         client_subject=\"CN=a \\x22b\\x22\"\n"
+    );
+}
+
+#[test]
+fn a_json_line_says_the_same() {
+    let connection = secure_connection();
+    let line = json_line(&request(&connection));
+    assert_eq!(line["event"], "request");
+    assert_eq!(line["client"], "203.0.113.7");
+    assert_eq!(line["client_port"], 51234);
+    assert_eq!(line["path"], "/a?b=c");
+    assert_eq!(line["status"], 200);
+    assert_eq!(line["duration_us"], 3100);
+    assert_eq!(line["tls"], "TLS 1.3");
+    assert_eq!(line["group"], "X25519MLKEM768");
+    assert_eq!(line["resumption"], "full");
+    assert_eq!(line["client_subject"], "CN=a \"b\"");
+    assert!(line.get("referer").is_none() && line.get("error").is_none());
+}
+
+#[test]
+fn nothing_a_client_sends_ends_a_field_or_a_line() {
+    let connection = connection();
+    let hostile = "x\" 200 0 \"\n127.0.0.1 - - \r\\\x1b[31m\u{7f}\u{e9}";
+    let mut record = request(&connection);
+    (record.method, record.host, record.path) = (hostile, hostile, hostile);
+    record.referer = Some(hostile.as_bytes());
+    record.user_agent = Some(b"\xff\0\"");
+    let line = text_line(&record);
+    assert_eq!(line.matches('\n').count(), 1);
+    assert!(line.ends_with('\n') && line.trim_end().bytes().all(|byte| (0x20..0x7f).contains(&byte)));
+    let mut benign = record.clone();
+    (benign.method, benign.host, benign.path) = ("x", "x", "x");
+    let plain = Some(b"x".as_slice());
+    (benign.referer, benign.user_agent) = (plain, plain);
+    assert_eq!(line.matches('"').count(), text_line(&benign).matches('"').count());
+    assert!(line.contains("\\x22 200 0 \\x22\\x0A127.0.0.1"));
+    let mut raw = Vec::new();
+    json::request(&mut raw, &record);
+    assert_eq!(raw.split(|byte| *byte == b'\n').skip(1).count(), 1);
+    let object = json_line(&record);
+    assert_eq!(object["host"], hostile);
+    assert_eq!(object["user_agent"], "\u{fffd}\0\"");
+    assert_eq!(object["status"], 200);
+}
+
+#[test]
+fn an_error_names_what_went_wrong_and_whose_fault_it_is() {
+    let connection = connection();
+    let mut record = request(&connection);
+    (record.status, record.error, record.error_side) = (0, Some("upstream-timeout"), Some(Side::Upstream));
+    assert!(text_line(&record).contains("\" 000 1234 "));
+    assert!(text_line(&record).contains(" error=upstream-timeout error_side=upstream "));
+    assert_eq!(json_line(&record)["error_side"], "upstream");
+}
+
+#[test]
+fn a_failed_handshake_says_how_far_it_came() {
+    let mut connection = connection();
+    connection.timeline.mark(Milestone::ClientHello);
+    let mut line = Vec::new();
+    text::handshake(&mut line, &connection, HandshakeOutcome::TimedOut);
+    let line = String::from_utf8(line).unwrap();
+    assert!(
+        line.contains("] \"-\" 000 0 \"-\" \"-\" outcome=timed-out reached=client-hello duration_us="),
+        "{line}"
+    );
+    let mut line = Vec::new();
+    json::handshake(&mut line, &connection, HandshakeOutcome::PlainHttp);
+    let object: Value = serde_json::from_slice(&line).unwrap();
+    assert_eq!(object["event"], "handshake");
+    assert_eq!(object["outcome"], "plain-http");
+}
+
+#[test]
+fn code_points_without_a_name_appear_as_numbers() {
+    let mut connection = secure_connection();
+    if let Some(facts) = &mut connection.tls {
+        facts.group = Some(NamedGroup(0x9999));
+    }
+    assert!(text_line(&request(&connection)).contains(" group=0x9999 "));
+}
+
+fn file_settings(path: &std::path::Path, format: AccessLogFormat) -> AccessLogSettings {
+    AccessLogSettings { format, target: AccessLogTarget::File(path.to_owned()) }
+}
+
+#[test]
+fn closing_a_log_writes_every_line_of_every_thread() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    let log = AccessLog::open(&file_settings(&path, AccessLogFormat::Json)).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let log = &log;
+            scope.spawn(move || {
+                let connection = ConnectionRecord { id: thread, ..connection() };
+                (0..500).for_each(|_| log.log(&request(&connection)));
+            });
+        }
+    });
+    assert_eq!(log.dropped(), 0);
+    drop(log);
+    let lines = fs::read_to_string(&path).unwrap();
+    let of_thread = |id: u64| {
+        let ids =
+            lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["connection"].clone());
+        ids.filter(|connection| *connection == id).count()
+    };
+    assert_eq!((0..4).map(of_thread).collect::<Vec<_>>(), [500; 4]);
+}
+
+#[test]
+fn a_line_is_written_without_another_one_coming() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    let log = AccessLog::open(&file_settings(&path, AccessLogFormat::Text)).unwrap();
+    let connection = connection();
+    for round in 1..=3 {
+        log.log(&request(&connection));
+        wait_until(|| fs::read_to_string(&path).unwrap().lines().count() == round);
+    }
+}
+
+#[test]
+fn a_renamed_log_is_followed_by_a_new_one_after_reopen() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, rotated) = (folder.path().join("access.log"), folder.path().join("access.log.1"));
+    let log = AccessLog::open(&file_settings(&path, AccessLogFormat::Text)).unwrap();
+    let connection = connection();
+    log.log(&request(&connection));
+    wait_until(|| fs::read_to_string(&path).unwrap().lines().count() == 1);
+    fs::rename(&path, &rotated).unwrap();
+    log.reopen();
+    wait_until(|| path.exists());
+    log.log(&request(&connection));
+    drop(log);
+    assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1);
+    assert_eq!(fs::read_to_string(&rotated).unwrap().lines().count(), 1);
+}
+
+#[test]
+fn one_thread_may_write_to_several_logs() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = [folder.path().join("a"), folder.path().join("b")];
+    let open = |path| AccessLog::open(&file_settings(path, AccessLogFormat::Text)).unwrap();
+    let logs = [open(&paths[0]), open(&paths[1])];
+    let connection = connection();
+    for _ in 0..10 {
+        for log in &logs {
+            log.log(&request(&connection));
+        }
+    }
+    drop(logs);
+    for path in paths {
+        assert_eq!(fs::read_to_string(path).unwrap().lines().count(), 10);
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_names_its_file() {
+    let path = std::path::Path::new("/nonexistent/access.log");
+    let error = AccessLog::open(&file_settings(path, AccessLogFormat::Text)).unwrap_err();
+    assert_eq!(error.to_string(), "cannot open access log /nonexistent/access.log");
+}
+
+#[test]
+fn a_target_that_takes_nothing_loses_lines_and_holds_nobody_up() {
+    let settings = file_settings(std::path::Path::new("/dev/full"), AccessLogFormat::Text);
+    let log = AccessLog::open(&settings).unwrap();
+    let connection = connection();
+    (0..100).for_each(|_| log.log(&request(&connection)));
+    wait_until(|| log.dropped() == 100);
+}
+
+/// Waits for a condition; a generous limit turns a hang into a failure.
+fn wait_until(condition: impl Fn() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(Instant::now() < limit, "the condition never came true");
+        std::thread::yield_now();
+    }
+}

@@ -189,7 +189,7 @@ impl Shared {
 
     fn write(&self, sink: &mut Sink, batch: &[u8]) {
         if !sink.write(batch) {
-            let lines = batch.iter().filter(|byte| **byte == b'\n').count();
+            let lines = batch.split(|byte| *byte == b'\n').skip(1).count();
             self.dropped.fetch_add(lines as u64, Ordering::Relaxed);
         }
     }

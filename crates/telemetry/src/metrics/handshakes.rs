@@ -38,7 +38,7 @@ struct Axis<const N: usize>([u16; N]);
 
 impl<const N: usize> Axis<N> {
     const fn len(&self) -> usize {
-        N + 2
+        self.0.len() + 2
     }
 
     fn index(&self, code_point: Option<u16>) -> usize {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
@@ -52,7 +52,7 @@ fn connections(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     let closed = shards.sum(|shard| &shard.closed);
     let accepted = shards.sum(|shard| &shard.accepted);
     let mut family = page.gauge("connections_open", "Connections of clients open now.")?;
-    family.gauge(&[], accepted.saturating_sub(closed) as i64)?;
+    family.gauge(&[], accepted.saturating_sub(closed))?;
     let mut family = page.counter("connections_accepted", "Connections accepted.")?;
     family.counter(&[], accepted)?;
     let mut family =
@@ -133,7 +133,7 @@ fn upstreams(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     let all = metrics.upstreams.all();
     let mut family = page.gauge("upstream_healthy", "1 if the server gets requests, 0 if not.")?;
     for upstream in &all {
-        family.gauge(&server_labels(&upstream.group, &upstream.server), upstream.health() as i64)?;
+        family.gauge(&server_labels(&upstream.group, &upstream.server), upstream.health())?;
     }
     let mut family = page.gauge("upstream_connections_open", "Connections to the server open now.")?;
     for upstream in &all {
@@ -174,9 +174,9 @@ fn sessions(page: &mut Encoder<'_, '_>, figures: &SessionFigures) -> fmt::Result
     let mut family = page.counter("sessions_evicted", "Sessions removed from the store to make room.")?;
     family.counter(&[], figures.sessions_evicted)?;
     let mut family = page.gauge("sessions_held", "Sessions in the store now.")?;
-    family.gauge(&[], figures.sessions_held as i64)?;
+    family.gauge(&[], figures.sessions_held)?;
     let mut family = page.bytes_gauge("sessions_held", "Memory that the sessions in the store take.")?;
-    family.gauge(&[], figures.sessions_bytes as i64)
+    family.gauge(&[], figures.sessions_bytes)
 }
 
 fn operation(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
@@ -244,7 +244,7 @@ impl Family<'_> {
         self.0.encode_family(&labels)?.encode_counter::<NoLabelSet, u64, f64>(&value, None)
     }
 
-    fn gauge(&mut self, labels: &Labels<'_>, value: i64) -> fmt::Result {
+    fn gauge(&mut self, labels: &Labels<'_>, value: impl EncodeGaugeValue + Copy) -> fmt::Result {
         if labels.is_empty() {
             return self.0.encode_gauge(&value);
         }

@@ -1,1 +1,165 @@
+use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 
+use super::*;
+use crate::outcome::Resumption;
+
+fn facts() -> TlsFacts {
+    TlsFacts {
+        version: ProtocolVersion::TLS1_3,
+        suite: CipherSuite::TLS_AES_128_GCM_SHA256,
+        group: Some(NamedGroup::X25519),
+        scheme: Some(SignatureScheme::ECDSA_SECP256R1_SHA256),
+        resumption: Resumption::Full,
+        server_name: None,
+        alpn: None,
+        client_subject: None,
+        hello_retry: false,
+        handshake_time: Duration::from_millis(3),
+    }
+}
+
+/// Whether the page has exactly this line.
+fn shows(metrics: &Arc<Metrics>, line: &str) -> bool {
+    metrics.render().lines().any(|shown| shown == line)
+}
+
+#[test]
+fn the_page_ends_and_names_every_metric_once() {
+    let metrics = Metrics::new();
+    metrics.set_session_source(SessionFigures::default);
+    let page = metrics.render();
+    assert!(page.ends_with("# EOF\n"));
+    let mut names: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+    let all = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), all);
+    assert!(names.iter().all(|name| name.starts_with("brisk_")), "{names:?}");
+}
+
+#[test]
+fn every_metric_on_the_page_is_documented() {
+    let documentation = include_str!("../../../../docs/metrics.md");
+    let metrics = Metrics::new();
+    metrics.set_session_source(SessionFigures::default);
+    let page = metrics.render();
+    for name in page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
+        assert!(documentation.contains(&format!("`{name}")), "{name} is not documented");
+    }
+}
+
+#[test]
+fn requests_are_counted_by_status_and_side() {
+    let metrics = Metrics::new();
+    let time = Duration::from_micros(700);
+    metrics.request(200, None, Some(time), time);
+    metrics.request(200, None, None, time);
+    metrics.request(502, Some(Side::Upstream), None, time);
+    metrics.request(0, Some(Side::Client), None, time);
+    metrics.request(999, None, None, time);
+    assert!(shows(&metrics, "brisk_requests_total{status=\"200\"} 2"));
+    assert!(shows(&metrics, "brisk_requests_total{status=\"502\"} 1"));
+    assert!(shows(&metrics, "brisk_requests_total{status=\"none\"} 2"));
+    assert!(shows(&metrics, "brisk_request_errors_total{side=\"upstream\"} 1"));
+    assert!(shows(&metrics, "brisk_request_errors_total{side=\"internal\"} 0"));
+    assert!(shows(&metrics, "brisk_request_seconds_bucket{le=\"0.0005\"} 0"));
+    assert!(shows(&metrics, "brisk_request_seconds_bucket{le=\"0.001\"} 5"));
+    assert!(shows(&metrics, "brisk_request_seconds_bucket{le=\"+Inf\"} 5"));
+    assert!(shows(&metrics, "brisk_upstream_response_seconds_count 1"));
+}
+
+#[test]
+fn what_several_threads_count_adds_up() {
+    let metrics = Metrics::new();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..1000).for_each(|_| metrics.request(204, None, None, Duration::ZERO)));
+        }
+    });
+    assert!(shows(&metrics, "brisk_requests_total{status=\"204\"} 8000"));
+}
+
+#[test]
+fn connections_are_open_from_accept_to_close() {
+    let metrics = Metrics::new();
+    (0..3).for_each(|_| metrics.connection_opened());
+    metrics.connection_closed();
+    metrics.connection_refused(Refusal::ClientLimit);
+    metrics.traffic(100, 2000);
+    metrics.traffic(1, 1);
+    assert!(shows(&metrics, "brisk_connections_open 2"));
+    assert!(shows(&metrics, "brisk_connections_accepted_total 3"));
+    assert!(shows(&metrics, "brisk_connections_refused_total{reason=\"client-limit\"} 1"));
+    assert!(shows(&metrics, "brisk_received_bytes_total 101"));
+    assert!(shows(&metrics, "brisk_sent_bytes_total 2001"));
+}
+
+#[test]
+fn handshakes_are_counted_by_what_they_agreed_on_and_by_outcome() {
+    let metrics = Metrics::new();
+    metrics.handshake(&facts());
+    metrics.handshake_failed(HandshakeOutcome::TimedOut);
+    assert!(shows(
+        &metrics,
+        "brisk_handshakes_total{version=\"TLS 1.3\",group=\"x25519\",scheme=\"ecdsa_secp256r1_sha256\",\
+         resumption=\"full\"} 1"
+    ));
+    assert!(shows(&metrics, "brisk_handshakes_failed_total{outcome=\"timed-out\"} 1"));
+    let labels = "version=\"TLS 1.3\",resumption=\"full\"";
+    let count = format!("brisk_handshake_seconds_count{{{labels}}} 1");
+    assert!(shows(&metrics, &count), "{}", metrics.render());
+    assert!(metrics.render().contains("brisk_handshake_seconds_sum"));
+}
+
+#[test]
+fn key_operations_are_counted_by_engine_algorithm_and_outcome() {
+    let metrics = Metrics::new();
+    metrics.key_operation("local", "rsa-2048", KeyOutcome::Overloaded, Duration::from_micros(1));
+    assert!(shows(
+        &metrics,
+        "brisk_key_operations_total{engine=\"local\",algorithm=\"rsa-2048\",outcome=\"overloaded\"} 1"
+    ));
+    assert!(shows(&metrics, "brisk_key_operation_seconds_count{engine=\"local\",algorithm=\"rsa-2048\"} 1"));
+}
+
+#[test]
+fn an_upstream_is_shown_while_it_is_held() {
+    let metrics = Metrics::new();
+    let upstream = metrics.upstream("app", "http://127.0.0.1:8080");
+    let labels = "{group=\"app\",server=\"http://127.0.0.1:8080\"}";
+    let healthy = |value| format!("brisk_upstream_healthy{labels} {value}");
+    assert!(shows(&metrics, &healthy(1)));
+    upstream.unhealthy();
+    upstream.request();
+    upstream.failure();
+    upstream.connection_opened();
+    assert!(shows(&metrics, &healthy(0)));
+    assert!(shows(&metrics, &format!("brisk_upstream_requests_total{labels} 1")));
+    assert!(shows(&metrics, &format!("brisk_upstream_failures_total{labels} 1")));
+    assert!(shows(&metrics, &format!("brisk_upstream_connections_open{labels} 1")));
+    drop(upstream);
+    assert!(!metrics.render().contains("127.0.0.1:8080"));
+}
+
+#[test]
+fn figures_of_other_layers_are_shown() {
+    let metrics = Metrics::new();
+    assert!(!metrics.render().contains("brisk_tickets"));
+    metrics.set_session_source(|| SessionFigures {
+        tickets_opened: 4,
+        sessions_bytes: 99,
+        ..SessionFigures::default()
+    });
+    metrics.reloaded(Reload::Refused);
+    let host = "a\"b".to_owned();
+    metrics.set_certificates(vec![CertificateExpiry {
+        host,
+        algorithm: "rsa".to_owned(),
+        not_after: 1_800_000_000,
+    }]);
+    assert!(shows(&metrics, "brisk_tickets_offered_total{outcome=\"opened\"} 4"));
+    assert!(shows(&metrics, "brisk_sessions_held_bytes 99"));
+    assert!(shows(&metrics, "brisk_reloads_total{outcome=\"refused\"} 1"));
+    let expiry = "brisk_certificate_expiry_timestamp_seconds{host=\"a\\\"b\",algorithm=\"rsa\"} 1800000000";
+    assert!(shows(&metrics, expiry), "{}", metrics.render());
+}
