@@ -79,20 +79,123 @@ impl fmt::Debug for Keystore {
 
 /// Says what stands in the file instead of a private key, where that can be told.
 fn unreadable(pem: &[u8], error: &pem::Error) -> KeyError {
-    let contains = |text: &str| {
-        pem.windows(text.len())
-            .any(|window| window == text.as_bytes())
-    };
+    let contains = |text: &str| pem.windows(text.len()).any(|window| window == text.as_bytes());
     KeyError::Malformed(if contains("ENCRYPTED") {
-        "the private key is protected by a passphrase: decrypt it, for example with `openssl pkey`"
-            .into()
+        "the private key is protected by a passphrase: decrypt it, for example with `openssl pkey`".into()
     } else if contains("BEGIN CERTIFICATE") && !contains("PRIVATE KEY") {
         "a certificate where a private key was expected".into()
     } else if matches!(error, pem::Error::NoItemsFound) {
-        "no private key: wanted PEM with a section PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY"
-            .into()
+        "no private key: wanted PEM with a section PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY".into()
     } else {
         // The library's message may quote the file.
         "the PEM of the private key is damaged".into()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_lc_rs::{
+        encoding::{AsDer, EcPrivateKeyRfc5915Der},
+        signature::{self, EcdsaKeyPair},
+    };
+    use rcgen::{KeyPair, PublicKeyData, RsaKeySize};
+    use rustls_pki_types::{PrivatePkcs1KeyDer, PrivateSec1KeyDer};
+
+    use super::*;
+
+    fn generate(algorithm: &'static rcgen::SignatureAlgorithm) -> KeyPair {
+        KeyPair::generate_for(algorithm).unwrap()
+    }
+
+    fn generate_rsa() -> KeyPair {
+        KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048).unwrap()
+    }
+
+    fn refusal(pem: &[u8]) -> String {
+        let mut keystore = Keystore::new();
+        let error = keystore.add_pem(pem).unwrap_err();
+        assert!(keystore.is_empty());
+        error.to_string()
+    }
+
+    #[test]
+    fn the_public_key_is_byte_for_byte_that_of_a_certificate() {
+        let keys = [
+            (generate(&rcgen::PKCS_ECDSA_P256_SHA256), KeyAlgorithm::EcdsaP256),
+            (generate(&rcgen::PKCS_ECDSA_P384_SHA384), KeyAlgorithm::EcdsaP384),
+            (generate(&rcgen::PKCS_ED25519), KeyAlgorithm::Ed25519),
+            (generate_rsa(), KeyAlgorithm::Rsa { bits: 2048 }),
+        ];
+        let mut keystore = Keystore::new();
+        for (pair, algorithm) in keys {
+            let id = keystore.add_pem(pair.serialize_pem().as_bytes()).unwrap();
+            let spki = pair.subject_public_key_info();
+            assert_eq!(keystore.public_key(id), Some(&spki[..]), "{algorithm}");
+            assert_eq!(keystore.algorithm(id), Some(algorithm));
+            assert_eq!(id, KeyId::of_spki(&spki));
+        }
+        assert_eq!(keystore.len(), 4);
+        assert_eq!(keystore.ids().count(), 4);
+    }
+
+    #[test]
+    fn a_key_is_the_same_in_every_form() {
+        let mut keystore = Keystore::new();
+        let rsa = generate_rsa();
+        let id = keystore.add_pem(rsa.serialize_pem().as_bytes()).unwrap();
+        // The header of PKCS#8 is 26 bytes around 2048-bit keys.
+        let pkcs1 = PrivatePkcs1KeyDer::from(rsa.serialize_der()[26..].to_vec());
+        assert_eq!(keystore.add_der(pkcs1.into()), Ok(id));
+
+        let ecdsa = generate(&rcgen::PKCS_ECDSA_P384_SHA384);
+        let id = keystore.add_pem(ecdsa.serialize_pem().as_bytes()).unwrap();
+        let algorithm = &signature::ECDSA_P384_SHA384_ASN1_SIGNING;
+        let pair = EcdsaKeyPair::from_pkcs8(algorithm, &ecdsa.serialize_der()).unwrap();
+        let sec1: EcPrivateKeyRfc5915Der<'_> = pair.private_key().as_der().unwrap();
+        let sec1 = PrivateSec1KeyDer::from(sec1.as_ref().to_vec());
+        assert_eq!(keystore.add_der(sec1.into()), Ok(id));
+        assert_eq!(keystore.len(), 2);
+    }
+
+    #[test]
+    fn an_ed25519_key_as_openssl_writes_it_is_accepted() {
+        // RFC 8410 section 10.3.
+        let pem = "-----BEGIN PRIVATE KEY-----\n\
+            MC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n\
+            -----END PRIVATE KEY-----\n";
+        let mut keystore = Keystore::new();
+        let id = keystore.add_pem(pem.as_bytes()).unwrap();
+        assert_eq!(keystore.algorithm(id), Some(KeyAlgorithm::Ed25519));
+    }
+
+    #[test]
+    fn a_key_is_found_behind_a_certificate_in_the_same_file() {
+        let pair = generate(&rcgen::PKCS_ECDSA_P256_SHA256);
+        let certificate = rcgen::CertificateParams::default().self_signed(&pair).unwrap();
+        let pem = certificate.pem() + &pair.serialize_pem();
+        assert!(Keystore::new().add_pem(pem.as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn a_refusal_says_what_the_file_is_and_what_would_be_right() {
+        let pair = generate(&rcgen::PKCS_ECDSA_P256_SHA256);
+        let certificate = rcgen::CertificateParams::default().self_signed(&pair).unwrap();
+        assert!(refusal(certificate.pem().as_bytes()).contains("a certificate where"));
+        let encrypted = pair.serialize_pem().replace("PRIVATE", "ENCRYPTED PRIVATE");
+        assert!(refusal(encrypted.as_bytes()).contains("passphrase"));
+        assert!(refusal(b"").contains("no private key"));
+        let damaged = pair.serialize_pem().replace("-----END", "!!!!\n-----END");
+        assert!(refusal(damaged.as_bytes()).contains("damaged"));
+        let p521 = generate(&rcgen::PKCS_ECDSA_P521_SHA512);
+        assert!(refusal(p521.serialize_pem().as_bytes()).contains("P-256 or P-384"));
+    }
+
+    #[test]
+    fn debug_shows_what_is_public() {
+        let pair = generate(&rcgen::PKCS_ECDSA_P256_SHA256);
+        let mut keystore = Keystore::new();
+        let id = keystore.add_pem(pair.serialize_pem().as_bytes()).unwrap();
+        let expected = format!("{{PrivateKey {{ id: KeyId({id}), algorithm: EcdsaP256, .. }}}}");
+        assert_eq!(format!("{keystore:?}"), expected);
+    }
 }

@@ -1,14 +1,21 @@
 //! The engine that uses keys of this process: ECDSA and Ed25519 at once, RSA on threads of its own.
 
-use std::{io, num::NonZeroUsize, sync::Arc, thread, time::Instant};
+use std::{
+    io,
+    num::NonZeroUsize,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    thread,
+    time::Instant,
+};
 
 use brisk_wire::registry::SignatureScheme;
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 
 use crate::{
-    Completion, KeyError, KeyOperation, Keystore, OperationKind, PendingOperation,
-    PrivateKeyEngine, private_key::PrivateKey,
+    Completion, KeyError, KeyOperation, Keystore, OperationKind, PendingOperation, PrivateKeyEngine,
+    private_key::PrivateKey,
 };
 
 /// How a [`LocalEngine`] is made.
@@ -46,20 +53,14 @@ impl LocalEngine {
     ///
     /// The error is the operating system's, when it refuses a thread.
     pub fn new(keystore: Arc<Keystore>, settings: &LocalSettings) -> io::Result<Self> {
-        Ok(Self {
-            keystore,
-            pool: Pool::start(settings)?,
-        })
+        Ok(Self { keystore, pool: Pool::start(settings)? })
     }
 
     /// An engine for other keys on the same threads and queue: what a reload makes, while operations that are under
     /// way finish with the keys they were begun with.
     #[must_use]
     pub fn with_keystore(&self, keystore: Arc<Keystore>) -> Self {
-        Self {
-            keystore,
-            pool: self.pool.clone(),
-        }
+        Self { keystore, pool: self.pool.clone() }
     }
 
     fn start(&self, operation: KeyOperation) -> Result<PendingOperation, KeyError> {
@@ -78,8 +79,7 @@ impl LocalEngine {
 
 impl PrivateKeyEngine for LocalEngine {
     fn submit(&self, operation: KeyOperation) -> PendingOperation {
-        self.start(operation)
-            .unwrap_or_else(|error| PendingOperation::ready(Err(error)))
+        self.start(operation).unwrap_or_else(|error| PendingOperation::ready(Err(error)))
     }
 }
 
@@ -102,9 +102,7 @@ impl Pool {
         let (queue, jobs) = crossbeam_channel::bounded(settings.queue.get());
         for number in 0..settings.rsa_threads.get() {
             let jobs = jobs.clone();
-            thread::Builder::new()
-                .name(format!("rsa-{number}"))
-                .spawn(move || work(&jobs))?;
+            thread::Builder::new().name(format!("rsa-{number}")).spawn(move || work(&jobs))?;
         }
         Ok(Self { queue })
     }
@@ -117,12 +115,7 @@ impl Pool {
         deadline: Instant,
     ) -> Result<PendingOperation, KeyError> {
         let (pending, completion) = PendingOperation::with_completion(deadline);
-        let job = Job {
-            key: Arc::clone(key),
-            scheme,
-            message,
-            completion,
-        };
+        let job = Job { key: Arc::clone(key), scheme, message, completion };
         match self.queue.try_send(job) {
             Ok(()) => Ok(pending),
             Err(TrySendError::Full(_)) => Err(KeyError::Overloaded),
@@ -134,15 +127,170 @@ impl Pool {
 }
 
 fn work(jobs: &Receiver<Job>) {
-    for Job {
-        key,
-        scheme,
-        message,
-        completion,
-    } in jobs
-    {
+    for Job { key, scheme, message, completion } in jobs {
         if let Some(completion) = completion.begin() {
-            completion.complete(key.sign(scheme, &message));
+            // The queue outlives its threads: if they died of a panic, what waits in it would wait for ever.
+            let signed = catch_unwind(AssertUnwindSafe(|| key.sign(scheme, &message)));
+            completion.complete(signed.unwrap_or(Err(KeyError::Failed("the engine panicked"))));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::OnceLock, time::Duration};
+
+    use aws_lc_rs::signature::{self, ParsedPublicKey, VerificationAlgorithm};
+    use rcgen::RsaKeySize;
+
+    use super::*;
+    use crate::{KeyAlgorithm, KeyId};
+
+    const MESSAGE: &[u8] = b"what the server signs";
+
+    fn pem(algorithm: &'static rcgen::SignatureAlgorithm) -> String {
+        rcgen::KeyPair::generate_for(algorithm).unwrap().serialize_pem()
+    }
+
+    /// One key of each kind; made once, since RSA keys take long.
+    fn keystore() -> Arc<Keystore> {
+        static KEYSTORE: OnceLock<Arc<Keystore>> = OnceLock::new();
+        let make = || {
+            let rsa = rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048).unwrap();
+            let mut keystore = Keystore::new();
+            for algorithm in
+                [&rcgen::PKCS_ECDSA_P256_SHA256, &rcgen::PKCS_ECDSA_P384_SHA384, &rcgen::PKCS_ED25519]
+            {
+                keystore.add_pem(pem(algorithm).as_bytes()).unwrap();
+            }
+            keystore.add_pem(rsa.serialize_pem().as_bytes()).unwrap();
+            Arc::new(keystore)
+        };
+        Arc::clone(KEYSTORE.get_or_init(make))
+    }
+
+    fn key(algorithm: KeyAlgorithm) -> KeyId {
+        let keystore = keystore();
+        keystore.ids().find(|id| keystore.algorithm(*id) == Some(algorithm)).unwrap()
+    }
+
+    fn sign(key: KeyId, scheme: SignatureScheme) -> KeyOperation {
+        let deadline = Instant::now() + Duration::from_hours(1);
+        KeyOperation::sign(key, scheme, Bytes::from_static(MESSAGE), deadline)
+    }
+
+    fn rsa() -> KeyOperation {
+        sign(key(KeyAlgorithm::Rsa { bits: 2048 }), SignatureScheme::RSA_PSS_RSAE_SHA256)
+    }
+
+    fn engine() -> LocalEngine {
+        LocalEngine::new(keystore(), &LocalSettings::default()).unwrap()
+    }
+
+    /// An engine without threads; the test works off the queue.
+    fn idle_engine(queue: usize) -> (LocalEngine, Receiver<Job>) {
+        let (queue, jobs) = crossbeam_channel::bounded(queue);
+        (LocalEngine { keystore: keystore(), pool: Pool { queue } }, jobs)
+    }
+
+    fn verification(scheme: SignatureScheme) -> &'static dyn VerificationAlgorithm {
+        match scheme {
+            SignatureScheme::ECDSA_SECP256R1_SHA256 => &signature::ECDSA_P256_SHA256_ASN1,
+            SignatureScheme::ECDSA_SECP384R1_SHA384 => &signature::ECDSA_P384_SHA384_ASN1,
+            SignatureScheme::ED25519 => &signature::ED25519,
+            SignatureScheme::RSA_PSS_RSAE_SHA256 => &signature::RSA_PSS_2048_8192_SHA256,
+            SignatureScheme::RSA_PSS_RSAE_SHA384 => &signature::RSA_PSS_2048_8192_SHA384,
+            SignatureScheme::RSA_PSS_RSAE_SHA512 => &signature::RSA_PSS_2048_8192_SHA512,
+            SignatureScheme::RSA_PKCS1_SHA256 => &signature::RSA_PKCS1_2048_8192_SHA256,
+            SignatureScheme::RSA_PKCS1_SHA384 => &signature::RSA_PKCS1_2048_8192_SHA384,
+            SignatureScheme::RSA_PKCS1_SHA512 => &signature::RSA_PKCS1_2048_8192_SHA512,
+            _ => panic!("no key makes {scheme}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn every_key_signs_with_every_scheme_of_its_own() {
+        let (engine, keystore) = (engine(), keystore());
+        for id in keystore.ids() {
+            for &scheme in keystore.algorithm(id).unwrap().schemes() {
+                let signature = engine.submit(sign(id, scheme)).await.unwrap();
+                let public =
+                    ParsedPublicKey::new(verification(scheme), keystore.public_key(id).unwrap()).unwrap();
+                assert!(public.verify_sig(MESSAGE, &signature).is_ok(), "{scheme}");
+                assert!(public.verify_sig(b"another message", &signature).is_err(), "{scheme}");
+            }
+        }
+    }
+
+    #[test]
+    fn ecdsa_and_ed25519_are_done_when_submit_returns() {
+        let (engine, _jobs) = idle_engine(1);
+        for algorithm in [KeyAlgorithm::EcdsaP256, KeyAlgorithm::EcdsaP384, KeyAlgorithm::Ed25519] {
+            let mut pending = engine.submit(sign(key(algorithm), algorithm.schemes()[0]));
+            assert!(matches!(pending.try_take(), Some(Ok(_))), "{algorithm}");
+        }
+    }
+
+    #[test]
+    fn a_full_queue_refuses_instead_of_blocking() {
+        let (engine, jobs) = idle_engine(2);
+        let mut waiting = [(); 2].map(|()| engine.submit(rsa()));
+        assert_eq!(engine.submit(rsa()).try_take(), Some(Err(KeyError::Overloaded)));
+        drop(engine);
+        work(&jobs);
+        for pending in &mut waiting {
+            assert!(matches!(pending.try_take(), Some(Ok(_))), "an engine that goes away finishes its queue");
+        }
+    }
+
+    #[test]
+    fn no_work_is_begun_after_its_deadline() {
+        let (engine, jobs) = idle_engine(1);
+        let late = |operation: KeyOperation| KeyOperation { deadline: Instant::now(), ..operation };
+        let p256 = sign(key(KeyAlgorithm::EcdsaP256), SignatureScheme::ECDSA_SECP256R1_SHA256);
+        assert_eq!(engine.submit(late(p256)).try_take(), Some(Err(KeyError::DeadlinePassed)));
+        let mut pending = engine.submit(late(rsa()));
+        drop(engine);
+        work(&jobs);
+        assert_eq!(pending.try_take(), Some(Err(KeyError::DeadlinePassed)));
+    }
+
+    #[test]
+    fn abandoned_work_is_passed_over() {
+        let (engine, jobs) = idle_engine(2);
+        drop(engine.submit(rsa()));
+        let mut wanted = engine.submit(rsa());
+        drop(engine);
+        work(&jobs);
+        assert!(matches!(wanted.try_take(), Some(Ok(_))));
+    }
+
+    #[test]
+    fn an_engine_whose_threads_have_ended_says_so() {
+        let (engine, jobs) = idle_engine(1);
+        drop(jobs);
+        assert!(matches!(engine.submit(rsa()).try_take(), Some(Err(KeyError::Failed(_)))));
+    }
+
+    #[test]
+    fn what_the_key_cannot_do_is_refused_before_it_waits() {
+        let (engine, jobs) = idle_engine(1);
+        let unknown = KeyId([1; 32]);
+        let refused = engine.submit(sign(unknown, SignatureScheme::ED25519)).try_take();
+        assert_eq!(refused, Some(Err(KeyError::UnknownKey(unknown))));
+        let algorithm = KeyAlgorithm::Rsa { bits: 2048 };
+        let scheme = SignatureScheme::ED25519;
+        let refused = engine.submit(sign(key(algorithm), scheme)).try_take();
+        assert_eq!(refused, Some(Err(KeyError::UnsupportedScheme { scheme, algorithm })));
+        assert!(jobs.is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_engine_for_other_keys_shares_the_threads() {
+        let first = LocalEngine::new(Arc::default(), &LocalSettings::default()).unwrap();
+        assert!(first.submit(rsa()).await.is_err());
+        let second = first.with_keystore(keystore());
+        drop(first);
+        assert!(second.submit(rsa()).await.is_ok());
     }
 }

@@ -76,21 +76,11 @@ impl<E: PrivateKeyEngine> PrivateKeyEngine for Metered<E> {
         if let Some(succeeded) = pending.succeeded() {
             let compute = submitted.elapsed();
             let outcome = OperationOutcome::of(succeeded);
-            self.observer.observe(&OperationReport {
-                algorithm,
-                wait: Duration::ZERO,
-                compute,
-                outcome,
-            });
+            self.observer.observe(&OperationReport { algorithm, wait: Duration::ZERO, compute, outcome });
             return pending;
         }
         let observer = Arc::clone(&self.observer);
-        PendingOperation::from_future(Watched {
-            pending,
-            algorithm,
-            submitted,
-            observer: Some(observer),
-        })
+        PendingOperation::from_future(Watched { pending, algorithm, submitted, observer: Some(observer) })
     }
 }
 
@@ -123,12 +113,7 @@ impl Watched {
         let total = self.submitted.elapsed();
         let compute = self.pending.worked().unwrap_or(total);
         let wait = total.saturating_sub(compute);
-        observer.observe(&OperationReport {
-            algorithm: self.algorithm,
-            wait,
-            compute,
-            outcome,
-        });
+        observer.observe(&OperationReport { algorithm: self.algorithm, wait, compute, outcome });
     }
 }
 
@@ -145,5 +130,89 @@ impl Future for Watched {
 impl Drop for Watched {
     fn drop(&mut self) {
         self.report(OperationOutcome::Abandoned);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use brisk_wire::registry::SignatureScheme;
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::{Completion, KeyError, KeyId};
+
+    /// Answers at once, if it has something to answer; else hands the completion to the test.
+    #[derive(Debug, Default)]
+    struct Scripted {
+        answer: Option<KeyResult>,
+        completions: Mutex<Vec<Completion>>,
+    }
+
+    impl PrivateKeyEngine for Scripted {
+        fn submit(&self, operation: KeyOperation) -> PendingOperation {
+            if let Some(answer) = self.answer.clone() {
+                return PendingOperation::ready(answer);
+            }
+            let (pending, completion) = PendingOperation::with_completion(operation.deadline);
+            self.completions.lock().unwrap().push(completion);
+            pending
+        }
+    }
+
+    type Reports = Arc<Mutex<Vec<OperationReport>>>;
+
+    fn metered(answer: Option<KeyResult>) -> (Metered<Scripted>, Reports) {
+        let reports = Reports::default();
+        let seen = Arc::clone(&reports);
+        let observer = move |report: &OperationReport| seen.lock().unwrap().push(*report);
+        let engine = Scripted { answer, ..Scripted::default() };
+        (Metered::new(engine, Arc::new(observer)), reports)
+    }
+
+    fn operation() -> KeyOperation {
+        let deadline = Instant::now() + Duration::from_hours(1);
+        KeyOperation::sign(KeyId([0; 32]), SignatureScheme::RSA_PSS_RSAE_SHA256, Bytes::new(), deadline)
+    }
+
+    #[test]
+    fn what_is_done_at_once_is_reported_at_once_and_stays_ready() {
+        let (engine, reports) = metered(Some(Ok(vec![1])));
+        let mut pending = engine.submit(operation());
+        let [report] = reports.lock().unwrap()[..] else { panic!("one report") };
+        assert_eq!((report.algorithm, report.outcome), ("rsa", OperationOutcome::Done));
+        assert_eq!(report.wait, Duration::ZERO);
+        assert_eq!(pending.try_take(), Some(Ok(vec![1])));
+    }
+
+    #[test]
+    fn a_refusal_is_reported_as_failed() {
+        let (engine, reports) = metered(Some(Err(KeyError::Overloaded)));
+        drop(engine.submit(operation()));
+        let [report] = reports.lock().unwrap()[..] else { panic!("one report") };
+        assert_eq!(report.outcome, OperationOutcome::Failed);
+    }
+
+    #[tokio::test]
+    async fn what_takes_time_is_reported_when_it_ends() {
+        let (engine, reports) = metered(None);
+        let pending = engine.submit(operation());
+        assert_eq!(reports.lock().unwrap().len(), 0);
+        let completion = engine.engine().completions.lock().unwrap().pop().unwrap();
+        completion.begin().expect("it is wanted").complete(Ok(vec![2]));
+        assert_eq!(pending.await, Ok(vec![2]));
+        let [report] = reports.lock().unwrap()[..] else { panic!("one report") };
+        assert_eq!(report.outcome, OperationOutcome::Done);
+        assert!(report.wait > Duration::ZERO);
+    }
+
+    #[test]
+    fn what_is_dropped_is_reported_as_abandoned() {
+        let (engine, reports) = metered(None);
+        drop(engine.submit(operation()));
+        let [report] = reports.lock().unwrap()[..] else { panic!("one report") };
+        assert_eq!(report.outcome, OperationOutcome::Abandoned);
+        assert!(engine.engine().completions.lock().unwrap()[0].is_abandoned());
     }
 }

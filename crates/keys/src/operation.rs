@@ -49,17 +49,8 @@ pub struct KeyOperation {
 
 impl KeyOperation {
     /// A signature with `key` over `message`.
-    pub const fn sign(
-        key: KeyId,
-        scheme: SignatureScheme,
-        message: Bytes,
-        deadline: Instant,
-    ) -> Self {
-        Self {
-            key,
-            kind: OperationKind::Sign { scheme, message },
-            deadline,
-        }
+    pub const fn sign(key: KeyId, scheme: SignatureScheme, message: Bytes, deadline: Instant) -> Self {
+        Self { key, kind: OperationKind::Sign { scheme, message }, deadline }
     }
 }
 
@@ -99,10 +90,9 @@ impl fmt::Debug for OperationKind {
     /// Without the message.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Sign { scheme, .. } => f
-                .debug_struct("Sign")
-                .field("scheme", scheme)
-                .finish_non_exhaustive(),
+            Self::Sign { scheme, .. } => {
+                f.debug_struct("Sign").field("scheme", scheme).finish_non_exhaustive()
+            }
         }
     }
 }

@@ -44,35 +44,19 @@ struct Answer {
 impl PendingOperation {
     /// An operation that is already done. Costs no allocation.
     pub const fn ready(result: KeyResult) -> Self {
-        Self {
-            state: State::Ready(result),
-            worked: None,
-        }
+        Self { state: State::Ready(result), worked: None }
     }
 
     /// An operation that another thread or task will answer through the [`Completion`]. One allocation.
     pub fn with_completion(deadline: Instant) -> (Self, Completion) {
         let (sender, receiver) = oneshot::channel();
-        let pending = Self {
-            state: State::Waiting(receiver),
-            worked: None,
-        };
-        (
-            pending,
-            Completion {
-                sender,
-                deadline,
-                begun: None,
-            },
-        )
+        let pending = Self { state: State::Waiting(receiver), worked: None };
+        (pending, Completion { sender, deadline, begun: None })
     }
 
     /// An operation that is done when `future` is: for engines that add something to the answer of another.
     pub fn from_future(future: impl Future<Output = KeyResult> + Send + 'static) -> Self {
-        Self {
-            state: State::Wrapping(Box::pin(future)),
-            worked: None,
-        }
+        Self { state: State::Wrapping(Box::pin(future)), worked: None }
     }
 
     /// The result, if it is there already: the way past any waiting for an engine that worked in `submit`.
@@ -104,10 +88,7 @@ impl PendingOperation {
             State::Ready(_) | State::Taken => return Poll::Ready(self.take_ready()),
             State::Waiting(receiver) => {
                 let received = ready!(Pin::new(receiver).poll(context));
-                let answer = received.unwrap_or(Answer {
-                    result: Err(ENGINE_GONE),
-                    worked: None,
-                });
+                let answer = received.unwrap_or(Answer { result: Err(ENGINE_GONE), worked: None });
                 self.worked = answer.worked;
                 answer.result
             }
@@ -187,5 +168,78 @@ impl Completion {
 impl fmt::Debug for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Answer").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_hours(1);
+
+    fn pair() -> (PendingOperation, Completion) {
+        PendingOperation::with_completion(Instant::now() + SOON)
+    }
+
+    #[test]
+    fn a_ready_result_can_be_taken_once() {
+        let mut pending = PendingOperation::ready(Ok(vec![1, 2]));
+        assert_eq!(pending.try_take(), Some(Ok(vec![1, 2])));
+        assert_eq!(pending.try_take(), Some(Err(TAKEN)));
+    }
+
+    #[tokio::test]
+    async fn a_completion_from_another_thread_wakes_the_caller() {
+        let (mut pending, completion) = pair();
+        assert_eq!(pending.try_take(), None);
+        let engine = std::thread::spawn(move || {
+            let completion = completion.begin().expect("somebody waits");
+            completion.complete(Ok(vec![3]));
+        });
+        assert_eq!((&mut pending).await, Ok(vec![3]));
+        assert!(pending.worked().is_some());
+        engine.join().unwrap();
+    }
+
+    #[test]
+    fn an_engine_that_goes_away_leaves_an_error_behind() {
+        let (mut pending, completion) = pair();
+        drop(completion);
+        assert_eq!(pending.try_take(), Some(Err(ENGINE_GONE)));
+    }
+
+    #[test]
+    fn an_abandoned_operation_is_not_begun() {
+        let (pending, completion) = pair();
+        assert!(!completion.is_abandoned());
+        drop(pending);
+        assert!(completion.is_abandoned());
+        assert!(completion.begin().is_none());
+    }
+
+    #[test]
+    fn an_operation_past_its_deadline_is_answered_instead_of_begun() {
+        let (mut pending, completion) = PendingOperation::with_completion(Instant::now());
+        assert!(completion.begin().is_none());
+        assert_eq!(pending.try_take(), Some(Err(KeyError::DeadlinePassed)));
+    }
+
+    #[tokio::test]
+    async fn an_engine_can_add_to_the_answer_of_another() {
+        let (inner, completion) = pair();
+        let outer = PendingOperation::from_future(async { inner.await.or(Ok(vec![9])) });
+        completion.complete(Err(KeyError::Overloaded));
+        assert_eq!(outer.await, Ok(vec![9]));
+    }
+
+    #[test]
+    fn debug_shows_no_result() {
+        let (pending, completion) = pair();
+        completion.complete(Ok(b"secret".to_vec()));
+        let ready = PendingOperation::ready(Ok(b"secret".to_vec()));
+        assert_eq!(
+            format!("{pending:?} {ready:?}"),
+            "PendingOperation(\"waiting\") PendingOperation(\"ready\")"
+        );
     }
 }

@@ -38,9 +38,7 @@ impl PrivateKey {
                 .map_err(|rejected| refused("EC (SEC1, P-256 or P-384)", rejected))
                 .and_then(|(algorithm, pair)| Self::ecdsa(algorithm, pair)),
             PrivateKeyDer::Pkcs8(key) => Self::from_pkcs8(key.secret_pkcs8_der()),
-            _ => Err(KeyError::Malformed(
-                "not a PKCS#8, PKCS#1 or SEC1 private key".into(),
-            )),
+            _ => Err(KeyError::Malformed("not a PKCS#8, PKCS#1 or SEC1 private key".into())),
         }
     }
 
@@ -53,9 +51,7 @@ impl PrivateKey {
         if let Ok(pair) = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der) {
             return Self::ed25519(pair);
         }
-        RsaKeyPair::from_pkcs8(der)
-            .map_err(|rejected| refused("PKCS#8", rejected))
-            .and_then(Self::rsa)
+        RsaKeyPair::from_pkcs8(der).map_err(|rejected| refused("PKCS#8", rejected)).and_then(Self::rsa)
     }
 
     fn ecdsa(algorithm: KeyAlgorithm, pair: EcdsaKeyPair) -> Result<Self, KeyError> {
@@ -69,8 +65,7 @@ impl PrivateKey {
     }
 
     fn rsa(pair: RsaKeyPair) -> Result<Self, KeyError> {
-        let bits =
-            u16::try_from(pair.public_modulus_len() * 8).expect("aws-lc accepts at most 8192 bits");
+        let bits = u16::try_from(pair.public_modulus_len() * 8).expect("aws-lc accepts at most 8192 bits");
         let spki = pair.public_key().as_der();
         Self::new(KeyAlgorithm::Rsa { bits }, spki, Pair::Rsa(pair))
     }
@@ -80,15 +75,9 @@ impl PrivateKey {
         spki: Result<PublicKeyX509Der<'_>, aws_lc_rs::error::Unspecified>,
         pair: Pair,
     ) -> Result<Self, KeyError> {
-        let spki =
-            spki.map_err(|_| KeyError::Malformed("the private key has no public half".into()))?;
+        let spki = spki.map_err(|_| KeyError::Malformed("the private key has no public half".into()))?;
         let spki = Box::from(spki.as_ref());
-        Ok(Self {
-            id: KeyId::of_spki(&spki),
-            algorithm,
-            spki,
-            pair,
-        })
+        Ok(Self { id: KeyId::of_spki(&spki), algorithm, spki, pair })
     }
 
     pub(crate) const fn id(&self) -> KeyId {
@@ -114,28 +103,22 @@ impl PrivateKey {
         if self.algorithm.schemes().contains(&scheme) {
             return Ok(());
         }
-        Err(KeyError::UnsupportedScheme {
-            scheme,
-            algorithm: self.algorithm,
-        })
+        Err(KeyError::UnsupportedScheme { scheme, algorithm: self.algorithm })
     }
 
     /// Signs `message` itself: hashing is part of the scheme.
     pub(crate) fn sign(&self, scheme: SignatureScheme, message: &[u8]) -> KeyResult {
         self.check(scheme)?;
         match &self.pair {
-            Pair::Ecdsa(pair) => pair
-                .sign(&SystemRandom::new(), message)
-                .map(|signature| signature.as_ref().to_vec()),
-            Pair::Ed25519(pair) => pair
-                .try_sign(message)
-                .map(|signature| signature.as_ref().to_vec()),
+            Pair::Ecdsa(pair) => {
+                pair.sign(&SystemRandom::new(), message).map(|signature| signature.as_ref().to_vec())
+            }
+            Pair::Ed25519(pair) => pair.try_sign(message).map(|signature| signature.as_ref().to_vec()),
             Pair::Rsa(pair) => {
                 let mut signature = vec![0; pair.public_modulus_len()];
-                let encoding = rsa_encoding(scheme)
-                    .expect("`check` lets only RSA schemes pass for an RSA key");
-                pair.sign(encoding, &SystemRandom::new(), message, &mut signature)
-                    .map(|()| signature)
+                let encoding =
+                    rsa_encoding(scheme).expect("`check` lets only RSA schemes pass for an RSA key");
+                pair.sign(encoding, &SystemRandom::new(), message, &mut signature).map(|()| signature)
             }
         }
         .map_err(|_| KeyError::Failed("the cryptographic library refused to sign"))

@@ -213,3 +213,73 @@ impl KeySet {
         Self { keys: made.chain(kept).collect(), next_change: plan.next }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + SECOND * 1_000_000 + Duration::from_secs(seconds)
+    }
+
+    /// Tickets live 120 s, keys seal for 60 s and are made 10 s before.
+    fn keyring() -> TicketKeyring {
+        let settings = RotationSettings::new(SECOND * 120, SECOND * 60, SECOND * 10).unwrap();
+        TicketKeyring::new(settings, at(0))
+    }
+
+    #[test]
+    fn every_kind_of_refusal_is_told_apart_and_counted() {
+        let (keyring, other) = (keyring(), keyring());
+        let ticket = keyring.seal(b"session", at(0)).unwrap();
+        let mut forged = ticket.clone();
+        *forged.last_mut().unwrap() ^= 1;
+        assert_eq!(keyring.open(&ticket, at(119)).as_deref(), Ok(&b"session"[..]));
+        assert_eq!(keyring.open(&forged, at(1)), Err(OpenError::Forged));
+        assert_eq!(keyring.open(&ticket, at(120)), Err(OpenError::Expired));
+        assert_eq!(other.open(&ticket, at(1)), Err(OpenError::UnknownKey));
+        assert_eq!(keyring.open(b"", at(1)), Err(OpenError::UnknownKey));
+        let statistics = keyring.statistics();
+        let refused = (statistics.forged, statistics.expired, statistics.unknown);
+        assert_eq!((statistics.sealed, statistics.opened, refused), (1, 1, (1, 1, 1)));
+    }
+
+    #[test]
+    fn the_next_key_is_on_the_ring_before_it_seals() {
+        let keyring = keyring();
+        let name = |now| keyring.seal(b"", at(now)).unwrap()[..16].to_vec();
+        let first = name(0);
+        assert_eq!(name(49), first);
+        assert_eq!(keyring.statistics().keys, 1);
+        assert_eq!(name(50), first);
+        assert_eq!(keyring.statistics().keys, 2);
+        assert_eq!(name(59), first);
+        assert_ne!(name(60), first);
+        assert_eq!(keyring.statistics().keys, 2, "the successor was there already");
+    }
+
+    #[test]
+    fn a_ticket_sealed_ahead_of_our_clock_opens() {
+        let keyring = keyring();
+        let ticket = keyring.seal(b"session", at(30)).unwrap();
+        assert!(keyring.open(&ticket, at(0)).is_ok());
+    }
+
+    #[test]
+    fn a_keyring_that_is_rotating_elsewhere_still_opens() {
+        let keyring = keyring();
+        let ticket = keyring.seal(b"session", at(0)).unwrap();
+        let _elsewhere = keyring.rotation.lock().unwrap();
+        assert!(keyring.open(&ticket, at(55)).is_ok());
+        assert_eq!(keyring.statistics().keys, 1);
+    }
+
+    #[test]
+    fn debug_shows_times_only() {
+        let shown = format!("{:?}", keyring());
+        assert!(shown.contains("seals_until"), "{shown}");
+        assert!(!shown.contains("cipher") && !shown.contains("name"), "{shown}");
+    }
+}

@@ -165,3 +165,168 @@ impl MemoryStatistics {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_hours(1);
+
+    fn store(max_sessions: usize, max_bytes: usize) -> MemoryStore {
+        MemoryStore::new(&MemorySettings { max_sessions, max_bytes })
+    }
+
+    fn id(number: u32) -> [u8; 32] {
+        let mut id = [0; 32];
+        id[..4].copy_from_slice(&number.to_be_bytes());
+        id
+    }
+
+    #[test]
+    fn a_session_is_found_until_it_is_taken() {
+        let (store, now) = (store(100, 1 << 20), Instant::now());
+        assert!(store.put_at(b"id", b"session".to_vec(), HOUR, now));
+        assert_eq!(store.get_at(b"id", now).as_deref(), Some(&b"session"[..]));
+        assert_eq!(store.get_at(b"id", now).as_deref(), Some(&b"session"[..]));
+        assert_eq!(store.take_at(b"id", now).as_deref(), Some(&b"session"[..]));
+        assert_eq!(store.take_at(b"id", now), None);
+        let statistics = store.statistics();
+        assert_eq!((statistics.hits, statistics.misses), (3, 1));
+        assert_eq!((statistics.sessions, statistics.bytes), (0, 0));
+    }
+
+    #[test]
+    fn a_later_session_replaces_an_earlier_one_of_the_same_id() {
+        let (store, now) = (store(100, 1 << 20), Instant::now());
+        store.put_at(b"id", vec![1; 500], HOUR, now);
+        store.put_at(b"id", vec![2; 10], HOUR, now);
+        assert_eq!(store.get_at(b"id", now), Some(vec![2; 10]));
+        assert_eq!(store.statistics().sessions, 1);
+        assert!(store.statistics().bytes < 500);
+    }
+
+    #[test]
+    fn a_session_is_gone_when_its_lifetime_ends() {
+        let (store, now) = (store(100, 1 << 20), Instant::now());
+        store.put_at(b"id", vec![1], HOUR, now);
+        assert!(store.get_at(b"id", now + HOUR.saturating_sub(Duration::from_nanos(1))).is_some());
+        assert_eq!(store.get_at(b"id", now + HOUR), None);
+        assert_eq!(store.statistics().sessions, 0, "the look-up removes it");
+    }
+
+    #[test]
+    fn expired_sessions_are_removed_unasked() {
+        let (store, now) = (store(10_000, 1 << 22), Instant::now());
+        for number in 0..1000 {
+            let lifetime = if number % 3 == 0 { HOUR } else { HOUR * 2 };
+            store.put_at(&id(number), vec![0; 20], lifetime, now);
+        }
+        store.remove_expired(now + HOUR);
+        assert_eq!(store.statistics().expired, 334);
+        assert_eq!(store.statistics().sessions, 666);
+        for number in 0..1000 {
+            let found = store.get_at(&id(number), now + HOUR).is_some();
+            assert_eq!(found, number % 3 != 0, "session {number}");
+        }
+    }
+
+    #[test]
+    fn puts_alone_find_what_has_expired() {
+        let (store, now) = (store(10_000, 1 << 22), Instant::now());
+        for number in 0..1000 {
+            store.put_at(&id(number), vec![0; 20], HOUR, now);
+        }
+        for number in 1000..5000 {
+            store.put_at(&id(number), vec![0; 20], HOUR, now + HOUR);
+        }
+        assert_eq!(store.statistics().expired, 1000);
+        assert_eq!(store.statistics().sessions, 4000);
+    }
+
+    #[test]
+    fn the_number_of_sessions_is_bounded() {
+        let (store, now) = (store(1000, 1 << 22), Instant::now());
+        for number in 0..5000 {
+            assert!(store.put_at(&id(number), vec![0; 20], HOUR, now));
+        }
+        let statistics = store.statistics();
+        // Shards fill unevenly, and their bounds are rounded up.
+        assert!((900..=1008).contains(&statistics.sessions), "{statistics:?}");
+        assert_eq!(statistics.evicted, 5000 - statistics.sessions as u64);
+    }
+
+    #[test]
+    fn the_bytes_are_bounded() {
+        let (store, now) = (store(1000, 100_000), Instant::now());
+        for number in 0..1000 {
+            store.put_at(&id(number), vec![0; 1000], HOUR, now);
+            assert!(store.statistics().bytes <= 100_000);
+        }
+        assert!(store.statistics().sessions >= 60, "{store:?}");
+    }
+
+    #[test]
+    fn a_session_larger_than_the_store_is_refused_and_its_predecessor_forgotten() {
+        let (store, now) = (store(1, 1000), Instant::now());
+        assert!(store.put_at(b"id", vec![0; 100], HOUR, now));
+        assert!(!store.put_at(b"id", vec![0; 1000], HOUR, now));
+        assert_eq!(store.get_at(b"id", now), None);
+        assert_eq!(store.statistics().refused, 1);
+    }
+
+    #[test]
+    fn a_store_for_no_sessions_keeps_none() {
+        let (store, now) = (store(0, 1000), Instant::now());
+        assert!(!store.put_at(b"id", vec![0; 100], HOUR, now));
+        assert_eq!(store.get_at(b"id", now), None);
+    }
+
+    #[test]
+    fn what_was_asked_for_stays_and_what_was_not_makes_room() {
+        let (store, now) = (store(50, 1 << 20), Instant::now());
+        for number in 0..50 {
+            store.put_at(&id(number), vec![0; 20], HOUR, now);
+        }
+        for number in 0..10 {
+            store.get_at(&id(number), now);
+        }
+        for number in 50..90 {
+            store.put_at(&id(number), vec![0; 20], HOUR, now);
+        }
+        for number in 0..10 {
+            assert!(store.get_at(&id(number), now).is_some(), "session {number}");
+        }
+    }
+
+    #[test]
+    fn of_many_who_take_at_once_one_gets_the_session() {
+        let (store, now) = (store(1000, 1 << 20), Instant::now());
+        for number in 0..200 {
+            store.put_at(&id(number), vec![0; 20], HOUR, now);
+            let taken: usize = std::thread::scope(|scope| {
+                let takers = [(); 3].map(|()| scope.spawn(|| store.take_at(&id(number), now)));
+                takers.map(|taker| taker.join().unwrap().iter().count())
+            })
+            .iter()
+            .sum();
+            assert_eq!(taken, 1);
+        }
+    }
+
+    #[test]
+    fn the_trait_answers_at_once() {
+        let store: &dyn SessionStore = &MemoryStore::new(&MemorySettings::default());
+        assert!(matches!(store.put(b"id", vec![1], HOUR), Lookup::Ready(true)));
+        assert!(matches!(store.get(b"id"), Lookup::Ready(Some(_))));
+        assert!(matches!(store.take(b"id"), Lookup::Ready(Some(_))));
+        assert!(matches!(store.take(b"id"), Lookup::Ready(None)));
+    }
+
+    #[test]
+    fn debug_shows_no_session() {
+        let (store, now) = (store(10, 10_000), Instant::now());
+        store.put_at(b"id", b"secret".to_vec(), HOUR, now);
+        let shown = format!("{store:?} {:?}", store.get(b"id"));
+        assert!(!shown.contains("115") && !shown.contains("secret"), "{shown}");
+    }
+}

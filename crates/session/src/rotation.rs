@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use crate::RotationError;
 
 /// RFC 8446 section 4.6.1: "Servers MUST NOT use any value greater than 604800 seconds (7 days)."
-const LONGEST_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
+const LONGEST_LIFETIME: Duration = Duration::from_hours(7 * 24);
 
 /// Intervals of sealing that one ticket lifetime may span, so that a keyring stays short.
 const MOST_INTERVALS: u64 = 30;
@@ -183,7 +183,7 @@ mod tests {
         let refused = |lifetime, interval, lead| RotationSettings::new(lifetime, interval, lead).unwrap_err();
         assert_eq!(refused(day * 8, day, minute), RotationError::LifetimeTooLong(day * 8));
         assert_eq!(refused(day, Duration::ZERO, Duration::ZERO), RotationError::TooShort);
-        let least = Duration::from_secs(2880);
+        let least = Duration::from_mins(48);
         assert_eq!(refused(day, minute, second), RotationError::TooManyKeys { lifetime: day, least });
         assert_eq!(
             refused(minute, minute, minute),

@@ -1,7 +1,7 @@
-//! One shard of the memory store: a table over a dense ring of sessions, swept by the hand of a clock.
+//! One shard of the memory store: a table over a ring of sessions, swept by the hand of a clock.
 //!
-//! The CLOCK algorithm comes close to least-recently-used and writes one flag where LRU relinks a list. Here an entry
-//! that leaves is replaced by the last one, so that the ring has no gaps for the hand to cross.
+//! The CLOCK algorithm comes close to least-recently-used and writes one flag where LRU relinks a list. A new session
+//! takes the slot of one that left, mostly just behind the hand, and so has a whole round before it may be evicted.
 
 use std::time::Instant;
 
@@ -10,18 +10,22 @@ use zeroize::Zeroizing;
 
 use crate::MemoryStatistics;
 
-/// What a session costs beside its ID and its own bytes: the entry, its place in the table and two allocations.
-const OVERHEAD: usize = size_of::<Entry>() + 48;
+/// What a session costs beside its ID and its own bytes: the slot, its place in the table and two allocations.
+const OVERHEAD: usize = size_of::<Option<Entry>>() + 48;
 
-/// Entries that each `put` examines for having expired: more than it adds, so that the hand comes round.
+/// Slots that each `put` examines for an expired session: more than it can add, so that the whole ring gets its turn.
 const EXAMINED_PER_PUT: usize = 2;
 
 pub(crate) struct Shard {
-    /// Places in `entries`, found by the hash of the ID.
-    places: HashTable<usize>,
-    entries: Vec<Entry>,
-    /// Where the hand points; past the end means at the start.
+    /// Indices of `slots`, found by the hash of the ID.
+    indices: HashTable<usize>,
+    slots: Vec<Option<Entry>>,
+    /// Indices of the empty slots; the one emptied last is filled first.
+    free: Vec<usize>,
+    /// The slot where the next eviction begins to look.
     hand: usize,
+    /// The slot that is examined next for an expired session.
+    examined: usize,
     max_sessions: usize,
     max_bytes: usize,
     statistics: MemoryStatistics,
@@ -40,10 +44,6 @@ impl Entry {
     fn cost(&self) -> usize {
         cost(&self.id, &self.session)
     }
-
-    fn is_expired(&self, now: Instant) -> bool {
-        now >= self.expires
-    }
 }
 
 fn cost(id: &[u8], session: &Vec<u8>) -> usize {
@@ -53,9 +53,11 @@ fn cost(id: &[u8], session: &Vec<u8>) -> usize {
 impl Shard {
     pub(crate) fn new(max_sessions: usize, max_bytes: usize) -> Self {
         Self {
-            places: HashTable::new(),
-            entries: Vec::new(),
+            indices: HashTable::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
             hand: 0,
+            examined: 0,
             max_sessions,
             max_bytes,
             statistics: MemoryStatistics::default(),
@@ -63,7 +65,7 @@ impl Shard {
     }
 
     pub(crate) const fn statistics(&self) -> MemoryStatistics {
-        MemoryStatistics { sessions: self.entries.len(), ..self.statistics }
+        self.statistics
     }
 
     pub(crate) fn put(
@@ -75,8 +77,8 @@ impl Shard {
         now: Instant,
     ) -> bool {
         let session = Zeroizing::new(session);
-        if let Some(place) = self.find(hash, id) {
-            self.remove(place);
+        if let Some(index) = self.find(hash, id) {
+            self.remove(index);
         }
         let cost = cost(id, &session);
         if self.max_sessions == 0 || cost > self.max_bytes {
@@ -84,7 +86,7 @@ impl Shard {
             return false;
         }
         self.examine_some(now);
-        while self.entries.len() >= self.max_sessions || self.statistics.bytes + cost > self.max_bytes {
+        while self.statistics.sessions >= self.max_sessions || self.statistics.bytes + cost > self.max_bytes {
             self.evict(now);
         }
         self.insert(Entry { hash, id: id.into(), session, expires, used: false });
@@ -92,105 +94,104 @@ impl Shard {
     }
 
     pub(crate) fn get(&mut self, hash: u64, id: &[u8], now: Instant) -> Option<Vec<u8>> {
-        let place = self.find_live(hash, id, now)?;
-        let entry = &mut self.entries[place];
+        let index = self.find_live(hash, id, now)?;
+        let entry = self.slots[index].as_mut()?;
         entry.used = true;
         Some(entry.session.to_vec())
     }
 
     pub(crate) fn take(&mut self, hash: u64, id: &[u8], now: Instant) -> Option<Vec<u8>> {
-        let place = self.find_live(hash, id, now)?;
-        let mut entry = self.remove(place);
-        Some(std::mem::take(&mut *entry.session))
+        let index = self.find_live(hash, id, now)?;
+        self.remove(index).map(|mut entry| std::mem::take(&mut *entry.session))
     }
 
     pub(crate) fn remove_expired(&mut self, now: Instant) {
-        let mut place = 0;
-        while place < self.entries.len() {
-            // Another entry takes the place of one that leaves.
-            if !self.expire(place, now) {
-                place += 1;
-            }
+        for index in 0..self.slots.len() {
+            self.expire(index, now);
         }
     }
 
     fn find(&self, hash: u64, id: &[u8]) -> Option<usize> {
-        self.places.find(hash, |&place| *self.entries[place].id == *id).copied()
+        let is_it = |&index: &usize| self.slots[index].as_ref().is_some_and(|entry| *entry.id == *id);
+        self.indices.find(hash, is_it).copied()
     }
 
-    /// The place of a session whose lifetime is not over, counted as a hit; one that has expired is removed.
+    /// The slot of a session whose lifetime is not over, counted as a hit; one that has expired is removed.
     fn find_live(&mut self, hash: u64, id: &[u8], now: Instant) -> Option<usize> {
-        let place = self.find(hash, id).filter(|&place| !self.expire(place, now));
-        match place {
+        let index = self.find(hash, id).filter(|&index| !self.expire(index, now));
+        match index {
             Some(_) => self.statistics.hits += 1,
             None => self.statistics.misses += 1,
         }
-        place
+        index
     }
 
     fn insert(&mut self, entry: Entry) {
         self.statistics.stored += 1;
+        self.statistics.sessions += 1;
         self.statistics.bytes += entry.cost();
-        let (hash, place) = (entry.hash, self.entries.len());
-        self.entries.push(entry);
-        let entries = &self.entries;
-        self.places.insert_unique(hash, place, |&place| entries[place].hash);
+        let hash = entry.hash;
+        let index = self.free.pop().unwrap_or(self.slots.len());
+        if index == self.slots.len() {
+            self.slots.push(Some(entry));
+        } else {
+            self.slots[index] = Some(entry);
+        }
+        let slots = &self.slots;
+        self.indices.insert_unique(hash, index, |&index| slots[index].as_ref().map_or(0, |entry| entry.hash));
     }
 
-    fn remove(&mut self, place: usize) -> Entry {
-        let hash = self.entries[place].hash;
-        if let Ok(found) = self.places.find_entry(hash, |&other| other == place) {
+    /// Empties the slot.
+    fn remove(&mut self, index: usize) -> Option<Entry> {
+        let entry = self.slots[index].take()?;
+        if let Ok(found) = self.indices.find_entry(entry.hash, |&other| other == index) {
             found.remove();
         }
-        let entry = self.entries.swap_remove(place);
+        self.free.push(index);
+        self.statistics.sessions -= 1;
         self.statistics.bytes -= entry.cost();
-        // The last entry has moved here.
-        if let Some(moved) = self.entries.get(place) {
-            let from = self.entries.len();
-            if let Some(its_place) = self.places.find_mut(moved.hash, |&other| other == from) {
-                *its_place = place;
-            }
-        }
-        entry
+        Some(entry)
     }
 
-    /// Removes the entry if its lifetime is over; whether it did.
-    fn expire(&mut self, place: usize, now: Instant) -> bool {
-        if !self.entries[place].is_expired(now) {
-            return false;
+    /// Removes the session in this slot if its lifetime is over; whether it did.
+    fn expire(&mut self, index: usize, now: Instant) -> bool {
+        let expired = self.slots[index].as_ref().is_some_and(|entry| now >= entry.expires);
+        if expired {
+            self.remove(index);
+            self.statistics.expired += 1;
         }
-        self.remove(place);
-        self.statistics.expired += 1;
-        true
+        expired
     }
 
     fn examine_some(&mut self, now: Instant) {
-        for _ in 0..EXAMINED_PER_PUT.min(self.entries.len()) {
-            let place = self.under_hand();
-            if !self.expire(place, now) {
-                self.hand = place + 1;
-            }
+        for _ in 0..EXAMINED_PER_PUT.min(self.slots.len()) {
+            let index = advance(&mut self.examined, self.slots.len());
+            self.expire(index, now);
         }
     }
 
-    /// Makes room: removes the first entry that has expired or was not asked for since the hand last passed. Ends
-    /// within two rounds, as the first round clears all flags. There must be an entry.
+    /// Makes room: removes the first session that has expired or was not asked for since the hand last passed.
+    ///
+    /// There must be a session. Ends within two rounds, as the first clears every flag.
     fn evict(&mut self, now: Instant) {
         loop {
-            let place = self.under_hand();
-            if self.expire(place, now) {
+            let index = advance(&mut self.hand, self.slots.len());
+            if self.expire(index, now) {
                 return;
             }
-            if !std::mem::take(&mut self.entries[place].used) {
-                self.remove(place);
+            let Some(entry) = &mut self.slots[index] else { continue };
+            if !std::mem::take(&mut entry.used) {
+                self.remove(index);
                 self.statistics.evicted += 1;
                 return;
             }
-            self.hand = place + 1;
         }
     }
+}
 
-    fn under_hand(&self) -> usize {
-        if self.hand < self.entries.len() { self.hand } else { 0 }
-    }
+/// Where `hand` points in a ring of `slots`; moves it on.
+fn advance(hand: &mut usize, slots: usize) -> usize {
+    let index = if *hand < slots { *hand } else { 0 };
+    *hand = index + 1;
+    index
 }
