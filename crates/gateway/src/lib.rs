@@ -1,3 +1,18 @@
-//! The gateway: composes certificates, keys, TLS and the proxy into workers that serve.
+//! The gateway: listeners, workers, and the journey of a connection (`connection.rs`, the file to open first).
 
+mod admin;
+mod connection;
+mod error;
+mod gateway;
+mod host;
+mod listen;
+mod page;
+mod redirect;
 pub mod settings;
+mod shared;
+mod worker;
+
+pub use error::GatewayError;
+pub use gateway::Gateway;
+pub use listen::Addresses;
+pub use settings::GatewaySettings;

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{KeyOperation, KeyResult, PendingOperation, PrivateKeyEngine};
+use crate::{KeyError, KeyOperation, KeyResult, PendingOperation, PrivateKeyEngine};
 
 /// Learns of every operation of a [`Metered`] engine once. Called on the threads that serve connections: it must not
 /// block, and should cost no more than a few atomic additions.
@@ -42,7 +42,11 @@ pub struct OperationReport {
 pub enum OperationOutcome {
     /// With a result.
     Done,
-    /// With an error.
+    /// Refused, the queue being full.
+    Overloaded,
+    /// Not begun by its deadline.
+    DeadlinePassed,
+    /// With another error.
     Failed,
     /// The caller did not wait for the end.
     Abandoned,
@@ -73,9 +77,9 @@ impl<E: PrivateKeyEngine> PrivateKeyEngine for Metered<E> {
         let algorithm = operation.kind.algorithm_label();
         let submitted = Instant::now();
         let pending = self.engine.submit(operation);
-        if let Some(succeeded) = pending.succeeded() {
+        if let Some(result) = pending.result() {
             let compute = submitted.elapsed();
-            let outcome = OperationOutcome::of(succeeded);
+            let outcome = OperationOutcome::of(result);
             self.observer.observe(&OperationReport { algorithm, wait: Duration::ZERO, compute, outcome });
             return pending;
         }
@@ -91,8 +95,13 @@ impl<E: fmt::Debug> fmt::Debug for Metered<E> {
 }
 
 impl OperationOutcome {
-    const fn of(succeeded: bool) -> Self {
-        if succeeded { Self::Done } else { Self::Failed }
+    const fn of(result: &KeyResult) -> Self {
+        match result {
+            Ok(_) => Self::Done,
+            Err(KeyError::Overloaded) => Self::Overloaded,
+            Err(KeyError::DeadlinePassed) => Self::DeadlinePassed,
+            Err(_) => Self::Failed,
+        }
     }
 }
 
@@ -122,7 +131,7 @@ impl Future for Watched {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<KeyResult> {
         let result = ready!(Pin::new(&mut self.pending).poll(context));
-        self.report(OperationOutcome::of(result.is_ok()));
+        self.report(OperationOutcome::of(&result));
         Poll::Ready(result)
     }
 }
@@ -141,7 +150,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::{Completion, KeyError, KeyId};
+    use crate::{Completion, KeyId};
 
     /// Answers at once, if it has something to answer; else hands the completion to the test.
     #[derive(Debug, Default)]
@@ -187,11 +196,11 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_reported_as_failed() {
+    fn a_refusal_is_reported_as_such() {
         let (engine, reports) = metered(Some(Err(KeyError::Overloaded)));
         drop(engine.submit(operation()));
         let [report] = reports.lock().unwrap()[..] else { panic!("one report") };
-        assert_eq!(report.outcome, OperationOutcome::Failed);
+        assert_eq!(report.outcome, OperationOutcome::Overloaded);
     }
 
     #[tokio::test]

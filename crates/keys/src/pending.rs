@@ -70,10 +70,10 @@ impl PendingOperation {
         }
     }
 
-    /// Whether a result that was there from the start is a success; `None` if there is yet to be one.
-    pub(crate) const fn succeeded(&self) -> Option<bool> {
+    /// A result that was there from the start; `None` if there is yet to be one.
+    pub(crate) const fn result(&self) -> Option<&KeyResult> {
         match &self.state {
-            State::Ready(result) => Some(result.is_ok()),
+            State::Ready(result) => Some(result),
             _ => None,
         }
     }

@@ -89,6 +89,15 @@ impl DeadlineWheel {
         }
     }
 
+    /// Wakes every task that waits for a deadline, whether it has passed or not: for news that concerns all connections,
+    /// such as the begin of a drain.
+    pub fn wake_all(&self) {
+        let wakers: Vec<_> = self.shared.slots.borrow_mut().wakers.iter_mut().filter_map(Option::take).collect();
+        for waker in wakers {
+            waker.wake();
+        }
+    }
+
     async fn turn(&self) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

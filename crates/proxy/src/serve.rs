@@ -6,9 +6,10 @@
 mod io;
 mod turn;
 
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -102,7 +103,7 @@ pub enum End {
 /// What serving a connection needs.
 pub struct Http {
     /// Answers the requests.
-    pub service: Rc<Service>,
+    pub service: Rc<CurrentService>,
     /// The connection as its requests see it.
     pub connection: Rc<Connection>,
     /// Limits.
@@ -113,36 +114,55 @@ pub struct Http {
     pub drain: Drain,
 }
 
-/// Serves the connection to its end.
+/// The service of a worker, which a reload replaces: requests on open connections are answered by the new one too.
+pub struct CurrentService(RefCell<Rc<Service>>);
+
+impl CurrentService {
+    /// Begins with `service`.
+    pub fn new(service: Rc<Service>) -> Rc<Self> {
+        Rc::new(Self(RefCell::new(service)))
+    }
+
+    /// Answers requests by `service` from now on; those in flight end with the old one.
+    pub fn replace(&self, service: Rc<Service>) {
+        self.0.replace(service);
+    }
+
+    fn get(&self) -> Rc<Service> {
+        Rc::clone(&self.0.borrow())
+    }
+}
+
+/// Serves the connection to its end, and puts what it carried into its record.
 pub async fn serve(stream: Stream, http: &Http) -> End {
     let multiplexed = http.connection.record.borrow().tls.as_ref().is_some_and(|tls| tls.alpn == Some("h2"));
-    let mut io = HttpIo::new(stream);
+    let io = HttpIo::new(stream);
     let stop = loop {
         if let Err(stop) = rest(&io, http).await {
             break stop;
         }
         // Boxed, so that a resting connection does not carry the room for a busy one.
         let stop = if multiplexed {
-            Box::pin(http2_turns(io.clone(), http)).await
+            Box::pin(http2_turns(&io, http)).await
         } else {
-            match Box::pin(http1_turns(io, http)).await {
-                Ok((rested, stop)) => {
-                    io = rested;
-                    stop
-                }
-                Err(end) => return end,
-            }
+            Box::pin(http1_turns(&io, http)).await
         };
         if stop != Stop::Rest {
             break stop;
         }
     };
-    let Some(stream) = io.into_stream() else { return End::Closed };
-    let (Stop::Close(end) | Stop::Abort(end)) = stop else { return End::Closed };
-    if matches!(stop, Stop::Close(_)) {
-        Box::pin(close(stream, http)).await;
+    let (received, sent) = io.stream().bytes();
+    let mut record = http.connection.record.borrow_mut();
+    (record.bytes_received, record.bytes_sent) = (received, sent);
+    drop(record);
+    match (stop, io.into_stream()) {
+        (Stop::Close(end), Some(stream)) => {
+            Box::pin(close(stream, http)).await;
+            end
+        }
+        (Stop::Close(end) | Stop::Abort(end), _) => end,
+        (Stop::Rest, _) => unreachable!("the loop goes on"),
     }
-    end
 }
 
 /// Waits for the client with nothing but the connection itself in memory.
@@ -169,9 +189,9 @@ async fn rest(io: &HttpIo, http: &Http) -> Result<(), Stop> {
 }
 
 /// Serves HTTP/1.1 until the connection rests, closes or is upgraded. An upgraded one is served to its end here.
-async fn http1_turns(io: HttpIo, http: &Http) -> Result<(HttpIo, Stop), End> {
+async fn http1_turns(io: &HttpIo, http: &Http) -> Stop {
     let service = service_fn(|request| {
-        let (service, connection) = (Rc::clone(&http.service), Rc::clone(&http.connection));
+        let (service, connection) = (http.service.get(), Rc::clone(&http.connection));
         async move { Ok::<_, Infallible>(service.respond(&connection, request).await) }
     });
     let mut hyper = http1::Builder::new()
@@ -185,32 +205,31 @@ async fn http1_turns(io: HttpIo, http: &Http) -> Result<(HttpIo, Stop), End> {
             Pin::new(&mut hyper).graceful_shutdown();
         }
         if let Poll::Ready(result) = Pin::new(&mut hyper).poll(cx) {
-            return Poll::Ready(finished(result, http));
+            return Poll::Ready(finished(&result, http));
         }
-        turns.poll_end(cx, &io, http)
+        turns.poll_end(cx, io, http)
     })
     .await;
-    let parts = hyper.into_parts();
-    drop(parts.io);
-    let pending = http.connection.upgrade.borrow_mut().take();
-    if let (Some(pending), Stop::Close(End::Closed)) = (pending, stop) {
+    let read_ahead = hyper.into_parts().read_buf;
+    let upgrade = http.connection.upgrade.borrow_mut().take();
+    if let (Some(upgrade), Stop::Close(End::Closed | End::Drained)) = (upgrade, stop) {
         io.flush_at_once();
-        pending.join(io, parts.read_buf, &http.deadline, http.settings.timeouts.idle).await;
-        return Err(End::Upgraded);
+        upgrade.join(io.clone(), read_ahead, &http.deadline, http.settings.timeouts.idle).await;
+        return Stop::Close(End::Upgraded);
     }
-    if !parts.read_buf.is_empty() {
-        io.stream_mut().unread(&parts.read_buf);
+    if !read_ahead.is_empty() {
+        io.stream_mut().unread(&read_ahead);
     }
-    Ok((io, stop))
+    stop
 }
 
 /// Serves HTTP/2 until the connection closes.
-async fn http2_turns(io: HttpIo, http: &Http) -> Stop {
+async fn http2_turns(io: &HttpIo, http: &Http) -> Stop {
     let service = service_fn(|request| {
-        let (service, connection) = (Rc::clone(&http.service), Rc::clone(&http.connection));
+        let (service, connection) = (http.service.get(), Rc::clone(&http.connection));
         async move { Ok::<_, Infallible>(service.respond(&connection, request).await) }
     });
-    let mut hyper = std::pin::pin!(
+    let mut hyper = pin!(
         http2::Builder::new(LocalExecutor)
             .max_concurrent_streams(http.settings.h2_streams)
             .max_header_list_size(u32::try_from(http.settings.head_size).unwrap_or(u32::MAX))
@@ -224,10 +243,9 @@ async fn http2_turns(io: HttpIo, http: &Http) -> Stop {
             hyper.as_mut().graceful_shutdown();
         }
         if let Poll::Ready(result) = hyper.as_mut().poll(cx) {
-            let stop = finished(result, http);
-            return Poll::Ready(ending.map_or(stop, Stop::Close));
+            return Poll::Ready(ending.map_or(finished(&result, http), Stop::Close));
         }
-        match turns.poll_end(cx, &io, http) {
+        match turns.poll_end(cx, io, http) {
             // GOAWAY first; if that does not end it, the next deadline does.
             Poll::Ready(Stop::Close(end)) if ending.is_none() => {
                 ending = Some(end);
@@ -242,7 +260,7 @@ async fn http2_turns(io: HttpIo, http: &Http) -> Stop {
     .await
 }
 
-fn finished(result: hyper::Result<()>, http: &Http) -> Stop {
+fn finished(result: &hyper::Result<()>, http: &Http) -> Stop {
     match result {
         Ok(()) if http.drain.started() => Stop::Close(End::Drained),
         Ok(()) => Stop::Close(End::Closed),

@@ -1,0 +1,56 @@
+//! Why a gateway cannot start, or cannot take over new settings.
+
+use std::io;
+use std::net::SocketAddr;
+
+use brisk_certs::CertError;
+use brisk_session::RotationError;
+use brisk_telemetry::AccessLogError;
+use brisk_tls::TlsError;
+use thiserror::Error;
+
+/// Why a gateway cannot start, or cannot take over new settings.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum GatewayError {
+    /// A listener's address cannot be had.
+    #[error("cannot listen on {address}: {source}{}", hint(source))]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system refuses a thread or a runtime.
+    #[error("cannot start a thread: {0}")]
+    Threads(#[source] io::Error),
+    /// The program's signals cannot be received.
+    #[error("cannot receive signals: {0}")]
+    Signals(#[source] io::Error),
+    /// TLS cannot be set up.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// Hosts or certificates do not fit.
+    #[error(transparent)]
+    Certificates(#[from] CertError),
+    /// Ticket keys cannot rotate as configured.
+    #[error("session tickets: {0}")]
+    Rotation(#[from] RotationError),
+    /// The access log cannot be opened.
+    #[error(transparent)]
+    AccessLog(#[from] AccessLogError),
+    /// The routes and upstreams do not fit.
+    #[error(transparent)]
+    Service(#[from] brisk_proxy::ServiceError),
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; another program has it, or another brisk",
+        io::ErrorKind::PermissionDenied => {
+            "; ports below 1024 need root or the capability CAP_NET_BIND_SERVICE"
+        }
+        io::ErrorKind::AddrNotAvailable => "; no interface of this machine has that address",
+        _ => "",
+    }
+}

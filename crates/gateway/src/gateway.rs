@@ -1,0 +1,242 @@
+//! A gateway as a whole: binds, starts the workers, reloads, drains.
+
+use std::fmt::Display;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use brisk_certs::FileWatch;
+use brisk_net::drain::{self, Drain, DrainTrigger};
+use brisk_net::listener::ListenerSettings;
+use brisk_telemetry::metrics::Reload;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::GatewayError;
+use crate::admin::{self, Admin};
+use crate::listen::{self, Addresses};
+use crate::settings::GatewaySettings;
+use crate::shared::Shared;
+use crate::worker::{self, Sockets};
+
+/// Changed files are reloaded when they have been left alone for so long: a certificate and its key change together.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// How often what has passed its time is wiped.
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// A gateway that has everything it needs and serves nothing yet.
+#[derive(Debug)]
+pub struct Gateway {
+    settings: GatewaySettings,
+    shared: Arc<Shared>,
+    sockets: Vec<Sockets>,
+    admin: Option<TcpListener>,
+    addresses: Addresses,
+    files: Option<FileWatch>,
+}
+
+impl Gateway {
+    /// Binds all addresses and prepares keys, sessions and logs. What is wrong shows here, before anything is served.
+    pub fn bind(settings: GatewaySettings) -> Result<Self, GatewayError> {
+        let files = watch_files(&settings);
+        let shared = Shared::new(&settings)?;
+        let (sockets, mut addresses) = listen::bind_all(&settings)?;
+        let admin = settings.admin.map(|address| listen::bind_one(&ListenerSettings::new(address)));
+        let admin = admin.transpose()?;
+        addresses.admin = admin.as_ref().map(|(address, _)| *address);
+        if addresses.admin.is_some_and(|address| !address.ip().is_loopback()) {
+            tracing::warn!("the admin listener is not on loopback: whoever reaches it reads the metrics");
+        }
+        Ok(Self { settings, shared, sockets, admin: admin.map(|(_, socket)| socket), addresses, files })
+    }
+
+    /// Where it will listen.
+    pub fn addresses(&self) -> &Addresses {
+        &self.addresses
+    }
+
+    /// Serves until SIGTERM or SIGINT and the end of the drain. `read` gives the settings anew on SIGHUP and whenever one
+    /// of their files has changed; if it fails, the old ones stay in force.
+    pub fn run<E: Display>(
+        self,
+        read: impl FnMut() -> Result<GatewaySettings, E>,
+    ) -> Result<(), GatewayError> {
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(GatewayError::Threads)?;
+        let (trigger, drain) = drain::channel();
+        let (stop, stopped) = watch::channel(());
+        let mut workers = Vec::with_capacity(self.sockets.len());
+        for (number, sockets) in self.sockets.into_iter().enumerate() {
+            let shared = Arc::clone(&self.shared);
+            let started = worker::start(number, shared, sockets, drain.clone(), stopped.clone());
+            workers.push(started.map_err(GatewayError::Threads)?);
+        }
+        let control = Control { shared: self.shared, settings: self.settings, files: self.files, read };
+        let served = runtime.block_on(control.run(self.admin, &trigger, drain));
+        drop(stop);
+        workers.into_iter().for_each(join);
+        served
+    }
+}
+
+fn join(worker: JoinHandle<()>) {
+    if worker.join().is_err() {
+        tracing::error!("a worker had panicked");
+    }
+}
+
+/// The main thread's part: signals, reloads, health checks, the admin listener.
+struct Control<R> {
+    shared: Arc<Shared>,
+    settings: GatewaySettings,
+    files: Option<FileWatch>,
+    read: R,
+}
+
+impl<R, E> Control<R>
+where
+    R: FnMut() -> Result<GatewaySettings, E>,
+    E: Display,
+{
+    async fn run(
+        mut self,
+        admin: Option<TcpListener>,
+        trigger: &DrainTrigger,
+        drain: Drain,
+    ) -> Result<(), GatewayError> {
+        let mut signals = Signals::new()?;
+        if let Some(socket) = admin {
+            let admin = Admin { metrics: Arc::clone(&self.shared.metrics), drain };
+            tokio::spawn(admin::serve(admin, socket));
+        }
+        let mut checks = self.shared.health_checks();
+        let mut minute = tokio::time::interval(MINUTE);
+        loop {
+            tokio::select! {
+                _ = minute.tick() => self.shared.age_sessions(),
+                () = signals.stop() => break,
+                _ = signals.hangup.recv() => {
+                    self.reload("SIGHUP");
+                    checks = self.shared.health_checks();
+                }
+                _ = signals.reopen.recv() => self.reopen_log(),
+                () = changed(self.files.as_mut()) => {
+                    self.reload("changed files");
+                    checks = self.shared.health_checks();
+                }
+            }
+        }
+        drop(checks);
+        self.drain(trigger, &mut signals).await;
+        Ok(())
+    }
+
+    fn reload(&mut self, why: &'static str) {
+        let result = (self.read)().map_err(|error| error.to_string()).and_then(|settings| {
+            // Watched from before they are applied, so that no change is missed.
+            let files = watch_files(&settings);
+            self.shared.apply(&settings).map_err(|error| error.to_string())?;
+            Ok((settings, files))
+        });
+        match result {
+            Ok((settings, files)) => {
+                self.tell_unchangeable(&settings);
+                self.settings = settings;
+                self.files = files;
+                self.shared.metrics.reloaded(Reload::Applied);
+                tracing::info!(why, "reloaded: new connections and requests go by the new configuration");
+            }
+            Err(error) => {
+                self.shared.metrics.reloaded(Reload::Refused);
+                tracing::error!(why, "not reloaded, the old configuration stays in force: {error}");
+            }
+        }
+    }
+
+    /// Names what only a restart can change.
+    fn tell_unchangeable(&self, new: &GatewaySettings) {
+        let old = &self.settings;
+        let changed = [
+            ("server.workers", old.workers != new.workers),
+            ("server.https", addresses(&old.https) != addresses(&new.https)),
+            ("server.http", addresses(&old.http) != addresses(&new.http)),
+            ("server.max_connections", old.connections != new.connections),
+            ("tls session sizes", old.sessions != new.sessions),
+            ("admin.listen", old.admin != new.admin),
+        ];
+        for (key, _) in changed.into_iter().filter(|(_, changed)| *changed) {
+            tracing::warn!(key, "changed, but takes effect only after a restart");
+        }
+    }
+
+    fn reopen_log(&self) {
+        if let Some(log) = self.shared.access_log.load().as_ref() {
+            log.reopen();
+        }
+    }
+
+    async fn drain(&self, trigger: &DrainTrigger, signals: &mut Signals) {
+        trigger.start();
+        let limit = self.settings.drain_timeout;
+        tracing::info!(?limit, open = trigger.open(), "draining: no new connections, running requests finish");
+        tokio::select! {
+            left = trigger.finished(limit) => match left {
+                0 => tracing::info!("drained"),
+                left => tracing::warn!(left, "the drain took too long: connections are cut"),
+            },
+            () = signals.stop() => tracing::warn!(left = trigger.open(), "told again to stop: connections are cut"),
+        }
+    }
+}
+
+fn addresses(listeners: &[ListenerSettings]) -> Vec<std::net::SocketAddr> {
+    listeners.iter().map(|listener| listener.address).collect()
+}
+
+/// Without a watch (no more inotify instances, say) SIGHUP still reloads.
+fn watch_files(settings: &GatewaySettings) -> Option<FileWatch> {
+    if settings.files.is_empty() {
+        return None;
+    }
+    FileWatch::start(settings.files.clone(), QUIET)
+        .inspect_err(|error| tracing::warn!(%error, "changed files are not noticed; SIGHUP still reloads"))
+        .ok()
+}
+
+/// Completes when a watched file has changed; never without a watch, or when the watch has ended.
+async fn changed(files: Option<&mut FileWatch>) {
+    if let Some(files) = files
+        && files.changed().await.is_some()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+    reopen: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, GatewayError> {
+        let listen = |kind| signal(kind).map_err(GatewayError::Signals);
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hangup: listen(SignalKind::hangup())?,
+            reopen: listen(SignalKind::user_defined1())?,
+        })
+    }
+
+    async fn stop(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! What all workers share: counters, limits and engines that outlive a reload, and the configuration that does not.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use brisk_keys::{LocalEngine, Metered, OperationObserver, OperationOutcome, OperationReport, PrivateKeyEngine};
+use brisk_net::{AddressLimit, ConnectionLimit, DeadlineWheel};
+use brisk_proxy::serve::HttpSettings;
+use brisk_proxy::settings::ServiceSettings;
+use brisk_proxy::upstream::{Group, GroupState};
+use brisk_proxy::{Service, health};
+use brisk_session::{MemorySettings, MemoryStore, RotationSettings, SessionStore, TicketKeyring};
+use brisk_telemetry::AccessLog;
+use brisk_telemetry::metrics::{CertificateExpiry, KeyOutcome, Metrics, SessionFigures};
+use brisk_tls::Acceptor;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::GatewayError;
+use crate::host;
+use crate::settings::{GatewaySettings, ProxyProtocol};
+
+/// What one configuration came to. Replaced whole on reload.
+pub(crate) struct Live {
+    pub(crate) acceptor: Acceptor,
+    pub(crate) handshake_timeout: Duration,
+    pub(crate) proxy_protocol: ProxyProtocol,
+    pub(crate) http: HttpSettings,
+    pub(crate) redirect_port: u16,
+    /// The round trip is asked of the kernel only where somebody will read it.
+    pub(crate) measures_rtt: bool,
+    service: Arc<ServiceSettings>,
+    groups: Vec<Arc<GroupState>>,
+}
+
+impl Live {
+    /// The service of one worker, with upstream connections of its own.
+    pub(crate) fn service(&self, shared: &Shared, wheel: &DeadlineWheel) -> Rc<Service> {
+        let groups: HashMap<_, _> = self
+            .groups
+            .iter()
+            .map(|state| (state.settings().name.clone(), Group::new(Arc::clone(state), wheel)))
+            .collect();
+        Service::new(
+            Arc::clone(&self.service),
+            &groups,
+            Arc::clone(&shared.metrics),
+            shared.access_log.load_full(),
+        )
+    }
+}
+
+/// What all workers share.
+pub(crate) struct Shared {
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) access_log: ArcSwapOption<AccessLog>,
+    pub(crate) live: ArcSwap<Live>,
+    /// Tells the workers of a new [`Live`].
+    pub(crate) changes: watch::Sender<()>,
+    pub(crate) connections: ConnectionLimit,
+    pub(crate) client_connections: Option<AddressLimit>,
+    resumption: Resumption,
+    engine: LocalEngine,
+    ids: AtomicU64,
+}
+
+/// What makes sessions resumable; it outlives a reload, so that they do too.
+struct Resumption {
+    memory: Arc<MemoryStore>,
+    keyring: Arc<TicketKeyring>,
+}
+
+impl Shared {
+    /// Prepares everything that `settings` ask for, without serving anything yet.
+    pub(crate) fn new(settings: &GatewaySettings) -> Result<Arc<Self>, GatewayError> {
+        let metrics = Metrics::new();
+        let engine =
+            LocalEngine::new(Arc::clone(&settings.keystore), &settings.keys).map_err(GatewayError::Threads)?;
+        let resumption = Resumption::new(settings, &metrics)?;
+        let access_log = open_access_log(settings, &metrics)?;
+        let live = live(settings, &engine, &resumption, &metrics)?;
+        Ok(Arc::new(Self {
+            access_log: ArcSwapOption::from(access_log),
+            live: ArcSwap::from_pointee(live),
+            changes: watch::Sender::new(()),
+            connections: ConnectionLimit::new(settings.connections.total),
+            client_connections: settings.connections.per_client.map(AddressLimit::new),
+            resumption,
+            engine,
+            ids: AtomicU64::new(1),
+            metrics,
+        }))
+    }
+
+    /// Puts new settings in force for new connections and new requests. On an error nothing changes.
+    pub(crate) fn apply(&self, settings: &GatewaySettings) -> Result<(), GatewayError> {
+        let engine = self.engine.with_keystore(Arc::clone(&settings.keystore));
+        let live = live(settings, &engine, &self.resumption, &self.metrics)?;
+        self.access_log.store(open_access_log(settings, &self.metrics)?);
+        self.live.store(Arc::new(live));
+        self.changes.send_replace(());
+        Ok(())
+    }
+
+    pub(crate) fn next_connection_id(&self) -> u64 {
+        self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Wipes ticket keys and sessions whose time is over, and makes the keys that are due: a tick of the main thread, for
+    /// times when nobody connects.
+    pub(crate) fn age_sessions(&self) {
+        self.resumption.keyring.rotate(SystemTime::now());
+        self.resumption.memory.remove_expired(Instant::now());
+    }
+
+    /// Active health checks of the present upstreams; dropping the set ends them.
+    pub(crate) fn health_checks(&self) -> JoinSet<()> {
+        let live = self.live.load();
+        live.groups.iter().map(|group| health::run_checks(Arc::clone(group))).collect()
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Resumption {
+    fn new(settings: &GatewaySettings, metrics: &Metrics) -> Result<Self, GatewayError> {
+        let rotation = settings.sessions.ticket_rotation;
+        let rotation = RotationSettings::new(settings.tls.session_lifetime, rotation, Duration::ZERO)?;
+        let keyring = Arc::new(TicketKeyring::new(rotation, SystemTime::now()));
+        let limits =
+            MemorySettings { max_sessions: settings.sessions.entries, max_bytes: settings.sessions.bytes };
+        let sessions = Arc::new(MemoryStore::new(&limits));
+        let (counted, stored) = (Arc::clone(&keyring), Arc::clone(&sessions));
+        metrics.set_session_source(move || figures(&counted, &stored));
+        Ok(Self { memory: sessions, keyring })
+    }
+}
+
+fn live(
+    settings: &GatewaySettings,
+    engine: &LocalEngine,
+    resumption: &Resumption,
+    metrics: &Arc<Metrics>,
+) -> Result<Live, GatewayError> {
+    let engine = engine.with_keystore(Arc::clone(&settings.keystore));
+    let observer = Arc::new(KeyMetrics(Arc::clone(metrics)));
+    let engine: Arc<dyn PrivateKeyEngine> = Arc::new(Metered::new(engine, observer));
+    let hosts: Vec<_> = settings.hosts.iter().map(|host| host.tls.clone()).collect();
+    let sessions: Arc<dyn SessionStore> = Arc::clone(&resumption.memory) as _;
+    let acceptor = Acceptor::new(settings.tls.clone(), &hosts, &engine, &sessions, &resumption.keyring)?;
+    let groups = settings.upstreams.iter().map(|group| Ok(GroupState::new(group.clone(), metrics)?));
+    let groups = groups.collect::<Result<_, GatewayError>>()?;
+    metrics.set_certificates(expiries(settings));
+    Ok(Live {
+        acceptor,
+        handshake_timeout: settings.handshake_timeout,
+        proxy_protocol: settings.proxy_protocol.clone(),
+        http: settings.protocol.clone(),
+        redirect_port: settings.redirect_port,
+        measures_rtt: settings.access_log.is_some() || host::has_page(settings),
+        service: Arc::new(host::service_settings(settings)),
+        groups,
+    })
+}
+
+fn open_access_log(
+    settings: &GatewaySettings,
+    metrics: &Metrics,
+) -> Result<Option<Arc<AccessLog>>, GatewayError> {
+    let Some(log) = &settings.access_log else { return Ok(None) };
+    let log = AccessLog::open(log)?;
+    metrics.attach_access_log(&log);
+    Ok(Some(Arc::new(log)))
+}
+
+fn expiries(settings: &GatewaySettings) -> Vec<CertificateExpiry> {
+    let of_host = |host: &crate::settings::HostSettings| {
+        let name = host.tls.names.first().cloned().unwrap_or_default();
+        let certificates = host.tls.certificates.clone().into_iter();
+        certificates.map(move |certificate| CertificateExpiry {
+            host: name.clone(),
+            algorithm: certificate.algorithm.label().to_owned(),
+            not_after: unix_seconds(certificate.not_after),
+        })
+    };
+    settings.hosts.iter().flat_map(of_host).collect()
+}
+
+fn unix_seconds(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+fn figures(keyring: &TicketKeyring, store: &MemoryStore) -> SessionFigures {
+    let (tickets, sessions) = (keyring.statistics(), store.statistics());
+    SessionFigures {
+        tickets_sealed: tickets.sealed,
+        tickets_opened: tickets.opened,
+        tickets_unknown_key: tickets.unknown,
+        tickets_expired: tickets.expired,
+        tickets_forged: tickets.forged,
+        sessions_stored: sessions.stored,
+        sessions_found: sessions.hits,
+        sessions_missed: sessions.misses,
+        sessions_evicted: sessions.evicted,
+        sessions_held: sessions.sessions as u64,
+        sessions_bytes: sessions.bytes as u64,
+    }
+}
+
+/// Counts key operations.
+struct KeyMetrics(Arc<Metrics>);
+
+impl OperationObserver for KeyMetrics {
+    fn observe(&self, report: &OperationReport) {
+        let outcome = match report.outcome {
+            OperationOutcome::Done => KeyOutcome::Ok,
+            OperationOutcome::Overloaded => KeyOutcome::Overloaded,
+            OperationOutcome::DeadlinePassed => KeyOutcome::DeadlinePassed,
+            OperationOutcome::Failed => KeyOutcome::Failed,
+            OperationOutcome::Abandoned => KeyOutcome::Abandoned,
+        };
+        self.0.key_operation("local", report.algorithm, outcome, report.wait + report.compute);
+    }
+}

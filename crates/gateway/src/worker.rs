@@ -1,0 +1,139 @@
+//! One worker: a thread with its own runtime, listeners, upstream connections and deadlines.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread;
+
+use brisk_net::{AddressPermit, ConnectionPermit, DeadlineWheel, Drain, Listener};
+use brisk_proxy::serve::{CurrentService, HttpSettings};
+use brisk_telemetry::metrics::Refusal;
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::watch;
+use tokio::task::spawn_local;
+
+use crate::connection::serve_https;
+use crate::redirect::serve_http;
+use crate::shared::{Live, Shared};
+
+/// What the tasks of a worker share.
+pub(crate) struct Worker {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) service: Rc<CurrentService>,
+    pub(crate) http: RefCell<Rc<HttpSettings>>,
+    pub(crate) wheel: DeadlineWheel,
+    pub(crate) drain: Drain,
+}
+
+/// A connection's share of the limits, given back when it ends.
+pub(crate) struct Permits {
+    _total: ConnectionPermit,
+    _client: Option<AddressPermit>,
+}
+
+/// The sockets of one worker.
+#[derive(Debug, Default)]
+pub(crate) struct Sockets {
+    pub(crate) https: Vec<TcpListener>,
+    pub(crate) http: Vec<TcpListener>,
+}
+
+/// Starts a worker. It ends when `stop` is dropped.
+pub(crate) fn start(
+    number: usize,
+    shared: Arc<Shared>,
+    sockets: Sockets,
+    drain: Drain,
+    stop: watch::Receiver<()>,
+) -> io::Result<thread::JoinHandle<()>> {
+    let runtime = |error: io::Error| tracing::error!(%error, worker = number, "a worker ended");
+    thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
+        let built = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+        let ran = built.and_then(|local| local.block_on(run(shared, sockets, drain, stop)));
+        ran.unwrap_or_else(runtime);
+    })
+}
+
+async fn run(
+    shared: Arc<Shared>,
+    sockets: Sockets,
+    drain: Drain,
+    mut stop: watch::Receiver<()>,
+) -> io::Result<()> {
+    let wheel = DeadlineWheel::new();
+    let live = shared.live.load_full();
+    let worker = Rc::new(Worker {
+        service: CurrentService::new(live.service(&shared, &wheel)),
+        http: RefCell::new(Rc::new(live.http.clone())),
+        shared,
+        wheel,
+        drain,
+    });
+    let deadlines = worker.wheel.clone();
+    spawn_local(async move { deadlines.run().await });
+    spawn_local(follow(Rc::clone(&worker)));
+    let mut accepting = Vec::new();
+    for socket in sockets.https {
+        accepting.push(spawn_local(accept_https(Rc::clone(&worker), Listener::new(socket)?)));
+    }
+    for socket in sockets.http {
+        accepting.push(spawn_local(accept_http(Rc::clone(&worker), Listener::new(socket)?)));
+    }
+    worker.drain.wait().await;
+    for task in accepting {
+        task.abort();
+    }
+    worker.wheel.wake_all();
+    // Ends with an error when the sender is gone: that is the signal.
+    let _gone = stop.changed().await;
+    Ok(())
+}
+
+/// Takes over each new configuration.
+async fn follow(worker: Rc<Worker>) {
+    let mut changes = worker.shared.changes.subscribe();
+    while changes.changed().await.is_ok() {
+        let live: Arc<Live> = worker.shared.live.load_full();
+        worker.service.replace(live.service(&worker.shared, &worker.wheel));
+        worker.http.replace(Rc::new(live.http.clone()));
+    }
+}
+
+async fn accept_https(worker: Rc<Worker>, mut listener: Listener) -> io::Result<()> {
+    let local = listener.local_address()?;
+    loop {
+        let (tcp, peer) = listener.accept().await?;
+        if let Some(permits) = admit(&worker, peer) {
+            spawn_local(serve_https(Rc::clone(&worker), tcp, peer, local, permits));
+        }
+    }
+}
+
+async fn accept_http(worker: Rc<Worker>, mut listener: Listener) -> io::Result<()> {
+    loop {
+        let (tcp, peer): (TcpStream, _) = listener.accept().await?;
+        if let Some(permits) = admit(&worker, peer) {
+            spawn_local(serve_http(Rc::clone(&worker), tcp, permits));
+        }
+    }
+}
+
+/// Limits refuse before any work is done.
+fn admit(worker: &Worker, peer: SocketAddr) -> Option<Permits> {
+    let shared = &worker.shared;
+    let Some(total) = shared.connections.try_acquire() else {
+        shared.metrics.connection_refused(Refusal::Limit);
+        return None;
+    };
+    let Some(limit) = &shared.client_connections else {
+        return Some(Permits { _total: total, _client: None });
+    };
+    let client = limit.try_acquire(peer.ip());
+    if client.is_none() {
+        shared.metrics.connection_refused(Refusal::ClientLimit);
+    }
+    Some(Permits { _total: total, _client: Some(client?) })
+}
