@@ -1,8 +1,10 @@
 //! The command line, as typed.
+#![expect(clippy::doc_markdown, reason = "doc comments of arguments are help texts for a terminal")]
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use brisk_proxy::upstream_settings::ServerUrl;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// The fastest HTTPS for the least CPU.
@@ -31,7 +33,7 @@ pub(crate) struct Serve {
     pub(crate) config: Option<PathBuf>,
     /// Server to proxy to, as http://127.0.0.1:8080
     #[arg(long, short, value_name = "URL")]
-    pub(crate) upstream: Option<String>,
+    pub(crate) upstream: Option<ServerUrl>,
     /// Address for HTTPS; can be repeated [default without a file: 127.0.0.1:8443 and [::1]:8443]
     #[arg(long, short, value_name = "ADDRESS", value_parser = address)]
     pub(crate) listen: Vec<SocketAddr>,
@@ -98,7 +100,7 @@ mod tests {
         let line = "brisk serve --upstream http://127.0.0.1:80 --listen [::1]:1 --listen 127.0.0.1:1 --state-dir s \
                     --workers 2 --keylog --access-log json --log debug";
         let Command::Serve(serve) = parse(line).expect("a right line").command else { panic!("not serve") };
-        assert_eq!(serve.upstream.as_deref(), Some("http://127.0.0.1:80"));
+        assert_eq!(serve.upstream.map(|url| url.to_string()).as_deref(), Some("http://127.0.0.1:80"));
         assert_eq!(serve.listen.len(), 2);
         assert_eq!(serve.workers, Some(2));
         assert!(serve.keylog);

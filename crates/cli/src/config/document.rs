@@ -17,6 +17,11 @@ pub(super) struct Document<'t> {
 }
 
 impl<'t> Document<'t> {
+    /// A file in which nothing is written.
+    pub(super) fn empty() -> Self {
+        Self { text: "", root: Spanned::new(0..0, DeValue::Table(DeTable::new())) }
+    }
+
     /// Parses `text`; the problems are those of TOML itself.
     pub(super) fn parse(text: &'t str) -> Result<Self, Vec<Located>> {
         let (table, errors) = DeTable::parse_recoverable(text);
@@ -47,7 +52,8 @@ impl<'t> Document<'t> {
                 Err(error) => error,
             };
             // A required key that was left out is reported as what it is, not as missing too.
-            let echo = matches!(error.problem, Problem::Missing(key) if self.contains(&error.path().key(key)));
+            let echo =
+                matches!(error.problem, Problem::Missing(key) if self.contains(&error.path().key(key)));
             let (located, culprit) = self.blame(error);
             if !echo {
                 problems.push(located);
@@ -61,9 +67,9 @@ impl<'t> Document<'t> {
 
     /// A problem of the value at `path`, or of the nearest thing around it that was written.
     pub(super) fn locate(&self, path: KeyPath, problem: Problem) -> Located {
-        let span = (0..=path.0.len()).rev().find_map(|length| Some(self.find(&path.0[..length])?.1.span()));
-        let start = span.filter(|_| !path.0.is_empty()).map(|span| span.start);
-        Located { position: start.map(|start| position(self.text, start)), path, problem }
+        let nearest = (1..=path.0.len()).rev().find_map(|length| self.find(&path.0[..length]));
+        let position = nearest.map(|(_, value)| position(self.text, value.span().start));
+        Located { position, path, problem }
     }
 
     /// Whether there is a value at `path`.

@@ -9,6 +9,9 @@ pub(super) const MAX_LISTED: usize = 10;
 /// Names must be at least this near (Jaro-Winkler, 0 to 1) to be offered instead of the whole list.
 const NEAR: f64 = 0.82;
 
+/// Words shorter than this are near to everything: `"1.1"` is not meant to be `"1.3"`.
+const SHORTEST: usize = 4;
+
 /// One step from a table or list to what it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Segment {
@@ -90,9 +93,12 @@ pub(super) enum Problem {
 /// "did you mean ..." where something is near, and otherwise all there is.
 fn offer<S: AsRef<str>>(written: &str, known: &[S]) -> String {
     let near = |name: &str| strsim::jaro_winkler(&written.to_ascii_lowercase(), &name.to_ascii_lowercase());
-    let nearest = known.iter().map(|name| (near(name.as_ref()), name.as_ref())).max_by(|a, b| a.0.total_cmp(&b.0));
+    let nearest =
+        known.iter().map(|name| (near(name.as_ref()), name.as_ref())).max_by(|a, b| a.0.total_cmp(&b.0));
     match nearest {
-        Some((distance, name)) if distance >= NEAR => format!("did you mean `{name}`?"),
+        Some((distance, name)) if distance >= NEAR && written.len() >= SHORTEST => {
+            format!("did you mean `{name}`?")
+        }
         Some(_) => {
             let names: Vec<_> = known.iter().map(|name| format!("`{}`", name.as_ref())).collect();
             format!("known here: {}", names.join(", "))
@@ -134,7 +140,8 @@ impl ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = self.file.display();
-        for (number, Located { position, path, problem }) in self.problems.iter().take(MAX_LISTED).enumerate() {
+        for (number, Located { position, path, problem }) in self.problems.iter().take(MAX_LISTED).enumerate()
+        {
             let separator = if number == 0 { "" } else { "\n" };
             write!(f, "{separator}{file}:")?;
             if let Some((line, column)) = position {
@@ -145,10 +152,7 @@ impl fmt::Display for ConfigError {
             }
             write!(f, " {problem}")?;
         }
-        match self.problems.len().saturating_sub(MAX_LISTED) {
-            0 => Ok(()),
-            more => write!(f, "\n{file}: {more} more of the kind"),
-        }
+        if self.problems.len() > MAX_LISTED { write!(f, "\n{file}: and more") } else { Ok(()) }
     }
 }
 

@@ -11,7 +11,7 @@ use super::units::{Period, Size, SizeLimit};
 use super::values::{Address, FastOpen, HashBy, LogFile, Network, ProxyProtocol, Redirect, UpstreamServer};
 
 /// A whole file.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
     pub(crate) server: Server,
@@ -24,7 +24,7 @@ pub(crate) struct Config {
 }
 
 /// `[server]`: what listens and how much it takes.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Server {
     pub(crate) https: Vec<Address>,
@@ -52,7 +52,7 @@ pub(crate) enum UnknownHost {
 }
 
 /// `[server.timeouts]`: how long a client may take.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ServerTimeouts {
     pub(crate) hello: Option<Period>,
@@ -63,7 +63,7 @@ pub(crate) struct ServerTimeouts {
 }
 
 /// `[server.limits]`: how much a client may send.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ServerLimits {
     pub(crate) hello_size: Option<Size>,
@@ -75,7 +75,7 @@ pub(crate) struct ServerLimits {
 }
 
 /// `[tls]`: what is negotiated, for all hosts.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Tls {
     pub(crate) min_version: Option<TlsVersion>,
@@ -97,7 +97,7 @@ pub(crate) enum TlsVersion {
 }
 
 /// `[tls.session_cache]`: TLS 1.2 sessions by ID.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SessionCache {
     pub(crate) entries: Option<u32>,
@@ -105,7 +105,7 @@ pub(crate) struct SessionCache {
 }
 
 /// `[keys]`: where key operations run.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Keys {
     pub(crate) rsa_threads: Option<u16>,
@@ -113,7 +113,7 @@ pub(crate) struct Keys {
 }
 
 /// `[access_log]`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AccessLog {
     pub(crate) format: Option<AccessLogFormat>,
@@ -130,14 +130,14 @@ pub(crate) enum AccessLogFormat {
 }
 
 /// `[admin]`: metrics and health of the gateway itself.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Admin {
     pub(crate) listen: Option<Address>,
 }
 
 /// `[[host]]`: names, their certificates and their routes.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Host {
     pub(crate) names: Vec<String>,
@@ -152,7 +152,7 @@ pub(crate) struct Host {
 }
 
 /// One certificate of a host.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Certificate {
     pub(crate) chain: PathBuf,
@@ -160,7 +160,7 @@ pub(crate) struct Certificate {
 }
 
 /// `hsts`: RFC 6797.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Hsts {
     pub(crate) max_age: Period,
@@ -171,7 +171,7 @@ pub(crate) struct Hsts {
 }
 
 /// `client_certificates`: whether clients must prove who they are.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClientCertificates {
     pub(crate) mode: ClientCertificateMode,
@@ -187,7 +187,7 @@ pub(crate) enum ClientCertificateMode {
 }
 
 /// `[[host.route]]`: a path and exactly one of `upstream`, `static`, `respond`, `redirect`.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Route {
     pub(crate) path: String,
@@ -203,7 +203,7 @@ pub(crate) struct Route {
 }
 
 /// `respond`: the same answer to everyone.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Respond {
     pub(crate) status: Option<u16>,
@@ -212,7 +212,7 @@ pub(crate) struct Respond {
 }
 
 /// `[upstream.NAME]`: servers that are as good as one another.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Upstream {
     pub(crate) servers: Vec<UpstreamServer>,
@@ -239,7 +239,7 @@ pub(crate) enum Balance {
 }
 
 /// `[upstream.NAME.timeouts]`: how long an upstream may take.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct UpstreamTimeouts {
     pub(crate) connect: Option<Period>,
@@ -248,7 +248,7 @@ pub(crate) struct UpstreamTimeouts {
 }
 
 /// `[upstream.NAME.pool]`: connections kept for the next request.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Pool {
     pub(crate) idle_connections: Option<u32>,
@@ -257,7 +257,7 @@ pub(crate) struct Pool {
 }
 
 /// `[upstream.NAME.health]`: when a server is left out. With `path` it is asked; its failures count in any case.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Health {
     pub(crate) path: Option<String>,
@@ -272,7 +272,7 @@ pub(crate) struct Health {
 }
 
 /// `[upstream.NAME.tls]`: how an `https` upstream is verified.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct UpstreamTls {
     pub(crate) ca: Option<PathBuf>,

@@ -5,8 +5,8 @@ use std::fmt;
 
 use serde::de::value::StrDeserializer;
 use serde::de::{
-    DeserializeSeed, Deserializer, EnumAccess, Error, Expected, IntoDeserializer, MapAccess, SeqAccess, Unexpected,
-    VariantAccess, Visitor,
+    DeserializeSeed, Deserializer, EnumAccess, Error, Expected, IntoDeserializer, MapAccess, SeqAccess,
+    Unexpected, VariantAccess, Visitor,
 };
 use toml::Spanned;
 use toml::de::{DeArray, DeString, DeTable, DeValue};
@@ -55,7 +55,8 @@ impl Error for ReadError {
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Problem::WrongType { expected: plain_expected(&expected.to_string()), found: plain_found(&found) }.into()
+        Problem::WrongType { expected: plain_expected(&expected.to_string()), found: plain_found(&found) }
+            .into()
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
@@ -146,7 +147,9 @@ impl<'de> Deserializer<'de> for Node<'_, '_> {
                 Err(_) => Err(Problem::Wrong(format!("{number} is too large a number")).into()),
             },
             DeValue::Float(number) => visitor.visit_f64(number.as_str().parse().unwrap_or(f64::NAN)),
-            value @ DeValue::Datetime(_) => Err(Error::invalid_type(Unexpected::Other(&kind(value)), &visitor)),
+            value @ DeValue::Datetime(_) => {
+                Err(Error::invalid_type(Unexpected::Other(&kind(value)), &visitor))
+            }
             DeValue::Array(array) => visitor.visit_seq(self.items(array)),
             DeValue::Table(table) => visitor.visit_map(self.entries(table)),
         }
@@ -222,7 +225,9 @@ impl<'de> MapAccess<'de> for Entries<'_, '_> {
         self.current = self.rest.next();
         let Some((key, _)) = self.current else { return Ok(None) };
         let text: StrDeserializer<'_, ReadError> = key.get_ref().as_ref().into_deserializer();
-        seed.deserialize(text).map(Some).map_err(|error| error.within(Segment::Key(key.get_ref().to_string())))
+        seed.deserialize(text)
+            .map(Some)
+            .map_err(|error| error.within(Segment::Key(key.get_ref().to_string())))
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ReadError> {

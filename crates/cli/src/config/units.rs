@@ -28,16 +28,18 @@ const SIZE_UNITS: [(&str, u64); 7] = [
     ("GB", 1_000_000_000),
 ];
 
-const PERIOD_UNITS: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+const PERIOD_UNITS: [(&str, u64); 5] =
+    [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
 /// Durations beyond this are slips: a hundred years.
-const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
+const LONGEST: Duration = Duration::from_hours(100 * 365 * 24);
 
 impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is not a size: write a whole number and a unit, as \"64KiB\" or \"10MB\"");
+        let wrong =
+            || format!("{text:?} is not a size: write a whole number and a unit, as \"64KiB\" or \"10MB\"");
         let (number, unit, rest) = leading(text).ok_or_else(wrong)?;
         let scale = scale(unit, &SIZE_UNITS).filter(|_| rest.is_empty()).ok_or_else(wrong)?;
         number.checked_mul(scale).map(Self).ok_or_else(|| format!("{text:?} is more than any machine has"))
@@ -60,8 +62,11 @@ impl FromStr for Period {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("{text:?} is not a duration: write a whole number and a unit, as \"500ms\", \"10s\" or \"180d\"");
+        let wrong = || {
+            format!(
+                "{text:?} is not a duration: write a whole number and a unit, as \"500ms\", \"10s\" or \"180d\""
+            )
+        };
         let mut total = Some(0_u64);
         let mut rest = text;
         while !rest.is_empty() || text.is_empty() {
@@ -92,7 +97,8 @@ impl fmt::Display for Size {
     /// The largest unit of 1024 that divides it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fits = |scale: u64| self.0 >= scale && self.0.is_multiple_of(scale);
-        let (name, scale) = SIZE_UNITS[..4].iter().rev().find(|(_, scale)| fits(*scale)).unwrap_or(&SIZE_UNITS[0]);
+        let (name, scale) =
+            SIZE_UNITS[..4].iter().rev().find(|(_, scale)| fits(*scale)).unwrap_or(&SIZE_UNITS[0]);
         write!(f, "{}{name}", self.0 / scale)
     }
 }
@@ -102,7 +108,8 @@ impl fmt::Display for Period {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let milliseconds = self.0.as_millis() as u64;
         let fits = |scale: u64| milliseconds >= scale && milliseconds.is_multiple_of(scale);
-        let (name, scale) = PERIOD_UNITS.iter().rev().find(|(_, scale)| fits(*scale)).unwrap_or(&PERIOD_UNITS[0]);
+        let (name, scale) =
+            PERIOD_UNITS.iter().rev().find(|(_, scale)| fits(*scale)).unwrap_or(&PERIOD_UNITS[0]);
         write!(f, "{}{name}", milliseconds / scale)
     }
 }
@@ -125,7 +132,9 @@ mod tests {
 
     #[test]
     fn sizes_have_units_of_1024_and_1000() {
-        for (text, bytes) in [("0B", 0), ("1KiB", 1024), ("64KiB", 65_536), ("10MB", 10_000_000), ("2GiB", 2 << 30)] {
+        for (text, bytes) in
+            [("0B", 0), ("1KiB", 1024), ("64KiB", 65_536), ("10MB", 10_000_000), ("2GiB", 2 << 30)]
+        {
             assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
         }
         for text in ["", "64", "KiB", "64 KiB", "64kib", "1KiB2B", "-1B", "1.5MB", "99999999999999999999B"] {
@@ -140,7 +149,9 @@ mod tests {
 
     #[test]
     fn durations_are_sums() {
-        for (text, seconds) in [("10s", 10), ("1h30m", 5400), ("180d", 180 * 86_400), ("0s", 0), ("1000ms", 1)] {
+        for (text, seconds) in
+            [("10s", 10), ("1h30m", 5400), ("180d", 180 * 86_400), ("0s", 0), ("1000ms", 1)]
+        {
             assert_eq!(text.parse(), Ok(Period(Duration::from_secs(seconds))), "{text}");
         }
         for text in ["", "10", "s", "10 s", "10x", "1h30", "-1s", "1.5h"] {
@@ -154,7 +165,7 @@ mod tests {
     fn values_are_shown_as_they_would_be_written() {
         assert_eq!(Size(65_536).to_string(), "64KiB");
         assert_eq!(Size(1_000).to_string(), "1000B");
-        assert_eq!(Period(Duration::from_secs(3600)).to_string(), "1h");
+        assert_eq!(Period(Duration::from_hours(1)).to_string(), "1h");
         assert_eq!(Period(Duration::from_secs(90)).to_string(), "90s");
         assert_eq!(Period(Duration::ZERO).to_string(), "0ms");
     }

@@ -8,8 +8,8 @@ use std::str::FromStr;
 
 use brisk_proxy::upstream_settings::{ServerUrl, ServerUrlError};
 use ipnet::IpNet;
-use serde::de::{self, Deserializer, SeqAccess, Visitor, value};
 use serde::Deserialize;
+use serde::de::{self, Deserializer, SeqAccess, Visitor, value};
 
 /// A value that is written as text, with what to write.
 pub(crate) trait Written: FromStr<Err = String> {
@@ -51,7 +51,9 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, String> {
         text.parse().map(Self).map_err(|_| {
-            format!("{text:?} is not an address: write IP address and port, as \"0.0.0.0:443\" or \"[::]:443\"")
+            format!(
+                "{text:?} is not an address: write IP address and port, as \"0.0.0.0:443\" or \"[::]:443\""
+            )
         })
     }
 }
@@ -74,7 +76,11 @@ impl FromStr for Network {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is not a network: write one as \"10.0.0.0/8\", \"2001:db8::/32\" or \"192.0.2.1\"");
+        let wrong = || {
+            format!(
+                "{text:?} is not a network: write one as \"10.0.0.0/8\", \"2001:db8::/32\" or \"192.0.2.1\""
+            )
+        };
         let single = || text.parse::<IpAddr>().map(IpNet::from);
         text.parse::<IpNet>().or_else(|_| single()).map(Self).map_err(|_| wrong())
     }
@@ -272,7 +278,8 @@ impl<'de> Deserialize<'de> for UpstreamServer {
             }
 
             fn visit_map<A: de::MapAccess<'de>>(self, table: A) -> Result<UpstreamServer, A::Error> {
-                let Table { url: Url(url), weight } = Table::deserialize(value::MapAccessDeserializer::new(table))?;
+                let Table { url: Url(url), weight } =
+                    Table::deserialize(value::MapAccessDeserializer::new(table))?;
                 Ok(UpstreamServer { url, weight })
             }
         }
@@ -291,4 +298,13 @@ macro_rules! read_as_text {
     )+};
 }
 
-read_as_text!(Address, Network, HashBy, LogFile, Url, super::units::Size, super::units::SizeLimit, super::units::Period);
+read_as_text!(
+    Address,
+    Network,
+    HashBy,
+    LogFile,
+    Url,
+    super::units::Size,
+    super::units::SizeLimit,
+    super::units::Period
+);

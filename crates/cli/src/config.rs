@@ -1,0 +1,117 @@
+//! The configuration: a file or the command line, read, checked and turned into settings.
+
+mod document;
+mod error;
+mod findings;
+pub(crate) mod raw;
+mod reader;
+mod resolve;
+mod units;
+mod values;
+
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::path::Path;
+
+use brisk_proxy::upstream_settings::ServerUrl;
+
+use crate::args::{self, Serve};
+use document::Document;
+pub(crate) use error::ConfigError;
+use error::Located;
+pub(crate) use resolve::{Development, Resolved};
+use values::{Address, UpstreamServer};
+
+/// The port of a first run: one that needs no rights.
+const FIRST_PORT: u16 = 8443;
+
+/// Settings for `brisk serve`: from the file that `serve` names or for a first run, with what the line overrides.
+pub(crate) fn settings(serve: &Serve) -> Result<Resolved, ConfigError> {
+    let resolved = if let Some(file) = &serve.config {
+        read(file, serve, Development::Create)
+    } else {
+        let mut raw = first_run(serve.upstream.clone());
+        apply(serve, &mut raw);
+        finish(&raw, &Document::empty(), Vec::new(), Path::new("brisk serve"), Development::Create)
+    };
+    let mut resolved = resolved?;
+    resolved.settings.tls.key_log = serve.keylog;
+    Ok(resolved)
+}
+
+/// Checks `file` and writes nothing.
+pub(crate) fn check(file: &Path) -> Result<Resolved, ConfigError> {
+    read(file, &Serve::default(), Development::Leave)
+}
+
+fn read(file: &Path, serve: &Serve, development: Development) -> Result<Resolved, ConfigError> {
+    let text = fs::read_to_string(file).map_err(|error| ConfigError::unreadable(file, &error))?;
+    let document = Document::parse(&text).map_err(|problems| ConfigError::new(file, problems))?;
+    let (mut raw, unread) = document.read::<raw::Config>();
+    apply(serve, &mut raw);
+    let mut resolved = finish(&raw, &document, unread, file, development)?;
+    resolved.settings.files.push(file.to_owned());
+    Ok(resolved)
+}
+
+fn finish(
+    raw: &raw::Config,
+    document: &Document<'_>,
+    unread: Vec<Located>,
+    file: &Path,
+    development: Development,
+) -> Result<Resolved, ConfigError> {
+    let base = file.parent().unwrap_or(Path::new(""));
+    resolve::resolve(raw, document, unread, base, development)
+        .map_err(|problems| ConfigError::new(file, problems))
+}
+
+/// Localhost with the built-in page, or `upstream` behind it.
+fn first_run(upstream: Option<ServerUrl>) -> raw::Config {
+    let name = "upstream".to_owned();
+    let route = raw::Route { path: "/".to_owned(), upstream: Some(name.clone()), ..raw::Route::default() };
+    let host = raw::Host {
+        names: brisk_certs::DevelopmentCa::NAMES.map(str::to_owned).to_vec(),
+        route: upstream.iter().map(|_| route.clone()).collect(),
+        ..raw::Host::default()
+    };
+    let group = |url| raw::Upstream {
+        servers: vec![UpstreamServer { url, weight: None }],
+        ..raw::Upstream::default()
+    };
+    raw::Config {
+        server: raw::Server { https: loopback(), ..raw::Server::default() },
+        host: vec![host],
+        upstream: upstream.map(|url| (name, group(url))).into_iter().collect(),
+        ..raw::Config::default()
+    }
+}
+
+/// `localhost` is both; where the machine has no IPv6, the other alone.
+fn loopback() -> Vec<Address> {
+    let v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, FIRST_PORT));
+    let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, FIRST_PORT));
+    let has_v6 = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
+    [v4].into_iter().chain(has_v6.then_some(v6)).map(Address).collect()
+}
+
+/// Puts what the command line says in the place of what the file says.
+fn apply(serve: &Serve, raw: &mut raw::Config) {
+    if !serve.listen.is_empty() {
+        raw.server.https = serve.listen.iter().copied().map(Address).collect();
+    }
+    if let Some(dir) = &serve.state_dir {
+        // The folder of the file is no business of the command line.
+        raw.server.state_dir = Some(std::path::absolute(dir).unwrap_or_else(|_| dir.clone()));
+    }
+    raw.server.workers = serve.workers.or(raw.server.workers);
+    let format = serve.access_log.map(|format| match format {
+        args::AccessLog::Text => raw::AccessLogFormat::Text,
+        args::AccessLog::Json => raw::AccessLogFormat::Json,
+        args::AccessLog::Off => raw::AccessLogFormat::Off,
+    });
+    raw.access_log.format = format.or(raw.access_log.format);
+}

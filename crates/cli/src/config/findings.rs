@@ -1,0 +1,83 @@
+//! Collects what is wrong while settings are made, so that one run tells of everything.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+use super::document::Document;
+use super::error::{KeyPath, Located, Problem, Segment};
+
+/// The problems found so far.
+pub(super) struct Findings<'d> {
+    document: &'d Document<'d>,
+    /// Values that could not be read at all and are missing from what is looked at now.
+    unread: Vec<Located>,
+    found: Vec<Located>,
+    warnings: Vec<String>,
+}
+
+impl<'d> Findings<'d> {
+    /// Starts with the values that could not be read.
+    pub(super) fn new(document: &'d Document<'d>, unread: Vec<Located>) -> Self {
+        Self { document, unread, found: Vec::new(), warnings: Vec::new() }
+    }
+
+    /// The value at `path` is wrong.
+    pub(super) fn wrong(&mut self, path: &KeyPath, message: impl Into<String>) {
+        self.add(path, path.parent(), Problem::Wrong(message.into()));
+    }
+
+    /// The value at `path` is none of `known`.
+    pub(super) fn unknown(&mut self, path: &KeyPath, value: &str, known: Vec<String>) {
+        self.add(path, path.parent(), Problem::UnknownValue { value: value.to_owned(), known });
+    }
+
+    /// The table at `path` lacks something or has too much of it.
+    pub(super) fn incomplete(&mut self, path: &KeyPath, message: impl Into<String>) {
+        self.add(path, &path.0, Problem::Wrong(message.into()));
+    }
+
+    /// `value`, or `default` where there is none; outside `range` it is a problem.
+    pub(super) fn within<T>(
+        &mut self,
+        path: &KeyPath,
+        value: Option<T>,
+        default: T,
+        range: &RangeInclusive<T>,
+    ) -> T
+    where
+        T: PartialOrd + Copy + Display,
+    {
+        match value {
+            Some(value) if !range.contains(&value) => {
+                let message = format!("{value} is out of range: write {} to {}", range.start(), range.end());
+                self.wrong(path, message);
+                default
+            }
+            value => value.unwrap_or(default),
+        }
+    }
+
+    /// Something an operator should know although it is served as written.
+    pub(super) fn warn(&mut self, warning: impl Into<String>) {
+        self.warnings.push(warning.into());
+    }
+
+    /// Whether something was written at `path`, right or wrong.
+    pub(super) fn written(&self, path: &KeyPath) -> bool {
+        self.document.contains(path)
+    }
+
+    /// The warnings if nothing is wrong, and otherwise all that is.
+    pub(super) fn conclude(mut self) -> Result<Vec<String>, Vec<Located>> {
+        self.unread.append(&mut self.found);
+        if self.unread.is_empty() { Ok(self.warnings) } else { Err(self.unread) }
+    }
+
+    /// Adds a problem unless a value within `scope` could not be read: then it may be the echo of that.
+    fn add(&mut self, path: &KeyPath, scope: &[Segment], problem: Problem) {
+        let echo = self.unread.iter().any(|unread| unread.path.0.starts_with(scope) && !scope.is_empty());
+        if !echo {
+            self.found.push(self.document.locate(path.clone(), problem));
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! From what an operator wrote to settings that are right by construction.
+
+mod hosts;
+mod names;
+mod routes;
+mod server;
+mod upstreams;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use brisk_certs::DevelopmentCa;
+use brisk_gateway::settings::GatewaySettings;
+use brisk_keys::Keystore;
+
+use super::document::Document;
+use super::error::Located;
+use super::findings::Findings;
+use super::raw::Config;
+
+/// Settings, and what was noticed on the way to them.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    /// What the gateway runs by.
+    pub(crate) settings: GatewaySettings,
+    /// What an operator should know although it is served as written.
+    pub(crate) warnings: Vec<String>,
+    /// The development CA, where a host uses its certificates.
+    pub(crate) development: Option<DevelopmentCa>,
+}
+
+/// Whether hosts without certificates get those of the development CA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Development {
+    /// Make what is missing in the state folder.
+    Create,
+    /// Only check; nothing is written.
+    Leave,
+}
+
+/// What the parts of a file have in common while they are resolved.
+struct Context<'d> {
+    findings: Findings<'d>,
+    /// Where relative paths start.
+    base: &'d Path,
+    keystore: Keystore,
+    /// Files that the settings were made from.
+    files: HashSet<PathBuf>,
+}
+
+impl Context<'_> {
+    /// A path of the file as it is opened, noted as one to watch.
+    fn file(&mut self, path: &Path) -> PathBuf {
+        let path = self.base.join(path);
+        self.files.insert(path.clone());
+        path
+    }
+}
+
+/// Makes settings of `raw`, which was read from `document` without the values in `unread`.
+pub(super) fn resolve(
+    raw: &Config,
+    document: &Document<'_>,
+    unread: Vec<Located>,
+    base: &Path,
+    development: Development,
+) -> Result<Resolved, Vec<Located>> {
+    let findings = Findings::new(document, unread);
+    let mut context = Context { findings, base, keystore: Keystore::default(), files: HashSet::new() };
+    let server = server::server(raw, &mut context);
+    let upstreams = upstreams::groups(&raw.upstream, &mut context);
+    let hosts = hosts::hosts(raw, server.state_dir.as_deref(), development, &mut context);
+    let Context { findings, keystore, files, .. } = context;
+    let warnings = findings.conclude()?;
+    let settings = server.complete(hosts.all, upstreams, Arc::new(keystore), files.into_iter().collect());
+    Ok(Resolved { settings, warnings, development: hosts.development })
+}

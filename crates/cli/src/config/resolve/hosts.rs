@@ -1,0 +1,288 @@
+//! `[[host]]`: names, certificates, HSTS and what clients must show.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use brisk_certs::{CertError, Certificate, DevelopmentCa, load};
+use brisk_proxy::settings::{HostSettings as Answers, HstsSettings};
+use brisk_tls::settings::{ClientCertificates, HostSettings};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+
+use super::names::host_name;
+use super::routes::routes;
+use super::{Context, Development};
+use crate::config::error::KeyPath;
+use crate::config::raw;
+
+/// What the preload list of browsers asks for (hstspreload.org).
+const PRELOAD_LEAST: Duration = Duration::from_hours(365 * 24);
+
+/// One host, as TLS and as HTTP sees it.
+pub(super) struct Host {
+    pub(super) tls: HostSettings,
+    pub(super) service: Answers,
+}
+
+/// All hosts.
+pub(super) struct Hosts {
+    pub(super) all: Vec<Host>,
+    /// The development CA, once a host needed it.
+    pub(super) development: Option<DevelopmentCa>,
+}
+
+/// Resolves every host of the file.
+pub(super) fn hosts(
+    raw: &raw::Config,
+    state_dir: Option<&Path>,
+    development: Development,
+    context: &mut Context<'_>,
+) -> Hosts {
+    let all = KeyPath::of("host");
+    if raw.host.is_empty() && !context.findings.written(&all) {
+        context.findings.wrong(&all, "no host: write at least one [[host]] with its `names`");
+    }
+    defaults(&raw.host, &all, context);
+    let mut builder = Builder {
+        raw,
+        state_dir,
+        mode: development,
+        ca: None,
+        named: HashMap::new(),
+        loaded: HashMap::new(),
+    };
+    let hosts = raw.host.iter().enumerate();
+    let all = hosts.map(|(index, host)| builder.host(index, host, &all.index(index), context)).collect();
+    Hosts { all, development: builder.ca }
+}
+
+/// At most one host is the default.
+fn defaults(hosts: &[raw::Host], path: &KeyPath, context: &mut Context<'_>) {
+    let mut defaults =
+        hosts.iter().enumerate().filter(|(_, host)| host.default).map(|(index, _)| path.index(index));
+    let Some(first) = defaults.next() else { return };
+    for other in defaults {
+        context
+            .findings
+            .wrong(&other.key("default"), format!("{first} is the default already; there can be one"));
+    }
+}
+
+struct Builder<'c> {
+    raw: &'c raw::Config,
+    state_dir: Option<&'c Path>,
+    mode: Development,
+    ca: Option<DevelopmentCa>,
+    /// Who has a name.
+    named: HashMap<String, KeyPath>,
+    /// Certificates by their files: a pair that several hosts show is one.
+    loaded: HashMap<(PathBuf, PathBuf), Arc<Certificate>>,
+}
+
+impl Builder<'_> {
+    fn host(&mut self, index: usize, host: &raw::Host, path: &KeyPath, context: &mut Context<'_>) -> Host {
+        let names = self.names(host, path, context);
+        let certificates = self.certificates(host, &names, path, context);
+        uncovered(&names, &certificates, context);
+        let marked = self.raw.host.iter().any(|host| host.default);
+        let mut certificate_names: Vec<_> =
+            certificates.iter().flat_map(|certificate| certificate.names.iter().cloned()).collect();
+        certificate_names.sort();
+        certificate_names.dedup();
+        let clients = host.client_certificates.as_ref();
+        let clients_path = path.key("client_certificates");
+        Host {
+            service: Answers {
+                names: names.clone(),
+                certificate_names,
+                client_certificates: clients
+                    .map(|clients| format!("{:?} {}", clients.mode, clients.ca.display())),
+                hsts: host.hsts.as_ref().map(|hsts| strict(hsts, &path.key("hsts"), context)),
+                routes: routes(&host.route, self.raw, &path.key("route"), context),
+            },
+            tls: HostSettings {
+                names,
+                default: host.default || (!marked && index == 0),
+                certificates,
+                client_certificates: clients.map(|clients| authenticated(clients, &clients_path, context)),
+            },
+        }
+    }
+
+    fn names(&mut self, host: &raw::Host, path: &KeyPath, context: &mut Context<'_>) -> Vec<String> {
+        let path = path.key("names");
+        if host.names.is_empty() && !context.findings.written(&path.index(0)) {
+            context.findings.wrong(&path, "no name: write at least one, as \"example.com\"");
+        }
+        let mut names = Vec::new();
+        for (index, text) in host.names.iter().enumerate() {
+            let path = path.index(index);
+            match host_name(text) {
+                Err(message) => context.findings.wrong(&path, message),
+                Ok(name) if self.named.contains_key(&name) => {
+                    let message = format!("{} is \"{name}\" already", self.named[&name]);
+                    context.findings.wrong(&path, message);
+                }
+                Ok(name) => {
+                    self.named.insert(name.clone(), path);
+                    names.push(name);
+                }
+            }
+        }
+        names
+    }
+
+    fn certificates(
+        &mut self,
+        host: &raw::Host,
+        names: &[String],
+        path: &KeyPath,
+        context: &mut Context<'_>,
+    ) -> Vec<Arc<Certificate>> {
+        let path = path.key("certificates");
+        if host.certificates.is_empty() {
+            return self.development_certificates(names, &path, context);
+        }
+        let written = host.certificates.iter().enumerate();
+        written.filter_map(|(index, files)| self.certificate(files, &path.index(index), context)).collect()
+    }
+
+    fn certificate(
+        &mut self,
+        files: &raw::Certificate,
+        path: &KeyPath,
+        context: &mut Context<'_>,
+    ) -> Option<Arc<Certificate>> {
+        let files = (context.file(&files.chain), context.file(&files.key));
+        self.load(files, context)
+            .map_err(|error| context.findings.wrong(&path.key(blamed(&error)), error.to_string()))
+            .ok()
+    }
+
+    fn load(
+        &mut self,
+        files: (PathBuf, PathBuf),
+        context: &mut Context<'_>,
+    ) -> Result<Arc<Certificate>, CertError> {
+        if let Some(known) = self.loaded.get(&files) {
+            return Ok(Arc::clone(known));
+        }
+        let loaded = load(&files.0, &files.1, &mut context.keystore, SystemTime::now())?;
+        for warning in loaded.warnings {
+            context.findings.warn(warning.to_string());
+        }
+        let certificate = Arc::new(loaded.certificate);
+        self.loaded.insert(files, Arc::clone(&certificate));
+        Ok(certificate)
+    }
+
+    /// The certificates of a host that has none of its own: only this machine's names have any.
+    fn development_certificates(
+        &mut self,
+        names: &[String],
+        path: &KeyPath,
+        context: &mut Context<'_>,
+    ) -> Vec<Arc<Certificate>> {
+        let foreign = names.iter().find(|name| !DevelopmentCa::NAMES.contains(&name.as_str()));
+        if let Some(name) = foreign.filter(|_| !context.findings.written(&path.index(0))) {
+            let message = format!(
+                "no certificate for \"{name}\": write certificates = [{{ chain = \"FILE\", key = \"FILE\" }}]; only \
+                 localhost has a development certificate"
+            );
+            context.findings.wrong(path, message);
+        }
+        if self.mode == Development::Leave || foreign.is_some() || names.is_empty() {
+            return Vec::new();
+        }
+        self.development(context).unwrap_or_else(|message| {
+            context.findings.wrong(path, message);
+            Vec::new()
+        })
+    }
+
+    fn development(&mut self, context: &mut Context<'_>) -> Result<Vec<Arc<Certificate>>, String> {
+        if self.ca.is_none() {
+            let dir = self
+                .state_dir
+                .ok_or("no home folder to keep development certificates in: write `state_dir`")?;
+            let ca =
+                DevelopmentCa::open_or_create(dir, SystemTime::now()).map_err(|error| error.to_string())?;
+            self.ca = Some(ca);
+        }
+        let servers = self.ca.iter().flat_map(DevelopmentCa::servers).cloned().collect::<Vec<_>>();
+        let load = |files: brisk_certs::development::ServerFiles| {
+            self.load((files.chain, files.key), context).map_err(|error| error.to_string())
+        };
+        servers.into_iter().map(load).collect()
+    }
+}
+
+/// Which of the two files a problem is about.
+fn blamed(error: &CertError) -> &'static str {
+    match error {
+        CertError::Key { .. } | CertError::KeyMismatch { .. } => "key",
+        _ => "chain",
+    }
+}
+
+/// Says which names no certificate is for: browsers will refuse them.
+fn uncovered(names: &[String], certificates: &[Arc<Certificate>], context: &mut Context<'_>) {
+    let covers = |name: &String, certificate: &Arc<Certificate>| {
+        certificate.names.contains(name) || certificate.covers(name)
+    };
+    for certificate in certificates {
+        for name in names.iter().filter(|name| !covers(name, certificate)) {
+            let file = certificate.source.display();
+            context
+                .findings
+                .warn(format!("{file}: the certificate is not for \"{name}\"; clients will refuse it there"));
+        }
+    }
+}
+
+fn strict(raw: &raw::Hsts, path: &KeyPath, context: &mut Context<'_>) -> HstsSettings {
+    let max_age = raw.max_age.0;
+    if raw.preload {
+        let preload = path.key("preload");
+        if max_age < PRELOAD_LEAST {
+            let message = format!(
+                "browsers preload a host only with max_age of \"365d\" or more, not \"{}\"",
+                raw.max_age
+            );
+            context.findings.wrong(&preload, message);
+        }
+        if !raw.include_subdomains {
+            context.findings.wrong(&preload, "browsers preload a host only with include_subdomains = true");
+        }
+    }
+    HstsSettings { max_age, include_subdomains: raw.include_subdomains, preload: raw.preload }
+}
+
+fn authenticated(
+    raw: &raw::ClientCertificates,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> ClientCertificates {
+    let file = context.file(&raw.ca);
+    let roots = authorities(&file).unwrap_or_else(|message| {
+        context.findings.wrong(&path.key("ca"), message);
+        Vec::new()
+    });
+    ClientCertificates { required: raw.mode == raw::ClientCertificateMode::Required, roots }
+}
+
+/// The certificates of a PEM file; at least one.
+pub(super) fn authorities(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let pem = std::fs::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    match certificates {
+        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
+        Ok(_) => Err(format!(
+            "{}: holds no certificate; the file of a CA begins with -----BEGIN CERTIFICATE-----",
+            file.display()
+        )),
+        Err(error) => Err(format!("{}: damaged PEM: {error}", file.display())),
+    }
+}

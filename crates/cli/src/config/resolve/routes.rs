@@ -1,0 +1,178 @@
+//! `[[host.route]]`: which path is answered by what.
+
+use std::collections::HashMap;
+
+use brisk_proxy::settings::{
+    Action, FixedResponse, Index, Redirect, RoutePath, RouteSettings, StaticSettings, UpstreamAction,
+    UpstreamPath,
+};
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode};
+
+use super::Context;
+use crate::config::error::KeyPath;
+use crate::config::raw;
+use crate::config::units::SizeLimit;
+use crate::config::values;
+
+/// The routes of one host; those that are wrong are noted and left out.
+pub(super) fn routes(
+    routes: &[raw::Route],
+    config: &raw::Config,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Vec<RouteSettings> {
+    let mut taken = HashMap::new();
+    let mut settings = Vec::new();
+    for (index, route) in routes.iter().enumerate() {
+        let path = path.index(index);
+        if let Some(first) = taken.insert((&route.path, route.exact), path.clone()) {
+            context.findings.wrong(&path.key("path"), format!("{first} has this path already"));
+        }
+        settings.extend(self::route(route, config, &path, context));
+    }
+    settings
+}
+
+fn route(
+    raw: &raw::Route,
+    config: &raw::Config,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<RouteSettings> {
+    let limit = raw.body_size.or(config.server.limits.body_size).unwrap_or(SizeLimit(None));
+    let route_path = route_path(raw, path, context);
+    let action = action(raw, config, path, context);
+    if raw.strip_prefix.is_some() && raw.upstream.is_none() {
+        context.findings.wrong(&path.key("strip_prefix"), "has no effect without `upstream`");
+    }
+    Some(RouteSettings { path: route_path?, action: action?, body_limit: limit.0 })
+}
+
+fn route_path(raw: &raw::Route, path: &KeyPath, context: &mut Context<'_>) -> Option<RoutePath> {
+    let text = &raw.path;
+    let right = if !text.starts_with('/') {
+        Some("it begins with a slash, as \"/api\"")
+    } else if text.contains(['?', '#']) {
+        Some("it ends before \"?\" and \"#\"")
+    } else if text.contains('*') {
+        Some("it needs no \"*\": a path stands for all below it")
+    } else if text.contains('%') {
+        Some("it is written decoded, without \"%\"")
+    } else if text.contains("//") || text.split('/').any(|segment| matches!(segment, "." | "..")) {
+        Some("it has no empty segments and none of \".\" and \"..\"")
+    } else {
+        None
+    };
+    if let Some(right) = right {
+        context.findings.wrong(&path.key("path"), format!("{text:?} is not the path of a route: {right}"));
+        return None;
+    }
+    Some(if raw.exact { RoutePath::Exact(text.clone()) } else { RoutePath::Prefix(text.clone()) })
+}
+
+/// Exactly one of the four.
+fn action(
+    raw: &raw::Route,
+    config: &raw::Config,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<Action> {
+    let written = [
+        ("upstream", raw.upstream.is_some()),
+        ("static", raw.directory.is_some()),
+        ("respond", raw.respond.is_some()),
+        ("redirect", raw.redirect.is_some()),
+    ];
+    let names: Vec<_> =
+        written.iter().filter(|(_, written)| *written).map(|(name, _)| format!("`{name}`")).collect();
+    match names.len() {
+        1 => {}
+        0 => {
+            context.findings.incomplete(
+                path,
+                "nothing answers: write one of `upstream`, `static`, `respond`, `redirect`",
+            );
+            return None;
+        }
+        _ => {
+            context
+                .findings
+                .incomplete(path, format!("{} cannot both answer: keep one", names.join(" and ")));
+            return None;
+        }
+    }
+    let upstream = raw.upstream.as_ref().and_then(|name| upstream(name, raw, config, path, context));
+    let folder = raw.directory.as_ref().and_then(|folder| static_files(folder, path, context));
+    let fixed = raw.respond.as_ref().and_then(|respond| fixed(respond, &path.key("respond"), context));
+    let redirect = raw.redirect.as_ref().and_then(|to| redirect(to, &path.key("redirect"), context));
+    upstream.or(folder).or(fixed).or(redirect)
+}
+
+fn upstream(
+    name: &str,
+    raw: &raw::Route,
+    config: &raw::Config,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<Action> {
+    if !config.upstream.contains_key(name) {
+        // One that is there but could not be read has its own message.
+        if !context.findings.written(&KeyPath::of("upstream").key(name)) {
+            let known = config.upstream.keys().cloned().collect();
+            context.findings.unknown(&path.key("upstream"), name, known);
+        }
+        return None;
+    }
+    let asked =
+        if raw.strip_prefix.unwrap_or(false) { UpstreamPath::BelowRoute } else { UpstreamPath::Whole };
+    Some(Action::Upstream(UpstreamAction { group: name.to_owned(), path: asked }))
+}
+
+fn static_files(folder: &std::path::Path, path: &KeyPath, context: &mut Context<'_>) -> Option<Action> {
+    let root = context.base.join(folder);
+    if !root.is_dir() {
+        let what = if root.exists() { "is not a folder" } else { "does not exist" };
+        context.findings.wrong(&path.key("static"), format!("the folder {} {what}", root.display()));
+        return None;
+    }
+    Some(Action::Static(StaticSettings { root, index: Index::Html }))
+}
+
+fn fixed(raw: &raw::Respond, path: &KeyPath, context: &mut Context<'_>) -> Option<Action> {
+    let status = context.findings.within(&path.key("status"), raw.status, 200, &(200..=599));
+    let status = StatusCode::from_u16(status).ok()?;
+    let content_type = raw.content_type.as_deref().unwrap_or("text/plain; charset=utf-8");
+    let Ok(content_type) = HeaderValue::from_str(content_type) else {
+        let message =
+            format!("{content_type:?} is not a content type: write one as \"text/html; charset=utf-8\"");
+        context.findings.wrong(&path.key("content_type"), message);
+        return None;
+    };
+    let body = raw.body.clone().unwrap_or_default();
+    // RFC 9110 section 6.4.1.
+    if matches!(status.as_u16(), 204 | 205 | 304) && !body.is_empty() {
+        context
+            .findings
+            .wrong(&path.key("body"), format!("a response with status {} has no body", status.as_u16()));
+    }
+    Some(Action::Fixed(FixedResponse { status, content_type, body: Bytes::from(body) }))
+}
+
+fn redirect(raw: &values::Redirect, path: &KeyPath, context: &mut Context<'_>) -> Option<Action> {
+    let code = raw.status.unwrap_or(308);
+    if !matches!(code, 301 | 302 | 303 | 307 | 308) {
+        let message = format!("{code} is not the status of a redirect: write 301, 302, 303, 307 or 308");
+        context.findings.wrong(&path.key("status"), message);
+        return None;
+    }
+    match raw.to.parse() {
+        Ok(to) => Some(Action::Redirect(Redirect { status: StatusCode::from_u16(code).ok()?, to })),
+        Err(error) => {
+            let to = path.key("to");
+            let to = if context.findings.written(&to) { &to } else { path };
+            context.findings.wrong(to, format!("{:?} is no place to redirect to: {error}", raw.to));
+            None
+        }
+    }
+}

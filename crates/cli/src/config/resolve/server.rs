@@ -1,0 +1,318 @@
+//! `[server]`, `[tls]`, `[keys]`, `[access_log]` and `[admin]`: what is the same for all hosts.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use brisk_certs::UnknownName;
+use brisk_gateway::settings::{ConnectionLimits, GatewaySettings, ProxyProtocol, SessionSettings};
+use brisk_keys::{Keystore, LocalSettings};
+use brisk_net::ListenerSettings;
+use brisk_proxy::serve::{HttpSettings, HttpTimeouts};
+use brisk_proxy::settings::{ServiceSettings, UnknownHost};
+use brisk_proxy::upstream_settings::GroupSettings;
+use brisk_telemetry::access_log::{AccessLogFormat, AccessLogSettings, AccessLogTarget};
+use brisk_tls::settings::TlsSettings;
+use brisk_wire::registry::ProtocolVersion;
+use ipnet::IpNet;
+
+use super::Context;
+use super::hosts::Host;
+use crate::config::error::KeyPath;
+use crate::config::raw;
+use crate::config::units::{Period, Size};
+use crate::config::values::{self, Address, LogFile};
+
+/// Limits of time: deadlines have a granularity of 100 ms, and a day is no limit any more.
+pub(super) const TIMEOUTS: RangeInclusive<Period> =
+    Period(Duration::from_millis(100))..=Period(Duration::from_hours(24));
+
+/// TCP Fast Open queue length unless another is written.
+const FAST_OPEN: u32 = 256;
+
+/// Settings that need nothing but the file.
+pub(super) struct Server {
+    pub(super) state_dir: Option<PathBuf>,
+    workers: NonZeroUsize,
+    https: Vec<ListenerSettings>,
+    http: Vec<ListenerSettings>,
+    admin: Option<SocketAddr>,
+    proxy_protocol: ProxyProtocol,
+    trusted_proxies: Vec<IpNet>,
+    connections: ConnectionLimits,
+    handshake_timeout: Duration,
+    drain_timeout: Duration,
+    protocol: HttpSettings,
+    tls: TlsSettings,
+    sessions: SessionSettings,
+    keys: LocalSettings,
+    access_log: Option<AccessLogSettings>,
+}
+
+impl Server {
+    /// The whole, with what was made elsewhere.
+    pub(super) fn complete(
+        self,
+        hosts: Vec<Host>,
+        upstreams: Vec<GroupSettings>,
+        keystore: Arc<Keystore>,
+        files: Vec<PathBuf>,
+    ) -> GatewaySettings {
+        let (hosts, answers): (Vec<_>, Vec<_>) =
+            hosts.into_iter().map(|host| (host.tls, host.service)).unzip();
+        let service = ServiceSettings {
+            default_host: hosts.iter().position(|host| host.default).unwrap_or(0),
+            hosts: answers,
+            unknown_host: match self.tls.unknown_host {
+                UnknownName::Default => UnknownHost::Default,
+                UnknownName::Refuse => UnknownHost::Refuse,
+            },
+            trusted_proxies: self.trusted_proxies,
+        };
+        GatewaySettings {
+            workers: self.workers,
+            redirect_port: self.https.first().map_or(443, |listener| listener.address.port()),
+            https: self.https,
+            http: self.http,
+            admin: self.admin,
+            proxy_protocol: self.proxy_protocol,
+            connections: self.connections,
+            handshake_timeout: self.handshake_timeout,
+            drain_timeout: self.drain_timeout,
+            protocol: self.protocol,
+            tls: self.tls,
+            sessions: self.sessions,
+            keys: self.keys,
+            keystore,
+            hosts,
+            service,
+            upstreams,
+            access_log: self.access_log,
+            files,
+        }
+    }
+}
+
+/// Resolves everything outside `[[host]]` and `[upstream]`.
+pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
+    let path = KeyPath::of("server");
+    let server = &raw.server;
+    addresses(raw, context);
+    let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN).get() as u16;
+    let workers =
+        context.findings.within(&path.key("workers"), server.workers, cores.clamp(1, 1024), &(1..=1024));
+    let listeners = |addresses: &[Address], context: &mut Context<'_>| listeners(addresses, server, context);
+    let (https, http) = (listeners(&server.https, context), listeners(&server.http, context));
+    let state_dir = server.state_dir.as_ref().map(|dir| context.base.join(dir));
+    let timeout = |key: &str, value, usual, context: &mut Context<'_>| {
+        let path = path.key("timeouts").key(key);
+        context.findings.within(&path, value, Period(usual), &TIMEOUTS).0
+    };
+    let drain = Period(Duration::from_secs(30));
+    let drains = Period(Duration::ZERO)..=*TIMEOUTS.end();
+    Server {
+        state_dir: state_dir.or_else(|| dirs::state_dir().map(|dir| dir.join("brisk"))),
+        workers: count(workers),
+        https,
+        http,
+        admin: raw.admin.listen.map(|address| address.0),
+        proxy_protocol: match &server.proxy_protocol {
+            None | Some(values::ProxyProtocol::Off) => ProxyProtocol::Off,
+            Some(values::ProxyProtocol::Everyone) => ProxyProtocol::Everyone,
+            Some(values::ProxyProtocol::Trusted(networks)) => {
+                ProxyProtocol::Trusted(networks.iter().map(|network| network.0).collect())
+            }
+        },
+        trusted_proxies: server.trusted_proxies.iter().map(|network| network.0).collect(),
+        connections: connections(server, &path, context),
+        handshake_timeout: timeout("hello", server.timeouts.hello, Duration::from_secs(10), context),
+        drain_timeout: context
+            .findings
+            .within(&path.key("drain_timeout"), server.drain_timeout, drain, &drains)
+            .0,
+        protocol: protocol(server, &path, context),
+        tls: tls(raw, context),
+        sessions: sessions(&raw.tls, context),
+        keys: keys(&raw.keys, context),
+        access_log: access_log(&raw.access_log, context),
+    }
+}
+
+/// At least one listener, and no two for one address.
+fn addresses(raw: &raw::Config, context: &mut Context<'_>) {
+    let server = KeyPath::of("server");
+    if raw.server.https.is_empty() && raw.server.http.is_empty() {
+        let message = "nothing listens: write https = [\"0.0.0.0:443\", \"[::]:443\"] in [server]";
+        context.findings.incomplete(&server, message);
+    }
+    let listed = |key: &str, addresses: &[Address]| -> Vec<_> {
+        let path = server.key(key);
+        addresses.iter().enumerate().map(|(index, address)| (address.0, path.index(index))).collect()
+    };
+    let admin = raw.admin.listen.map(|address| (address.0, KeyPath::of("admin").key("listen")));
+    let all =
+        listed("https", &raw.server.https).into_iter().chain(listed("http", &raw.server.http)).chain(admin);
+    let mut taken: HashMap<SocketAddr, KeyPath> = HashMap::new();
+    for (address, path) in all.filter(|(address, _)| address.port() != 0) {
+        match taken.get(&address) {
+            Some(first) => context.findings.wrong(&path, format!("{address} is taken by {first} already")),
+            None => drop(taken.insert(address, path)),
+        }
+    }
+}
+
+fn listeners(
+    addresses: &[Address],
+    server: &raw::Server,
+    context: &mut Context<'_>,
+) -> Vec<ListenerSettings> {
+    let path = KeyPath::of("server").key("backlog");
+    let backlog = server.backlog.filter(|_| !addresses.is_empty());
+    let backlog = context.findings.within(&path, backlog, 4096, &(1..=1_048_576));
+    let fast_open = server.fast_open.map_or(Some(FAST_OPEN), |fast_open| fast_open.0);
+    let listener = |address: &Address| ListenerSettings {
+        backlog: i32::try_from(backlog).unwrap_or(i32::MAX),
+        fast_open,
+        ..ListenerSettings::new(address.0)
+    };
+    addresses.iter().map(listener).collect()
+}
+
+fn connections(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> ConnectionLimits {
+    let range = 1..=10_000_000;
+    let total =
+        context.findings.within(&path.key("max_connections"), server.max_connections, 100_000, &range);
+    let path = path.key("max_connections_per_client");
+    let most = server.max_connections_per_client;
+    let per_client = most.map(|most| context.findings.within(&path, Some(most), 1, &range) as usize);
+    ConnectionLimits { total: total as usize, per_client }
+}
+
+fn protocol(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> HttpSettings {
+    let (usual, limits) = (HttpSettings::default(), path.key("limits"));
+    let findings = &mut context.findings;
+    let mut timeout = |key: &str, value, usual| {
+        findings.within(&path.key("timeouts").key(key), value, Period(usual), &TIMEOUTS).0
+    };
+    let timeouts = HttpTimeouts {
+        head: timeout("head", server.timeouts.head, usual.timeouts.head),
+        body: timeout("body", server.timeouts.body, usual.timeouts.body),
+        idle: timeout("idle", server.timeouts.idle, usual.timeouts.idle),
+        write: timeout("write", server.timeouts.write, usual.timeouts.write),
+    };
+    let heads = Size(8 << 10)..=Size(1 << 20);
+    let head_size = Size(usual.head_size as u64);
+    let raw = &server.limits;
+    HttpSettings {
+        timeouts,
+        head_size: findings.within(&limits.key("head_size"), raw.head_size, head_size, &heads).0 as usize,
+        headers: findings
+            .within(&limits.key("headers"), raw.headers, usual.headers as u16, &(10..=1000))
+            .into(),
+        h2_streams: findings.within(
+            &limits.key("h2_streams"),
+            raw.h2_streams,
+            usual.h2_streams,
+            &(1..=10_000),
+        ),
+        h2_resets: findings.within(
+            &limits.key("h2_resets"),
+            raw.h2_resets,
+            usual.h2_resets as u32,
+            &(1..=10_000),
+        ) as usize,
+    }
+}
+
+fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
+    let (path, usual) = (KeyPath::of("tls"), TlsSettings::default());
+    let hello_path = KeyPath::of("server").key("limits").key("hello_size");
+    let hellos = Size(4 << 10)..=Size(1 << 20);
+    // RFC 8446 section 4.6.1: no ticket is used for longer than seven days.
+    let lifetimes = Period(Duration::from_mins(1))..=Period(Duration::from_hours(7 * 24));
+    let findings = &mut context.findings;
+    let tickets =
+        findings.within(&path.key("tickets_per_handshake"), raw.tls.tickets_per_handshake, 1, &(0..=8));
+    let lifetime = Period(usual.session_lifetime);
+    let hello_size = Size(usual.hello_size as u64);
+    TlsSettings {
+        min_version: match raw.tls.min_version {
+            Some(raw::TlsVersion::Tls13) => ProtocolVersion::TLS1_3,
+            Some(raw::TlsVersion::Tls12) | None => ProtocolVersion::TLS1_2,
+        },
+        tickets: raw.tls.tickets.unwrap_or(usual.tickets),
+        tickets_per_handshake: tickets.into(),
+        session_lifetime: findings
+            .within(&path.key("session_lifetime"), raw.tls.session_lifetime, lifetime, &lifetimes)
+            .0,
+        certificate_compression: raw.tls.certificate_compression.unwrap_or(usual.certificate_compression),
+        hello_size: findings.within(&hello_path, raw.server.limits.hello_size, hello_size, &hellos).0
+            as usize,
+        unknown_host: match raw.server.unknown_host {
+            Some(raw::UnknownHost::Refuse) => UnknownName::Refuse,
+            Some(raw::UnknownHost::Default) | None => UnknownName::Default,
+        },
+        key_log: false,
+    }
+}
+
+fn sessions(raw: &raw::Tls, context: &mut Context<'_>) -> SessionSettings {
+    let path = KeyPath::of("tls");
+    let rotations = Period(Duration::from_mins(1))..=Period(Duration::from_hours(7 * 24));
+    let usual = Period(Duration::from_hours(12));
+    let rotation =
+        context.findings.within(&path.key("ticket_rotation"), raw.ticket_rotation, usual, &rotations);
+    let sizes = Size(1 << 20)..=Size(1 << 40);
+    let size_path = path.key("session_cache").key("size");
+    let size = context.findings.within(&size_path, raw.session_cache.size, Size(64 << 20), &sizes);
+    SessionSettings {
+        ticket_rotation: rotation.0,
+        entries: raw.session_cache.entries.unwrap_or(100_000) as usize,
+        bytes: size.0 as usize,
+    }
+}
+
+fn keys(raw: &raw::Keys, context: &mut Context<'_>) -> LocalSettings {
+    let (path, usual) = (KeyPath::of("keys"), LocalSettings::default());
+    let threads = usual.rsa_threads.get().min(1024) as u16;
+    let threads = context.findings.within(&path.key("rsa_threads"), raw.rsa_threads, threads, &(1..=1024));
+    let queue = usual.queue.get() as u32;
+    let queue = context.findings.within(&path.key("queue"), raw.queue, queue, &(1..=1_000_000));
+    let queue = NonZeroUsize::new(queue as usize).unwrap_or(usual.queue);
+    LocalSettings { rsa_threads: count(threads), queue }
+}
+
+fn access_log(raw: &raw::AccessLog, context: &mut Context<'_>) -> Option<AccessLogSettings> {
+    let format = match raw.format.unwrap_or(raw::AccessLogFormat::Text) {
+        raw::AccessLogFormat::Off => return None,
+        raw::AccessLogFormat::Text => AccessLogFormat::Text,
+        raw::AccessLogFormat::Json => AccessLogFormat::Json,
+    };
+    let target = match raw.file.as_ref().unwrap_or(&LogFile::Stdout) {
+        LogFile::Stdout => AccessLogTarget::Stdout,
+        LogFile::Stderr => AccessLogTarget::Stderr,
+        LogFile::Path(file) => AccessLogTarget::File(log_file(&context.base.join(file), context)),
+    };
+    Some(AccessLogSettings { format, target })
+}
+
+/// The file may be missing, its folder may not.
+fn log_file(file: &std::path::Path, context: &mut Context<'_>) -> PathBuf {
+    let path = KeyPath::of("access_log").key("file");
+    if file.is_dir() {
+        context.findings.wrong(&path, format!("{} is a folder: write the name of a file", file.display()));
+    } else if let Some(folder) = file.parent().filter(|folder| !folder.is_dir()) {
+        context.findings.wrong(&path, format!("the folder {} does not exist", folder.display()));
+    }
+    file.to_owned()
+}
+
+/// A number that was checked to be at least 1.
+fn count(number: u16) -> NonZeroUsize {
+    NonZeroUsize::new(number.into()).unwrap_or(NonZeroUsize::MIN)
+}

@@ -1,0 +1,196 @@
+//! `[upstream.NAME]`: groups of servers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use brisk_proxy::upstream_settings::{
+    ActiveChecks, Balance, GroupSettings, HashKey, HealthSettings, PassiveChecks, PoolSettings, Retry,
+    ServerScheme, ServerSettings, TlsProtocol, UpstreamTimeouts, UpstreamTlsSettings,
+};
+use http::uri::PathAndQuery;
+use http::{HeaderName, StatusCode};
+
+use super::Context;
+use super::server::TIMEOUTS;
+use crate::config::error::KeyPath;
+use crate::config::raw;
+use crate::config::units::Period;
+use crate::config::values::{HashBy, UpstreamServer};
+
+/// All groups of the file.
+pub(super) fn groups(raw: &BTreeMap<String, raw::Upstream>, context: &mut Context<'_>) -> Vec<GroupSettings> {
+    let all = KeyPath::of("upstream");
+    raw.iter().map(|(name, upstream)| group(name, upstream, &all.key(name), context)).collect()
+}
+
+fn group(name: &str, raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> GroupSettings {
+    if raw.servers.is_empty() {
+        context
+            .findings
+            .wrong(&path.key("servers"), "no server: write at least one, as \"http://127.0.0.1:8080\"");
+    }
+    let servers = raw.servers.iter().enumerate();
+    let servers =
+        servers.map(|(index, server)| member(server, &path.key("servers").index(index), context)).collect();
+    GroupSettings {
+        name: name.to_owned(),
+        servers,
+        balance: balance(raw, path, context),
+        timeouts: timeouts(&raw.timeouts, &path.key("timeouts"), context),
+        pool: pool(&raw.pool, &path.key("pool"), context),
+        tls: tls(raw, &path.key("tls"), context),
+        health: health(&raw.health, &path.key("health"), context),
+        retry: if raw.retry.unwrap_or(true) { Retry::Once } else { Retry::Never },
+    }
+}
+
+fn member(raw: &UpstreamServer, path: &KeyPath, context: &mut Context<'_>) -> ServerSettings {
+    let weight = context.findings.within(&path.key("weight"), raw.weight, 1, &(1..=1000));
+    ServerSettings { url: raw.url.clone(), weight: weight.into() }
+}
+
+fn balance(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> Balance {
+    let path = path.key("hash_by");
+    match raw.balance.unwrap_or(raw::Balance::RoundRobin) {
+        raw::Balance::ConsistentHash => {
+            let by = raw.hash_by.as_ref().map(|by| hash_key(by, &path, context));
+            Balance::ConsistentHash { by: by.unwrap_or(HashKey::ClientAddress) }
+        }
+        other => {
+            if raw.hash_by.is_some() {
+                context.findings.wrong(&path, "has no effect without balance = \"consistent_hash\"");
+            }
+            match other {
+                raw::Balance::LeastConnections => Balance::LeastConnections,
+                _ => Balance::RoundRobin,
+            }
+        }
+    }
+}
+
+fn hash_key(by: &HashBy, path: &KeyPath, context: &mut Context<'_>) -> HashKey {
+    match by {
+        HashBy::ClientAddress => HashKey::ClientAddress,
+        HashBy::Path => HashKey::Path,
+        HashBy::Cookie(name) => HashKey::Cookie(name.clone()),
+        HashBy::Header(name) => {
+            if let Ok(name) = HeaderName::try_from(name.as_str()) {
+                return HashKey::Header(name);
+            }
+            context.findings.wrong(path, format!("{name:?} is not the name of a header"));
+            HashKey::ClientAddress
+        }
+    }
+}
+
+fn timeouts(raw: &raw::UpstreamTimeouts, path: &KeyPath, context: &mut Context<'_>) -> UpstreamTimeouts {
+    let usual = UpstreamTimeouts::default();
+    let mut limit = |key: &str, value: Option<Period>, usual: Duration| {
+        context.findings.within(&path.key(key), value, Period(usual), &TIMEOUTS).0
+    };
+    UpstreamTimeouts {
+        connect: limit("connect", raw.connect, usual.connect),
+        head: limit("head", raw.head, usual.head),
+        body: limit("body", raw.body, usual.body),
+    }
+}
+
+fn pool(raw: &raw::Pool, path: &KeyPath, context: &mut Context<'_>) -> PoolSettings {
+    let usual = PoolSettings::default();
+    let most = raw.max_connections.map(|most| {
+        context.findings.within(&path.key("max_connections"), Some(most), 1, &(1..=1_000_000)) as usize
+    });
+    let seconds = Period(Duration::from_secs(1))..=*TIMEOUTS.end();
+    let idle = context.findings.within(
+        &path.key("idle_timeout"),
+        raw.idle_timeout,
+        Period(usual.idle_timeout),
+        &seconds,
+    );
+    PoolSettings {
+        idle_connections: raw.idle_connections.map_or(usual.idle_connections, |kept| kept as usize),
+        idle_timeout: idle.0,
+        max_connections: most,
+    }
+}
+
+fn tls(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> UpstreamTlsSettings {
+    let encrypted = raw.servers.iter().any(|server| server.url.scheme() == ServerScheme::Https);
+    if !encrypted && context.findings.written(path) {
+        context.findings.wrong(path, "has no effect: none of the servers begins with https://");
+    }
+    let ca = raw.tls.ca.as_ref().map(|ca| context.file(ca));
+    if let Some(error) = ca.as_ref().and_then(|ca| super::hosts::authorities(ca).err()) {
+        context.findings.wrong(&path.key("ca"), error);
+    }
+    let server_name = raw.tls.server_name.as_ref().and_then(|name| match super::names::host_name(name) {
+        Ok(name) if !name.starts_with("*.") => Some(name),
+        Ok(_) => {
+            context.findings.wrong(&path.key("server_name"), "a wildcard cannot be verified: write one name");
+            None
+        }
+        Err(message) => {
+            context.findings.wrong(&path.key("server_name"), message);
+            None
+        }
+    });
+    let protocol = match raw.tls.protocol {
+        Some(raw::TlsProtocol::Http2) => TlsProtocol::Http2,
+        Some(raw::TlsProtocol::Http1) | None => TlsProtocol::Http1,
+    };
+    UpstreamTlsSettings { ca, server_name, protocol }
+}
+
+fn health(raw: &raw::Health, path: &KeyPath, context: &mut Context<'_>) -> HealthSettings {
+    let usual = PassiveChecks::default();
+    let pause = raw.failure_pause.unwrap_or(Period(usual.pause));
+    HealthSettings {
+        active: active(raw, path, context),
+        passive: PassiveChecks {
+            max_failures: raw.max_failures.map_or(usual.max_failures, u32::from),
+            pause: context.findings.within(&path.key("failure_pause"), Some(pause), pause, &TIMEOUTS).0,
+        },
+    }
+}
+
+fn active(raw: &raw::Health, path: &KeyPath, context: &mut Context<'_>) -> Option<ActiveChecks> {
+    let Some(asked) = &raw.path else {
+        for key in ["host", "status", "interval", "timeout", "healthy_after", "unhealthy_after"] {
+            if context.findings.written(&path.key(key)) {
+                context.findings.wrong(
+                    &path.key(key),
+                    "has no effect without `path`, which is what servers are asked for",
+                );
+            }
+        }
+        return None;
+    };
+    let parsed = asked.parse::<PathAndQuery>().ok().filter(|_| asked.starts_with('/'));
+    let Some(asked) = parsed else {
+        context
+            .findings
+            .wrong(&path.key("path"), format!("{asked:?} is not a path: write one as \"/healthz\""));
+        return None;
+    };
+    let usual = ActiveChecks::new(asked);
+    let findings = &mut context.findings;
+    let interval = findings.within(&path.key("interval"), raw.interval, Period(usual.interval), &TIMEOUTS);
+    let limit = Period(usual.timeout).min(interval);
+    let timeout = findings.within(&path.key("timeout"), raw.timeout, limit, &TIMEOUTS);
+    if timeout > interval {
+        findings.wrong(&path.key("timeout"), format!("{timeout} is longer than the interval of {interval}"));
+    }
+    let status =
+        raw.status.map(|status| findings.within(&path.key("status"), Some(status), 200, &(200..=599)));
+    let healthy_after = findings.within(&path.key("healthy_after"), raw.healthy_after, 2, &(1..=100));
+    let unhealthy_after = findings.within(&path.key("unhealthy_after"), raw.unhealthy_after, 3, &(1..=100));
+    Some(ActiveChecks {
+        host: raw.host.clone(),
+        status: status.and_then(|status| StatusCode::from_u16(status).ok()),
+        interval: interval.0,
+        timeout: timeout.0,
+        healthy_after: healthy_after.into(),
+        unhealthy_after: unhealthy_after.into(),
+        ..usual
+    })
+}
