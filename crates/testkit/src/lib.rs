@@ -1,3 +1,9 @@
 //! For tests only: what a gateway meets in the world, started and stopped by the test that needs it.
 
+pub mod brisk;
 pub mod ca;
+pub mod client;
+pub mod http1;
+pub mod nginx;
+pub mod origin;
+pub mod process;

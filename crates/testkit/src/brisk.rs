@@ -1,0 +1,270 @@
+//! The program under test: started with a configuration in a temporary folder, asked, reloaded, stopped.
+
+use std::fs;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::ca::Leaf;
+use crate::http1::Message;
+use crate::process::{Finished, PATIENCE, Process, run, wait_until};
+
+/// What tests start with: any free port each for HTTPS, plain HTTP and the admin listener, two workers, and an access
+/// log of JSON in `access.log`. Keys are written with dots, so that tables can follow.
+pub const BASE: &str = r#"
+server.https = ["127.0.0.1:0"]
+server.http = ["127.0.0.1:0"]
+server.workers = 2
+server.state_dir = "state"
+admin.listen = "127.0.0.1:0"
+access_log.format = "json"
+access_log.file = "access.log"
+"#;
+
+/// A `[[host]]` with these certificates; routes may follow.
+pub fn host(names: &[&str], leafs: &[&Leaf]) -> String {
+    let file = |path: &Path| format!("{:?}", path.display().to_string());
+    let certificate =
+        |leaf: &&Leaf| format!("{{ chain = {}, key = {} }}", file(&leaf.chain), file(&leaf.key));
+    let certificates: Vec<_> = leafs.iter().map(certificate).collect();
+    format!("\n[[host]]\nnames = {names:?}\ncertificates = [{}]\n", certificates.join(", "))
+}
+
+/// A brisk that is about to be started.
+#[derive(Debug)]
+#[must_use = "nothing runs before `start`"]
+pub struct Setup {
+    program: PathBuf,
+    folder: TempDir,
+    options: Vec<String>,
+    environment: Vec<(String, String)>,
+}
+
+impl Setup {
+    /// The program at this path, in a new temporary folder, without a configuration.
+    pub fn new(program: &Path) -> Self {
+        let folder = TempDir::with_prefix("brisk-test-").expect("a temporary folder");
+        Self { program: program.to_owned(), folder, options: Vec::new(), environment: Vec::new() }
+    }
+
+    /// With this configuration, in `brisk.toml`.
+    pub fn config(self, toml: &str) -> Self {
+        self.file("brisk.toml", toml).option("--config").option("brisk.toml")
+    }
+
+    /// With a file in the folder; its name may have folders in it.
+    pub fn file(self, name: &str, contents: impl AsRef<[u8]>) -> Self {
+        let path = self.folder.path().join(name);
+        fs::create_dir_all(path.parent().expect("a file in a folder")).expect("a temporary folder");
+        fs::write(path, contents).expect("a temporary file");
+        self
+    }
+
+    /// With one more word on the command line.
+    pub fn option(mut self, word: &str) -> Self {
+        self.options.push(word.to_owned());
+        self
+    }
+
+    /// With an environment variable.
+    pub fn environment(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Where it will run.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Starts it, and returns when it listens.
+    #[track_caller]
+    pub fn start(self) -> Brisk {
+        let mut process = Process::start(self.command("serve").args(&self.options));
+        let listeners = wait_until("brisk that serves", || {
+            let ended = process.ended();
+            assert!(ended.is_none(), "brisk ended: {}{}", process.stdout(), process.stderr());
+            Listeners::read(&process.stdout())
+        });
+        Brisk { process, listeners, folder: self.folder }
+    }
+
+    /// Runs `brisk serve` expecting it to end by itself.
+    pub fn fail(&self) -> Finished {
+        run(self.command("serve").args(&self.options), b"", PATIENCE)
+    }
+
+    /// Runs `brisk check` on a file of the folder.
+    pub fn check(&self, file: &str) -> Finished {
+        run(self.command("check").arg(file), b"", PATIENCE)
+    }
+
+    fn command(&self, subcommand: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg(subcommand).current_dir(self.folder.path()).stdin(Stdio::null());
+        command.env_remove("SSLKEYLOGFILE").env("HOME", self.folder.path()).env_remove("XDG_STATE_HOME");
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+}
+
+/// The listeners that brisk told of.
+#[derive(Debug)]
+struct Listeners(Vec<(String, SocketAddr)>);
+
+impl Listeners {
+    /// `None` as long as the last line is missing: all lines are written at once.
+    fn read(stdout: &str) -> Option<Self> {
+        let (_, after) = stdout.split_once(" serves\n")?;
+        let listener = |line: &str| {
+            let (kind, url) = line.trim().split_once(' ')?;
+            let address = url.trim().split_once("://")?.1.trim_end_matches('/');
+            Some((kind.to_owned(), address.parse().ok()?))
+        };
+        let listeners: Vec<_> = after.lines().map_while(listener).collect();
+        (!listeners.is_empty() && after.ends_with('\n')).then_some(Self(listeners))
+    }
+
+    fn address(&self, kind: &str) -> SocketAddr {
+        let found = self.0.iter().find(|(own, _)| own == kind);
+        found.unwrap_or_else(|| panic!("brisk has no {kind} listener: {:?}", self.0)).1
+    }
+}
+
+/// A running brisk. Dropping it kills it.
+#[derive(Debug)]
+pub struct Brisk {
+    process: Process,
+    listeners: Listeners,
+    folder: TempDir,
+}
+
+impl Brisk {
+    /// The first HTTPS listener.
+    pub fn https(&self) -> SocketAddr {
+        self.listeners.address("https")
+    }
+
+    /// The first plain HTTP listener.
+    pub fn http(&self) -> SocketAddr {
+        self.listeners.address("http")
+    }
+
+    /// The admin listener.
+    pub fn admin(&self) -> SocketAddr {
+        self.listeners.address("admin")
+    }
+
+    /// The folder it runs in.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The process.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Writes a file of the folder anew.
+    pub fn write(&self, name: &str, contents: impl AsRef<[u8]>) {
+        fs::write(self.folder.path().join(name), contents).expect("a temporary file");
+    }
+
+    /// Sends SIGHUP and waits until brisk says how the reload went; returns that line of its log.
+    pub fn reload(&self) -> String {
+        let count = || self.reload_lines().len();
+        let before = count();
+        self.process.signal(Signal::HUP);
+        wait_until("a line about the reload", || self.reload_lines().into_iter().nth(before))
+    }
+
+    /// What the log says about reloads that have ended.
+    pub fn reload_lines(&self) -> Vec<String> {
+        let ended = |line: &&str| line.contains("reload") && !line.contains("reloading");
+        self.process.stderr().lines().filter(ended).map(str::to_owned).collect()
+    }
+
+    /// Sends SIGTERM.
+    pub fn terminate(&self) {
+        self.process.signal(Signal::TERM);
+    }
+
+    /// Waits until it has ended.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.process.wait()
+    }
+
+    /// GET at the admin listener.
+    pub fn ask_admin(&self, path: &str) -> Message {
+        let mut stream = TcpStream::connect(self.admin()).expect("an admin listener");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n")
+            .expect("a listener that reads");
+        Message::read_response(&mut stream).expect("a response")
+    }
+
+    /// All metrics now.
+    pub fn metrics(&self) -> Metrics {
+        let page = self.ask_admin("/metrics");
+        assert_eq!(page.status(), 200);
+        Metrics(page.text())
+    }
+
+    /// The lines of `access.log` so far.
+    pub fn access_log(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.folder.path().join("access.log")).unwrap_or_default();
+        let complete = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
+        complete.lines().map(str::to_owned).collect()
+    }
+
+    /// The first line of `access.log` with `text` in it; waits for one.
+    #[track_caller]
+    pub fn logged(&self, text: &str) -> String {
+        let what = format!("a line of the access log with {text}");
+        wait_until(&what, || self.access_log().into_iter().find(|line| line.contains(text)))
+    }
+}
+
+/// A page of metrics in the text format.
+#[derive(Debug, Clone)]
+pub struct Metrics(pub String);
+
+impl Metrics {
+    /// The sum of all series of `name` that have every one of `labels` (written as `version="TLS 1.3"`).
+    pub fn sum(&self, name: &str, labels: &[&str]) -> f64 {
+        let series =
+            self.0.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));
+        let of_name = series.filter(|(series, _)| series.split('{').next() == Some(name));
+        let fitting = of_name.filter(|(series, _)| labels.iter().all(|label| series.contains(label)));
+        fitting.map(|(_, value)| value.parse::<f64>().expect("a number")).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_are_read_when_they_are_complete() {
+        let whole = "brisk 0.1.0 serves\n  https  https://127.0.0.1:8443\n  admin  http://127.0.0.1:9\n  trust it: x\n";
+        let listeners = Listeners::read(whole).unwrap();
+        assert_eq!(listeners.address("https"), "127.0.0.1:8443".parse().unwrap());
+        assert_eq!(listeners.address("admin"), "127.0.0.1:9".parse().unwrap());
+        assert!(Listeners::read("brisk 0.1.0 serves\n").is_none());
+        assert!(Listeners::read("brisk 0.1.0 serves\n  https  https://127.0.0.1:84").is_none());
+    }
+
+    #[test]
+    fn metrics_are_summed_by_name_and_labels() {
+        let page = Metrics(
+            "# HELP a b\na_total{x=\"1\",y=\"2\"} 3\na_total{x=\"1\",y=\"3\"} 4\nab_total 9\n".to_owned(),
+        );
+        assert!((page.sum("a_total", &["x=\"1\""]) - 7.0).abs() < 1e-9);
+        assert!((page.sum("a_total", &["y=\"3\""]) - 4.0).abs() < 1e-9);
+        assert!(page.sum("a_total", &["x=\"2\""]).abs() < 1e-9);
+    }
+}

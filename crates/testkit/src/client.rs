@@ -1,0 +1,192 @@
+//! A TLS client for what curl and openssl cannot do: one handshake after another by choice, bytes as the test wants
+//! them, X25519MLKEM768 and compressed certificates.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustls::compress::{CertDecompressor, DecompressionFailed};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{
+    CertificateCompressionAlgorithm, ClientConfig, ClientConnection, NamedGroup, RootCertStore, StreamOwned,
+    compress,
+};
+
+use crate::http1::Message;
+use crate::process::PATIENCE;
+
+/// A client that trusts one CA. Its handshakes resume one another's sessions.
+#[derive(Debug, Clone)]
+#[must_use = "nothing happens before `connect`"]
+pub struct TlsClient {
+    config: ClientConfig,
+    name: String,
+    decompressed: Arc<AtomicUsize>,
+}
+
+impl TlsClient {
+    /// Trusts the certificates in this file, asks for `name`, offers no ALPN, the groups as rustls does.
+    pub fn new(root: &Path, name: &str) -> Self {
+        let provider = aws_lc_rs::default_provider();
+        Self::with_provider(root, name, provider)
+    }
+
+    /// Offers this group alone.
+    pub fn with_group(root: &Path, name: &str, group: NamedGroup) -> Self {
+        let mut provider = aws_lc_rs::default_provider();
+        provider.kx_groups = aws_lc_rs::ALL_KX_GROUPS.to_vec();
+        provider.kx_groups.retain(|own| own.name() == group);
+        Self::with_provider(root, name, provider)
+    }
+
+    fn with_provider(root: &Path, name: &str, provider: CryptoProvider) -> Self {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_file_iter(root).expect("a PEM file") {
+            roots.add(certificate.expect("a certificate")).expect("a root");
+        }
+        let config = ClientConfig::builder_with_provider(Arc::new(provider))
+            .with_safe_default_protocol_versions()
+            .expect("versions that the provider has")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Self { config, name: name.to_owned(), decompressed: Arc::default() }
+    }
+
+    /// Offers these application protocols.
+    pub fn alpn(mut self, protocols: &[&str]) -> Self {
+        self.config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        self
+    }
+
+    /// Takes certificates compressed by `zlib` or `brotli` alone.
+    pub fn certificate_compression(mut self, algorithm: &str) -> Self {
+        let inner = match algorithm {
+            "zlib" => compress::ZLIB_DECOMPRESSOR,
+            "brotli" => compress::BROTLI_DECOMPRESSOR,
+            _ => panic!("{algorithm} is not compiled in"),
+        };
+        let counted = Counted { inner, count: Arc::clone(&self.decompressed) };
+        // Once per test; rustls asks for a reference that never ends.
+        self.config.cert_decompressors = vec![Box::leak(Box::new(counted))];
+        self
+    }
+
+    /// How many certificates came compressed.
+    pub fn decompressed(&self) -> usize {
+        self.decompressed.load(Ordering::Relaxed)
+    }
+
+    /// Connects and completes the handshake.
+    pub fn connect(&self, address: SocketAddr) -> io::Result<TlsStream> {
+        self.over(TcpStream::connect(address)?)
+    }
+
+    /// Completes the handshake over `tcp`.
+    pub fn over(&self, tcp: TcpStream) -> io::Result<TlsStream> {
+        tcp.set_nodelay(true)?;
+        // A server that never answers fails the test instead of hanging it.
+        tcp.set_read_timeout(Some(PATIENCE))?;
+        tcp.set_write_timeout(Some(PATIENCE))?;
+        let name = ServerName::try_from(self.name.clone()).expect("a host name");
+        let tls = ClientConnection::new(Arc::new(self.config.clone()), name).map_err(io::Error::other)?;
+        let mut stream = StreamOwned::new(tls, tcp);
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock)?;
+        }
+        Ok(TlsStream(stream))
+    }
+
+    /// The first bytes of a handshake: one flight with the `ClientHello`.
+    pub fn hello(&self) -> Vec<u8> {
+        let name = ServerName::try_from(self.name.clone()).expect("a host name");
+        let mut tls =
+            ClientConnection::new(Arc::new(self.config.clone()), name).expect("a client configuration");
+        let mut hello = Vec::new();
+        tls.write_tls(&mut hello).expect("a vector takes everything");
+        hello
+    }
+}
+
+/// A connection after its handshake.
+pub struct TlsStream(StreamOwned<ClientConnection, TcpStream>);
+
+impl TlsStream {
+    /// Sends `request` as it is and reads one response.
+    #[track_caller]
+    pub fn request(&mut self, request: &str) -> Message {
+        self.write_all(request.as_bytes()).expect("a server that reads");
+        self.response()
+    }
+
+    /// Reads one response.
+    #[track_caller]
+    pub fn response(&mut self) -> Message {
+        Message::read_response(self).expect("a response")
+    }
+
+    /// GET on the same connection, of `path` at `host`.
+    #[track_caller]
+    pub fn get(&mut self, host: &str, path: &str) -> Message {
+        self.request(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
+    }
+
+    /// What rustls knows of the connection.
+    pub fn tls(&self) -> &ClientConnection {
+        &self.0.conn
+    }
+
+    /// The socket below.
+    pub fn tcp(&self) -> &TcpStream {
+        &self.0.sock
+    }
+
+    /// Says that nothing more comes (`close_notify`), and keeps reading.
+    pub fn close_write(&mut self) {
+        self.0.conn.send_close_notify();
+        self.0.flush().expect("a server that reads");
+    }
+}
+
+impl Read for TlsStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl Write for TlsStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl fmt::Debug for TlsStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TlsStream").field(&self.0.sock).finish()
+    }
+}
+
+#[derive(Debug)]
+struct Counted {
+    inner: &'static dyn CertDecompressor,
+    count: Arc<AtomicUsize>,
+}
+
+impl CertDecompressor for Counted {
+    fn decompress(&self, input: &[u8], output: &mut [u8]) -> Result<(), DecompressionFailed> {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.inner.decompress(input, output)
+    }
+
+    fn algorithm(&self) -> CertificateCompressionAlgorithm {
+        self.inner.algorithm()
+    }
+}

@@ -1,0 +1,133 @@
+//! An upstream for what nginx does not do: it records what arrives and answers as the test says, byte for byte.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use crate::http1::Message;
+use crate::process::wait_until;
+
+/// A server with a thread per connection. Dropping it stops it; open connections live until their handler ends.
+pub struct Origin {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    stopped: AtomicBool,
+    connections: AtomicUsize,
+    requests: Mutex<Vec<Message>>,
+}
+
+impl Origin {
+    /// Gives every connection to `handler`.
+    pub fn raw(handler: impl Fn(TcpStream) -> io::Result<()> + Send + Sync + 'static) -> Self {
+        Self::start(move |stream, _| handler(stream))
+    }
+
+    /// Reads requests with their bodies, records them, and lets `handler` write the answers. A connection ends with the
+    /// client's or with an error of `handler`.
+    pub fn answering(
+        handler: impl Fn(&Message, &mut TcpStream) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        Self::start(move |mut stream, shared| {
+            while let Some(request) = Message::read_request(&mut stream)? {
+                shared.requests.lock().expect("no handler panics here").push(request.clone());
+                handler(&request, &mut stream)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Answers every request with 200 and `body`.
+    pub fn fixed(body: &'static str) -> Self {
+        Self::answering(move |_, stream| write_response(stream, body.as_bytes()))
+    }
+
+    fn start(handler: impl Fn(TcpStream, &Shared) -> io::Result<()> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("a bound socket");
+        let shared = Arc::new(Shared::default());
+        let (own, handler) = (Arc::clone(&shared), Arc::new(handler));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if own.stopped.load(Ordering::SeqCst) {
+                    return;
+                }
+                let Ok(stream) = stream else { continue };
+                own.connections.fetch_add(1, Ordering::SeqCst);
+                let (own, handler) = (Arc::clone(&own), Arc::clone(&handler));
+                // What a handler could not write, nobody wanted to read.
+                thread::spawn(move || handler(stream, &own));
+            }
+        });
+        Self { address, shared }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its address as an upstream's URL.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The requests so far.
+    pub fn requests(&self) -> Vec<Message> {
+        self.shared.requests.lock().expect("no handler panics").clone()
+    }
+
+    /// The last request; waits for one.
+    pub fn last_request(&self) -> Message {
+        wait_until("a request at the origin", || self.requests().pop())
+    }
+
+    /// Connections accepted so far.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        self.shared.stopped.store(true, Ordering::SeqCst);
+        // Wakes the accepting thread; if that fails it is not waiting.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Origin").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// Writes a response 200 with this body.
+pub fn write_response(stream: &mut TcpStream, body: &[u8]) -> io::Result<()> {
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+    stream.write_all(&[head.as_bytes(), body].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_recorded_and_answered_on_one_connection() {
+        let origin = Origin::fixed("hello");
+        let mut stream = TcpStream::connect(origin.address()).unwrap();
+        for body in ["one", "three"] {
+            write!(stream, "POST /{body} HTTP/1.1\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+            assert_eq!(Message::read_response(&mut stream).unwrap().text(), "hello");
+        }
+        let bodies: Vec<_> = origin.requests().iter().map(Message::text).collect();
+        assert_eq!(bodies, ["one", "three"]);
+        assert_eq!(origin.connections(), 1);
+    }
+}

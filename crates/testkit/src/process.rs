@@ -1,0 +1,291 @@
+//! Programs that a test starts: found or missed loudly, their output captured, killed when they go out of scope.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long a condition may take to come true; generous, since it is only waited for in full when a test fails.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The path of an external program. One that is missing fails the test.
+pub fn program(name: &str) -> PathBuf {
+    let cache = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/brisk/bin"));
+    let tools = std::env::var_os("BRISK_TOOLS").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/bin", "/usr/sbin", "/sbin"].map(PathBuf::from);
+    let mut folders = tools.into_iter().chain(cache).chain(std::env::split_paths(&path)).chain(system);
+    folders
+        .find_map(|folder| Some(folder.join(name)).filter(|file| file.is_file()))
+        .unwrap_or_else(|| panic!("{name} is missing: run `make setup`"))
+}
+
+/// A command for an external program, with nothing to read.
+pub fn command(name: &str) -> Command {
+    let mut command = Command::new(program(name));
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Waits until `condition` gives a value; fails the test with `what` when it does not.
+pub fn wait_until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(started.elapsed() < PATIENCE, "waited in vain: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A running program. Dropping it kills it.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    stdout: Captured,
+    stderr: Captured,
+}
+
+impl Process {
+    /// Starts `command` with its output captured.
+    pub fn start(command: &mut Command) -> Self {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = child.unwrap_or_else(|error| panic!("cannot start {name}: {error}"));
+        let stdout = Captured::of(child.stdout.take().expect("stdout is piped"));
+        let stderr = Captured::of(child.stderr.take().expect("stderr is piped"));
+        Self { name, child, stdout, stderr }
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it wrote to standard output so far.
+    pub fn stdout(&self) -> String {
+        self.stdout.text()
+    }
+
+    /// What it wrote to standard error so far.
+    pub fn stderr(&self) -> String {
+        self.stderr.text()
+    }
+
+    /// Its exit status if it has ended.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("a child of this process")
+    }
+
+    /// Waits until it ends.
+    pub fn wait(&mut self) -> ExitStatus {
+        let what = format!("the end of {}", self.name);
+        wait_until(&what, || self.ended())
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.child.id()).expect("a process id");
+        kill_process(Pid::from_raw(id).expect("a process id"), signal).expect("a running process");
+    }
+
+    /// Memory it holds now, in bytes (`VmRSS`).
+    pub fn resident_bytes(&self) -> u64 {
+        let file = format!("/proc/{}/status", self.id());
+        let status = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a VmRSS line");
+        let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of kB");
+        kibibytes * 1024
+    }
+
+    /// Processor time it has used so far, in clock ticks of 10 ms.
+    pub fn cpu_ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).expect("a running process");
+        let after_name = stat.rsplit_once(')').expect("a name in brackets").1;
+        after_name.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("ticks")).sum()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // An error means that it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            eprintln!("--- {} wrote:\n{}{}", self.name, self.stdout(), self.stderr());
+        }
+    }
+}
+
+/// What a pipe has carried so far, read by a thread of its own so that nobody blocks on a full pipe.
+#[derive(Debug, Clone, Default)]
+struct Captured(Arc<Mutex<Vec<u8>>>);
+
+impl Captured {
+    fn of(pipe: impl Read + Send + 'static) -> Self {
+        let captured = Self::default();
+        let bytes = Arc::clone(&captured.0);
+        thread::spawn(move || {
+            let mut pipe = BufReader::new(pipe);
+            while let Ok(piece) = pipe.fill_buf() {
+                let len = piece.len();
+                if len == 0 {
+                    break;
+                }
+                bytes.lock().expect("no reader panics").extend_from_slice(piece);
+                pipe.consume(len);
+            }
+        });
+        captured
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().expect("no writer panics")).into_owned()
+    }
+}
+
+/// What a program that ran to its end wrote, and how it ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+impl Finished {
+    /// Standard output of a program that succeeded; fails the test otherwise.
+    #[track_caller]
+    pub fn success(self) -> String {
+        assert!(self.status.success(), "{}\n{}{}", self.status, self.stdout, self.stderr);
+        self.stdout
+    }
+
+    /// Both outputs.
+    pub fn text(&self) -> String {
+        format!("{}{}", self.stdout, self.stderr)
+    }
+}
+
+impl From<Output> for Finished {
+    fn from(output: Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self { status: output.status, stdout: text(&output.stdout), stderr: text(&output.stderr) }
+    }
+}
+
+/// Runs `command` to its end, with `input` on its standard input. One that does not end is killed and fails the test.
+pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> Finished {
+    let line = describe(command);
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = child.unwrap_or_else(|error| panic!("cannot start {line}: {error}"));
+    let mut stdin = child.stdin.take().expect("stdin is piped");
+    let input = input.to_vec();
+    // A program that does not read its input to the end is no error.
+    thread::spawn(move || stdin.write_all(&input));
+    let stdout = reader(child.stdout.take().expect("stdout is piped"));
+    let stderr = reader(child.stderr.take().expect("stderr is piped"));
+    let started = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child of this process") {
+            break status;
+        }
+        if started.elapsed() > limit {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("{line} did not end within {limit:?}");
+        }
+        thread::sleep(Duration::from_millis(2));
+    };
+    let join = |reader: thread::JoinHandle<Vec<u8>>| reader.join().expect("a reader does not panic");
+    Output { status, stdout: join(stdout), stderr: join(stderr) }.into()
+}
+
+fn reader(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What was read until an error is what there is.
+        let _ = pipe.read_to_end(&mut bytes);
+        bytes
+    })
+}
+
+fn describe(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
+}
+
+/// A port that nobody listens on. It lies below the range that the kernel gives to outgoing connections, and no other
+/// test of this process gets it.
+pub fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let start = (std::process::id() * 37 % 20_000) as u16;
+    loop {
+        let port = 10_000 + start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// Starts a server that has to be told its port: `command` makes it of one. Returns when it listens.
+pub fn serve_on_free_port(mut command: impl FnMut(u16) -> Command) -> (Process, SocketAddr) {
+    for _ in 0..5 {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+        let mut process = Process::start(&mut command(address.port()));
+        let listens = wait_until("a server that listens", || match TcpStream::connect(address) {
+            _ if process.ended().is_some() => Some(false),
+            Ok(_) => Some(true),
+            Err(_) => None,
+        });
+        if listens {
+            return (process, address);
+        }
+        eprintln!("{}{}", process.stdout(), process.stderr());
+    }
+    panic!("a server ended five times before it listened")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_and_status_of_a_program_come_back() {
+        let finished = run(command("sh").args(["-c", "cat; echo wrong >&2; exit 3"]), b"input", PATIENCE);
+        assert_eq!(finished.status.code(), Some(3));
+        assert_eq!((finished.stdout.as_str(), finished.stderr.as_str()), ("input", "wrong\n"));
+    }
+
+    #[test]
+    #[should_panic(expected = "did not end within")]
+    fn a_program_that_does_not_end_fails_the_test() {
+        run(command("sleep").arg("60"), b"", Duration::from_millis(20));
+    }
+
+    #[test]
+    #[should_panic(expected = "run `make setup`")]
+    fn a_program_that_is_missing_fails_the_test() {
+        program("no-program-has-this-name");
+    }
+
+    #[test]
+    fn a_process_is_gone_when_dropped() {
+        let process = Process::start(command("sleep").arg("60"));
+        let folder = PathBuf::from(format!("/proc/{}", process.id()));
+        assert!(folder.exists());
+        drop(process);
+        assert!(!folder.exists());
+    }
+}
