@@ -9,10 +9,10 @@ use std::time::Duration;
 use brisk_keys::{Keystore, LocalSettings};
 use brisk_net::ListenerSettings;
 use brisk_proxy::serve::HttpSettings;
-use brisk_proxy::settings::{HstsSettings, RouteSettings};
+use brisk_proxy::settings::ServiceSettings;
 use brisk_proxy::upstream_settings::GroupSettings;
 use brisk_telemetry::access_log::AccessLogSettings;
-use brisk_tls::settings::{self as tls, TlsSettings};
+use brisk_tls::settings::{HostSettings, TlsSettings};
 use ipnet::IpNet;
 
 /// What a gateway runs by. Replaced whole on reload; what a reload cannot change says so.
@@ -30,8 +30,6 @@ pub struct GatewaySettings {
     pub admin: Option<SocketAddr>,
     /// Whose connections begin with a PROXY protocol header.
     pub proxy_protocol: ProxyProtocol,
-    /// Proxies whose `X-Forwarded-*` and `Forwarded` headers are believed.
-    pub trusted_proxies: Vec<IpNet>,
     /// How many clients may be connected. Fixed at the start.
     pub connections: ConnectionLimits,
     /// From the accepted connection to the finished handshake.
@@ -48,25 +46,16 @@ pub struct GatewaySettings {
     pub keys: LocalSettings,
     /// The private keys of all hosts.
     pub keystore: Arc<Keystore>,
-    /// Hosts; at least one, exactly one of them the default, and no name twice.
+    /// How hosts prove their names; at least one, exactly one of them the default, and no name twice.
     pub hosts: Vec<HostSettings>,
+    /// What the same hosts answer, in the same order. One without routes shows the built-in page.
+    pub service: ServiceSettings,
     /// Upstream groups; every route to an upstream names one of them.
     pub upstreams: Vec<GroupSettings>,
     /// The access log; `None` is off.
     pub access_log: Option<AccessLogSettings>,
     /// Files these settings were made from; a change of one calls for a reload.
     pub files: Vec<PathBuf>,
-}
-
-/// A host: how its names are proven, and what it answers.
-#[derive(Clone, Debug)]
-pub struct HostSettings {
-    /// Names and certificates.
-    pub tls: tls::HostSettings,
-    /// `Strict-Transport-Security` for every response.
-    pub hsts: Option<HstsSettings>,
-    /// What answers which path; none means the built-in page for every path.
-    pub routes: Vec<RouteSettings>,
 }
 
 /// Whose connections begin with a PROXY protocol header.

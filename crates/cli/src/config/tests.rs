@@ -251,7 +251,8 @@ fn hosts_have_certificates_that_fit() {
 
     let resolved = accepted(&host(&one.chain, &one.key));
     assert_eq!(resolved.warnings, [""; 0]);
-    assert_eq!(resolved.settings.hosts[0].tls.certificates.len(), 1);
+    assert_eq!(resolved.settings.hosts[0].certificates.len(), 1);
+    assert_eq!(resolved.settings.service.hosts[0].certificate_names, ["example.com"]);
     assert!(resolved.settings.files.contains(&one.chain));
 }
 
@@ -439,7 +440,9 @@ fn little_is_needed() {
     assert_eq!(settings.protocol.timeouts.idle, Duration::from_mins(1));
     assert_eq!(settings.proxy_protocol, ProxyProtocol::Off);
     assert_eq!(settings.access_log.map(|log| log.target), Some(AccessLogTarget::Stdout));
-    assert!(settings.admin.is_none() && settings.hosts[0].tls.default && settings.hosts[0].routes.is_empty());
+    assert!(
+        settings.admin.is_none() && settings.hosts[0].default && settings.service.hosts[0].routes.is_empty()
+    );
 }
 
 #[test]
@@ -466,9 +469,9 @@ fn what_is_written_is_what_is_meant() {
     assert_eq!(settings.tls.min_version, ProtocolVersion::TLS1_3);
     assert!(!settings.tls.tickets && !settings.tls.key_log && settings.access_log.is_none());
     assert_eq!((settings.sessions.entries, settings.sessions.bytes), (5, 2 << 20));
-    assert_eq!(settings.hosts[0].tls.names, ["localhost"]);
-    assert_eq!((settings.hosts[0].tls.default, settings.hosts[1].tls.default), (false, true));
-    let [first, second] = &settings.hosts[1].routes[..] else { panic!("two routes") };
+    assert_eq!(settings.hosts[0].names, ["localhost"]);
+    assert_eq!((settings.hosts[0].default, settings.service.default_host), (false, 1));
+    let [first, second] = &settings.service.hosts[1].routes[..] else { panic!("two routes") };
     assert_eq!((&first.path, first.body_limit), (&RoutePath::Exact("/a".to_owned()), Some(1 << 20)));
     assert!(matches!(&first.action, Action::Upstream(to) if to.path == UpstreamPath::BelowRoute));
     assert_eq!((&second.path, second.body_limit), (&RoutePath::Prefix("/b/".to_owned()), None));
@@ -513,11 +516,11 @@ fn a_first_run_needs_no_file() {
     let serve = Serve { state_dir: Some(state.path().to_owned()), keylog: true, ..Serve::default() };
     let Resolved { settings, development, .. } = settings(&serve).expect("right");
     assert!(development.is_some_and(|ca| ca.created()));
-    assert_eq!(settings.hosts[0].tls.names, ["localhost", "127.0.0.1", "::1"]);
-    assert_eq!(settings.hosts[0].tls.certificates.len(), 2);
+    assert_eq!(settings.hosts[0].names, ["localhost", "127.0.0.1", "::1"]);
+    assert_eq!(settings.hosts[0].certificates.len(), 2);
     assert!(settings.https.iter().all(|listener| listener.address.ip().is_loopback()));
     assert_eq!(settings.redirect_port, 8443);
-    assert!(settings.tls.key_log && settings.hosts[0].routes.is_empty());
+    assert!(settings.tls.key_log && settings.service.hosts[0].routes.is_empty());
 }
 
 #[test]
@@ -546,7 +549,7 @@ fn an_upstream_of_the_command_line_answers_everything() {
     let upstream = Some("http://127.0.0.1:8080".parse().expect("a URL"));
     let serve = Serve { upstream, state_dir: Some(state.path().to_owned()), ..Serve::default() };
     let Resolved { settings, .. } = settings(&serve).expect("right");
-    let route = &settings.hosts[0].routes[0];
+    let route = &settings.service.hosts[0].routes[0];
     assert_eq!(route.path, RoutePath::Prefix("/".to_owned()));
     assert!(matches!(&route.action, Action::Upstream(to) if to.group == settings.upstreams[0].name));
 }

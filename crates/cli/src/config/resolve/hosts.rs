@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use brisk_certs::{CertError, Certificate, DevelopmentCa, load};
-use brisk_gateway::settings::HostSettings;
-use brisk_proxy::settings::HstsSettings;
-use brisk_tls::settings::{self as tls, ClientCertificates};
+use brisk_proxy::settings::{HostSettings as Answers, HstsSettings};
+use brisk_tls::settings::{ClientCertificates, HostSettings};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
@@ -21,9 +20,15 @@ use crate::config::raw;
 /// What the preload list of browsers asks for (hstspreload.org).
 const PRELOAD_LEAST: Duration = Duration::from_hours(365 * 24);
 
+/// One host, as TLS and as HTTP sees it.
+pub(super) struct Host {
+    pub(super) tls: HostSettings,
+    pub(super) service: Answers,
+}
+
 /// All hosts.
 pub(super) struct Hosts {
-    pub(super) all: Vec<HostSettings>,
+    pub(super) all: Vec<Host>,
     /// The development CA, once a host needed it.
     pub(super) development: Option<DevelopmentCa>,
 }
@@ -77,23 +82,27 @@ struct Builder<'c> {
 }
 
 impl Builder<'_> {
-    fn host(
-        &mut self,
-        index: usize,
-        host: &raw::Host,
-        path: &KeyPath,
-        context: &mut Context<'_>,
-    ) -> HostSettings {
+    fn host(&mut self, index: usize, host: &raw::Host, path: &KeyPath, context: &mut Context<'_>) -> Host {
         let names = self.names(host, path, context);
         let certificates = self.certificates(host, &names, path, context);
         uncovered(&names, &certificates, context);
         let marked = self.raw.host.iter().any(|host| host.default);
+        let mut certificate_names: Vec<_> =
+            certificates.iter().flat_map(|certificate| certificate.names.iter().cloned()).collect();
+        certificate_names.sort();
+        certificate_names.dedup();
         let clients = host.client_certificates.as_ref();
         let clients_path = path.key("client_certificates");
-        HostSettings {
-            hsts: host.hsts.as_ref().map(|hsts| strict(hsts, &path.key("hsts"), context)),
-            routes: routes(&host.route, self.raw, &path.key("route"), context),
-            tls: tls::HostSettings {
+        Host {
+            service: Answers {
+                names: names.clone(),
+                certificate_names,
+                client_certificates: clients
+                    .map(|clients| format!("{:?} {}", clients.mode, clients.ca.display())),
+                hsts: host.hsts.as_ref().map(|hsts| strict(hsts, &path.key("hsts"), context)),
+                routes: routes(&host.route, self.raw, &path.key("route"), context),
+            },
+            tls: HostSettings {
                 names,
                 default: host.default || (!marked && index == 0),
                 certificates,

@@ -10,12 +10,11 @@ use std::thread;
 use std::time::Duration;
 
 use brisk_certs::UnknownName;
-use brisk_gateway::settings::{
-    ConnectionLimits, GatewaySettings, HostSettings, ProxyProtocol, SessionSettings,
-};
+use brisk_gateway::settings::{ConnectionLimits, GatewaySettings, ProxyProtocol, SessionSettings};
 use brisk_keys::{Keystore, LocalSettings};
 use brisk_net::ListenerSettings;
 use brisk_proxy::serve::{HttpSettings, HttpTimeouts};
+use brisk_proxy::settings::{ServiceSettings, UnknownHost};
 use brisk_proxy::upstream_settings::GroupSettings;
 use brisk_telemetry::access_log::{AccessLogFormat, AccessLogSettings, AccessLogTarget};
 use brisk_tls::settings::TlsSettings;
@@ -23,6 +22,7 @@ use brisk_wire::registry::ProtocolVersion;
 use ipnet::IpNet;
 
 use super::Context;
+use super::hosts::Host;
 use crate::config::error::KeyPath;
 use crate::config::raw;
 use crate::config::units::{Period, Size};
@@ -58,11 +58,22 @@ impl Server {
     /// The whole, with what was made elsewhere.
     pub(super) fn complete(
         self,
-        hosts: Vec<HostSettings>,
+        hosts: Vec<Host>,
         upstreams: Vec<GroupSettings>,
         keystore: Arc<Keystore>,
         files: Vec<PathBuf>,
     ) -> GatewaySettings {
+        let (hosts, answers): (Vec<_>, Vec<_>) =
+            hosts.into_iter().map(|host| (host.tls, host.service)).unzip();
+        let service = ServiceSettings {
+            default_host: hosts.iter().position(|host| host.default).unwrap_or(0),
+            hosts: answers,
+            unknown_host: match self.tls.unknown_host {
+                UnknownName::Default => UnknownHost::Default,
+                UnknownName::Refuse => UnknownHost::Refuse,
+            },
+            trusted_proxies: self.trusted_proxies,
+        };
         GatewaySettings {
             workers: self.workers,
             redirect_port: self.https.first().map_or(443, |listener| listener.address.port()),
@@ -70,7 +81,6 @@ impl Server {
             http: self.http,
             admin: self.admin,
             proxy_protocol: self.proxy_protocol,
-            trusted_proxies: self.trusted_proxies,
             connections: self.connections,
             handshake_timeout: self.handshake_timeout,
             drain_timeout: self.drain_timeout,
@@ -80,6 +90,7 @@ impl Server {
             keys: self.keys,
             keystore,
             hosts,
+            service,
             upstreams,
             access_log: self.access_log,
             files,
