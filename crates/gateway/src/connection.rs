@@ -57,7 +57,6 @@ pub(crate) async fn serve_https(
 
     let mut record = connection.record.borrow_mut();
     record.timeline.mark(Milestone::Closed);
-    record.requests = connection.requests();
     shared.metrics.traffic(record.bytes_received, record.bytes_sent);
     shared.metrics.connection_closed();
     tracing::debug!(connection = record.id, client = %record.client, host, ?end, "connection ended");

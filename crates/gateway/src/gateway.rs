@@ -116,12 +116,14 @@ where
         loop {
             tokio::select! {
                 _ = minute.tick() => self.shared.age_sessions(),
-                () = signals.stop() => break,
-                _ = signals.hangup.recv() => {
-                    self.reload("SIGHUP");
-                    checks = self.shared.health_checks();
-                }
-                _ = signals.reopen.recv() => self.reopen_log(),
+                told = signals.next() => match told {
+                    Told::Stop => break,
+                    Told::Reload => {
+                        self.reload("SIGHUP");
+                        checks = self.shared.health_checks();
+                    }
+                    Told::ReopenLog => self.reopen_log(),
+                },
                 () = changed(self.files.as_mut()) => {
                     self.reload("changed files");
                     checks = self.shared.health_checks();
@@ -186,7 +188,7 @@ where
                 0 => tracing::info!("drained"),
                 left => tracing::warn!(left, "the drain took too long: connections are cut"),
             },
-            () = signals.stop() => tracing::warn!(left = trigger.open(), "told again to stop: connections are cut"),
+            () = signals.stopped() => tracing::warn!(left = trigger.open(), "told again to stop: connections are cut"),
         }
     }
 }
@@ -233,10 +235,23 @@ impl Signals {
         })
     }
 
-    async fn stop(&mut self) {
+    async fn next(&mut self) -> Told {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => Told::Stop,
+            _ = self.interrupt.recv() => Told::Stop,
+            _ = self.hangup.recv() => Told::Reload,
+            _ = self.reopen.recv() => Told::ReopenLog,
         }
     }
+
+    async fn stopped(&mut self) {
+        while !matches!(self.next().await, Told::Stop) {}
+    }
+}
+
+/// What a signal asks for.
+enum Told {
+    Stop,
+    Reload,
+    ReopenLog,
 }

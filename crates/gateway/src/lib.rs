@@ -4,7 +4,6 @@ mod admin;
 mod connection;
 mod error;
 mod gateway;
-mod host;
 mod listen;
 mod page;
 mod redirect;

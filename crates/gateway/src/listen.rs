@@ -55,16 +55,16 @@ fn bind_shared(
     settings.reuse_port = false;
     settings.address = bind_one(&settings)?.0;
     settings.reuse_port = true;
-    let sockets: Result<Vec<_>, _> = (0..workers).map(|_| Ok(bind_one(&settings)?.1)).collect();
-    Ok((settings.address, sockets?))
+    let sockets = (0..workers).map(|_| bind_one(&settings).map(|(_, socket)| socket));
+    Ok((settings.address, sockets.collect::<Result<_, _>>()?))
 }
 
 fn tell_fast_open(settings: &GatewaySettings) {
     let wanted = settings.https.iter().any(|listener| listener.fast_open.is_some());
-    if wanted && listener::fast_open_state() != FastOpenState::On {
+    if let (true, FastOpenState::Off(found)) = (wanted, listener::fast_open_state()) {
+        let turned_on = found | 2;
         tracing::warn!(
-            state = ?listener::fast_open_state(),
-            "TCP Fast Open is off in the kernel for servers; `sysctl net.ipv4.tcp_fastopen=3` turns it on"
+            "TCP Fast Open is off for servers in the kernel; `sysctl net.ipv4.tcp_fastopen={turned_on}` turns it on"
         );
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use brisk_proxy::settings::{Action, Page, RoutePath, RouteSettings, ServiceSettings};
 use brisk_proxy::{Body, Connection};
 use brisk_telemetry::{ConnectionRecord, Milestone, Resumption, TlsFacts};
 use brisk_wire::registry::NamedGroup;
@@ -14,8 +15,18 @@ use serde_json::json;
 const TEMPLATE: &str = include_str!("page.html");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
+/// Gives the page to every host without routes; true if there is one.
+pub(crate) fn fill_hosts(service: &mut ServiceSettings) -> bool {
+    let mut any = false;
+    for host in service.hosts.iter_mut().filter(|host| host.routes.is_empty()) {
+        host.routes.push(RouteSettings::new(RoutePath::Prefix("/".to_owned()), Action::Page(Page::new(answer))));
+        any = true;
+    }
+    any
+}
+
 /// Answers `/` with the page and `/connection.json` with the same facts as JSON.
-pub fn answer(connection: &Connection, request: &Parts) -> Response<Body> {
+fn answer(connection: &Connection, request: &Parts) -> Response<Body> {
     let record = connection.record.borrow();
     let requests = connection.requests();
     let (status, kind, body) = match request.uri.path() {

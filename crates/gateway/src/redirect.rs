@@ -3,7 +3,8 @@
 use std::convert::Infallible;
 use std::rc::Rc;
 
-use brisk_proxy::redirect;
+use http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -14,8 +15,8 @@ use crate::worker::{Permits, Worker};
 /// Serves one plain HTTP connection to its end.
 pub(crate) async fn serve_http(worker: Rc<Worker>, tcp: TcpStream, permits: Permits) {
     let service = service_fn(|request| {
-        let port = worker.shared.live.load().redirect_port;
-        let response = redirect::to_https(&request, port);
+        let (head, _) = Request::<Incoming>::into_parts(request);
+        let response = worker.shared.live.load().redirect.answer(&head);
         async move { Ok::<_, Infallible>(response) }
     });
     let http = Rc::clone(&worker.http.borrow());

@@ -13,16 +13,17 @@ use brisk_net::{AddressLimit, ConnectionLimit, DeadlineWheel};
 use brisk_proxy::serve::HttpSettings;
 use brisk_proxy::settings::ServiceSettings;
 use brisk_proxy::upstream::{Group, GroupState};
-use brisk_proxy::{Service, health};
+use brisk_proxy::redirect::HttpsRedirect;
+use brisk_proxy::{Service, ServiceError, Telemetry, health};
 use brisk_session::{MemorySettings, MemoryStore, RotationSettings, SessionStore, TicketKeyring};
 use brisk_telemetry::AccessLog;
 use brisk_telemetry::metrics::{CertificateExpiry, KeyOutcome, Metrics, SessionFigures};
-use brisk_tls::Acceptor;
+use brisk_tls::{Acceptor, HostSettings};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::GatewayError;
-use crate::host;
+use crate::page;
 use crate::settings::{GatewaySettings, ProxyProtocol};
 
 /// What one configuration came to. Replaced whole on reload.
@@ -31,27 +32,32 @@ pub(crate) struct Live {
     pub(crate) handshake_timeout: Duration,
     pub(crate) proxy_protocol: ProxyProtocol,
     pub(crate) http: HttpSettings,
-    pub(crate) redirect_port: u16,
+    pub(crate) redirect: HttpsRedirect,
     /// The round trip is asked of the kernel only where somebody will read it.
     pub(crate) measures_rtt: bool,
-    service: Arc<ServiceSettings>,
-    groups: Vec<Arc<GroupState>>,
+    parts: ServiceParts,
 }
 
 impl Live {
     /// The service of one worker, with upstream connections of its own.
-    pub(crate) fn service(&self, shared: &Shared, wheel: &DeadlineWheel) -> Rc<Service> {
-        let groups: HashMap<_, _> = self
-            .groups
-            .iter()
-            .map(|state| (state.settings().name.clone(), Group::new(Arc::clone(state), wheel)))
-            .collect();
-        Service::new(
-            Arc::clone(&self.service),
-            &groups,
-            Arc::clone(&shared.metrics),
-            shared.access_log.load_full(),
-        )
+    pub(crate) fn service(&self, shared: &Shared, wheel: &DeadlineWheel) -> Result<Rc<Service>, ServiceError> {
+        let metrics = Arc::clone(&shared.metrics);
+        let telemetry = Telemetry { metrics, access_log: shared.access_log.load_full() };
+        self.parts.service(telemetry, wheel)
+    }
+}
+
+/// What services are made of.
+struct ServiceParts {
+    settings: ServiceSettings,
+    groups: Vec<Arc<GroupState>>,
+}
+
+impl ServiceParts {
+    fn service(&self, telemetry: Telemetry, wheel: &DeadlineWheel) -> Result<Rc<Service>, ServiceError> {
+        let group = |state: &Arc<GroupState>| (state.settings().name.clone(), Group::new(Arc::clone(state), wheel));
+        let groups: HashMap<_, _> = self.groups.iter().map(group).collect();
+        Service::new(&self.settings, telemetry, |name| groups.get(name).cloned()).map(Rc::new)
     }
 }
 
@@ -121,7 +127,7 @@ impl Shared {
     /// Active health checks of the present upstreams; dropping the set ends them.
     pub(crate) fn health_checks(&self) -> JoinSet<()> {
         let live = self.live.load();
-        live.groups.iter().map(|group| health::run_checks(Arc::clone(group))).collect()
+        live.parts.groups.iter().map(|group| health::run_checks(Arc::clone(group))).collect()
     }
 }
 
@@ -154,21 +160,24 @@ fn live(
     let engine = engine.with_keystore(Arc::clone(&settings.keystore));
     let observer = Arc::new(KeyMetrics(Arc::clone(metrics)));
     let engine: Arc<dyn PrivateKeyEngine> = Arc::new(Metered::new(engine, observer));
-    let hosts: Vec<_> = settings.hosts.iter().map(|host| host.tls.clone()).collect();
     let sessions: Arc<dyn SessionStore> = Arc::clone(&resumption.memory) as _;
-    let acceptor = Acceptor::new(settings.tls.clone(), &hosts, &engine, &sessions, &resumption.keyring)?;
+    let acceptor = Acceptor::new(settings.tls.clone(), &settings.hosts, &engine, &sessions, &resumption.keyring)?;
     let groups = settings.upstreams.iter().map(|group| Ok(GroupState::new(group.clone(), metrics)?));
     let groups = groups.collect::<Result<_, GatewayError>>()?;
+    let mut service = settings.service.clone();
+    let has_page = page::fill_hosts(&mut service);
+    let parts = ServiceParts { settings: service, groups };
+    // What is wrong with it shows here and not in a worker.
+    parts.service(Telemetry { metrics: Arc::clone(metrics), access_log: None }, &DeadlineWheel::new())?;
     metrics.set_certificates(expiries(settings));
     Ok(Live {
         acceptor,
         handshake_timeout: settings.handshake_timeout,
         proxy_protocol: settings.proxy_protocol.clone(),
         http: settings.protocol.clone(),
-        redirect_port: settings.redirect_port,
-        measures_rtt: settings.access_log.is_some() || host::has_page(settings),
-        service: Arc::new(host::service_settings(settings)),
-        groups,
+        redirect: HttpsRedirect::new(settings.redirect_port),
+        measures_rtt: settings.access_log.is_some() || has_page,
+        parts,
     })
 }
 
@@ -183,9 +192,9 @@ fn open_access_log(
 }
 
 fn expiries(settings: &GatewaySettings) -> Vec<CertificateExpiry> {
-    let of_host = |host: &crate::settings::HostSettings| {
-        let name = host.tls.names.first().cloned().unwrap_or_default();
-        let certificates = host.tls.certificates.clone().into_iter();
+    let of_host = |host: &HostSettings| {
+        let name = host.names.first().cloned().unwrap_or_default();
+        let certificates = host.certificates.clone().into_iter();
         certificates.map(move |certificate| CertificateExpiry {
             host: name.clone(),
             algorithm: certificate.algorithm.label().to_owned(),

@@ -49,11 +49,11 @@ pub(crate) fn start(
     drain: Drain,
     stop: watch::Receiver<()>,
 ) -> io::Result<thread::JoinHandle<()>> {
-    let runtime = |error: io::Error| tracing::error!(%error, worker = number, "a worker ended");
+    let ended = move |error: io::Error| tracing::error!(%error, worker = number, "a worker ended");
     thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
         let built = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
         let ran = built.and_then(|local| local.block_on(run(shared, sockets, drain, stop)));
-        ran.unwrap_or_else(runtime);
+        ran.unwrap_or_else(ended);
     })
 }
 
@@ -66,7 +66,7 @@ async fn run(
     let wheel = DeadlineWheel::new();
     let live = shared.live.load_full();
     let worker = Rc::new(Worker {
-        service: CurrentService::new(live.service(&shared, &wheel)),
+        service: CurrentService::new(live.service(&shared, &wheel).map_err(io::Error::other)?),
         http: RefCell::new(Rc::new(live.http.clone())),
         shared,
         wheel,
@@ -97,7 +97,10 @@ async fn follow(worker: Rc<Worker>) {
     let mut changes = worker.shared.changes.subscribe();
     while changes.changed().await.is_ok() {
         let live: Arc<Live> = worker.shared.live.load_full();
-        worker.service.replace(live.service(&worker.shared, &worker.wheel));
+        match live.service(&worker.shared, &worker.wheel) {
+            Ok(service) => worker.service.replace(service),
+            Err(error) => tracing::error!(%error, "a worker keeps its old routes"),
+        }
         worker.http.replace(Rc::new(live.http.clone()));
     }
 }
