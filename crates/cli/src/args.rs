@@ -50,7 +50,7 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) keylog: bool,
     /// Level of the log: error, warn, info, debug, trace, or a filter as info,brisk_tls=debug
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = filter)]
     pub(crate) log: String,
 }
 
@@ -78,6 +78,11 @@ Examples:
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write IP address and port, as 127.0.0.1:8443 or [::]:443".to_owned())
+}
+
+fn filter(text: &str) -> Result<String, String> {
+    let parsed = tracing_subscriber::EnvFilter::try_new(text);
+    parsed.map(|_| text.to_owned()).map_err(|error| format!("{error}: write a level, as info"))
 }
 
 #[cfg(test)]
@@ -116,6 +121,7 @@ mod tests {
             ("brisk serve --workers 0", "1..=1024"),
             ("brisk serve --access-log xml", "possible values: text, json, off"),
             ("brisk serve --upstram http://b", "--upstream"),
+            ("brisk serve --log =", "write a level, as info"),
             ("brisk check", "<FILE>"),
         ] {
             let error = parse(line).expect_err(line);

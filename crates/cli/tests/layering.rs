@@ -1,0 +1,141 @@
+//! Boundaries of the code that no compiler keeps: layers, the reach of rustls, the length of files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+/// The crates from the lowest layer to the highest; a crate may use those of lower layers only.
+const LAYERS: &[&[&str]] = &[
+    &["wire"],
+    &["net", "telemetry", "keys"],
+    &["certs", "session"],
+    &["tls"],
+    &["proxy"],
+    &["gateway"],
+    &["cli"],
+];
+
+/// For tests only, so it may use any layer and no crate may depend on it except to test.
+const TESTKIT: &str = "testkit";
+
+/// The crates that may name the types of rustls.
+const RUSTLS: &[&str] = &["tls", "certs"];
+
+/// Lines of a file at most, without its tests and with them.
+const LONGEST: usize = 400;
+const LONGEST_WITH_TESTS: usize = 600;
+
+fn crates() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates are in a folder");
+    let entries = fs::read_dir(folder).expect("the folder of all crates");
+    let mut crates: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    crates.retain(|path| path.join("Cargo.toml").is_file());
+    crates.sort();
+    assert!(crates.len() > 8, "only {crates:?} found");
+    crates
+}
+
+fn name(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).expect("a crate has a name")
+}
+
+fn layer(name: &str) -> usize {
+    let found = LAYERS.iter().position(|layer| layer.contains(&name));
+    found.unwrap_or_else(|| {
+        panic!("crate {name} is in no layer: put it into LAYERS here and into the table of DESIGN")
+    })
+}
+
+/// What a crate depends on, and whether only its tests do.
+fn dependencies(path: &Path) -> BTreeMap<String, bool> {
+    let manifest = fs::read_to_string(path.join("Cargo.toml")).expect("a manifest");
+    let manifest: Table = manifest.parse().expect("TOML");
+    let mut found = BTreeMap::new();
+    let mut gather = |table: &Table, kind: &str| {
+        let names = table.get(kind).and_then(Value::as_table).into_iter().flat_map(Table::keys);
+        for name in names {
+            let only_tests = found.entry(name.clone()).or_insert(true);
+            *only_tests &= kind == "dev-dependencies";
+        }
+    };
+    let targets = manifest.get("target").and_then(Value::as_table).into_iter().flat_map(Table::values);
+    for table in targets.filter_map(Value::as_table).chain([&manifest]) {
+        for kind in ["dependencies", "build-dependencies", "dev-dependencies"] {
+            gather(table, kind);
+        }
+    }
+    found
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let found = paths.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
+    found.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
+}
+
+fn all_sources(path: &Path) -> Vec<PathBuf> {
+    ["src", "tests", "benches"].iter().flat_map(|folder| sources(&path.join(folder))).collect()
+}
+
+#[test]
+fn no_crate_uses_one_of_its_own_layer_or_above() {
+    let mut wrong = Vec::new();
+    for path in crates().iter().filter(|path| name(path) != TESTKIT) {
+        let user = name(path);
+        for (dependency, only_tests) in dependencies(path) {
+            let Some(used) = dependency.strip_prefix("brisk-") else { continue };
+            let allowed = if used == TESTKIT { only_tests } else { layer(used) < layer(user) };
+            if !allowed {
+                wrong.push(format!("{user} (layer {}) uses {used}", layer(user)));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "upward arrows: {wrong:#?}");
+}
+
+#[test]
+fn packages_are_named_after_their_folders() {
+    for path in crates() {
+        let manifest = fs::read_to_string(path.join("Cargo.toml")).expect("a manifest");
+        let line = format!("name = \"brisk-{}\"", name(&path));
+        assert!(manifest.lines().any(|found| found == line), "{} has no line {line}", path.display());
+    }
+}
+
+#[test]
+fn rustls_is_named_in_tls_and_certs_alone() {
+    let mut wrong = Vec::new();
+    for path in crates().iter().filter(|path| !RUSTLS.contains(&name(path))) {
+        for file in sources(&path.join("src")) {
+            let text = fs::read_to_string(&file).expect("a source file");
+            let named = text.lines().enumerate().filter(|(_, line)| names_rustls(line));
+            wrong.extend(named.map(|(number, _)| format!("{}:{}", file.display(), number + 1)));
+        }
+    }
+    assert!(wrong.is_empty(), "rustls is named in {wrong:#?}");
+}
+
+/// `rustls::`, and neither `tokio_rustls::` nor the like.
+fn names_rustls(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default();
+    code.match_indices("rustls::")
+        .any(|(start, _)| !code[..start].ends_with(|before: char| before.is_alphanumeric() || before == '_'))
+}
+
+#[test]
+fn files_can_be_read_in_one_go() {
+    let mut wrong = Vec::new();
+    for file in crates().iter().flat_map(|path| all_sources(path)) {
+        let text = fs::read_to_string(&file).expect("a source file");
+        let all = text.lines().count();
+        let is_test = file.components().any(|part| part.as_os_str() == "tests") || file.ends_with("tests.rs");
+        let code = text.lines().take_while(|line| !line.starts_with("#[cfg(test)]")).count();
+        if all > LONGEST_WITH_TESTS || (code > LONGEST && !is_test) {
+            wrong.push(format!("{}: {code} lines, {all} with tests", file.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "too long, each is two files: {wrong:#?}");
+}
