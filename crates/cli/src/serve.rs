@@ -1,69 +1,83 @@
-//! `brisk serve`: settings, log, and a gateway that runs until it is told to stop.
+//! `brisk serve`: the gateway in the foreground.
 
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 
 use anyhow::Context;
 use brisk_certs::DevelopmentCa;
-use brisk_gateway::{Addresses, Gateway, GatewaySettings};
+use brisk_gateway::{Addresses, Gateway};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::Serve;
-use crate::config::{self, ConfigError};
+use crate::config::{self, Resolved};
 
-/// Serves until SIGTERM or SIGINT.
-pub(crate) fn run(args: &Serve) -> anyhow::Result<()> {
-    let resolved = config::settings(args)?;
-    start_log(&args.log)?;
-    warn(&resolved.warnings);
-    let gateway = Gateway::bind(resolved.settings)?;
-    announce(gateway.addresses(), resolved.development.as_ref())
-        .context("cannot write to standard output")?;
-    gateway.run(|| reread(args))?;
+/// Serves until it is told to stop.
+pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
+    start_log(&arguments.log)?;
+    let Resolved { settings, warnings, development } = config::settings(arguments)?;
+    tell(&warnings);
+    raise_open_files();
+    let gateway = Gateway::bind(settings)?;
+    print_listeners(gateway.addresses(), development.as_ref()).context("cannot write to the terminal")?;
+    let served = gateway.run(|| {
+        let resolved = config::settings(arguments)?;
+        tell(&resolved.warnings);
+        Ok::<_, config::ConfigError>(resolved.settings)
+    });
+    Ok(served?)
+}
+
+fn start_log(filter: &str) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(filter)
+        .with_context(|| format!("--log {filter:?}: write a level (info) or a filter (info,brisk_tls=debug)"))?;
+    let color = io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(color).init();
     Ok(())
 }
 
-/// The settings anew, for a reload.
-fn reread(args: &Serve) -> Result<GatewaySettings, ConfigError> {
-    let resolved = config::settings(args)?;
-    warn(&resolved.warnings);
-    Ok(resolved.settings)
-}
-
-fn warn(warnings: &[String]) {
+fn tell(warnings: &[String]) {
     for warning in warnings {
         tracing::warn!("{warning}");
     }
 }
 
-/// The log goes to standard error; standard output is for the access log.
-fn start_log(filter: &str) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter).with_context(|| format!("--log {filter}"))?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-    log.with_ansi(io::stderr().is_terminal()).with_target(false).init();
-    Ok(())
+/// Each connection takes a file, and a proxied one two: the limit is raised as far as the system lets us.
+fn raise_open_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
 }
 
-/// Says where it serves, in a form that scripts can read.
-fn announce(addresses: &Addresses, development: Option<&DevelopmentCa>) -> io::Result<()> {
+fn print_listeners(addresses: &Addresses, development: Option<&DevelopmentCa>) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "brisk {} serves", env!("CARGO_PKG_VERSION"))?;
-    let mut line =
-        |kind: &str, scheme: &str, address: &SocketAddr| writeln!(out, "  {kind:<7}{scheme}://{address}");
-    addresses.https.iter().try_for_each(|address| line("https", "https", address))?;
-    addresses.http.iter().try_for_each(|address| line("http", "http", address))?;
-    addresses.admin.iter().try_for_each(|address| line("admin", "http", address))?;
+    let mut https: Vec<_> =
+        addresses.https.iter().map(|address| shown(*address, development.is_some())).collect();
+    https.dedup();
+    for address in https {
+        writeln!(out, "  https  https://{address}")?;
+    }
+    for address in &addresses.http {
+        writeln!(out, "  http   http://{address}")?;
+    }
+    if let Some(address) = addresses.admin {
+        writeln!(out, "  admin  http://{address}")?;
+    }
     if let Some(ca) = development {
-        writeln!(out, "{}", trust(ca))?;
+        let certificate = ca.certificate().display();
+        writeln!(out, "  trust  {certificate} (import it in the browser, or: curl --cacert {certificate} ...)")?;
     }
     out.flush()
 }
 
-/// How to have no warning from clients on this machine.
-fn trust(ca: &DevelopmentCa) -> String {
-    let file = ca.certificate().display();
-    format!(
-        "  trust  sudo cp {file} /usr/local/share/ca-certificates/brisk.crt && sudo update-ca-certificates; \
-         in a browser: import {file} as an authority"
-    )
+/// The development certificates are for localhost, so that is the name to open.
+fn shown(address: SocketAddr, development: bool) -> String {
+    if development && address.ip().is_loopback() {
+        format!("localhost:{}", address.port())
+    } else {
+        address.to_string()
+    }
 }
