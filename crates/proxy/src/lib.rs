@@ -1,1 +1,40 @@
-//! Placeholder.
+//! HTTP between clients and upstreams: serving, routing, forwarding.
+//!
+//! [`serve`] speaks HTTP/1.1 and HTTP/2 with one client and asks the service for each response; `route` says what
+//! answers; [`forward`] takes a request to an [`upstream`] group and brings the response back. All of it runs on one
+//! worker's thread and is not `Send`; what workers share (settings, [`upstream::GroupState`]) is.
+
+mod balance;
+pub mod body;
+pub mod connection;
+pub mod error;
+mod error_page;
+pub mod exchange;
+pub mod forward;
+mod forwarding;
+mod headers;
+pub mod health;
+mod hosts;
+mod http1;
+mod http2;
+mod path;
+mod pool;
+pub mod redirect;
+mod route;
+pub mod serve;
+pub mod service;
+pub mod settings;
+mod static_files;
+pub mod upgrade;
+pub mod upstream;
+mod upstream_body;
+mod upstream_io;
+pub mod upstream_settings;
+mod validate;
+
+pub use body::Body;
+pub use connection::Connection;
+pub use error::{BodyError, ServiceError, UpstreamError};
+pub use exchange::{RecordedBody, Telemetry};
+pub use redirect::HttpsRedirect;
+pub use service::Service;

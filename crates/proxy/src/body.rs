@@ -1,0 +1,243 @@
+//! The bodies that brisk sends: responses to clients, requests to upstreams.
+
+use std::cell::Cell;
+use std::fmt;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+
+use crate::connection::Connection;
+use crate::error::BodyError;
+use crate::upstream_body::UpstreamBody;
+
+/// The body of a response. Its size hint is exact wherever the length is known, so that hyper writes `Content-Length`.
+#[derive(Default)]
+pub enum Body {
+    /// Nothing.
+    #[default]
+    Empty,
+    /// One piece, `None` once it is sent.
+    Full(Option<Bytes>),
+    /// What an upstream sends, as it comes.
+    Upstream(UpstreamBody),
+    /// Anything else, such as a file.
+    Boxed(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BodyError>>>),
+}
+
+impl Body {
+    /// A body of one piece.
+    pub fn full(bytes: impl Into<Bytes>) -> Self {
+        Self::Full(Some(bytes.into()))
+    }
+
+    /// A body of another type. Costs an allocation and an indirect call per frame.
+    pub fn boxed(body: impl http_body::Body<Data = Bytes, Error = BodyError> + 'static) -> Self {
+        Self::Boxed(Box::pin(body))
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self.get_mut() {
+            Self::Empty => Poll::Ready(None),
+            Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Upstream(body) => body.poll_frame(context),
+            Self::Boxed(body) => body.as_mut().poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Full(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
+            Self::Upstream(body) => body.is_end_stream(),
+            Self::Boxed(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Self::Upstream(body) => body.size_hint(),
+            Self::Boxed(body) => body.size_hint(),
+        }
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            Self::Empty => "Empty",
+            Self::Full(_) => "Full",
+            Self::Upstream(_) => "Upstream",
+            Self::Boxed(_) => "Boxed",
+        };
+        formatter.debug_tuple("Body").field(&kind).finish()
+    }
+}
+
+/// The body of a request on its way to an upstream.
+#[derive(Debug)]
+pub(crate) enum RequestBody {
+    Empty,
+    Client(ClientBody),
+}
+
+/// A request body as it comes from the client, within a limit.
+#[derive(Debug)]
+pub(crate) struct ClientBody {
+    incoming: Incoming,
+    progress: Rc<BodyProgress>,
+}
+
+/// How far a request body has got; shared by the body, which hyper owns, and the request that waits for its response.
+#[derive(Debug)]
+pub(crate) struct BodyProgress {
+    connection: Rc<Connection>,
+    limit: u64,
+    bytes: Cell<u64>,
+    waits: Cell<bool>,
+    failure: Cell<Option<ClientFailure>>,
+}
+
+/// What a client did wrong with its request body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientFailure {
+    Broken,
+    TooLarge,
+}
+
+impl BodyProgress {
+    pub(crate) fn new(connection: &Rc<Connection>, limit: u64) -> Rc<Self> {
+        Rc::new(Self {
+            connection: Rc::clone(connection),
+            limit,
+            bytes: Cell::new(0),
+            waits: Cell::new(false),
+            failure: Cell::new(None),
+        })
+    }
+
+    /// Bytes taken from the client so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.get()
+    }
+
+    /// Whether the client is the one who has to do something next.
+    pub(crate) fn waits_for_client(&self) -> bool {
+        self.waits.get()
+    }
+
+    /// What the client did wrong, if anything.
+    pub(crate) fn failure(&self) -> Option<ClientFailure> {
+        self.failure.get()
+    }
+
+    fn set_waits(&self, waits: bool) {
+        if self.waits.replace(waits) != waits {
+            self.connection.body_waits(waits);
+        }
+    }
+
+    fn check(&self, frame: Result<Frame<Bytes>, hyper::Error>) -> Result<Frame<Bytes>, BodyError> {
+        let frame = frame.map_err(|error| {
+            self.failure.set(Some(ClientFailure::Broken));
+            BodyError::Client(error)
+        })?;
+        let length = frame.data_ref().map_or(0, Bytes::len) as u64;
+        self.connection.body_received(length);
+        self.bytes.set(self.bytes.get() + length);
+        if self.bytes.get() > self.limit {
+            self.failure.set(Some(ClientFailure::TooLarge));
+            return Err(BodyError::TooLarge);
+        }
+        Ok(frame)
+    }
+}
+
+impl RequestBody {
+    /// What is left of the body of `incoming`, which tells `progress` how it gets on.
+    pub(crate) fn client(incoming: Incoming, progress: Rc<BodyProgress>) -> Self {
+        Self::Client(ClientBody { incoming, progress })
+    }
+}
+
+impl http_body::Body for RequestBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Self::Client(ClientBody { incoming, progress }) = self.get_mut() else {
+            return Poll::Ready(None);
+        };
+        let polled = Pin::new(incoming).poll_frame(context);
+        progress.set_waits(polled.is_pending());
+        polled.map(|frame| frame.map(|frame| progress.check(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Client(body) => body.incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Client(body) => body.incoming.size_hint(),
+        }
+    }
+}
+
+impl Drop for ClientBody {
+    fn drop(&mut self) {
+        self.progress.set_waits(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body::Body as _;
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_full_body_knows_its_length_until_it_is_sent() {
+        let mut body = Body::full("hello");
+        assert_eq!(body.size_hint().exact(), Some(5));
+        assert!(!body.is_end_stream());
+        let frame = body.frame().await.expect("a frame").expect("no error");
+        assert_eq!(frame.into_data().expect("data"), "hello");
+        assert!(body.is_end_stream());
+        assert!(body.frame().await.is_none());
+    }
+
+    #[test]
+    fn an_empty_body_ends_before_it_begins() {
+        for body in [Body::Empty, Body::full("")] {
+            assert!(body.is_end_stream());
+            assert_eq!(body.size_hint().exact(), Some(0));
+        }
+    }
+
+    #[test]
+    fn a_body_stays_small() {
+        assert!(size_of::<Body>() <= 80, "{}", size_of::<Body>());
+    }
+}

@@ -1,0 +1,152 @@
+//! Why a request or a body cannot be carried on, and which side is to blame.
+
+use std::io;
+
+use brisk_telemetry::Side;
+use http::StatusCode;
+use thiserror::Error;
+
+/// Why an upstream group gave no response.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum UpstreamError {
+    /// No connection, or no TLS, to the last server tried.
+    #[error("cannot connect: {0}")]
+    Connect(#[source] io::Error),
+    /// The last server tried was not connected within the time for it.
+    #[error("cannot connect in time")]
+    ConnectTimeout,
+    /// Every server has as many connections as it is allowed.
+    #[error("no server may have another connection")]
+    ConnectionLimit,
+    /// The connection failed or was closed before the response began.
+    #[error("the connection failed before the response: {0}")]
+    Closed(#[source] hyper::Error),
+    /// The group has no server.
+    #[error("the upstream group has no server")]
+    NoServer,
+    /// What came back is not HTTP.
+    #[error("the response is malformed: {0}")]
+    Malformed(#[source] hyper::Error),
+    /// The head of the response did not come within the time for it.
+    #[error("no response in time")]
+    HeadTimeout,
+    /// The server switched protocols although it was not asked to.
+    #[error("the server switched protocols unasked")]
+    UnexpectedUpgrade,
+    /// The client's request body ended early or was malformed.
+    #[error("the request body failed: {0}")]
+    RequestBody(#[source] hyper::Error),
+    /// The client's request body is longer than allowed.
+    #[error("the request body is too large")]
+    RequestBodyTooLarge,
+    /// The client paused for too long within its request body.
+    #[error("the request body did not come in time")]
+    RequestBodyTimeout,
+}
+
+impl UpstreamError {
+    /// The status that the client gets.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Connect(_) | Self::Closed(_) | Self::Malformed(_) | Self::UnexpectedUpgrade => StatusCode::BAD_GATEWAY,
+            Self::ConnectionLimit | Self::NoServer => StatusCode::SERVICE_UNAVAILABLE,
+            Self::ConnectTimeout | Self::HeadTimeout => StatusCode::GATEWAY_TIMEOUT,
+            Self::RequestBody(_) => StatusCode::BAD_REQUEST,
+            Self::RequestBodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::RequestBodyTimeout => StatusCode::REQUEST_TIMEOUT,
+        }
+    }
+
+    /// Who is to blame.
+    pub fn side(&self) -> Side {
+        match self {
+            Self::RequestBody(_) | Self::RequestBodyTooLarge | Self::RequestBodyTimeout => Side::Client,
+            Self::ConnectionLimit | Self::NoServer => Side::Internal,
+            _ => Side::Upstream,
+        }
+    }
+
+    /// A short name for logs and metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Connect(_) => "connect",
+            Self::ConnectTimeout => "connect-timeout",
+            Self::ConnectionLimit => "connection-limit",
+            Self::NoServer => "no-server",
+            Self::Closed(_) => "closed",
+            Self::Malformed(_) => "malformed-response",
+            Self::HeadTimeout => "response-timeout",
+            Self::UnexpectedUpgrade => "unexpected-upgrade",
+            Self::RequestBody(_) => "request-body",
+            Self::RequestBodyTooLarge => "request-body-too-large",
+            Self::RequestBodyTimeout => "request-body-timeout",
+        }
+    }
+
+    /// Whether this speaks against the server, for its passive health.
+    pub(crate) fn blames_server(&self) -> bool {
+        self.side() == Side::Upstream
+    }
+}
+
+/// Why settings make no service.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ServiceError {
+    /// A route names an upstream group that does not exist.
+    #[error("there is no upstream group {name:?}")]
+    UnknownGroup {
+        /// The name in the route.
+        name: String,
+    },
+    /// The default host is not one of the hosts.
+    #[error("the default host has to be one of the hosts")]
+    NoDefaultHost,
+    /// The names of the hosts are wrong or contradict each other.
+    #[error(transparent)]
+    Names(#[from] brisk_certs::CertError),
+}
+
+/// Why a body ended before its end.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BodyError {
+    /// The upstream's response body failed.
+    #[error("the response body failed: {0}")]
+    Upstream(#[source] hyper::Error),
+    /// The upstream paused for too long within a response body.
+    #[error("the response body did not come in time")]
+    UpstreamTimeout,
+    /// The client's request body failed.
+    #[error("the request body failed: {0}")]
+    Client(#[source] hyper::Error),
+    /// The client's request body is longer than allowed.
+    #[error("the request body is too large")]
+    TooLarge,
+    /// A file cannot be read.
+    #[error("cannot read the file: {0}")]
+    File(#[source] io::Error),
+}
+
+impl BodyError {
+    /// Who is to blame.
+    pub fn side(&self) -> Side {
+        match self {
+            Self::Upstream(_) | Self::UpstreamTimeout => Side::Upstream,
+            Self::Client(_) | Self::TooLarge => Side::Client,
+            Self::File(_) => Side::Internal,
+        }
+    }
+
+    /// A short name for logs and metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Upstream(_) => "response-body",
+            Self::UpstreamTimeout => "response-body-timeout",
+            Self::Client(_) => "request-body",
+            Self::TooLarge => "request-body-too-large",
+            Self::File(_) => "file",
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! An upstream group: what the process knows of it ([`GroupState`]) and what each worker does with it ([`Group`]).
+
+use std::cell::Cell;
+use std::net::IpAddr;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use brisk_net::{ConnectionLimit, ConnectionPermit, Deadline, DeadlineWheel};
+use brisk_telemetry::metrics::{Metrics, UpstreamMetrics};
+use brisk_tls::TlsError;
+use brisk_tls::connector::{Connector, ConnectorSettings};
+use http::request::Parts;
+use tokio::task::spawn_local;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::balance::{Balancer, Member};
+use crate::error::UpstreamError;
+use crate::health::{Availability, ServerHealth, Verdict};
+use crate::http1::Http1;
+use crate::http2::Http2Pool;
+use crate::pool::Pool;
+use crate::upstream_io::{Dialer, UpstreamIo};
+use crate::upstream_settings::{GroupSettings, ServerScheme, ServerSettings, ServerUrl, TlsProtocol};
+
+/// How often idle connections are looked over.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// A group as all workers share it: settings, health and connection counts.
+#[derive(Debug)]
+pub struct GroupState {
+    settings: GroupSettings,
+    servers: Vec<ServerState>,
+}
+
+/// A server as all workers share it.
+#[derive(Debug)]
+pub struct ServerState {
+    name: Box<str>,
+    weight: u32,
+    multiplexes: bool,
+    dialer: Dialer,
+    limit: Option<ConnectionLimit>,
+    health: ServerHealth,
+    metrics: Arc<UpstreamMetrics>,
+}
+
+impl GroupState {
+    /// Makes the state from the settings. Reads the authorities for `https` servers from files. The figures of each
+    /// server appear in `metrics` for as long as this lives.
+    pub fn new(settings: GroupSettings, metrics: &Metrics) -> Result<Arc<Self>, TlsError> {
+        let connector = connector(&settings)?;
+        let servers = settings.servers.iter().map(|server| {
+            let tls = connector.clone().filter(|_| server.url.scheme() == ServerScheme::Https);
+            let metrics = metrics.upstream(&settings.name, server.url.authority().as_str());
+            ServerState::new(&settings, server, tls, metrics)
+        });
+        let servers = servers.collect();
+        Ok(Arc::new(Self { settings, servers }))
+    }
+
+    /// What is configured.
+    pub fn settings(&self) -> &GroupSettings {
+        &self.settings
+    }
+
+    /// The servers, in the order of the settings.
+    pub fn servers(&self) -> &[ServerState] {
+        &self.servers
+    }
+}
+
+impl ServerState {
+    fn new(
+        settings: &GroupSettings,
+        server: &ServerSettings,
+        connector: Option<Connector>,
+        metrics: Arc<UpstreamMetrics>,
+    ) -> Self {
+        let url = &server.url;
+        let host = || url.authority().host().to_owned();
+        let tls = connector.map(|connector| (connector, settings.tls.server_name.clone().unwrap_or_else(host)));
+        let multiplexes = match url.scheme() {
+            ServerScheme::Http => false,
+            ServerScheme::Https => settings.tls.protocol == TlsProtocol::Http2,
+            ServerScheme::H2c => true,
+        };
+        Self {
+            name: url.authority().as_str().into(),
+            weight: server.weight.max(1),
+            multiplexes,
+            dialer: Dialer { url: url.clone(), tls, limit: settings.timeouts.connect },
+            limit: settings.pool.max_connections.map(ConnectionLimit::new),
+            health: ServerHealth::default(),
+            metrics,
+        }
+    }
+
+    /// Host and port, for the log and the metrics.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where the server is.
+    pub fn url(&self) -> &ServerUrl {
+        &self.dialer.url
+    }
+
+    /// Whether requests are sent to the server.
+    pub fn is_healthy(&self) -> bool {
+        match self.health.availability() {
+            Availability::Available => true,
+            Availability::Unavailable => false,
+            Availability::BackAgain => {
+                self.metrics.healthy();
+                true
+            }
+        }
+    }
+
+    /// Takes the verdict of the active checks.
+    pub(crate) fn set_checked(&self, verdict: Verdict) {
+        self.health.set_checked(verdict);
+        match verdict {
+            Verdict::Up => self.metrics.healthy(),
+            Verdict::Down => self.metrics.unhealthy(),
+        }
+    }
+
+    pub(crate) fn multiplexes(&self) -> bool {
+        self.multiplexes
+    }
+
+    pub(crate) fn dialer(&self) -> &Dialer {
+        &self.dialer
+    }
+}
+
+fn connector(settings: &GroupSettings) -> Result<Option<Connector>, TlsError> {
+    if !settings.servers.iter().any(|server| server.url.scheme() == ServerScheme::Https) {
+        return Ok(None);
+    }
+    let protocol = match settings.tls.protocol {
+        TlsProtocol::Http1 => "http/1.1",
+        TlsProtocol::Http2 => "h2",
+    };
+    let settings = ConnectorSettings { authorities: settings.tls.ca.clone(), protocols: vec![protocol] };
+    Connector::new(&settings).map(Some)
+}
+
+/// A group as one worker uses it, with its own connections.
+#[derive(Debug)]
+pub struct Group {
+    state: Arc<GroupState>,
+    servers: Vec<Rc<Server>>,
+    balancer: Balancer,
+}
+
+/// A server as one worker uses it.
+#[derive(Debug)]
+pub struct Server {
+    group: Arc<GroupState>,
+    index: usize,
+    wheel: DeadlineWheel,
+    pool: Pool,
+    http2: Http2Pool,
+    active: Cell<u32>,
+}
+
+impl Group {
+    /// A group without connections yet. Has to be called on the worker, inside its local runtime: idle connections are
+    /// looked over by a local task, which ends with the group.
+    pub fn new(state: Arc<GroupState>, wheel: &DeadlineWheel) -> Rc<Self> {
+        let servers = (0..state.servers.len()).map(|index| Rc::new(Server::new(&state, index, wheel)));
+        let servers: Vec<_> = servers.collect();
+        let balancer = Balancer::new(&state.settings.balance, &servers);
+        let group = Rc::new(Self { state, servers, balancer });
+        drop(spawn_local(sweep(Rc::downgrade(&group))));
+        group
+    }
+
+    /// What all workers share of the group.
+    pub fn state(&self) -> &Arc<GroupState> {
+        &self.state
+    }
+
+    /// The servers, in the order of the settings.
+    pub fn servers(&self) -> &[Rc<Server>] {
+        &self.servers
+    }
+
+    /// The server for a request: a healthy one, or any if none is healthy, because trying costs less than refusing.
+    /// Never `avoid`, which has just failed.
+    pub(crate) fn choose(&self, key: u64, avoid: Option<usize>) -> Option<&Rc<Server>> {
+        self.balancer.choose(&self.servers, key, avoid).map(|index| &self.servers[index])
+    }
+
+    /// What the request has in common with those that should reach the same server.
+    pub(crate) fn key(&self, head: &Parts, client: impl FnOnce() -> IpAddr) -> u64 {
+        self.balancer.key(head, client)
+    }
+
+    fn sweep(&self) {
+        for server in &self.servers {
+            server.pool.sweep();
+            server.http2.sweep(idle_ticks(self.state.settings.pool.idle_timeout));
+        }
+    }
+}
+
+async fn sweep(group: Weak<Group>) {
+    let mut ticks = interval(SWEEP);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(group) = group.upgrade() else {
+            return;
+        };
+        group.sweep();
+    }
+}
+
+fn idle_ticks(timeout: Duration) -> u32 {
+    u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX)
+}
+
+impl Server {
+    fn new(group: &Arc<GroupState>, index: usize, wheel: &DeadlineWheel) -> Self {
+        let settings = &group.settings.pool;
+        Self {
+            group: Arc::clone(group),
+            index,
+            wheel: wheel.clone(),
+            pool: Pool::new(settings.idle_connections, idle_ticks(settings.idle_timeout)),
+            http2: Http2Pool::default(),
+            active: Cell::new(0),
+        }
+    }
+
+    /// Host and port, for the log and the metrics.
+    pub fn name(&self) -> &str {
+        &self.state().name
+    }
+
+    /// What all workers share of the server.
+    pub fn state(&self) -> &ServerState {
+        &self.group.servers[self.index]
+    }
+
+    /// Idle HTTP/1.1 connections that this worker keeps.
+    pub fn idle_connections(&self) -> usize {
+        self.pool.len()
+    }
+
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    pub(crate) fn http2(&self) -> &Http2Pool {
+        &self.http2
+    }
+
+    pub(crate) fn group_settings(&self) -> &GroupSettings {
+        &self.group.settings
+    }
+
+    pub(crate) fn register_deadline(&self) -> Deadline {
+        self.wheel.register()
+    }
+
+    /// A new transport, if the server may have another connection.
+    pub(crate) async fn open(&self) -> Result<(UpstreamIo, OpenConnection), UpstreamError> {
+        let state = self.state();
+        let permit = match &state.limit {
+            Some(limit) => Some(limit.try_acquire().ok_or(UpstreamError::ConnectionLimit)?),
+            None => None,
+        };
+        let io = state.dialer.connect().await?;
+        state.metrics.connection_opened();
+        Ok((io, OpenConnection { metrics: Arc::clone(&state.metrics), _permit: permit }))
+    }
+
+    pub(crate) fn succeeded(&self) {
+        self.state().health.request_succeeded();
+    }
+
+    pub(crate) fn failed(&self) {
+        self.state().metrics.failure();
+        let Some(pause) = self.state().health.request_failed(&self.group.settings.health.passive) else {
+            return;
+        };
+        self.state().metrics.unhealthy();
+        let group = &self.group.settings.name;
+        tracing::warn!(%group, server = self.name(), ?pause, "upstream server left out after failed requests");
+    }
+}
+
+/// A connection as it is counted, for the limit and the metrics; dropping it counts its end.
+#[derive(Debug)]
+pub(crate) struct OpenConnection {
+    metrics: Arc<UpstreamMetrics>,
+    _permit: Option<ConnectionPermit>,
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.metrics.connection_closed();
+    }
+}
+
+impl Member for Rc<Server> {
+    fn name(&self) -> &str {
+        &self.state().name
+    }
+
+    fn weight(&self) -> u32 {
+        self.state().weight
+    }
+
+    fn active(&self) -> u32 {
+        self.active.get()
+    }
+
+    fn is_available(&self) -> bool {
+        self.state().is_healthy()
+    }
+}
+
+/// A request's claim on its server, from the choice to the end of the response: what least connections counts.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    server: Rc<Server>,
+}
+
+impl Lease {
+    pub(crate) fn new(server: &Rc<Server>) -> Self {
+        server.active.set(server.active.get() + 1);
+        server.state().metrics.request();
+        Self { server: Rc::clone(server) }
+    }
+
+    /// The longest pause within a response body.
+    pub(crate) fn body_limit(&self) -> Duration {
+        self.server.group.settings.timeouts.body
+    }
+
+    /// Ends the claim and keeps the connection for the next request.
+    pub(crate) fn give_back(self, http1: Box<Http1>) {
+        self.server.pool.put(http1);
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.server.active.set(self.server.active.get() - 1);
+    }
+}
