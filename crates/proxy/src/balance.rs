@@ -85,7 +85,12 @@ impl Balancer {
         }
     }
 
-    fn choose_among<M: Member>(&self, members: &[M], key: u64, eligible: impl Fn(usize) -> bool) -> Option<usize> {
+    fn choose_among<M: Member>(
+        &self,
+        members: &[M],
+        key: u64,
+        eligible: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
         let eligible = (0..members.len()).filter(|&index| eligible(index));
         match self {
             Self::RoundRobin { credits } => next_in_turn(&mut credits.borrow_mut(), members, eligible),
@@ -129,7 +134,8 @@ fn least_loaded<M: Member>(
     // The load as a fraction, compared by multiplying crosswise; equals by their distance from the start.
     eligible.min_by(|&left, &right| {
         let (a, b) = (&members[left], &members[right]);
-        let by_load = (u64::from(a.active()) * u64::from(b.weight())).cmp(&(u64::from(b.active()) * u64::from(a.weight())));
+        let by_load = (u64::from(a.active()) * u64::from(b.weight()))
+            .cmp(&(u64::from(b.active()) * u64::from(a.weight())));
         let distance = |index: usize| (index + members.len() - first % members.len()) % members.len();
         by_load.then_with(|| distance(left).cmp(&distance(right)))
     })
@@ -156,7 +162,8 @@ fn mix(value: u64) -> u64 {
 }
 
 fn cookie<'a>(head: &'a Parts, name: &[u8]) -> Option<&'a [u8]> {
-    let pairs = head.headers.get_all(COOKIE).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
+    let pairs =
+        head.headers.get_all(COOKIE).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
     pairs.map(<[u8]>::trim_ascii).find_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="))
 }
 
@@ -291,7 +298,9 @@ mod tests {
     fn a_missing_member_moves_only_its_own_keys() {
         let mut members = fakes(&[1, 1, 1, 1]);
         let balancer = Balancer::new(&by_path(), &members);
-        let choose = |members: &[Fake]| (0..1000).map(|key| balancer.choose(members, mix(key), None)).collect::<Vec<_>>();
+        let choose = |members: &[Fake]| {
+            (0..1000).map(|key| balancer.choose(members, mix(key), None)).collect::<Vec<_>>()
+        };
         let before = choose(&members);
         members[2].available = false;
         let after = choose(&members);

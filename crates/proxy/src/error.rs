@@ -49,7 +49,9 @@ impl UpstreamError {
     /// The status that the client gets.
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::Connect(_) | Self::Closed(_) | Self::Malformed(_) | Self::UnexpectedUpgrade => StatusCode::BAD_GATEWAY,
+            Self::Connect(_) | Self::Closed(_) | Self::Malformed(_) | Self::UnexpectedUpgrade => {
+                StatusCode::BAD_GATEWAY
+            }
             Self::ConnectionLimit | Self::NoServer => StatusCode::SERVICE_UNAVAILABLE,
             Self::ConnectTimeout | Self::HeadTimeout => StatusCode::GATEWAY_TIMEOUT,
             Self::RequestBody(_) => StatusCode::BAD_REQUEST,

@@ -154,7 +154,9 @@ impl<'a> Journey<'a> {
             Some(request) if stale => return Ok((request, afresh)),
             Some(request) => request,
             None => match self.replay.take() {
-                Some(head) if matches!(error, UpstreamError::Closed(_)) => Request::from_parts(head, RequestBody::Empty),
+                Some(head) if matches!(error, UpstreamError::Closed(_)) => {
+                    Request::from_parts(head, RequestBody::Empty)
+                }
                 _ => return Err(error),
             },
         };
@@ -244,7 +246,8 @@ impl<'a> Journey<'a> {
         let limit = server.group_settings().timeouts.head;
         let response = http2.exchange(request, self.progress.as_deref(), &deadline, limit).await?;
         let stream = http2.stream;
-        Ok(response.map(|incoming| Body::Upstream(UpstreamBody::over_http2(incoming, deadline, lease, stream))))
+        Ok(response
+            .map(|incoming| Body::Upstream(UpstreamBody::over_http2(incoming, deadline, lease, stream))))
     }
 }
 

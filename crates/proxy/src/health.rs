@@ -65,7 +65,8 @@ impl ServerHealth {
             if until > now() {
                 return Availability::Unavailable;
             }
-            let first = self.out_until.compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            let first =
+                self.out_until.compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
             if first && !self.is_checked_down() {
                 return Availability::BackAgain;
             }
@@ -209,7 +210,11 @@ fn request(server: &ServerState, checks: &ActiveChecks) -> http::Result<Request<
     request.uri(uri.build()?).body(Empty::new())
 }
 
-async fn ask(server: &ServerState, io: HyperIo, request: Request<Empty<Bytes>>) -> Result<StatusCode, CheckError> {
+async fn ask(
+    server: &ServerState,
+    io: HyperIo,
+    request: Request<Empty<Bytes>>,
+) -> Result<StatusCode, CheckError> {
     if server.multiplexes() {
         let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
         answer(sender.send_request(request), connection).await

@@ -58,7 +58,14 @@ impl Http1 {
         open: OpenConnection,
     ) -> Result<Box<Self>, UpstreamError> {
         let (sender, connection) = http1::handshake(HyperIo::new(io)).await.map_err(UpstreamError::Closed)?;
-        Ok(Box::new(Self { sender, connection: Some(connection), ended: false, reused: false, deadline, open }))
+        Ok(Box::new(Self {
+            sender,
+            connection: Some(connection),
+            ended: false,
+            reused: false,
+            deadline,
+            open,
+        }))
     }
 
     /// Sends `request` and waits for the head of the response, for at most `limit` without progress.

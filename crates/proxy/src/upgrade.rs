@@ -134,7 +134,11 @@ impl Direction {
         }
     }
 
-    fn poll_drain<W: AsyncWrite + Unpin>(&mut self, context: &mut Context<'_>, sink: &mut W) -> Poll<io::Result<()>> {
+    fn poll_drain<W: AsyncWrite + Unpin>(
+        &mut self,
+        context: &mut Context<'_>,
+        sink: &mut W,
+    ) -> Poll<io::Result<()>> {
         while !self.pending.is_empty() {
             let written = ready!(Pin::new(&mut *sink).poll_write(context, &self.pending))?;
             self.wrote(written)?;
@@ -145,7 +149,12 @@ impl Direction {
     }
 
     /// Reads once and writes what the sink takes at once.
-    fn poll_fill<R, W>(&mut self, context: &mut Context<'_>, source: &mut R, sink: &mut W) -> Poll<io::Result<()>>
+    fn poll_fill<R, W>(
+        &mut self,
+        context: &mut Context<'_>,
+        source: &mut R,
+        sink: &mut W,
+    ) -> Poll<io::Result<()>>
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
@@ -172,7 +181,11 @@ impl Direction {
         })
     }
 
-    fn poll_flush<W: AsyncWrite + Unpin>(&mut self, context: &mut Context<'_>, sink: &mut W) -> Poll<io::Result<()>> {
+    fn poll_flush<W: AsyncWrite + Unpin>(
+        &mut self,
+        context: &mut Context<'_>,
+        sink: &mut W,
+    ) -> Poll<io::Result<()>> {
         if self.unflushed {
             ready!(Pin::new(sink).poll_flush(context))?;
             self.unflushed = false;

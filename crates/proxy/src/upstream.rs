@@ -79,7 +79,8 @@ impl ServerState {
     ) -> Self {
         let url = &server.url;
         let host = || url.authority().host().to_owned();
-        let tls = connector.map(|connector| (connector, settings.tls.server_name.clone().unwrap_or_else(host)));
+        let tls =
+            connector.map(|connector| (connector, settings.tls.server_name.clone().unwrap_or_else(host)));
         let multiplexes = match url.scheme() {
             ServerScheme::Http => false,
             ServerScheme::Https => settings.tls.protocol == TlsProtocol::Http2,

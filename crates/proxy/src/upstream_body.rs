@@ -28,8 +28,15 @@ pub struct UpstreamBody {
 enum Source {
     /// Nothing: all of the body is here.
     Complete,
-    Http1 { http1: Box<Http1>, lease: Lease },
-    Http2 { deadline: Deadline, lease: Lease, _stream: Stream },
+    Http1 {
+        http1: Box<Http1>,
+        lease: Lease,
+    },
+    Http2 {
+        deadline: Deadline,
+        lease: Lease,
+        _stream: Stream,
+    },
 }
 
 impl UpstreamBody {

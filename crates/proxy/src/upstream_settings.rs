@@ -78,7 +78,9 @@ pub struct ServerUrl {
 
 /// Why a text is not a [`ServerUrl`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{url:?} is not a server: {reason}, such as \"http://127.0.0.1:8080\", \"https://app.internal\" or \"h2c://[::1]:50051\"")]
+#[error(
+    "{url:?} is not a server: {reason}, such as \"http://127.0.0.1:8080\", \"https://app.internal\" or \"h2c://[::1]:50051\""
+)]
 pub struct ServerUrlError {
     url: String,
     reason: &'static str,
@@ -311,7 +313,8 @@ mod tests {
 
     #[test]
     fn what_is_not_a_server_is_refused() {
-        for text in ["", "app:80", "ftp://app", "http://app/path", "http://app?x", "http://u@app", "http://"] {
+        for text in ["", "app:80", "ftp://app", "http://app/path", "http://app?x", "http://u@app", "http://"]
+        {
             assert!(text.parse::<ServerUrl>().is_err(), "{text:?}");
         }
     }

@@ -149,6 +149,9 @@ fn system_roots() -> Result<RootCertStore, TlsError> {
 mod tests {
     use std::io::Write;
 
+    use brisk_testkit::ca::TestCa;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
 
     fn settings(pem: &[u8]) -> (tempfile::NamedTempFile, ConnectorSettings) {
@@ -172,5 +175,62 @@ mod tests {
         let settings = ConnectorSettings { authorities: Some(missing), protocols: Vec::new() };
         let error = Connector::new(&settings).expect_err("refused").to_string();
         assert!(error.contains("/nonexistent/ca.pem"), "{error}");
+    }
+
+    /// A server that echoes what it gets over TLS, with a certificate for `name`.
+    async fn echo(ca: &TestCa, name: &str) -> TcpStream {
+        let leaf = ca.server(&[name]).issue();
+        let chain = CertificateDer::pem_file_iter(&leaf.chain).expect("chain");
+        let chain = chain.collect::<Result<Vec<_>, _>>().expect("chain");
+        let key = rustls::pki_types::PrivateKeyDer::from_pem_file(&leaf.key).expect("key");
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .expect("certificate");
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let address = listener.local_addr().expect("address");
+        tokio::spawn(async move {
+            let (tcp, _) = listener.accept().await.expect("accept");
+            if let Ok(stream) = acceptor.accept(tcp).await {
+                let (mut reader, mut writer) = tokio::io::split(stream);
+                let _ = tokio::io::copy(&mut reader, &mut writer).await;
+            }
+        });
+        TcpStream::connect(address).await.expect("connect")
+    }
+
+    fn trusting(ca: &TestCa) -> Connector {
+        let authorities = Some(ca.root_file());
+        Connector::new(&ConnectorSettings { authorities, protocols: vec!["http/1.1"] }).expect("a connector")
+    }
+
+    #[tokio::test]
+    async fn a_server_of_the_own_authority_is_believed() {
+        for name in ["app.internal", "127.0.0.1"] {
+            let ca = TestCa::new();
+            let tcp = echo(&ca, name).await;
+            let mut stream = trusting(&ca).connect(tcp, name).await.expect("handshake");
+            assert_eq!(stream.protocol(), Some(&b"http/1.1"[..]));
+            stream.write_all(b"hello").await.expect("write");
+            let mut echoed = [0; 5];
+            stream.read_exact(&mut echoed).await.expect("read");
+            assert_eq!(&echoed, b"hello");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_of_another_name_or_authority_is_not_believed() {
+        let (ca, other) = (TestCa::new(), TestCa::new());
+        let tcp = echo(&ca, "app.internal").await;
+        let error = trusting(&ca).connect(tcp, "other.internal").await.expect_err("refused");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        let tcp = echo(&other, "app.internal").await;
+        let error = trusting(&ca).connect(tcp, "app.internal").await.expect_err("refused");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
 }

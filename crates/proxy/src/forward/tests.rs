@@ -53,7 +53,8 @@ async fn long_bodies_stream_both_ways_and_leave_the_connection_reusable() {
 async fn a_chunked_response_ends_and_the_connection_is_reused() {
     let origin = Origin::raw(async |mut stream, _| {
         while stream.read_head().await.is_some() {
-            let response = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n";
+            let response =
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n";
             stream.write(response).await;
         }
     })
@@ -119,7 +120,8 @@ async fn trailers_pass_both_ways() {
     let trailers = HeaderMap::from_iter([("x-sum".parse().expect("name"), "42".parse().expect("value"))]);
     let frames = [Ok(Frame::data(Bytes::from("abc"))), Ok(Frame::trailers(trailers))];
     let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
-    let request = Request::post("/").header("host", "app").header("te", "trailers").header("trailer", "x-sum");
+    let request =
+        Request::post("/").header("host", "app").header("te", "trailers").header("trailer", "x-sum");
     let response = front.send(request.body(body).expect("request")).await;
     let collected = response.into_body().collect().await.expect("response body");
     assert_eq!(collected.trailers().expect("response trailers")["x-sum"], "42");

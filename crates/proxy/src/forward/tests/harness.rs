@@ -89,7 +89,9 @@ impl Origin {
         let answer = Rc::new(answer);
         Self::raw(async move |connection, _| {
             let answer = service(Rc::clone(&answer), Rc::clone(&connection.counts));
-            let _ = http1::Builder::new().serve_connection(TokioIo::new(connection.stream), service_fn(answer)).await;
+            let _ = http1::Builder::new()
+                .serve_connection(TokioIo::new(connection.stream), service_fn(answer))
+                .await;
         })
         .await
     }
@@ -102,7 +104,8 @@ impl Origin {
         Self::raw(async move |connection, _| {
             let answer = service(Rc::clone(&answer), Rc::clone(&connection.counts));
             let io = TokioIo::new(connection.stream);
-            let _ = http2::Builder::new(crate::http2::LocalTasks).serve_connection(io, service_fn(answer)).await;
+            let _ =
+                http2::Builder::new(crate::http2::LocalTasks).serve_connection(io, service_fn(answer)).await;
         })
         .await
     }
@@ -148,7 +151,10 @@ impl Origin {
 
 type Answered = Result<Response<TestBody>, Infallible>;
 
-fn service<A>(answer: Rc<A>, counts: Rc<Counts>) -> impl Fn(Request<Incoming>) -> std::pin::Pin<Box<dyn Future<Output = Answered>>>
+fn service<A>(
+    answer: Rc<A>,
+    counts: Rc<Counts>,
+) -> impl Fn(Request<Incoming>) -> std::pin::Pin<Box<dyn Future<Output = Answered>>>
 where
     A: AsyncFn(Request<Incoming>) -> Response<TestBody> + 'static,
 {

@@ -39,7 +39,8 @@ async fn http2_carries_requests_at_one_time_on_one_connection() {
 #[tokio::test(flavor = "local")]
 async fn http2_passes_trailers_as_grpc_needs() {
     let origin = Origin::serve_http2(async |_| {
-        let trailers = HeaderMap::from_iter([("grpc-status".parse().expect("name"), "0".parse().expect("value"))]);
+        let trailers =
+            HeaderMap::from_iter([("grpc-status".parse().expect("name"), "0".parse().expect("value"))]);
         let frames = [Ok(Frame::data(Bytes::from("message"))), Ok(Frame::trailers(trailers))];
         let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
         Response::builder().header("trailer", "grpc-status").body(body).expect("response")
@@ -60,7 +61,8 @@ async fn http2_is_connected_anew_after_its_connection_ended() {
     let mut front = Front::new(settings);
     assert_eq!(body_of(front.send(get("/")).await).await, "ok");
     origin.close_all();
-    eventually(async || front.send(get("/")).await.status() == StatusCode::OK && origin.connections() == 2).await;
+    eventually(async || front.send(get("/")).await.status() == StatusCode::OK && origin.connections() == 2)
+        .await;
 }
 
 #[tokio::test(flavor = "local")]
@@ -99,7 +101,7 @@ async fn a_switched_protocol_is_joined_with_what_was_sent_ahead() {
     let head = String::from_utf8(read_until(&mut client, b"\r\n\r\n").await).expect("ASCII");
     assert!(head.starts_with("HTTP/1.1 101"), "{head}");
     assert_eq!(read_until(&mut client, b"early").await, b"hello early");
-    client.write_all(&[b'x'; 100_000]).await.expect("write");
+    client.write_all(&vec![b'x'; 100_000]).await.expect("write");
     let mut echoed = vec![0; 100_000];
     client.read_exact(&mut echoed).await.expect("echo");
     client.shutdown().await.expect("half-close");
@@ -112,7 +114,9 @@ async fn a_switched_protocol_is_joined_with_what_was_sent_ahead() {
 async fn a_protocol_switched_unasked_is_a_bad_gateway() {
     let origin = Origin::raw(async |mut connection, _| {
         connection.read_head().await;
-        connection.write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n").await;
+        connection
+            .write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")
+            .await;
     })
     .await;
     let mut front = Front::new(settings(&[&origin]));
