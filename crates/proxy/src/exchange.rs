@@ -1,0 +1,306 @@
+//! One request and its response, counted and logged once, on whatever path they end.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use brisk_telemetry::{AccessLog, Metrics, Milestone, RequestId, RequestRecord, Side};
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, StatusCode, Uri, Version, header};
+use http_body::{Body as _, Frame, SizeHint};
+
+use crate::body::Body;
+use crate::connection::{Connection, RequestGuard};
+use crate::error::BodyError;
+use crate::forward::ForwardOutcome;
+
+/// Where requests are told of.
+#[derive(Clone, Debug)]
+pub struct Telemetry {
+    /// The metrics.
+    pub metrics: Arc<Metrics>,
+    /// The access log; `None` costs nothing.
+    pub access_log: Option<Arc<AccessLog>>,
+}
+
+/// Why a request was not answered as it wished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) side: Side,
+    pub(crate) reason: &'static str,
+}
+
+/// One request from its head to the end of its response. Told of when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    telemetry: Rc<Telemetry>,
+    connection: Rc<Connection>,
+    id: RequestId,
+    started: Instant,
+    status: u16,
+    bytes_sent: u64,
+    failure: Option<Failure>,
+    state: State,
+    line: Option<Box<Line>>,
+    pub(crate) outcome: ForwardOutcome,
+    _in_flight: RequestGuard,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// Nothing more is to be sent, though the body may hold something: an answer to HEAD.
+    Bodyless,
+    Complete,
+}
+
+/// What only the access log needs.
+#[derive(Debug)]
+struct Line {
+    method: Method,
+    uri: Uri,
+    version: Version,
+    host: Option<HeaderValue>,
+    referer: Option<HeaderValue>,
+    user_agent: Option<HeaderValue>,
+}
+
+impl Exchange {
+    /// Begins with a request's head.
+    pub(crate) fn begin(telemetry: &Rc<Telemetry>, connection: &Rc<Connection>, id: RequestId, request: &Parts) -> Self {
+        let started = Instant::now();
+        connection.record.borrow_mut().timeline.mark_at(Milestone::RequestHead, started);
+        let state = if request.method == Method::HEAD { State::Bodyless } else { State::Open };
+        Self {
+            telemetry: Rc::clone(telemetry),
+            connection: Rc::clone(connection),
+            id,
+            started,
+            status: 0,
+            bytes_sent: 0,
+            failure: None,
+            state,
+            line: telemetry.access_log.as_ref().map(|_| Box::new(Line::of(request))),
+            outcome: ForwardOutcome::default(),
+            _in_flight: connection.begin_request(),
+        }
+    }
+
+    pub(crate) fn id(&self) -> RequestId {
+        self.id
+    }
+
+    pub(crate) fn connection(&self) -> &Rc<Connection> {
+        &self.connection
+    }
+
+    /// Notes what went wrong; the first thing counts.
+    pub(crate) fn fail(&mut self, side: Side, reason: &'static str) {
+        self.failure.get_or_insert(Failure { side, reason });
+    }
+
+    /// Goes on with the response's body until that ends.
+    pub(crate) fn respond(mut self, response: Response<Body>) -> Response<RecordedBody> {
+        self.status = response.status().as_u16();
+        self.connection.record.borrow_mut().timeline.mark(Milestone::ResponseHead);
+        if matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+            self.state = State::Bodyless;
+        }
+        response.map(|body| RecordedBody { body, exchange: self })
+    }
+
+    fn sent(&mut self, polled: &Poll<Option<Result<Frame<Bytes>, BodyError>>>) {
+        match polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.bytes_sent += frame.data_ref().map_or(0, Bytes::len) as u64;
+            }
+            Poll::Ready(Some(Err(error))) => self.fail(error.side(), error.reason()),
+            Poll::Ready(None) => self.state = State::Complete,
+            Poll::Pending => {}
+        }
+    }
+
+    fn log(&self, log: &AccessLog, line: &Line, duration: Duration) {
+        let server = self.outcome.server();
+        log.log(&RequestRecord {
+            connection: &self.connection.record.borrow(),
+            id: self.id,
+            method: line.method.as_str(),
+            host: line.host(),
+            path: line.uri.path_and_query().map_or("", |path| path.as_str()),
+            version: version_name(line.version),
+            status: self.status,
+            bytes_sent: self.bytes_sent,
+            bytes_received: self.outcome.request_bytes(),
+            duration,
+            upstream: server.as_deref().map(|server| server.name()),
+            upstream_time: self.outcome.time(),
+            referer: line.referer.as_ref().map(HeaderValue::as_bytes),
+            user_agent: line.user_agent.as_ref().map(HeaderValue::as_bytes),
+            error: self.failure.map(|failure| failure.reason),
+            error_side: self.failure.map(|failure| failure.side),
+        });
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        if self.state == State::Open || self.status == 0 {
+            self.fail(Side::Client, "client-gone");
+        }
+        let duration = self.started.elapsed();
+        let side = self.failure.map(|failure| failure.side);
+        self.telemetry.metrics.request(self.status, side, self.outcome.time(), duration);
+        self.connection.record.borrow_mut().requests += 1;
+        if let (Some(log), Some(line)) = (&self.telemetry.access_log, &self.line) {
+            self.log(log, line, duration);
+        }
+    }
+}
+
+impl Line {
+    fn of(request: &Parts) -> Self {
+        let header = |name| request.headers.get(name).cloned();
+        Self {
+            method: request.method.clone(),
+            uri: request.uri.clone(),
+            version: request.version,
+            host: header(header::HOST),
+            referer: header(header::REFERER),
+            user_agent: header(header::USER_AGENT),
+        }
+    }
+
+    fn host(&self) -> &str {
+        let host = self.host.as_ref().and_then(|host| host.to_str().ok());
+        self.uri.authority().map(http::uri::Authority::as_str).or(host).unwrap_or_default()
+    }
+}
+
+fn version_name(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_2 => "HTTP/2.0",
+        _ => "HTTP/1.1",
+    }
+}
+
+/// A response's body that tells of its exchange when it ends or is dropped.
+#[derive(Debug)]
+pub struct RecordedBody {
+    body: Body,
+    exchange: Exchange,
+}
+
+impl http_body::Body for RecordedBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        self.exchange.sent(&polled);
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for RecordedBody {
+    fn drop(&mut self) {
+        // hyper does not ask once more where the length says that all is there.
+        if self.body.is_end_stream() {
+            self.exchange.state = State::Complete;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use brisk_telemetry::ConnectionRecord;
+    use http::Request;
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    struct Stage {
+        telemetry: Rc<Telemetry>,
+        connection: Rc<Connection>,
+    }
+
+    impl Stage {
+        fn new() -> Self {
+            let telemetry = Rc::new(Telemetry { metrics: Metrics::new(), access_log: None });
+            let address = SocketAddr::from(([127, 0, 0, 1], 1));
+            let record = ConnectionRecord::new(1, address, address, Instant::now());
+            Self { telemetry, connection: Connection::new(record, true) }
+        }
+
+        fn begin(&self, method: &str) -> Exchange {
+            let (parts, ()) = Request::builder().method(method).body(()).expect("a request").into_parts();
+            Exchange::begin(&self.telemetry, &self.connection, RequestId(1), &parts)
+        }
+
+        fn requests(&self) -> u32 {
+            assert_eq!(self.connection.in_flight(), 0);
+            self.connection.record.borrow().requests
+        }
+
+        fn rendered(&self, part: &str) -> bool {
+            self.telemetry.metrics.render().contains(part)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_is_told_of_once_when_its_body_has_ended() {
+        let stage = Stage::new();
+        let response = stage.begin("GET").respond(Response::new(Body::full("hello")));
+        assert_eq!(stage.connection.in_flight(), 1);
+        assert_eq!(stage.connection.record.borrow().requests, 0);
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        assert_eq!(body, "hello");
+        assert_eq!(stage.requests(), 1);
+        assert!(!stage.rendered("side=\"client\"} 1"));
+    }
+
+    #[test]
+    fn an_abandoned_response_is_the_clients_doing() {
+        let stage = Stage::new();
+        drop(stage.begin("GET").respond(Response::new(Body::full("hello"))));
+        assert_eq!(stage.requests(), 1);
+        assert!(stage.rendered("side=\"client\"} 1"), "{}", stage.telemetry.metrics.render());
+    }
+
+    #[test]
+    fn an_answer_without_a_body_is_complete_although_nobody_asked_for_one() {
+        let stage = Stage::new();
+        drop(stage.begin("HEAD").respond(Response::new(Body::full("hello"))));
+        drop(stage.begin("GET").respond(Response::new(Body::Empty)));
+        let mut unchanged = Response::new(Body::full("hello"));
+        *unchanged.status_mut() = StatusCode::NOT_MODIFIED;
+        drop(stage.begin("GET").respond(unchanged));
+        assert_eq!(stage.requests(), 3);
+        assert!(!stage.rendered("side=\"client\"} 1"));
+    }
+
+    #[test]
+    fn a_request_that_never_got_an_answer_is_told_of_too() {
+        let stage = Stage::new();
+        drop(stage.begin("GET"));
+        assert_eq!(stage.requests(), 1);
+        assert!(stage.rendered("side=\"client\"} 1"));
+    }
+}

@@ -1,0 +1,220 @@
+//! What upstreams are told about the client: `X-Forwarded-For`, `-Proto` and `-Host`, `Forwarded` and `X-Request-Id`.
+//!
+//! From a trusted proxy these headers are believed: its list of clients is extended, the rest kept. From everyone else
+//! they are replaced, and `X-Real-IP` and other `X-Forwarded-` headers removed, so that nobody claims to be someone else.
+
+use std::fmt::Write as _;
+use std::net::{IpAddr, SocketAddr};
+
+use brisk_telemetry::RequestId;
+use bytes::Bytes;
+use http::header::{self, HeaderName};
+use http::{HeaderMap, HeaderValue};
+use ipnet::IpNet;
+
+use crate::connection::Connection;
+
+const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The longest request id that is taken over from a trusted proxy.
+const MAX_REQUEST_ID: usize = 128;
+
+/// Writes the forwarding headers.
+#[derive(Debug)]
+pub(crate) struct Forwarding {
+    trusted: Vec<IpNet>,
+}
+
+/// The values for one connection and authority, made once.
+#[derive(Debug)]
+pub(crate) struct ForwardedValues {
+    authority: Box<str>,
+    client: HeaderValue,
+    proto: HeaderValue,
+    host: HeaderValue,
+    element: HeaderValue,
+}
+
+impl Forwarding {
+    pub(crate) fn new(trusted: Vec<IpNet>) -> Self {
+        Self { trusted }
+    }
+
+    /// Sets the headers of a request that is about to be forwarded.
+    pub(crate) fn apply(&self, headers: &mut HeaderMap, connection: &Connection, authority: &str, id: RequestId) {
+        let client = connection.record.borrow().client;
+        let mut kept = connection.forwarded.borrow_mut();
+        let values = match &mut *kept {
+            Some(values) if *values.authority == *authority => values,
+            other => other.insert(Box::new(ForwardedValues::new(client, connection.secure, authority))),
+        };
+        if self.trusts(client.ip()) {
+            values.extend(headers);
+            keep_request_id(headers, id);
+        } else {
+            remove_claims(headers);
+            values.replace(headers);
+            headers.insert(REQUEST_ID, request_id(id));
+        }
+    }
+
+    fn trusts(&self, client: IpAddr) -> bool {
+        let client = client.to_canonical();
+        self.trusted.iter().any(|network| network.contains(&client))
+    }
+}
+
+/// The value of `X-Request-Id`.
+pub(crate) fn request_id(id: RequestId) -> HeaderValue {
+    HeaderValue::from_bytes(&id.digits()).expect("hexadecimal digits")
+}
+
+fn keep_request_id(headers: &mut HeaderMap, id: RequestId) {
+    if headers.get(REQUEST_ID).is_none_or(|given| given.is_empty() || given.len() > MAX_REQUEST_ID) {
+        headers.insert(REQUEST_ID, request_id(id));
+    }
+}
+
+fn remove_claims(headers: &mut HeaderMap) {
+    let is_claim = |name: &&HeaderName| name.as_str().starts_with("x-forwarded-") || name.as_str() == "x-real-ip";
+    let claims: Vec<_> = headers.keys().filter(is_claim).cloned().collect();
+    for name in claims {
+        headers.remove(name);
+    }
+}
+
+impl ForwardedValues {
+    fn new(client: SocketAddr, secure: bool, authority: &str) -> Self {
+        let ip = client.ip().to_canonical();
+        let proto = if secure { "https" } else { "http" };
+        Self {
+            authority: authority.into(),
+            client: value(ip.to_string()),
+            proto: HeaderValue::from_static(proto),
+            host: value(authority.to_owned()),
+            element: value(element(ip, proto, authority)),
+        }
+    }
+
+    fn replace(&self, headers: &mut HeaderMap) {
+        headers.insert(FOR, self.client.clone());
+        headers.insert(PROTO, self.proto.clone());
+        headers.insert(HOST, self.host.clone());
+        headers.insert(header::FORWARDED, self.element.clone());
+    }
+
+    fn extend(&self, headers: &mut HeaderMap) {
+        append(headers, FOR, &self.client);
+        append(headers, header::FORWARDED, &self.element);
+        headers.entry(PROTO).or_insert_with(|| self.proto.clone());
+        headers.entry(HOST).or_insert_with(|| self.host.clone());
+    }
+}
+
+/// Puts all values of a list and one more into a single line, since many upstreams read only one.
+fn append(headers: &mut HeaderMap, name: HeaderName, last: &HeaderValue) {
+    let mut list: Vec<_> = headers.get_all(&name).iter().map(HeaderValue::as_bytes).collect();
+    list.push(last.as_bytes());
+    let joined = list.join(&b", "[..]);
+    headers.insert(name, value(joined));
+}
+
+/// RFC 7239 section 4: `for=192.0.2.1;host=example.com;proto=https`.
+fn element(ip: IpAddr, proto: &str, authority: &str) -> String {
+    let mut element = match ip {
+        IpAddr::V4(ip) => format!("for={ip}"),
+        // Section 6: IPv6 in brackets, hence quoted.
+        IpAddr::V6(ip) => format!("for=\"[{ip}]\""),
+    };
+    let is_token = authority.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'));
+    let quote = if is_token { "" } else { "\"" };
+    if !authority.is_empty() {
+        write!(element, ";host={quote}{authority}{quote}").expect("a string takes all");
+    }
+    element.push_str(";proto=");
+    element.push_str(proto);
+    element
+}
+
+fn value(text: impl Into<Bytes>) -> HeaderValue {
+    HeaderValue::from_maybe_shared(text.into()).expect("addresses, checked authorities and header values joined")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use brisk_telemetry::ConnectionRecord;
+
+    use super::*;
+
+    fn connection(client: &str) -> std::rc::Rc<Connection> {
+        let local = SocketAddr::from(([127, 0, 0, 1], 443));
+        let client = SocketAddr::new(client.parse().expect("an address"), 40000);
+        Connection::new(ConnectionRecord::new(1, client, local, Instant::now()), true)
+    }
+
+    fn applied(client: &str, headers: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, HeaderValue::from_static(value));
+        }
+        let trusted = vec!["10.0.0.0/8".parse().expect("a network")];
+        Forwarding::new(trusted).apply(&mut map, &connection(client), "a.example", RequestId(0xab));
+        map
+    }
+
+    const CLAIMS: &[(&str, &str)] = &[
+        ("x-forwarded-for", "192.0.2.9"),
+        ("x-forwarded-for", "192.0.2.8"),
+        ("x-forwarded-proto", "http"),
+        ("x-forwarded-host", "b.example"),
+        ("x-forwarded-port", "80"),
+        ("x-real-ip", "192.0.2.9"),
+        ("forwarded", "for=192.0.2.9"),
+        ("x-request-id", "given"),
+    ];
+
+    #[test]
+    fn the_claims_of_a_stranger_are_replaced() {
+        let headers = applied("203.0.113.5", CLAIMS);
+        assert_eq!(headers["x-forwarded-for"], "203.0.113.5");
+        assert_eq!(headers["x-forwarded-proto"], "https");
+        assert_eq!(headers["x-forwarded-host"], "a.example");
+        assert_eq!(headers["forwarded"], "for=203.0.113.5;host=a.example;proto=https");
+        assert_eq!(headers["x-request-id"], "00000000000000ab");
+        assert_eq!(headers.len(), 5, "{headers:?}");
+    }
+
+    #[test]
+    fn the_claims_of_a_trusted_proxy_are_extended() {
+        let headers = applied("10.1.2.3", CLAIMS);
+        assert_eq!(headers["x-forwarded-for"], "192.0.2.9, 192.0.2.8, 10.1.2.3");
+        assert_eq!(headers.get_all("x-forwarded-for").iter().count(), 1);
+        assert_eq!(headers["x-forwarded-proto"], "http");
+        assert_eq!(headers["x-forwarded-host"], "b.example");
+        assert_eq!(headers["forwarded"], "for=192.0.2.9, for=10.1.2.3;host=a.example;proto=https");
+        assert_eq!(headers["x-request-id"], "given");
+    }
+
+    #[test]
+    fn addresses_are_written_as_rfc_7239_wants_them() {
+        assert_eq!(applied("2001:db8::1", &[])["forwarded"], "for=\"[2001:db8::1]\";host=a.example;proto=https");
+        assert_eq!(applied("::ffff:192.0.2.1", &[])["x-forwarded-for"], "192.0.2.1");
+        let with_port = element("192.0.2.1".parse().expect("an address"), "http", "a:8443");
+        assert_eq!(with_port, "for=192.0.2.1;host=\"a:8443\";proto=http");
+    }
+
+    #[test]
+    fn kept_values_are_not_used_for_another_authority() {
+        let forwarding = Forwarding::new(Vec::new());
+        let connection = connection("192.0.2.1");
+        for authority in ["a.example", "b.example"] {
+            let mut headers = HeaderMap::new();
+            forwarding.apply(&mut headers, &connection, authority, RequestId(1));
+            assert_eq!(headers["x-forwarded-host"], authority);
+        }
+    }
+}

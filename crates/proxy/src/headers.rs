@@ -1,0 +1,206 @@
+//! Headers on their way through: what ends here, in requests and in responses.
+//!
+//! Hop-by-hop headers end here (RFC 9110 section 7.6.1): those that `Connection` names, and those known to be such. What
+//! goes on: `TE: trailers`, which gRPC needs; `Upgrade` with its `Connection: upgrade` to an upstream, except to another
+//! version of HTTP, which would carry requests past the routes; `Host` as the client sent it. `Expect` ends here, because
+//! hyper answers it with 100 when the body is asked for. `Via` is not added.
+
+use http::header::{self, Entry};
+use http::request::Parts;
+use http::uri::{PathAndQuery, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
+const UPGRADE: HeaderValue = HeaderValue::from_static("upgrade");
+const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
+
+/// Turns a client's request into one for an upstream: its target in origin form, `Host` in its place, hop-by-hop headers
+/// removed, cookies in one line.
+pub(crate) fn prepare_request(request: &mut Parts, authority: &str, target: PathAndQuery) {
+    let host = match request.uri.authority() {
+        None => None,
+        Some(_) => HeaderValue::from_str(authority).ok(),
+    };
+    let upgrade = upgrade(request);
+    let trailers = accepts_trailers(&request.headers);
+    let headers = &mut request.headers;
+    remove_hop_by_hop(headers);
+    headers.remove(header::EXPECT);
+    if let Some(host) = host {
+        headers.insert(header::HOST, host);
+    }
+    if let Some(protocol) = upgrade {
+        headers.insert(header::CONNECTION, UPGRADE);
+        headers.insert(header::UPGRADE, protocol);
+    }
+    if trailers {
+        headers.insert(header::TE, TRAILERS);
+    }
+    if request.version == Version::HTTP_2 {
+        join_cookies(headers);
+    }
+    request.uri = Uri::from(target);
+}
+
+/// Turns an upstream's response into one for the client.
+pub(crate) fn prepare_response(status: StatusCode, headers: &mut HeaderMap) {
+    let protocol = match status {
+        StatusCode::SWITCHING_PROTOCOLS => headers.get(header::UPGRADE).cloned(),
+        _ => None,
+    };
+    remove_hop_by_hop(headers);
+    if let Some(protocol) = protocol {
+        headers.insert(header::CONNECTION, UPGRADE);
+        headers.insert(header::UPGRADE, protocol);
+    }
+}
+
+/// One pass over the names, because a request seldom has any of them.
+fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    let named: Vec<_> = headers.get_all(header::CONNECTION).iter().flat_map(named_headers).collect();
+    let known: Vec<_> = headers.keys().filter(|name| is_hop_by_hop(name)).cloned().collect();
+    for name in named.iter().chain(&known) {
+        headers.remove(name);
+    }
+}
+
+fn is_hop_by_hop(name: &HeaderName) -> bool {
+    [
+        header::CONNECTION,
+        header::TE,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        header::PROXY_AUTHENTICATE,
+        header::PROXY_AUTHORIZATION,
+        KEEP_ALIVE,
+        PROXY_CONNECTION,
+        HTTP2_SETTINGS,
+    ]
+    .contains(name)
+}
+
+/// The headers that a `Connection` header names; never those that say whose the message is and where it ends.
+fn named_headers(connection: &HeaderValue) -> impl Iterator<Item = HeaderName> {
+    tokens(connection)
+        .filter(|token| !token.eq_ignore_ascii_case("close") && !token.eq_ignore_ascii_case("keep-alive"))
+        .filter_map(|token| HeaderName::from_bytes(token.as_bytes()).ok())
+        .filter(|name| ![header::HOST, header::CONTENT_LENGTH].contains(name))
+}
+
+fn tokens(value: &HeaderValue) -> impl Iterator<Item = &str> {
+    let text = value.to_str().unwrap_or_default();
+    text.split(',').map(str::trim).filter(|token| !token.is_empty())
+}
+
+/// The protocol that the client wants to switch to, if it may.
+fn upgrade(request: &Parts) -> Option<HeaderValue> {
+    let protocol = request.headers.get(header::UPGRADE)?;
+    let mut connection = request.headers.get_all(header::CONNECTION).iter().flat_map(tokens);
+    let is_asked = request.version == Version::HTTP_11
+        && request.method != Method::CONNECT
+        && connection.any(|token| token.eq_ignore_ascii_case("upgrade"));
+    (is_asked && !tokens(protocol).any(is_http)).then(|| protocol.clone())
+}
+
+fn is_http(protocol: &str) -> bool {
+    let name = protocol.split('/').next().unwrap_or_default();
+    ["h2", "h2c", "http", "tls"].iter().any(|other| name.eq_ignore_ascii_case(other))
+}
+
+fn accepts_trailers(headers: &HeaderMap) -> bool {
+    let mut accepted = headers.get_all(header::TE).iter().flat_map(tokens);
+    accepted.any(|coding| coding.eq_ignore_ascii_case("trailers"))
+}
+
+// RFC 9113 section 8.2.3: cookies that HTTP/2 split must be joined again before HTTP/1.1.
+fn join_cookies(headers: &mut HeaderMap) {
+    let Entry::Occupied(mut cookies) = headers.entry(header::COOKIE) else { return };
+    if cookies.iter().nth(1).is_none() {
+        return;
+    }
+    let joined = cookies.iter().map(HeaderValue::as_bytes).collect::<Vec<_>>().join(&b"; "[..]);
+    let joined = HeaderValue::from_maybe_shared(joined).expect("valid values, joined by valid characters");
+    cookies.insert(joined);
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn forwarded(request: http::request::Builder) -> HeaderMap {
+        let (mut parts, ()) = request.body(()).expect("a request").into_parts();
+        prepare_request(&mut parts, "a.example", PathAndQuery::from_static("/"));
+        parts.headers
+    }
+
+    fn get() -> http::request::Builder {
+        Request::get("/").header("host", "a.example")
+    }
+
+    fn names(headers: &HeaderMap) -> Vec<&str> {
+        let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn hop_by_hop_headers_end_here_and_so_do_those_that_connection_names() {
+        let headers = forwarded(
+            get()
+                .header("connection", "X-Own, close")
+                .header("connection", "keep-alive")
+                .header("x-own", "1")
+                .header("keep-alive", "5")
+                .header("transfer-encoding", "chunked")
+                .header("proxy-authorization", "x")
+                .header("expect", "100-continue")
+                .header("accept", "*/*"),
+        );
+        assert_eq!(names(&headers), ["accept", "host"]);
+    }
+
+    #[test]
+    fn connection_cannot_take_away_host_and_length() {
+        let headers = forwarded(get().header("connection", "host, content-length").header("content-length", "3"));
+        assert_eq!(names(&headers), ["content-length", "host"]);
+    }
+
+    #[test]
+    fn only_trailers_remain_of_te() {
+        assert_eq!(forwarded(get().header("te", "gzip, Trailers"))["te"], "trailers");
+        assert!(!forwarded(get().header("te", "gzip")).contains_key("te"));
+    }
+
+    #[test]
+    fn an_upgrade_goes_on_unless_it_leads_to_another_http() {
+        let websocket = forwarded(get().header("connection", "keep-alive, Upgrade").header("upgrade", "websocket"));
+        assert_eq!((&websocket["connection"], &websocket["upgrade"]), (&UPGRADE, &HeaderValue::from_static("websocket")));
+        let h2c = get().header("connection", "Upgrade, HTTP2-Settings").header("upgrade", "h2c");
+        assert_eq!(names(&forwarded(h2c.header("http2-settings", "AAAA"))), ["host"]);
+        assert_eq!(names(&forwarded(get().header("upgrade", "websocket"))), ["host"], "Connection does not name it");
+    }
+
+    #[test]
+    fn a_request_of_http_2_gets_its_host_and_one_line_of_cookies() {
+        let request = Request::get("https://a.example/").version(Version::HTTP_2);
+        let headers = forwarded(request.header("cookie", "a=1").header("cookie", "b=2"));
+        assert_eq!(headers["host"], "a.example");
+        assert_eq!(headers.get_all("cookie").iter().collect::<Vec<_>>(), ["a=1; b=2"]);
+    }
+
+    #[test]
+    fn a_response_keeps_its_upgrade_only_when_it_switches() {
+        let mut headers = HeaderMap::new();
+        headers.insert("connection", HeaderValue::from_static("Upgrade"));
+        headers.insert("upgrade", HeaderValue::from_static("websocket"));
+        let mut other = headers.clone();
+        prepare_response(StatusCode::SWITCHING_PROTOCOLS, &mut headers);
+        assert_eq!(names(&headers), ["connection", "upgrade"]);
+        prepare_response(StatusCode::OK, &mut other);
+        assert!(other.is_empty());
+    }
+}

@@ -1,0 +1,329 @@
+//! Answers requests: whose they are, which route takes them, and what that route does.
+
+use std::rc::Rc;
+
+use brisk_telemetry::{RequestIds, Side};
+use bytes::Bytes;
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
+use http_body::Body as _;
+use hyper::body::Incoming;
+
+use crate::body::Body;
+use crate::connection::Connection;
+use crate::error::{ServiceError, UpstreamError};
+use crate::error_page::error_page;
+use crate::exchange::{Exchange, RecordedBody, Telemetry};
+use crate::forward::{ForwardFacts, forward};
+use crate::forwarding::Forwarding;
+use crate::headers;
+use crate::hosts::{Host, Hosts, Misdirected, Origin};
+use crate::path::{AmbiguousPath, RequestPath};
+use crate::redirect;
+use crate::route::Routes;
+use crate::settings::{
+    Action, FixedResponse, HostSettings, HstsSettings, Page, Redirect, RouteSettings, ServiceSettings, UpstreamPath,
+};
+use crate::static_files::StaticFiles;
+use crate::upstream::Group;
+use crate::validate::{self, Refusal, Target};
+
+const ALLOW: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
+
+/// What the hosts of one configuration answer, on one worker.
+#[derive(Debug)]
+pub struct Service {
+    hosts: Hosts<Site>,
+    forwarding: Forwarding,
+    telemetry: Rc<Telemetry>,
+    ids: RequestIds,
+}
+
+/// What one host answers.
+#[derive(Debug)]
+struct Site {
+    routes: Routes<Route>,
+    hsts: Option<HeaderValue>,
+}
+
+#[derive(Debug)]
+struct Route {
+    path: String,
+    body_limit: u64,
+    action: Prepared,
+}
+
+/// An action with everything made that can be made before a request comes.
+#[derive(Debug)]
+enum Prepared {
+    Upstream { group: Rc<Group>, path: UpstreamPath },
+    Static(StaticFiles),
+    Fixed { status: StatusCode, headers: HeaderMap, body: Bytes },
+    Redirect(Redirect),
+    Page(Page),
+}
+
+impl Service {
+    /// Makes one worker's service; `group` finds its upstream groups by name. Paths and status codes are taken as they
+    /// are; names of hosts and groups are checked.
+    pub fn new(
+        settings: &ServiceSettings,
+        telemetry: Telemetry,
+        group: impl Fn(&str) -> Option<Rc<Group>>,
+    ) -> Result<Self, ServiceError> {
+        if settings.default_host >= settings.hosts.len() {
+            return Err(ServiceError::NoDefaultHost);
+        }
+        let sites: Result<Vec<_>, _> = settings.hosts.iter().map(|host| Site::new(host, &group)).collect();
+        Ok(Self {
+            hosts: Hosts::new(settings, sites?)?,
+            forwarding: Forwarding::new(settings.trusted_proxies.clone()),
+            telemetry: Rc::new(telemetry),
+            ids: RequestIds::from_random_seed(),
+        })
+    }
+
+    /// Answers one request. Every request is counted and logged once: when the body of its response has ended or is
+    /// dropped, or when this future is dropped.
+    pub async fn respond(&self, connection: &Rc<Connection>, request: Request<Incoming>) -> Response<RecordedBody> {
+        let (head, body) = request.into_parts();
+        let mut exchange = Exchange::begin(&self.telemetry, connection, self.ids.next(), &head);
+        let version = head.version;
+        let response = match self.find(connection, &head) {
+            Ok(Found::Server) => no_content(),
+            Ok(Found::Site(host)) => {
+                let site = host.value();
+                let answered = site.answer(self, head, body, &mut exchange).await;
+                let mut response = answered.unwrap_or_else(|refusal| refuse(refusal, version, &mut exchange));
+                if let (true, Some(hsts)) = (connection.secure, &site.hsts) {
+                    response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
+                }
+                response
+            }
+            Err(refusal) => refuse(refusal, version, &mut exchange),
+        };
+        exchange.respond(response)
+    }
+
+    fn find(&self, connection: &Connection, head: &Parts) -> Result<Found, Refusal> {
+        let Target::Path { authority } = validate::target(head)? else {
+            return Ok(Found::Server);
+        };
+        let record = connection.record.borrow();
+        let origin = if connection.secure {
+            let server_name = record.tls.as_ref().and_then(|tls| tls.server_name.as_deref());
+            Origin::Tls { server_name }
+        } else {
+            Origin::Plain
+        };
+        Ok(Found::Site(self.hosts.find(authority, origin)?))
+    }
+}
+
+enum Found {
+    Site(Rc<Host<Site>>),
+    /// `OPTIONS *`
+    Server,
+}
+
+impl Site {
+    fn new(host: &HostSettings, group: &impl Fn(&str) -> Option<Rc<Group>>) -> Result<Self, ServiceError> {
+        let routes: Result<Vec<_>, ServiceError> =
+            host.routes.iter().map(|route| Ok((route.path.clone(), Route::new(route, group)?))).collect();
+        Ok(Self { routes: Routes::new(routes?), hsts: host.hsts.map(hsts) })
+    }
+
+    async fn answer(
+        &self,
+        service: &Service,
+        head: Parts,
+        body: Incoming,
+        exchange: &mut Exchange,
+    ) -> Result<Response<Body>, Refusal> {
+        let path = RequestPath::read(head.uri.path())?;
+        let not_found = Refusal::new(StatusCode::NOT_FOUND, "no-route");
+        let route = self.routes.find(&path.decoded).ok_or(not_found)?;
+        if body.size_hint().lower() > route.body_limit {
+            return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "request-body-too-large"));
+        }
+        match &route.action {
+            Prepared::Fixed { status, headers, body } => Ok(fixed(*status, headers, body)),
+            Prepared::Page(page) => Ok(page.make(exchange.connection(), &head)),
+            Prepared::Redirect(redirect) => redirect::answer(redirect, &head, authority(&head)?),
+            Prepared::Static(files) => found(files.answer(&head, &path).await),
+            Prepared::Upstream { group, path: kept } => {
+                let target = upstream_target(&head, &path, *kept, &route.path)?;
+                drop(path);
+                let passage = Passage { service, group, body_limit: route.body_limit };
+                passage.go(head, target, body, exchange).await
+            }
+        }
+    }
+}
+
+impl Route {
+    fn new(route: &RouteSettings, group: &impl Fn(&str) -> Option<Rc<Group>>) -> Result<Self, ServiceError> {
+        let path = route.path.as_str();
+        let action = match &route.action {
+            Action::Upstream(upstream) => {
+                let unknown = || ServiceError::UnknownGroup { name: upstream.group.clone() };
+                Prepared::Upstream { group: group(&upstream.group).ok_or_else(unknown)?, path: upstream.path }
+            }
+            Action::Static(files) => Prepared::Static(StaticFiles::new(files, path)),
+            Action::Fixed(response) => prepared(response),
+            Action::Redirect(redirect) => Prepared::Redirect(redirect.clone()),
+            Action::Page(page) => Prepared::Page(page.clone()),
+        };
+        Ok(Self { path: path.to_owned(), body_limit: route.body_limit.unwrap_or(u64::MAX), action })
+    }
+}
+
+/// A request on its way to an upstream group.
+struct Passage<'a> {
+    service: &'a Service,
+    group: &'a Rc<Group>,
+    body_limit: u64,
+}
+
+impl Passage<'_> {
+    async fn go(
+        &self,
+        mut head: Parts,
+        target: PathAndQuery,
+        body: Incoming,
+        exchange: &mut Exchange,
+    ) -> Result<Response<Body>, Refusal> {
+        let authority = authority(&head)?.to_owned();
+        let connection = Rc::clone(exchange.connection());
+        headers::prepare_request(&mut head, &authority, target);
+        self.service.forwarding.apply(&mut head.headers, &connection, &authority, exchange.id());
+        let facts =
+            ForwardFacts { connection: &connection, body_limit: self.body_limit, outcome: &exchange.outcome };
+        match forward(self.group, Request::from_parts(head, body), &facts).await {
+            Ok(mut response) => {
+                headers::prepare_response(response.status(), response.headers_mut());
+                Ok(response)
+            }
+            Err(error) => Ok(self.failed(&error, exchange)),
+        }
+    }
+
+    fn failed(&self, error: &UpstreamError, exchange: &mut Exchange) -> Response<Body> {
+        let group = &self.group.state().settings().name;
+        let server = exchange.outcome.server();
+        let server = server.as_deref().map(|server| server.name());
+        tracing::debug!(%error, group, server, request = %exchange.id(), "upstream gave no response");
+        exchange.fail(error.side(), error.reason());
+        error_page(error.status(), exchange.id())
+    }
+}
+
+fn authority(head: &Parts) -> Result<&str, Refusal> {
+    match validate::target(head)? {
+        Target::Path { authority } => Ok(authority),
+        Target::Server => Ok(""),
+    }
+}
+
+/// What an upstream is asked for: what the client asked for wherever its path is unambiguous.
+fn upstream_target(
+    head: &Parts,
+    path: &RequestPath<'_>,
+    kept: UpstreamPath,
+    route: &str,
+) -> Result<PathAndQuery, Refusal> {
+    let forwarded = match kept {
+        UpstreamPath::Whole => path.forwarded.as_ref().into(),
+        UpstreamPath::BelowRoute => path.below(route)?,
+    };
+    match head.uri.path_and_query() {
+        Some(asked) if asked.path() == forwarded => Ok(asked.clone()),
+        _ => with_query(&forwarded, head.uri.query()),
+    }
+}
+
+fn with_query(path: &str, query: Option<&str>) -> Result<PathAndQuery, Refusal> {
+    let target = match query {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
+    };
+    PathAndQuery::from_maybe_shared(target).map_err(|_| Refusal::bad_request("target"))
+}
+
+fn prepared(response: &FixedResponse) -> Prepared {
+    let mut headers = HeaderMap::new();
+    if !response.body.is_empty() {
+        headers.insert(header::CONTENT_TYPE, response.content_type.clone());
+    }
+    Prepared::Fixed { status: response.status, headers, body: response.body.clone() }
+}
+
+fn fixed(status: StatusCode, headers: &HeaderMap, body: &Bytes) -> Response<Body> {
+    let mut response = Response::new(Body::full(body.clone()));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers.clone();
+    response
+}
+
+fn found(response: Response<Body>) -> Result<Response<Body>, Refusal> {
+    match response.status() {
+        StatusCode::NOT_FOUND => Err(Refusal::new(StatusCode::NOT_FOUND, "no-file")),
+        StatusCode::INTERNAL_SERVER_ERROR => Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "file")),
+        _ => Ok(response),
+    }
+}
+
+fn no_content() -> Response<Body> {
+    let mut response = Response::new(Body::Empty);
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response.headers_mut().insert(header::ALLOW, ALLOW);
+    response
+}
+
+fn refuse(refusal: Refusal, version: Version, exchange: &mut Exchange) -> Response<Body> {
+    let Refusal { status, reason } = refusal;
+    // Not to be found is an answer like others.
+    if status.is_server_error() {
+        exchange.fail(Side::Internal, reason);
+    } else if status != StatusCode::NOT_FOUND {
+        exchange.fail(Side::Client, reason);
+    }
+    let mut response = error_page(status, exchange.id());
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(header::ALLOW, ALLOW);
+    }
+    // After a request that is not understood, nobody knows where the next begins.
+    if status == StatusCode::BAD_REQUEST && version < Version::HTTP_2 {
+        response.headers_mut().insert(header::CONNECTION, CLOSE);
+    }
+    response
+}
+
+// RFC 6797 section 6.1.
+fn hsts(settings: HstsSettings) -> HeaderValue {
+    let mut value = format!("max-age={}", settings.max_age.as_secs());
+    if settings.include_subdomains {
+        value.push_str("; includeSubDomains");
+    }
+    if settings.preload {
+        value.push_str("; preload");
+    }
+    HeaderValue::try_from(value).expect("digits and fixed words")
+}
+
+impl From<AmbiguousPath> for Refusal {
+    fn from(_: AmbiguousPath) -> Self {
+        Self::bad_request("path")
+    }
+}
+
+impl From<Misdirected> for Refusal {
+    fn from(_: Misdirected) -> Self {
+        Self::new(StatusCode::MISDIRECTED_REQUEST, "misdirected")
+    }
+}
+
+#[cfg(test)]
+mod tests;

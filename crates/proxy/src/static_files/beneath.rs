@@ -1,0 +1,222 @@
+//! The file system as `ServeDir` sees it: nothing outside one folder, and no waiting for the disk on a worker.
+//!
+//! Opening and reading are first tried for what the kernel has in memory (`RESOLVE_CACHED`, `RWF_NOWAIT`), which is one
+//! system call each; only what has to come from a disk goes to tokio's threads.
+
+use std::future::Future;
+use std::io::{self, IoSliceMut, SeekFrom};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use tokio::io::{AsyncRead, AsyncSeek, ReadBuf};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tower_http::services::fs::{Backend, File, Metadata};
+
+/// One folder.
+#[derive(Clone, Debug)]
+pub(super) struct Beneath {
+    root: Arc<Path>,
+}
+
+impl Beneath {
+    pub(super) fn new(root: &Path) -> Self {
+        Self { root: root.into() }
+    }
+}
+
+type Pending<T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send>>;
+
+impl Backend for Beneath {
+    type File = OpenFile;
+    type Metadata = Facts;
+    type OpenFuture = Pending<OpenFile>;
+    type MetadataFuture = Pending<Facts>;
+
+    fn open(&self, path: PathBuf) -> Pending<OpenFile> {
+        let root = Arc::clone(&self.root);
+        Box::pin(async move {
+            let (file, facts) = find(root, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY).await?;
+            if facts.is_dir {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            Ok(OpenFile { file: Arc::new(file.into()), facts, position: 0, reading: None })
+        })
+    }
+
+    fn metadata(&self, path: PathBuf) -> Pending<Facts> {
+        let root = Arc::clone(&self.root);
+        Box::pin(async move { find(root, path, OFlags::PATH).await.map(|(_, facts)| facts) })
+    }
+}
+
+/// Opens a file or folder beneath `root`; on a thread only if the kernel would have to read a disk.
+async fn find(root: Arc<Path>, path: PathBuf, flags: OFlags) -> io::Result<(OwnedFd, Facts)> {
+    match open_beneath(&root, &path, flags, ResolveFlags::CACHED) {
+        Err(Errno::AGAIN | Errno::INVAL | Errno::NOSYS | Errno::PERM) => {}
+        found => return Facts::with(found.map_err(not_found)?),
+    }
+    let found = spawn_blocking(move || match open_beneath(&root, &path, flags, ResolveFlags::empty()) {
+        // No openat2 here: a kernel before 5.6, or a sandbox that does not know it.
+        Err(Errno::NOSYS | Errno::PERM) => open_checked(&root, &path),
+        found => found.map_err(not_found),
+    });
+    Facts::with(found.await.map_err(io::Error::other)??)
+}
+
+fn open_beneath(root: &Path, path: &Path, flags: OFlags, resolve: ResolveFlags) -> Result<OwnedFd, Errno> {
+    let folder = open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let resolve = resolve | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    openat2(folder, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+}
+
+fn open_checked(root: &Path, path: &Path) -> io::Result<OwnedFd> {
+    let root = root.canonicalize()?;
+    let path = root.join(path).canonicalize()?;
+    if !path.starts_with(&root) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let mut options = std::fs::OpenOptions::new();
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    options.read(true).custom_flags(flags.bits() as i32).open(path).map(OwnedFd::from)
+}
+
+/// What cannot be served because of where it is or what it is called does not exist for a client.
+fn not_found(error: Errno) -> io::Error {
+    match error {
+        // A link that leads outside; too many links; a name that is too long; a socket.
+        Errno::XDEV | Errno::LOOP | Errno::NAMETOOLONG | Errno::NXIO => io::ErrorKind::NotFound.into(),
+        other => other.into(),
+    }
+}
+
+/// What is known of a file without reading it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    is_dir: bool,
+    length: u64,
+    modified: Option<SystemTime>,
+}
+
+impl Facts {
+    fn with(file: OwnedFd) -> io::Result<(OwnedFd, Self)> {
+        let stat = fstat(&file)?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if !matches!(kind, FileType::RegularFile | FileType::Directory) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let facts = Self {
+            is_dir: kind == FileType::Directory,
+            length: u64::try_from(stat.st_size).unwrap_or_default(),
+            modified: modified(&stat),
+        };
+        Ok((file, facts))
+    }
+}
+
+fn modified(stat: &Stat) -> Option<SystemTime> {
+    let seconds = u64::try_from(stat.st_mtime).ok()?;
+    let nanos = u32::try_from(stat.st_mtime_nsec).ok()?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanos))
+}
+
+impl Metadata for Facts {
+    fn is_dir(&self) -> bool {
+        self.is_dir
+    }
+
+    fn modified(&self) -> io::Result<SystemTime> {
+        self.modified.ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+
+    fn len(&self) -> u64 {
+        self.length
+    }
+}
+
+/// A file that is being sent.
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    file: Arc<std::fs::File>,
+    facts: Facts,
+    position: u64,
+    /// What a thread reads, if the kernel did not have it in memory.
+    reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
+}
+
+impl File for OpenFile {
+    type Metadata = Facts;
+    type MetadataFuture<'a> = std::future::Ready<io::Result<Facts>>;
+
+    fn metadata(&self) -> Self::MetadataFuture<'_> {
+        std::future::ready(Ok(self.facts))
+    }
+}
+
+impl AsyncRead for OpenFile {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.reading.is_none() {
+            if let Some(read) = self.read_cached(buffer) {
+                return Poll::Ready(read);
+            }
+            let (file, position, length) = (Arc::clone(&self.file), self.position, buffer.remaining());
+            self.reading = Some(spawn_blocking(move || read_at(&file, position, length)));
+        }
+        let Some(reading) = &mut self.reading else { return Poll::Pending };
+        let read = ready!(Pin::new(reading).poll(cx));
+        self.reading = None;
+        let bytes = read.map_err(io::Error::other)??;
+        // The caller's buffer may have become smaller meanwhile; the rest is read again.
+        let taken = bytes.len().min(buffer.remaining());
+        buffer.put_slice(&bytes[..taken]);
+        self.position += taken as u64;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl OpenFile {
+    /// Reads what is in memory; `None` if nothing is, or the file system cannot tell.
+    fn read_cached(&mut self, buffer: &mut ReadBuf<'_>) -> Option<io::Result<()>> {
+        let target = buffer.initialize_unfilled();
+        let slices = &mut [IoSliceMut::new(target)];
+        match preadv2(self.file.as_fd(), slices, self.position, ReadWriteFlags::NOWAIT) {
+            Ok(read) => {
+                buffer.advance(read);
+                self.position += read as u64;
+                Some(Ok(()))
+            }
+            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::PERM | Errno::INTR) => None,
+            Err(error) => Some(Err(error.into())),
+        }
+    }
+}
+
+fn read_at(file: &std::fs::File, position: u64, length: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    let read = file.read_at(&mut bytes, position)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+impl AsyncSeek for OpenFile {
+    fn start_seek(mut self: Pin<&mut Self>, position: SeekFrom) -> io::Result<()> {
+        let moved = match position {
+            SeekFrom::Start(position) => Some(position),
+            SeekFrom::End(offset) => self.facts.length.checked_add_signed(offset),
+            SeekFrom::Current(offset) => self.position.checked_add_signed(offset),
+        };
+        self.position = moved.ok_or(io::ErrorKind::InvalidInput)?;
+        self.reading = None;
+        Ok(())
+    }
+
+    fn poll_complete(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<u64>> {
+        Poll::Ready(Ok(self.position))
+    }
+}

@@ -1,0 +1,161 @@
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use tempfile::TempDir;
+
+use super::*;
+
+struct Site {
+    folder: TempDir,
+    files: StaticFiles,
+}
+
+fn site(index: Index) -> Site {
+    let folder = TempDir::new().expect("a folder");
+    let root = folder.path().join("root");
+    fs::create_dir_all(root.join("docs")).expect("docs");
+    fs::create_dir_all(root.join(".well-known")).expect("well-known");
+    fs::write(folder.path().join("secret"), "secret").expect("secret");
+    for (name, text) in [("a.txt", "0123456789"), ("docs/index.html", "<p>"), (".env", "x"), (".well-known/k", "k")] {
+        fs::write(root.join(name), text).expect(name);
+    }
+    let files = StaticFiles::new(&StaticSettings { root, index }, "/files");
+    Site { folder, files }
+}
+
+impl Site {
+    fn root(&self) -> std::path::PathBuf {
+        self.folder.path().join("root")
+    }
+
+    async fn get(&self, target: &str, headers: &[(&'static str, &str)]) -> Response<Body> {
+        let mut request = Request::get(target);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (parts, ()) = request.body(()).expect("a request").into_parts();
+        let path = RequestPath::read(parts.uri.path()).expect("a path");
+        self.files.answer(&parts, &path).await
+    }
+
+    async fn status(&self, target: &str) -> u16 {
+        self.get(target, &[]).await.status().as_u16()
+    }
+}
+
+async fn text(response: Response<Body>) -> String {
+    let bytes = response.into_body().collect().await.expect("a body").to_bytes();
+    String::from_utf8(bytes.to_vec()).expect("text")
+}
+
+#[tokio::test]
+async fn a_file_has_its_type_length_and_tag() {
+    let response = site(Index::Html).get("/files/a.txt", &[]).await;
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["content-type"], "text/plain");
+    assert_eq!(response.headers()["content-length"], "10");
+    assert!(response.headers().contains_key("etag") && response.headers().contains_key("last-modified"));
+    assert_eq!(text(response).await, "0123456789");
+}
+
+#[tokio::test]
+async fn ranges_and_conditions_are_obeyed() {
+    let site = site(Index::Html);
+    let part = site.get("/files/a.txt", &[("range", "bytes=2-4")]).await;
+    assert_eq!(part.status(), 206);
+    assert_eq!(part.headers()["content-range"], "bytes 2-4/10");
+    let tag = part.headers()["etag"].to_str().expect("text").to_owned();
+    assert_eq!(text(part).await, "234");
+    assert_eq!(site.get("/files/a.txt", &[("range", "bytes=20-")]).await.status(), 416);
+    assert_eq!(site.get("/files/a.txt", &[("if-none-match", &tag)]).await.status(), 304);
+    assert_eq!(site.get("/files/a.txt", &[("if-match", "\"other\"")]).await.status(), 412);
+}
+
+#[tokio::test]
+async fn a_part_is_sent_only_of_the_file_that_if_range_means() {
+    let site = site(Index::Html);
+    let tag = site.get("/files/a.txt", &[]).await.headers()["etag"].to_str().expect("text").to_owned();
+    let range = |condition| [("range", "bytes=2-4"), ("if-range", condition)];
+    assert_eq!(site.get("/files/a.txt", &range(&tag)).await.status(), 206);
+    for other in ["\"other\"", "W/\"weak\"", "Sat, 01 Jan 2000 00:00:00 GMT"] {
+        let response = site.get("/files/a.txt", &range(other)).await;
+        assert_eq!((response.status().as_u16(), text(response).await), (200, "0123456789".to_owned()), "{other}");
+    }
+}
+
+#[tokio::test]
+async fn folders_lead_to_their_index() {
+    let site = site(Index::Html);
+    let redirect = site.get("/files/docs?q=1", &[]).await;
+    assert_eq!((redirect.status().as_u16(), &redirect.headers()["location"]), (307, &"/files/docs/?q=1".parse().expect("a value")));
+    assert_eq!(text(site.get("/files/docs/", &[]).await).await, "<p>");
+    assert_eq!(site.status("/files").await, 404, "no index there");
+    assert_eq!(site.status("/files/a.txt/").await, 404);
+}
+
+#[tokio::test]
+async fn a_redirect_never_leads_to_another_host() {
+    let site = site(Index::Html);
+    let location = site.get("/files//docs", &[]).await.headers()["location"].clone();
+    assert_eq!(location, "/files/docs/");
+    let at_root = StaticFiles::new(&StaticSettings { root: site.root(), index: Index::Html }, "/");
+    let (parts, ()) = Request::get("//docs").body(()).expect("a request").into_parts();
+    let path = RequestPath::read("//docs").expect("a path");
+    let response = at_root.answer(&parts, &path).await;
+    assert_eq!(response.headers()["location"], "/docs/");
+}
+
+#[tokio::test]
+async fn without_index_folders_are_not_found() {
+    let site = site(Index::None);
+    assert_eq!(site.status("/files/docs/").await, 404);
+    assert_eq!(site.status("/files/docs").await, 404);
+    assert_eq!(site.status("/files/docs/index.html").await, 200);
+}
+
+#[tokio::test]
+async fn hidden_names_are_not_found_except_well_known() {
+    let site = site(Index::Html);
+    assert_eq!(site.status("/files/.env").await, 404);
+    assert_eq!(site.status("/files/%2eenv").await, 404);
+    assert_eq!(site.status("/files/.well-known/k").await, 200);
+}
+
+#[tokio::test]
+async fn links_lead_nowhere_outside() {
+    let site = site(Index::Html);
+    symlink("../secret", site.root().join("up")).expect("link");
+    symlink(site.folder.path().join("secret"), site.root().join("absolute")).expect("link");
+    symlink("a.txt", site.root().join("inside")).expect("link");
+    assert_eq!(site.status("/files/up").await, 404);
+    assert_eq!(site.status("/files/absolute").await, 404);
+    assert_eq!(site.status("/files/inside").await, 200);
+}
+
+#[tokio::test]
+async fn what_is_no_file_does_not_hold_the_worker_up() {
+    let site = site(Index::Html);
+    let pipe = site.root().join("pipe");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).expect("a pipe");
+    assert_eq!(site.status("/files/pipe").await, 404);
+}
+
+#[tokio::test]
+async fn only_reading_is_allowed() {
+    let site = site(Index::Html);
+    let (parts, ()) = Request::post("/files/a.txt").body(()).expect("a request").into_parts();
+    let path = RequestPath::read("/files/a.txt").expect("a path");
+    let response = site.files.answer(&parts, &path).await;
+    assert_eq!(response.status(), 405);
+    assert!(response.headers().contains_key("allow"));
+}
+
+#[tokio::test]
+async fn a_large_file_arrives_whole() {
+    let site = site(Index::Html);
+    let bytes: Vec<u8> = (0..1_000_003_u32).map(|index| (index % 251) as u8).collect();
+    fs::write(site.root().join("large"), &bytes).expect("large");
+    let body = site.get("/files/large", &[]).await.into_body().collect().await.expect("a body").to_bytes();
+    assert!(body == bytes, "{} bytes", body.len());
+}

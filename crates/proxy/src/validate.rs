@@ -1,0 +1,185 @@
+//! Which requests are refused before anything else looks at them.
+//!
+//! Two servers in a row must agree on where a request ends and whom it is for. hyper and h2 refuse or repair, before a
+//! request comes here:
+//!
+//! - line folding, white space before a colon, control characters in names, values and targets (RFC 9112 section 5);
+//! - a `Content-Length` that is no number, too large, or repeated with another value;
+//! - `Transfer-Encoding` in HTTP/1.0 or not ending in `chunked`. With `Content-Length` beside it, the length is dropped
+//!   and the connection closes after the answer (RFC 9112 section 6.3);
+//! - in HTTP/2: connection headers, names in upper case, bodies unlike their `content-length`, wrong pseudo-headers.
+//!
+//! Added here: exactly one valid `Host`; a `Host` unlike the target's authority; transfer codings other than `chunked`,
+//! which would go on without their label; `CONNECT` and `TRACE`; targets that are no paths. [`path`](crate::path) refuses
+//! ambiguous paths.
+
+use http::request::Parts;
+use http::uri::Uri;
+use http::{HeaderMap, Method, StatusCode, Version, header};
+
+/// Why a request is refused: the status, and a word for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    pub(crate) reason: &'static str,
+}
+
+impl Refusal {
+    pub(crate) const fn new(status: StatusCode, reason: &'static str) -> Self {
+        Self { status, reason }
+    }
+
+    pub(crate) const fn bad_request(reason: &'static str) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, reason)
+    }
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target<'a> {
+    /// A path of a host; the authority is empty where HTTP/1.0 gave none.
+    Path {
+        /// Host and port as the client wrote them.
+        authority: &'a str,
+    },
+    /// `OPTIONS *`: the server as such.
+    Server,
+}
+
+/// Checks method, target, `Host` and framing.
+pub(crate) fn target(request: &Parts) -> Result<Target<'_>, Refusal> {
+    if matches!(request.method, Method::CONNECT | Method::TRACE) {
+        return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method"));
+    }
+    transfer_coding(&request.headers)?;
+    let authority = authority(&request.uri, &request.headers, request.version)?;
+    if request.uri.path().starts_with('/') {
+        return Ok(Target::Path { authority });
+    }
+    if request.method == Method::OPTIONS && request.uri.path() == "*" {
+        return Ok(Target::Server);
+    }
+    Err(Refusal::bad_request("target"))
+}
+
+// RFC 9112 section 6.1: 501 for a transfer coding that is not understood.
+fn transfer_coding(headers: &HeaderMap) -> Result<(), Refusal> {
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => Ok(()),
+        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
+        (Some(_), None) => Err(Refusal::new(StatusCode::NOT_IMPLEMENTED, "transfer-coding")),
+        (Some(_), Some(_)) => Err(Refusal::bad_request("transfer-coding")),
+    }
+}
+
+// RFC 9112 section 3.2: 400 where Host is missing, repeated or invalid. RFC 9113 section 8.3.1: :authority and Host
+// must not differ.
+fn authority<'a>(uri: &'a Uri, headers: &'a HeaderMap, version: Version) -> Result<&'a str, Refusal> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let host = hosts.next().map(|host| host.to_str().map_err(|_| Refusal::bad_request("host"))).transpose()?;
+    if hosts.next().is_some() {
+        return Err(Refusal::bad_request("host-repeated"));
+    }
+    let authority = match (uri.authority(), host) {
+        (Some(authority), Some(host)) if !authority.as_str().eq_ignore_ascii_case(host) => {
+            return Err(Refusal::bad_request("host-differs"));
+        }
+        (Some(authority), _) => authority.as_str(),
+        (None, Some(host)) => host,
+        (None, None) if version == Version::HTTP_10 => return Ok(""),
+        (None, None) => return Err(Refusal::bad_request("host-missing")),
+    };
+    if host_of(authority).is_some() { Ok(authority) } else { Err(Refusal::bad_request("host")) }
+}
+
+/// The host of an authority, without port and brackets; `None` if it is not well-formed or names a user.
+pub(crate) fn host_of(authority: &str) -> Option<&str> {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (host, after) = rest.split_once(']')?;
+            let is_v6 = host.bytes().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.'));
+            (is_v6.then_some(host)?, after)
+        }
+        None => {
+            let end = authority.find(':').unwrap_or(authority.len());
+            let (host, after) = authority.split_at(end);
+            (host.bytes().all(is_host_byte).then_some(host)?, after)
+        }
+    };
+    let port_is_valid = match port.strip_prefix(':') {
+        Some(digits) => digits.len() <= 5 && digits.bytes().all(|byte| byte.is_ascii_digit()),
+        None => port.is_empty(),
+    };
+    (port_is_valid && !host.is_empty()).then_some(host)
+}
+
+fn is_host_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn checked(request: http::request::Builder) -> Result<String, &'static str> {
+        let (parts, ()) = request.body(()).expect("a request").into_parts();
+        match target(&parts) {
+            Ok(Target::Path { authority }) => Ok(authority.to_owned()),
+            Ok(Target::Server) => Ok("*".to_owned()),
+            Err(refusal) => Err(refusal.reason),
+        }
+    }
+
+    fn get(target: &str) -> http::request::Builder {
+        Request::get(target)
+    }
+
+    #[test]
+    fn one_valid_host_is_required() {
+        assert_eq!(checked(get("/").header("host", "a.example:8443")).as_deref(), Ok("a.example:8443"));
+        assert_eq!(checked(get("/")), Err("host-missing"));
+        assert_eq!(checked(get("/").version(Version::HTTP_10)).as_deref(), Ok(""));
+        assert_eq!(checked(get("/").header("host", "a").header("host", "a")), Err("host-repeated"));
+        for host in ["", "a b", "a/b", "u@a", "a:b", "a:123456", "[::1", "[x]", "a,b", ":80"] {
+            assert_eq!(checked(get("/").header("host", host)), Err("host"), "{host:?}");
+        }
+    }
+
+    #[test]
+    fn host_and_authority_have_to_agree() {
+        let absolute = || get("https://a.example/");
+        assert_eq!(checked(absolute()).as_deref(), Ok("a.example"));
+        assert_eq!(checked(absolute().header("host", "A.example")).as_deref(), Ok("a.example"));
+        assert_eq!(checked(absolute().header("host", "b.example")), Err("host-differs"));
+    }
+
+    #[test]
+    fn only_the_chunked_coding_is_understood() {
+        let with = |coding| get("/").header("host", "a").header("transfer-encoding", coding);
+        assert!(checked(with("Chunked")).is_ok());
+        assert_eq!(checked(with("gzip, chunked")), Err("transfer-coding"));
+        assert_eq!(checked(with("chunked").header("transfer-encoding", "chunked")), Err("transfer-coding"));
+    }
+
+    #[test]
+    fn methods_for_proxies_and_for_debugging_are_refused() {
+        let request = |method: &str, target: &str| Request::builder().method(method).uri(target).header("host", "a");
+        assert_eq!(checked(request("TRACE", "/")), Err("method"));
+        assert_eq!(checked(request("CONNECT", "a:443")), Err("method"));
+        assert_eq!(checked(request("OPTIONS", "*")).as_deref(), Ok("*"));
+        assert_eq!(checked(request("GET", "*")), Err("target"));
+    }
+
+    #[test]
+    fn the_host_is_what_stands_before_the_port() {
+        assert_eq!(host_of("a.example"), Some("a.example"));
+        assert_eq!(host_of("a.example:443"), Some("a.example"));
+        assert_eq!(host_of("a.example:"), Some("a.example"));
+        assert_eq!(host_of("[::1]:443"), Some("::1"));
+        assert_eq!(host_of("[::1]x"), None);
+        assert_eq!(host_of("::1"), None);
+    }
+}
