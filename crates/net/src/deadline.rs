@@ -59,9 +59,7 @@ impl DeadlineWheel {
             slots: RefCell::default(),
             first: Notify::new(),
         };
-        Self {
-            shared: Rc::new(shared),
-        }
+        Self { shared: Rc::new(shared) }
     }
 
     /// A new deadline, not set.
@@ -73,10 +71,7 @@ impl DeadlineWheel {
             shared.first.notify_one();
         }
         let slot = shared.slots.borrow_mut().take();
-        Deadline {
-            shared: Rc::clone(shared),
-            slot,
-        }
+        Deadline { shared: Rc::clone(shared), slot }
     }
 
     /// Wakes whose deadline has passed, for ever. Run it as one local task per worker. Sleeps while there is no deadline.
@@ -92,7 +87,8 @@ impl DeadlineWheel {
     /// Wakes every task that waits for a deadline, whether it has passed or not: for news that concerns all connections,
     /// such as the begin of a drain.
     pub fn wake_all(&self) {
-        let wakers: Vec<_> = self.shared.slots.borrow_mut().wakers.iter_mut().filter_map(Option::take).collect();
+        let wakers: Vec<_> =
+            self.shared.slots.borrow_mut().wakers.iter_mut().filter_map(Option::take).collect();
         for waker in wakers {
             waker.wake();
         }
@@ -121,12 +117,7 @@ impl Deadline {
         let ticks = time.as_millis().div_ceil(TICK.as_millis());
         let ticks = u64::try_from(ticks).unwrap_or(NEVER);
         // One more, for the part of the present tick that is already over.
-        let expires = self
-            .shared
-            .now
-            .get()
-            .saturating_add(ticks)
-            .saturating_add(1);
+        let expires = self.shared.now.get().saturating_add(ticks).saturating_add(1);
         self.store(expires);
     }
 
@@ -147,10 +138,7 @@ impl Deadline {
             return Poll::Ready(());
         }
         let waker = &mut slots.wakers[self.slot];
-        if !waker
-            .as_ref()
-            .is_some_and(|known| known.will_wake(context.waker()))
-        {
+        if !waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
             *waker = Some(context.waker().clone());
         }
         Poll::Pending
@@ -205,11 +193,7 @@ impl Slots {
 
     fn take_expired(&mut self, now: u64) -> Vec<Waker> {
         let wakers = &mut self.wakers;
-        let passed = self
-            .expires
-            .iter()
-            .enumerate()
-            .filter(|(_, expires)| **expires <= now);
+        let passed = self.expires.iter().enumerate().filter(|(_, expires)| **expires <= now);
         passed.filter_map(|(slot, _)| wakers[slot].take()).collect()
     }
 }
@@ -257,11 +241,7 @@ mod tests {
                 deadline.set(Duration::from_secs(1));
             };
             tokio::join!(extend, deadline.wait());
-            assert!(
-                start.elapsed() >= Duration::from_millis(1900),
-                "{:?}",
-                start.elapsed()
-            );
+            assert!(start.elapsed() >= Duration::from_millis(1900), "{:?}", start.elapsed());
         })
         .await;
     }
@@ -289,11 +269,7 @@ mod tests {
             deadline.set(Duration::from_secs(5));
             let start = Instant::now();
             deadline.wait().await;
-            assert!(
-                start.elapsed() >= Duration::from_secs(5),
-                "{:?}",
-                start.elapsed()
-            );
+            assert!(start.elapsed() >= Duration::from_secs(5), "{:?}", start.elapsed());
         })
         .await;
     }

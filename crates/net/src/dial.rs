@@ -42,10 +42,7 @@ struct DialError {
 impl Target {
     /// A target from a host, which may be an address (IPv6 with or without brackets), and a port.
     pub fn new(host: &str, port: u16) -> Self {
-        let bare = host
-            .strip_prefix('[')
-            .and_then(|rest| rest.strip_suffix(']'))
-            .unwrap_or(host);
+        let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
         let host = match bare.parse() {
             Ok(address) => Host::Address(address),
             Err(_) => Host::Name(bare.into()),
@@ -66,22 +63,9 @@ impl Target {
         }
     }
 
-    fn fail(
-        &self,
-        attempt: &'static str,
-        address: Option<SocketAddr>,
-        source: io::Error,
-    ) -> io::Error {
+    fn fail(&self, attempt: &'static str, address: Option<SocketAddr>, source: io::Error) -> io::Error {
         let kind = source.kind();
-        io::Error::new(
-            kind,
-            DialError {
-                attempt,
-                target: self.clone(),
-                address,
-                source,
-            },
-        )
+        io::Error::new(kind, DialError { attempt, target: self.clone(), address, source })
     }
 }
 
@@ -94,9 +78,7 @@ impl FromStr for Target {
         let port = port.parse().map_err(|_| wrong())?;
         let target = Self::new(host, port);
         match &target.host {
-            Host::Name(name)
-                if name.is_empty() || name.contains([':', '/', '@', '[', ']', ' ']) =>
-            {
+            Host::Name(name) if name.is_empty() || name.contains([':', '/', '@', '[', ']', ' ']) => {
                 Err(wrong())
             }
             Host::Address(IpAddr::V6(_)) if !host.starts_with('[') => Err(wrong()),
@@ -118,8 +100,7 @@ struct Via(Option<SocketAddr>);
 
 impl fmt::Display for Via {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0
-            .map_or(Ok(()), |address| write!(formatter, " at {address}"))
+        self.0.map_or(Ok(()), |address| write!(formatter, " at {address}"))
     }
 }
 
@@ -130,11 +111,8 @@ impl fmt::Display for Via {
 pub async fn connect(target: &Target, limit: Duration) -> io::Result<TcpStream> {
     let deadline = Instant::now() + limit;
     let addresses = resolve(target, deadline).await?;
-    let mut last = target.fail(
-        "resolve",
-        None,
-        io::Error::new(io::ErrorKind::NotFound, "no address has that name"),
-    );
+    let mut last =
+        target.fail("resolve", None, io::Error::new(io::ErrorKind::NotFound, "no address has that name"));
     for (index, address) in addresses.iter().enumerate() {
         let left = deadline.saturating_duration_since(Instant::now());
         let share = left / (addresses.len() - index) as u32;
@@ -181,18 +159,8 @@ mod tests {
             assert_eq!(text.parse::<Target>().expect(text).to_string(), text);
         }
         assert_eq!(Target::new("[::1]", 1), Target::new("::1", 1));
-        for text in [
-            "",
-            "app",
-            ":80",
-            "app:",
-            "app:65536",
-            "::1:80",
-            "a/b:80",
-            "u@h:80",
-            "[::1:80",
-            "a b:80",
-        ] {
+        for text in ["", "app", ":80", "app:", "app:65536", "::1:80", "a/b:80", "u@h:80", "[::1:80", "a b:80"]
+        {
             assert!(text.parse::<Target>().is_err(), "{text:?}");
         }
     }
@@ -201,9 +169,7 @@ mod tests {
     async fn a_name_is_resolved_and_the_next_address_tried() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let port = listener.local_addr().expect("address").port();
-        let stream = connect(&Target::new("localhost", port), LIMIT)
-            .await
-            .expect("connect");
+        let stream = connect(&Target::new("localhost", port), LIMIT).await.expect("connect");
         assert!(stream.nodelay().expect("nodelay"));
     }
 
@@ -212,30 +178,19 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let port = listener.local_addr().expect("address").port();
         drop(listener);
-        let error = connect(&Target::new("127.0.0.1", port), LIMIT)
-            .await
-            .expect_err("refused");
+        let error = connect(&Target::new("127.0.0.1", port), LIMIT).await.expect_err("refused");
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-        assert!(
-            error.to_string().contains(&format!("127.0.0.1:{port}")),
-            "{error}"
-        );
+        assert!(error.to_string().contains(&format!("127.0.0.1:{port}")), "{error}");
     }
 
     #[tokio::test]
     async fn the_time_limit_holds() {
         // Full accept queues swallow further connections without an answer.
-        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)
-            .expect("socket");
-        socket
-            .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
-            .expect("bind");
+        let socket =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("socket");
+        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("bind");
         socket.listen(0).expect("listen");
-        let address = socket
-            .local_addr()
-            .expect("address")
-            .as_socket()
-            .expect("IP");
+        let address = socket.local_addr().expect("address").as_socket().expect("IP");
         let target = Target::new("127.0.0.1", address.port());
         let mut held = Vec::new();
         let error = loop {

@@ -36,12 +36,7 @@ pub struct DrainGuard {
 /// The two sides of one drain.
 pub fn channel() -> (DrainTrigger, Drain) {
     let shared = Arc::<Shared>::default();
-    (
-        DrainTrigger {
-            shared: Arc::clone(&shared),
-        },
-        Drain { shared },
-    )
+    (DrainTrigger { shared: Arc::clone(&shared) }, Drain { shared })
 }
 
 impl DrainTrigger {
@@ -93,9 +88,7 @@ impl Drain {
     /// Holds the drain open until the guard is dropped.
     pub fn guard(&self) -> DrainGuard {
         self.shared.guards.fetch_add(1, Ordering::AcqRel);
-        DrainGuard {
-            shared: Arc::clone(&self.shared),
-        }
+        DrainGuard { shared: Arc::clone(&self.shared) }
     }
 }
 

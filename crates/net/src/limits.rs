@@ -32,21 +32,14 @@ pub struct ConnectionPermit {
 impl ConnectionLimit {
     /// Allows at most `limit` connections at once.
     pub fn new(limit: usize) -> Self {
-        Self {
-            shared: Arc::new(Count {
-                open: AtomicUsize::new(0),
-                limit,
-            }),
-        }
+        Self { shared: Arc::new(Count { open: AtomicUsize::new(0), limit }) }
     }
 
     /// Counts one more connection, or answers `None` when the limit is reached. Never waits.
     pub fn try_acquire(&self) -> Option<ConnectionPermit> {
         let open = self.shared.open.fetch_add(1, Ordering::Relaxed);
         // Made before the check, so that its drop takes the count back on refusal.
-        let permit = ConnectionPermit {
-            shared: Arc::clone(&self.shared),
-        };
+        let permit = ConnectionPermit { shared: Arc::clone(&self.shared) };
         (open < self.shared.limit).then_some(permit)
     }
 
@@ -93,9 +86,7 @@ impl AddressLimit {
             hasher: RandomState::new(),
             limit,
         };
-        Self {
-            shared: Arc::new(shared),
-        }
+        Self { shared: Arc::new(shared) }
     }
 
     /// Counts one more connection of `address`, or answers `None` when its limit is reached.
@@ -108,19 +99,14 @@ impl AddressLimit {
         }
         counts.insert(client, open + 1);
         drop(counts);
-        Some(AddressPermit {
-            shared: Arc::clone(&self.shared),
-            client,
-        })
+        Some(AddressPermit { shared: Arc::clone(&self.shared), client })
     }
 }
 
 impl AddressCounts {
     fn lock(&self, client: IpAddr) -> std::sync::MutexGuard<'_, HashMap<IpAddr, usize>> {
         let shard = self.hasher.hash_one(client) as usize % SHARDS;
-        self.shards[shard]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -170,13 +156,8 @@ mod tests {
         let limit = AddressLimit::new(1);
         let first = limit.try_acquire(address("192.0.2.1")).expect("first");
         assert!(limit.try_acquire(address("192.0.2.1")).is_none());
-        assert!(
-            limit.try_acquire(address("::ffff:192.0.2.1")).is_none(),
-            "the same client, mapped"
-        );
-        let _other = limit
-            .try_acquire(address("192.0.2.2"))
-            .expect("another client");
+        assert!(limit.try_acquire(address("::ffff:192.0.2.1")).is_none(), "the same client, mapped");
+        let _other = limit.try_acquire(address("192.0.2.2")).expect("another client");
         drop(first);
         assert!(limit.try_acquire(address("192.0.2.1")).is_some());
     }
@@ -184,9 +165,7 @@ mod tests {
     #[test]
     fn ipv6_clients_are_counted_by_their_64_bit_prefix() {
         let limit = AddressLimit::new(1);
-        let _first = limit
-            .try_acquire(address("2001:db8:0:1::1"))
-            .expect("first");
+        let _first = limit.try_acquire(address("2001:db8:0:1::1")).expect("first");
         assert!(limit.try_acquire(address("2001:db8:0:1:ffff::2")).is_none());
         assert!(limit.try_acquire(address("2001:db8:0:2::1")).is_some());
     }

@@ -33,23 +33,14 @@ pub struct ListenerSettings {
 impl ListenerSettings {
     /// Settings for `address`: a backlog of 4096, no Fast Open, a socket per worker.
     pub fn new(address: SocketAddr) -> Self {
-        Self {
-            address,
-            backlog: 4096,
-            fast_open: None,
-            reuse_port: true,
-        }
+        Self { address, backlog: 4096, fast_open: None, reuse_port: true }
     }
 }
 
 /// Binds and listens; the socket does not block. A kernel without Fast Open is no error, see [`fast_open_state`].
 pub fn bind(settings: &ListenerSettings) -> io::Result<std::net::TcpListener> {
     let address = settings.address;
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     // A restarted gateway must not wait for old connections in TIME_WAIT.
     socket.set_reuse_address(true)?;
@@ -57,30 +48,21 @@ pub fn bind(settings: &ListenerSettings) -> io::Result<std::net::TcpListener> {
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    socket
-        .bind(&address.into())
-        .map_err(|error| explain(address, &error))?;
+    socket.bind(&address.into()).map_err(|error| explain(address, &error))?;
     if let Some(queue) = settings.fast_open {
         options::set_fast_open(&socket, queue)?;
     }
-    socket
-        .listen(settings.backlog)
-        .map_err(|error| explain(address, &error))?;
+    socket.listen(settings.backlog).map_err(|error| explain(address, &error))?;
     Ok(socket.into())
 }
 
 fn explain(address: SocketAddr, error: &io::Error) -> io::Error {
     let hint = match error.kind() {
         io::ErrorKind::AddrInUse => ": another program listens there",
-        io::ErrorKind::PermissionDenied => {
-            ": ports below 1024 need the capability CAP_NET_BIND_SERVICE"
-        }
+        io::ErrorKind::PermissionDenied => ": ports below 1024 need the capability CAP_NET_BIND_SERVICE",
         _ => "",
     };
-    io::Error::new(
-        error.kind(),
-        format!("cannot listen on {address}: {error}{hint}"),
-    )
+    io::Error::new(error.kind(), format!("cannot listen on {address}: {error}{hint}"))
 }
 
 /// What the kernel lets TCP Fast Open do: `net.ipv4.tcp_fastopen`, which also rules IPv6.
@@ -119,10 +101,7 @@ impl Listener {
     /// Takes a socket from [`bind`]. Must be called inside a runtime.
     pub fn new(socket: std::net::TcpListener) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        Ok(Self {
-            socket: TcpListener::from_std(socket)?,
-            last_log: None,
-        })
+        Ok(Self { socket: TcpListener::from_std(socket)?, last_log: None })
     }
 
     /// Where it listens, with the port that the kernel chose if it was to choose.
@@ -161,10 +140,7 @@ impl Listener {
 
     fn log(&mut self, error: &io::Error) {
         let now = Instant::now();
-        if self
-            .last_log
-            .is_none_or(|last| now.duration_since(last) >= LOG_INTERVAL)
-        {
+        if self.last_log.is_none_or(|last| now.duration_since(last) >= LOG_INTERVAL) {
             self.last_log = Some(now);
             warn!(%error, "cannot accept connections for now; raise the limit on open files if this goes on");
         }
@@ -214,10 +190,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_accepted_connection_sends_without_delay() {
-        let settings = ListenerSettings {
-            fast_open: Some(64),
-            ..loopback()
-        };
+        let settings = ListenerSettings { fast_open: Some(64), ..loopback() };
         let mut listener = Listener::new(bind(&settings).expect("bind")).expect("listener");
         let address = listener.local_address().expect("address");
         let client = TcpStream::connect(address).await.expect("connect");
@@ -231,10 +204,7 @@ mod tests {
         let first = bind(&loopback()).expect("first");
         let address = first.local_addr().expect("address");
         bind(&ListenerSettings::new(address)).expect("a second worker");
-        let alone = ListenerSettings {
-            reuse_port: false,
-            ..ListenerSettings::new(address)
-        };
+        let alone = ListenerSettings { reuse_port: false, ..ListenerSettings::new(address) };
         let error = bind(&alone).expect_err("in use");
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         assert!(error.to_string().contains(&address.to_string()), "{error}");

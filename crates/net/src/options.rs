@@ -51,9 +51,5 @@ fn socklen<T>() -> libc::socklen_t {
 }
 
 fn check(status: libc::c_int) -> io::Result<()> {
-    if status == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -40,9 +40,7 @@ pub enum Progress {
 #[non_exhaustive]
 pub enum ProxyProtocolError {
     /// The first bytes are neither version's signature.
-    #[error(
-        "the connection does not begin with a PROXY header, which this listener requires of every peer"
-    )]
+    #[error("the connection does not begin with a PROXY header, which this listener requires of every peer")]
     Missing,
     /// The header is longer than allowed.
     #[error("the PROXY header is longer than {limit} bytes")]
@@ -178,24 +176,15 @@ mod tests {
 
     #[test]
     fn version_1_names_the_client() {
-        assert_parses(
-            TEXT,
-            header("192.0.2.1:40000", "198.51.100.7:443", TEXT.len()),
-        );
+        assert_parses(TEXT, header("192.0.2.1:40000", "198.51.100.7:443", TEXT.len()));
         let v6 = b"PROXY TCP6 2001:db8::1 2001:db8::2 40000 443\r\n";
-        assert_parses(
-            v6,
-            header("[2001:db8::1]:40000", "[2001:db8::2]:443", v6.len()),
-        );
+        assert_parses(v6, header("[2001:db8::1]:40000", "[2001:db8::2]:443", v6.len()));
     }
 
     #[test]
     fn version_1_unknown_keeps_the_sockets_addresses() {
         assert_parses(b"PROXY UNKNOWN\r\n", Progress::Local { consumed: 15 });
-        assert_parses(
-            b"PROXY UNKNOWN a b 1 2\r\n",
-            Progress::Local { consumed: 23 },
-        );
+        assert_parses(b"PROXY UNKNOWN a b 1 2\r\n", Progress::Local { consumed: 23 });
     }
 
     #[test]
@@ -210,44 +199,26 @@ mod tests {
     #[test]
     fn version_2_local_keeps_the_sockets_addresses() {
         assert_parses(&binary(0x20, 0x00, &[]), Progress::Local { consumed: 16 });
-        assert_parses(
-            &binary(0x21, 0x31, &[0; 216]),
-            Progress::Local { consumed: 232 },
-        );
+        assert_parses(&binary(0x21, 0x31, &[0; 216]), Progress::Local { consumed: 232 });
     }
 
     #[test]
     fn what_is_no_header_is_refused_at_its_first_wrong_byte() {
         assert!(matches!(parse(b"G"), Err(ProxyProtocolError::Missing)));
         assert!(matches!(parse(b"PROXX"), Err(ProxyProtocolError::Missing)));
-        assert!(matches!(
-            parse(&[0x16, 3, 1]),
-            Err(ProxyProtocolError::Missing)
-        ));
-        assert!(matches!(
-            parse(b"PROXY TCP4 a b c d\r\n"),
-            Err(ProxyProtocolError::Text(_))
-        ));
+        assert!(matches!(parse(&[0x16, 3, 1]), Err(ProxyProtocolError::Missing)));
+        assert!(matches!(parse(b"PROXY TCP4 a b c d\r\n"), Err(ProxyProtocolError::Text(_))));
         let short = binary(0x21, 0x11, &[0; 4]);
         assert!(matches!(parse(&short), Err(ProxyProtocolError::Binary(_))));
         let datagram = binary(0x21, 0x12, &[0; 12]);
-        assert!(matches!(
-            parse(&datagram),
-            Err(ProxyProtocolError::Datagram)
-        ));
+        assert!(matches!(parse(&datagram), Err(ProxyProtocolError::Datagram)));
     }
 
     #[test]
     fn a_long_header_is_refused_before_it_is_all_there() {
         let line = [b"PROXY UNKNOWN ".as_slice(), &[b'x'; 100]].concat();
-        assert!(matches!(
-            parse(&line),
-            Err(ProxyProtocolError::TooLarge { limit: MAX_TEXT })
-        ));
+        assert!(matches!(parse(&line), Err(ProxyProtocolError::TooLarge { limit: MAX_TEXT })));
         let head = &binary(0x21, 0x11, &[0; 600])[..16];
-        assert!(matches!(
-            parse(head),
-            Err(ProxyProtocolError::TooLarge { limit: MAX_BINARY })
-        ));
+        assert!(matches!(parse(head), Err(ProxyProtocolError::TooLarge { limit: MAX_BINARY })));
     }
 }

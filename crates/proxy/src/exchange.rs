@@ -16,6 +16,7 @@ use crate::body::Body;
 use crate::connection::{Connection, RequestGuard};
 use crate::error::BodyError;
 use crate::forward::ForwardOutcome;
+use crate::upstream::Server;
 
 /// Where requests are told of.
 #[derive(Clone, Debug)]
@@ -70,7 +71,12 @@ struct Line {
 
 impl Exchange {
     /// Begins with a request's head.
-    pub(crate) fn begin(telemetry: &Rc<Telemetry>, connection: &Rc<Connection>, id: RequestId, request: &Parts) -> Self {
+    pub(crate) fn begin(
+        telemetry: &Rc<Telemetry>,
+        connection: &Rc<Connection>,
+        id: RequestId,
+        request: &Parts,
+    ) -> Self {
         let started = Instant::now();
         connection.record.borrow_mut().timeline.mark_at(Milestone::RequestHead, started);
         let state = if request.method == Method::HEAD { State::Bodyless } else { State::Open };
@@ -136,7 +142,7 @@ impl Exchange {
             bytes_sent: self.bytes_sent,
             bytes_received: self.outcome.request_bytes(),
             duration,
-            upstream: server.as_deref().map(|server| server.name()),
+            upstream: server.as_deref().map(Server::name),
             upstream_time: self.outcome.time(),
             referer: line.referer.as_ref().map(HeaderValue::as_bytes),
             user_agent: line.user_agent.as_ref().map(HeaderValue::as_bytes),

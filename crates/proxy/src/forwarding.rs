@@ -43,7 +43,13 @@ impl Forwarding {
     }
 
     /// Sets the headers of a request that is about to be forwarded.
-    pub(crate) fn apply(&self, headers: &mut HeaderMap, connection: &Connection, authority: &str, id: RequestId) {
+    pub(crate) fn apply(
+        &self,
+        headers: &mut HeaderMap,
+        connection: &Connection,
+        authority: &str,
+        id: RequestId,
+    ) {
         let client = connection.record.borrow().client;
         let mut kept = connection.forwarded.borrow_mut();
         let values = match &mut *kept {
@@ -78,7 +84,8 @@ fn keep_request_id(headers: &mut HeaderMap, id: RequestId) {
 }
 
 fn remove_claims(headers: &mut HeaderMap) {
-    let is_claim = |name: &&HeaderName| name.as_str().starts_with("x-forwarded-") || name.as_str() == "x-real-ip";
+    let is_claim =
+        |name: &&HeaderName| name.as_str().starts_with("x-forwarded-") || name.as_str() == "x-real-ip";
     let claims: Vec<_> = headers.keys().filter(is_claim).cloned().collect();
     for name in claims {
         headers.remove(name);
@@ -128,7 +135,8 @@ fn element(ip: IpAddr, proto: &str, authority: &str) -> String {
         // Section 6: IPv6 in brackets, hence quoted.
         IpAddr::V6(ip) => format!("for=\"[{ip}]\""),
     };
-    let is_token = authority.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'));
+    let is_token =
+        authority.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'));
     let quote = if is_token { "" } else { "\"" };
     if !authority.is_empty() {
         write!(element, ";host={quote}{authority}{quote}").expect("a string takes all");
@@ -139,7 +147,8 @@ fn element(ip: IpAddr, proto: &str, authority: &str) -> String {
 }
 
 fn value(text: impl Into<Bytes>) -> HeaderValue {
-    HeaderValue::from_maybe_shared(text.into()).expect("addresses, checked authorities and header values joined")
+    HeaderValue::from_maybe_shared(text.into())
+        .expect("addresses, checked authorities and header values joined")
 }
 
 #[cfg(test)]
@@ -201,7 +210,10 @@ mod tests {
 
     #[test]
     fn addresses_are_written_as_rfc_7239_wants_them() {
-        assert_eq!(applied("2001:db8::1", &[])["forwarded"], "for=\"[2001:db8::1]\";host=a.example;proto=https");
+        assert_eq!(
+            applied("2001:db8::1", &[])["forwarded"],
+            "for=\"[2001:db8::1]\";host=a.example;proto=https"
+        );
         assert_eq!(applied("::ffff:192.0.2.1", &[])["x-forwarded-for"], "192.0.2.1");
         let with_port = element("192.0.2.1".parse().expect("an address"), "http", "a:8443");
         assert_eq!(with_port, "for=192.0.2.1;host=\"a:8443\";proto=http");

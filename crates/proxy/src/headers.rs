@@ -165,7 +165,8 @@ mod tests {
 
     #[test]
     fn connection_cannot_take_away_host_and_length() {
-        let headers = forwarded(get().header("connection", "host, content-length").header("content-length", "3"));
+        let headers =
+            forwarded(get().header("connection", "host, content-length").header("content-length", "3"));
         assert_eq!(names(&headers), ["content-length", "host"]);
     }
 
@@ -177,11 +178,19 @@ mod tests {
 
     #[test]
     fn an_upgrade_goes_on_unless_it_leads_to_another_http() {
-        let websocket = forwarded(get().header("connection", "keep-alive, Upgrade").header("upgrade", "websocket"));
-        assert_eq!((&websocket["connection"], &websocket["upgrade"]), (&UPGRADE, &HeaderValue::from_static("websocket")));
+        let websocket =
+            forwarded(get().header("connection", "keep-alive, Upgrade").header("upgrade", "websocket"));
+        assert_eq!(
+            (&websocket["connection"], &websocket["upgrade"]),
+            (&UPGRADE, &HeaderValue::from_static("websocket"))
+        );
         let h2c = get().header("connection", "Upgrade, HTTP2-Settings").header("upgrade", "h2c");
         assert_eq!(names(&forwarded(h2c.header("http2-settings", "AAAA"))), ["host"]);
-        assert_eq!(names(&forwarded(get().header("upgrade", "websocket"))), ["host"], "Connection does not name it");
+        assert_eq!(
+            names(&forwarded(get().header("upgrade", "websocket"))),
+            ["host"],
+            "Connection does not name it"
+        );
     }
 
     #[test]

@@ -44,7 +44,10 @@ pub(crate) struct Misdirected;
 
 impl<T> Hosts<T> {
     /// The hosts of `settings`, each with the value that goes with it.
-    pub(crate) fn new(settings: &ServiceSettings, values: impl IntoIterator<Item = T>) -> Result<Self, CertError> {
+    pub(crate) fn new(
+        settings: &ServiceSettings,
+        values: impl IntoIterator<Item = T>,
+    ) -> Result<Self, CertError> {
         let mut map = HostMap::new(match settings.unknown_host {
             UnknownHost::Default => UnknownName::Default,
             UnknownHost::Refuse => UnknownName::Refuse,

@@ -259,7 +259,8 @@ mod tests {
 
     #[test]
     fn what_is_below_a_route_begins_with_a_slash() {
-        let below = |raw, prefix| RequestPath::read(raw).and_then(|path| path.below(prefix).map(Cow::into_owned));
+        let below =
+            |raw, prefix| RequestPath::read(raw).and_then(|path| path.below(prefix).map(Cow::into_owned));
         assert_eq!(below("/api/users", "/api").as_deref(), Ok("/users"));
         assert_eq!(below("/api/users", "/api/").as_deref(), Ok("/users"));
         assert_eq!(below("/api", "/api").as_deref(), Ok("/"));

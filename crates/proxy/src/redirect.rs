@@ -31,14 +31,14 @@ impl HttpsRedirect {
     }
 
     /// The answer to one request; 400 where it names no host.
-    pub fn answer(&self, request: &Parts) -> Response<Body> {
+    pub fn answer(self, request: &Parts) -> Response<Body> {
         self.location(request).map_or_else(
             |refusal| status_only(refusal.status),
             |location| to(StatusCode::PERMANENT_REDIRECT, location),
         )
     }
 
-    fn location(&self, request: &Parts) -> Result<HeaderValue, Refusal> {
+    fn location(self, request: &Parts) -> Result<HeaderValue, Refusal> {
         let Target::Path { authority } = validate::target(request)? else {
             return Err(Refusal::bad_request("target"));
         };
@@ -54,7 +54,11 @@ impl HttpsRedirect {
 }
 
 /// The answer of a route that redirects.
-pub(crate) fn answer(redirect: &Redirect, request: &Parts, authority: &str) -> Result<Response<Body>, Refusal> {
+pub(crate) fn answer(
+    redirect: &Redirect,
+    request: &Parts,
+    authority: &str,
+) -> Result<Response<Body>, Refusal> {
     let mut location = String::new();
     for part in &redirect.to.0 {
         location.push_str(match part {
@@ -141,7 +145,7 @@ mod tests {
     fn a_route_fills_in_host_and_path() {
         let answered = |to: &str, target| {
             let redirect = Redirect { status: StatusCode::FOUND, to: to.parse().expect("a target") };
-            let response = answer(&redirect, &request(target, None), "[::1]:8443").ok().expect("an answer");
+            let response = answer(&redirect, &request(target, None), "[::1]:8443").expect("an answer");
             location(&response).to_owned()
         };
         assert_eq!(answered("https://{host}/new{path}", "/a?b"), "https://[::1]/new/a?b");
@@ -153,7 +157,7 @@ mod tests {
         let redirect = Redirect { status: StatusCode::FOUND, to: "{path}".parse().expect("a target") };
         let mut asked = request("/", None);
         asked.uri = http::Uri::from(PathAndQuery::from_static("//evil.example/x"));
-        let response = answer(&redirect, &asked, "a.example").ok().expect("an answer");
+        let response = answer(&redirect, &asked, "a.example").expect("an answer");
         assert_eq!(location(&response), "/evil.example/x");
     }
 }

@@ -23,10 +23,11 @@ use crate::path::{AmbiguousPath, RequestPath};
 use crate::redirect;
 use crate::route::Routes;
 use crate::settings::{
-    Action, FixedResponse, HostSettings, HstsSettings, Page, Redirect, RouteSettings, ServiceSettings, UpstreamPath,
+    Action, FixedResponse, HostSettings, HstsSettings, Page, Redirect, RouteSettings, ServiceSettings,
+    UpstreamPath,
 };
 use crate::static_files::StaticFiles;
-use crate::upstream::Group;
+use crate::upstream::{Group, Server};
 use crate::validate::{self, Refusal, Target};
 
 const ALLOW: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
@@ -87,7 +88,11 @@ impl Service {
 
     /// Answers one request. Every request is counted and logged once: when the body of its response has ended or is
     /// dropped, or when this future is dropped.
-    pub async fn respond(&self, connection: &Rc<Connection>, request: Request<Incoming>) -> Response<RecordedBody> {
+    pub async fn respond(
+        &self,
+        connection: &Rc<Connection>,
+        request: Request<Incoming>,
+    ) -> Response<RecordedBody> {
         let (head, body) = request.into_parts();
         let mut exchange = Exchange::begin(&self.telemetry, connection, self.ids.next(), &head);
         let version = head.version;
@@ -213,7 +218,7 @@ impl Passage<'_> {
     fn failed(&self, error: &UpstreamError, exchange: &mut Exchange) -> Response<Body> {
         let group = &self.group.state().settings().name;
         let server = exchange.outcome.server();
-        let server = server.as_deref().map(|server| server.name());
+        let server = server.as_deref().map(Server::name);
         tracing::debug!(%error, group, server, request = %exchange.id(), "upstream gave no response");
         exchange.fail(error.side(), error.reason());
         error_page(error.status(), exchange.id())

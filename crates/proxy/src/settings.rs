@@ -240,7 +240,9 @@ impl FromStr for RedirectTarget {
 
 /// Makes a page from a request and what is known of its connection. Called on the worker: must not block.
 #[derive(Clone)]
-pub struct Page(Arc<dyn Fn(&Connection, &Parts) -> Response<Body> + Send + Sync>);
+pub struct Page(Arc<Maker>);
+
+type Maker = dyn Fn(&Connection, &Parts) -> Response<Body> + Send + Sync;
 
 impl Page {
     /// A page made by `make`.

@@ -77,7 +77,8 @@ fn transfer_coding(headers: &HeaderMap) -> Result<(), Refusal> {
 // must not differ.
 fn authority<'a>(uri: &'a Uri, headers: &'a HeaderMap, version: Version) -> Result<&'a str, Refusal> {
     let mut hosts = headers.get_all(header::HOST).iter();
-    let host = hosts.next().map(|host| host.to_str().map_err(|_| Refusal::bad_request("host"))).transpose()?;
+    let host =
+        hosts.next().map(|host| host.to_str().map_err(|_| Refusal::bad_request("host"))).transpose()?;
     if hosts.next().is_some() {
         return Err(Refusal::bad_request("host-repeated"));
     }
@@ -95,17 +96,14 @@ fn authority<'a>(uri: &'a Uri, headers: &'a HeaderMap, version: Version) -> Resu
 
 /// The host of an authority, without port and brackets; `None` if it is not well-formed or names a user.
 pub(crate) fn host_of(authority: &str) -> Option<&str> {
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(rest) => {
-            let (host, after) = rest.split_once(']')?;
-            let is_v6 = host.bytes().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.'));
-            (is_v6.then_some(host)?, after)
-        }
-        None => {
-            let end = authority.find(':').unwrap_or(authority.len());
-            let (host, after) = authority.split_at(end);
-            (host.bytes().all(is_host_byte).then_some(host)?, after)
-        }
+    let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
+        let (host, after) = rest.split_once(']')?;
+        let is_v6 = host.bytes().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.'));
+        (is_v6.then_some(host)?, after)
+    } else {
+        let end = authority.find(':').unwrap_or(authority.len());
+        let (host, after) = authority.split_at(end);
+        (host.bytes().all(is_host_byte).then_some(host)?, after)
     };
     let port_is_valid = match port.strip_prefix(':') {
         Some(digits) => digits.len() <= 5 && digits.bytes().all(|byte| byte.is_ascii_digit()),
@@ -166,7 +164,8 @@ mod tests {
 
     #[test]
     fn methods_for_proxies_and_for_debugging_are_refused() {
-        let request = |method: &str, target: &str| Request::builder().method(method).uri(target).header("host", "a");
+        let request =
+            |method: &str, target: &str| Request::builder().method(method).uri(target).header("host", "a");
         assert_eq!(checked(request("TRACE", "/")), Err("method"));
         assert_eq!(checked(request("CONNECT", "a:443")), Err("method"));
         assert_eq!(checked(request("OPTIONS", "*")).as_deref(), Ok("*"));

@@ -31,12 +31,17 @@ fn host(names: &[&str], routes: Vec<RouteSettings>) -> HostSettings {
 }
 
 fn settings(hosts: Vec<HostSettings>) -> ServiceSettings {
-    ServiceSettings { hosts, default_host: 0, unknown_host: UnknownHost::Default, trusted_proxies: Vec::new() }
+    ServiceSettings {
+        hosts,
+        default_host: 0,
+        unknown_host: UnknownHost::Default,
+        trusted_proxies: Vec::new(),
+    }
 }
 
-fn service(settings: &ServiceSettings, group: Option<Rc<Group>>) -> Result<Service, ServiceError> {
+fn service(settings: &ServiceSettings, group: Option<&Rc<Group>>) -> Result<Service, ServiceError> {
     let telemetry = Telemetry { metrics: Metrics::new(), access_log: None };
-    Service::new(settings, telemetry, |name| group.clone().filter(|_| name == "app"))
+    Service::new(settings, telemetry, |name| group.cloned().filter(|_| name == "app"))
 }
 
 /// A host "a" with these routes.
@@ -57,7 +62,8 @@ async fn exchange(service: Service, request: &str) -> String {
         let (service, connection) = (Rc::clone(&service), Rc::clone(&connection));
         async move { Ok::<_, std::convert::Infallible>(service.respond(&connection, request).await) }
     });
-    let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(server), answering);
+    let mut http1 = hyper::server::conn::http1::Builder::new();
+    let serving = http1.half_close(true).serve_connection(TokioIo::new(server), answering);
     client.write_all(request.as_bytes()).await.expect("write");
     client.shutdown().await.expect("shutdown");
     let mut answer = String::new();
@@ -80,7 +86,10 @@ fn status(answer: &str) -> u16 {
 async fn a_fixed_answer_has_its_length_and_type() {
     let answer = get(serving(vec![prefix("/", text(200, "hello"))]), "/x?y", "").await;
     assert_eq!(status(&answer), 200);
-    assert!(answer.contains("content-length: 5\r\n") && answer.contains("content-type: text/plain\r\n"), "{answer}");
+    assert!(
+        answer.contains("content-length: 5\r\n") && answer.contains("content-type: text/plain\r\n"),
+        "{answer}"
+    );
     assert!(answer.ends_with("\r\n\r\nhello"), "{answer}");
 }
 
@@ -96,7 +105,8 @@ async fn pipelined_requests_are_answered_in_turn() {
     let service = serving(vec![prefix("/", text(200, "hello")), prefix("/no", text(403, "no"))]);
     let request = "GET / HTTP/1.1\r\nhost: a\r\n\r\nGET /no HTTP/1.1\r\nhost: a\r\n\r\n";
     let answer = exchange(service, request).await;
-    let (first, second) = (answer.find("200 OK").expect("first"), answer.find("403 Forbidden").expect("second"));
+    let (first, second) =
+        (answer.find("200 OK").expect("first"), answer.find("403 Forbidden").expect("second"));
     assert!(first < second);
 }
 
@@ -140,7 +150,8 @@ async fn hsts_is_on_every_answer_over_tls() {
 
 #[tokio::test]
 async fn a_host_of_another_certificate_is_misdirected() {
-    let hosts = vec![host(&["a"], vec![prefix("/", text(200, ""))]), host(&["b"], vec![prefix("/", text(200, ""))])];
+    let hosts =
+        vec![host(&["a"], vec![prefix("/", text(200, ""))]), host(&["b"], vec![prefix("/", text(200, ""))])];
     let service = service(&settings(hosts), None).expect("a service");
     let answer = exchange(service, "GET / HTTP/1.1\r\nhost: b\r\n\r\n").await;
     assert_eq!(status(&answer), 421);
@@ -207,7 +218,8 @@ async fn a_page_sees_its_connection() {
 #[test]
 fn a_route_to_a_group_that_is_not_there_makes_no_service() {
     let action = Action::Upstream(UpstreamAction { group: "other".to_owned(), path: UpstreamPath::Whole });
-    let error = service(&settings(vec![host(&["a"], vec![prefix("/", action)])]), None).expect_err("no group");
+    let error =
+        service(&settings(vec![host(&["a"], vec![prefix("/", action)])]), None).expect_err("no group");
     assert!(error.to_string().contains("other"), "{error}");
     assert!(matches!(service(&settings(Vec::new()), None), Err(ServiceError::NoDefaultHost)));
 }
@@ -228,21 +240,27 @@ async fn forwarded(action_path: UpstreamPath, request: &str, response: &'static 
     let group = Group::new(state, &DeadlineWheel::new());
     let action = Action::Upstream(UpstreamAction { group: "app".to_owned(), path: action_path });
     let settings = settings(vec![host(&["a"], vec![prefix("/api", action)])]);
-    let answer = exchange(service(&settings, Some(group)).expect("a service"), request).await;
+    let answer = exchange(service(&settings, Some(&group)).expect("a service"), request).await;
     (origin.await.expect("asked"), answer)
 }
 
 #[tokio::test]
 async fn an_upstream_is_asked_without_hop_by_hop_headers_and_told_of_the_client() {
     let request = "GET /api/x%20y?q=1 HTTP/1.1\r\nhost: a\r\nconnection: x-own\r\nx-own: 1\r\nx-forwarded-for: 6.6.6.6\r\n\r\n";
-    let response = "HTTP/1.1 200 OK\r\nconnection: x-hop\r\nx-hop: 1\r\nx-kept: 1\r\ncontent-length: 2\r\n\r\nok";
+    let response =
+        "HTTP/1.1 200 OK\r\nconnection: x-hop\r\nx-hop: 1\r\nx-kept: 1\r\ncontent-length: 2\r\n\r\nok";
     let (asked, answer) = LocalSet::new().run_until(forwarded(UpstreamPath::Whole, request, response)).await;
     assert!(asked.starts_with("GET /api/x%20y?q=1 HTTP/1.1\r\n"), "{asked}");
-    for expected in ["host: a\r\n", "x-forwarded-for: 192.0.2.1\r\n", "x-forwarded-proto: https\r\n", "x-request-id: "] {
+    for expected in
+        ["host: a\r\n", "x-forwarded-for: 192.0.2.1\r\n", "x-forwarded-proto: https\r\n", "x-request-id: "]
+    {
         assert!(asked.contains(expected), "{expected}: {asked}");
     }
     assert!(!asked.contains("x-own") && !asked.contains("6.6.6.6"), "{asked}");
-    assert!(answer.contains("x-kept: 1\r\n") && !answer.contains("x-hop") && answer.ends_with("ok"), "{answer}");
+    assert!(
+        answer.contains("x-kept: 1\r\n") && !answer.contains("x-hop") && answer.ends_with("ok"),
+        "{answer}"
+    );
 }
 
 #[tokio::test]
@@ -271,7 +289,7 @@ async fn a_dead_upstream_is_502_with_the_requests_id() {
         let group = Group::new(state, &DeadlineWheel::new());
         let action = Action::Upstream(UpstreamAction { group: "app".to_owned(), path: UpstreamPath::Whole });
         let settings = settings(vec![host(&["a"], vec![prefix("/", action)])]);
-        get(service(&settings, Some(group)).expect("a service"), "/", "").await
+        get(service(&settings, Some(&group)).expect("a service"), "/", "").await
     };
     let answer = LocalSet::new().run_until(asking).await;
     assert!(status(&answer) == 502 && answer.contains("x-request-id: "), "{answer}");

@@ -84,7 +84,7 @@ fn open_checked(root: &Path, path: &Path) -> io::Result<OwnedFd> {
     }
     let mut options = std::fs::OpenOptions::new();
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
-    options.read(true).custom_flags(flags.bits() as i32).open(path).map(OwnedFd::from)
+    options.read(true).custom_flags(flags.bits().cast_signed()).open(path).map(OwnedFd::from)
 }
 
 /// What cannot be served because of where it is or what it is called does not exist for a client.
@@ -160,7 +160,11 @@ impl File for OpenFile {
 }
 
 impl AsyncRead for OpenFile {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if self.reading.is_none() {
             if let Some(read) = self.read_cached(buffer) {
                 return Poll::Ready(read);
@@ -191,7 +195,9 @@ impl OpenFile {
                 self.position += read as u64;
                 Some(Ok(()))
             }
-            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::PERM | Errno::INTR) => None,
+            Err(
+                Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::PERM | Errno::INTR,
+            ) => None,
             Err(error) => Some(Err(error.into())),
         }
     }

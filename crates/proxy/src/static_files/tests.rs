@@ -16,7 +16,9 @@ fn site(index: Index) -> Site {
     fs::create_dir_all(root.join("docs")).expect("docs");
     fs::create_dir_all(root.join(".well-known")).expect("well-known");
     fs::write(folder.path().join("secret"), "secret").expect("secret");
-    for (name, text) in [("a.txt", "0123456789"), ("docs/index.html", "<p>"), (".env", "x"), (".well-known/k", "k")] {
+    for (name, text) in
+        [("a.txt", "0123456789"), ("docs/index.html", "<p>"), (".env", "x"), (".well-known/k", "k")]
+    {
         fs::write(root.join(name), text).expect(name);
     }
     let files = StaticFiles::new(&StaticSettings { root, index }, "/files");
@@ -79,7 +81,11 @@ async fn a_part_is_sent_only_of_the_file_that_if_range_means() {
     assert_eq!(site.get("/files/a.txt", &range(&tag)).await.status(), 206);
     for other in ["\"other\"", "W/\"weak\"", "Sat, 01 Jan 2000 00:00:00 GMT"] {
         let response = site.get("/files/a.txt", &range(other)).await;
-        assert_eq!((response.status().as_u16(), text(response).await), (200, "0123456789".to_owned()), "{other}");
+        assert_eq!(
+            (response.status().as_u16(), text(response).await),
+            (200, "0123456789".to_owned()),
+            "{other}"
+        );
     }
 }
 
@@ -87,7 +93,10 @@ async fn a_part_is_sent_only_of_the_file_that_if_range_means() {
 async fn folders_lead_to_their_index() {
     let site = site(Index::Html);
     let redirect = site.get("/files/docs?q=1", &[]).await;
-    assert_eq!((redirect.status().as_u16(), &redirect.headers()["location"]), (307, &"/files/docs/?q=1".parse().expect("a value")));
+    assert_eq!(
+        (redirect.status().as_u16(), &redirect.headers()["location"]),
+        (307, &"/files/docs/?q=1".parse().expect("a value"))
+    );
     assert_eq!(text(site.get("/files/docs/", &[]).await).await, "<p>");
     assert_eq!(site.status("/files").await, 404, "no index there");
     assert_eq!(site.status("/files/a.txt/").await, 404);
