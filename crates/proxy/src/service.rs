@@ -6,7 +6,7 @@ use brisk_telemetry::{RequestIds, Side};
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
 
@@ -95,7 +95,7 @@ impl Service {
     ) -> Response<RecordedBody> {
         let (head, body) = request.into_parts();
         let mut exchange = Exchange::begin(&self.telemetry, connection, self.ids.next(), &head);
-        let version = head.version;
+        let (version, is_head) = (head.version, head.method == Method::HEAD);
         let response = match self.find(connection, &head) {
             Ok(Found::Server) => no_content(),
             Ok(Found::Site(host)) => {
@@ -109,7 +109,7 @@ impl Service {
             }
             Err(refusal) => refuse(refusal, version, &mut exchange),
         };
-        exchange.respond(response)
+        exchange.respond(if is_head { without_body(response) } else { response })
     }
 
     fn find(&self, connection: &Connection, head: &Parts) -> Result<Found, Refusal> {
@@ -278,6 +278,19 @@ fn found(response: Response<Body>) -> Result<Response<Body>, Refusal> {
         StatusCode::INTERNAL_SERVER_ERROR => Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "file")),
         _ => Ok(response),
     }
+}
+
+// RFC 9110 section 9.3.2: the same head, no body. Over HTTP/2 hyper would send the body all the same.
+fn without_body(response: Response<Body>) -> Response<Body> {
+    let (mut head, body) = response.into_parts();
+    // An upstream sent none, and its connection is wanted again.
+    if matches!(body, Body::Upstream(_)) {
+        return Response::from_parts(head, body);
+    }
+    if let Some(length @ 1..) = body.size_hint().exact() {
+        head.headers.entry(header::CONTENT_LENGTH).or_insert(length.into());
+    }
+    Response::from_parts(head, Body::Empty)
 }
 
 fn no_content() -> Response<Body> {
