@@ -61,7 +61,8 @@ impl PendingUpgrade {
         let mut client = TokioIo::new(client);
         let mut upstream = self.upstream;
         let mut to_upstream = Direction::new(read_ahead);
-        let mut to_client = Direction::new(self.read_ahead);
+        // The answer that switched protocols may still wait in the client's buffer.
+        let mut to_client = Direction { unflushed: true, ..Direction::new(self.read_ahead) };
         deadline.set(idle);
         let copied = std::future::poll_fn(|context| {
             let before = to_upstream.moved + to_client.moved;
