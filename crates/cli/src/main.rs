@@ -4,6 +4,7 @@ mod args;
 mod check;
 mod config;
 mod serve;
+mod tune;
 
 use std::process::ExitCode;
 
@@ -11,13 +12,16 @@ use clap::Parser;
 
 use args::{Cli, Command};
 
-/// Measured with the HTTP paths: a fifth less CPU per request than with the system's allocator.
+/// Small blocks per thread, given back quickly: connections make and drop many.
 #[global_allocator]
 static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Serve(arguments) => {
+            tune::c_library();
+            serve::run(&arguments)
+        }
         Command::Check(arguments) => check::run(&arguments),
     };
     match result {

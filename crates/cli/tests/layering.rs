@@ -20,8 +20,8 @@ const LAYERS: &[&[&str]] = &[
 /// For tests only, so it may use any layer and no crate may depend on it except to test.
 const TESTKIT: &str = "testkit";
 
-/// The crates that may name the types of rustls.
-const RUSTLS: &[&str] = &["tls", "certs"];
+/// The crates that may name the types of rustls; the tests' client is made of them.
+const RUSTLS: &[&str] = &["tls", "certs", TESTKIT];
 
 /// Lines of a file at most, without its tests and with them.
 const LONGEST: usize = 400;

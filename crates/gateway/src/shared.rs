@@ -20,7 +20,7 @@ use brisk_telemetry::AccessLog;
 use brisk_telemetry::metrics::{CertificateExpiry, KeyOutcome, Metrics, SessionFigures};
 use brisk_tls::{Acceptor, HostSettings};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, LocalSet};
 
 use crate::GatewayError;
 use crate::page;
@@ -167,7 +167,8 @@ fn live(
     let mut service = settings.service.clone();
     let has_page = page::fill_hosts(&mut service);
     let parts = ServiceParts { settings: service, groups };
-    // What is wrong with it shows here and not in a worker.
+    // What is wrong with it shows here and not in a worker. The tasks of this trial are dropped unstarted.
+    let _context = LocalSet::new().enter();
     parts.service(Telemetry { metrics: Arc::clone(metrics), access_log: None }, &DeadlineWheel::new())?;
     metrics.set_certificates(expiries(settings));
     Ok(Live {

@@ -151,10 +151,7 @@ pub async fn serve(stream: Stream, http: &Http) -> End {
             break stop;
         }
     };
-    let (received, sent) = io.stream().bytes();
-    let mut record = http.connection.record.borrow_mut();
-    (record.bytes_received, record.bytes_sent) = (received, sent);
-    drop(record);
+    note_bytes(&io, http);
     match (stop, io.into_stream()) {
         (Stop::Close(end), Some(stream)) => {
             Box::pin(close(stream, http)).await;
@@ -163,6 +160,11 @@ pub async fn serve(stream: Stream, http: &Http) -> End {
         (Stop::Close(end) | Stop::Abort(end), _) => end,
         (Stop::Rest, _) => unreachable!("the loop goes on"),
     }
+}
+
+fn note_bytes(io: &HttpIo, http: &Http) {
+    let mut record = http.connection.record.borrow_mut();
+    (record.bytes_received, record.bytes_sent) = io.stream().bytes();
 }
 
 /// Waits for the client with nothing but the connection itself in memory.
@@ -198,6 +200,8 @@ async fn http1_turns(io: &HttpIo, http: &Http) -> Stop {
         .max_headers(http.settings.headers)
         .max_buf_size(http.settings.head_size.max(8192))
         .header_read_timeout(None)
+        // A client that has said all it will still gets its answer; one that is gone is an error of reading.
+        .half_close(true)
         .serve_connection(io.clone(), service);
     let mut turns = Turns::new(false);
     let stop = poll_fn(|cx| {

@@ -33,7 +33,7 @@ const ALERT_UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
 /// The answer to HTTP on the TLS port.
 const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
-Content-Length: 69\r\nConnection: close\r\n\r\nThis port speaks HTTPS, not plain HTTP. Use https:// in the address.\r\n";
+Content-Length: 70\r\nConnection: close\r\n\r\nThis port speaks HTTPS, not plain HTTP. Use https:// in the address.\r\n";
 
 /// Accepts TLS for a set of hosts. One for all workers; replaced whole on reload.
 pub struct Acceptor {
@@ -181,7 +181,7 @@ async fn negotiate(
     let (mut received, mut sent) = (incoming.len() as u64, 0);
     let chosen = choose(&host.certificates, &ClientAbilities::from(hello));
     let chosen = chosen.and_then(|chosen| host.certificates.iter().position(|own| Arc::ptr_eq(own, chosen)));
-    let mut handshake = Handshake::new(tls, incoming, chosen);
+    let mut handshake = Handshake::new(Box::new(tls), incoming, chosen);
     let mut notes = Notes::default();
     loop {
         let ((advanced, result), noted) = handshake.advance().await.map_err(|error| lost(&error))?;
@@ -244,7 +244,11 @@ fn facts(handshake: &Handshake, notes: Notes, server_name: Option<String>, took:
         scheme: notes.scheme.map(SignatureScheme),
         resumption,
         server_name: server_name.map(String::into_boxed_str),
-        alpn: tls.alpn_protocol().map(|protocol| if protocol == b"h2" { "h2" } else { "http/1.1" }),
+        alpn: tls.alpn_protocol().map(|protocol| match protocol {
+            b"h2" => "h2",
+            b"http/1.0" => "http/1.0",
+            _ => "http/1.1",
+        }),
         client_subject: tls
             .peer_certificates()
             .and_then(|chain| brisk_certs::subject(chain.first()?))
@@ -353,7 +357,8 @@ impl<'a> ConfigBuilder<'a> {
     }
 
     fn apply(&self, config: &mut ServerConfig) {
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        // Clients that offer nothing but http/1.0 exist, and HTTP/1.1 answers them.
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec(), b"http/1.0".to_vec()];
         // A client without AES in hardware lists ChaCha20 first: its order decides.
         config.ignore_client_order = false;
         config.session_storage = Arc::clone(&self.sessions) as _;

@@ -12,7 +12,8 @@ use crate::suspend::Suspendable;
 
 /// A handshake between two reads from the client.
 pub(crate) struct Handshake {
-    pub(crate) tls: UnbufferedServerConnection,
+    /// Boxed: it is large, and moves on into the stream.
+    pub(crate) tls: Box<UnbufferedServerConnection>,
     /// Bytes from the client that are not processed yet.
     pub(crate) incoming: Vec<u8>,
     /// Bytes for the client.
@@ -40,7 +41,7 @@ pub(crate) type Advanced = (Box<Handshake>, Result<Progress, rustls::Error>);
 impl Handshake {
     /// A handshake of which `incoming` was read already; `certificate` is the position of the one to show.
     pub(crate) fn new(
-        tls: UnbufferedServerConnection,
+        tls: Box<UnbufferedServerConnection>,
         incoming: Vec<u8>,
         certificate: Option<usize>,
     ) -> Box<Self> {

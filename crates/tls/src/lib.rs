@@ -5,6 +5,7 @@
 //! operations that may wait without blocking the worker (`suspend`).
 
 pub mod acceptor;
+mod batch;
 pub mod connector;
 mod error;
 mod handshake;

@@ -15,32 +15,21 @@ use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::batch::Batch;
 use crate::handshake::{Handshake, encode};
 
 /// Plaintext in one record: the most that RFC 8446 section 5.1 allows.
-const RECORD: usize = 16 * 1024;
+pub(crate) const RECORD: usize = 16 * 1024;
 
-/// Records sealed per system call. What the socket does not take of them stays with the connection, so this is also
-/// the most that a client that does not read can hold.
-const BATCH: usize = 16;
-
-/// The most a record adds to its plaintext: header, explicit nonce (TLS 1.2) or content type (1.3), tag.
-const OVERHEAD: usize = 5 + 8 + 1 + 16;
+/// So little plaintext goes into a record of its own when a whole record follows: sealing it apart costs less than
+/// copying the whole one behind it. Frame heads of HTTP/2 are the usual case.
+const APART: usize = 1024;
 
 /// Bytes read from a socket at once: a few records, so that bulk uploads need few system calls.
 const READ: usize = 64 * 1024;
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch {
-        incoming: vec![0; READ + RECORD + 2 * 1024].into_boxed_slice(),
-        outgoing: vec![0; BATCH * (RECORD + OVERHEAD)].into_boxed_slice(),
-    });
-}
-
-/// Buffers of one worker, used by one connection at a time and only inside a poll.
-struct Scratch {
-    incoming: Box<[u8]>,
-    outgoing: Box<[u8]>,
+    static INCOMING: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ + RECORD + 2 * 1024].into_boxed_slice());
 }
 
 /// A TLS connection that has completed its handshake.
@@ -49,7 +38,7 @@ struct Scratch {
 /// whoever drives the connection calls it after each turn.
 pub struct Stream {
     io: TcpStream,
-    tls: UnbufferedServerConnection,
+    tls: Box<UnbufferedServerConnection>,
     /// Ciphertext of an unfinished record.
     incoming: Vec<u8>,
     /// Plaintext that the last reader had no room for, from `taken` on.
@@ -57,7 +46,9 @@ pub struct Stream {
     taken: usize,
     /// Plaintext to be sealed with the next drain; less than a record.
     gathered: Vec<u8>,
-    /// Records that the socket did not take yet, from `sent` on.
+    /// Records to be sent with the next drain.
+    sealed: Batch,
+    /// Records that go before all others: those rustls made, or the socket did not take. Sent up to `sent`.
     outgoing: Vec<u8>,
     sent: usize,
     /// The socket refused the last write.
@@ -78,6 +69,7 @@ impl Stream {
             plaintext: shrunk(handshake.plaintext),
             taken: 0,
             gathered: Vec::new(),
+            sealed: Batch::default(),
             outgoing: shrunk(handshake.outgoing),
             sent: 0,
             blocked: false,
@@ -89,7 +81,8 @@ impl Stream {
     }
 
     /// Reads plaintext: `take` gets slices in order and returns how much of each it took, less only when it is full.
-    /// Ready without a call of `take` is the end of the client's data.
+    /// Ready without a call of `take` is the end of the client's data, sealed by its close_notify; a connection that
+    /// ends without one is the error `UnexpectedEof`.
     pub fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -107,16 +100,16 @@ impl Stream {
             if self.peer_closed {
                 return Poll::Ready(Ok(()));
             }
-            let read = SCRATCH.with_borrow_mut(|scratch| {
-                let buffer = &mut scratch.incoming;
+            let read = INCOMING.with_borrow_mut(|buffer| {
                 let kept = self.incoming.len();
                 buffer[..kept].copy_from_slice(&self.incoming);
                 let mut read = ReadBuf::new(&mut buffer[kept..]);
                 ready!(Pin::new(&mut self.io).poll_read(cx, &mut read))?;
                 let len = read.filled().len();
                 if len == 0 {
+                    // RFC 8446 section 6.1: an end without close_notify is no end of data but a broken connection.
                     self.peer_closed = true;
-                    return Poll::Ready(Ok(false));
+                    return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
                 }
                 self.bytes_received += len as u64;
                 Poll::Ready(self.open(&mut buffer[..kept + len], &mut take))
@@ -188,60 +181,60 @@ impl Stream {
         if self.blocked {
             ready!(self.poll_send(cx))?;
         }
-        let total: usize = slices.iter().map(|slice| slice.len()).sum();
-        if self.gathered.len() + total < RECORD {
-            for slice in slices {
-                self.gathered.extend_from_slice(slice);
+        let mut accepted = 0;
+        for slice in slices {
+            let mut rest: &[u8] = slice;
+            while !rest.is_empty() {
+                if self.sealed.is_full() {
+                    match self.poll_send(cx) {
+                        Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                        Poll::Pending if accepted == 0 => return Poll::Pending,
+                        // Accepting nothing would mean that nothing more can be written.
+                        Poll::Ready(Ok(())) if accepted == 0 => {}
+                        _ => return Poll::Ready(Ok(accepted)),
+                    }
+                }
+                let len = self.gather_or_seal(rest)?;
+                rest = &rest[len..];
+                accepted += len;
             }
-            return Poll::Ready(Ok(total));
         }
-        self.poll_write_bulk(cx, slices)
+        Poll::Ready(Ok(accepted))
     }
 
-    /// Seals whole records from the caller's memory and gathers what is left at the end.
-    fn poll_write_bulk(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        let mut accepted = 0;
-        SCRATCH.with_borrow_mut(|scratch| {
-            let mut out = Sealed::begin(self, &mut scratch.outgoing);
-            for slice in slices {
-                let mut rest: &[u8] = slice;
-                while !rest.is_empty() {
-                    if !out.has_room() {
-                        return out.send(cx);
-                    }
-                    let len = if out.stream.gathered.is_empty() && rest.len() >= RECORD {
-                        out.seal(&rest[..RECORD])?;
-                        RECORD
-                    } else {
-                        let len = rest.len().min(RECORD - out.stream.gathered.len());
-                        out.stream.gathered.extend_from_slice(&rest[..len]);
-                        if out.stream.gathered.len() == RECORD {
-                            out.seal_gathered()?;
-                        }
-                        len
-                    };
-                    rest = &rest[len..];
-                    accepted += len;
-                }
+    /// Seals a whole record from the caller's memory, or gathers what is not enough for one.
+    fn gather_or_seal(&mut self, plaintext: &[u8]) -> io::Result<usize> {
+        if plaintext.len() >= RECORD && self.gathered.len() <= APART {
+            if !self.gathered.is_empty() {
+                self.seal_gathered()?;
             }
-            out.send(cx)
-        })?;
-        Poll::Ready(Ok(accepted))
+            if !self.sealed.is_full() {
+                self.sealed.seal(&mut self.tls, &mut self.outgoing, &plaintext[..RECORD])?;
+                return Ok(RECORD);
+            }
+        }
+        let len = plaintext.len().min(RECORD - self.gathered.len());
+        self.gathered.extend_from_slice(&plaintext[..len]);
+        if self.gathered.len() == RECORD {
+            self.seal_gathered()?;
+        }
+        Ok(len)
+    }
+
+    fn seal_gathered(&mut self) -> io::Result<()> {
+        self.sealed.seal(&mut self.tls, &mut self.outgoing, &self.gathered)?;
+        self.gathered.clear();
+        Ok(())
     }
 
     /// Sends everything that was written. Ready when the socket took it all.
     pub fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.blocked {
-            ready!(self.poll_send(cx))?;
+        if !self.gathered.is_empty() {
+            if self.sealed.is_full() {
+                ready!(self.poll_send(cx))?;
+            }
+            self.seal_gathered()?;
         }
-        if self.gathered.is_empty() {
-            return self.poll_send(cx);
-        }
-        SCRATCH.with_borrow_mut(|scratch| {
-            let mut out = Sealed::begin(self, &mut scratch.outgoing);
-            out.seal_gathered()?;
-            out.send(cx)
-        })?;
         self.poll_send(cx)
     }
 
@@ -250,29 +243,41 @@ impl Stream {
         ready!(self.poll_drain(cx))?;
         if !self.closing {
             self.closing = true;
-            SCRATCH.with_borrow_mut(|scratch| {
-                let mut out = Sealed::begin(self, &mut scratch.outgoing);
-                out.close_notify();
-                out.send(cx)
-            })?;
+            self.sealed.close_notify(&mut self.tls);
         }
         ready!(self.poll_send(cx))?;
         Pin::new(&mut self.io).poll_shutdown(cx)
     }
 
+    /// Sends the records in their order; what the socket does not take stays with the connection.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.sent < self.outgoing.len() {
-            let written = Pin::new(&mut self.io).poll_write(cx, &self.outgoing[self.sent..]);
+        if !self.outgoing.is_empty() {
+            self.outgoing.extend_from_slice(self.sealed.bytes());
+            self.sealed.clear();
+        }
+        let first = !self.outgoing.is_empty();
+        let records = if first { &self.outgoing } else { self.sealed.bytes() };
+        while self.sent < records.len() {
+            let written = Pin::new(&mut self.io).poll_write(cx, &records[self.sent..]);
             self.blocked = written.is_pending();
-            let len = ready!(written)?;
+            let Poll::Ready(written) = written else {
+                let rest = records[self.sent..].to_vec();
+                self.keep(rest);
+                return Poll::Pending;
+            };
+            let len = written?;
             self.sent += len;
             self.bytes_sent += len as u64;
         }
-        if self.sent > 0 {
-            self.outgoing = Vec::new();
-            self.sent = 0;
-        }
+        self.keep(Vec::new());
         Poll::Ready(Ok(()))
+    }
+
+    /// Nothing is left to send but `rest`.
+    fn keep(&mut self, rest: Vec<u8>) {
+        self.sealed.clear();
+        self.outgoing = rest;
+        self.sent = 0;
     }
 
     /// Gives back memory that only a busy connection needs.
@@ -310,91 +315,7 @@ impl Stream {
     }
 }
 
-/// Records on their way through the worker's buffer.
-struct Sealed<'a> {
-    stream: &'a mut Stream,
-    buffer: &'a mut [u8],
-    len: usize,
-}
-
-impl<'a> Sealed<'a> {
-    fn begin(stream: &'a mut Stream, buffer: &'a mut [u8]) -> Self {
-        Self { stream, buffer, len: 0 }
-    }
-
-    fn has_room(&self) -> bool {
-        self.buffer.len() - self.len >= RECORD + OVERHEAD
-    }
-
-    fn seal(&mut self, plaintext: &[u8]) -> io::Result<()> {
-        let buffer = &mut self.buffer[self.len..];
-        self.len += seal(&mut self.stream.tls, &mut self.stream.outgoing, plaintext, buffer)?;
-        Ok(())
-    }
-
-    fn seal_gathered(&mut self) -> io::Result<()> {
-        let mut gathered = std::mem::take(&mut self.stream.gathered);
-        let sealed = self.seal(&gathered);
-        gathered.clear();
-        self.stream.gathered = gathered;
-        sealed
-    }
-
-    fn close_notify(&mut self) {
-        if let Ok(ConnectionState::WriteTraffic(mut traffic)) =
-            self.stream.tls.process_tls_records(&mut []).state
-        {
-            self.len += traffic.queue_close_notify(&mut self.buffer[self.len..]).unwrap_or(0);
-        }
-    }
-
-    /// Offers the records to the socket at once and keeps what it does not take.
-    fn send(self, cx: &mut Context<'_>) -> io::Result<()> {
-        let stream = self.stream;
-        let mut sealed = &self.buffer[..self.len];
-        if stream.outgoing.is_empty() {
-            while !sealed.is_empty() {
-                let Poll::Ready(written) = Pin::new(&mut stream.io).poll_write(cx, sealed) else {
-                    stream.blocked = true;
-                    break;
-                };
-                let len = written?;
-                stream.bytes_sent += len as u64;
-                sealed = &sealed[len..];
-            }
-            stream.outgoing.extend_from_slice(sealed);
-            return Ok(());
-        }
-        // Records made before these (tickets, key updates) go first, in the same system call.
-        stream.outgoing.extend_from_slice(sealed);
-        match stream.poll_send(cx) {
-            Poll::Ready(result) => result,
-            Poll::Pending => Ok(()),
-        }
-    }
-}
-
-/// Seals `plaintext` into `buffer`; records that rustls wants sent before it go to `first`.
-fn seal(
-    tls: &mut UnbufferedServerConnection,
-    first: &mut Vec<u8>,
-    plaintext: &[u8],
-    buffer: &mut [u8],
-) -> io::Result<usize> {
-    loop {
-        match tls.process_tls_records(&mut []).state.map_err(broken)? {
-            ConnectionState::WriteTraffic(mut traffic) => {
-                return traffic.encrypt(plaintext, buffer).map_err(io::Error::other);
-            }
-            ConnectionState::EncodeTlsData(record) => encode(record, first),
-            ConnectionState::TransmitTlsData(records) => records.done(),
-            ConnectionState::PeerClosed => {}
-            _ => return Err(io::ErrorKind::NotConnected.into()),
-        }
-    }
-}
-
-fn broken(error: rustls::Error) -> io::Error {
+pub(crate) fn broken(error: rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::{End, HttpIo, Http};
 
-/// An idle HTTP/1.1 connection gives up its HTTP machinery after this time; the next byte brings it back.
-const REST_AFTER: Duration = Duration::from_secs(1);
+/// An idle HTTP/1.1 connection gives up its HTTP machinery after this time; the next byte brings it back. Short, so that
+/// many clients with a request each do not add up; a client that is at work asks again sooner.
+const REST_AFTER: Duration = Duration::from_millis(100);
 
 /// What the client is expected to do; its time limit runs while the phase stays the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,96 @@
+//! Records of one connection on their way to its socket, in a buffer borrowed from the worker.
+
+use std::cell::RefCell;
+use std::io;
+
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::ConnectionState;
+
+use crate::handshake::encode;
+use crate::stream::{RECORD, broken};
+
+/// Records sent by one system call. What the socket does not take of them stays with the connection, so this is also
+/// the most that a client that does not read can hold.
+const RECORDS: usize = 16;
+
+/// The most a record adds to its plaintext: header, explicit nonce (TLS 1.2) or content type (1.3), tag.
+const OVERHEAD: usize = 5 + 8 + 1 + 16;
+
+/// Unused buffers kept by a worker. A connection has one only while it is being served, so one is the usual need.
+const POOLED: usize = 4;
+
+thread_local! {
+    static BUFFERS: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Sealed records. Holds a buffer from the first record to [`clear`](Self::clear).
+#[derive(Default)]
+pub(crate) struct Batch {
+    buffer: Option<Box<[u8]>>,
+    len: usize,
+}
+
+impl Batch {
+    /// No further record is sure to fit.
+    pub(crate) fn is_full(&self) -> bool {
+        self.len + RECORD + OVERHEAD > RECORDS * (RECORD + OVERHEAD)
+    }
+
+    /// The records so far.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.buffer.as_ref().map_or(&[], |buffer| &buffer[..self.len])
+    }
+
+    /// Adds a record with `plaintext`, at most [`RECORD`] bytes; what rustls wants sent before it goes to `first`.
+    pub(crate) fn seal(
+        &mut self,
+        tls: &mut UnbufferedServerConnection,
+        first: &mut Vec<u8>,
+        plaintext: &[u8],
+    ) -> io::Result<()> {
+        loop {
+            match tls.process_tls_records(&mut []).state.map_err(broken)? {
+                ConnectionState::WriteTraffic(mut traffic) => {
+                    self.len += traffic.encrypt(plaintext, self.free()).map_err(io::Error::other)?;
+                    return Ok(());
+                }
+                ConnectionState::EncodeTlsData(record) => encode(record, first),
+                ConnectionState::TransmitTlsData(records) => records.done(),
+                ConnectionState::PeerClosed => {}
+                _ => return Err(io::ErrorKind::NotConnected.into()),
+            }
+        }
+    }
+
+    /// Adds the alert close_notify, if the connection still has a way to send it.
+    pub(crate) fn close_notify(&mut self, tls: &mut UnbufferedServerConnection) {
+        if let Ok(ConnectionState::WriteTraffic(mut traffic)) = tls.process_tls_records(&mut []).state {
+            self.len += traffic.queue_close_notify(self.free()).unwrap_or(0);
+        }
+    }
+
+    /// Forgets the records and gives the buffer back to the worker.
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+        let Some(buffer) = self.buffer.take() else { return };
+        BUFFERS.with_borrow_mut(|buffers| {
+            if buffers.len() < POOLED {
+                buffers.push(buffer);
+            }
+        });
+    }
+
+    fn free(&mut self) -> &mut [u8] {
+        let buffer = self.buffer.get_or_insert_with(|| {
+            let pooled = BUFFERS.with_borrow_mut(Vec::pop);
+            pooled.unwrap_or_else(|| vec![0; RECORDS * (RECORD + OVERHEAD)].into_boxed_slice())
+        });
+        &mut buffer[self.len..]
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
