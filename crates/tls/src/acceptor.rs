@@ -44,7 +44,10 @@ pub struct Acceptor {
 #[derive(Debug)]
 struct Host {
     index: usize,
+    /// Goes by the server's order of suites.
     config: Arc<ServerConfig>,
+    /// The same, but goes by the client's.
+    config_in_clients_order: Arc<ServerConfig>,
     certificates: Vec<Arc<Certificate>>,
 }
 
@@ -98,7 +101,11 @@ impl Acceptor {
         let mut map = HostMap::new(settings.unknown_host);
         for (index, host) in hosts.iter().enumerate() {
             let config = builder.host(host, engine)?;
-            let entry = Host { index, config, certificates: host.certificates.clone() };
+            let mut config_in_clients_order = ServerConfig::clone(&config);
+            config_in_clients_order.ignore_client_order = false;
+            let config_in_clients_order = Arc::new(config_in_clients_order);
+            let certificates = host.certificates.clone();
+            let entry = Host { index, config, config_in_clients_order, certificates };
             map.add(host.names.iter().map(String::as_str), entry)?;
         }
         map.set_default(hosts.iter().position(|host| host.default).unwrap_or(0));
@@ -176,7 +183,9 @@ async fn negotiate(
     incoming: Vec<u8>,
     timeline: &mut Timeline,
 ) -> Result<Negotiated, Refusal> {
-    let tls = UnbufferedServerConnection::new(Arc::clone(&host.config))
+    // A client without AES in hardware lists ChaCha20 first: its order decides.
+    let config = if prefers_chacha20(hello) { &host.config_in_clients_order } else { &host.config };
+    let tls = UnbufferedServerConnection::new(Arc::clone(config))
         .map_err(|error| Refusal::because(HandshakeOutcome::Internal, error))?;
     let (mut received, mut sent) = (incoming.len() as u64, 0);
     let chosen = choose(&host.certificates, &ClientAbilities::from(hello));
@@ -214,6 +223,11 @@ async fn negotiate(
             Err(error) => return Err(lost(&error)),
         }
     }
+}
+
+/// Whether the first suite that has a name is one of ChaCha20; browsers put a nameless one before it (RFC 8701).
+fn prefers_chacha20(hello: &ClientHello) -> bool {
+    hello.suites.iter().find_map(|suite| suite.name()).is_some_and(|name| name.contains("CHACHA20"))
 }
 
 fn mark_notes(timeline: &mut Timeline, notes: &Notes) {
@@ -359,8 +373,7 @@ impl<'a> ConfigBuilder<'a> {
     fn apply(&self, config: &mut ServerConfig) {
         // Clients that offer nothing but http/1.0 exist, and HTTP/1.1 answers them.
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec(), b"http/1.0".to_vec()];
-        // A client without AES in hardware lists ChaCha20 first: its order decides.
-        config.ignore_client_order = false;
+        config.ignore_client_order = true;
         config.session_storage = Arc::clone(&self.sessions) as _;
         if self.settings.tickets {
             config.ticketer = Arc::clone(&self.tickets) as _;
