@@ -10,18 +10,16 @@ use brisk_session::{SessionStore, TicketKeyring};
 use brisk_telemetry::{HandshakeOutcome, Milestone, Resumption, Timeline, TlsFacts};
 use brisk_wire::client_hello::{ClientHello, HelloError, Progress as HelloProgress};
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::server::{ServerConfig, UnbufferedServerConnection, WebPkiClientVerifier};
-use rustls::{AlertDescription, HandshakeKind, RootCertStore, compress, version};
+use rustls::server::UnbufferedServerConnection;
+use rustls::{AlertDescription, HandshakeKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::TlsError;
 use crate::handshake::{Handshake, Progress};
-use crate::hooks::{HostResolver, Sessions, Tickets};
-use crate::key_log::KeyLogFile;
+use crate::host_config::{ConfigBuilder, HostConfig};
 use crate::notes::Notes;
-use crate::settings::{ClientCertificates, HostSettings, TlsSettings};
+use crate::settings::{HostSettings, TlsSettings};
 use crate::stream::Stream;
 
 /// Most bytes of handshake messages that wait to be processed: a long client certificate chain fits.
@@ -44,10 +42,7 @@ pub struct Acceptor {
 #[derive(Debug)]
 struct Host {
     index: usize,
-    /// Goes by the server's order of suites.
-    config: Arc<ServerConfig>,
-    /// The same, but goes by the client's.
-    config_in_clients_order: Arc<ServerConfig>,
+    config: HostConfig,
     certificates: Vec<Arc<Certificate>>,
 }
 
@@ -101,11 +96,7 @@ impl Acceptor {
         let mut map = HostMap::new(settings.unknown_host);
         for (index, host) in hosts.iter().enumerate() {
             let config = builder.host(host, engine)?;
-            let mut config_in_clients_order = ServerConfig::clone(&config);
-            config_in_clients_order.ignore_client_order = false;
-            let config_in_clients_order = Arc::new(config_in_clients_order);
-            let certificates = host.certificates.clone();
-            let entry = Host { index, config, config_in_clients_order, certificates };
+            let entry = Host { index, config, certificates: host.certificates.clone() };
             map.add(host.names.iter().map(String::as_str), entry)?;
         }
         map.set_default(hosts.iter().position(|host| host.default).unwrap_or(0));
@@ -183,9 +174,7 @@ async fn negotiate(
     incoming: Vec<u8>,
     timeline: &mut Timeline,
 ) -> Result<Negotiated, Refusal> {
-    // A client without AES in hardware lists ChaCha20 first: its order decides.
-    let config = if prefers_chacha20(hello) { &host.config_in_clients_order } else { &host.config };
-    let tls = UnbufferedServerConnection::new(Arc::clone(config))
+    let tls = UnbufferedServerConnection::new(Arc::clone(host.config.choose(hello)))
         .map_err(|error| Refusal::because(HandshakeOutcome::Internal, error))?;
     let (mut received, mut sent) = (incoming.len() as u64, 0);
     let chosen = choose(&host.certificates, &ClientAbilities::from(hello));
@@ -223,11 +212,6 @@ async fn negotiate(
             Err(error) => return Err(lost(&error)),
         }
     }
-}
-
-/// Whether the first suite that has a name is one of ChaCha20; browsers put a nameless one before it (RFC 8701).
-fn prefers_chacha20(hello: &ClientHello) -> bool {
-    hello.suites.iter().find_map(|suite| suite.name()).is_some_and(|name| name.contains("CHACHA20"))
 }
 
 fn mark_notes(timeline: &mut Timeline, notes: &Notes) {
@@ -313,106 +297,4 @@ fn refusal(error: &rustls::Error, notes: Notes) -> Refusal {
         _ => HandshakeOutcome::ProtocolError,
     };
     Refusal::because(outcome, error)
-}
-
-/// What all hosts' configurations share.
-struct ConfigBuilder<'a> {
-    settings: &'a TlsSettings,
-    provider: Arc<CryptoProvider>,
-    sessions: Arc<Sessions>,
-    tickets: Arc<Tickets>,
-    compression_cache: Arc<compress::CompressionCache>,
-    key_log: Option<Arc<KeyLogFile>>,
-}
-
-impl<'a> ConfigBuilder<'a> {
-    fn new(
-        settings: &'a TlsSettings,
-        sessions: &Arc<dyn SessionStore>,
-        keyring: &Arc<TicketKeyring>,
-    ) -> Result<Self, TlsError> {
-        let lifetime = settings.session_lifetime;
-        let key_log = if settings.key_log { Some(Arc::new(KeyLogFile::from_environment()?)) } else { None };
-        Ok(Self {
-            settings,
-            provider: Arc::new(provider()),
-            sessions: Arc::new(Sessions { store: Arc::clone(sessions), lifetime }),
-            tickets: Arc::new(Tickets { keyring: Arc::clone(keyring), lifetime }),
-            compression_cache: Arc::new(compress::CompressionCache::new(256)),
-            key_log,
-        })
-    }
-
-    fn host(
-        &self,
-        host: &HostSettings,
-        engine: &Arc<dyn PrivateKeyEngine>,
-    ) -> Result<Arc<ServerConfig>, TlsError> {
-        let name = host.names.first().map_or("(default)", String::as_str);
-        if host.certificates.is_empty() {
-            return Err(TlsError::NoCertificate { host: name.to_owned() });
-        }
-        let versions: &[&rustls::SupportedProtocolVersion] =
-            if self.settings.min_version == ProtocolVersion::TLS1_3 {
-                &[&version::TLS13]
-            } else {
-                &[&version::TLS13, &version::TLS12]
-            };
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
-            .with_protocol_versions(versions)?;
-        let builder = match &host.client_certificates {
-            None => builder.with_no_client_auth(),
-            Some(clients) => builder.with_client_cert_verifier(self.client_verifier(name, clients)?),
-        };
-        let resolver = HostResolver::new(&host.certificates, engine);
-        let mut config = builder.with_cert_resolver(Arc::new(resolver));
-        self.apply(&mut config);
-        Ok(Arc::new(config))
-    }
-
-    fn apply(&self, config: &mut ServerConfig) {
-        // Clients that offer nothing but http/1.0 exist, and HTTP/1.1 answers them.
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec(), b"http/1.0".to_vec()];
-        config.ignore_client_order = true;
-        config.session_storage = Arc::clone(&self.sessions) as _;
-        if self.settings.tickets {
-            config.ticketer = Arc::clone(&self.tickets) as _;
-        }
-        config.send_tls13_tickets = self.settings.tickets_per_handshake;
-        if self.settings.certificate_compression {
-            config.cert_compression_cache = Arc::clone(&self.compression_cache);
-        } else {
-            config.cert_compressors.clear();
-        }
-        // Clients' compressed certificates are not asked for: it would be work for strangers.
-        config.cert_decompressors.clear();
-        if let Some(key_log) = &self.key_log {
-            config.key_log = Arc::clone(key_log) as _;
-        }
-    }
-
-    fn client_verifier(
-        &self,
-        host: &str,
-        clients: &ClientCertificates,
-    ) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, TlsError> {
-        let wrong = |reason: String| TlsError::ClientRoots { host: host.to_owned(), reason };
-        let mut roots = RootCertStore::empty();
-        for root in &clients.roots {
-            roots.add(root.clone()).map_err(|error| wrong(error.to_string()))?;
-        }
-        let builder =
-            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&self.provider));
-        let builder = if clients.required { builder } else { builder.allow_unauthenticated() };
-        builder.build().map_err(|error| wrong(error.to_string()))
-    }
-}
-
-/// Forward-secret AEAD suites and four groups, post-quantum first.
-fn provider() -> CryptoProvider {
-    use aws_lc_rs::kx_group::{SECP256R1, SECP384R1, X25519, X25519MLKEM768};
-    CryptoProvider {
-        kx_groups: vec![X25519MLKEM768, X25519, SECP256R1, SECP384R1],
-        ..aws_lc_rs::default_provider()
-    }
 }

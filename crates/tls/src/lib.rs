@@ -10,6 +10,7 @@ pub mod connector;
 mod error;
 mod handshake;
 mod hooks;
+mod host_config;
 mod key_log;
 mod notes;
 pub mod settings;

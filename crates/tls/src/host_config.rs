@@ -1,0 +1,162 @@
+//! What rustls needs to know to serve a host: made from settings once, used by every handshake.
+
+use std::fmt;
+use std::sync::Arc;
+
+use brisk_keys::PrivateKeyEngine;
+use brisk_session::{SessionStore, TicketKeyring};
+use brisk_wire::client_hello::ClientHello;
+use brisk_wire::registry::ProtocolVersion;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::server::{ServerConfig, WebPkiClientVerifier};
+use rustls::{RootCertStore, compress, version};
+
+use crate::TlsError;
+use crate::hooks::{HostResolver, Sessions, Tickets};
+use crate::key_log::KeyLogFile;
+use crate::settings::{ClientCertificates, HostSettings, TlsSettings};
+
+/// The configuration of a host, once for each way to choose a suite.
+#[derive(Clone)]
+pub(crate) struct HostConfig {
+    servers_order: Arc<ServerConfig>,
+    clients_order: Arc<ServerConfig>,
+}
+
+impl HostConfig {
+    fn new(mut config: ServerConfig) -> Self {
+        config.ignore_client_order = false;
+        let clients_order = Arc::new(config.clone());
+        config.ignore_client_order = true;
+        Self { servers_order: Arc::new(config), clients_order }
+    }
+
+    /// The one for this client. One without AES in hardware lists ChaCha20 first: then its order decides.
+    pub(crate) fn choose(&self, hello: &ClientHello) -> &Arc<ServerConfig> {
+        if prefers_chacha20(hello) { &self.clients_order } else { &self.servers_order }
+    }
+}
+
+impl fmt::Debug for HostConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HostConfig")
+    }
+}
+
+/// Whether the first suite that has a name is one of ChaCha20; browsers put a nameless one before it (RFC 8701).
+fn prefers_chacha20(hello: &ClientHello) -> bool {
+    hello.suites.iter().find_map(|suite| suite.name()).is_some_and(|name| name.contains("CHACHA20"))
+}
+
+/// What all hosts' configurations share.
+pub(crate) struct ConfigBuilder<'a> {
+    settings: &'a TlsSettings,
+    provider: Arc<CryptoProvider>,
+    sessions: Arc<Sessions>,
+    tickets: Arc<Tickets>,
+    compression_cache: Arc<compress::CompressionCache>,
+    key_log: Option<Arc<KeyLogFile>>,
+}
+
+impl<'a> ConfigBuilder<'a> {
+    pub(crate) fn new(
+        settings: &'a TlsSettings,
+        sessions: &Arc<dyn SessionStore>,
+        keyring: &Arc<TicketKeyring>,
+    ) -> Result<Self, TlsError> {
+        let lifetime = settings.session_lifetime;
+        let key_log = if settings.key_log { Some(Arc::new(KeyLogFile::from_environment()?)) } else { None };
+        Ok(Self {
+            settings,
+            provider: Arc::new(provider()),
+            sessions: Arc::new(Sessions { store: Arc::clone(sessions), lifetime }),
+            tickets: Arc::new(Tickets { keyring: Arc::clone(keyring), lifetime }),
+            compression_cache: Arc::new(compress::CompressionCache::new(256)),
+            key_log,
+        })
+    }
+
+    pub(crate) fn host(
+        &self,
+        host: &HostSettings,
+        engine: &Arc<dyn PrivateKeyEngine>,
+    ) -> Result<HostConfig, TlsError> {
+        let name = host.names.first().map_or("(default)", String::as_str);
+        if host.certificates.is_empty() {
+            return Err(TlsError::NoCertificate { host: name.to_owned() });
+        }
+        let versions: &[&rustls::SupportedProtocolVersion] =
+            if self.settings.min_version == ProtocolVersion::TLS1_3 {
+                &[&version::TLS13]
+            } else {
+                &[&version::TLS13, &version::TLS12]
+            };
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_protocol_versions(versions)?;
+        let builder = match &host.client_certificates {
+            None => builder.with_no_client_auth(),
+            Some(clients) => builder.with_client_cert_verifier(self.client_verifier(name, clients)?),
+        };
+        let resolver = HostResolver::new(&host.certificates, engine);
+        let mut config = builder.with_cert_resolver(Arc::new(resolver));
+        self.apply(&mut config);
+        Ok(HostConfig::new(config))
+    }
+
+    fn apply(&self, config: &mut ServerConfig) {
+        // Clients that offer nothing but http/1.0 exist, and HTTP/1.1 answers them.
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec(), b"http/1.0".to_vec()];
+        config.session_storage = Arc::clone(&self.sessions) as _;
+        if self.settings.tickets {
+            config.ticketer = Arc::clone(&self.tickets) as _;
+        }
+        config.send_tls13_tickets = self.settings.tickets_per_handshake;
+        if self.settings.certificate_compression {
+            config.cert_compression_cache = Arc::clone(&self.compression_cache);
+        } else {
+            config.cert_compressors.clear();
+        }
+        // Clients' compressed certificates are not asked for: it would be work for strangers.
+        config.cert_decompressors.clear();
+        if let Some(key_log) = &self.key_log {
+            config.key_log = Arc::clone(key_log) as _;
+        }
+    }
+
+    fn client_verifier(
+        &self,
+        host: &str,
+        clients: &ClientCertificates,
+    ) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, TlsError> {
+        let wrong = |reason: String| TlsError::ClientRoots { host: host.to_owned(), reason };
+        let mut roots = RootCertStore::empty();
+        for root in &clients.roots {
+            roots.add(root.clone()).map_err(|error| wrong(error.to_string()))?;
+        }
+        let builder =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&self.provider));
+        let builder = if clients.required { builder } else { builder.allow_unauthenticated() };
+        builder.build().map_err(|error| wrong(error.to_string()))
+    }
+}
+
+/// Forward-secret AEAD suites, the cheapest first, and four groups, post-quantum first.
+fn provider() -> CryptoProvider {
+    use aws_lc_rs::cipher_suite::*;
+    use aws_lc_rs::kx_group::{SECP256R1, SECP384R1, X25519, X25519MLKEM768};
+    CryptoProvider {
+        cipher_suites: vec![
+            TLS13_AES_128_GCM_SHA256,
+            TLS13_AES_256_GCM_SHA384,
+            TLS13_CHACHA20_POLY1305_SHA256,
+            TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+            TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+            TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+            TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+            TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+            TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+        ],
+        kx_groups: vec![X25519MLKEM768, X25519, SECP256R1, SECP384R1],
+        ..aws_lc_rs::default_provider()
+    }
+}
