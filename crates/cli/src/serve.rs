@@ -29,8 +29,9 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
 }
 
 fn start_log(filter: &str) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter)
-        .with_context(|| format!("--log {filter:?}: write a level (info) or a filter (info,brisk_tls=debug)"))?;
+    let filter = EnvFilter::try_new(filter).with_context(|| {
+        format!("--log {filter:?}: write a level (info) or a filter (info,brisk_tls=debug)")
+    })?;
     let color = io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(color).init();
     Ok(())
@@ -68,7 +69,10 @@ fn print_listeners(addresses: &Addresses, development: Option<&DevelopmentCa>) -
     }
     if let Some(ca) = development {
         let certificate = ca.certificate().display();
-        writeln!(out, "  trust  {certificate} (import it in the browser, or: curl --cacert {certificate} ...)")?;
+        writeln!(
+            out,
+            "  trust  {certificate} (import it in the browser, or: curl --cacert {certificate} ...)"
+        )?;
     }
     out.flush()
 }

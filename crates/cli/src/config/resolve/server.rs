@@ -306,7 +306,9 @@ fn log_file(file: &std::path::Path, context: &mut Context<'_>) -> PathBuf {
     let path = KeyPath::of("access_log").key("file");
     if file.is_dir() {
         context.findings.wrong(&path, format!("{} is a folder: write the name of a file", file.display()));
-    } else if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+    } else if let Some(folder) =
+        file.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir())
+    {
         context.findings.wrong(&path, format!("the folder {} does not exist", folder.display()));
     }
     file.to_owned()
