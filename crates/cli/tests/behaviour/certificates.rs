@@ -1,0 +1,73 @@
+//! Certificates that are wrong: a key that does not fit stops the start, an expired certificate is served with a warning.
+
+use brisk_testkit::brisk::{base, host};
+use brisk_testkit::ca::{Leaf, LeafKey, TestCa};
+use brisk_testkit::process::run;
+
+use crate::openssl::s_client;
+use crate::site::{LIMIT, NAME, setup};
+
+fn config(leaf: &Leaf) -> String {
+    base("") + &host(&[NAME], &[leaf])
+}
+
+#[test]
+fn a_key_that_does_not_fit_its_certificate_stops_the_start() {
+    let ca = TestCa::new();
+    let (one, other) = (ca.server(&[NAME]).issue(), ca.server(&[NAME]).issue());
+    let mut mixed = one.clone();
+    mixed.key.clone_from(&other.key);
+    let setup = setup().config(&config(&mixed));
+    for output in [setup.fail(), setup.check("brisk.toml")] {
+        assert_eq!(output.status.code(), Some(2), "{}", output.text());
+        for file in [&one.chain, &other.key] {
+            assert!(output.stderr.contains(&file.display().to_string()), "{}", output.stderr);
+        }
+        assert!(output.stderr.contains("host[0].certificates[0]"), "{}", output.stderr);
+        assert!(!output.stdout.contains("serves"), "{}", output.stdout);
+    }
+}
+
+#[test]
+fn a_missing_or_broken_file_stops_the_start() {
+    let ca = TestCa::new();
+    let leaf = ca.server(&[NAME]).issue();
+    let [mut missing, mut broken] = [leaf.clone(), leaf.clone()];
+    missing.chain = ca.folder().join("none.pem");
+    broken.key.clone_from(&leaf.chain);
+    for (leaf, file) in [(&missing, "none.pem"), (&broken, ".pem")] {
+        let output = setup().config(&config(leaf)).fail();
+        assert_eq!(output.status.code(), Some(2), "{}", output.text());
+        assert!(output.stderr.contains(file) && output.stderr.contains("brisk.toml:"), "{}", output.stderr);
+    }
+}
+
+#[test]
+fn an_expired_certificate_is_served_with_a_warning() {
+    let ca = TestCa::new();
+    let leaf = ca.server(&[NAME]).expired().issue();
+    let setup = setup().config(&config(&leaf));
+    let checked = setup.check("brisk.toml");
+    assert!(checked.status.success() && checked.stderr.contains("expired"), "{}", checked.text());
+    let brisk = setup.start();
+    assert!(brisk.process().stderr().contains("expired"), "{}", brisk.process().stderr());
+    // A client that verifies refuses it; one that does not is served.
+    let refused = run(&mut s_client(&ca, &brisk, &["-servername", NAME, "-no_ign_eof"]), b"", LIMIT);
+    assert!(refused.text().contains("certificate has expired"), "{}", refused.text());
+    let curl = ["--silent", "--insecure", "--output", "/dev/null", "--write-out", "%{response_code}"];
+    let url = format!("https://{}/", brisk.https());
+    let served = run(brisk_testkit::process::command("curl").args(curl).arg(url), b"", LIMIT).success();
+    assert_eq!(served, "200");
+}
+
+#[test]
+fn every_kind_of_key_serves() {
+    let ca = TestCa::new();
+    for key in [LeafKey::EcdsaP256, LeafKey::EcdsaP384, LeafKey::Rsa2048, LeafKey::Ed25519] {
+        let leaf = ca.server(&[NAME]).key(key).issue();
+        let brisk = setup().config(&config(&leaf)).start();
+        let options = ["-servername", NAME, "-no_ign_eof", "-tls1_3"];
+        let output = run(&mut s_client(&ca, &brisk, &options), b"", LIMIT);
+        assert!(output.stdout.contains("Verify return code: 0 (ok)"), "{key:?}: {}", output.text());
+    }
+}

@@ -1,0 +1,65 @@
+//! `brisk check`: one clear message with place and key, the nearest name for a slip of the pen, exit code 2.
+
+use brisk_testkit::brisk::{base, host};
+use brisk_testkit::ca::TestCa;
+
+use crate::site::{NAME, setup};
+
+fn wrong(config: &str, parts: &[&str]) {
+    let setup = setup().config(config);
+    for output in [setup.check("brisk.toml"), setup.fail()] {
+        assert_eq!(output.status.code(), Some(2), "{}", output.text());
+        for part in parts {
+            assert!(output.stderr.contains(part), "{part} is missing: {}", output.stderr);
+        }
+        assert_eq!(output.stdout, "");
+    }
+}
+
+const MINIMAL: &str = "[server]\nhttps = [\"127.0.0.1:0\"]\n";
+
+#[test]
+fn a_right_file_is_ok() {
+    let ca = TestCa::new();
+    let config = base("") + &host(&[NAME], &[&ca.server(&[NAME]).issue()]);
+    assert_eq!(setup().config(&config).check("brisk.toml").success(), "brisk.toml: ok\n");
+}
+
+#[test]
+fn unknown_keys_are_told_with_line_and_nearest_name() {
+    wrong(&format!("{MINIMAL}proxy_protcol = true\n"), &["brisk.toml:3", "proxy_protcol", "proxy_protocol"]);
+    wrong("[servr]\n", &["brisk.toml:1", "servr", "server"]);
+    wrong(
+        &format!("{MINIMAL}[[host]]\nnames = [\"localhost\"]\nhtst = 1\n"),
+        &["brisk.toml:5", "host[0].htst", "hsts"],
+    );
+}
+
+#[test]
+fn wrong_values_are_told_with_line_and_what_would_be_right() {
+    wrong("[server]\nhttps = [\"localhost:8443\"]\n", &["brisk.toml:2", "server.https[0]", "0.0.0.0:443"]);
+    wrong(
+        &format!("{MINIMAL}[server.timeouts]\nidle = \"1 hour\"\n"),
+        &["brisk.toml:4", "server.timeouts.idle"],
+    );
+    wrong(&format!("{MINIMAL}[server.timeouts]\nidle = 60\n"), &["brisk.toml:4", "server.timeouts.idle"]);
+    let route = "[[host]]\nnames = [\"localhost\"]\n[[host.route]]\npath = \"/\"\nupstream = \"ap\"\n";
+    let upstream = "[upstream.app]\nservers = [\"http://127.0.0.1:1\"]\n";
+    wrong(&format!("{MINIMAL}{route}{upstream}"), &["brisk.toml:7", "host[0].route[0].upstream", "app"]);
+}
+
+#[test]
+fn a_file_that_is_no_toml_or_missing() {
+    wrong("[server\n", &["brisk.toml:1"]);
+    let output = setup().check("none.toml");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stderr.contains("none.toml"), "{}", output.stderr);
+}
+
+#[test]
+fn nothing_starts_half() {
+    let config = base("") + "\n[[host]]\nnames = [\"site.test\"]\n";
+    let output = setup().config(&config).fail();
+    assert_eq!(output.status.code(), Some(2), "{}", output.text());
+    assert_eq!(output.stdout, "");
+}

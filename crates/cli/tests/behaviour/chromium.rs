@@ -1,0 +1,55 @@
+//! The built-in page in headless Chromium.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use brisk_testkit::process::{command, run};
+
+use crate::site::{LIMIT, Site};
+
+/// Runs headless Chromium, which trusts the site's key whatever its CA.
+fn chromium(site: &Site, options: &[&str]) -> String {
+    let profile = site.brisk.folder().join("profile");
+    let mut chromium = command("chromium");
+    // A home of its own: what Chromium keeps outside its profile must not be shared.
+    chromium.env("HOME", site.brisk.folder()).current_dir(site.brisk.folder());
+    chromium.args([
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--no-first-run",
+    ]);
+    chromium.arg("--disable-background-networking").arg(format!("--user-data-dir={}", profile.display()));
+    chromium.arg(format!("--ignore-certificate-errors-spki-list={}", spki_hash(site)));
+    let url = format!("https://localhost:{}/", site.brisk.https().port());
+    run(chromium.args(options).arg(url), b"", LIMIT).success()
+}
+
+/// SHA-256 of the public key that brisk shows, in base64.
+fn spki_hash(site: &Site) -> String {
+    let script = "openssl s_client -connect $0 -servername localhost </dev/null 2>/dev/null | openssl x509 -noout -pubkey \
+                  | openssl pkey -pubin -outform der | openssl dgst -sha256 -binary | openssl base64";
+    let address = site.brisk.https().to_string();
+    run(command("sh").args(["-c", script, &address]), b"", LIMIT).success().trim().to_owned()
+}
+
+#[test]
+fn the_page_tells_visitors_of_their_connection() {
+    let site = Site::new();
+    let page = chromium(&site, &["--dump-dom"]);
+    for fact in
+        ["TLS 1.3", "X25519MLKEM768", "ecdsa_secp256r1_sha256", "HTTP/2.0", "localhost", "full handshake"]
+    {
+        assert!(page.contains(fact), "{fact} is missing: {page}");
+    }
+    let picture = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("page.png");
+    chromium(&site, &["--window-size=1000,1100", &format!("--screenshot={}", picture.display())]);
+    assert!(is_picture(&picture), "no picture in {}", picture.display());
+}
+
+/// A PNG that is more than one colour.
+fn is_picture(path: &Path) -> bool {
+    let bytes = fs::read(path).unwrap_or_default();
+    bytes.starts_with(b"\x89PNG") && bytes.len() > 10_000
+}

@@ -1,0 +1,92 @@
+//! `brisk serve` without a file: a development CA of its own, both certificates, the page or an upstream.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use brisk_testkit::brisk::{Brisk, Setup};
+use brisk_testkit::nginx::Nginx;
+use brisk_testkit::process::{command, run};
+
+use crate::site::{LIMIT, facts, setup};
+
+fn first_run(setup: Setup) -> Setup {
+    setup.option("--listen").option("127.0.0.1:0").option("--state-dir").option("state")
+}
+
+fn curl(brisk: &Brisk, options: &[&str], path: &str) -> String {
+    let url = format!("https://localhost:{}{path}", brisk.https().port());
+    let mut curl = command("curl");
+    curl.args(["--silent", "--show-error", "--cacert"]).arg(brisk.folder().join("state/ca.pem"));
+    run(curl.args(options).arg(url), b"", LIMIT).success()
+}
+
+#[test]
+fn the_first_run_serves_a_page_under_a_certificate_one_can_trust() {
+    let brisk = first_run(setup()).start();
+    let page = curl(&brisk, &[], "/");
+    assert!(page.contains("<!doctype html>") && page.contains("TLS 1.3"), "{page}");
+    let ecdsa = facts(&curl(&brisk, &[], "/connection.json"));
+    assert_eq!(ecdsa["tls"]["scheme"], "ecdsa_secp256r1_sha256");
+    let options = ["--tls-max", "1.2", "--ciphers", "ECDHE-RSA-AES128-GCM-SHA256"];
+    let rsa = facts(&curl(&brisk, &options, "/connection.json"));
+    assert_eq!(rsa["tls"]["suite"], "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256");
+    let told = brisk.process().stdout();
+    assert!(told.contains(&format!("https://localhost:{}", brisk.https().port())), "{told}");
+    assert!(told.contains("ca.pem"), "{told}");
+}
+
+#[test]
+fn private_keys_are_for_their_owner_alone_and_stay_the_same() {
+    let brisk = first_run(setup()).start();
+    let state = brisk.folder().join("state");
+    let mode = |path: &std::path::Path| fs::metadata(path).expect("a file").permissions().mode() & 0o777;
+    assert_eq!(mode(&state), 0o700);
+    let keys: Vec<_> = fs::read_dir(&state)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "key"))
+        .collect();
+    assert_eq!(keys.len(), 3, "{keys:?}");
+    assert!(keys.iter().all(|key| mode(key) == 0o600));
+    let authority = fs::read_to_string(state.join("ca.pem")).expect("a CA");
+    let again = setup().option("--listen").option("127.0.0.1:0").option("--state-dir");
+    let _again = again.option(&state.display().to_string()).start();
+    assert_eq!(fs::read_to_string(state.join("ca.pem")).expect("a CA"), authority);
+}
+
+#[test]
+fn one_option_puts_it_in_front_of_a_server() {
+    let nginx = Nginx::http();
+    let brisk = first_run(setup().option("--upstream").option(&nginx.url())).start();
+    assert_eq!(curl(&brisk, &["--http2"], "/name"), nginx.address().port().to_string());
+}
+
+#[test]
+fn session_secrets_are_written_only_when_told_to() {
+    for told in [true, false] {
+        let setup = first_run(setup());
+        let file = setup.folder().join("secrets");
+        let setup = setup.environment("SSLKEYLOGFILE", &file.display().to_string());
+        let brisk = if told { setup.option("--keylog").start() } else { setup.start() };
+        curl(&brisk, &[], "/");
+        let secrets = fs::read_to_string(&file).unwrap_or_default();
+        assert_eq!(secrets.contains("CLIENT_TRAFFIC_SECRET_0"), told, "{secrets:?}");
+    }
+}
+
+#[test]
+fn the_log_says_when_the_kernel_has_fast_open_off() {
+    let setting = fs::read_to_string("/proc/sys/net/ipv4/tcp_fastopen").expect("a setting of the kernel");
+    let is_on = setting.trim().parse::<u32>().expect("a number") & 2 != 0;
+    let brisk = first_run(setup()).start();
+    assert_eq!(brisk.process().stderr().contains("net.ipv4.tcp_fastopen"), !is_on);
+}
+
+#[test]
+fn an_address_in_use_ends_the_start_with_code_1() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = setup().option("--listen").option(&address).option("--state-dir").option("state").fail();
+    assert_eq!(output.status.code(), Some(1), "{}", output.text());
+    assert!(output.stderr.contains(&address), "{}", output.stderr);
+}

@@ -1,0 +1,23 @@
+//! h2spec, strict cases included.
+
+use std::time::Duration;
+
+use brisk_testkit::origin::Origin;
+use brisk_testkit::process::{command, run};
+
+use crate::site::Site;
+
+/// In front of an upstream, because an answer of brisk's own may come too early for h2spec. RFC 9113 section 8.1: "A
+/// server can send a complete response prior to the client sending an entire request". brisk does, and then some cases,
+/// which break the rules after the head of their request, see the answer instead of the error.
+#[test]
+fn every_case_passes() {
+    let origin = Origin::fixed("hello from an upstream");
+    let site = Site::proxying(&[&origin.url()]);
+    let port = site.brisk.https().port().to_string();
+    let mut h2spec = command("h2spec");
+    h2spec.args(["--host", "127.0.0.1", "--port", &port, "--tls", "--insecure", "--strict", "--timeout", "5"]);
+    let output = run(&mut h2spec, b"", Duration::from_mins(3)).text();
+    assert!(output.contains("146 tests, 146 passed, 0 skipped, 0 failed"), "{output}");
+    site.assert_alive();
+}

@@ -1,0 +1,25 @@
+//! What brisk does, seen from outside: the real program between real clients and real upstreams, one module per
+//! behaviour. External programs come by `make setup`; without one, its tests fail and say so.
+
+mod site;
+
+mod access_log;
+mod admin;
+mod bad_input;
+mod certificates;
+mod check;
+mod chromium;
+mod curl;
+mod development;
+mod grpc;
+mod h2spec;
+mod load;
+mod openssl;
+mod proxy_protocol;
+mod proxying;
+mod reload;
+mod resumption;
+mod smuggling;
+mod testssl;
+mod upstream_faults;
+mod websocket;

@@ -1,0 +1,128 @@
+//! Resumption by session ID, by ticket and by pre-shared key; groups and compression that openssl lacks.
+
+use brisk_testkit::client::TlsClient;
+use brisk_testkit::process::run;
+use rustls::{HandshakeKind, NamedGroup};
+
+use crate::openssl::{REQUEST, facts_of, s_client};
+use crate::site::{LIMIT, NAME, Site, facts};
+
+/// Connects twice with openssl, the second time with the session of the first; returns what brisk says of both.
+fn twice(site: &Site, options: &[&str]) -> [String; 2] {
+    let file = site.brisk.folder().join("session").display().to_string();
+    let kind = |session: &str| {
+        let options = [&["-servername", NAME, session, &file], options].concat();
+        let output = run(&mut s_client(&site.ca, &site.brisk, &options), REQUEST, LIMIT);
+        let reused = output.stdout.contains("\nReused, ");
+        assert_eq!(reused, session == "-sess_in", "{}", output.text());
+        facts_of(&output)["tls"]["resumption"].as_str().unwrap_or_default().to_owned()
+    };
+    [kind("-sess_out"), kind("-sess_in")]
+}
+
+#[test]
+fn tls_1_3_resumes_by_pre_shared_key() {
+    assert_eq!(twice(&Site::new(), &["-tls1_3"]), ["full", "psk"]);
+}
+
+#[test]
+fn tls_1_2_resumes_by_ticket() {
+    assert_eq!(twice(&Site::new(), &["-tls1_2"]), ["full", "ticket"]);
+}
+
+#[test]
+fn tls_1_2_resumes_by_session_id_without_tickets() {
+    let site = Site::new();
+    assert_eq!(twice(&site, &["-tls1_2", "-no_ticket"]), ["full", "session-id"]);
+    let metrics = site.brisk.metrics();
+    assert!(metrics.sum("brisk_session_lookups_total", &["outcome=\"found\""]) >= 1.0, "{}", metrics.0);
+}
+
+#[test]
+fn tickets_can_be_switched_off() {
+    let site = Site::custom("tls.tickets = false\n", "", |setup| setup);
+    // The session store remains: by ID, and in TLS 1.3 by tickets that are nothing but IDs.
+    assert_eq!(twice(&site, &["-tls1_2"]), ["full", "session-id"]);
+    assert_eq!(twice(&site, &["-tls1_3"]), ["full", "psk"]);
+    let neither = Site::custom("tls.tickets = false\ntls.session_cache.entries = 0\n", "", |setup| setup);
+    for _ in 0..2 {
+        let output = run(&mut s_client(&neither.ca, &neither.brisk, &["-tls1_3"]), REQUEST, LIMIT);
+        assert_eq!(facts_of(&output)["tls"]["resumption"], "full");
+        assert!(!output.stdout.contains("New Session Ticket arrived"), "{}", output.text());
+    }
+}
+
+#[test]
+fn openssl_reconnects_five_times_with_one_session() {
+    let site = Site::new();
+    for ticket in [&["-no_ticket"][..], &[]] {
+        let options = [&["-tls1_2", "-reconnect", "-no_ign_eof"], ticket].concat();
+        let output = run(&mut s_client(&site.ca, &site.brisk, &options), b"", LIMIT).success();
+        assert_eq!(output.matches("Reused, TLSv1.2").count(), 5, "{output}");
+    }
+}
+
+#[test]
+fn a_resumed_session_costs_no_key_operation() {
+    let site = Site::new();
+    let client = site.client();
+    let mut resumed = 0;
+    for _ in 0..4 {
+        let mut connection = client.connect(site.brisk.https()).expect("a handshake");
+        connection.get(NAME, "/");
+        resumed += u32::from(connection.tls().handshake_kind() == Some(HandshakeKind::Resumed));
+    }
+    assert_eq!(resumed, 3);
+    let metrics = site.brisk.metrics();
+    assert!((metrics.sum("brisk_key_operations_total", &[]) - 1.0).abs() < 0.5, "{}", metrics.0);
+    assert!(
+        (metrics.sum("brisk_handshakes_total", &["resumption=\"psk\""]) - 3.0).abs() < 0.5,
+        "{}",
+        metrics.0
+    );
+}
+
+#[test]
+fn the_groups_are_preferred_in_order_and_hybrid_ones_come_first() {
+    let site = Site::new();
+    let first = facts(&site.get("/connection.json").text());
+    assert_eq!(first["tls"]["group"], "X25519MLKEM768", "{first}");
+    for (group, name) in [
+        (NamedGroup::X25519MLKEM768, "X25519MLKEM768"),
+        (NamedGroup::X25519, "x25519"),
+        (NamedGroup::secp256r1, "secp256r1"),
+        (NamedGroup::secp384r1, "secp384r1"),
+    ] {
+        let client = TlsClient::with_groups(&site.ca.root_file(), NAME, &[group]);
+        let mut connection = client.connect(site.brisk.https()).expect("a handshake");
+        let facts = facts(&connection.get(NAME, "/connection.json").text());
+        assert_eq!(facts["tls"]["group"], name, "{facts}");
+    }
+}
+
+#[test]
+fn certificates_are_compressed_for_clients_that_offer_it() {
+    let site = Site::new();
+    for algorithm in ["zlib", "brotli"] {
+        let client = site.client().certificate_compression(algorithm);
+        client.connect(site.brisk.https()).expect("a handshake").get(NAME, "/");
+        assert_eq!(client.decompressed(), 1, "{algorithm}");
+    }
+    let off = Site::custom("tls.certificate_compression = false\n", "", |setup| setup);
+    let client = off.client().certificate_compression("zlib");
+    client.connect(off.brisk.https()).expect("a handshake");
+    assert_eq!(client.decompressed(), 0);
+}
+
+#[test]
+fn a_session_does_not_resume_under_another_name() {
+    let site = Site::new();
+    let file = site.brisk.folder().join("session").display().to_string();
+    let ask = |options: &[&str]| {
+        let options = [&["-tls1_3"], options].concat();
+        run(&mut s_client(&site.ca, &site.brisk, &options), REQUEST, LIMIT)
+    };
+    ask(&["-servername", NAME, "-sess_out", &file]).success();
+    let other = ask(&["-servername", "localhost", "-sess_in", &file]);
+    assert_eq!(facts_of(&other)["tls"]["resumption"], "full");
+}

@@ -1,0 +1,83 @@
+//! WebSocket through brisk, from a tungstenite client to a tungstenite server.
+
+use std::io;
+
+use brisk_testkit::client::TlsStream;
+use brisk_testkit::origin::Origin;
+use tungstenite::{Message, WebSocket};
+
+use crate::site::{NAME, Site};
+
+/// Sends every message back.
+fn echo() -> Origin {
+    Origin::raw(|stream| {
+        let mut socket = tungstenite::accept(stream).map_err(io::Error::other)?;
+        loop {
+            match socket.read() {
+                Ok(message) if message.is_text() || message.is_binary() => {
+                    socket.send(message).map_err(io::Error::other)?;
+                }
+                Ok(_) => {}
+                Err(_) => return Ok(()),
+            }
+        }
+    })
+}
+
+fn open(site: &Site) -> WebSocket<TlsStream> {
+    let url = format!("wss://{NAME}/chat");
+    let (socket, response) = tungstenite::client(url, site.connect()).expect("an upgrade");
+    assert_eq!(response.status(), 101);
+    socket
+}
+
+#[test]
+fn messages_go_both_ways() {
+    let origin = echo();
+    let site = Site::proxying(&[&origin.url()]);
+    let mut socket = open(&site);
+    let sizes = [1, 125, 126, 65_535, 65_536, 1_000_000];
+    for message in sizes.map(|size| Message::binary(vec![7; size])).into_iter().chain([Message::text("text")])
+    {
+        socket.send(message.clone()).expect("a server that reads");
+        let echo = socket.read().unwrap_or_else(|error| panic!("{error} after {} bytes", message.len()));
+        assert_eq!(echo, message);
+    }
+    socket.send(Message::Ping(b"still there?".to_vec().into())).expect("a server that reads");
+    assert_eq!(socket.read().expect("a pong"), Message::Pong(b"still there?".to_vec().into()));
+    socket.close(None).expect("a close frame");
+    while socket.read().is_ok() {}
+}
+
+#[test]
+fn the_end_of_either_side_ends_the_other() {
+    let origin = Origin::raw(|stream| {
+        let mut socket = tungstenite::accept(stream).map_err(io::Error::other)?;
+        // Closes without a word after the first message.
+        socket.read().map(drop).map_err(io::Error::other)
+    });
+    let site = Site::proxying(&[&origin.url()]);
+    let mut socket = open(&site);
+    socket.send(Message::text("bye")).expect("a server that reads");
+    assert!(socket.read().is_err());
+    drop(socket);
+    // And the other way: a client that vanishes leaves no connection to the upstream.
+    let origin = echo();
+    let site = Site::proxying(&[&origin.url()]);
+    drop(open(&site));
+    brisk_testkit::process::wait_until("the end of the upstream's connection", || {
+        let open = site.brisk.metrics().sum("brisk_upstream_connections_open", &[]);
+        (open < 0.5).then_some(())
+    });
+}
+
+#[test]
+fn an_upstream_that_does_not_switch_answers_as_usual() {
+    let origin = Origin::fixed("no socket here");
+    let site = Site::proxying(&[&origin.url()]);
+    let answer = site.connect().request(&format!(
+        "GET / HTTP/1.1\r\nHost: {NAME}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    ));
+    assert_eq!((answer.status(), answer.text().as_str()), (200, "no socket here"));
+}
