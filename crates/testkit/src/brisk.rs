@@ -13,9 +13,7 @@ use crate::ca::Leaf;
 use crate::http1::Message;
 use crate::process::{Finished, PATIENCE, Process, run, wait_until};
 
-/// What tests start with: any free port each for HTTPS, plain HTTP and the admin listener, two workers, and an access
-/// log of JSON in `access.log`. Keys are written with dots, so that tables can follow.
-pub const BASE: &str = r#"
+const BASE: &str = r#"
 server.https = ["127.0.0.1:0"]
 server.http = ["127.0.0.1:0"]
 server.workers = 2
@@ -24,6 +22,18 @@ admin.listen = "127.0.0.1:0"
 access_log.format = "json"
 access_log.file = "access.log"
 "#;
+
+/// What tests start with: any free port each for HTTPS, plain HTTP and the admin listener, two workers, and an access
+/// log of JSON in `access.log`. `keys` come first and instead of these where they have the same names. All keys are
+/// written with dots, so that tables can follow.
+pub fn base(keys: &str) -> String {
+    let is_free = |line: &&str| {
+        let name = line.split(" = ").next().unwrap_or_default();
+        !keys.contains(&format!("{name} = "))
+    };
+    let kept: Vec<_> = BASE.lines().filter(|line| !line.is_empty()).filter(is_free).collect();
+    format!("{keys}\n{}\n", kept.join("\n"))
+}
 
 /// A `[[host]]` with these certificates; routes may follow.
 pub fn host(names: &[&str], leafs: &[&Leaf]) -> String {
@@ -122,7 +132,7 @@ impl Listeners {
         let (_, after) = stdout.split_once(" serves\n")?;
         let listener = |line: &str| {
             let (kind, url) = line.trim().split_once(' ')?;
-            let address = url.trim().split_once("://")?.1.trim_end_matches('/');
+            let address = url.trim().split_once("://")?.1.replace("localhost", "127.0.0.1");
             Some((kind.to_owned(), address.parse().ok()?))
         };
         let listeners: Vec<_> = after.lines().map_while(listener).collect();
@@ -169,9 +179,12 @@ impl Brisk {
         &self.process
     }
 
-    /// Writes a file of the folder anew.
+    /// Replaces a file of the folder in one step, as editors and certificate tools do.
     pub fn write(&self, name: &str, contents: impl AsRef<[u8]>) {
-        fs::write(self.folder.path().join(name), contents).expect("a temporary file");
+        let path = self.folder.path().join(name);
+        let new = path.with_extension("new");
+        fs::write(&new, contents).expect("a temporary file");
+        fs::rename(new, path).expect("a temporary file");
     }
 
     /// Sends SIGHUP and waits until brisk says how the reload went; returns that line of its log.
@@ -184,7 +197,7 @@ impl Brisk {
 
     /// What the log says about reloads that have ended.
     pub fn reload_lines(&self) -> Vec<String> {
-        let ended = |line: &&str| line.contains("reload") && !line.contains("reloading");
+        let ended = |line: &&str| line.contains("reloaded");
         self.process.stderr().lines().filter(ended).map(str::to_owned).collect()
     }
 
@@ -256,6 +269,13 @@ mod tests {
         assert_eq!(listeners.address("admin"), "127.0.0.1:9".parse().unwrap());
         assert!(Listeners::read("brisk 0.1.0 serves\n").is_none());
         assert!(Listeners::read("brisk 0.1.0 serves\n  https  https://127.0.0.1:84").is_none());
+    }
+
+    #[test]
+    fn keys_come_instead_of_those_of_the_same_name() {
+        let config = base("server.workers = 1\n");
+        assert!(config.starts_with("server.workers = 1\n") && config.contains("admin.listen"), "{config}");
+        assert_eq!(config.matches("server.workers").count(), 1);
     }
 
     #[test]

@@ -30,21 +30,19 @@ pub struct TlsClient {
 }
 
 impl TlsClient {
-    /// Trusts the certificates in this file, asks for `name`, offers no ALPN, the groups as rustls does.
+    /// Trusts the certificates in this file, asks for `name`, offers no ALPN, and the groups as browsers do.
     pub fn new(root: &Path, name: &str) -> Self {
-        let provider = aws_lc_rs::default_provider();
-        Self::with_provider(root, name, provider)
+        let groups =
+            [NamedGroup::X25519MLKEM768, NamedGroup::X25519, NamedGroup::secp256r1, NamedGroup::secp384r1];
+        Self::with_groups(root, name, &groups)
     }
 
-    /// Offers this group alone.
-    pub fn with_group(root: &Path, name: &str, group: NamedGroup) -> Self {
-        let mut provider = aws_lc_rs::default_provider();
-        provider.kx_groups = aws_lc_rs::ALL_KX_GROUPS.to_vec();
-        provider.kx_groups.retain(|own| own.name() == group);
-        Self::with_provider(root, name, provider)
-    }
-
-    fn with_provider(root: &Path, name: &str, provider: CryptoProvider) -> Self {
+    /// Offers these groups, with a key share for the first.
+    pub fn with_groups(root: &Path, name: &str, groups: &[NamedGroup]) -> Self {
+        let known =
+            |group: &NamedGroup| aws_lc_rs::ALL_KX_GROUPS.iter().find(|own| own.name() == *group).copied();
+        let kx_groups = groups.iter().filter_map(known).collect();
+        let provider = CryptoProvider { kx_groups, ..aws_lc_rs::default_provider() };
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_file_iter(root).expect("a PEM file") {
             roots.add(certificate.expect("a certificate")).expect("a root");
