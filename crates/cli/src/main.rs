@@ -19,7 +19,7 @@ static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(arguments) => {
-            tune::c_library();
+            tune::environment();
             serve::run(&arguments)
         }
         Command::Check(arguments) => check::run(&arguments),

@@ -11,7 +11,7 @@ use std::time::Instant;
 use brisk_net::proxy_protocol::{self, Progress};
 use brisk_net::{Deadline, TcpInfo};
 use brisk_proxy::Connection;
-use brisk_proxy::serve::{Http, serve};
+use brisk_proxy::serve::{Http, HttpIo, serve};
 use brisk_telemetry::{ConnectionRecord, HandshakeOutcome, Milestone};
 use brisk_tls::{Accepted, Refusal};
 use tokio::io::AsyncReadExt;
@@ -28,21 +28,21 @@ pub(crate) async fn serve_https(
     permits: Permits,
 ) {
     let shared = &worker.shared;
-    let mut record = ConnectionRecord::new(shared.next_connection_id(), peer, local, Instant::now());
+    let record = ConnectionRecord::new(shared.next_connection_id(), peer, local, Instant::now());
+    // Boxed, as the handshake below: what only its beginning needs does not make an idle connection larger.
+    let mut record = Box::new(record);
     record.timeline.mark(Milestone::TcpEstablished);
     shared.metrics.connection_opened();
     let deadline = worker.wheel.register();
 
-    // The handshake needs more memory than an idle connection should keep: boxed, and gone when it is done.
-    let handshake = Box::pin(secure(&worker, tcp, &mut record, &deadline));
-    let (stream, host) = match handshake.await {
-        Ok(accepted) => (accepted.stream, accepted.host),
-        Err(refusal) => return refused(&worker, record, &refusal),
+    let (io, host) = match Box::pin(secure(&worker, tcp, &mut record, &deadline)).await {
+        Ok(secured) => secured,
+        Err(refusal) => return refused(&worker, *record, &refusal),
     };
     let tls = record.tls.as_ref().expect("a completed handshake has facts");
     shared.metrics.handshake(tls);
 
-    let connection = Connection::new(record, true);
+    let connection = Connection::new(*record, true);
     let http = Http {
         service: Rc::clone(&worker.service),
         connection: Rc::clone(&connection),
@@ -51,7 +51,7 @@ pub(crate) async fn serve_https(
         drain: worker.drain.clone(),
     };
     let guard = http.drain.guard();
-    let end = serve(stream, &http).await;
+    let end = serve(io, &http).await;
     drop(guard);
     drop(permits);
 
@@ -68,7 +68,7 @@ async fn secure(
     mut tcp: TcpStream,
     record: &mut ConnectionRecord,
     deadline: &Deadline,
-) -> Result<Accepted, Refusal> {
+) -> Result<(HttpIo, usize), Refusal> {
     let live = worker.shared.live.load_full();
     deadline.set(live.handshake_timeout);
     let mut received = Vec::new();
@@ -81,8 +81,9 @@ async fn secure(
     if live.measures_rtt {
         record.rtt = TcpInfo::of(accepted.stream.tcp()).ok().map(|info| info.rtt);
     }
-    record.tls = Some(Box::new(accepted.facts.clone()));
-    Ok(accepted)
+    let Accepted { stream, facts, host } = accepted;
+    record.tls = Some(Box::new(facts));
+    Ok((HttpIo::new(stream), host))
 }
 
 async fn read_proxy_header(

@@ -22,7 +22,7 @@ use hyper::service::service_fn;
 
 use crate::connection::Connection;
 use crate::service::Service;
-pub(crate) use io::HttpIo;
+pub use io::HttpIo;
 use turn::{Stop, Turns};
 
 /// Time limits and sizes of HTTP connections.
@@ -134,9 +134,8 @@ impl CurrentService {
 }
 
 /// Serves the connection to its end, and puts what it carried into its record.
-pub async fn serve(stream: Stream, http: &Http) -> End {
+pub async fn serve(io: HttpIo, http: &Http) -> End {
     let multiplexed = http.connection.record.borrow().tls.as_ref().is_some_and(|tls| tls.alpn == Some("h2"));
-    let io = HttpIo::new(stream);
     let stop = loop {
         if let Err(stop) = rest(&io, http).await {
             break stop;
@@ -152,14 +151,21 @@ pub async fn serve(stream: Stream, http: &Http) -> End {
         }
     };
     note_bytes(&io, http);
-    match (stop, io.into_stream()) {
-        (Stop::Close(end), Some(stream)) => {
-            Box::pin(close(stream, http)).await;
+    match stop {
+        Stop::Close(end) => {
+            if let Some(closing) = closing(io, http) {
+                closing.await;
+            }
             end
         }
-        (Stop::Close(end) | Stop::Abort(end), _) => end,
-        (Stop::Rest, _) => unreachable!("the loop goes on"),
+        Stop::Abort(end) => end,
+        Stop::Rest => unreachable!("the loop goes on"),
     }
+}
+
+/// Boxed, and made outside of the connection's own future, which would keep room for it.
+fn closing(io: HttpIo, http: &Http) -> Option<Pin<Box<impl Future<Output = ()>>>> {
+    io.into_stream().map(|stream| Box::pin(close(stream, http)))
 }
 
 fn note_bytes(io: &HttpIo, http: &Http) {

@@ -157,7 +157,8 @@ impl Site {
             Prepared::Fixed { status, headers, body } => Ok(fixed(*status, headers, body)),
             Prepared::Page(page) => Ok(page.make(exchange.connection(), &head)),
             Prepared::Redirect(redirect) => redirect::answer(redirect, &head, authority(&head)?),
-            Prepared::Static(files) => found(files.answer(&head, &path).await),
+            // Boxed: hyper moves the future of every request, and it should be as small as the fastest answers need.
+            Prepared::Static(files) => found(Box::pin(files.answer(&head, &path)).await),
             Prepared::Upstream { group, path: kept } => {
                 let target = upstream_target(&head, &path, *kept, &route.path)?;
                 drop(path);

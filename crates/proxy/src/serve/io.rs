@@ -15,13 +15,14 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 /// its turn, so that the answers of one turn share records and system calls. [`flush_at_once`](Self::flush_at_once)
 /// ends that for an upgraded connection, which has no such driver.
 #[derive(Clone)]
-pub(crate) struct HttpIo {
+pub struct HttpIo {
     stream: Rc<RefCell<Stream>>,
     at_once: Rc<Cell<bool>>,
 }
 
 impl HttpIo {
-    pub(crate) fn new(stream: Stream) -> Self {
+    /// Takes over `stream`.
+    pub fn new(stream: Stream) -> Self {
         Self { stream: Rc::new(RefCell::new(stream)), at_once: Rc::default() }
     }
 
