@@ -23,6 +23,8 @@ use crate::upstream::{Group, Lease, Server};
 use crate::upstream_body::UpstreamBody;
 use crate::upstream_settings::{Retry, ServerScheme};
 
+const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
+
 /// What forwarding needs to know beside the request, and what it tells of itself.
 #[derive(Debug)]
 pub struct ForwardFacts<'a> {
@@ -205,6 +207,7 @@ impl<'a> Journey<'a> {
             },
         };
         to_origin_form(&mut request, server);
+        announce_body(&mut request);
         let limit = server.group_settings().timeouts.head;
         let response = http1.exchange(request, self.progress.as_deref(), limit).await?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -254,6 +257,13 @@ impl<'a> Journey<'a> {
 async fn connect(server: &Server) -> Result<Box<Http1>, UpstreamError> {
     let (io, open) = server.open().await?;
     Http1::new(io, server.register_deadline(), open).await
+}
+
+/// Says that a body of unknown length follows. hyper does so by itself, but not for GET, whose body it would drop.
+fn announce_body(request: &mut Request<RequestBody>) {
+    if !request.body().is_end_stream() && !request.headers().contains_key(header::CONTENT_LENGTH) {
+        request.headers_mut().insert(header::TRANSFER_ENCODING, CHUNKED);
+    }
 }
 
 /// RFC 9112 section 3.2.1: what is asked of a server itself is asked by path, and `Host` says whose.
