@@ -87,6 +87,19 @@ fn uploads_arrive_whole_with_a_length_and_chunked() {
 }
 
 #[test]
+fn a_get_keeps_its_body_whatever_its_framing() {
+    let origin = Origin::fixed("found");
+    let site = Site::proxying(&[&origin.url()]);
+    let query = ["--request", "GET", "--data", "query", "--header"];
+    for framing in
+        [["Transfer-Encoding: chunked", "--http1.1"], ["Content-Length:", "--http2"], ["X: y", "--http2"]]
+    {
+        assert_eq!(site.curl(&[&query[..], &framing].concat(), "/").success(), "found", "{framing:?}");
+        assert_eq!(origin.last_request().text(), "query", "{framing:?}");
+    }
+}
+
+#[test]
 fn trailers_reach_the_client() {
     let origin = Origin::answering(|_, stream| {
         let head = "HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -250,14 +263,16 @@ fn a_body_beyond_the_limit_of_its_route_is_413() {
         "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\nbody_size = \"1KiB\"\n{}",
         crate::site::upstream(&[&origin.url()])
     );
-    let site = Site::custom("", &tables, |setup| setup.file("whole", [b'x'; 1024]).file("beyond", [b'x'; 1025]));
+    let site =
+        Site::custom("", &tables, |setup| setup.file("whole", [b'x'; 1024]).file("beyond", [b'x'; 1025]));
     let file = |name: &str| site.brisk.folder().join(name).display().to_string();
     for (option, _) in VERSIONS {
         let whole = ["--write-out", "%{response_code}", "--output", "/dev/null", option, "--data-binary"];
         let whole = site.curl(&[&whole[..], &[&format!("@{}", file("whole"))]].concat(), "/").success();
         assert_eq!(whole, "200", "{option}");
     }
-    let answer = site.curl(&["--http1.1", "--include", "--data-binary", &format!("@{}", file("beyond"))], "/");
+    let answer =
+        site.curl(&["--http1.1", "--include", "--data-binary", &format!("@{}", file("beyond"))], "/");
     assert!(answer.stdout.contains(" 413 "), "{}", answer.text());
     // nghttp, since curl 7.88 loses an answer that comes before it began to send the body.
     let mut nghttp = command("nghttp");
