@@ -3,6 +3,7 @@
 mod args;
 mod check;
 mod config;
+mod memory;
 mod serve;
 mod tune;
 
@@ -12,14 +13,10 @@ use clap::Parser;
 
 use args::{Cli, Command};
 
-/// Small blocks per thread, given back quickly: connections make and drop many.
-#[global_allocator]
-static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(arguments) => {
-            tune::environment();
+            tune::c_library();
             serve::run(&arguments)
         }
         Command::Check(arguments) => check::run(&arguments),

@@ -11,6 +11,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::Serve;
 use crate::config::{self, Resolved};
+use crate::memory;
 
 /// Serves until it is told to stop.
 pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
@@ -18,7 +19,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let Resolved { settings, warnings, development } = config::settings(arguments)?;
     tell(&warnings);
     raise_open_files();
-    let gateway = Gateway::bind(settings)?;
+    let gateway = Gateway::bind(settings, memory::give_back)?;
     print_listeners(gateway.addresses(), development.as_ref()).context("cannot write to the terminal")?;
     let served = gateway.run(|| {
         let resolved = config::settings(arguments)?;

@@ -40,9 +40,10 @@ pub struct Gateway {
 
 impl Gateway {
     /// Binds all addresses and prepares keys, sessions and logs. What is wrong shows here, before anything is served.
-    pub fn bind(settings: GatewaySettings) -> Result<Self, GatewayError> {
+    /// Each worker calls `give_back_memory` once a second: the program's allocator may want to be told.
+    pub fn bind(settings: GatewaySettings, give_back_memory: fn()) -> Result<Self, GatewayError> {
         let files = watch_files(&settings);
-        let shared = Shared::new(&settings)?;
+        let shared = Shared::new(&settings, give_back_memory)?;
         let (sockets, mut addresses) = listen::bind_all(&settings)?;
         let admin = settings.admin.map(|address| listen::bind_one(&ListenerSettings::new(address)));
         let admin = admin.transpose()?;

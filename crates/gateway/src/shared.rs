@@ -70,6 +70,7 @@ pub(crate) struct Shared {
     pub(crate) changes: watch::Sender<()>,
     pub(crate) connections: ConnectionLimit,
     pub(crate) client_connections: Option<AddressLimit>,
+    pub(crate) give_back_memory: fn(),
     resumption: Resumption,
     engine: LocalEngine,
     ids: AtomicU64,
@@ -83,7 +84,7 @@ struct Resumption {
 
 impl Shared {
     /// Prepares everything that `settings` ask for, without serving anything yet.
-    pub(crate) fn new(settings: &GatewaySettings) -> Result<Arc<Self>, GatewayError> {
+    pub(crate) fn new(settings: &GatewaySettings, give_back_memory: fn()) -> Result<Arc<Self>, GatewayError> {
         let metrics = Metrics::new();
         let engine =
             LocalEngine::new(Arc::clone(&settings.keystore), &settings.keys).map_err(GatewayError::Threads)?;
@@ -98,6 +99,7 @@ impl Shared {
             client_connections: settings.connections.per_client.map(AddressLimit::new),
             resumption,
             engine,
+            give_back_memory,
             ids: AtomicU64::new(1),
             metrics,
         }))

@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use brisk_net::{AddressPermit, ConnectionPermit, DeadlineWheel, Drain, Listener};
 use brisk_proxy::serve::{CurrentService, HttpSettings};
@@ -75,6 +76,7 @@ async fn run(
     let deadlines = worker.wheel.clone();
     spawn_local(async move { deadlines.run().await });
     spawn_local(follow(Rc::clone(&worker)));
+    spawn_local(give_back_memory(worker.shared.give_back_memory));
     let mut accepting = Vec::new();
     for socket in sockets.https {
         accepting.push(spawn_local(accept_https(Rc::clone(&worker), Listener::new(socket)?)));
@@ -90,6 +92,15 @@ async fn run(
     // Ends with an error when the sender is gone: that is the signal.
     let _gone = stop.changed().await;
     Ok(())
+}
+
+/// After a burst, its memory goes back although nothing is allocated any more.
+async fn give_back_memory(give_back: fn()) {
+    let mut seconds = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        seconds.tick().await;
+        give_back();
+    }
 }
 
 /// Takes over each new configuration.
