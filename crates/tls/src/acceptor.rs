@@ -27,6 +27,7 @@ const UNPROCESSED_LIMIT: usize = 64 * 1024;
 
 /// Alerts sent before rustls has a connection: level fatal (2), then the description of RFC 8446 section 6.
 const ALERT_DECODE_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 50];
+const ALERT_INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
 const ALERT_UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
 /// The answer to HTTP on the TLS port.
@@ -182,7 +183,10 @@ async fn negotiate(
     let mut handshake = Handshake::new(Box::new(tls), incoming, chosen);
     let mut notes = Notes::default();
     loop {
-        let ((advanced, result), noted) = handshake.advance().await.map_err(|error| lost(&error))?;
+        // Fails only when there is no memory for a stack.
+        let advanced = handshake.advance().await;
+        let ((advanced, result), noted) =
+            advanced.map_err(|error| Refusal::because(HandshakeOutcome::Internal, error))?;
         handshake = advanced;
         notes.merge(noted);
         mark_notes(timeline, &noted);
@@ -197,6 +201,12 @@ async fn negotiate(
                 return Err(Refusal::new(HandshakeOutcome::TooLarge));
             }
             Ok(Progress::Incomplete) => {}
+            // rustls has no alert for an engine that failed. The flight that was to be signed has not been sent, so the
+            // client reads plaintext still.
+            Err(error) if notes.key_failed => {
+                send_last(io, &ALERT_INTERNAL_ERROR).await;
+                return Err(refusal(&error, notes));
+            }
             Err(error) => {
                 send_last(io, &handshake.outgoing).await;
                 return Err(refusal(&error, notes));
@@ -298,3 +308,6 @@ fn refusal(error: &rustls::Error, notes: Notes) -> Refusal {
     };
     Refusal::because(outcome, error)
 }
+
+#[cfg(test)]
+mod tests;

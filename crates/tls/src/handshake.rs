@@ -96,20 +96,18 @@ impl Handshake {
         };
         self.incoming.drain(..used);
         if result.is_err() {
-            self.collect_alert();
+            take_alert(&mut self.tls, &mut self.outgoing);
         }
         (self, result)
     }
+}
 
-    /// After an error rustls has the alert for the client ready.
-    fn collect_alert(&mut self) {
-        loop {
-            match self.tls.process_tls_records(&mut []).state {
-                Ok(ConnectionState::EncodeTlsData(data)) => encode(data, &mut self.outgoing),
-                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
-                _ => return,
-            }
-        }
+/// After an error rustls has the alert for the client ready. It is taken without looking at what the client sent: after
+/// an error that may not be read a second time.
+pub(crate) fn take_alert(tls: &mut UnbufferedServerConnection, outgoing: &mut Vec<u8>) {
+    while tls.wants_write() {
+        let Ok(ConnectionState::EncodeTlsData(data)) = tls.process_tls_records(&mut []).state else { return };
+        encode(data, outgoing);
     }
 }
 

@@ -16,6 +16,8 @@ mod notes;
 pub mod settings;
 mod stream;
 mod suspend;
+#[cfg(test)]
+mod testing;
 
 pub use acceptor::{Accepted, Acceptor, Refusal};
 pub use error::TlsError;

@@ -1,0 +1,165 @@
+use std::rc::Rc;
+
+use brisk_testkit::ca::TestCa;
+use brisk_testkit::client::TlsClient;
+use rustls::ClientConfig;
+use rustls::client::Resumption as ClientResumption;
+use rustls::version::{TLS12, TLS13};
+use tokio::task::LocalSet;
+
+use super::*;
+use crate::testing::{BrokenEngine, HOST, LateEngine, Stage, drain, handshake, soon, tcp, write};
+
+async fn resumption(stage: &Stage, client: &Arc<ClientConfig>) -> TlsFacts {
+    let (mut tls, mut accepted) = stage.connect(client).await;
+    // A TLS 1.3 client takes its tickets while it reads.
+    write(&mut accepted.stream, b"x").await.expect("written");
+    drain(&mut accepted.stream).await.expect("sent");
+    assert_eq!(soon(tls.read_u8()).await.expect("data"), b'x');
+    accepted.facts
+}
+
+#[tokio::test]
+async fn both_versions_are_negotiated_and_resumed() {
+    let stage = Stage::new();
+    for (version, number, resumed) in [
+        (&TLS12, ProtocolVersion::TLS1_2, Resumption::Ticket),
+        (&TLS13, ProtocolVersion::TLS1_3, Resumption::Psk),
+    ] {
+        let client = Arc::new(stage.client(version));
+        let facts = resumption(&stage, &client).await;
+        assert_eq!(facts.version, number);
+        assert_eq!(facts.resumption, Resumption::Full);
+        assert_eq!(facts.scheme, Some(SignatureScheme::ECDSA_SECP256R1_SHA256));
+        assert_eq!(facts.server_name.as_deref(), Some(HOST));
+        assert!(facts.group.is_some());
+        let facts = resumption(&stage, &client).await;
+        assert_eq!(facts.resumption, resumed);
+        assert_eq!(facts.scheme, None, "nothing is signed for a session that is resumed");
+    }
+}
+
+#[tokio::test]
+async fn sessions_are_resumed_by_id_without_tickets() {
+    let stage = Stage::with(TlsSettings { tickets: false, ..TlsSettings::default() }, |engine| engine);
+    for (version, resumed) in [(&TLS12, Resumption::SessionId), (&TLS13, Resumption::Psk)] {
+        let client = Arc::new(stage.client(version));
+        assert_eq!(resumption(&stage, &client).await.resumption, Resumption::Full);
+        assert_eq!(resumption(&stage, &client).await.resumption, resumed);
+    }
+}
+
+/// A stage whose engine answers when it is told to.
+fn late_stage() -> (Rc<Stage>, Arc<LateEngine>) {
+    let mut late = None;
+    let stage = Stage::with(TlsSettings::default(), |engine| {
+        let engine = LateEngine::new(engine);
+        late = Some(Arc::clone(&engine));
+        engine
+    });
+    (Rc::new(stage), late.expect("an engine"))
+}
+
+#[tokio::test]
+async fn twenty_handshakes_wait_for_their_signatures_on_one_thread() {
+    let (stage, engine) = late_stage();
+    let tasks = LocalSet::new();
+    let connected: Vec<_> = (0..20)
+        .map(|i| {
+            let stage = Rc::clone(&stage);
+            tasks.spawn_local(async move {
+                let mut client = stage.client(if i % 2 == 0 { &TLS12 } else { &TLS13 });
+                client.resumption = ClientResumption::disabled();
+                stage.connect(&Arc::new(client)).await.1.facts.resumption
+            })
+        })
+        .collect();
+    let answered = async {
+        while engine.waiting() < 20 {
+            tokio::task::yield_now().await;
+        }
+        engine.answer();
+        for task in connected {
+            assert_eq!(task.await.expect("a handshake"), Resumption::Full);
+        }
+    };
+    soon(tasks.run_until(answered)).await;
+}
+
+#[tokio::test]
+async fn a_handshake_given_up_in_mid_signature_leaves_nothing_behind() {
+    let (stage, engine) = late_stage();
+    let client = Arc::new(stage.client(&TLS13));
+    let (near, far) = tcp().await;
+    {
+        let waiting = async {
+            while engine.waiting() == 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        soon(async {
+            tokio::select! {
+                _ = async { tokio::join!(handshake(&client, near), stage.accept(far)) } => panic!("not signed yet"),
+                () = waiting => {}
+            }
+        })
+        .await;
+    }
+    let (_, completion) = engine.take().pop().expect("an operation");
+    assert!(completion.is_abandoned());
+    completion.complete(Ok(vec![0; 70]));
+}
+
+#[tokio::test]
+async fn a_client_learns_that_the_key_is_out_of_order() {
+    for version in [&TLS12, &TLS13] {
+        let stage = Stage::with(TlsSettings::default(), |_| Arc::new(BrokenEngine));
+        let client = Arc::new(stage.client(version));
+        let (near, far) = tcp().await;
+        let (client, accepted) =
+            soon(async { tokio::join!(handshake(&client, near), stage.accept(far)) }).await;
+        assert_eq!(accepted.err().expect("a refusal").outcome, HandshakeOutcome::KeyOperation);
+        let error = client.expect_err("no handshake");
+        assert!(error.to_string().contains("InternalError"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_message_behind_the_hello_is_refused() {
+    let stage = Stage::new();
+    let mut hello = TlsClient::new(&TestCa::new().root_file(), HOST).hello();
+    // In the same record: a Finished that is empty.
+    hello.extend([20, 0, 0, 0]);
+    let length = u16::try_from(hello.len() - 5).expect("one record").to_be_bytes();
+    hello[3..5].copy_from_slice(&length);
+    let (mut near, far) = tcp().await;
+    near.write_all(&hello).await.expect("sent");
+    let answer = async {
+        let mut answer = Vec::new();
+        near.read_to_end(&mut answer).await.expect("an answer");
+        drop(near);
+        answer
+    };
+    let (answer, accepted) = soon(async { tokio::join!(answer, stage.accept(far)) }).await;
+    assert!(accepted.is_err());
+    // unexpected_message
+    assert_eq!(answer, [21, 3, 3, 0, 2, 2, 10]);
+}
+
+#[tokio::test]
+async fn plain_http_is_told_where_it_is() {
+    let stage = Stage::new();
+    let (mut near, far) = tcp().await;
+    near.write_all(b"GET / HTTP/1.1\r\nHost: example.test\r\n\r\n").await.expect("sent");
+    let answer = async {
+        let mut answer = String::new();
+        near.read_to_string(&mut answer).await.expect("an answer");
+        drop(near);
+        answer
+    };
+    let (answer, accepted) = soon(async { tokio::join!(answer, stage.accept(far)) }).await;
+    assert_eq!(accepted.err().expect("a refusal").outcome, HandshakeOutcome::PlainHttp);
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    assert!(head.starts_with("HTTP/1.1 400 "));
+    assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head}");
+}

@@ -1,0 +1,234 @@
+//! What this crate's tests share: an acceptor with the certificate of a CA of its own, and clients that trust it.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use brisk_certs::{Certificate, load};
+use brisk_keys::{
+    Completion, KeyError, KeyOperation, Keystore, LocalEngine, LocalSettings, PendingOperation,
+    PrivateKeyEngine,
+};
+use brisk_session::{MemorySettings, MemoryStore, RotationSettings, SessionStore, TicketKeyring};
+use brisk_telemetry::Timeline;
+use brisk_testkit::ca::TestCa;
+use rustls::{ClientConfig, ConnectionTrafficSecrets, RootCertStore, SupportedProtocolVersion};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, ServerName};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::{Accepted, Acceptor, HostSettings, Refusal, Stream, TlsSettings};
+
+/// The name that the certificate of a [`Stage`] is for.
+pub(crate) const HOST: &str = "example.test";
+
+/// An acceptor, and what its clients need.
+pub(crate) struct Stage {
+    pub(crate) acceptor: Acceptor,
+    roots: RootCertStore,
+}
+
+impl Stage {
+    /// Keys are used in line.
+    pub(crate) fn new() -> Self {
+        Self::with(TlsSettings::default(), |engine| engine)
+    }
+
+    /// `wrap` makes the engine of one that works in line.
+    pub(crate) fn with(
+        settings: TlsSettings,
+        wrap: impl FnOnce(Arc<dyn PrivateKeyEngine>) -> Arc<dyn PrivateKeyEngine>,
+    ) -> Self {
+        let ca = TestCa::new();
+        let leaf = ca.server(&[HOST]).issue();
+        let mut keystore = Keystore::new();
+        let loaded = load(&leaf.chain, &leaf.key, &mut keystore, SystemTime::now()).expect("a certificate");
+        let engine = LocalEngine::new(Arc::new(keystore), &LocalSettings::default()).expect("threads");
+        let sessions: Arc<dyn SessionStore> = Arc::new(MemoryStore::new(&MemorySettings::default()));
+        let keyring = Arc::new(TicketKeyring::new(RotationSettings::default(), SystemTime::now()));
+        let host = host(loaded.certificate);
+        let acceptor = Acceptor::new(settings, &[host], &wrap(Arc::new(engine)), &sessions, &keyring);
+        let mut roots = RootCertStore::empty();
+        for root in CertificateDer::pem_file_iter(ca.root_file()).expect("a file") {
+            roots.add(root.expect("a certificate")).expect("a root");
+        }
+        Self { acceptor: acceptor.expect("settings that fit"), roots }
+    }
+
+    /// A client of this version alone; its handshakes resume one another's sessions.
+    pub(crate) fn client(&self, version: &'static SupportedProtocolVersion) -> ClientConfig {
+        let mut config = ClientConfig::builder_with_protocol_versions(&[version])
+            .with_root_certificates(self.roots.clone())
+            .with_no_client_auth();
+        config.enable_secret_extraction = true;
+        config
+    }
+
+    /// The server's side of a handshake.
+    pub(crate) async fn accept(&self, tcp: TcpStream) -> Result<Accepted, Refusal> {
+        self.acceptor.accept(tcp, Vec::new(), &mut Timeline::start()).await
+    }
+
+    /// A whole handshake.
+    pub(crate) async fn connect(&self, client: &Arc<ClientConfig>) -> (TlsStream<TcpStream>, Accepted) {
+        let (near, far) = tcp().await;
+        let server = async {
+            let mut accepted = self.accept(far).await.expect("a client that keeps the protocol");
+            // In TLS 1.2 the server has the last word.
+            drain(&mut accepted.stream).await.expect("sent");
+            accepted
+        };
+        let (client, accepted) = soon(async { tokio::join!(handshake(client, near), server) }).await;
+        (client.expect("a server that keeps the protocol"), accepted)
+    }
+}
+
+fn host(certificate: Certificate) -> HostSettings {
+    HostSettings {
+        names: vec![HOST.to_owned()],
+        default: true,
+        certificates: vec![Arc::new(certificate)],
+        client_certificates: None,
+    }
+}
+
+/// Two ends of a connection: the client's and the server's.
+pub(crate) async fn tcp() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+    let address = listener.local_addr().expect("address");
+    let (near, far) = tokio::join!(TcpStream::connect(address), listener.accept());
+    (near.expect("connect"), far.expect("accept").0)
+}
+
+/// The client's side of a handshake.
+pub(crate) async fn handshake(
+    client: &Arc<ClientConfig>,
+    tcp: TcpStream,
+) -> io::Result<TlsStream<TcpStream>> {
+    let name = ServerName::try_from(HOST).expect("a host name");
+    TlsConnector::from(Arc::clone(client)).connect(name, tcp).await
+}
+
+/// What the client sent next; empty at its end.
+pub(crate) async fn read(stream: &mut Stream) -> io::Result<Vec<u8>> {
+    let mut data = Vec::new();
+    poll_fn(|cx| {
+        stream.poll_read(cx, |plaintext| {
+            data.extend_from_slice(plaintext);
+            plaintext.len()
+        })
+    })
+    .await?;
+    Ok(data)
+}
+
+/// Accepts all of `plaintext`, without sending more of it than must be.
+pub(crate) async fn write(stream: &mut Stream, mut plaintext: &[u8]) -> io::Result<()> {
+    while !plaintext.is_empty() {
+        let len = poll_fn(|cx| stream.poll_write(cx, &[IoSlice::new(plaintext)])).await?;
+        plaintext = &plaintext[len..];
+    }
+    Ok(())
+}
+
+/// Sends what was written.
+pub(crate) async fn drain(stream: &mut Stream) -> io::Result<()> {
+    poll_fn(|cx| stream.poll_drain(cx)).await
+}
+
+/// Ends our side.
+pub(crate) async fn close(stream: &mut Stream) -> io::Result<()> {
+    poll_fn(|cx| stream.poll_close(cx)).await
+}
+
+/// An engine that answers when it is told to.
+#[derive(Debug)]
+pub(crate) struct LateEngine {
+    inner: Arc<dyn PrivateKeyEngine>,
+    waiting: Mutex<Vec<(KeyOperation, Completion)>>,
+}
+
+impl LateEngine {
+    pub(crate) fn new(inner: Arc<dyn PrivateKeyEngine>) -> Arc<Self> {
+        Arc::new(Self { inner, waiting: Mutex::default() })
+    }
+
+    /// The operations that wait.
+    pub(crate) fn take(&self) -> Vec<(KeyOperation, Completion)> {
+        std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How many operations wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Answers all that wait.
+    pub(crate) fn answer(&self) {
+        for (operation, completion) in self.take() {
+            let result = self.inner.submit(operation).try_take();
+            completion.complete(result.expect("an engine that works in line"));
+        }
+    }
+}
+
+impl PrivateKeyEngine for LateEngine {
+    fn submit(&self, operation: KeyOperation) -> PendingOperation {
+        let (pending, completion) = PendingOperation::with_completion(operation.deadline);
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push((operation, completion));
+        pending
+    }
+}
+
+/// An engine that cannot.
+#[derive(Debug)]
+pub(crate) struct BrokenEngine;
+
+impl PrivateKeyEngine for BrokenEngine {
+    fn submit(&self, _operation: KeyOperation) -> PendingOperation {
+        PendingOperation::ready(Err(KeyError::Failed("out of order")))
+    }
+}
+
+/// Seals TLS 1.3 records as no honest client would.
+pub(crate) struct Forger {
+    sequence: u64,
+    key: LessSafeKey,
+    iv: [u8; 12],
+}
+
+impl Forger {
+    /// Takes over a client that negotiated AES-128-GCM.
+    pub(crate) fn new(client: TlsStream<TcpStream>) -> (TcpStream, Self) {
+        let (tcp, tls) = client.into_inner();
+        let (sequence, secrets) = tls.dangerous_extract_secrets().expect("secrets").tx;
+        let ConnectionTrafficSecrets::Aes128Gcm { key, iv } = secrets else { panic!("another suite") };
+        let key = LessSafeKey::new(UnboundKey::new(&AES_128_GCM, key.as_ref()).expect("a key"));
+        (tcp, Self { sequence, key, iv: iv.as_ref().try_into().expect("12 bytes") })
+    }
+
+    /// A record of this content type.
+    pub(crate) fn record(&mut self, content: u8, payload: &[u8]) -> Vec<u8> {
+        let mut sealed = payload.to_vec();
+        sealed.push(content);
+        let [high, low] = u16::try_from(sealed.len() + 16).expect("a length").to_be_bytes();
+        let header = [23, 3, 3, high, low];
+        let mut nonce = self.iv;
+        for (byte, sequence) in nonce[4..].iter_mut().zip(self.sequence.to_be_bytes()) {
+            *byte ^= sequence;
+        }
+        self.sequence += 1;
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        self.key.seal_in_place_append_tag(nonce, Aad::from(header), &mut sealed).expect("sealed");
+        [&header[..], &sealed].concat()
+    }
+}
+
+/// Fails a test that would hang.
+pub(crate) async fn soon<F: Future>(work: F) -> F::Output {
+    tokio::time::timeout(Duration::from_secs(20), work).await.expect("in time")
+}
