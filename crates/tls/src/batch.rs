@@ -16,6 +16,11 @@ const RECORDS: usize = 16;
 /// The most a record adds to its plaintext: header, explicit nonce (TLS 1.2) or content type (1.3), tag.
 const OVERHEAD: usize = 5 + 8 + 1 + 16;
 
+/// A `KeyUpdate` that the client asked for goes before the next record (RFC 8446 section 4.6.3).
+const KEY_UPDATE: usize = 5 + OVERHEAD;
+
+const SIZE: usize = RECORDS * (RECORD + OVERHEAD) + KEY_UPDATE;
+
 /// Unused buffers kept by a worker. A connection has one only while it is being served, so one is the usual need.
 const POOLED: usize = 4;
 
@@ -33,7 +38,7 @@ pub(crate) struct Batch {
 impl Batch {
     /// No further record is sure to fit.
     pub(crate) fn is_full(&self) -> bool {
-        self.len + RECORD + OVERHEAD > RECORDS * (RECORD + OVERHEAD)
+        self.len + KEY_UPDATE + RECORD + OVERHEAD > SIZE
     }
 
     /// The records so far.
@@ -41,20 +46,32 @@ impl Batch {
         self.buffer.as_ref().map_or(&[], |buffer| &buffer[..self.len])
     }
 
-    /// Adds a record with `plaintext`, at most [`RECORD`] bytes; what rustls wants sent before it goes to `first`.
+    /// Moves the records to the end of `outgoing`, which is sent before: whatever is sealed next may follow there.
+    pub(crate) fn move_to(&mut self, outgoing: &mut Vec<u8>) {
+        outgoing.extend_from_slice(self.bytes());
+        self.clear();
+    }
+
+    /// Adds a record with `plaintext`, at most [`RECORD`] bytes; what rustls wants sent before it goes to `outgoing`.
+    ///
+    /// `incoming` is what the client sent of an unfinished record or message: rustls has marks in it.
     pub(crate) fn seal(
         &mut self,
         tls: &mut UnbufferedServerConnection,
-        first: &mut Vec<u8>,
+        incoming: &mut [u8],
+        outgoing: &mut Vec<u8>,
         plaintext: &[u8],
     ) -> io::Result<()> {
         loop {
-            match tls.process_tls_records(&mut []).state.map_err(broken)? {
+            match tls.process_tls_records(incoming).state.map_err(broken)? {
                 ConnectionState::WriteTraffic(mut traffic) => {
                     self.len += traffic.encrypt(plaintext, self.free()).map_err(io::Error::other)?;
                     return Ok(());
                 }
-                ConnectionState::EncodeTlsData(record) => encode(record, first),
+                ConnectionState::EncodeTlsData(record) => {
+                    self.move_to(outgoing);
+                    encode(record, outgoing);
+                }
                 ConnectionState::TransmitTlsData(records) => records.done(),
                 ConnectionState::PeerClosed => {}
                 _ => return Err(io::ErrorKind::NotConnected.into()),
@@ -63,8 +80,8 @@ impl Batch {
     }
 
     /// Adds the alert close_notify, if the connection still has a way to send it.
-    pub(crate) fn close_notify(&mut self, tls: &mut UnbufferedServerConnection) {
-        if let Ok(ConnectionState::WriteTraffic(mut traffic)) = tls.process_tls_records(&mut []).state {
+    pub(crate) fn close_notify(&mut self, tls: &mut UnbufferedServerConnection, incoming: &mut [u8]) {
+        if let Ok(ConnectionState::WriteTraffic(mut traffic)) = tls.process_tls_records(incoming).state {
             self.len += traffic.queue_close_notify(self.free()).unwrap_or(0);
         }
     }
@@ -83,7 +100,7 @@ impl Batch {
     fn free(&mut self) -> &mut [u8] {
         let buffer = self.buffer.get_or_insert_with(|| {
             let pooled = BUFFERS.with_borrow_mut(Vec::pop);
-            pooled.unwrap_or_else(|| vec![0; RECORDS * (RECORD + OVERHEAD)].into_boxed_slice())
+            pooled.unwrap_or_else(|| vec![0; SIZE].into_boxed_slice())
         });
         &mut buffer[self.len..]
     }

@@ -6,6 +6,7 @@
 //! answers share a record and a system call; large ones are sealed straight from the caller's memory.
 
 use std::cell::RefCell;
+use std::error::Error;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -16,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::batch::Batch;
-use crate::handshake::{Handshake, encode};
+use crate::handshake::{Handshake, encode, take_alert};
 
 /// Plaintext in one record: the most that RFC 8446 section 5.1 allows.
 pub(crate) const RECORD: usize = 16 * 1024;
@@ -28,8 +29,12 @@ const APART: usize = 1024;
 /// Bytes read from a socket at once: a few records, so that bulk uploads need few system calls.
 const READ: usize = 64 * 1024;
 
+/// Ciphertext that may wait for the rest of its record or message. A record has at most 18 KiB, and no message that a
+/// client may send after its handshake is longer than a record.
+const UNFINISHED_LIMIT: usize = 32 * 1024;
+
 thread_local! {
-    static INCOMING: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ + RECORD + 2 * 1024].into_boxed_slice());
+    static INCOMING: RefCell<Box<[u8]>> = RefCell::new(vec![0; UNFINISHED_LIMIT + READ].into_boxed_slice());
 }
 
 /// A TLS connection that has completed its handshake.
@@ -56,6 +61,8 @@ pub struct Stream {
     /// The client sent close_notify or closed its side of the connection.
     peer_closed: bool,
     closing: bool,
+    /// The client broke the protocol: nothing is read from it any more, and nothing sealed for it.
+    failed: bool,
     bytes_received: u64,
     bytes_sent: u64,
 }
@@ -75,6 +82,7 @@ impl Stream {
             blocked: false,
             peer_closed: handshake.peer_closed,
             closing: false,
+            failed: false,
             bytes_received,
             bytes_sent,
         }
@@ -82,7 +90,8 @@ impl Stream {
 
     /// Reads plaintext: `take` gets slices in order and returns how much of each it took, less only when it is full.
     /// Ready without a call of `take` is the end of the client's data, sealed by its close_notify; a connection that
-    /// ends without one is the error `UnexpectedEof`.
+    /// ends without one is the error `UnexpectedEof`. After `InvalidData` the client's alert is still to be sent, by
+    /// [`poll_close`](Self::poll_close).
     pub fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -99,6 +108,9 @@ impl Stream {
         loop {
             if self.peer_closed {
                 return Poll::Ready(Ok(()));
+            }
+            if self.failed || self.incoming.len() > UNFINISHED_LIMIT {
+                return Poll::Ready(Err(self.fail("the client broke the protocol")));
             }
             let read = INCOMING.with_borrow_mut(|buffer| {
                 let kept = self.incoming.len();
@@ -129,7 +141,11 @@ impl Stream {
         loop {
             let UnbufferedStatus { mut discard, state, .. } = self.tls.process_tls_records(&mut data[used..]);
             let mut done = false;
-            match state.map_err(broken)? {
+            let state = match state {
+                Ok(state) => state,
+                Err(error) => return Err(self.fail(error)),
+            };
+            match state {
                 ConnectionState::ReadTraffic(mut traffic) => {
                     while let Some(record) = traffic.next_record() {
                         let record = record.map_err(broken)?;
@@ -140,7 +156,11 @@ impl Stream {
                         self.plaintext.extend_from_slice(&record.payload[taken..]);
                     }
                 }
-                ConnectionState::EncodeTlsData(record) => encode(record, &mut self.outgoing),
+                ConnectionState::EncodeTlsData(record) => {
+                    // Sealed later than what waits in the batch, so sent later.
+                    self.sealed.move_to(&mut self.outgoing);
+                    encode(record, &mut self.outgoing);
+                }
                 ConnectionState::TransmitTlsData(records) => records.done(),
                 ConnectionState::PeerClosed => self.peer_closed = true,
                 _ => done = true,
@@ -157,6 +177,17 @@ impl Stream {
             self.incoming = Vec::new();
         }
         Ok(any)
+    }
+
+    /// The client gets the alert that rustls has for it, after the records that were sealed before, and nothing else.
+    fn fail(&mut self, reason: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
+        self.failed = true;
+        self.closing = true;
+        self.incoming = Vec::new();
+        self.gathered = Vec::new();
+        self.sealed.move_to(&mut self.outgoing);
+        take_alert(&mut self.tls, &mut self.outgoing);
+        io::Error::new(io::ErrorKind::InvalidData, reason)
     }
 
     /// Reads into the connection's own memory: true when there is plaintext, false at the client's end. Unlike waiting
@@ -178,6 +209,9 @@ impl Stream {
 
     /// Accepts plaintext to send, all of `slices` or, of much, a part; pending while the client does not read.
     pub fn poll_write(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        if self.failed {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
         if self.blocked {
             ready!(self.poll_send(cx))?;
         }
@@ -202,16 +236,18 @@ impl Stream {
         Poll::Ready(Ok(accepted))
     }
 
-    /// Seals a whole record from the caller's memory, or gathers what is not enough for one.
+    /// Seals a whole record from the caller's memory, or gathers what is not enough for one. The batch is not full; 0 says
+    /// that it is now.
     fn gather_or_seal(&mut self, plaintext: &[u8]) -> io::Result<usize> {
         if plaintext.len() >= RECORD && self.gathered.len() <= APART {
             if !self.gathered.is_empty() {
                 self.seal_gathered()?;
             }
-            if !self.sealed.is_full() {
-                self.sealed.seal(&mut self.tls, &mut self.outgoing, &plaintext[..RECORD])?;
-                return Ok(RECORD);
+            if self.sealed.is_full() {
+                return Ok(0);
             }
+            self.sealed.seal(&mut self.tls, &mut self.incoming, &mut self.outgoing, &plaintext[..RECORD])?;
+            return Ok(RECORD);
         }
         let len = plaintext.len().min(RECORD - self.gathered.len());
         self.gathered.extend_from_slice(&plaintext[..len]);
@@ -222,7 +258,7 @@ impl Stream {
     }
 
     fn seal_gathered(&mut self) -> io::Result<()> {
-        self.sealed.seal(&mut self.tls, &mut self.outgoing, &self.gathered)?;
+        self.sealed.seal(&mut self.tls, &mut self.incoming, &mut self.outgoing, &self.gathered)?;
         self.gathered.clear();
         Ok(())
     }
@@ -243,7 +279,7 @@ impl Stream {
         ready!(self.poll_drain(cx))?;
         if !self.closing {
             self.closing = true;
-            self.sealed.close_notify(&mut self.tls);
+            self.sealed.close_notify(&mut self.tls, &mut self.incoming);
         }
         ready!(self.poll_send(cx))?;
         Pin::new(&mut self.io).poll_shutdown(cx)
@@ -252,8 +288,7 @@ impl Stream {
     /// Sends the records in their order; what the socket does not take stays with the connection.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.outgoing.is_empty() {
-            self.outgoing.extend_from_slice(self.sealed.bytes());
-            self.sealed.clear();
+            self.sealed.move_to(&mut self.outgoing);
         }
         let first = !self.outgoing.is_empty();
         let records = if first { &self.outgoing } else { self.sealed.bytes() };
@@ -261,23 +296,21 @@ impl Stream {
             let written = Pin::new(&mut self.io).poll_write(cx, &records[self.sent..]);
             self.blocked = written.is_pending();
             let Poll::Ready(written) = written else {
-                let rest = records[self.sent..].to_vec();
-                self.keep(rest);
+                if !first {
+                    self.outgoing = records[self.sent..].to_vec();
+                    self.sealed.clear();
+                    self.sent = 0;
+                }
                 return Poll::Pending;
             };
             let len = written?;
             self.sent += len;
             self.bytes_sent += len as u64;
         }
-        self.keep(Vec::new());
-        Poll::Ready(Ok(()))
-    }
-
-    /// Nothing is left to send but `rest`.
-    fn keep(&mut self, rest: Vec<u8>) {
         self.sealed.clear();
-        self.outgoing = rest;
+        self.outgoing = Vec::new();
         self.sent = 0;
+        Poll::Ready(Ok(()))
     }
 
     /// Gives back memory that only a busy connection needs.
@@ -323,3 +356,6 @@ fn shrunk(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.shrink_to_fit();
     bytes
 }
+
+#[cfg(test)]
+mod tests;

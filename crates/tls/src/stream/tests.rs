@@ -1,0 +1,206 @@
+use std::sync::Arc;
+
+use rustls::version::{TLS12, TLS13};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::*;
+use crate::testing::{Forger, Stage, close, drain, read, soon, write};
+
+const MIB: usize = 1024 * 1024;
+
+/// Content types of RFC 8446 section 5.1.
+const HANDSHAKE: u8 = 22;
+const APPLICATION_DATA: u8 = 23;
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i % 251) as u8).collect()
+}
+
+#[tokio::test]
+async fn a_mebibyte_goes_both_ways_past_a_client_that_reads_slowly() {
+    for version in [&TLS12, &TLS13] {
+        let stage = Stage::new();
+        let (mut client, mut accepted) = stage.connect(&Arc::new(stage.client(version))).await;
+        let data = pattern(MIB);
+        let server = async {
+            let mut received = Vec::new();
+            while received.len() < MIB {
+                received.extend(read(&mut accepted.stream).await.expect("data"));
+            }
+            assert!(received == data, "the upload is not what was sent");
+            write(&mut accepted.stream, &received).await.expect("a client that reads");
+            close(&mut accepted.stream).await.expect("a client that reads");
+        };
+        let client = async {
+            client.write_all(&data).await.expect("a server that reads");
+            let mut received = Vec::new();
+            let mut piece = vec![0; 3000];
+            loop {
+                let len = client.read(&mut piece).await.expect("data, then close_notify");
+                if len == 0 {
+                    break;
+                }
+                received.extend_from_slice(&piece[..len]);
+                tokio::task::yield_now().await;
+            }
+            assert!(received == data, "the download is not what was sent");
+        };
+        soon(async { tokio::join!(server, client) }).await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_holds_one_batch() {
+    let stage = Stage::new();
+    let (_client, mut accepted) = stage.connect(&Arc::new(stage.client(&TLS13))).await;
+    let stream = &mut accepted.stream;
+    let data = pattern(MIB);
+    // More than the buffers of both kernels hold.
+    for _ in 0..64 {
+        let slices = [IoSlice::new(&data)];
+        if futures_pending(|cx| stream.poll_write(cx, &slices).map_ok(|_| ())).await {
+            break;
+        }
+    }
+    assert!(stream.is_blocked());
+    let held = stream.outgoing.len();
+    assert!(held <= 17 * (RECORD + 64), "{held} bytes wait");
+    for _ in 0..3 {
+        assert!(futures_pending(|cx| stream.poll_drain(cx)).await);
+    }
+    assert!(stream.outgoing.len() <= held + RECORD + 64);
+}
+
+async fn futures_pending(mut poll: impl FnMut(&mut Context<'_>) -> Poll<io::Result<()>>) -> bool {
+    std::future::poll_fn(|cx| Poll::Ready(poll(cx).is_pending())).await
+}
+
+#[tokio::test]
+async fn a_nearly_full_batch_takes_little_and_then_a_record() {
+    for version in [&TLS12, &TLS13] {
+        let stage = Stage::new();
+        let (mut client, mut accepted) = stage.connect(&Arc::new(stage.client(version))).await;
+        let data = pattern(18 * RECORD);
+        let stream = &mut accepted.stream;
+        let (first, rest) = data.split_at(15 * RECORD);
+        let (little, rest) = rest.split_at(APART);
+        for part in [first, little, rest] {
+            write(stream, part).await.expect("written");
+        }
+        let mut received = vec![0; data.len()];
+        let (drained, read) =
+            soon(async { tokio::join!(drain(stream), client.read_exact(&mut received)) }).await;
+        drained.expect("sent");
+        read.expect("received");
+        assert!(received == data);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_goes_out_while_a_handshake_message_is_in_parts() {
+    let stage = Stage::new();
+    let (client, mut accepted) = stage.connect(&Arc::new(stage.client(&TLS13))).await;
+    let (mut tcp, mut forger) = Forger::new(client);
+    let request = forger.record(APPLICATION_DATA, b"request");
+    // The first bytes of a KeyUpdate.
+    let part = forger.record(HANDSHAKE, &[24, 0, 0]);
+    tcp.write_all(&[request, part].concat()).await.expect("sent");
+    let stream = &mut accepted.stream;
+    assert_eq!(soon(read(stream)).await.expect("a request"), b"request");
+    assert!(futures_pending(|cx| stream.poll_fill(cx).map_ok(|_| ())).await);
+    write(stream, b"answer").await.expect("written");
+    drain(stream).await.expect("sent");
+    // The rest of it: an update that is not requested of us.
+    let rest = [forger.record(HANDSHAKE, &[1]), forger.record(HANDSHAKE, &[0])].concat();
+    tcp.write_all(&rest).await.expect("sent");
+    close(stream).await.expect("closed");
+}
+
+#[tokio::test]
+async fn a_message_without_end_is_refused() {
+    let stage = Stage::new();
+    let (client, mut accepted) = stage.connect(&Arc::new(stage.client(&TLS13))).await;
+    let (mut tcp, mut forger) = Forger::new(client);
+    let mut parts = forger.record(HANDSHAKE, &[24, 0, 0xff, 0]);
+    for _ in 0..4000 {
+        parts.extend(forger.record(HANDSHAKE, &[0]));
+    }
+    let server = async {
+        let error = read(&mut accepted.stream).await.expect_err("a refusal");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        drop(accepted);
+    };
+    let _ = soon(async { tokio::join!(server, tcp.write_all(&parts)) }).await;
+}
+
+#[tokio::test]
+async fn garbage_after_the_handshake_gets_an_alert_behind_what_was_sealed() {
+    let stage = Stage::new();
+    let (mut client, mut accepted) = stage.connect(&Arc::new(stage.client(&TLS13))).await;
+    let stream = &mut accepted.stream;
+    let answer = pattern(RECORD + 100);
+    write(stream, &answer).await.expect("written");
+    client
+        .get_mut()
+        .0
+        .write_all(b"\x17\x03\x03\x00\x20ZZZZZZZZZZZZZZZZZZZZZZZZZZZZZZZZ")
+        .await
+        .expect("sent");
+    let error = soon(read(stream)).await.expect_err("no data");
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    soon(read(stream)).await.expect_err("still none");
+    close(stream).await.expect("closed");
+    // Out of its order the alert could not be opened.
+    let error = soon(client.read_to_end(&mut Vec::new())).await.expect_err("an alert");
+    assert!(error.to_string().contains("BadRecordMac"), "{error}");
+}
+
+#[tokio::test]
+async fn keys_are_updated_between_the_records_of_an_answer() {
+    let stage = Stage::new();
+    let (mut client, mut accepted) = stage.connect(&Arc::new(stage.client(&TLS13))).await;
+    let stream = &mut accepted.stream;
+    let answer = pattern(40 * RECORD);
+    write(stream, &answer[..2 * RECORD]).await.expect("written");
+    client.get_mut().1.refresh_traffic_keys().expect("a key update");
+    client.write_all(b"more").await.expect("sent");
+    client.flush().await.expect("sent");
+    assert_eq!(soon(read(stream)).await.expect("data"), b"more");
+    let server = async {
+        write(stream, &answer[2 * RECORD..]).await.expect("written");
+        drain(stream).await.expect("sent");
+    };
+    let mut received = vec![0; answer.len()];
+    soon(async { tokio::join!(server, client.read_exact(&mut received)) }).await.1.expect("received");
+    assert!(received == answer);
+}
+
+#[tokio::test]
+async fn ends_are_told_apart() {
+    let stage = Stage::new();
+    let config = Arc::new(stage.client(&TLS13));
+    let (mut client, mut accepted) = stage.connect(&config).await;
+    client.shutdown().await.expect("close_notify");
+    assert_eq!(soon(read(&mut accepted.stream)).await.expect("a proper end"), b"");
+    write(&mut accepted.stream, b"last words").await.expect("half open");
+    close(&mut accepted.stream).await.expect("closed");
+    let mut received = Vec::new();
+    soon(client.read_to_end(&mut received)).await.expect("close_notify");
+    assert_eq!(received, b"last words");
+
+    let (client, mut accepted) = stage.connect(&config).await;
+    drop(client.into_inner().0);
+    let error = soon(read(&mut accepted.stream)).await.expect_err("an end without close_notify");
+    assert!(matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset), "{error}");
+}
+
+#[tokio::test]
+async fn what_was_read_too_far_comes_again() {
+    let stage = Stage::new();
+    let (mut client, mut accepted) = stage.connect(&Arc::new(stage.client(&TLS13))).await;
+    client.write_all(b"cd").await.expect("sent");
+    let stream = &mut accepted.stream;
+    assert!(soon(std::future::poll_fn(|cx| stream.poll_fill(cx))).await.expect("data"));
+    stream.unread(b"ab");
+    assert_eq!(read(stream).await.expect("data"), b"abcd");
+}
