@@ -163,7 +163,7 @@ impl Site {
                 let target = upstream_target(&head, &path, *kept, &route.path)?;
                 drop(path);
                 let passage = Passage { service, group, body_limit: route.body_limit };
-                passage.go(head, target, body, exchange).await
+                Box::pin(passage.go(head, target, body, exchange)).await
             }
         }
     }
