@@ -181,7 +181,8 @@ async fn rest(io: &HttpIo, http: &Http) -> Result<(), Stop> {
         match stream.poll_fill(cx) {
             Poll::Ready(Ok(true)) => return Poll::Ready(Ok(())),
             Poll::Ready(Ok(false)) => return Poll::Ready(Err(Stop::Close(End::Closed))),
-            Poll::Ready(Err(_)) => return Poll::Ready(Err(Stop::Abort(End::ClientGone))),
+            // An alert may be due.
+            Poll::Ready(Err(_)) => return Poll::Ready(Err(Stop::Close(End::ClientGone))),
             Poll::Pending => {}
         }
         // Tickets are still waiting here after the handshake.
@@ -209,7 +210,7 @@ async fn http1_turns(io: &HttpIo, http: &Http) -> Stop {
         // A client that has said all it will still gets its answer; one that is gone is an error of reading.
         .half_close(true)
         .serve_connection(io.clone(), service);
-    let mut turns = Turns::new(false);
+    let mut turns = Turns::new(false, http.connection.requests());
     let stop = poll_fn(|cx| {
         if turns.begins_to_drain(http) {
             Pin::new(&mut hyper).graceful_shutdown();
@@ -246,7 +247,7 @@ async fn http2_turns(io: &HttpIo, http: &Http) -> Stop {
             .max_pending_accept_reset_streams(http.settings.h2_resets)
             .serve_connection(io.clone(), service)
     );
-    let mut turns = Turns::new(true);
+    let mut turns = Turns::new(true, http.connection.requests());
     let mut ending = None;
     poll_fn(|cx| {
         if turns.begins_to_drain(http) {
@@ -275,7 +276,8 @@ fn finished(result: &hyper::Result<()>, http: &Http) -> Stop {
         Ok(()) if http.drain.started() => Stop::Close(End::Drained),
         Ok(()) => Stop::Close(End::Closed),
         Err(error) if error.is_parse() => Stop::Close(End::Malformed),
-        Err(_) => Stop::Abort(End::ClientGone),
+        // Not at once: GOAWAY, an alert, or the answer to a client that ended without close_notify wait to be sent.
+        Err(_) => Stop::Close(End::ClientGone),
     }
 }
 

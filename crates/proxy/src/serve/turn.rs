@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::{End, HttpIo, Http};
+use super::{End, Http, HttpIo};
 
 /// An idle HTTP/1.1 connection gives up its HTTP machinery after this time; the next byte brings it back. Short, so that
 /// many clients with a request each do not add up; a client that is at work asks again sooner.
@@ -14,8 +14,8 @@ const REST_AFTER: Duration = Duration::from_millis(100);
 enum Phase {
     /// To begin a request; so many have been seen.
     Idle(u32),
-    /// To finish the head of a request.
-    Head,
+    /// To finish the head of a request; so many came before it.
+    Head(u32),
     /// To go on with a request body, of which so many bytes have come.
     Body(u64),
     /// To read what was sent; so many bytes have gone out.
@@ -38,6 +38,7 @@ pub(super) enum Stop {
 /// Watches one connection between two rests.
 pub(super) struct Turns {
     phase: Option<Phase>,
+    requests_before: u32,
     received_when_idle: u64,
     multiplexed: bool,
     draining: bool,
@@ -45,8 +46,9 @@ pub(super) struct Turns {
 
 impl Turns {
     /// For HTTP/2, `multiplexed`: heads are not watched apart, since frames come for other reasons too.
-    pub(super) fn new(multiplexed: bool) -> Self {
-        Self { phase: None, received_when_idle: 0, multiplexed, draining: false }
+    /// `requests` came before.
+    pub(super) fn new(multiplexed: bool, requests: u32) -> Self {
+        Self { phase: None, requests_before: requests, received_when_idle: 0, multiplexed, draining: false }
     }
 
     /// Whether the drain has begun and the connection was not told before.
@@ -71,7 +73,7 @@ impl Turns {
         Poll::Ready(match phase {
             Phase::Idle(_) if self.multiplexed => Stop::Close(End::Idle),
             Phase::Idle(_) => Stop::Rest,
-            Phase::Head => Stop::Close(End::HeadTimeout),
+            Phase::Head(_) => Stop::Close(End::HeadTimeout),
             Phase::Body(_) => Stop::Close(End::BodyTimeout),
             Phase::Blocked(_) => Stop::Abort(End::WriteTimeout),
             Phase::Busy => return Poll::Pending,
@@ -87,16 +89,21 @@ impl Turns {
         if http.connection.in_flight() > 0 {
             return http.connection.awaited_body().map_or(Phase::Busy, Phase::Body);
         }
-        let idle = Phase::Idle(http.connection.requests());
-        if self.multiplexed || (self.phase == Some(idle) && received == self.received_when_idle) {
-            return idle;
-        }
-        match self.phase {
-            // A turn begins because there is something to read.
-            None | Some(Phase::Head) => Phase::Head,
-            Some(before) if before == idle => Phase::Head,
-            Some(_) => idle,
-        }
+        self.unanswered(http.connection.requests(), received)
+    }
+
+    /// The phase of a connection without a request in flight: whether the next has begun. A request may begin and end
+    /// within one turn, so it is the number of them that tells.
+    fn unanswered(&self, requests: u32, received: u64) -> Phase {
+        let begun = !self.multiplexed
+            && match self.phase {
+                // A turn begins because there is something to read.
+                None => requests == self.requests_before,
+                Some(Phase::Head(before)) => requests == before,
+                Some(Phase::Idle(before)) => requests == before && received != self.received_when_idle,
+                Some(_) => false,
+            };
+        if begun { Phase::Head(requests) } else { Phase::Idle(requests) }
     }
 
     fn enter(&mut self, phase: Phase, io: &HttpIo, http: &Http) {
@@ -105,13 +112,48 @@ impl Turns {
         match phase {
             Phase::Idle(_) => {
                 self.received_when_idle = io.stream().bytes().0;
-                http.deadline.set(if self.multiplexed { timeouts.idle } else { REST_AFTER.min(timeouts.idle) });
+                http.deadline.set(if self.multiplexed {
+                    timeouts.idle
+                } else {
+                    REST_AFTER.min(timeouts.idle)
+                });
                 io.stream_mut().rest();
             }
-            Phase::Head => http.deadline.set(timeouts.head),
+            Phase::Head(_) => http.deadline.set(timeouts.head),
             Phase::Body(_) => http.deadline.set(timeouts.body),
             Phase::Blocked(_) => http.deadline.set(timeouts.write),
             Phase::Busy => http.deadline.clear(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(phase: Option<Phase>) -> Turns {
+        Turns { phase, received_when_idle: 500, ..Turns::new(false, 7) }
+    }
+
+    #[test]
+    fn a_request_answered_within_its_turn_leaves_the_connection_idle() {
+        assert_eq!(after(None).unanswered(8, 600), Phase::Idle(8));
+        assert_eq!(after(Some(Phase::Head(7))).unanswered(8, 600), Phase::Idle(8));
+        assert_eq!(after(Some(Phase::Idle(7))).unanswered(8, 600), Phase::Idle(8));
+        assert_eq!(after(Some(Phase::Busy)).unanswered(7, 600), Phase::Idle(7));
+    }
+
+    #[test]
+    fn a_part_of_a_head_is_watched_from_its_first_byte() {
+        assert_eq!(after(None).unanswered(7, 500), Phase::Head(7));
+        assert_eq!(after(Some(Phase::Idle(7))).unanswered(7, 501), Phase::Head(7));
+        assert_eq!(after(Some(Phase::Head(7))).unanswered(7, 502), Phase::Head(7));
+        assert_eq!(after(Some(Phase::Idle(7))).unanswered(7, 500), Phase::Idle(7));
+    }
+
+    #[test]
+    fn frames_between_requests_are_no_head() {
+        let turns = Turns { received_when_idle: 500, ..Turns::new(true, 7) };
+        assert_eq!(turns.unanswered(7, 600), Phase::Idle(7));
     }
 }
