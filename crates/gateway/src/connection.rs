@@ -50,9 +50,7 @@ pub(crate) async fn serve_https(
         deadline,
         drain: worker.drain.clone(),
     };
-    let guard = http.drain.guard();
     let end = serve(io, &http).await;
-    drop(guard);
     drop(permits);
 
     let mut record = connection.record.borrow_mut();
@@ -77,7 +75,8 @@ async fn secure(
         within(deadline, header).await.unwrap_or_else(|| Err(Refusal::new(HandshakeOutcome::TimedOut)))?;
     }
     let accepted = live.acceptor.accept(tcp, received, &mut record.timeline);
-    let accepted = within(deadline, accepted).await.unwrap_or_else(|| Err(Refusal::new(HandshakeOutcome::TimedOut)))?;
+    let accepted =
+        within(deadline, accepted).await.unwrap_or_else(|| Err(Refusal::new(HandshakeOutcome::TimedOut)))?;
     if live.measures_rtt {
         record.rtt = TcpInfo::of(accepted.stream.tcp()).ok().map(|info| info.rtt);
     }

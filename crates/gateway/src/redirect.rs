@@ -1,7 +1,9 @@
 //! Plain HTTP connections, which get nothing but a redirect to HTTPS.
 
 use std::convert::Infallible;
+use std::future::{Future, poll_fn};
 use std::rc::Rc;
+use std::task::Poll;
 
 use http::Request;
 use hyper::body::Incoming;
@@ -27,14 +29,28 @@ pub(crate) async fn serve_http(worker: Rc<Worker>, tcp: TcpStream, permits: Perm
         .max_headers(http.headers)
         .serve_connection(TokioIo::new(tcp), service);
     let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = worker.drain.wait() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    // A client may ask again and again, but not for ever, and may not let its answers lie.
+    let deadline = worker.wheel.register();
+    deadline.set(http.timeouts.idle);
+    let mut closing = false;
+    let ended = poll_fn(|cx| {
+        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+            return Poll::Ready(Some(ended));
         }
-    };
-    if let Err(error) = ended {
+        let late = deadline.poll_expired(cx).is_ready();
+        if closing {
+            return if late { Poll::Ready(None) } else { Poll::Pending };
+        }
+        if late || worker.drain.started() {
+            closing = true;
+            connection.as_mut().graceful_shutdown();
+            deadline.set(http.timeouts.write);
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    })
+    .await;
+    if let Some(Err(error)) = ended {
         tracing::debug!(%error, "plain HTTP connection");
     }
     drop(permits);

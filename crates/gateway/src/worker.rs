@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use brisk_net::{AddressPermit, ConnectionPermit, DeadlineWheel, Drain, Listener};
+use brisk_net::{AddressPermit, ConnectionPermit, DeadlineWheel, Drain, DrainGuard, Listener};
 use brisk_proxy::serve::{CurrentService, HttpSettings};
 use brisk_telemetry::metrics::Refusal;
 use tokio::net::TcpStream;
@@ -33,6 +33,8 @@ pub(crate) struct Worker {
 pub(crate) struct Permits {
     _total: ConnectionPermit,
     _client: Option<AddressPermit>,
+    /// From its acceptance on: a drain waits for handshakes too.
+    _drain: DrainGuard,
 }
 
 /// The sockets of one worker.
@@ -64,6 +66,8 @@ async fn run(
     drain: Drain,
     mut stop: watch::Receiver<()>,
 ) -> io::Result<()> {
+    // From before the configuration is read, so that no change of it is missed.
+    let changes = shared.changes.subscribe();
     let wheel = DeadlineWheel::new();
     let live = shared.live.load_full();
     let worker = Rc::new(Worker {
@@ -75,7 +79,7 @@ async fn run(
     });
     let deadlines = worker.wheel.clone();
     spawn_local(async move { deadlines.run().await });
-    spawn_local(follow(Rc::clone(&worker)));
+    spawn_local(follow(Rc::clone(&worker), changes));
     spawn_local(give_back_memory(worker.shared.give_back_memory));
     let mut accepting = Vec::new();
     for socket in sockets.https {
@@ -104,8 +108,7 @@ async fn give_back_memory(give_back: fn()) {
 }
 
 /// Takes over each new configuration.
-async fn follow(worker: Rc<Worker>) {
-    let mut changes = worker.shared.changes.subscribe();
+async fn follow(worker: Rc<Worker>, mut changes: watch::Receiver<()>) {
     while changes.changed().await.is_ok() {
         let live: Arc<Live> = worker.shared.live.load_full();
         match live.service(&worker.shared, &worker.wheel) {
@@ -143,11 +146,11 @@ fn admit(worker: &Worker, peer: SocketAddr) -> Option<Permits> {
         return None;
     };
     let Some(limit) = &shared.client_connections else {
-        return Some(Permits { _total: total, _client: None });
+        return Some(Permits { _total: total, _client: None, _drain: worker.drain.guard() });
     };
     let client = limit.try_acquire(peer.ip());
     if client.is_none() {
         shared.metrics.connection_refused(Refusal::ClientLimit);
     }
-    Some(Permits { _total: total, _client: Some(client?) })
+    Some(Permits { _total: total, _client: Some(client?), _drain: worker.drain.guard() })
 }
