@@ -183,7 +183,11 @@ where
     async fn drain(&self, trigger: &DrainTrigger, signals: &mut Signals) {
         trigger.start();
         let limit = self.settings.drain_timeout;
-        tracing::info!(?limit, open = trigger.open(), "draining: no new connections, running requests finish");
+        tracing::info!(
+            ?limit,
+            open = trigger.open(),
+            "draining: no new connections, running requests finish"
+        );
         tokio::select! {
             left = trigger.finished(limit) => match left {
                 0 => tracing::info!("drained"),

@@ -19,7 +19,8 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 pub(crate) fn fill_hosts(service: &mut ServiceSettings) -> bool {
     let mut any = false;
     for host in service.hosts.iter_mut().filter(|host| host.routes.is_empty()) {
-        host.routes.push(RouteSettings::new(RoutePath::Prefix("/".to_owned()), Action::Page(Page::new(answer))));
+        host.routes
+            .push(RouteSettings::new(RoutePath::Prefix("/".to_owned()), Action::Page(Page::new(answer))));
         any = true;
     }
     any

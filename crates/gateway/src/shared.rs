@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use brisk_keys::{LocalEngine, Metered, OperationObserver, OperationOutcome, OperationReport, PrivateKeyEngine};
+use brisk_keys::{
+    LocalEngine, Metered, OperationObserver, OperationOutcome, OperationReport, PrivateKeyEngine,
+};
 use brisk_net::{AddressLimit, ConnectionLimit, DeadlineWheel};
+use brisk_proxy::redirect::HttpsRedirect;
 use brisk_proxy::serve::HttpSettings;
 use brisk_proxy::settings::ServiceSettings;
 use brisk_proxy::upstream::{Group, GroupState};
-use brisk_proxy::redirect::HttpsRedirect;
 use brisk_proxy::{Service, ServiceError, Telemetry, health};
 use brisk_session::{MemorySettings, MemoryStore, RotationSettings, SessionStore, TicketKeyring};
 use brisk_telemetry::AccessLog;
@@ -40,7 +42,11 @@ pub(crate) struct Live {
 
 impl Live {
     /// The service of one worker, with upstream connections of its own.
-    pub(crate) fn service(&self, shared: &Shared, wheel: &DeadlineWheel) -> Result<Rc<Service>, ServiceError> {
+    pub(crate) fn service(
+        &self,
+        shared: &Shared,
+        wheel: &DeadlineWheel,
+    ) -> Result<Rc<Service>, ServiceError> {
         let metrics = Arc::clone(&shared.metrics);
         let telemetry = Telemetry { metrics, access_log: shared.access_log.load_full() };
         self.parts.service(telemetry, wheel)
@@ -55,7 +61,8 @@ struct ServiceParts {
 
 impl ServiceParts {
     fn service(&self, telemetry: Telemetry, wheel: &DeadlineWheel) -> Result<Rc<Service>, ServiceError> {
-        let group = |state: &Arc<GroupState>| (state.settings().name.clone(), Group::new(Arc::clone(state), wheel));
+        let group =
+            |state: &Arc<GroupState>| (state.settings().name.clone(), Group::new(Arc::clone(state), wheel));
         let groups: HashMap<_, _> = self.groups.iter().map(group).collect();
         Service::new(&self.settings, telemetry, |name| groups.get(name).cloned()).map(Rc::new)
     }
@@ -86,8 +93,8 @@ impl Shared {
     /// Prepares everything that `settings` ask for, without serving anything yet.
     pub(crate) fn new(settings: &GatewaySettings, give_back_memory: fn()) -> Result<Arc<Self>, GatewayError> {
         let metrics = Metrics::new();
-        let engine =
-            LocalEngine::new(Arc::clone(&settings.keystore), &settings.keys).map_err(GatewayError::Threads)?;
+        let engine = LocalEngine::new(Arc::clone(&settings.keystore), &settings.keys)
+            .map_err(GatewayError::Threads)?;
         let resumption = Resumption::new(settings, &metrics)?;
         let access_log = open_access_log(settings, &metrics)?;
         let live = live(settings, &engine, &resumption, &metrics)?;
@@ -163,7 +170,8 @@ fn live(
     let observer = Arc::new(KeyMetrics(Arc::clone(metrics)));
     let engine: Arc<dyn PrivateKeyEngine> = Arc::new(Metered::new(engine, observer));
     let sessions: Arc<dyn SessionStore> = Arc::clone(&resumption.memory) as _;
-    let acceptor = Acceptor::new(settings.tls.clone(), &settings.hosts, &engine, &sessions, &resumption.keyring)?;
+    let acceptor =
+        Acceptor::new(settings.tls.clone(), &settings.hosts, &engine, &sessions, &resumption.keyring)?;
     let groups = settings.upstreams.iter().map(|group| Ok(GroupState::new(group.clone(), metrics)?));
     let groups = groups.collect::<Result<_, GatewayError>>()?;
     let mut service = settings.service.clone();

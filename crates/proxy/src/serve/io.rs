@@ -45,7 +45,11 @@ impl HttpIo {
 }
 
 impl Read for HttpIo {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, mut buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
         self.stream.borrow_mut().poll_read(cx, |data| {
             let len = data.len().min(buf.remaining());
             buf.put_slice(&data[..len]);
