@@ -110,15 +110,37 @@ fn scheme_from_wire(scheme: registry::SignatureScheme) -> SignatureScheme {
     SignatureScheme::from(scheme.0)
 }
 
+/// Whose client certificates a session vouches for: the demands of the host that made it, or `None` where it asks for none.
+///
+/// Sessions outlive a reload and are shared by hosts, and rustls asks a client that resumes for no certificate. So a
+/// session is marked with the demands it was made under, and another host's, or an earlier configuration's, is not found.
+pub(crate) type Demands = Option<u64>;
+
+fn marked(demands: Demands, session: Vec<u8>) -> Vec<u8> {
+    match demands {
+        None => session,
+        Some(demands) => [&demands.to_be_bytes()[..], &session].concat(),
+    }
+}
+
+fn unmarked(demands: Demands, session: Vec<u8>) -> Option<Vec<u8>> {
+    match demands {
+        None => Some(session),
+        Some(demands) => session.strip_prefix(&demands.to_be_bytes()).map(<[u8]>::to_vec),
+    }
+}
+
 /// Sessions by ID (TLS 1.2) or by PSK identity (TLS 1.3 without tickets).
 #[derive(Debug)]
 pub(crate) struct Sessions {
     pub(crate) store: Arc<dyn SessionStore>,
     pub(crate) lifetime: Duration,
+    pub(crate) demands: Demands,
 }
 
 impl Sessions {
-    fn found(session: Option<Vec<u8>>, kind: Resumption) -> Option<Vec<u8>> {
+    fn found(&self, session: Option<Vec<u8>>, kind: Resumption) -> Option<Vec<u8>> {
+        let session = unmarked(self.demands, session?);
         if session.is_some() {
             notes::update(|notes| notes.resumption = Some(kind));
         }
@@ -128,17 +150,17 @@ impl Sessions {
 
 impl StoresServerSessions for Sessions {
     fn put(&self, id: Vec<u8>, session: Vec<u8>) -> bool {
-        answer(self.store.put(&id, session, self.lifetime)).unwrap_or(false)
+        answer(self.store.put(&id, marked(self.demands, session), self.lifetime)).unwrap_or(false)
     }
 
     /// rustls reads TLS 1.2 sessions: they may be resumed again.
     fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
-        Self::found(answer(self.store.get(id)).flatten(), Resumption::SessionId)
+        self.found(answer(self.store.get(id)).flatten(), Resumption::SessionId)
     }
 
     /// rustls takes TLS 1.3 sessions: each is used once.
     fn take(&self, id: &[u8]) -> Option<Vec<u8>> {
-        Self::found(answer(self.store.take(id)).flatten(), Resumption::Psk)
+        self.found(answer(self.store.take(id)).flatten(), Resumption::Psk)
     }
 
     fn can_cache(&self) -> bool {
@@ -158,6 +180,7 @@ fn answer<T>(lookup: Lookup<T>) -> Option<T> {
 pub(crate) struct Tickets {
     pub(crate) keyring: Arc<TicketKeyring>,
     pub(crate) lifetime: Duration,
+    pub(crate) demands: Demands,
 }
 
 impl ProducesTickets for Tickets {
@@ -170,11 +193,14 @@ impl ProducesTickets for Tickets {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        self.keyring.seal(plain, SystemTime::now())
+        match self.demands {
+            None => self.keyring.seal(plain, SystemTime::now()),
+            demands => self.keyring.seal(&marked(demands, plain.to_vec()), SystemTime::now()),
+        }
     }
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
-        let session = self.keyring.open(ticket, SystemTime::now()).ok()?;
+        let session = unmarked(self.demands, self.keyring.open(ticket, SystemTime::now()).ok()?)?;
         notes::update(|notes| notes.resumption = Some(Resumption::Ticket));
         Some(session)
     }

@@ -1,6 +1,7 @@
 //! What rustls needs to know to serve a host: made from settings once, used by every handshake.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use brisk_keys::PrivateKeyEngine;
@@ -12,7 +13,7 @@ use rustls::server::{ServerConfig, WebPkiClientVerifier};
 use rustls::{RootCertStore, compress, version};
 
 use crate::TlsError;
-use crate::hooks::{HostResolver, Sessions, Tickets};
+use crate::hooks::{Demands, HostResolver, Sessions, Tickets};
 use crate::key_log::KeyLogFile;
 use crate::settings::{ClientCertificates, HostSettings, TlsSettings};
 
@@ -52,8 +53,8 @@ fn prefers_chacha20(hello: &ClientHello) -> bool {
 pub(crate) struct ConfigBuilder<'a> {
     settings: &'a TlsSettings,
     provider: Arc<CryptoProvider>,
-    sessions: Arc<Sessions>,
-    tickets: Arc<Tickets>,
+    store: Arc<dyn SessionStore>,
+    keyring: Arc<TicketKeyring>,
     compression_cache: Arc<compress::CompressionCache>,
     key_log: Option<Arc<KeyLogFile>>,
 }
@@ -64,13 +65,12 @@ impl<'a> ConfigBuilder<'a> {
         sessions: &Arc<dyn SessionStore>,
         keyring: &Arc<TicketKeyring>,
     ) -> Result<Self, TlsError> {
-        let lifetime = settings.session_lifetime;
         let key_log = if settings.key_log { Some(Arc::new(KeyLogFile::from_environment()?)) } else { None };
         Ok(Self {
             settings,
             provider: Arc::new(provider()),
-            sessions: Arc::new(Sessions { store: Arc::clone(sessions), lifetime }),
-            tickets: Arc::new(Tickets { keyring: Arc::clone(keyring), lifetime }),
+            store: Arc::clone(sessions),
+            keyring: Arc::clone(keyring),
             compression_cache: Arc::new(compress::CompressionCache::new(256)),
             key_log,
         })
@@ -99,16 +99,17 @@ impl<'a> ConfigBuilder<'a> {
         };
         let resolver = HostResolver::new(&host.certificates, engine);
         let mut config = builder.with_cert_resolver(Arc::new(resolver));
-        self.apply(&mut config);
+        self.apply(&mut config, host.client_certificates.as_ref().map(demands));
         Ok(HostConfig::new(config))
     }
 
-    fn apply(&self, config: &mut ServerConfig) {
+    fn apply(&self, config: &mut ServerConfig, demands: Demands) {
         // Clients that offer nothing but http/1.0 exist, and HTTP/1.1 answers them.
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec(), b"http/1.0".to_vec()];
-        config.session_storage = Arc::clone(&self.sessions) as _;
+        let lifetime = self.settings.session_lifetime;
+        config.session_storage = Arc::new(Sessions { store: Arc::clone(&self.store), lifetime, demands });
         if self.settings.tickets {
-            config.ticketer = Arc::clone(&self.tickets) as _;
+            config.ticketer = Arc::new(Tickets { keyring: Arc::clone(&self.keyring), lifetime, demands });
         }
         config.send_tls13_tickets = self.settings.tickets_per_handshake;
         if self.settings.certificate_compression {
@@ -138,6 +139,12 @@ impl<'a> ConfigBuilder<'a> {
         let builder = if clients.required { builder } else { builder.allow_unauthenticated() };
         builder.build().map_err(|error| wrong(error.to_string()))
     }
+}
+
+fn demands(clients: &ClientCertificates) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (clients.required, &clients.roots).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Forward-secret AEAD suites, the cheapest first, and four groups, post-quantum first.

@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::{Accepted, Acceptor, HostSettings, Refusal, Stream, TlsSettings};
+use crate::{Accepted, Acceptor, ClientCertificates, HostSettings, Refusal, Stream, TlsSettings};
 
 /// The name that the certificate of a [`Stage`] is for.
 pub(crate) const HOST: &str = "example.test";
@@ -30,6 +30,10 @@ pub(crate) const HOST: &str = "example.test";
 pub(crate) struct Stage {
     pub(crate) acceptor: Acceptor,
     roots: RootCertStore,
+    host: HostSettings,
+    engine: Arc<dyn PrivateKeyEngine>,
+    sessions: Arc<dyn SessionStore>,
+    keyring: Arc<TicketKeyring>,
 }
 
 impl Stage {
@@ -51,12 +55,24 @@ impl Stage {
         let sessions: Arc<dyn SessionStore> = Arc::new(MemoryStore::new(&MemorySettings::default()));
         let keyring = Arc::new(TicketKeyring::new(RotationSettings::default(), SystemTime::now()));
         let host = host(loaded.certificate);
-        let acceptor = Acceptor::new(settings, &[host], &wrap(Arc::new(engine)), &sessions, &keyring);
+        let (engine, hosts) = (wrap(Arc::new(engine)), [host.clone()]);
+        let acceptor = Acceptor::new(settings, &hosts, &engine, &sessions, &keyring);
         let mut roots = RootCertStore::empty();
         for root in CertificateDer::pem_file_iter(ca.root_file()).expect("a file") {
             roots.add(root.expect("a certificate")).expect("a root");
         }
-        Self { acceptor: acceptor.expect("settings that fit"), roots }
+        let acceptor = acceptor.expect("settings that fit");
+        Self { acceptor, roots, host, engine, sessions, keyring }
+    }
+
+    /// As after a reload: the same sessions and keys, but clients must show a certificate from now on.
+    pub(crate) fn require_client_certificates(&mut self, settings: TlsSettings) {
+        let roots = vec![TestCa::new().root_pem()];
+        let roots = roots.iter().map(|pem| CertificateDer::from_pem_slice(pem.as_bytes()).expect("a root"));
+        self.host.client_certificates = Some(ClientCertificates { required: true, roots: roots.collect() });
+        let hosts = [self.host.clone()];
+        let acceptor = Acceptor::new(settings, &hosts, &self.engine, &self.sessions, &self.keyring);
+        self.acceptor = acceptor.expect("settings that fit");
     }
 
     /// A client of this version alone; its handshakes resume one another's sessions.

@@ -163,3 +163,24 @@ async fn plain_http_is_told_where_it_is() {
     assert!(head.starts_with("HTTP/1.1 400 "));
     assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head}");
 }
+
+#[tokio::test]
+async fn a_session_without_a_client_certificate_does_not_resume_where_one_is_required() {
+    for tickets in [true, false] {
+        let settings = TlsSettings { tickets, ..TlsSettings::default() };
+        for version in [&TLS12, &TLS13] {
+            let mut stage = Stage::with(settings.clone(), |engine| engine);
+            let client = Arc::new(stage.client(version));
+            resumption(&stage, &client).await;
+            stage.require_client_certificates(settings.clone());
+            let (near, far) = tcp().await;
+            let client = async {
+                let mut tls = handshake(&client, near).await?;
+                tls.read_u8().await
+            };
+            let (_, accepted) = soon(async { tokio::join!(client, stage.accept(far)) }).await;
+            let refusal = accepted.err().expect("a refusal");
+            assert_eq!(refusal.outcome, HandshakeOutcome::ClientCertificate);
+        }
+    }
+}
