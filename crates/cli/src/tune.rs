@@ -23,6 +23,7 @@ pub(crate) fn c_library() {
         return;
     }
     let Ok(program) = env::current_exe() else { return };
-    let error = Command::new(program).args(env::args_os().skip(1)).env(name, value).env(STARTED_ANEW, "1").exec();
+    let error =
+        Command::new(program).args(env::args_os().skip(1)).env(name, value).env(STARTED_ANEW, "1").exec();
     eprintln!("cannot start anew with {name}={value}, so large bodies may cost more: {error}");
 }

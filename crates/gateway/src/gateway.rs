@@ -219,7 +219,7 @@ async fn changed(files: Option<&mut FileWatch>) {
     {
         return;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 struct Signals {

@@ -71,7 +71,7 @@ impl Default for HttpTimeouts {
         Self {
             head: Duration::from_secs(10),
             body: Duration::from_secs(30),
-            idle: Duration::from_secs(60),
+            idle: Duration::from_mins(1),
             write: Duration::from_secs(30),
         }
     }
@@ -281,7 +281,7 @@ fn finished(result: &hyper::Result<()>, http: &Http) -> Stop {
     }
 }
 
-/// Sends the rest and close_notify, then lets the client read it all: closing with unread data would reset.
+/// Sends the rest and `close_notify`, then lets the client read it all: closing with unread data would reset.
 async fn close(mut stream: Stream, http: &Http) {
     http.deadline.set(http.settings.timeouts.write);
     let closed = poll_fn(|cx| match stream.poll_close(cx) {
