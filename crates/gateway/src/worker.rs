@@ -83,10 +83,10 @@ async fn run(
     spawn_local(give_back_memory(worker.shared.give_back_memory));
     let mut accepting = Vec::new();
     for socket in sockets.https {
-        accepting.push(spawn_local(accept_https(Rc::clone(&worker), Listener::new(socket)?)));
+        accepting.push(spawn_local(told(accept_https(Rc::clone(&worker), Listener::new(socket)?))));
     }
     for socket in sockets.http {
-        accepting.push(spawn_local(accept_http(Rc::clone(&worker), Listener::new(socket)?)));
+        accepting.push(spawn_local(told(accept_http(Rc::clone(&worker), Listener::new(socket)?))));
     }
     worker.drain.wait().await;
     for task in accepting {
@@ -116,6 +116,13 @@ async fn follow(worker: Rc<Worker>, mut changes: watch::Receiver<()>) {
             Err(error) => tracing::error!(%error, "a worker keeps its old routes"),
         }
         worker.http.replace(Rc::new(live.http.clone()));
+    }
+}
+
+/// Accepting ends only with an error of the socket itself.
+async fn told(accepting: impl Future<Output = io::Result<()>>) {
+    if let Err(error) = accepting.await {
+        tracing::error!(%error, "a listener broke: its worker accepts nothing more on it");
     }
 }
 

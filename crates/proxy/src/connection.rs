@@ -23,6 +23,8 @@ pub struct Connection {
     requests: Cell<u32>,
     body_waits: Cell<u32>,
     body_bytes: Cell<u64>,
+    held_answers: Cell<u32>,
+    answer_bytes: Cell<u64>,
 }
 
 /// One request in flight, from its head to the end of the answer's body. Dropping it ends the request.
@@ -41,6 +43,8 @@ impl Connection {
             requests: Cell::new(0),
             body_waits: Cell::new(0),
             body_bytes: Cell::new(0),
+            held_answers: Cell::new(0),
+            answer_bytes: Cell::new(0),
         })
     }
 
@@ -70,6 +74,23 @@ impl Connection {
     /// Counts bytes of request bodies: the driver sees by them that a slow upload goes on.
     pub fn body_received(&self, bytes: u64) {
         self.body_bytes.set(self.body_bytes.get() + bytes);
+    }
+
+    /// One answer more, or less, has something to send that is not asked for: the client does not take it.
+    pub(crate) fn answer_held(&self, held: bool) {
+        let now = self.held_answers.get();
+        self.held_answers.set(if held { now + 1 } else { now.saturating_sub(1) });
+    }
+
+    /// Counts bytes of answers that were asked for.
+    pub(crate) fn answer_taken(&self, bytes: u64) {
+        self.answer_bytes.set(self.answer_bytes.get() + bytes);
+    }
+
+    /// The progress of answers, while one of them waits for the client to take more: over HTTP/2 the window of a stream
+    /// may be empty although the socket takes everything.
+    pub(crate) fn held_answer(&self) -> Option<u64> {
+        (self.held_answers.get() > 0).then(|| self.answer_bytes.get())
     }
 
     /// The progress of request bodies, while one of them waits for the client.

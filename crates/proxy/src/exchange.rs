@@ -45,6 +45,7 @@ pub(crate) struct Exchange {
     bytes_sent: u64,
     failure: Option<Failure>,
     state: State,
+    held: bool,
     line: Option<Box<Line>>,
     pub(crate) outcome: ForwardOutcome,
     _in_flight: RequestGuard,
@@ -89,6 +90,7 @@ impl Exchange {
             bytes_sent: 0,
             failure: None,
             state,
+            held: false,
             line: telemetry.access_log.as_ref().map(|_| Box::new(Line::of(request))),
             outcome: ForwardOutcome::default(),
             _in_flight: connection.begin_request(),
@@ -115,13 +117,25 @@ impl Exchange {
         if matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
             self.state = State::Bodyless;
         }
+        self.hold(true);
         response.map(|body| RecordedBody { body, exchange: self })
     }
 
+    /// The body waits to be asked, from the response's head and from each frame on; not while it waits for its source.
+    fn hold(&mut self, held: bool) {
+        if self.held != held {
+            self.held = held;
+            self.connection.answer_held(held);
+        }
+    }
+
     fn sent(&mut self, polled: &Poll<Option<Result<Frame<Bytes>, BodyError>>>) {
+        self.hold(polled.is_ready());
         match polled {
             Poll::Ready(Some(Ok(frame))) => {
-                self.bytes_sent += frame.data_ref().map_or(0, Bytes::len) as u64;
+                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+                self.bytes_sent += bytes;
+                self.connection.answer_taken(bytes);
             }
             Poll::Ready(Some(Err(error))) => self.fail(error.side(), error.reason()),
             Poll::Ready(None) => self.state = State::Complete,
@@ -154,6 +168,7 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
+        self.hold(false);
         if self.state == State::Open || self.status == 0 {
             self.fail(Side::Client, "client-gone");
         }
@@ -238,7 +253,8 @@ mod tests {
 
     use brisk_telemetry::ConnectionRecord;
     use http::Request;
-    use http_body_util::BodyExt;
+    use http_body_util::{BodyExt, StreamBody};
+    use std::task::Waker;
 
     use super::*;
 
@@ -280,6 +296,29 @@ mod tests {
         assert_eq!(body, "hello");
         assert_eq!(stage.requests(), 1);
         assert!(!stage.rendered("side=\"client\"} 1"));
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_held_while_nobody_asks_for_more_of_it() {
+        let stage = Stage::new();
+        let response = stage.begin("GET").respond(Response::new(Body::full("hello")));
+        assert_eq!(stage.connection.held_answer(), Some(0));
+        let mut body = response.into_body();
+        body.frame().await.expect("a frame").expect("data");
+        assert_eq!(stage.connection.held_answer(), Some(5));
+        drop(body);
+        assert_eq!(stage.connection.held_answer(), None);
+    }
+
+    #[test]
+    fn an_answer_that_waits_for_its_source_is_not_held() {
+        let stage = Stage::new();
+        let slow = StreamBody::new(futures_util::stream::pending::<Result<Frame<Bytes>, BodyError>>());
+        let response = stage.begin("GET").respond(Response::new(Body::boxed(slow)));
+        let mut body = response.into_body();
+        let polled = Pin::new(&mut body).poll_frame(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
+        assert_eq!(stage.connection.held_answer(), None);
     }
 
     #[test]

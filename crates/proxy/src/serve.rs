@@ -25,6 +25,10 @@ use crate::service::Service;
 pub use io::HttpIo;
 use turn::{Stop, Turns};
 
+/// What an HTTP/2 stream may hold of its answer while the client's window is closed. hyper's 400 KiB for each of 128
+/// streams would be 50 MiB that a client can take by not reading.
+const H2_STREAM_BUFFER: usize = 64 * 1024;
+
 /// Time limits and sizes of HTTP connections.
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
@@ -150,7 +154,7 @@ pub async fn serve(io: HttpIo, http: &Http) -> End {
             break stop;
         }
     };
-    note_bytes(&io, http);
+    note_bytes(&io.stream(), http);
     match stop {
         Stop::Close(end) => {
             if let Some(closing) = closing(io, http) {
@@ -168,9 +172,9 @@ fn closing(io: HttpIo, http: &Http) -> Option<Pin<Box<impl Future<Output = ()>>>
     io.into_stream().map(|stream| Box::pin(close(stream, http)))
 }
 
-fn note_bytes(io: &HttpIo, http: &Http) {
+fn note_bytes(stream: &Stream, http: &Http) {
     let mut record = http.connection.record.borrow_mut();
-    (record.bytes_received, record.bytes_sent) = io.stream().bytes();
+    (record.bytes_received, record.bytes_sent) = stream.bytes();
 }
 
 /// Waits for the client with nothing but the connection itself in memory.
@@ -245,6 +249,7 @@ async fn http2_turns(io: &HttpIo, http: &Http) -> Stop {
             .max_concurrent_streams(http.settings.h2_streams)
             .max_header_list_size(u32::try_from(http.settings.head_size).unwrap_or(u32::MAX))
             .max_pending_accept_reset_streams(http.settings.h2_resets)
+            .max_send_buf_size(H2_STREAM_BUFFER)
             .serve_connection(io.clone(), service)
     );
     let mut turns = Turns::new(true, http.connection.requests());
@@ -289,6 +294,7 @@ async fn close(mut stream: Stream, http: &Http) {
         Poll::Ready(result) => Poll::Ready(result.is_ok()),
     })
     .await;
+    note_bytes(&stream, http);
     if closed && !stream.is_peer_closed() {
         brisk_net::linger(&mut stream.into_tcp()).await;
     }

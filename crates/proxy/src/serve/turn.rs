@@ -20,6 +20,8 @@ enum Phase {
     Body(u64),
     /// To read what was sent; so many bytes have gone out.
     Blocked(u64),
+    /// To take more of an answer, of all of which so many bytes were taken.
+    Held(u64),
     /// To wait: the answer is ours to give.
     Busy,
 }
@@ -75,7 +77,7 @@ impl Turns {
             Phase::Idle(_) => Stop::Rest,
             Phase::Head(_) => Stop::Close(End::HeadTimeout),
             Phase::Body(_) => Stop::Close(End::BodyTimeout),
-            Phase::Blocked(_) => Stop::Abort(End::WriteTimeout),
+            Phase::Blocked(_) | Phase::Held(_) => Stop::Abort(End::WriteTimeout),
             Phase::Busy => return Poll::Pending,
         })
     }
@@ -87,7 +89,8 @@ impl Turns {
             return Phase::Blocked(sent);
         }
         if http.connection.in_flight() > 0 {
-            return http.connection.awaited_body().map_or(Phase::Busy, Phase::Body);
+            let held = http.connection.held_answer().map(Phase::Held);
+            return held.or(http.connection.awaited_body().map(Phase::Body)).unwrap_or(Phase::Busy);
         }
         self.unanswered(http.connection.requests(), received)
     }
@@ -121,7 +124,7 @@ impl Turns {
             }
             Phase::Head(_) => http.deadline.set(timeouts.head),
             Phase::Body(_) => http.deadline.set(timeouts.body),
-            Phase::Blocked(_) => http.deadline.set(timeouts.write),
+            Phase::Blocked(_) | Phase::Held(_) => http.deadline.set(timeouts.write),
             Phase::Busy => http.deadline.clear(),
         }
     }
