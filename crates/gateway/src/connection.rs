@@ -37,7 +37,7 @@ pub(crate) async fn serve_https(
 
     let (io, host) = match Box::pin(secure(&worker, tcp, &mut record, &deadline)).await {
         Ok(secured) => secured,
-        Err(refusal) => return refused(&worker, *record, &refusal),
+        Err(refusal) => return refused(&worker, &record, &refusal),
     };
     let tls = record.tls.as_ref().expect("a completed handshake has facts");
     shared.metrics.handshake(tls);
@@ -123,13 +123,12 @@ async fn within<F: Future>(deadline: &Deadline, work: F) -> Option<F::Output> {
     .await
 }
 
-fn refused(worker: &Worker, mut record: ConnectionRecord, refusal: &Refusal) {
-    record.timeline.mark(Milestone::Closed);
+fn refused(worker: &Worker, record: &ConnectionRecord, refusal: &Refusal) {
     let shared = &worker.shared;
     shared.metrics.handshake_failed(refusal.outcome);
     shared.metrics.connection_closed();
     if let Some(log) = shared.access_log.load().as_ref() {
-        log.log_handshake(&record, refusal.outcome);
+        log.log_handshake(record, refusal.outcome);
     }
     let (name, detail) = (refusal.server_name.as_deref(), refusal.detail.as_deref());
     match refusal.outcome {

@@ -70,6 +70,7 @@ fn failed_handshakes_have_a_line() {
     stream.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("a connection");
     let line: Value = serde_json::from_str(&site.brisk.logged("plain-http")).expect("a line of JSON");
     assert_eq!((line["event"].as_str(), line["outcome"].as_str()), (Some("handshake"), Some("plain-http")));
+    assert_eq!(line["reached"], "tcp-established", "{line}");
 }
 
 #[test]

@@ -44,7 +44,6 @@ pub(super) fn handshake(line: &mut impl Fields, record: &ConnectionRecord, outco
         line.word("reached", milestone.name());
     }
     line.number("duration_us", micros(record.timeline.started().elapsed()));
-    line.number("bytes_received", record.bytes_received);
     connection(line, record);
 }
 
