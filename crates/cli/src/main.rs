@@ -24,7 +24,8 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error:#}");
+            // Messages tell their cause themselves.
+            eprintln!("{error}");
             exit_code(&error)
         }
     }

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 
-use anyhow::Context;
+use anyhow::anyhow;
 use brisk_certs::DevelopmentCa;
 use brisk_gateway::{Addresses, Gateway};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -20,7 +20,8 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     tell(&warnings);
     raise_open_files();
     let gateway = Gateway::bind(settings, memory::give_back)?;
-    print_listeners(gateway.addresses(), development.as_ref()).context("cannot write to the terminal")?;
+    print_listeners(gateway.addresses(), development.as_ref())
+        .map_err(|error| anyhow!("cannot write to standard output: {error}"))?;
     let served = gateway.run(|| {
         let resolved = config::settings(arguments)?;
         tell(&resolved.warnings);
@@ -30,8 +31,8 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
 }
 
 fn start_log(filter: &str) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter).with_context(|| {
-        format!("--log {filter:?}: write a level (info) or a filter (info,brisk_tls=debug)")
+    let filter = EnvFilter::try_new(filter).map_err(|error| {
+        anyhow!("--log {filter:?}: {error}: write a level (info) or a filter (info,brisk_tls=debug)")
     })?;
     let color = io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(color).init();

@@ -54,3 +54,22 @@ fn hint(error: &io::Error) -> &'static str {
         _ => "",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_that_cannot_be_had_says_why_and_what_would_help() {
+        for (kind, help) in [
+            (io::ErrorKind::AddrInUse, "another program"),
+            (io::ErrorKind::PermissionDenied, "CAP_NET_BIND_SERVICE"),
+            (io::ErrorKind::AddrNotAvailable, "no interface"),
+        ] {
+            let address = SocketAddr::from(([127, 0, 0, 1], 443));
+            let message = GatewayError::Listen { address, source: kind.into() }.to_string();
+            assert!(message.starts_with("cannot listen on 127.0.0.1:443: "), "{message}");
+            assert!(message.contains(help), "{message}");
+        }
+    }
+}
