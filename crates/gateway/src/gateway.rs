@@ -163,14 +163,15 @@ where
         let old = &self.settings;
         let changed = [
             ("server.workers", old.workers != new.workers),
-            ("server.https", addresses(&old.https) != addresses(&new.https)),
-            ("server.http", addresses(&old.http) != addresses(&new.http)),
-            ("server.max_connections", old.connections != new.connections),
-            ("tls session sizes", old.sessions != new.sessions),
+            ("server.https, http, backlog or fast_open", old.https != new.https || old.http != new.http),
+            ("server.max_connections or max_connections_per_client", old.connections != new.connections),
+            ("tls.session_cache or ticket_rotation", old.sessions != new.sessions),
+            ("tls.session_lifetime", old.tls.session_lifetime != new.tls.session_lifetime),
+            ("keys", old.keys != new.keys),
             ("admin.listen", old.admin != new.admin),
         ];
         for (key, _) in changed.into_iter().filter(|(_, changed)| *changed) {
-            tracing::warn!(key, "changed, but takes effect only after a restart");
+            tracing::warn!(key, "changed, but takes full effect only after a restart");
         }
     }
 
@@ -196,10 +197,6 @@ where
             () = signals.stopped() => tracing::warn!(left = trigger.open(), "told again to stop: connections are cut"),
         }
     }
-}
-
-fn addresses(listeners: &[ListenerSettings]) -> Vec<std::net::SocketAddr> {
-    listeners.iter().map(|listener| listener.address).collect()
 }
 
 /// Without a watch (no more inotify instances, say) SIGHUP still reloads.
