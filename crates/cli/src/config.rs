@@ -36,6 +36,7 @@ pub(crate) fn settings(serve: &Serve) -> Result<Resolved, ConfigError> {
         let mut raw = first_run(serve.upstream.clone());
         apply(serve, &mut raw);
         finish(&raw, &Document::empty(), Vec::new(), Path::new("brisk serve"), Development::Create)
+            .map_err(ConfigError::without_keys)
     };
     let mut resolved = resolved?;
     resolved.settings.tls.key_log = serve.keylog;

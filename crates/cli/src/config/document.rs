@@ -35,7 +35,7 @@ impl<'t> Document<'t> {
             .map(|error| Located {
                 position: error.span().map(|span| position(text, span.start)),
                 path: KeyPath::default(),
-                problem: Problem::Syntax(error.message().to_owned()),
+                problem: Problem::Syntax(explained(&error, text)),
             })
             .collect())
     }
@@ -105,6 +105,27 @@ impl<'t> Document<'t> {
         }
         Some(found)
     }
+}
+
+/// What TOML says of an error; where it stumbled over a bare word, also what it would take.
+fn explained(error: &toml::de::Error, text: &str) -> String {
+    let message = error.message();
+    match error.span().and_then(|span| bare_word(text, span.start)) {
+        Some(word) => format!("{message}; text stands in quotes: \"{word}\""),
+        None => message.to_owned(),
+    }
+}
+
+/// The value around a byte offset, if it is written without quotes and is no number.
+fn bare_word(text: &str, offset: usize) -> Option<&str> {
+    let part = |c: char| c.is_ascii_alphanumeric() || ".:/-_*".contains(c);
+    let (before, after) = text.split_at_checked(offset)?;
+    let head = before.trim_end_matches(part);
+    let end = after.find(|c| !part(c)).unwrap_or(after.len());
+    let word = text.get(head.len()..offset + end)?;
+    let value = head.trim_end_matches([' ', '\t']).ends_with(['=', '[', ',']);
+    let number = word.bytes().all(|byte| byte.is_ascii_digit());
+    (value && !word.is_empty() && !number).then_some(word)
 }
 
 /// Line and column of a byte offset, both from 1; columns count characters.

@@ -83,11 +83,24 @@ pub(super) enum Problem {
     #[error("the key `{0}` is missing")]
     Missing(&'static str),
     /// A number where text belongs, or the like.
-    #[error("expected {expected}, found {found}")]
+    #[error("expected {expected}, found {found}{}", form(.expected, .found))]
     WrongType { expected: String, found: String },
     /// A value that cannot be right, with the reason and what would be.
     #[error("{0}")]
     Wrong(String),
+}
+
+/// How a list or a table is written, for who wrote something else.
+fn form(expected: &str, found: &str) -> &'static str {
+    match (expected, found) {
+        ("a list", "a table") => {
+            "; a list of tables is written [{ ... }], or under a head with two brackets, as [[host]]"
+        }
+        ("a list", _) => "; put it in brackets",
+        ("a table", "a list") => "; its head has one pair of brackets, as [server]",
+        ("a table", _) => "; a table is written { key = value }",
+        _ => "",
+    }
 }
 
 /// "did you mean ..." where something is near, and otherwise all there is.
@@ -128,6 +141,12 @@ impl ConfigError {
     pub(super) fn new(file: &Path, mut problems: Vec<Located>) -> Self {
         problems.sort_by_key(|problem| problem.position);
         Self { file: file.to_owned(), problems }
+    }
+
+    /// The same where nothing was written in a file, so that keys would only confuse.
+    pub(super) fn without_keys(mut self) -> Self {
+        self.problems.iter_mut().for_each(|problem| problem.path = KeyPath::default());
+        self
     }
 
     /// A file that could not be read at all.

@@ -71,8 +71,18 @@ pub(super) fn resolve(
     let server = server::server(raw, &mut context);
     let upstreams = upstreams::groups(&raw.upstream, &mut context);
     let hosts = hosts::hosts(raw, server.state_dir.as_deref(), development, &mut context);
+    unused(raw, &mut context);
     let Context { findings, keystore, files, .. } = context;
     let warnings = findings.conclude()?;
     let settings = server.complete(hosts.all, upstreams, Arc::new(keystore), files.into_iter().collect());
     Ok(Resolved { settings, warnings, development: hosts.development })
+}
+
+/// Says which upstreams no route asks.
+fn unused(raw: &Config, context: &mut Context<'_>) {
+    let asked: HashSet<_> =
+        raw.host.iter().flat_map(|host| &host.route).filter_map(|route| route.upstream.as_ref()).collect();
+    for name in raw.upstream.keys().filter(|name| !asked.contains(name)) {
+        context.findings.warn(format!("[upstream.{name}]: no route has upstream = \"{name}\""));
+    }
 }

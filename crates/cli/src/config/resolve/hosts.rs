@@ -206,9 +206,10 @@ impl Builder<'_> {
         if self.ca.is_none() {
             let dir = self
                 .state_dir
-                .ok_or("no home folder to keep development certificates in: write `state_dir`")?;
-            let ca =
-                DevelopmentCa::open_or_create(dir, SystemTime::now()).map_err(|error| error.to_string())?;
+                .ok_or("no home folder for development certificates: name one with `server.state_dir` or --state-dir")?;
+            let ca = DevelopmentCa::open_or_create(dir, SystemTime::now()).map_err(|error| {
+                format!("development certificates: {error}; `server.state_dir` or --state-dir names another folder")
+            })?;
             self.ca = Some(ca);
         }
         let servers = self.ca.iter().flat_map(DevelopmentCa::servers).cloned().collect::<Vec<_>>();

@@ -119,14 +119,28 @@ fn upstream(
     if !config.upstream.contains_key(name) {
         // One that is there but could not be read has its own message.
         if !context.findings.written(&KeyPath::of("upstream").key(name)) {
-            let known = config.upstream.keys().cloned().collect();
-            context.findings.unknown(&path.key("upstream"), name, known);
+            no_upstream(name, config, &path.key("upstream"), context);
         }
         return None;
     }
     let asked =
         if raw.strip_prefix.unwrap_or(false) { UpstreamPath::BelowRoute } else { UpstreamPath::Whole };
     Some(Action::Upstream(UpstreamAction { group: name.to_owned(), path: asked }))
+}
+
+fn no_upstream(name: &str, config: &raw::Config, path: &KeyPath, context: &mut Context<'_>) {
+    if name.contains("://") {
+        let message = format!(
+            "{name:?} is a URL and here stands a name: write [upstream.app] with servers = [{name:?}], and \"app\" here"
+        );
+        context.findings.wrong(path, message);
+    } else if config.upstream.is_empty() {
+        context
+            .findings
+            .wrong(path, format!("there is no upstream: write [upstream.{name}] with its `servers`"));
+    } else {
+        context.findings.unknown(path, name, config.upstream.keys().cloned().collect());
+    }
 }
 
 fn static_files(folder: &std::path::Path, path: &KeyPath, context: &mut Context<'_>) -> Option<Action> {
@@ -166,12 +180,21 @@ fn redirect(raw: &values::Redirect, path: &KeyPath, context: &mut Context<'_>) -
         context.findings.wrong(&path.key("status"), message);
         return None;
     }
+    let to = path.key("to");
+    let path = if context.findings.written(&to) { &to } else { path };
+    // RFC 3986 section 4.2: "example.com" would be a page next to the one asked for.
+    if !(raw.to.starts_with(['/', '{']) || raw.to.contains("://")) {
+        let message = format!(
+            "{:?} is no place to redirect to: write a URL, as \"https://{{host}}{{path}}\", or a path",
+            raw.to
+        );
+        context.findings.wrong(path, message);
+        return None;
+    }
     match raw.to.parse() {
         Ok(to) => Some(Action::Redirect(Redirect { status: StatusCode::from_u16(code).ok()?, to })),
         Err(error) => {
-            let to = path.key("to");
-            let to = if context.findings.written(&to) { &to } else { path };
-            context.findings.wrong(to, format!("{:?} is no place to redirect to: {error}", raw.to));
+            context.findings.wrong(path, format!("{:?} is no place to redirect to: {error}", raw.to));
             None
         }
     }
