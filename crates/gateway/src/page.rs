@@ -32,7 +32,7 @@ fn answer(connection: &Connection, request: &Parts) -> Response<Body> {
     let requests = connection.requests();
     let (status, kind, body) = match request.uri.path() {
         "/" => {
-            let protocol = format!("{:?}", request.version);
+            let protocol = format!("{:?}", request.version).replace("2.0", "2");
             (StatusCode::OK, "text/html; charset=utf-8", html(&record, requests, &protocol))
         }
         "/connection.json" => (StatusCode::OK, "application/json", facts(&record, requests)),
@@ -56,14 +56,14 @@ fn html(record: &ConnectionRecord, requests: u32, protocol: &str) -> String {
         .replace("{{headline}}", &headline)
         .replace("{{lead}}", &lead)
         .replace("{{tls}}", &tls)
-        .replace("{{steps}}", &steps(record))
-        .replace("{{steps_note}}", steps_note(record))
+        .replace("{{parts}}", &parts(record))
+        .replace("{{parts_note}}", parts_note(record))
         .replace("{{connection}}", &connection_rows(record, requests, protocol))
         .replace("{{version}}", env!("CARGO_PKG_VERSION"))
 }
 
 fn headline(tls: &TlsFacts) -> String {
-    format!("Secured by <em>{}</em> in {}", tls.version, milliseconds(tls.handshake_time))
+    format!("Secured by <em>{}</em> in <span>{}</span>", tls.version, milliseconds(tls.handshake_time))
 }
 
 fn lead(tls: &TlsFacts) -> String {
@@ -81,15 +81,22 @@ fn lead(tls: &TlsFacts) -> String {
 fn tls_rows(tls: &TlsFacts) -> String {
     let mut rows = String::new();
     row(&mut rows, "Version", &tls.version.to_string());
-    row(&mut rows, "Suite", &tls.suite.to_string());
-    row(&mut rows, "Group", &tls.group.map_or("none: keys of the old session".to_owned(), |g| g.to_string()));
-    row(&mut rows, "Signature", &tls.scheme.map_or("none needed".to_owned(), |s| s.to_string()));
+    name(&mut rows, "Suite", Some(&tls.suite), "");
+    name(&mut rows, "Group", tls.group.as_ref(), "none: the keys of the old session");
+    name(&mut rows, "Signature", tls.scheme.as_ref(), "none needed");
     row(&mut rows, "Resumption", resumption(tls.resumption));
+    if tls.hello_retry {
+        row(
+            &mut rows,
+            "Extra round trip",
+            "yes, your browser guessed another group than this server prefers",
+        );
+    }
     row(&mut rows, "Handshake time", &milliseconds(tls.handshake_time));
-    row(&mut rows, "Server name", tls.server_name.as_deref().unwrap_or("none sent"));
-    row(&mut rows, "Application protocol", tls.alpn.unwrap_or("none agreed on"));
+    name(&mut rows, "Server name", tls.server_name.as_ref(), "none sent");
+    name(&mut rows, "Application protocol", tls.alpn.as_ref(), "none agreed on");
     if let Some(subject) = &tls.client_subject {
-        row(&mut rows, "Your certificate", subject);
+        name(&mut rows, "Your certificate", Some(subject), "");
     }
     rows
 }
@@ -106,55 +113,66 @@ fn resumption(kind: Resumption) -> &'static str {
 fn connection_rows(record: &ConnectionRecord, requests: u32, protocol: &str) -> String {
     let mut rows = String::new();
     row(&mut rows, "HTTP version", protocol);
-    row(&mut rows, "Your address", &record.client.to_string());
+    name(&mut rows, "Your address", Some(&record.client), "");
     let rtt = record.rtt.map_or("not measured".to_owned(), milliseconds);
     row(&mut rows, "Round trip (TCP)", &rtt);
-    row(&mut rows, "Requests on it so far", &requests.to_string());
+    row(&mut rows, "Requests so far", &requests.to_string());
     row(&mut rows, "Connection number", &record.id.to_string());
     rows
 }
 
-fn row(rows: &mut String, name: &str, value: &str) {
+/// A value in words.
+fn row(rows: &mut String, title: &str, value: &str) {
     let value = escaped(value);
-    write!(rows, "<dt>{name}</dt><dd><code>{value}</code></dd>").expect("a string takes everything");
+    write!(rows, "<dt>{title}</dt><dd>{value}</dd>").expect("a string takes everything");
+}
+
+/// A value that is a name of the protocols, or words for its absence.
+fn name(rows: &mut String, title: &str, value: Option<&impl ToString>, absent: &str) {
+    let Some(value) = value else { return row(rows, title, absent) };
+    let value = escaped(&value.to_string());
+    write!(rows, "<dt>{title}</dt><dd><code>{value}</code></dd>").expect("a string takes everything");
 }
 
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-const STEPS: [(Milestone, &str); 5] = [
-    (Milestone::ClientHello, "ClientHello read"),
-    (Milestone::CertificateChosen, "Certificate chosen"),
-    (Milestone::KeyOperationStarted, "Key operation begun"),
-    (Milestone::KeyOperationFinished, "Key operation done"),
-    (Milestone::HandshakeFinished, "Handshake finished"),
+/// Where each part of a handshake ends, and what it is.
+const PARTS: [(Milestone, &str); 5] = [
+    (Milestone::ClientHello, "Your hello"),
+    (Milestone::CertificateChosen, "Certificate"),
+    (Milestone::KeyOperationStarted, "Key exchange"),
+    (Milestone::KeyOperationFinished, "Signature"),
+    (Milestone::HandshakeFinished, "To you and back"),
 ];
 
-/// A bar per step, from the step before it to itself, on the scale of the whole handshake.
-fn steps(record: &ConnectionRecord) -> String {
+/// A bar per part, from the end of the one before it to its own, on the scale of the whole handshake.
+fn parts(record: &ConnectionRecord) -> String {
     let total = record.timeline.offset(Milestone::HandshakeFinished).unwrap_or_default().as_secs_f64();
-    let (mut bars, mut before) = (String::new(), 0.0);
-    for (milestone, name) in STEPS {
-        let Some(at) = record.timeline.offset(milestone) else { continue };
-        let percent = 100.0 * at.as_secs_f64() / total.max(1e-6);
-        let width = percent - before;
+    let (mut bars, mut begun) = (String::new(), Duration::ZERO);
+    for (milestone, name) in PARTS {
+        let Some(ended) = record.timeline.offset(milestone) else { continue };
+        let taken = ended.saturating_sub(begun);
+        let percent = |time: Duration| 100.0 * time.as_secs_f64() / total.max(1e-6);
         write!(
             bars,
-            r#"<div class="step"><i style="left:{before:.1}%;width:{width:.1}%"></i><span>{name}</span><b>{}</b></div>"#,
-            milliseconds(at)
+            r#"<dt>{name}</dt><dd class="bar"><i style="margin-left:{:.1}%;width:{:.1}%"></i></dd><dd>{}</dd>"#,
+            percent(begun),
+            percent(taken),
+            milliseconds(taken)
         )
         .expect("a string takes everything");
-        before = percent;
+        begun = ended;
     }
     bars
 }
 
-fn steps_note(record: &ConnectionRecord) -> &'static str {
+fn parts_note(record: &ConnectionRecord) -> &'static str {
     if record.timeline.offset(Milestone::KeyOperationStarted).is_some() {
-        "Times count from the accepted TCP connection. Most of the last step is the way to you and back."
+        "The first part begins with the accepted TCP connection. In the last, your browser verifies the certificate."
     } else {
-        "Times count from the accepted TCP connection. There was no key operation: that is what resumption saves."
+        "The first part begins with the accepted TCP connection. There was no signature: that is what resumption saves."
     }
 }
 
@@ -178,7 +196,7 @@ fn facts(record: &ConnectionRecord, requests: u32) -> String {
             "client_subject": tls.client_subject,
         })
     });
-    let steps: serde_json::Map<_, _> = STEPS
+    let steps: serde_json::Map<_, _> = PARTS
         .iter()
         .filter_map(|(milestone, _)| Some((milestone, record.timeline.offset(*milestone)?)))
         .map(|(milestone, at)| (milestone.name().to_owned(), micros(at).into()))
@@ -192,4 +210,38 @@ fn facts(record: &ConnectionRecord, requests: u32) -> String {
         "steps_us": steps,
     });
     format!("{all:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::time::Instant;
+
+    use super::*;
+
+    fn record(reached: &[(Milestone, u64)]) -> ConnectionRecord {
+        let (address, start) = (SocketAddr::from(([127, 0, 0, 1], 1)), Instant::now());
+        let mut record = ConnectionRecord::new(1, address, address, start);
+        for (milestone, millis) in reached {
+            record.timeline.mark_at(*milestone, start + Duration::from_millis(*millis));
+        }
+        record
+    }
+
+    #[test]
+    fn a_bar_begins_where_the_one_before_it_ends() {
+        let record = record(&[(Milestone::ClientHello, 1), (Milestone::HandshakeFinished, 4)]);
+        let bars = parts(&record);
+        assert!(bars.contains("margin-left:0.0%;width:25.0%"), "{bars}");
+        assert!(bars.contains("margin-left:25.0%;width:75.0%\"></i></dd><dd>3.00 ms"), "{bars}");
+        assert_eq!(bars.matches("<i ").count(), 2, "{bars}");
+        assert!(parts_note(&record).contains("what resumption saves"));
+    }
+
+    #[test]
+    fn values_of_strangers_are_text() {
+        let mut rows = String::new();
+        name(&mut rows, "Your certificate", Some(&"<b>\"&"), "");
+        assert_eq!(rows, "<dt>Your certificate</dt><dd><code>&lt;b&gt;&quot;&amp;</code></dd>");
+    }
 }

@@ -39,7 +39,7 @@ fn the_page_tells_visitors_of_their_connection() {
     let site = Site::new();
     let page = chromium(&site, &["--dump-dom"]);
     for fact in
-        ["TLS 1.3", "X25519MLKEM768", "ecdsa_secp256r1_sha256", "HTTP/2.0", "localhost", "full handshake"]
+        ["TLS 1.3", "X25519MLKEM768", "ecdsa_secp256r1_sha256", "HTTP/2", "localhost", "full handshake"]
     {
         assert!(page.contains(fact), "{fact} is missing: {page}");
     }
