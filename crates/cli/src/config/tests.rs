@@ -1,5 +1,7 @@
 //! Wrong files and the exact words about them; right files and what becomes of them.
 
+mod forms;
+
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
@@ -49,66 +51,6 @@ fn a_missing_file_is_named() {
 }
 
 #[test]
-fn toml_that_is_none_has_line_and_column() {
-    refused(
-        "[server]\nhttps = [\"127.0.0.1:443\"\nworkers = 2\n",
-        "brisk.toml:3:1: not valid TOML: missing comma between array elements, expected `,`",
-    );
-}
-
-#[test]
-fn a_bare_word_is_told_to_stand_in_quotes() {
-    for (line, word) in [("https = [127.0.0.1:443]", "127.0.0.1:443"), ("drain_timeout = 10s", "10s")] {
-        let message = checked(folder().path(), &format!("[server]\n{line}\n")).expect_err(line);
-        let end = format!("; text stands in quotes: \"{word}\"");
-        assert!(message.starts_with("brisk.toml:2:") && message.ends_with(&end), "{message}");
-    }
-}
-
-#[test]
-fn brackets_and_braces_that_are_missing_are_named() {
-    refused(
-        &format!("{LISTENER}[host]\nnames = [\"localhost\"]\n"),
-        "brisk.toml:3:1: host: expected a list, found a table; a list of tables is written [{ ... }], or under a head \
-         with two brackets, as [[host]]",
-    );
-    refused(
-        &format!("{LISTENER}[[tls]]\n{HOST}"),
-        "brisk.toml:3:1: tls: expected a table, found a list; its head has one pair of brackets, as [server]",
-    );
-    refused(
-        &format!("{LISTENER}{HOST}hsts = true\n"),
-        "brisk.toml:5:8: host[0].hsts: expected a table, found `true`; a table is written { key = value }",
-    );
-}
-
-#[test]
-fn an_upstream_that_is_a_url_is_told_where_it_belongs() {
-    let route =
-        |upstream: &str| format!("{LISTENER}{HOST}[[host.route]]\npath = \"/\"\nupstream = \"{upstream}\"\n");
-    refused(
-        &route("http://127.0.0.1:1"),
-        "brisk.toml:7:12: host[0].route[0].upstream: \"http://127.0.0.1:1\" is a URL and here stands a name: write \
-         [upstream.app] with servers = [\"http://127.0.0.1:1\"], and \"app\" here",
-    );
-}
-
-#[test]
-fn an_upstream_that_no_route_asks_is_a_warning() {
-    let text = format!("{LISTENER}{HOST}[upstream.old]\nservers = [\"http://127.0.0.1:1\"]\n");
-    assert_eq!(accepted(&text).warnings, ["[upstream.old]: no route has upstream = \"old\""]);
-}
-
-#[test]
-fn a_redirect_to_a_bare_host_is_refused() {
-    refused(
-        &format!("{LISTENER}{HOST}[[host.route]]\npath = \"/\"\nredirect = \"example.org\"\n"),
-        "brisk.toml:7:12: host[0].route[0].redirect: \"example.org\" is no place to redirect to: write a URL, as \
-         \"https://{host}{path}\", or a path",
-    );
-}
-
-#[test]
 fn an_unknown_key_brings_the_nearest_known_one() {
     refused(
         &format!("[server]\nhtps = [\"127.0.0.1:443\"]\n{HOST}"),
@@ -142,77 +84,6 @@ fn an_unknown_word_brings_the_known_ones() {
         &format!("{LISTENER}[tls]\nmin_version = 1.3\n{HOST}"),
         "brisk.toml:4:15: tls.min_version: expected one of \"1.2\", \"1.3\", found the number 1.3",
     );
-}
-
-#[test]
-fn a_value_of_the_wrong_kind_says_what_belongs_there() {
-    for (line, column, message) in [
-        ("workers = \"two\"", 11, "workers: expected a whole number from 0 to 65535, found the text \"two\""),
-        ("workers = -1", 11, "workers: expected a whole number from 0 to 65535, found the number -1"),
-        (
-            "http = \"127.0.0.1:80\"",
-            8,
-            "http: expected a list, found the text \"127.0.0.1:80\"; put it in brackets",
-        ),
-        ("http = [80]", 9, "http[0]: expected an address in quotes, as \"0.0.0.0:443\", found the number 80"),
-        (
-            "http = [\"localhost:80\"]",
-            9,
-            "http[0]: \"localhost:80\" is not an address: write IP address and port, as \"0.0.0.0:443\" or \
-             \"[::]:443\"",
-        ),
-        (
-            "drain_timeout = 30",
-            17,
-            "drain_timeout: expected a duration in quotes, as \"10s\", found the number 30",
-        ),
-        (
-            "drain_timeout = \"30\"",
-            17,
-            "drain_timeout: \"30\" is not a duration: write a whole number and a unit, as \"500ms\", \"10s\" or \
-             \"180d\"",
-        ),
-        (
-            "fast_open = true",
-            13,
-            "fast_open: expected a queue length from 1 to 65535 or `false`, found `true`",
-        ),
-        (
-            "fast_open = 0",
-            13,
-            "fast_open: expected a queue length from 1 to 65535 or `false`, found the number 0",
-        ),
-        (
-            "proxy_protocol = 1",
-            18,
-            "proxy_protocol: expected `true`, `false` or a list of networks, found the number 1",
-        ),
-        (
-            "trusted_proxies = [\"10.0.0.0/40\"]",
-            20,
-            "trusted_proxies[0]: \"10.0.0.0/40\" is not a network: write one as \"10.0.0.0/8\", \
-             \"2001:db8::/32\" or \"192.0.2.1\"",
-        ),
-        (
-            "timeouts = 10",
-            12,
-            "timeouts: expected a table, found the number 10; a table is written { key = value }",
-        ),
-        (
-            "limits.head_size = \"64 KiB\"",
-            20,
-            "limits.head_size: \"64 KiB\" is not a size: write a whole number and a unit, as \"64KiB\" or \
-             \"10MB\"",
-        ),
-        (
-            "limits.body_size = \"many\"",
-            20,
-            "limits.body_size: \"many\" is not a size: write one as \"10MiB\", or \"none\" for no limit",
-        ),
-    ] {
-        let expected = format!("brisk.toml:3:{column}: server.{message}");
-        refused(&format!("{LISTENER}{line}\n{HOST}"), &expected);
-    }
 }
 
 #[test]
