@@ -56,7 +56,7 @@ pub struct AccessLogSettings {
 #[non_exhaustive]
 pub enum AccessLogError {
     /// The file could not be opened for appending.
-    #[error("cannot open access log {path}", path = path.display())]
+    #[error("cannot open the access log {}: {source}", path.display())]
     Open {
         /// The file.
         path: PathBuf,
@@ -64,7 +64,7 @@ pub enum AccessLogError {
         source: io::Error,
     },
     /// The thread that writes could not be started.
-    #[error("cannot start the thread that writes the access log")]
+    #[error("cannot start the thread that writes the access log: {0}")]
     Thread(#[source] io::Error),
 }
 
