@@ -11,7 +11,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum UpstreamError {
     /// No connection, or no TLS, to the last server tried.
-    #[error("cannot connect: {0}")]
+    #[error("{0}")]
     Connect(#[source] io::Error),
     /// The last server tried was not connected within the time for it.
     #[error("cannot connect in time")]

@@ -149,7 +149,7 @@ impl<'a> Journey<'a> {
         // A kept connection may have reached its end: that says nothing about its server.
         let stale = reused && last.placement == Placement::Kept && matches!(error, UpstreamError::Closed(_));
         if !stale && error.blames_server() {
-            last.server.failed();
+            last.server.failed(&error);
         }
         let afresh = Attempt { server: last.server, placement: Placement::Fresh };
         let request = match unsent {

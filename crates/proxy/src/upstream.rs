@@ -289,14 +289,14 @@ impl Server {
         self.state().health.request_succeeded();
     }
 
-    pub(crate) fn failed(&self) {
+    pub(crate) fn failed(&self, error: &UpstreamError) {
         self.state().metrics.failure();
         let Some(pause) = self.state().health.request_failed(&self.group.settings.health.passive) else {
             return;
         };
         self.state().metrics.unhealthy();
         let group = &self.group.settings.name;
-        tracing::warn!(%group, server = self.name(), ?pause, "upstream server left out after failed requests");
+        tracing::warn!(%group, server = self.name(), ?pause, last = %error, "upstream server left out after failed requests");
     }
 }
 

@@ -51,7 +51,9 @@ impl Dialer {
         let Some((connector, name)) = &self.tls else {
             return Ok(UpstreamIo::Plain(tcp));
         };
-        let tls = connector.connect(tcp, name).await?;
+        let refused =
+            |error: io::Error| io::Error::new(error.kind(), format!("no TLS with {}: {error}", self.url));
+        let tls = connector.connect(tcp, name).await.map_err(refused)?;
         Ok(UpstreamIo::Tls(Box::new(tls)))
     }
 }
