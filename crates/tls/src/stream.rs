@@ -61,6 +61,7 @@ pub struct Stream {
     /// The client sent close_notify or closed its side of the connection.
     peer_closed: bool,
     closing: bool,
+    shut_down: bool,
     /// The client broke the protocol: nothing is read from it any more, and nothing sealed for it.
     failed: bool,
     bytes_received: u64,
@@ -82,6 +83,7 @@ impl Stream {
             blocked: false,
             peer_closed: handshake.peer_closed,
             closing: false,
+            shut_down: false,
             failed: false,
             bytes_received,
             bytes_sent,
@@ -282,7 +284,12 @@ impl Stream {
             self.sealed.close_notify(&mut self.tls, &mut self.incoming);
         }
         ready!(self.poll_send(cx))?;
-        Pin::new(&mut self.io).poll_shutdown(cx)
+        // Where the client has closed its side already, dropping the socket tells it as much, for a system call less.
+        if !self.peer_closed && !self.shut_down {
+            ready!(Pin::new(&mut self.io).poll_shutdown(cx))?;
+            self.shut_down = true;
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Sends the records in their order; what the socket does not take stays with the connection.
