@@ -33,8 +33,6 @@ named! {
         Limit = "limit",
         /// The client's address had as many open as allowed.
         ClientLimit = "client-limit",
-        /// brisk was draining.
-        Draining = "draining",
     }
 }
 

@@ -90,8 +90,6 @@ named! {
         ProtocolError = "protocol-error",
         /// The key operation failed or was not answered in time.
         KeyOperation = "key-operation",
-        /// brisk was draining.
-        Draining = "draining",
         /// A fault in brisk.
         Internal = "internal",
     }
