@@ -12,7 +12,7 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 /// A TLS stream for hyper. Clones share it.
 ///
 /// hyper flushes after each frame of HTTP/2; here a flush is put off until the driver drains the stream at the end of
-/// its turn, so that the answers of one turn share records and system calls. [`flush_at_once`](Self::flush_at_once)
+/// its turn, so that the answers of one turn share records and system calls. `flush_at_once`
 /// ends that for an upgraded connection, which has no such driver.
 #[derive(Clone)]
 pub struct HttpIo {
