@@ -34,7 +34,7 @@ pub(crate) struct Serve {
     /// Server to proxy to, as http://127.0.0.1:8080
     #[arg(long, short, value_name = "URL")]
     pub(crate) upstream: Option<ServerUrl>,
-    /// Address for HTTPS; can be repeated [default without a file: 127.0.0.1:8443 and [::1]:8443]
+    /// Address for HTTPS; can be repeated [default without a file: port 8443 of localhost, IPv4 and IPv6]
     #[arg(long, short, value_name = "ADDRESS", value_parser = address)]
     pub(crate) listen: Vec<SocketAddr>,
     /// Folder for the development CA [default: $XDG_STATE_HOME/brisk or ~/.local/state/brisk]

@@ -417,13 +417,14 @@ fn what_is_written_is_what_is_meant() {
 }
 
 #[test]
-fn the_example_of_the_documentation_is_right() {
-    let page = include_str!("../../../../docs/configuration.md");
-    let example =
-        page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
-    let message = checked(folder().path(), example).expect_err("its certificates are not here");
-    for line in message.lines() {
-        assert!(line.contains(".chain: cannot read "), "{line}");
+fn the_examples_of_the_documentation_are_right() {
+    for page in [include_str!("../../../../docs/configuration.md"), include_str!("../../../../README.md")] {
+        let example =
+            page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+        let message = checked(folder().path(), example).expect_err("its certificates are not here");
+        for line in message.lines() {
+            assert!(line.contains(".chain: cannot read "), "{line}");
+        }
     }
 }
 
