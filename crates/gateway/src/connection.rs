@@ -91,8 +91,8 @@ async fn read_proxy_header(
     record: &mut ConnectionRecord,
 ) -> Result<(), Refusal> {
     loop {
-        if tcp.read_buf(received).await.map_err(closed)? == 0 {
-            return Err(closed(io::ErrorKind::UnexpectedEof.into()));
+        if tcp.read_buf(received).await.map_err(|error| closed(&error))? == 0 {
+            return Err(closed(&io::ErrorKind::UnexpectedEof.into()));
         }
         let consumed = match proxy_protocol::parse(received) {
             Ok(Progress::Incomplete) => continue,
@@ -102,14 +102,14 @@ async fn read_proxy_header(
                 consumed
             }
             Ok(Progress::Local { consumed }) => consumed,
-            Err(error) => return Err(Refusal::because(HandshakeOutcome::ProxyProtocol, error)),
+            Err(error) => return Err(Refusal::because(HandshakeOutcome::ProxyProtocol, &error)),
         };
         received.drain(..consumed);
         return Ok(());
     }
 }
 
-fn closed(error: io::Error) -> Refusal {
+fn closed(error: &io::Error) -> Refusal {
     Refusal::because(HandshakeOutcome::ClientClosed, error)
 }
 

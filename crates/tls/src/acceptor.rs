@@ -75,7 +75,7 @@ impl Refusal {
     }
 
     /// A refusal for a reason that the log should have.
-    pub fn because(outcome: HandshakeOutcome, reason: impl ToString) -> Self {
+    pub fn because(outcome: HandshakeOutcome, reason: &impl ToString) -> Self {
         Self { detail: Some(reason.to_string()), ..Self::new(outcome) }
     }
 }
@@ -114,12 +114,11 @@ impl Acceptor {
         let (hello, incoming) = self.read_hello(&mut io, received).await?;
         timeline.mark(Milestone::ClientHello);
         let started = Instant::now();
-        let result = match self.hosts.get(hello.server_name.as_deref()).host() {
-            Some(host) => negotiate(host, &hello, &mut io, incoming, timeline).await,
-            None => {
-                send_last(&mut io, &ALERT_UNRECOGNIZED_NAME).await;
-                Err(Refusal::new(HandshakeOutcome::UnknownName))
-            }
+        let result = if let Some(host) = self.hosts.get(hello.server_name.as_deref()).host() {
+            negotiate(host, &hello, &mut io, incoming, timeline).await
+        } else {
+            send_last(&mut io, &ALERT_UNRECOGNIZED_NAME).await;
+            Err(Refusal::new(HandshakeOutcome::UnknownName))
         };
         match result {
             Ok(Negotiated { handshake, notes, host, received, sent }) => {
@@ -176,17 +175,17 @@ async fn negotiate(
     timeline: &mut Timeline,
 ) -> Result<Negotiated, Refusal> {
     let tls = UnbufferedServerConnection::new(Arc::clone(host.config.choose(hello)))
-        .map_err(|error| Refusal::because(HandshakeOutcome::Internal, error))?;
+        .map_err(|error| Refusal::because(HandshakeOutcome::Internal, &error))?;
     let (mut received, mut sent) = (incoming.len() as u64, 0);
     let chosen = choose(&host.certificates, &ClientAbilities::from(hello));
     let chosen = chosen.and_then(|chosen| host.certificates.iter().position(|own| Arc::ptr_eq(own, chosen)));
-    let mut handshake = Handshake::new(Box::new(tls), incoming, chosen);
+    let mut handshake = Box::new(Handshake::new(Box::new(tls), incoming, chosen));
     let mut notes = Notes::default();
     loop {
         // Fails only when there is no memory for a stack.
         let advanced = handshake.advance().await;
         let ((advanced, result), noted) =
-            advanced.map_err(|error| Refusal::because(HandshakeOutcome::Internal, error))?;
+            advanced.map_err(|error| Refusal::because(HandshakeOutcome::Internal, &error))?;
         handshake = advanced;
         notes.merge(noted);
         mark_notes(timeline, &noted);
@@ -274,7 +273,7 @@ async fn refuse_hello(io: &mut TcpStream, error: HelloError) -> Refusal {
         _ => (HandshakeOutcome::Malformed, &ALERT_DECODE_ERROR),
     };
     send_last(io, answer).await;
-    Refusal::because(outcome, error)
+    Refusal::because(outcome, &error)
 }
 
 /// Sends a last word and lets the client read it: closing with unread data would reset the connection.

@@ -79,7 +79,7 @@ impl Batch {
         }
     }
 
-    /// Adds the alert close_notify, if the connection still has a way to send it.
+    /// Adds the alert `close_notify`, if the connection still has a way to send it.
     pub(crate) fn close_notify(&mut self, tls: &mut UnbufferedServerConnection, incoming: &mut [u8]) {
         if let Ok(ConnectionState::WriteTraffic(mut traffic)) = tls.process_tls_records(incoming).state {
             self.len += traffic.queue_close_notify(self.free()).unwrap_or(0);

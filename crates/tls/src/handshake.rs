@@ -44,15 +44,8 @@ impl Handshake {
         tls: Box<UnbufferedServerConnection>,
         incoming: Vec<u8>,
         certificate: Option<usize>,
-    ) -> Box<Self> {
-        Box::new(Self {
-            tls,
-            incoming,
-            outgoing: Vec::new(),
-            plaintext: Vec::new(),
-            peer_closed: false,
-            certificate,
-        })
+    ) -> Self {
+        Self { tls, incoming, outgoing: Vec::new(), plaintext: Vec::new(), peer_closed: false, certificate }
     }
 
     /// Processes what the client sent. Callbacks may wait: the future is then pending, and no socket is held.

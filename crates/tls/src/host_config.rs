@@ -149,7 +149,12 @@ fn demands(clients: &ClientCertificates) -> u64 {
 
 /// Forward-secret AEAD suites, the cheapest first, and four groups, post-quantum first.
 fn provider() -> CryptoProvider {
-    use aws_lc_rs::cipher_suite::*;
+    use aws_lc_rs::cipher_suite::{
+        TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+        TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+        TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+        TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
+    };
     use aws_lc_rs::kx_group::{SECP256R1, SECP384R1, X25519, X25519MLKEM768};
     CryptoProvider {
         cipher_suites: vec![

@@ -22,7 +22,7 @@ pub struct TlsSettings {
     pub session_lifetime: Duration,
     /// Compress certificates (RFC 8879) for clients that offer it; results are cached. Default: yes.
     pub certificate_compression: bool,
-    /// Largest ClientHello accepted, in bytes. Default: 16 KiB; a post-quantum hello has about 1.8 KiB.
+    /// Largest `ClientHello` accepted, in bytes. Default: 16 KiB; a post-quantum hello has about 1.8 KiB.
     pub hello_size: usize,
     /// What a client gets that asks for a name no host has: the default host, or `unrecognized_name` (RFC 6066
     /// section 3). A client that sends no name always gets the default host.
@@ -37,7 +37,7 @@ impl Default for TlsSettings {
             min_version: ProtocolVersion::TLS1_2,
             tickets: true,
             tickets_per_handshake: 1,
-            session_lifetime: Duration::from_secs(24 * 3600),
+            session_lifetime: Duration::from_hours(24),
             certificate_compression: true,
             hello_size: 16 * 1024,
             unknown_host: UnknownName::Default,

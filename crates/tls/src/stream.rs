@@ -41,6 +41,10 @@ thread_local! {
 ///
 /// Reading is by [`poll_read`](Self::poll_read). Writes are complete only after [`poll_drain`](Self::poll_drain):
 /// whoever drives the connection calls it after each turn.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, and they occur in any combination"
+)]
 pub struct Stream {
     io: TcpStream,
     tls: Box<UnbufferedServerConnection>,
@@ -58,7 +62,7 @@ pub struct Stream {
     sent: usize,
     /// The socket refused the last write.
     blocked: bool,
-    /// The client sent close_notify or closed its side of the connection.
+    /// The client sent `close_notify` or closed its side of the connection.
     peer_closed: bool,
     closing: bool,
     shut_down: bool,
@@ -91,7 +95,7 @@ impl Stream {
     }
 
     /// Reads plaintext: `take` gets slices in order and returns how much of each it took, less only when it is full.
-    /// Ready without a call of `take` is the end of the client's data, sealed by its close_notify; a connection that
+    /// Ready without a call of `take` is the end of the client's data, sealed by its `close_notify`; a connection that
     /// ends without one is the error `UnexpectedEof`. After `InvalidData` the client's alert is still to be sent, by
     /// [`poll_close`](Self::poll_close).
     pub fn poll_read(
@@ -276,7 +280,7 @@ impl Stream {
         self.poll_send(cx)
     }
 
-    /// Sends what was written and close_notify, then closes our side of the connection.
+    /// Sends what was written and `close_notify`, then closes our side of the connection.
     pub fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_drain(cx))?;
         if !self.closing {

@@ -168,7 +168,7 @@ mod tests {
             for (i, task) in tasks.into_iter().enumerate() {
                 assert_eq!(task.await.expect("task"), Some(i));
             }
-            assert!(begun.elapsed() < Duration::from_millis(20 * 50), "the waits did not overlap");
+            assert!(begun.elapsed() < Duration::from_secs(1), "the waits did not overlap");
         });
     }
 

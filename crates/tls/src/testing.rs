@@ -67,7 +67,7 @@ impl Stage {
 
     /// As after a reload: the same sessions and keys, but clients must show a certificate from now on.
     pub(crate) fn require_client_certificates(&mut self, settings: TlsSettings) {
-        let roots = vec![TestCa::new().root_pem()];
+        let roots = [TestCa::new().root_pem()];
         let roots = roots.iter().map(|pem| CertificateDer::from_pem_slice(pem.as_bytes()).expect("a root"));
         self.host.client_certificates = Some(ClientCertificates { required: true, roots: roots.collect() });
         let hosts = [self.host.clone()];
