@@ -23,7 +23,7 @@ build:
 
 test:
 	@CACHE=$(CACHE) tools/setup build test
-	cargo test --locked --workspace --no-fail-fast -- $(TEST)
+	cargo test --locked --workspace --lib --bins --tests --no-fail-fast -- $(TEST)
 
 check:
 	cargo fmt --all --check
