@@ -179,7 +179,7 @@ impl<'a> Journey<'a> {
         request: Request<RequestBody>,
     ) -> Result<Response<Body>, Box<Failure>> {
         let mut response = if attempt.server.state().multiplexes() {
-            self.send_http2(attempt, request).await?
+            Box::pin(self.send_http2(attempt, request)).await?
         } else {
             self.send_http1(attempt, request).await?
         };
@@ -201,7 +201,8 @@ impl<'a> Journey<'a> {
         };
         let mut http1 = match kept {
             Some(http1) => http1,
-            None => match connect(server).await {
+            // Boxed, like the other ways that few requests go: the future of each would keep room for them.
+            None => match Box::pin(connect(server)).await {
                 Ok(http1) => http1,
                 Err(error) => return Err(Failure::connecting(error, request)),
             },
@@ -211,7 +212,7 @@ impl<'a> Journey<'a> {
         let limit = server.group_settings().timeouts.head;
         let response = http1.exchange(request, self.progress.as_deref(), limit).await?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return self.upgrade(response, http1, lease).await.map_err(Failure::after_sending);
+            return Box::pin(self.upgrade(response, http1, lease)).await.map_err(Failure::after_sending);
         }
         Ok(response.map(|incoming| Body::Upstream(UpstreamBody::over_http1(incoming, http1, lease))))
     }

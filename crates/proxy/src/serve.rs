@@ -6,7 +6,7 @@
 mod io;
 mod turn;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -245,7 +245,7 @@ async fn http2_turns(io: &HttpIo, http: &Http) -> Stop {
         async move { Ok::<_, Infallible>(service.respond(&connection, request).await) }
     });
     let mut hyper = pin!(
-        http2::Builder::new(LocalExecutor)
+        http2::Builder::new(LocalExecutor::default())
             .max_concurrent_streams(http.settings.h2_streams)
             .max_header_list_size(u32::try_from(http.settings.head_size).unwrap_or(u32::MAX))
             .max_pending_accept_reset_streams(http.settings.h2_resets)
@@ -300,16 +300,31 @@ async fn close(mut stream: Stream, http: &Http) {
     }
 }
 
-/// Runs HTTP/2 streams on the worker. Most answers are ready at once: those never become tasks.
-#[derive(Clone, Copy, Debug)]
-struct LocalExecutor;
+/// Runs the HTTP/2 streams of one connection. An answer that is ready at once never becomes a task; where answers have
+/// to wait, for an upstream say, trying first would be work done twice, so after a few of them it is tried now and then.
+#[derive(Clone, Debug, Default)]
+struct LocalExecutor {
+    not_ready: Rc<Cell<u32>>,
+}
+
+impl LocalExecutor {
+    /// Answers in a row that were not ready, before it is no longer tried each time.
+    const PATIENCE: u32 = 4;
+    /// One of so many is tried then.
+    const SAMPLE: u32 = 32;
+}
 
 impl<F: Future<Output = ()> + 'static> Executor<F> for LocalExecutor {
     fn execute(&self, future: F) {
         let mut future = Box::pin(future);
+        let not_ready = self.not_ready.get();
+        let tries = not_ready < Self::PATIENCE || not_ready.is_multiple_of(Self::SAMPLE);
         // A pending future is polled again by its task, with the waker that counts.
-        if future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-            tokio::task::spawn_local(future);
+        if tries && future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+            self.not_ready.set(0);
+            return;
         }
+        self.not_ready.set(not_ready.wrapping_add(1));
+        tokio::task::spawn_local(future);
     }
 }

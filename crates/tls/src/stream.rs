@@ -271,19 +271,14 @@ impl Stream {
 
     /// Sends everything that was written. Ready when the socket took it all.
     pub fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.gathered.is_empty() {
-            if self.sealed.is_full() {
-                ready!(self.poll_send(cx))?;
-            }
-            self.seal_gathered()?;
-        }
+        ready!(self.poll_seal(cx))?;
         self.poll_send(cx)
     }
 
-    /// Sends what was written and `close_notify`, then closes our side of the connection.
+    /// Sends what was written and close_notify, in one system call, then closes our side of the connection.
     pub fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_drain(cx))?;
         if !self.closing {
+            ready!(self.poll_seal(cx))?;
             self.closing = true;
             self.sealed.close_notify(&mut self.tls, &mut self.incoming);
         }
@@ -292,6 +287,17 @@ impl Stream {
         if !self.peer_closed && !self.shut_down {
             ready!(Pin::new(&mut self.io).poll_shutdown(cx))?;
             self.shut_down = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Seals what was gathered; pending while there is no room for it.
+    fn poll_seal(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.gathered.is_empty() {
+            if self.sealed.is_full() {
+                ready!(self.poll_send(cx))?;
+            }
+            self.seal_gathered()?;
         }
         Poll::Ready(Ok(()))
     }
