@@ -275,7 +275,7 @@ impl Stream {
         self.poll_send(cx)
     }
 
-    /// Sends what was written and close_notify, in one system call, then closes our side of the connection.
+    /// Sends what was written and `close_notify`, in one system call, then closes our side of the connection.
     pub fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.closing {
             ready!(self.poll_seal(cx))?;
