@@ -98,6 +98,7 @@ impl Shared {
         let resumption = Resumption::new(settings, &metrics)?;
         let access_log = open_access_log(settings, &metrics)?;
         let live = live(settings, &engine, &resumption, &metrics)?;
+        metrics.set_certificates(expiries(settings));
         Ok(Arc::new(Self {
             access_log: ArcSwapOption::from(access_log),
             live: ArcSwap::from_pointee(live),
@@ -114,9 +115,9 @@ impl Shared {
 
     /// Puts new settings in force for new connections and new requests. On an error nothing changes.
     pub(crate) fn apply(&self, settings: &GatewaySettings) -> Result<(), GatewayError> {
-        let engine = self.engine.with_keystore(Arc::clone(&settings.keystore));
-        let live = live(settings, &engine, &self.resumption, &self.metrics)?;
+        let live = live(settings, &self.engine, &self.resumption, &self.metrics)?;
         self.access_log.store(open_access_log(settings, &self.metrics)?);
+        self.metrics.set_certificates(expiries(settings));
         self.live.store(Arc::new(live));
         self.changes.send_replace(());
         Ok(())
@@ -180,7 +181,6 @@ fn live(
     // What is wrong with it shows here and not in a worker. The tasks of this trial are dropped unstarted.
     let _context = LocalSet::new().enter();
     parts.service(Telemetry { metrics: Arc::clone(metrics), access_log: None }, &DeadlineWheel::new())?;
-    metrics.set_certificates(expiries(settings));
     Ok(Live {
         acceptor,
         handshake_timeout: settings.handshake_timeout,

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use brisk_certs::{CertError, HostMap, UnknownName};
 
-use crate::settings::{HostSettings, ServiceSettings, UnknownHost};
+use crate::settings::{HostSettings, ServiceSettings};
 use crate::validate::host_of;
 
 /// Values by host, with what decides whether a connection made for one host may ask for another.
@@ -48,10 +48,7 @@ impl<T> Hosts<T> {
         settings: &ServiceSettings,
         values: impl IntoIterator<Item = T>,
     ) -> Result<Self, CertError> {
-        let mut map = HostMap::new(match settings.unknown_host {
-            UnknownHost::Default => UnknownName::Default,
-            UnknownHost::Refuse => UnknownName::Refuse,
-        });
+        let mut map = HostMap::new(settings.unknown_host);
         for (host, value) in settings.hosts.iter().zip(values) {
             let names = host.names.iter().map(String::as_str);
             map.add(names, Rc::new(Host::new(host, value)))?;
@@ -149,7 +146,7 @@ mod tests {
         HostSettings { names: owned(names), certificate_names: owned(certificate), ..HostSettings::default() }
     }
 
-    fn hosts(hosts: Vec<HostSettings>, unknown_host: UnknownHost) -> Hosts<usize> {
+    fn hosts(hosts: Vec<HostSettings>, unknown_host: UnknownName) -> Hosts<usize> {
         let count = hosts.len();
         let settings = ServiceSettings { hosts, default_host: 0, unknown_host, trusted_proxies: Vec::new() };
         Hosts::new(&settings, 0..count).expect("hosts")
@@ -161,7 +158,7 @@ mod tests {
 
     #[test]
     fn the_name_decides_whatever_its_spelling() {
-        let hosts = hosts(vec![host(&["a.example"], &[]), host(&["*.b.example"], &[])], UnknownHost::Default);
+        let hosts = hosts(vec![host(&["a.example"], &[]), host(&["*.b.example"], &[])], UnknownName::Default);
         for authority in ["x.b.example", "X.B.example:8443", "x.b.example."] {
             assert_eq!(find(&hosts, Some("x.b.example"), authority), Some(1), "{authority}");
         }
@@ -171,7 +168,7 @@ mod tests {
     #[test]
     fn another_host_is_answered_only_where_the_certificate_covers_it() {
         let both = host(&["a.example"], &["a.example", "b.example", "user@example"]);
-        let hosts = hosts(vec![both, host(&["b.example"], &["b.example"])], UnknownHost::Default);
+        let hosts = hosts(vec![both, host(&["b.example"], &["b.example"])], UnknownName::Default);
         assert_eq!(find(&hosts, Some("a.example"), "b.example"), Some(1));
         assert_eq!(find(&hosts, Some("b.example"), "a.example"), None);
     }
@@ -181,7 +178,7 @@ mod tests {
         let open = host(&["a.example"], &["*.example"]);
         let mut closed = host(&["b.example"], &["*.example"]);
         closed.client_certificates = Some("required ca.pem".to_owned());
-        let hosts = hosts(vec![open, closed], UnknownHost::Default);
+        let hosts = hosts(vec![open, closed], UnknownName::Default);
         assert_eq!(find(&hosts, Some("a.example"), "b.example"), None);
         assert_eq!(find(&hosts, None, "b.example"), None);
         assert_eq!(find(&hosts, Some("b.example"), "b.example"), Some(1));
@@ -190,22 +187,22 @@ mod tests {
     #[test]
     fn unknown_names_get_the_default_host_or_none() {
         let two = || vec![host(&["a.example"], &[]), host(&["b.example"], &[])];
-        let lenient = hosts(two(), UnknownHost::Default);
+        let lenient = hosts(two(), UnknownName::Default);
         assert_eq!(find(&lenient, Some("a.example"), "other.example"), Some(0));
         assert_eq!(find(&lenient, Some("b.example"), "other.example"), None);
-        assert_eq!(find(&hosts(two(), UnknownHost::Refuse), Some("a.example"), "other.example"), None);
+        assert_eq!(find(&hosts(two(), UnknownName::Refuse), Some("a.example"), "other.example"), None);
     }
 
     #[test]
     fn without_tls_every_host_is_answered() {
-        let hosts = hosts(vec![host(&["a.example"], &[]), host(&["b.example"], &[])], UnknownHost::Default);
+        let hosts = hosts(vec![host(&["a.example"], &[]), host(&["b.example"], &[])], UnknownName::Default);
         let found = hosts.find("b.example", Origin::Plain).expect("found");
         assert_eq!(*found.value(), 1);
     }
 
     #[test]
     fn the_last_answer_is_not_given_to_another_connection() {
-        let hosts = hosts(vec![host(&["a.example"], &[]), host(&["b.example"], &[])], UnknownHost::Default);
+        let hosts = hosts(vec![host(&["a.example"], &[]), host(&["b.example"], &[])], UnknownName::Default);
         assert_eq!(find(&hosts, Some("b.example"), "b.example"), Some(1));
         assert_eq!(find(&hosts, Some("a.example"), "b.example"), None);
     }

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brisk_certs::UnknownName;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
@@ -24,20 +25,10 @@ pub struct ServiceSettings {
     pub hosts: Vec<HostSettings>,
     /// Index of the host for clients that named none, and for unknown names if those are not refused.
     pub default_host: usize,
-    /// What a name gets that no host has.
-    pub unknown_host: UnknownHost,
+    /// What a name gets that no host has: the default host, or 421 Misdirected Request.
+    pub unknown_host: UnknownName,
     /// Proxies whose forwarding headers are believed and extended; those of others are replaced.
     pub trusted_proxies: Vec<IpNet>,
-}
-
-/// What a name gets that no host has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum UnknownHost {
-    /// The default host.
-    #[default]
-    Default,
-    /// 421 Misdirected Request.
-    Refuse,
 }
 
 /// What one host answers.

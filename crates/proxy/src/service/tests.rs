@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio::task::LocalSet;
 
 use super::*;
-use crate::settings::{RoutePath, UnknownHost, UpstreamAction};
+use crate::settings::{RoutePath, UpstreamAction};
 use crate::upstream::GroupState;
 use crate::upstream_settings::GroupSettings;
 
@@ -34,7 +34,7 @@ fn settings(hosts: Vec<HostSettings>) -> ServiceSettings {
     ServiceSettings {
         hosts,
         default_host: 0,
-        unknown_host: UnknownHost::Default,
+        unknown_host: brisk_certs::UnknownName::Default,
         trusted_proxies: Vec::new(),
     }
 }

@@ -14,7 +14,7 @@ use brisk_gateway::settings::{ConnectionLimits, GatewaySettings, ProxyProtocol, 
 use brisk_keys::{Keystore, LocalSettings};
 use brisk_net::ListenerSettings;
 use brisk_proxy::serve::{HttpSettings, HttpTimeouts};
-use brisk_proxy::settings::{ServiceSettings, UnknownHost};
+use brisk_proxy::settings::ServiceSettings;
 use brisk_proxy::upstream_settings::GroupSettings;
 use brisk_telemetry::access_log::{AccessLogFormat, AccessLogSettings, AccessLogTarget};
 use brisk_tls::settings::TlsSettings;
@@ -68,10 +68,7 @@ impl Server {
         let service = ServiceSettings {
             default_host: hosts.iter().position(|host| host.default).unwrap_or(0),
             hosts: answers,
-            unknown_host: match self.tls.unknown_host {
-                UnknownName::Default => UnknownHost::Default,
-                UnknownName::Refuse => UnknownHost::Refuse,
-            },
+            unknown_host: self.tls.unknown_host,
             trusted_proxies: self.trusted_proxies,
         };
         GatewaySettings {
