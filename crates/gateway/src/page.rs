@@ -107,6 +107,7 @@ fn resumption(kind: Resumption) -> &'static str {
         Resumption::SessionId => "yes, by session ID",
         Resumption::Ticket => "yes, by session ticket",
         Resumption::Psk => "yes, by pre-shared key",
+        Resumption::EarlyData => "yes, by pre-shared key, and the request came with the first packet (0-RTT)",
     }
 }
 

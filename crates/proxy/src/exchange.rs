@@ -160,6 +160,7 @@ impl Exchange {
             upstream_time: self.outcome.time(),
             referer: line.referer.as_ref().map(HeaderValue::as_bytes),
             user_agent: line.user_agent.as_ref().map(HeaderValue::as_bytes),
+            early: None,
             error: self.failure.map(|failure| failure.reason),
             error_side: self.failure.map(|failure| failure.side),
         });

@@ -14,4 +14,4 @@ pub use error::{OpenError, RotationError};
 pub use keyring::{KeyringStatistics, TicketKeyring};
 pub use memory::{MemorySettings, MemoryStatistics, MemoryStore};
 pub use rotation::RotationSettings;
-pub use store::{Lookup, SessionStore};
+pub use store::{Claim, Found, Lookup, Miss, SessionStore};

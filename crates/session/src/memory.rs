@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Lookup, SessionStore, shard::Shard};
+use crate::{Claim, Found, Lookup, Miss, SessionStore, shard::Shard};
 
 /// More shards than workers that could meet in one.
 const MOST_SHARDS: usize = 64;
@@ -114,12 +114,13 @@ impl SessionStore for MemoryStore {
         Lookup::Ready(self.put_at(id, session, lifetime, Instant::now()))
     }
 
-    fn get(&self, id: &[u8]) -> Lookup<Option<Vec<u8>>> {
-        Lookup::Ready(self.get_at(id, Instant::now()))
+    fn get(&self, id: &[u8]) -> Lookup<Found> {
+        Lookup::Ready(self.get_at(id, Instant::now()).ok_or(Miss::Unknown))
     }
 
-    fn take(&self, id: &[u8]) -> Lookup<Option<Vec<u8>>> {
-        Lookup::Ready(self.take_at(id, Instant::now()))
+    /// Nobody else shares this store, so both claims are the same.
+    fn take(&self, id: &[u8], _claim: Claim) -> Lookup<Found> {
+        Lookup::Ready(self.take_at(id, Instant::now()).ok_or(Miss::Unknown))
     }
 }
 
@@ -317,9 +318,9 @@ mod tests {
     fn the_trait_answers_at_once() {
         let store: &dyn SessionStore = &MemoryStore::new(&MemorySettings::default());
         assert!(matches!(store.put(b"id", vec![1], HOUR), Lookup::Ready(true)));
-        assert!(matches!(store.get(b"id"), Lookup::Ready(Some(_))));
-        assert!(matches!(store.take(b"id"), Lookup::Ready(Some(_))));
-        assert!(matches!(store.take(b"id"), Lookup::Ready(None)));
+        assert!(matches!(store.get(b"id"), Lookup::Ready(Ok(_))));
+        assert!(matches!(store.take(b"id", Claim::Here), Lookup::Ready(Ok(_))));
+        assert!(matches!(store.take(b"id", Claim::Here), Lookup::Ready(Err(Miss::Unknown))));
     }
 
     #[test]

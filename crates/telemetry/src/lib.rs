@@ -12,7 +12,7 @@ mod timeline;
 
 pub use access_log::{AccessLog, AccessLogError, AccessLogSettings};
 pub use metrics::Metrics;
-pub use outcome::{HandshakeOutcome, Resumption, Side};
+pub use outcome::{EarlyData, EarlyRequest, HandshakeOutcome, Resumption, ResumptionFailure, Side};
 pub use record::{ConnectionRecord, RequestRecord, TlsFacts};
 pub use request_id::{RequestId, RequestIds};
 pub use timeline::{Milestone, Timeline};

@@ -42,6 +42,54 @@ named! {
         Ticket = "ticket",
         /// TLS 1.3, by pre-shared key.
         Psk = "psk",
+        /// TLS 1.3, by pre-shared key, and the client's early data was accepted.
+        EarlyData = "0-rtt",
+    }
+}
+
+named! {
+    /// Why a session that the client wished to resume was not resumed.
+    ResumptionFailure {
+        /// No such session, or no longer.
+        NoSession = "no-session",
+        /// The ticket was sealed with a key that is not on the keyring.
+        UnknownKey = "unknown-key",
+        /// The ticket is older than tickets live.
+        Expired = "expired",
+        /// The ticket or the stored session is forged or damaged.
+        Forged = "forged",
+        /// The session store did not answer in time.
+        StoreLate = "store-late",
+        /// The session store is out of order.
+        StoreDown = "store-down",
+        /// The session was taken before: early data sent twice is a replay.
+        Used = "used",
+        /// The session was made for another name, other demands on clients, or another suite or version.
+        Unsuitable = "unsuitable",
+    }
+}
+
+named! {
+    /// What became of a client's early data (RFC 8446 section 4.2.10).
+    EarlyData {
+        /// It was accepted.
+        Accepted = "accepted",
+        /// The host takes none.
+        Disabled = "disabled",
+        /// The session it came with was not resumed.
+        NotResumed = "not-resumed",
+        /// The session was resumed, but its age is not what the client said, or suite or protocol have changed.
+        Unsuitable = "unsuitable",
+    }
+}
+
+named! {
+    /// How a request that came before the end of its handshake was treated (RFC 8470).
+    EarlyRequest {
+        /// It was answered at once; the upstream was told with `Early-Data: 1`.
+        Forwarded = "forwarded",
+        /// It waited for the end of the handshake.
+        Held = "held",
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 
-use crate::outcome::{Resumption, Side};
+use crate::outcome::{EarlyData, EarlyRequest, Resumption, ResumptionFailure, Side};
 use crate::request_id::RequestId;
 use crate::timeline::Timeline;
 
@@ -22,6 +22,10 @@ pub struct TlsFacts {
     pub scheme: Option<SignatureScheme>,
     /// How the session came about.
     pub resumption: Resumption,
+    /// Why the session that the client asked for was not resumed; `None` where it was, or there was none.
+    pub resumption_failure: Option<ResumptionFailure>,
+    /// What became of the client's early data; `None` where it announced none.
+    pub early_data: Option<EarlyData>,
     /// The host name that the client asked for, in lower case.
     pub server_name: Option<Box<str>>,
     /// Application protocol agreed on: `h2` or `http/1.1`.
@@ -108,6 +112,8 @@ pub struct RequestRecord<'a> {
     pub referer: Option<&'a [u8]>,
     /// `User-Agent` header.
     pub user_agent: Option<&'a [u8]>,
+    /// How it was treated, if it came before the end of the handshake.
+    pub early: Option<EarlyRequest>,
     /// What went wrong, in a few fixed words: `upstream-timeout`.
     pub error: Option<&'static str>,
     /// Who is to blame for it.

@@ -250,6 +250,8 @@ fn facts(handshake: &Handshake, notes: Notes, server_name: Option<String>, took:
         group: tls.negotiated_key_exchange_group().map(|group| NamedGroup(group.name().into())),
         scheme: notes.scheme.map(SignatureScheme),
         resumption,
+        resumption_failure: None,
+        early_data: None,
         server_name: server_name.map(String::into_boxed_str),
         alpn: tls.alpn_protocol().map(|protocol| match protocol {
             b"h2" => "h2",

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use brisk_certs::Certificate;
 use brisk_keys::{KeyAlgorithm, KeyOperation, OperationKind, PrivateKeyEngine};
-use brisk_session::{Lookup, SessionStore, TicketKeyring};
+use brisk_session::{Claim, Lookup, SessionStore, TicketKeyring};
 use brisk_telemetry::Resumption;
 use brisk_wire::registry;
 use bytes::Bytes;
@@ -155,12 +155,12 @@ impl StoresServerSessions for Sessions {
 
     /// rustls reads TLS 1.2 sessions: they may be resumed again.
     fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
-        self.found(answer(self.store.get(id)).flatten(), Resumption::SessionId)
+        self.found(answer(self.store.get(id))?.ok(), Resumption::SessionId)
     }
 
     /// rustls takes TLS 1.3 sessions: each is used once.
     fn take(&self, id: &[u8]) -> Option<Vec<u8>> {
-        self.found(answer(self.store.take(id)).flatten(), Resumption::Psk)
+        self.found(answer(self.store.take(id, Claim::Here))?.ok(), Resumption::Psk)
     }
 
     fn can_cache(&self) -> bool {

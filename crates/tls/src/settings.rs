@@ -17,6 +17,9 @@ pub struct TlsSettings {
     /// Tickets sent after each full TLS 1.3 handshake, 0 to 8. Each costs a seal and about 230 bytes of the first
     /// flight. Default: 1.
     pub tickets_per_handshake: usize,
+    /// Keep TLS 1.3 sessions in the session store, each for one use, in place of tickets. Hosts that accept early data do
+    /// so in any case. Default: no.
+    pub stateful: bool,
     /// How long a session may be resumed, counted from the handshake that made it. Default: 24 hours; RFC 8446
     /// section 4.6.1 allows 7 days at most.
     pub session_lifetime: Duration,
@@ -37,6 +40,7 @@ impl Default for TlsSettings {
             min_version: ProtocolVersion::TLS1_2,
             tickets: true,
             tickets_per_handshake: 1,
+            stateful: false,
             session_lifetime: Duration::from_hours(24),
             certificate_compression: true,
             hello_size: 16 * 1024,
@@ -57,6 +61,9 @@ pub struct HostSettings {
     pub certificates: Vec<Arc<Certificate>>,
     /// Ask clients for a certificate.
     pub client_certificates: Option<ClientCertificates>,
+    /// Bytes of early data accepted from a client that resumes; 0, the default, accepts none. A host that asks for client
+    /// certificates accepts none in any case.
+    pub early_data: u32,
 }
 
 /// How clients authenticate themselves by certificate.

@@ -109,6 +109,7 @@ fn host(certificate: Certificate) -> HostSettings {
         default: true,
         certificates: vec![Arc::new(certificate)],
         client_certificates: None,
+        early_data: 0,
     }
 }
 

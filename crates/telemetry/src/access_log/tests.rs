@@ -25,6 +25,8 @@ fn secure_connection() -> ConnectionRecord {
         group: Some(NamedGroup::X25519MLKEM768),
         scheme: Some(SignatureScheme::ECDSA_SECP256R1_SHA256),
         resumption: Resumption::Full,
+        resumption_failure: None,
+        early_data: None,
         server_name: Some("example.com".into()),
         alpn: Some("h2"),
         client_subject: Some("CN=a \"b\"".into()),
@@ -50,6 +52,7 @@ fn request(connection: &ConnectionRecord) -> RequestRecord<'_> {
         upstream_time: Some(Duration::from_micros(2900)),
         referer: None,
         user_agent: Some(b"curl/8"),
+        early: None,
         error: None,
         error_side: None,
     }

@@ -10,6 +10,8 @@ fn facts() -> TlsFacts {
         group: Some(NamedGroup::X25519),
         scheme: Some(SignatureScheme::ECDSA_SECP256R1_SHA256),
         resumption: Resumption::Full,
+        resumption_failure: None,
+        early_data: None,
         server_name: None,
         alpn: None,
         client_subject: None,

@@ -107,6 +107,7 @@ impl Builder<'_> {
                 default: host.default || (!marked && index == 0),
                 certificates,
                 client_certificates: clients.map(|clients| authenticated(clients, &clients_path, context)),
+                early_data: 0,
             },
         }
     }
