@@ -244,6 +244,7 @@ fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
         },
         tickets: raw.tls.tickets.unwrap_or(usual.tickets),
         tickets_per_handshake: tickets.into(),
+        stateful: false,
         session_lifetime: findings
             .within(&path.key("session_lifetime"), raw.tls.session_lifetime, lifetime, &lifetimes)
             .0,
