@@ -1,6 +1,6 @@
 //! Why a ticket does not open, and why a rotation cannot be as wished.
 
-use std::time::Duration;
+use std::{io, path::PathBuf, time::Duration};
 
 /// Why a ticket does not open. To the client all of them are the same: a full handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,5 +44,39 @@ pub enum RotationError {
         lead: Duration,
         /// The interval asked for.
         interval: Duration,
+    },
+}
+
+/// Why bytes do not do as a fleet's secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SecretLength {
+    /// What can be guessed is no secret.
+    #[error("a fleet secret has 32 to 4096 bytes, not {0}; `openssl rand -base64 48` makes a good one")]
+    TooShort(usize),
+    /// More than 4 KiB: most likely not the file that was meant.
+    #[error("a fleet secret has 32 to 4096 bytes, not more; `openssl rand -base64 48` makes a good one")]
+    TooLong,
+}
+
+/// Why the ticket keys or the secret of a fleet cannot be had from a file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeySourceError {
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file does not hold a fleet's secret.
+    #[error("{}: {source}", path.display())]
+    Secret {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: SecretLength,
     },
 }

@@ -6,12 +6,14 @@ mod error;
 mod keyring;
 mod memory;
 mod rotation;
+mod secret;
 mod shard;
 mod store;
 mod ticket_key;
 
-pub use error::{OpenError, RotationError};
+pub use error::{KeySourceError, OpenError, RotationError, SecretLength};
 pub use keyring::{KeyringStatistics, TicketKeyring};
 pub use memory::{MemorySettings, MemoryStatistics, MemoryStore};
 pub use rotation::RotationSettings;
+pub use secret::{FleetSecret, Purpose};
 pub use store::{Claim, Found, Lookup, Miss, SessionStore};

@@ -1,0 +1,219 @@
+//! The secret that a fleet shares, and the keys derived from it: one for each purpose, none of which tells of another.
+
+use std::{
+    fmt,
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
+use zeroize::Zeroizing;
+
+use crate::{KeySourceError, SecretLength};
+
+const LEAST: usize = 32;
+const MOST: usize = 4096;
+
+/// Keeps what is derived here apart from what another program derives from the same bytes.
+const SALT: &[u8] = b"brisk fleet secret, first edition";
+
+/// A secret that all gateways of a fleet have, and nobody else: 32 bytes to 4 KiB that were made at random.
+///
+/// Who has it can open every ticket and every stored session of the fleet, past ones included, so it is changed now and
+/// then: keys derived from it protect what was recorded no better than the secret itself is kept.
+///
+/// Nothing is encrypted with it. Each use has a key of its own, derived by HKDF-SHA256 (RFC 5869). It is wiped when the
+/// last copy is dropped; a copy costs a reference. Two are equal when all that is derived from them is.
+#[derive(Clone)]
+pub struct FleetSecret {
+    prk: Prk,
+    identity: [u8; 32],
+}
+
+/// What a key derived from a [`FleetSecret`] is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Purpose {
+    /// Sealing the sessions that are kept in a store on another machine.
+    StoreSeal,
+    /// Hiding session IDs from that store (HMAC).
+    StoreIds,
+    /// Sealing the ticket keys that gateways exchange through that store.
+    KeyExchange,
+}
+
+impl Purpose {
+    /// Never changed: gateways of different versions would not understand each other.
+    const fn label(self) -> &'static [u8] {
+        match self {
+            Self::StoreSeal => b"seal stored sessions",
+            Self::StoreIds => b"hide session ids",
+            Self::KeyExchange => b"exchange ticket keys",
+        }
+    }
+}
+
+impl FleetSecret {
+    /// The secret in a file. Any bytes; line ends after the last are not part of it, so that it may be written as text.
+    pub fn read(path: &Path) -> Result<Self, KeySourceError> {
+        // One byte more than a secret and a line end may have, to notice what is too long.
+        let contents = read_at_most(path, MOST + 3)?;
+        Self::from_bytes(&contents).map_err(|source| KeySourceError::Secret { path: path.to_owned(), source })
+    }
+
+    /// A secret of these bytes, without the line ends after the last.
+    pub fn from_bytes(secret: &[u8]) -> Result<Self, SecretLength> {
+        let end = secret.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
+        match end {
+            ..LEAST => return Err(SecretLength::TooShort(end)),
+            LEAST..=MOST => {}
+            _ => return Err(SecretLength::TooLong),
+        }
+        let prk = Salt::new(HKDF_SHA256, SALT).extract(&secret[..end]);
+        let identity = *expand(&prk, b"identity", &[]);
+        Ok(Self { prk, identity })
+    }
+
+    /// The key for this purpose: the same on every gateway that has the secret.
+    pub fn derive(&self, purpose: Purpose) -> Zeroizing<[u8; 32]> {
+        expand(&self.prk, purpose.label(), &[])
+    }
+
+    /// Name and key of the ticket key of one period; `interval` is the length of periods.
+    pub(crate) fn ticket_key(&self, interval: u64, period: u64) -> Zeroizing<[u8; 48]> {
+        let (interval, period) = (interval.to_be_bytes(), period.to_be_bytes());
+        expand(&self.prk, b"ticket key", &[&interval, &period])
+    }
+
+    /// Eight hexadecimal digits by which an operator can see that two gateways have the same secret. They tell nothing
+    /// else of it.
+    pub fn id(&self) -> String {
+        self.identity[..4].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl PartialEq for FleetSecret {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity == other.identity
+    }
+}
+
+impl Eq for FleetSecret {}
+
+impl fmt::Debug for FleetSecret {
+    /// The [`id`](Self::id).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FleetSecret").field(&self.id()).finish()
+    }
+}
+
+/// RFC 5869 section 2.3. The parts of `context` have fixed lengths, and no label is the beginning of another.
+fn expand<const LENGTH: usize>(prk: &Prk, label: &[u8], context: &[&[u8]]) -> Zeroizing<[u8; LENGTH]> {
+    let mut derived = Zeroizing::new([0; LENGTH]);
+    let info: Vec<&[u8]> = [label].into_iter().chain(context.iter().copied()).collect();
+    prk.expand(&info, Length(LENGTH))
+        .and_then(|output| output.fill(&mut *derived))
+        .expect("HKDF gives up to 255 times the length of its hash");
+    derived
+}
+
+struct Length(usize);
+
+impl KeyType for Length {
+    fn len(&self) -> usize {
+        self.0
+    }
+}
+
+/// The contents of a file with a secret in it; no more than `most` bytes of them.
+pub(crate) fn read_at_most(path: &Path, most: usize) -> Result<Zeroizing<Vec<u8>>, KeySourceError> {
+    let read = || -> io::Result<_> {
+        // With room for all of it: a vector that grows leaves copies behind.
+        let mut contents = Zeroizing::new(Vec::with_capacity(most + 1));
+        File::open(path)?.take(most as u64).read_to_end(&mut contents)?;
+        Ok(contents)
+    };
+    read().map_err(|source| KeySourceError::Read { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(byte: u8) -> FleetSecret {
+        FleetSecret::from_bytes(&[byte; 32]).unwrap()
+    }
+
+    #[test]
+    fn each_purpose_and_each_secret_has_a_key_of_its_own() {
+        let keys: Vec<[u8; 32]> = [secret(1), secret(2)]
+            .iter()
+            .flat_map(|secret| {
+                [Purpose::StoreSeal, Purpose::StoreIds, Purpose::KeyExchange].map(|p| *secret.derive(p))
+            })
+            .chain([secret(1).identity, secret(1).ticket_key(1, 2)[16..].try_into().unwrap()])
+            .collect();
+        for (index, key) in keys.iter().enumerate() {
+            assert!(!keys[..index].contains(key), "key {index} is there twice");
+        }
+    }
+
+    /// HKDF as `openssl kdf` computes it: what is derived stays the same from version to version.
+    #[test]
+    fn derived_keys_never_change() {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        assert_eq!(
+            hex(&*secret(1).derive(Purpose::StoreSeal)),
+            "17cee43109131f05a3840ada3d18da3b48e57363d72af423e3fe5948d4c8159b"
+        );
+        assert_eq!(
+            hex(&*secret(1).ticket_key(3600, 7)),
+            "4a7fb75556333b7d9500c28aee72c168964e142d4959f1114c5fba8948a67a598671ef966e21ed02c5862fba18b01c70"
+        );
+    }
+
+    #[test]
+    fn line_ends_after_a_secret_are_not_part_of_it() {
+        let written = FleetSecret::from_bytes(&[&[1; 32][..], b"\r\n\n"].concat()).unwrap();
+        assert_eq!(written, secret(1));
+        assert_eq!(*written.derive(Purpose::StoreSeal), *secret(1).derive(Purpose::StoreSeal));
+        assert_ne!(FleetSecret::from_bytes(&[&[1; 32][..], b"\n\x01"].concat()).unwrap(), secret(1));
+    }
+
+    #[test]
+    fn a_secret_of_a_wrong_length_is_refused_with_its_length() {
+        let refused = |bytes: &[u8]| FleetSecret::from_bytes(bytes).unwrap_err();
+        assert_eq!(refused(b""), SecretLength::TooShort(0));
+        assert_eq!(refused(&[b'x'; 31]), SecretLength::TooShort(31));
+        assert_eq!(refused(&[b'\n'; 40]), SecretLength::TooShort(0));
+        assert_eq!(refused(&[b'x'; 4097]), SecretLength::TooLong);
+        assert!(FleetSecret::from_bytes(&[b'x'; 4096]).is_ok());
+    }
+
+    #[test]
+    fn files_that_do_not_do_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fleet.secret");
+        let refused = || FleetSecret::read(&path).unwrap_err().to_string();
+        assert!(refused().starts_with(&format!("cannot read {}: ", path.display())), "{}", refused());
+        std::fs::write(&path, "short\n").unwrap();
+        let expected = format!(
+            "{}: a fleet secret has 32 to 4096 bytes, not 5; `openssl rand -base64 48` makes a good one",
+            path.display()
+        );
+        assert_eq!(refused(), expected);
+        std::fs::write(&path, [b'x'; 5000]).unwrap();
+        assert!(refused().contains("not more"), "{}", refused());
+        std::fs::write(&path, [&[1; 32][..], b"\n"].concat()).unwrap();
+        assert_eq!(FleetSecret::read(&path).unwrap(), secret(1));
+        std::fs::write(&path, [&[1; 4096][..], b"\r\n"].concat()).unwrap();
+        assert!(FleetSecret::read(&path).is_ok());
+    }
+
+    #[test]
+    fn debug_shows_no_secret() {
+        let shown = format!("{:?}", secret(1));
+        assert_eq!(shown, format!("FleetSecret(\"{}\")", secret(1).id()));
+    }
+}
