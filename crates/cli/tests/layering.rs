@@ -13,7 +13,7 @@ const LAYERS: &[&[&str]] = &[
     &["certs", "session"],
     &["tls"],
     &["proxy"],
-    &["gateway"],
+    &["gateway", "bench"],
     &["cli"],
 ];
 
