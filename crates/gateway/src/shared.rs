@@ -234,6 +234,7 @@ fn figures(keyring: &TicketKeyring, store: &MemoryStore) -> SessionFigures {
         sessions_evicted: sessions.evicted,
         sessions_held: sessions.sessions as u64,
         sessions_bytes: sessions.bytes as u64,
+        ..SessionFigures::default()
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Nothing called per request or per connection looks up a label or takes a lock: figures have their place beforehand.
 
+mod figures;
 mod handshakes;
 mod histogram;
 mod page;
@@ -16,8 +17,9 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use crate::access_log::AccessLog;
-use crate::outcome::{HandshakeOutcome, Side, named};
+use crate::outcome::{EarlyData, EarlyRequest, HandshakeOutcome, Side, named};
 use crate::record::TlsFacts;
+pub use figures::{SessionFigures, StoreFigures, TicketKeyFigures};
 use handshakes::Handshakes;
 use series::{KeyOperations, Source, Upstreams};
 pub use series::{KeyOutcome, UpstreamMetrics};
@@ -55,33 +57,6 @@ pub struct CertificateExpiry {
     pub algorithm: String,
     /// End of validity, in seconds since 1970.
     pub not_after: i64,
-}
-
-/// What the session layer has counted, and what it holds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SessionFigures {
-    /// Tickets sealed.
-    pub tickets_sealed: u64,
-    /// Tickets opened.
-    pub tickets_opened: u64,
-    /// Tickets whose key is not in the keyring.
-    pub tickets_unknown_key: u64,
-    /// Tickets whose key or session has expired.
-    pub tickets_expired: u64,
-    /// Tickets that failed authentication.
-    pub tickets_forged: u64,
-    /// Sessions put into the store.
-    pub sessions_stored: u64,
-    /// Sessions found in the store.
-    pub sessions_found: u64,
-    /// Sessions looked for in vain.
-    pub sessions_missed: u64,
-    /// Sessions removed to make room.
-    pub sessions_evicted: u64,
-    /// Sessions held now.
-    pub sessions_held: u64,
-    /// Bytes that they take.
-    pub sessions_bytes: u64,
 }
 
 /// The metrics of one process, shared by all workers.
@@ -136,9 +111,25 @@ impl Metrics {
         shard.sent.fetch_add(sent, Ordering::Relaxed);
     }
 
-    /// Counts a handshake that succeeded.
+    /// Counts a handshake that succeeded, and why it resumed no session if the client wished to.
     pub fn handshake(&self, tls: &TlsFacts) {
         self.handshakes.complete(tls);
+    }
+
+    /// Counts what became of a client's early data. Once per connection, as soon as it is known: data that was accepted
+    /// is read before its handshake has succeeded.
+    pub fn early_data(&self, outcome: EarlyData) {
+        self.handshakes.early_data(outcome);
+    }
+
+    /// Counts bytes of early data that were accepted.
+    pub fn early_data_bytes(&self, bytes: u64) {
+        self.shards.mine().early_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts a request that came before the end of its handshake.
+    pub fn early_request(&self, treatment: EarlyRequest) {
+        self.shards.mine().early_requests[treatment as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a handshake that ended with `outcome`.

@@ -34,7 +34,8 @@ pub struct TlsFacts {
     pub client_subject: Option<Box<str>>,
     /// The server had to ask for another key share, which cost a round trip.
     pub hello_retry: bool,
-    /// From the first byte of the `ClientHello` to the client's `Finished`.
+    /// From the first byte of the `ClientHello` to the client's `Finished`; where early data was accepted, to the end of
+    /// the server's flight until that comes.
     pub handshake_time: Duration,
 }
 
@@ -59,6 +60,8 @@ pub struct ConnectionRecord {
     pub bytes_received: u64,
     /// Bytes sent on the connection, TLS included.
     pub bytes_sent: u64,
+    /// Bytes of early data that were accepted, as plaintext.
+    pub early_bytes: u64,
     /// Requests answered so far.
     pub requests: u32,
 }
@@ -76,6 +79,7 @@ impl ConnectionRecord {
             rtt: None,
             bytes_received: 0,
             bytes_sent: 0,
+            early_bytes: 0,
             requests: 0,
         }
     }

@@ -28,6 +28,9 @@ pub(super) fn request(line: &mut impl Fields, request: &RequestRecord<'_>) {
     if let Some(time) = request.upstream_time {
         line.number("upstream_us", micros(time));
     }
+    if let Some(early) = request.early {
+        line.word("early", early.name());
+    }
     if let Some(error) = request.error {
         line.word("error", error);
     }
@@ -56,6 +59,9 @@ fn connection(line: &mut impl Fields, record: &ConnectionRecord) {
     if let Some(facts) = &record.tls {
         tls(line, facts);
     }
+    if record.early_bytes > 0 {
+        line.number("early_bytes", record.early_bytes);
+    }
 }
 
 fn tls(line: &mut impl Fields, facts: &TlsFacts) {
@@ -69,6 +75,12 @@ fn tls(line: &mut impl Fields, facts: &TlsFacts) {
         code_point(line, "scheme", scheme.name(), scheme);
     }
     line.word("resumption", facts.resumption.name());
+    if let Some(reason) = facts.resumption_failure {
+        line.word("resumption_failure", reason.name());
+    }
+    if let Some(outcome) = facts.early_data {
+        line.word("early_data", outcome.name());
+    }
     line.number("handshake_us", micros(facts.handshake_time));
     line.number("hello_retry", facts.hello_retry.into());
     if let Some(name) = &facts.server_name {

@@ -5,7 +5,7 @@ use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureSc
 use serde_json::Value;
 
 use super::*;
-use crate::outcome::{Resumption, Side};
+use crate::outcome::{EarlyData, EarlyRequest, Resumption, ResumptionFailure, Side};
 use crate::record::TlsFacts;
 use crate::request_id::RequestId;
 use crate::timeline::Milestone;
@@ -102,6 +102,26 @@ fn a_json_line_says_the_same() {
     assert_eq!(line["resumption"], "full");
     assert_eq!(line["client_subject"], "CN=a \"b\"");
     assert!(line.get("referer").is_none() && line.get("error").is_none());
+}
+
+#[test]
+fn early_data_and_a_resumption_that_failed_are_named() {
+    let mut connection = secure_connection();
+    let facts = connection.tls.as_mut().unwrap();
+    facts.resumption_failure = Some(ResumptionFailure::Used);
+    facts.early_data = Some(EarlyData::NotResumed);
+    connection.early_bytes = 517;
+    let mut record = request(&connection);
+    record.early = Some(EarlyRequest::Held);
+    let line = text_line(&record);
+    assert!(
+        line.contains(" resumption=full resumption_failure=used early_data=not-resumed handshake_us="),
+        "{line}"
+    );
+    assert!(line.contains(" early=held connection=7 "), "{line}");
+    assert!(line.ends_with(" early_bytes=517\n"), "{line}");
+    let line = json_line(&record);
+    assert_eq!((&line["early"], &line["early_bytes"]), (&"held".into(), &517.into()));
 }
 
 #[test]

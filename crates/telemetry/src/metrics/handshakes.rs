@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use brisk_wire::registry::{NamedGroup, ProtocolVersion, SignatureScheme};
 
 use super::histogram::{Histogram, Totals};
-use crate::outcome::{HandshakeOutcome, Resumption};
+use crate::outcome::{EarlyData, HandshakeOutcome, Resumption, ResumptionFailure};
 use crate::record::TlsFacts;
 
 const VERSIONS: Axis<2> = Axis([ProtocolVersion::TLS1_2.0, ProtocolVersion::TLS1_3.0]);
@@ -64,6 +64,8 @@ pub(super) struct Handshakes {
     failed: [AtomicU64; OUTCOMES],
     times: [Histogram; TIMES],
     hello_retries: AtomicU64,
+    resumption_failures: [AtomicU64; ResumptionFailure::ALL.len()],
+    early_data: [AtomicU64; EarlyData::ALL.len()],
 }
 
 /// One combination of what handshakes agreed on, and how many there were.
@@ -83,6 +85,8 @@ impl Handshakes {
             failed: [const { AtomicU64::new(0) }; OUTCOMES],
             times: array::from_fn(|_| Histogram::default()),
             hello_retries: AtomicU64::new(0),
+            resumption_failures: Default::default(),
+            early_data: Default::default(),
         }
     }
 
@@ -98,6 +102,14 @@ impl Handshakes {
         if tls.hello_retry {
             self.hello_retries.fetch_add(1, Ordering::Relaxed);
         }
+        if let Some(reason) = tls.resumption_failure {
+            self.resumption_failures[reason as usize].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts what became of a client's early data.
+    pub(super) fn early_data(&self, outcome: EarlyData) {
+        self.early_data[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a handshake that ended with `outcome`.
@@ -132,6 +144,18 @@ impl Handshakes {
     /// Handshakes that took another round trip for the key share.
     pub(super) fn hello_retries(&self) -> u64 {
         self.hello_retries.load(Ordering::Relaxed)
+    }
+
+    /// Sessions that were not resumed, by reason, those included that never occurred.
+    pub(super) fn resumption_failures(&self) -> impl Iterator<Item = (ResumptionFailure, u64)> + '_ {
+        let counts = self.resumption_failures.iter().map(|count| count.load(Ordering::Relaxed));
+        ResumptionFailure::ALL.iter().copied().zip(counts)
+    }
+
+    /// Connections with early data, by what became of it, outcomes included that never occurred.
+    pub(super) fn early_data_outcomes(&self) -> impl Iterator<Item = (EarlyData, u64)> + '_ {
+        let counts = self.early_data.iter().map(|count| count.load(Ordering::Relaxed));
+        EarlyData::ALL.iter().copied().zip(counts)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The page that a scrape gets: names, labels and help texts of all metrics.
 
+mod sessions;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,8 +12,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::histogram::Totals;
-use super::{Metrics, Refusal, Reload, SessionFigures};
-use crate::outcome::Side;
+use super::{Metrics, Refusal, Reload};
+use crate::outcome::{EarlyRequest, Side};
 
 /// All metrics as text. Allocates for everything it shows; for scrapes only.
 pub(super) fn render(metrics: &Arc<Metrics>) -> String {
@@ -31,11 +33,12 @@ impl Collector for Page {
         build(&mut page)?;
         connections(&mut page, &self.0)?;
         handshakes(&mut page, &self.0)?;
+        early_data(&mut page, &self.0)?;
         key_operations(&mut page, &self.0)?;
         requests(&mut page, &self.0)?;
         upstreams(&mut page, &self.0)?;
         if let Some(figures) = self.0.sessions.figures() {
-            sessions(&mut page, &figures)?;
+            sessions::all(&mut page, &figures)?;
         }
         operation(&mut page, &self.0)
     }
@@ -85,9 +88,30 @@ fn handshakes(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     let mut family =
         page.counter("handshake_hello_retries", "Handshakes that asked for another key share.")?;
     family.counter(&[], handshakes.hello_retries())?;
+    let mut family =
+        page.counter("resumption_failures", "Sessions that clients asked for in vain, by reason.")?;
+    for (reason, count) in handshakes.resumption_failures() {
+        family.counter(&[("reason", reason.name())], count)?;
+    }
     let mut family = page.seconds("handshake", "Time from ClientHello to the client's Finished.")?;
     for (version, resumption, totals) in handshakes.times() {
         family.histogram(&[("version", version), ("resumption", resumption.name())], &totals)?;
+    }
+    Ok(())
+}
+
+fn early_data(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
+    let mut family = page.counter("early_data", "Connections with early data, by what became of it.")?;
+    for (outcome, count) in metrics.handshakes.early_data_outcomes() {
+        family.counter(&[("outcome", outcome.name())], count)?;
+    }
+    let mut family = page.bytes_counter("early_data", "Bytes of early data that were accepted.")?;
+    family.counter(&[], metrics.shards.sum(|shard| &shard.early_bytes))?;
+    let mut family =
+        page.counter("early_requests", "Requests before the end of their handshake, by treatment.")?;
+    for treatment in EarlyRequest::ALL {
+        let count = metrics.shards.sum(|shard| &shard.early_requests[*treatment as usize]);
+        family.counter(&[("treatment", treatment.name())], count)?;
     }
     Ok(())
 }
@@ -158,27 +182,6 @@ fn server_labels<'a>(group: &'a str, server: &'a str) -> [(&'static str, &'a str
     [("group", group), ("server", server)]
 }
 
-fn sessions(page: &mut Encoder<'_, '_>, figures: &SessionFigures) -> fmt::Result {
-    let mut family = page.counter("tickets_sealed", "Session tickets sealed.")?;
-    family.counter(&[], figures.tickets_sealed)?;
-    let mut family = page.counter("tickets_offered", "Session tickets that clients offered, by outcome.")?;
-    family.counter(&[("outcome", "opened")], figures.tickets_opened)?;
-    family.counter(&[("outcome", "unknown-key")], figures.tickets_unknown_key)?;
-    family.counter(&[("outcome", "expired")], figures.tickets_expired)?;
-    family.counter(&[("outcome", "forged")], figures.tickets_forged)?;
-    let mut family = page.counter("sessions_stored", "Sessions put into the store.")?;
-    family.counter(&[], figures.sessions_stored)?;
-    let mut family = page.counter("session_lookups", "Sessions looked for in the store, by outcome.")?;
-    family.counter(&[("outcome", "found")], figures.sessions_found)?;
-    family.counter(&[("outcome", "missed")], figures.sessions_missed)?;
-    let mut family = page.counter("sessions_evicted", "Sessions removed from the store to make room.")?;
-    family.counter(&[], figures.sessions_evicted)?;
-    let mut family = page.gauge("sessions_held", "Sessions in the store now.")?;
-    family.gauge(&[], figures.sessions_held)?;
-    let mut family = page.bytes_gauge("sessions_held", "Memory that the sessions in the store take.")?;
-    family.gauge(&[], figures.sessions_bytes)
-}
-
 fn operation(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     let mut family = page.counter("reloads", "Reloads of the configuration, by outcome.")?;
     for (outcome, count) in Reload::ALL.iter().zip(&metrics.reloads) {
@@ -214,6 +217,10 @@ impl Encoder<'_, '_> {
         self.0.encode_descriptor(name, help, Some(BYTES), MetricType::Counter).map(Family)
     }
 
+    fn seconds_counter<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
+        self.0.encode_descriptor(name, help, Some(SECONDS), MetricType::Counter).map(Family)
+    }
+
     fn gauge<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
         self.0.encode_descriptor(name, help, None, MetricType::Gauge).map(Family)
     }
@@ -242,6 +249,10 @@ impl Family<'_> {
             return self.0.encode_counter::<NoLabelSet, u64, f64>(&value, None);
         }
         self.0.encode_family(&labels)?.encode_counter::<NoLabelSet, u64, f64>(&value, None)
+    }
+
+    fn seconds_counter(&mut self, micros: u64) -> fmt::Result {
+        self.0.encode_counter::<NoLabelSet, f64, f64>(&(micros as f64 / 1e6), None)
     }
 
     fn gauge(&mut self, labels: &Labels<'_>, value: impl EncodeGaugeValue + Copy) -> fmt::Result {

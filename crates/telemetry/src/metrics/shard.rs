@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use super::histogram::{Histogram, Totals};
-use crate::outcome::Side;
+use crate::outcome::{EarlyRequest, Side};
 
 /// Status codes that have a counter of their own; whatever else is counted counts as none.
 const STATUSES: std::ops::Range<u16> = 100..600;
@@ -20,6 +20,8 @@ pub(super) struct Shard {
     pub(super) received: AtomicU64,
     pub(super) sent: AtomicU64,
     pub(super) errors: [AtomicU64; Side::ALL.len()],
+    pub(super) early_requests: [AtomicU64; EarlyRequest::ALL.len()],
+    pub(super) early_bytes: AtomicU64,
     pub(super) request_time: Histogram,
     pub(super) upstream_time: Histogram,
     statuses: [AtomicU64; NO_STATUS + 1],
@@ -33,6 +35,8 @@ impl Shard {
             received: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             errors: Default::default(),
+            early_requests: Default::default(),
+            early_bytes: AtomicU64::new(0),
             request_time: Histogram::default(),
             upstream_time: Histogram::default(),
             statuses: [const { AtomicU64::new(0) }; NO_STATUS + 1],

@@ -1,7 +1,7 @@
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 
 use super::*;
-use crate::outcome::Resumption;
+use crate::outcome::{Resumption, ResumptionFailure};
 
 fn facts() -> TlsFacts {
     TlsFacts {
@@ -20,6 +20,28 @@ fn facts() -> TlsFacts {
     }
 }
 
+/// Figures of a session layer that has everything, so that every metric is on the page.
+fn figures() -> SessionFigures {
+    SessionFigures {
+        ticket_keys: vec![TicketKeyFigures {
+            id: "0a1b2c3d".to_owned(),
+            age: 60,
+            seals: true,
+            seals_from: Some(1_700_000_000),
+            opens_until: None,
+            sealed: 3,
+            opened: 2,
+        }],
+        store: Some(StoreFigures {
+            used: 4,
+            operations: 2,
+            operation_micros: 1500,
+            ..StoreFigures::default()
+        }),
+        ..SessionFigures::default()
+    }
+}
+
 /// Whether the page has exactly this line.
 fn shows(metrics: &Arc<Metrics>, line: &str) -> bool {
     metrics.render().lines().any(|shown| shown == line)
@@ -28,7 +50,7 @@ fn shows(metrics: &Arc<Metrics>, line: &str) -> bool {
 #[test]
 fn the_page_ends_and_names_every_metric_once() {
     let metrics = Metrics::new();
-    metrics.set_session_source(SessionFigures::default);
+    metrics.set_session_source(figures);
     let page = metrics.render();
     assert!(page.ends_with("# EOF\n"));
     let mut names: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
@@ -43,7 +65,7 @@ fn the_page_ends_and_names_every_metric_once() {
 fn every_metric_on_the_page_is_documented() {
     let documentation = include_str!("../../../../docs/metrics.md");
     let metrics = Metrics::new();
-    metrics.set_session_source(SessionFigures::default);
+    metrics.set_session_source(figures);
     let page = metrics.render();
     for name in page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
         assert!(documentation.contains(&format!("`{name}")), "{name} is not documented");
@@ -111,6 +133,43 @@ fn handshakes_are_counted_by_what_they_agreed_on_and_by_outcome() {
     let count = format!("brisk_handshake_seconds_count{{{labels}}} 1");
     assert!(shows(&metrics, &count), "{}", metrics.render());
     assert!(metrics.render().contains("brisk_handshake_seconds_sum"));
+}
+
+#[test]
+fn a_session_that_was_not_resumed_is_counted_by_reason() {
+    let metrics = Metrics::new();
+    metrics.handshake(&facts());
+    metrics.handshake(&TlsFacts { resumption_failure: Some(ResumptionFailure::StoreLate), ..facts() });
+    assert!(shows(&metrics, "brisk_resumption_failures_total{reason=\"store-late\"} 1"));
+    assert!(shows(&metrics, "brisk_resumption_failures_total{reason=\"used\"} 0"));
+}
+
+#[test]
+fn early_data_is_counted_by_outcome_and_its_requests_by_treatment() {
+    let metrics = Metrics::new();
+    metrics.early_data(EarlyData::Accepted);
+    metrics.early_data_bytes(517);
+    metrics.early_request(EarlyRequest::Held);
+    assert!(shows(&metrics, "brisk_early_data_total{outcome=\"accepted\"} 1"));
+    assert!(shows(&metrics, "brisk_early_data_total{outcome=\"disabled\"} 0"));
+    assert!(shows(&metrics, "brisk_early_data_bytes_total 517"));
+    assert!(shows(&metrics, "brisk_early_requests_total{treatment=\"held\"} 1"));
+    assert!(shows(&metrics, "brisk_early_requests_total{treatment=\"forwarded\"} 0"));
+}
+
+#[test]
+fn ticket_keys_and_the_fleets_store_are_shown_where_there_are_any() {
+    let metrics = Metrics::new();
+    metrics.set_session_source(SessionFigures::default);
+    assert!(!metrics.render().contains("brisk_session_store_"));
+    metrics.set_session_source(figures);
+    assert!(shows(&metrics, "brisk_ticket_key_age_seconds{key=\"0a1b2c3d\"} 60"));
+    assert!(shows(&metrics, "brisk_ticket_key_seals{key=\"0a1b2c3d\"} 1"));
+    assert!(shows(&metrics, "brisk_ticket_key_sealed_total{key=\"0a1b2c3d\"} 3"));
+    assert!(!metrics.render().contains("brisk_ticket_key_opens_until_timestamp_seconds{"));
+    assert!(shows(&metrics, "brisk_session_store_lookups_total{outcome=\"used\"} 4"));
+    assert!(shows(&metrics, "brisk_session_store_operation_seconds_total 0.0015"));
+    assert!(shows(&metrics, "brisk_session_store_breaker_open 0"));
 }
 
 #[test]

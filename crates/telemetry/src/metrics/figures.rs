@@ -1,0 +1,78 @@
+//! What the session layer tells of itself at every scrape.
+
+/// What the session layer has counted, and what it holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionFigures {
+    /// Tickets sealed.
+    pub tickets_sealed: u64,
+    /// Tickets opened.
+    pub tickets_opened: u64,
+    /// Tickets whose key is not in the keyring.
+    pub tickets_unknown_key: u64,
+    /// Tickets whose key or session has expired.
+    pub tickets_expired: u64,
+    /// Tickets that failed authentication.
+    pub tickets_forged: u64,
+    /// Sessions put into the store in memory.
+    pub sessions_stored: u64,
+    /// Sessions found in it.
+    pub sessions_found: u64,
+    /// Sessions looked for in vain.
+    pub sessions_missed: u64,
+    /// Sessions removed to make room.
+    pub sessions_evicted: u64,
+    /// Sessions held now.
+    pub sessions_held: u64,
+    /// Bytes that they take.
+    pub sessions_bytes: u64,
+    /// The keys on the keyring; none where tickets are off.
+    pub ticket_keys: Vec<TicketKeyFigures>,
+    /// The store shared by the fleet; `None` where there is none.
+    pub store: Option<StoreFigures>,
+}
+
+/// One ticket key.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TicketKeyFigures {
+    /// Names the key without giving it away: eight hexadecimal digits, the same on every node that has it.
+    pub id: String,
+    /// Seconds since the key was made, derived or read.
+    pub age: u64,
+    /// Whether it seals tickets now.
+    pub seals: bool,
+    /// From when on it seals, in seconds since 1970; `None` if it only opens.
+    pub seals_from: Option<u64>,
+    /// Until when it opens, in seconds since 1970; `None` if it does so until the next reload.
+    pub opens_until: Option<u64>,
+    /// Tickets sealed with it by this process.
+    pub sealed: u64,
+    /// Tickets opened with it by this process.
+    pub opened: u64,
+}
+
+/// The store of sessions that a fleet shares, as this process sees it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StoreFigures {
+    /// Look-ups that found a session.
+    pub hits: u64,
+    /// Look-ups of a session that is not there, or no longer.
+    pub misses: u64,
+    /// Look-ups of a session that somebody took before.
+    pub used: u64,
+    /// Look-ups that found something forged or damaged.
+    pub forged: u64,
+    /// Look-ups that were not answered by their deadline.
+    pub late: u64,
+    /// Look-ups that were not made, or failed, because the store is out of order.
+    pub down: u64,
+    /// Writes given up because too many were waiting.
+    pub dropped_writes: u64,
+    /// Writes and look-ups that wait to be sent now.
+    pub queue_length: u64,
+    /// Whether the store is taken to be out of order, and spared until a probe succeeds.
+    pub breaker_open: bool,
+    /// Operations that were answered, in time or too late.
+    pub operations: u64,
+    /// Time from handing over each of them to its answer, in microseconds, added up.
+    pub operation_micros: u64,
+}

@@ -1,0 +1,100 @@
+//! Tickets, their keys, and the stores of sessions.
+
+use std::fmt;
+
+use super::Encoder;
+use crate::metrics::figures::{SessionFigures, StoreFigures, TicketKeyFigures};
+
+pub(super) fn all(page: &mut Encoder<'_, '_>, figures: &SessionFigures) -> fmt::Result {
+    tickets(page, figures)?;
+    ticket_keys(page, &figures.ticket_keys)?;
+    memory(page, figures)?;
+    match &figures.store {
+        Some(store) => fleet(page, store),
+        None => Ok(()),
+    }
+}
+
+fn tickets(page: &mut Encoder<'_, '_>, figures: &SessionFigures) -> fmt::Result {
+    let mut family = page.counter("tickets_sealed", "Session tickets sealed.")?;
+    family.counter(&[], figures.tickets_sealed)?;
+    let mut family = page.counter("tickets_offered", "Session tickets that clients offered, by outcome.")?;
+    family.counter(&[("outcome", "opened")], figures.tickets_opened)?;
+    family.counter(&[("outcome", "unknown-key")], figures.tickets_unknown_key)?;
+    family.counter(&[("outcome", "expired")], figures.tickets_expired)?;
+    family.counter(&[("outcome", "forged")], figures.tickets_forged)
+}
+
+fn ticket_keys(page: &mut Encoder<'_, '_>, keys: &[TicketKeyFigures]) -> fmt::Result {
+    let mut family = page.seconds_gauge("ticket_key_age", "Time since the ticket key was made.")?;
+    for key in keys {
+        family.gauge(&[("key", &key.id)], key.age)?;
+    }
+    let mut family =
+        page.gauge("ticket_key_seals", "1 if the key seals tickets, 0 if it only opens them.")?;
+    for key in keys {
+        family.gauge(&[("key", &key.id)], u64::from(key.seals))?;
+    }
+    let mut family =
+        page.seconds_gauge("ticket_key_seals_from_timestamp", "From when on the key seals, since 1970.")?;
+    for (key, time) in keys.iter().filter_map(|key| Some((key, key.seals_from?))) {
+        family.gauge(&[("key", &key.id)], time)?;
+    }
+    let mut family =
+        page.seconds_gauge("ticket_key_opens_until_timestamp", "Until when the key opens, since 1970.")?;
+    for (key, time) in keys.iter().filter_map(|key| Some((key, key.opens_until?))) {
+        family.gauge(&[("key", &key.id)], time)?;
+    }
+    let mut family = page.counter("ticket_key_sealed", "Session tickets sealed with the key.")?;
+    for key in keys {
+        family.counter(&[("key", &key.id)], key.sealed)?;
+    }
+    let mut family = page.counter("ticket_key_opened", "Session tickets opened with the key.")?;
+    for key in keys {
+        family.counter(&[("key", &key.id)], key.opened)?;
+    }
+    Ok(())
+}
+
+fn memory(page: &mut Encoder<'_, '_>, figures: &SessionFigures) -> fmt::Result {
+    let mut family = page.counter("sessions_stored", "Sessions put into the store in memory.")?;
+    family.counter(&[], figures.sessions_stored)?;
+    let mut family = page.counter("session_lookups", "Sessions looked for in memory, by outcome.")?;
+    family.counter(&[("outcome", "found")], figures.sessions_found)?;
+    family.counter(&[("outcome", "missed")], figures.sessions_missed)?;
+    let mut family = page.counter("sessions_evicted", "Sessions removed from memory to make room.")?;
+    family.counter(&[], figures.sessions_evicted)?;
+    let mut family = page.gauge("sessions_held", "Sessions in memory now.")?;
+    family.gauge(&[], figures.sessions_held)?;
+    let mut family = page.bytes_gauge("sessions_held", "Memory that the sessions take.")?;
+    family.gauge(&[], figures.sessions_bytes)
+}
+
+fn fleet(page: &mut Encoder<'_, '_>, store: &StoreFigures) -> fmt::Result {
+    let mut family =
+        page.counter("session_store_lookups", "Sessions looked for in the fleet's store, by outcome.")?;
+    let outcomes = [
+        ("found", store.hits),
+        ("missed", store.misses),
+        ("used", store.used),
+        ("forged", store.forged),
+        ("late", store.late),
+        ("down", store.down),
+    ];
+    for (outcome, count) in outcomes {
+        family.counter(&[("outcome", outcome)], count)?;
+    }
+    let mut family =
+        page.counter("session_store_dropped_writes", "Writes given up because too many were waiting.")?;
+    family.counter(&[], store.dropped_writes)?;
+    let mut family = page.gauge("session_store_queue_length", "Commands that wait to be sent now.")?;
+    family.gauge(&[], store.queue_length)?;
+    let mut family =
+        page.gauge("session_store_breaker_open", "1 while the store is spared, 0 if it is used.")?;
+    family.gauge(&[], u64::from(store.breaker_open))?;
+    let mut family = page.counter("session_store_operations", "Operations that the store answered.")?;
+    family.counter(&[], store.operations)?;
+    let mut family =
+        page.seconds_counter("session_store_operation", "Time that these operations took, added up.")?;
+    family.seconds_counter(store.operation_micros)
+}
