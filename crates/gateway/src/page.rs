@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use brisk_proxy::settings::{Action, Page, RoutePath, RouteSettings, ServiceSettings};
 use brisk_proxy::{Body, Connection};
-use brisk_telemetry::{ConnectionRecord, Milestone, Resumption, TlsFacts};
+use brisk_telemetry::{ConnectionRecord, EarlyData, Milestone, Resumption, ResumptionFailure, TlsFacts};
 use brisk_wire::registry::NamedGroup;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
@@ -69,6 +69,9 @@ fn headline(tls: &TlsFacts) -> String {
 fn lead(tls: &TlsFacts) -> String {
     let resumed = match tls.resumption {
         Resumption::Full => "A full handshake: the server proved who it is with a signature.",
+        Resumption::EarlyData => {
+            "A resumed handshake with 0-RTT: the first request came with the first packet and did not wait for the handshake."
+        }
         _ => "A resumed handshake: no certificate and no signature were needed.",
     };
     let quantum = match tls.group {
@@ -85,6 +88,12 @@ fn tls_rows(tls: &TlsFacts) -> String {
     name(&mut rows, "Group", tls.group.as_ref(), "none: the keys of the old session");
     name(&mut rows, "Signature", tls.scheme.as_ref(), "none needed");
     row(&mut rows, "Resumption", resumption(tls.resumption));
+    if let Some(failure) = tls.resumption_failure {
+        row(&mut rows, "Why not resumed", not_resumed(failure));
+    }
+    if let Some(early) = tls.early_data {
+        row(&mut rows, "Early data (0-RTT)", early_data(early));
+    }
     if tls.hello_retry {
         row(
             &mut rows,
@@ -108,6 +117,30 @@ fn resumption(kind: Resumption) -> &'static str {
         Resumption::Ticket => "yes, by session ticket",
         Resumption::Psk => "yes, by pre-shared key",
         Resumption::EarlyData => "yes, by pre-shared key, and the request came with the first packet (0-RTT)",
+    }
+}
+
+/// Why the session that the visitor's browser offered was not taken.
+fn not_resumed(failure: ResumptionFailure) -> &'static str {
+    match failure {
+        ResumptionFailure::NoSession => "your browser's session is not known here, or no longer",
+        ResumptionFailure::UnknownKey => "your browser's ticket was sealed with a key that is not known here",
+        ResumptionFailure::Expired => "your browser's ticket is too old",
+        ResumptionFailure::Forged => "your browser's ticket is damaged",
+        ResumptionFailure::StoreLate | ResumptionFailure::StoreDown => {
+            "the server could not ask in time for your browser's session"
+        }
+        ResumptionFailure::Used => "your browser's session was used before",
+        ResumptionFailure::Unsuitable => "your browser's session was made for another name or other settings",
+    }
+}
+
+fn early_data(outcome: EarlyData) -> &'static str {
+    match outcome {
+        EarlyData::Accepted => "accepted: it came before the handshake was complete",
+        EarlyData::Disabled => "sent by your browser, but not taken here",
+        EarlyData::NotResumed => "sent by your browser, but its session was not resumed",
+        EarlyData::Unsuitable => "sent by your browser, but it does not fit its session",
     }
 }
 
@@ -190,6 +223,8 @@ fn facts(record: &ConnectionRecord, requests: u32) -> String {
             "group": tls.group.map(|group| group.to_string()),
             "scheme": tls.scheme.map(|scheme| scheme.to_string()),
             "resumption": tls.resumption.name(),
+            "resumption_failure": tls.resumption_failure.map(ResumptionFailure::name),
+            "early_data": tls.early_data.map(EarlyData::name),
             "handshake_us": micros(tls.handshake_time),
             "hello_retry": tls.hello_retry,
             "server_name": tls.server_name,
