@@ -22,4 +22,4 @@ mod testing;
 pub use acceptor::{Accepted, Acceptor, Refusal};
 pub use error::TlsError;
 pub use settings::{ClientCertificates, HostSettings, TlsSettings};
-pub use stream::Stream;
+pub use stream::{Confirmation, Stream};

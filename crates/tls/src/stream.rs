@@ -5,19 +5,22 @@
 //! what the socket did not take). Small writes are gathered until [`Stream::poll_drain`], so that the frames of many
 //! answers share a record and a system call; large ones are sealed straight from the caller's memory.
 
-use std::cell::RefCell;
 use std::error::Error;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use rustls::server::UnbufferedServerConnection;
-use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::AsyncWrite;
 use tokio::net::TcpStream;
 
 use crate::batch::Batch;
-use crate::handshake::{Handshake, encode, take_alert};
+use crate::handshake::{Handshake, take_alert};
+
+mod confirmation;
+mod receive;
+
+pub use confirmation::Confirmation;
 
 /// Plaintext in one record: the most that RFC 8446 section 5.1 allows.
 pub(crate) const RECORD: usize = 16 * 1024;
@@ -26,18 +29,8 @@ pub(crate) const RECORD: usize = 16 * 1024;
 /// copying the whole one behind it. Frame heads of HTTP/2 are the usual case.
 const APART: usize = 1024;
 
-/// Bytes read from a socket at once: a few records, so that bulk uploads need few system calls.
-const READ: usize = 64 * 1024;
-
-/// Ciphertext that may wait for the rest of its record or message. A record has at most 18 KiB, and no message that a
-/// client may send after its handshake is longer than a record.
-const UNFINISHED_LIMIT: usize = 32 * 1024;
-
-thread_local! {
-    static INCOMING: RefCell<Box<[u8]>> = RefCell::new(vec![0; UNFINISHED_LIMIT + READ].into_boxed_slice());
-}
-
-/// A TLS connection that has completed its handshake.
+/// A TLS connection that has completed its handshake, or has given early data and completes it while it is read: see
+/// [`confirmation`](Self::confirmation).
 ///
 /// Reading is by [`poll_read`](Self::poll_read). Writes are complete only after [`poll_drain`](Self::poll_drain):
 /// whoever drives the connection calls it after each turn.
@@ -68,12 +61,15 @@ pub struct Stream {
     shut_down: bool,
     /// The client broke the protocol: nothing is read from it any more, and nothing sealed for it.
     failed: bool,
+    /// The handshake is not complete yet: there was early data.
+    confirmation: Option<Confirmation>,
     bytes_received: u64,
     bytes_sent: u64,
 }
 
 impl Stream {
     pub(crate) fn new(io: TcpStream, handshake: Handshake, bytes_received: u64, bytes_sent: u64) -> Self {
+        let confirmation = handshake.tls.is_handshaking().then(Confirmation::default);
         Self {
             io,
             tls: handshake.tls,
@@ -89,6 +85,7 @@ impl Stream {
             closing: false,
             shut_down: false,
             failed: false,
+            confirmation,
             bytes_received,
             bytes_sent,
         }
@@ -112,77 +109,15 @@ impl Stream {
             return Poll::Ready(Ok(()));
         }
         loop {
-            if self.peer_closed {
+            // Before the end of its handshake a client cannot end well.
+            if self.peer_closed && self.confirmation.is_none() {
                 return Poll::Ready(Ok(()));
             }
-            if self.failed || self.incoming.len() > UNFINISHED_LIMIT {
-                return Poll::Ready(Err(self.fail("the client broke the protocol")));
-            }
-            let read = INCOMING.with_borrow_mut(|buffer| {
-                let kept = self.incoming.len();
-                buffer[..kept].copy_from_slice(&self.incoming);
-                let mut read = ReadBuf::new(&mut buffer[kept..]);
-                ready!(Pin::new(&mut self.io).poll_read(cx, &mut read))?;
-                let len = read.filled().len();
-                if len == 0 {
-                    // RFC 8446 section 6.1: an end without close_notify is no end of data but a broken connection.
-                    self.peer_closed = true;
-                    return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
-                }
-                self.bytes_received += len as u64;
-                Poll::Ready(self.open(&mut buffer[..kept + len], &mut take))
-            });
-            match ready!(read) {
-                Ok(true) => return Poll::Ready(Ok(())),
-                // A record without data for the reader, or a part of one.
-                Ok(false) => {}
-                Err(error) => return Poll::Ready(Err(error)),
+            // Otherwise a record without data for the reader, or a part of one.
+            if ready!(self.poll_receive(cx, &mut take))? {
+                return Poll::Ready(Ok(()));
             }
         }
-    }
-
-    /// Opens the records in `data`; true if there was plaintext. Keeps what is left over.
-    fn open(&mut self, data: &mut [u8], take: &mut impl FnMut(&[u8]) -> usize) -> io::Result<bool> {
-        let (mut used, mut any, mut full) = (0, false, false);
-        loop {
-            let UnbufferedStatus { mut discard, state, .. } = self.tls.process_tls_records(&mut data[used..]);
-            let mut done = false;
-            let state = match state {
-                Ok(state) => state,
-                Err(error) => return Err(self.fail(error)),
-            };
-            match state {
-                ConnectionState::ReadTraffic(mut traffic) => {
-                    while let Some(record) = traffic.next_record() {
-                        let record = record.map_err(broken)?;
-                        discard += record.discard;
-                        any |= !record.payload.is_empty();
-                        let taken = if full { 0 } else { take(record.payload) };
-                        full |= taken < record.payload.len();
-                        self.plaintext.extend_from_slice(&record.payload[taken..]);
-                    }
-                }
-                ConnectionState::EncodeTlsData(record) => {
-                    // Sealed later than what waits in the batch, so sent later.
-                    self.sealed.move_to(&mut self.outgoing);
-                    encode(record, &mut self.outgoing);
-                }
-                ConnectionState::TransmitTlsData(records) => records.done(),
-                ConnectionState::PeerClosed => self.peer_closed = true,
-                _ => done = true,
-            }
-            used += discard;
-            if done {
-                break;
-            }
-        }
-        self.incoming.clear();
-        if used < data.len() {
-            self.incoming.extend_from_slice(&data[used..]);
-        } else {
-            self.incoming = Vec::new();
-        }
-        Ok(any)
     }
 
     /// The client gets the alert that rustls has for it, after the records that were sealed before, and nothing else.

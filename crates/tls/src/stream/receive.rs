@@ -1,0 +1,108 @@
+//! From the socket to plaintext: records are read into a buffer of the worker and opened there.
+
+use std::cell::RefCell;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::{Stream, broken};
+use crate::handshake::encode;
+
+/// Bytes read from a socket at once: a few records, so that bulk uploads need few system calls.
+const READ: usize = 64 * 1024;
+
+/// Ciphertext that may wait for the rest of its record or message. A record has at most 18 KiB, and no message that a
+/// client may send after its handshake is longer than a record.
+const UNFINISHED_LIMIT: usize = 32 * 1024;
+
+thread_local! {
+    static INCOMING: RefCell<Box<[u8]>> = RefCell::new(vec![0; UNFINISHED_LIMIT + READ].into_boxed_slice());
+}
+
+impl Stream {
+    /// Reads from the socket once; true if there was plaintext. What `take` does not take is kept.
+    pub(super) fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        take: &mut impl FnMut(&[u8]) -> usize,
+    ) -> Poll<io::Result<bool>> {
+        if self.failed || self.incoming.len() > UNFINISHED_LIMIT {
+            return Poll::Ready(Err(self.fail("the client broke the protocol")));
+        }
+        INCOMING.with_borrow_mut(|buffer| {
+            let kept = self.incoming.len();
+            buffer[..kept].copy_from_slice(&self.incoming);
+            let mut read = ReadBuf::new(&mut buffer[kept..]);
+            ready!(Pin::new(&mut self.io).poll_read(cx, &mut read))?;
+            let len = read.filled().len();
+            if len == 0 {
+                // RFC 8446 section 6.1: an end without close_notify is no end of data but a broken connection.
+                self.peer_closed = true;
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            }
+            self.bytes_received += len as u64;
+            let opened = self.open(&mut buffer[..kept + len], take);
+            self.note_confirmation();
+            Poll::Ready(opened)
+        })
+    }
+
+    /// Opens the records in `data`; true if there was plaintext. Keeps what is left over.
+    fn open(&mut self, data: &mut [u8], take: &mut impl FnMut(&[u8]) -> usize) -> io::Result<bool> {
+        let (mut used, mut any, mut full) = (0, false, false);
+        let mut hand_over = |payload: &[u8]| {
+            any |= !payload.is_empty();
+            // What was kept before goes first.
+            full |= self.taken < self.plaintext.len();
+            let taken = if full { 0 } else { take(payload) };
+            full |= taken < payload.len();
+            self.plaintext.extend_from_slice(&payload[taken..]);
+        };
+        loop {
+            let UnbufferedStatus { mut discard, state, .. } = self.tls.process_tls_records(&mut data[used..]);
+            let mut done = false;
+            let state = match state {
+                Ok(state) => state,
+                Err(error) => return Err(self.fail(error)),
+            };
+            match state {
+                ConnectionState::ReadTraffic(mut traffic) => {
+                    while let Some(record) = traffic.next_record() {
+                        let record = record.map_err(broken)?;
+                        discard += record.discard;
+                        hand_over(record.payload);
+                    }
+                }
+                ConnectionState::ReadEarlyData(mut early) => {
+                    while let Some(record) = early.next_record() {
+                        let record = record.map_err(broken)?;
+                        discard += record.discard;
+                        hand_over(record.payload);
+                    }
+                }
+                ConnectionState::EncodeTlsData(record) => {
+                    // Sealed later than what waits in the batch, so sent later.
+                    self.sealed.move_to(&mut self.outgoing);
+                    encode(record, &mut self.outgoing);
+                }
+                ConnectionState::TransmitTlsData(records) => records.done(),
+                ConnectionState::PeerClosed => self.peer_closed = true,
+                _ => done = true,
+            }
+            used += discard;
+            if done {
+                break;
+            }
+        }
+        self.incoming.clear();
+        if used < data.len() {
+            self.incoming.extend_from_slice(&data[used..]);
+        } else {
+            self.incoming = Vec::new();
+        }
+        Ok(any)
+    }
+}
