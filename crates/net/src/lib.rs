@@ -10,6 +10,7 @@ mod linger;
 pub mod listener;
 mod options;
 pub mod proxy_protocol;
+mod source;
 pub mod tcp_info;
 
 pub use deadline::{Deadline, DeadlineWheel};
@@ -19,4 +20,5 @@ pub use limits::{AddressLimit, AddressPermit, ConnectionLimit, ConnectionPermit}
 pub use linger::linger;
 pub use listener::{FastOpenState, Listener, ListenerSettings};
 pub use proxy_protocol::ProxyProtocolError;
+pub use source::{Departure, FastOpenConnect, connect_from};
 pub use tcp_info::TcpInfo;

@@ -29,19 +29,24 @@ pub(crate) fn tcp_info(socket: &impl AsRawFd) -> io::Result<libc::tcp_info> {
 /// Sets `TCP_FASTOPEN` on a socket that will listen: how many connections may be waiting for their handshake to end.
 pub(crate) fn set_fast_open(socket: &impl AsRawFd, queue: u32) -> io::Result<()> {
     let queue = libc::c_int::try_from(queue).unwrap_or(libc::c_int::MAX);
-    set_int(socket.as_raw_fd(), libc::TCP_FASTOPEN, queue)
+    set_int(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_FASTOPEN, queue)
 }
 
-fn set_int(socket: RawFd, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+/// Sets `TCP_FASTOPEN_CONNECT` on a socket that will connect: where a cookie is known the SYN waits for the first write.
+pub(crate) fn set_fast_open_connect(socket: &impl AsRawFd) -> io::Result<()> {
+    set_int(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1)
+}
+
+/// Sets `IP_BIND_ADDRESS_NO_PORT` on a socket that will be bound to port 0: the port is chosen by connecting. For IPv6
+/// too.
+pub(crate) fn set_bind_address_no_port(socket: &impl AsRawFd) -> io::Result<()> {
+    set_int(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
+}
+
+fn set_int(socket: RawFd, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
     // SAFETY: the pointer and the length describe `value`, which outlives the call.
     let status = unsafe {
-        libc::setsockopt(
-            socket,
-            libc::IPPROTO_TCP,
-            option,
-            (&raw const value).cast(),
-            socklen::<libc::c_int>(),
-        )
+        libc::setsockopt(socket, level, option, (&raw const value).cast(), socklen::<libc::c_int>())
     };
     check(status)
 }

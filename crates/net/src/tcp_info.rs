@@ -25,6 +25,14 @@ pub struct TcpInfo {
     pub unacknowledged: u32,
     /// Segments sent again since the connection was made.
     pub retransmits: u32,
+    /// Bytes sent and acknowledged since the connection was made, without TCP and IP headers.
+    pub bytes_acknowledged: u64,
+    /// Bytes received since then.
+    pub bytes_received: u64,
+    /// Segments sent since then, those of the TCP handshake included.
+    pub segments_sent: u32,
+    /// Segments received since then.
+    pub segments_received: u32,
 }
 
 impl TcpInfo {
@@ -40,6 +48,10 @@ impl TcpInfo {
             unsent: info.tcpi_notsent_bytes,
             unacknowledged: info.tcpi_unacked,
             retransmits: info.tcpi_total_retrans,
+            bytes_acknowledged: info.tcpi_bytes_acked,
+            bytes_received: info.tcpi_bytes_received,
+            segments_sent: info.tcpi_segs_out,
+            segments_received: info.tcpi_segs_in,
         })
     }
 }
@@ -50,6 +62,7 @@ fn micros(value: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream, UdpSocket};
 
     use super::*;
@@ -63,6 +76,18 @@ mod tests {
         assert!(info.congestion_window >= 1, "{info:?}");
         assert!(info.segment_size >= 500, "{info:?}");
         assert_eq!(info.unsent, 0);
+    }
+
+    #[test]
+    fn bytes_and_segments_are_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let mut client = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+        let (mut server, _) = listener.accept().expect("accept");
+        server.write_all(&[0; 1000]).expect("write");
+        client.read_exact(&mut [0; 1000]).expect("read");
+        let info = TcpInfo::of(&client).expect("TCP_INFO");
+        assert_eq!(info.bytes_received, 1000, "{info:?}");
+        assert!(info.segments_sent >= 2 && info.segments_received >= 2, "{info:?}");
     }
 
     #[test]

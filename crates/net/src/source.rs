@@ -1,0 +1,92 @@
+//! Connecting from a chosen address, for programs that open more connections than one address has ports.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::options;
+
+/// How a connection leaves this machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Departure {
+    /// The address it comes from; the port is the system's choice. Default: the system chooses both.
+    pub source: Option<IpAddr>,
+    /// Whether the first bytes may travel with the SYN. Default: no.
+    pub fast_open: FastOpenConnect,
+}
+
+/// TCP Fast Open for the side that connects (RFC 7413).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FastOpenConnect {
+    /// The connection is there when connecting has ended.
+    #[default]
+    Off,
+    /// Where the server gave a cookie before, connecting ends at once, and the SYN goes out with the first write: what
+    /// is wrong with the target shows only then.
+    On,
+}
+
+/// Connects to `address`, with `TCP_NODELAY`. Has no time limit of its own.
+///
+/// The port of a given source is bound when the connection is made, so that one port serves connections to several
+/// targets.
+pub async fn connect_from(address: SocketAddr, departure: Departure) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    socket.set_tcp_nodelay(true)?;
+    if departure.fast_open == FastOpenConnect::On {
+        options::set_fast_open_connect(&socket)?;
+    }
+    if let Some(source) = departure.source {
+        options::set_bind_address_no_port(&socket)?;
+        socket.bind(&SocketAddr::new(source, 0).into())?;
+    }
+    TcpSocket::from_std_stream(socket.into()).connect(address).await
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_comes_from_the_address_asked_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let address = listener.local_addr().expect("address");
+        for source in ["127.0.0.2", "127.0.3.4"] {
+            let source = source.parse().ok();
+            let stream = connect_from(address, Departure { source, ..Departure::default() }).await;
+            let stream = stream.expect("connect");
+            assert!(stream.nodelay().expect("an option"));
+            let (_, peer) = listener.accept().await.expect("accept");
+            assert_eq!(Some(peer.ip()), source);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_fast_open_connection_carries_data() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let address = listener.local_addr().expect("address");
+        let departure = Departure { source: None, fast_open: FastOpenConnect::On };
+        for _ in 0..2 {
+            let mut stream = connect_from(address, departure).await.expect("connect");
+            stream.write_all(b"hello").await.expect("write");
+            let (mut accepted, _) = listener.accept().await.expect("accept");
+            let mut received = [0; 5];
+            accepted.read_exact(&mut received).await.expect("read");
+            assert_eq!(&received, b"hello");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_target_that_does_not_listen_refuses() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let address = listener.local_addr().expect("address");
+        drop(listener);
+        let error = connect_from(address, Departure::default()).await.expect_err("refused");
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    }
+}
