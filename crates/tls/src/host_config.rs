@@ -8,13 +8,14 @@ use brisk_keys::PrivateKeyEngine;
 use brisk_session::{SessionStore, TicketKeyring};
 use brisk_wire::client_hello::ClientHello;
 use brisk_wire::registry::ProtocolVersion;
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::CryptoProvider;
 use rustls::server::{ServerConfig, WebPkiClientVerifier};
 use rustls::{RootCertStore, compress, version};
 
 use crate::TlsError;
 use crate::hooks::{Demands, HostResolver, Sessions, Tickets};
 use crate::key_log::KeyLogFile;
+use crate::provider::provider;
 use crate::settings::{ClientCertificates, HostSettings, TlsSettings};
 
 /// The configuration of a host, once for each way to choose a suite.
@@ -145,30 +146,4 @@ fn demands(clients: &ClientCertificates) -> u64 {
     let mut hasher = DefaultHasher::new();
     (clients.required, &clients.roots).hash(&mut hasher);
     hasher.finish()
-}
-
-/// Forward-secret AEAD suites, the cheapest first, and four groups, post-quantum first.
-fn provider() -> CryptoProvider {
-    use aws_lc_rs::cipher_suite::{
-        TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
-        TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
-        TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
-        TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
-    };
-    use aws_lc_rs::kx_group::{SECP256R1, SECP384R1, X25519, X25519MLKEM768};
-    CryptoProvider {
-        cipher_suites: vec![
-            TLS13_AES_128_GCM_SHA256,
-            TLS13_AES_256_GCM_SHA384,
-            TLS13_CHACHA20_POLY1305_SHA256,
-            TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
-            TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
-            TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-            TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
-            TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
-            TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
-        ],
-        kx_groups: vec![X25519MLKEM768, X25519, SECP256R1, SECP384R1],
-        ..aws_lc_rs::default_provider()
-    }
 }

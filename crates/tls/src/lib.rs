@@ -13,6 +13,7 @@ mod hooks;
 mod host_config;
 mod key_log;
 mod notes;
+mod provider;
 pub mod settings;
 mod stream;
 mod suspend;
