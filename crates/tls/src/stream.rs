@@ -63,6 +63,7 @@ pub struct Stream {
     failed: bool,
     /// The handshake is not complete yet: there was early data.
     confirmation: Option<Confirmation>,
+    early_bytes: u64,
     bytes_received: u64,
     bytes_sent: u64,
 }
@@ -70,6 +71,7 @@ pub struct Stream {
 impl Stream {
     pub(crate) fn new(io: TcpStream, handshake: Handshake, bytes_received: u64, bytes_sent: u64) -> Self {
         let confirmation = handshake.tls.is_handshaking().then(Confirmation::default);
+        let early_bytes = if confirmation.is_some() { handshake.plaintext.len() as u64 } else { 0 };
         Self {
             io,
             tls: handshake.tls,
@@ -85,6 +87,7 @@ impl Stream {
             closing: false,
             shut_down: false,
             failed: false,
+            early_bytes,
             confirmation,
             bytes_received,
             bytes_sent,
@@ -285,6 +288,11 @@ impl Stream {
         (self.bytes_received, self.bytes_sent)
     }
 
+    /// Bytes of early data among what was received, as plaintext.
+    pub fn early_bytes(&self) -> u64 {
+        self.early_bytes
+    }
+
     /// The connection below, for facts about it.
     pub fn tcp(&self) -> &TcpStream {
         &self.io
@@ -295,7 +303,8 @@ impl Stream {
         self.io
     }
 
-    fn has_plaintext(&self) -> bool {
+    /// Whether there is plaintext to be read without the socket.
+    pub fn has_plaintext(&self) -> bool {
         self.taken < self.plaintext.len()
     }
 }

@@ -46,13 +46,20 @@ impl Confirmation {
         }
     }
 
-    fn confirm(&self) {
+    /// Says that the handshake is complete, which its stream does as soon as it is. For who serves other connections as if
+    /// they were one with early data.
+    pub fn confirm(&self) {
         self.0.at.set(Some(Instant::now()));
         self.0.waiting.notify_waiters();
     }
 }
 
 impl Stream {
+    /// Whether the handshake is complete; so it is from the first for connections without early data.
+    pub fn is_confirmed(&self) -> bool {
+        self.confirmation.is_none()
+    }
+
     /// What tells the end of the handshake; `None` once it is over, and for connections without early data always.
     pub fn confirmation(&self) -> Option<Confirmation> {
         self.confirmation.clone()

@@ -80,6 +80,7 @@ impl Stream {
                     while let Some(record) = early.next_record() {
                         let record = record.map_err(broken)?;
                         discard += record.discard;
+                        self.early_bytes += record.payload.len() as u64;
                         hand_over(record.payload);
                     }
                 }
