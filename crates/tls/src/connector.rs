@@ -116,7 +116,7 @@ impl AsyncWrite for ClientStream {
     }
 }
 
-fn file_roots(path: &Path) -> Result<RootCertStore, TlsError> {
+pub(crate) fn file_roots(path: &Path) -> Result<RootCertStore, TlsError> {
     let wrong = |reason: &dyn fmt::Display| {
         TlsError::Connector(format!("cannot read authorities from {}: {reason}", path.display()))
     };
@@ -131,7 +131,7 @@ fn file_roots(path: &Path) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-fn system_roots() -> Result<RootCertStore, TlsError> {
+pub(crate) fn system_roots() -> Result<RootCertStore, TlsError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(found.certs);

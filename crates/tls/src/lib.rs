@@ -1,11 +1,12 @@
 //! Terminates and originates TLS: the only crate that names rustls' connection types.
 //!
 //! [`Acceptor`] takes a TCP connection through its handshake and gives a [`Stream`]; [`connector`] does the same
-//! towards an upstream. `hooks` turns what rustls calls synchronously (signing, session look-up, tickets) into
-//! operations that may wait without blocking the worker (`suspend`).
+//! towards an upstream, [`client`] for whoever measures servers. `hooks` turns what rustls calls synchronously
+//! (signing, session look-up, tickets) into operations that may wait without blocking the worker (`suspend`).
 
 pub mod acceptor;
 mod batch;
+pub mod client;
 pub mod connector;
 mod error;
 mod handshake;

@@ -1,0 +1,139 @@
+//! A TLS client whose every handshake property is chosen by its caller: for load generators and probes.
+//!
+//! [`connector`](crate::connector) is the client for upstreams: it offers what is best. This one offers what it was
+//! told, keeps no session by itself, says exactly what came of each handshake, and is cheap.
+
+mod config;
+mod error;
+mod facts;
+mod groups;
+mod handshake;
+mod layer;
+mod notes;
+mod records;
+mod session;
+mod settings;
+mod staple;
+mod stream;
+mod verify;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use brisk_telemetry::Resumption;
+use brisk_wire::registry::ProtocolVersion;
+use rustls::ClientConfig;
+use rustls::client::UnbufferedClientConnection;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+
+pub use error::ClientError;
+pub use facts::{ClientFacts, EarlyOutcome};
+pub use session::SavedSession;
+pub use settings::{
+    ClientIdentity, ClientSettings, KeyShares, SessionUse, StapleRequest, Tls12Sessions, Verification,
+};
+pub use stream::ClientStream;
+
+use handshake::Handshake;
+use layer::Layer;
+use notes::Notes;
+use records::Records;
+
+/// Makes connections as its settings say. Cheap to clone; clones share nothing that changes but the chains that were
+/// verified.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    config: Arc<ClientConfig>,
+    /// The same, and it sends early data.
+    early_config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+    settings: ClientSettings,
+}
+
+impl Client {
+    /// Reads certificates and keys. Blocks on files: call it where settings are made, not in a worker.
+    pub fn new(settings: ClientSettings) -> Result<Self, ClientError> {
+        let name = settings.server_name.as_str();
+        let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
+        let name = ServerName::try_from(bare.to_owned())
+            .map_err(|_| ClientError::Settings(format!("{bare} is neither a host name nor an IP address")))?;
+        let config = config::config(&settings)?;
+        let mut early_config = config.clone();
+        early_config.enable_early_data = true;
+        let (config, early_config) = (Arc::new(config), Arc::new(early_config));
+        Ok(Self { inner: Arc::new(Inner { config, early_config, name, settings }) })
+    }
+
+    /// What it was made of.
+    pub fn settings(&self) -> &ClientSettings {
+        &self.inner.settings
+    }
+
+    /// Performs the handshake over `tcp`, and resumes `session` if the server agrees; whether it did is in the
+    /// [facts](ClientStream::facts).
+    ///
+    /// `early` is sent with the first flight where the session allows as much early data, and not at all otherwise
+    /// ([`EarlyOutcome`]). Early data that was not accepted is not sent again.
+    ///
+    /// Complete means: what the client has to send of its handshake has been sent. Has no time limit of its own; dropping
+    /// the future drops the connection.
+    pub async fn connect(
+        &self,
+        mut tcp: TcpStream,
+        session: Option<SavedSession>,
+        early: Option<&[u8]>,
+    ) -> Result<ClientStream, ClientError> {
+        let started = Instant::now();
+        let mut handshake = self.begin(session, early)?;
+        handshake.run(&mut tcp, &self.inner.settings.server_name).await?;
+        let mut facts = handshake.facts(started.elapsed());
+        if early.is_some() && facts.early_data == EarlyOutcome::None {
+            facts.early_data = EarlyOutcome::Unsent;
+        }
+        let Handshake { tls, notes, incoming, .. } = handshake;
+        let many = self.inner.settings.session_use == SessionUse::Many
+            && facts.version == ProtocolVersion::TLS1_3
+            && facts.resumption == Resumption::Full;
+        let layer = if many {
+            let records = Records::new(*tls).map_err(|error| ClientError::Protocol(error.to_string()))?;
+            Layer::Records(Box::new(records))
+        } else {
+            Layer::Tls { tls, notes, closed: false }
+        };
+        Ok(ClientStream::new(tcp, layer, facts, incoming))
+    }
+
+    fn begin<'a>(
+        &self,
+        session: Option<SavedSession>,
+        early: Option<&'a [u8]>,
+    ) -> Result<Handshake<'a>, ClientError> {
+        let inner = &self.inner;
+        let fits = |early: &&[u8]| {
+            session.as_ref().is_some_and(|session| early.len() <= session.early_data_limit() as usize)
+        };
+        let early = early.filter(fits);
+        let config = if early.is_some() { &inner.early_config } else { &inner.config };
+        let offered = session.as_ref().map(SavedSession::version);
+        let value = session.and_then(SavedSession::into_value);
+        let mut notes = Notes { offered: value, ..Notes::default() };
+        let tls =
+            notes.lend(|| UnbufferedClientConnection::new(Arc::clone(config), inner.name.clone()));
+        let tls = tls.map_err(|error| ClientError::Settings(error.to_string()))?;
+        // A session of a version that is not offered.
+        notes.offered = None;
+        Ok(Handshake::new(tls, notes, offered, early, inner.settings.staple_request))
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("settings", &self.inner.settings).finish_non_exhaustive()
+    }
+}

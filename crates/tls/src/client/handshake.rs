@@ -1,0 +1,255 @@
+//! A client's handshake: bytes between rustls and a socket, and what can be learned on the way.
+
+use std::time::Duration;
+
+use brisk_telemetry::Resumption;
+use brisk_wire::client_hello::{ClientHello, Progress as HelloProgress};
+use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
+use rustls::HandshakeKind;
+use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
+use rustls::unbuffered::{
+    ConnectionState, EncodeError, EncodeTlsData, InsufficientSizeError, TransmitTlsData, UnbufferedStatus,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::error::ClientError;
+use super::facts::{ClientFacts, EarlyOutcome};
+use super::notes::Notes;
+use super::settings::StapleRequest;
+use super::staple;
+
+/// Bytes read at once: the first flight of most servers.
+const FLIGHT: usize = 4096;
+
+/// Most bytes of handshake messages that wait to be processed.
+const UNPROCESSED_LIMIT: usize = 256 * 1024;
+
+/// Plaintext of a record at most, and what a record adds to it at most.
+const RECORD: usize = 16 * 1024;
+const OVERHEAD: usize = 5 + 1 + 16;
+
+/// The random of a `ServerHello` that is a `HelloRetryRequest` (RFC 8446 section 4.1.3), and where it stands in a record.
+const RETRY: [u8; 32] = [
+    0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2,
+    0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+];
+const RANDOM: std::ops::Range<usize> = 11..43;
+
+/// A largest hello: only ours is ever read.
+const HELLO_LIMIT: usize = 64 * 1024;
+
+/// A handshake in progress, and what is left of it when it is complete.
+pub(super) struct Handshake<'a> {
+    pub(super) tls: Box<UnbufferedClientConnection>,
+    pub(super) notes: Notes,
+    /// Bytes from the server that are not processed.
+    pub(super) incoming: Vec<u8>,
+    outgoing: Vec<u8>,
+    staple_request: StapleRequest,
+    /// Early data that is still to be sent.
+    early: Option<&'a [u8]>,
+    /// Accepted from the moment it is sent, until the end says otherwise.
+    early_data: EarlyOutcome,
+    /// The version of the session offered.
+    offered: Option<ProtocolVersion>,
+    /// It is one of TLS 1.2 with a ticket.
+    offers_ticket: bool,
+    /// Records of the flight that was written last.
+    records: usize,
+    hello_retry: bool,
+    received: u64,
+    sent: u64,
+}
+
+/// How far a handshake has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Incomplete,
+    Complete,
+    Closed,
+}
+
+impl<'a> Handshake<'a> {
+    /// A handshake whose first flight, made with these notes, is to be sent. Early data is given where the session, which
+    /// is of version `offered`, allows it.
+    pub(super) fn new(
+        tls: UnbufferedClientConnection,
+        notes: Notes,
+        offered: Option<ProtocolVersion>,
+        early: Option<&'a [u8]>,
+        staple_request: StapleRequest,
+    ) -> Self {
+        Self {
+            tls: Box::new(tls),
+            notes,
+            incoming: Vec::new(),
+            outgoing: Vec::new(),
+            staple_request,
+            early,
+            early_data: EarlyOutcome::None,
+            offered,
+            offers_ticket: false,
+            records: 0,
+            hello_retry: false,
+            received: 0,
+            sent: 0,
+        }
+    }
+
+    /// Runs to the end. Has no time limit of its own. `name` is the server's, for errors.
+    pub(super) async fn run(&mut self, tcp: &mut TcpStream, name: &str) -> Result<(), ClientError> {
+        let mut progress = self.advance();
+        self.offers_ticket = self.offered == Some(ProtocolVersion::TLS1_2)
+            && matches!(
+                ClientHello::read(&self.outgoing, HELLO_LIMIT),
+                Ok(HelloProgress::Complete(hello)) if hello.has_ticket
+            );
+        loop {
+            if !self.outgoing.is_empty() {
+                // The server's reason is worth more than that it does not listen any more.
+                match tcp.write_all(&self.outgoing).await {
+                    Ok(()) => self.sent += self.outgoing.len() as u64,
+                    Err(error) if progress.is_ok() && self.received > 0 => return Err(error.into()),
+                    Err(_) => {}
+                }
+                self.outgoing.clear();
+            }
+            match progress.map_err(|error| ClientError::of_handshake(&error, name))? {
+                Progress::Complete => return Ok(()),
+                Progress::Closed => return Err(ClientError::Closed),
+                Progress::Incomplete if self.incoming.len() > UNPROCESSED_LIMIT => {
+                    return Err(ClientError::Protocol("its handshake messages are too long".to_owned()));
+                }
+                Progress::Incomplete => {}
+            }
+            self.incoming.reserve(FLIGHT);
+            match tcp.read_buf(&mut self.incoming).await? {
+                0 => return Err(ClientError::Closed),
+                len => self.received += len as u64,
+            }
+            self.hello_retry |= self.incoming.get(RANDOM).is_some_and(|random| random == RETRY);
+            progress = self.advance();
+        }
+    }
+
+    fn advance(&mut self) -> Result<Progress, rustls::Error> {
+        let mut used = 0;
+        self.records = 0;
+        let result = loop {
+            let incoming = &mut self.incoming[used..];
+            let UnbufferedStatus { discard, state, .. } =
+                self.notes.lend(|| self.tls.process_tls_records(incoming));
+            let progress = match state {
+                Ok(ConnectionState::EncodeTlsData(data)) => {
+                    let begin = self.outgoing.len();
+                    encode(data, &mut self.outgoing);
+                    self.records += 1;
+                    if self.staple_request == StapleRequest::Omitted {
+                        staple::omit_from_record(&mut self.outgoing[begin..]);
+                    }
+                    None
+                }
+                Ok(ConnectionState::TransmitTlsData(data)) => {
+                    self.early_data = transmit(data, &mut self.early, self.early_data, &mut self.outgoing);
+                    // What the server sent behind its handshake is left to who reads.
+                    (!self.tls.is_handshaking()).then_some(Ok(Progress::Complete))
+                }
+                Ok(ConnectionState::WriteTraffic(_)) => Some(Ok(Progress::Complete)),
+                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => Some(Ok(Progress::Closed)),
+                Ok(_) => Some(Ok(Progress::Incomplete)),
+                Err(error) => Some(Err(error)),
+            };
+            used += discard;
+            if let Some(result) = progress {
+                break result;
+            }
+        };
+        self.incoming.drain(..used);
+        if result.is_err() {
+            take_alert(&mut self.tls, &mut self.outgoing);
+        }
+        result
+    }
+}
+
+impl Handshake<'_> {
+    /// What came of the handshake, which is complete and took so long.
+    pub(super) fn facts(&self, took: Duration) -> ClientFacts {
+        let tls = &self.tls;
+        let resumed = tls.handshake_kind() == Some(HandshakeKind::Resumed);
+        let version = ProtocolVersion(tls.protocol_version().map_or(0, u16::from));
+        // rustls says of no unbuffered connection whether its early data was accepted. If so, `EndOfEarlyData` goes in a
+        // record of its own before `Finished`, since their keys differ (RFC 8446 section 4.5).
+        let early_data = match self.early_data {
+            EarlyOutcome::Accepted if !resumed || self.records < 2 => EarlyOutcome::Rejected,
+            other => other,
+        };
+        let resumption = match version {
+            _ if !resumed => Resumption::Full,
+            ProtocolVersion::TLS1_3 if early_data == EarlyOutcome::Accepted => Resumption::EarlyData,
+            ProtocolVersion::TLS1_3 => Resumption::Psk,
+            _ if self.offers_ticket => Resumption::Ticket,
+            _ => Resumption::SessionId,
+        };
+        let certificates = tls.peer_certificates().filter(|_| !resumed).unwrap_or_default();
+        let protocol = tls.alpn_protocol().map(|name| String::from_utf8_lossy(name).into());
+        ClientFacts {
+            version,
+            suite: CipherSuite(tls.negotiated_cipher_suite().map_or(0, |suite| suite.suite().into())),
+            group: tls.negotiated_key_exchange_group().map(|group| NamedGroup(group.name().into())),
+            scheme: self.notes.scheme.map(|scheme| SignatureScheme(scheme.into())),
+            resumption,
+            early_data,
+            protocol,
+            hello_retry: self.hello_retry,
+            bytes_received: self.received - self.incoming.len() as u64,
+            bytes_sent: self.sent,
+            certificate_bytes: certificates.iter().map(|certificate| certificate.len()).sum(),
+            staple_bytes: self.notes.staple_bytes,
+            handshake_time: took,
+        }
+    }
+}
+
+/// The flight is to be sent. Early data goes with it where rustls, having written the hello, lets it.
+fn transmit(
+    mut data: TransmitTlsData<'_, ClientConnectionData>,
+    early: &mut Option<&[u8]>,
+    outcome: EarlyOutcome,
+    outgoing: &mut Vec<u8>,
+) -> EarlyOutcome {
+    let mut outcome = outcome;
+    if let Some(mut encrypter) = data.may_encrypt_early_data()
+        && let Some(early) = early.take()
+    {
+        for plaintext in early.chunks(RECORD) {
+            let begin = outgoing.len();
+            outgoing.resize(begin + plaintext.len() + OVERHEAD, 0);
+            let len = encrypter.encrypt(plaintext, &mut outgoing[begin..]).unwrap_or(0);
+            outgoing.truncate(begin + len);
+        }
+        outcome = EarlyOutcome::Accepted;
+    }
+    data.done();
+    outcome
+}
+
+/// Appends the record to `outgoing`.
+pub(super) fn encode(mut data: EncodeTlsData<'_, ClientConnectionData>, outgoing: &mut Vec<u8>) {
+    let Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) = data.encode(&mut [])
+    else {
+        return;
+    };
+    let begin = outgoing.len();
+    outgoing.resize(begin + required_size, 0);
+    data.encode(&mut outgoing[begin..]).expect("rustls asked for this size");
+}
+
+/// After an error rustls has the alert for the server ready. What the server sent is not looked at again.
+pub(super) fn take_alert(tls: &mut UnbufferedClientConnection, outgoing: &mut Vec<u8>) {
+    while tls.wants_write() {
+        let Ok(ConnectionState::EncodeTlsData(data)) = tls.process_tls_records(&mut []).state else { return };
+        encode(data, outgoing);
+    }
+}

@@ -1,0 +1,141 @@
+//! Who opens and seals the records of a connection after its handshake.
+
+use std::io;
+
+use rustls::client::UnbufferedClientConnection;
+use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
+
+use super::error::broken;
+use super::handshake::{encode, take_alert};
+use super::notes::Notes;
+use super::records::Records;
+use super::session::SavedSession;
+
+/// The most a record adds to its plaintext: header, explicit nonce (TLS 1.2) or content type (1.3), tag.
+const OVERHEAD: usize = 5 + 8 + 1 + 16;
+
+/// The record layer of a connection.
+pub(super) enum Layer {
+    /// That of rustls.
+    Tls {
+        /// The connection.
+        tls: Box<UnbufferedClientConnection>,
+        /// Its notes.
+        notes: Notes,
+        /// The server has closed its side; rustls says so once.
+        closed: bool,
+    },
+    /// Our own, for sessions that are resumed many times.
+    Records(Box<Records>),
+}
+
+impl Layer {
+    /// Opens the records in `incoming`: how many bytes of it are done with, and whether the server has closed its side.
+    /// What is to be answered, an alert after an error among it, is appended to `outgoing`.
+    pub(super) fn open(
+        &mut self,
+        incoming: &mut [u8],
+        outgoing: &mut Vec<u8>,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> io::Result<(usize, bool)> {
+        let (tls, notes, closed) = match self {
+            Self::Records(records) => return records.open(incoming, outgoing, take),
+            Self::Tls { tls, notes, closed } => (tls, notes, closed),
+        };
+        let mut used = 0;
+        loop {
+            let rest = &mut incoming[used..];
+            let UnbufferedStatus { discard, state, .. } = notes.lend(|| tls.process_tls_records(rest));
+            let end = match state {
+                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                    while let Some(Ok(record)) = traffic.next_record() {
+                        take(record.payload);
+                    }
+                    None
+                }
+                Ok(ConnectionState::EncodeTlsData(data)) => {
+                    encode(data, outgoing);
+                    None
+                }
+                Ok(ConnectionState::TransmitTlsData(data)) => {
+                    data.done();
+                    None
+                }
+                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
+                    *closed = true;
+                    Some(Ok(()))
+                }
+                Ok(_) => Some(Ok(())),
+                Err(error) => Some(Err(broken(error))),
+            };
+            used += discard;
+            match end {
+                None => {}
+                Some(Ok(())) => return Ok((used, *closed)),
+                Some(Err(error)) => {
+                    take_alert(tls, outgoing);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Appends a record with `plaintext`, at most 16 KiB, to `outgoing`. `incoming` is ciphertext that is not opened; if it
+    /// can be now, `take` gets its plaintext.
+    pub(super) fn seal(
+        &mut self,
+        plaintext: &[u8],
+        incoming: &mut Vec<u8>,
+        outgoing: &mut Vec<u8>,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> io::Result<()> {
+        if let Self::Records(records) = self {
+            return records.seal_data(plaintext, outgoing);
+        }
+        loop {
+            // rustls opens what it can before it seals.
+            let (used, _) = self.open(incoming, outgoing, take)?;
+            incoming.drain(..used);
+            let Self::Tls { tls, notes, .. } = self else { return Ok(()) };
+            match notes.lend(|| tls.process_tls_records(incoming)).state.map_err(broken)? {
+                ConnectionState::WriteTraffic(mut traffic) => {
+                    let begin = outgoing.len();
+                    outgoing.resize(begin + plaintext.len() + OVERHEAD, 0);
+                    let sealed = traffic.encrypt(plaintext, &mut outgoing[begin..]);
+                    outgoing.truncate(begin + *sealed.as_ref().unwrap_or(&0));
+                    return sealed.map(drop).map_err(io::Error::other);
+                }
+                // Closed by the server, who may still listen.
+                ConnectionState::Closed => return Err(io::ErrorKind::NotConnected.into()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Appends the alert `close_notify`, if it can still be sent.
+    pub(super) fn seal_close(&mut self, incoming: &mut Vec<u8>, outgoing: &mut Vec<u8>) -> io::Result<()> {
+        let (tls, notes) = match self {
+            Self::Records(records) => return records.seal_close(outgoing),
+            Self::Tls { tls, notes, .. } => (tls, notes),
+        };
+        if let Ok(ConnectionState::WriteTraffic(mut traffic)) =
+            notes.lend(|| tls.process_tls_records(incoming)).state
+        {
+            let begin = outgoing.len();
+            outgoing.resize(begin + 2 + OVERHEAD, 0);
+            let len = traffic.queue_close_notify(&mut outgoing[begin..]).unwrap_or(0);
+            outgoing.truncate(begin + len);
+        }
+        Ok(())
+    }
+
+    /// The sessions that came since the last call.
+    pub(super) fn take_sessions(&mut self) -> Vec<SavedSession> {
+        match self {
+            Self::Records(records) => std::mem::take(&mut records.sessions),
+            Self::Tls { notes, .. } => {
+                std::mem::take(&mut notes.received).into_iter().map(Into::into).collect()
+            }
+        }
+    }
+}

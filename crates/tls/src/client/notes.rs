@@ -1,0 +1,118 @@
+//! What passes between a connection and the callbacks of rustls, which are told a server's name at most.
+//!
+//! rustls calls back only inside calls of ours, on the same thread: a connection lends its notes to the thread for the
+//! length of each call.
+
+use std::cell::RefCell;
+use std::mem;
+
+use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
+use rustls::pki_types::{ServerName, UnixTime};
+use rustls::time_provider::TimeProvider;
+use rustls::{NamedGroup, SignatureScheme};
+
+/// Sessions kept of one connection until its caller takes them; a server that sends more has the oldest dropped.
+const KEPT: usize = 16;
+
+thread_local! {
+    static CURRENT: RefCell<Notes> = RefCell::new(Notes::default());
+}
+
+/// A session as rustls has it.
+#[derive(Debug)]
+pub(super) enum SessionValue {
+    Tls12(Tls12ClientSessionValue),
+    Tls13(Tls13ClientSessionValue),
+}
+
+/// The notes of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    /// The session to be resumed; rustls takes it when it writes the hello.
+    pub(super) offered: Option<SessionValue>,
+    /// Sessions that the server gave.
+    pub(super) received: Vec<SessionValue>,
+    /// The scheme of the server's signature.
+    pub(super) scheme: Option<SignatureScheme>,
+    /// Length of the stapled OCSP response.
+    pub(super) staple_bytes: usize,
+    /// The time that rustls is told it is.
+    pub(super) clock: Option<UnixTime>,
+}
+
+impl Notes {
+    /// Runs `work`, in which rustls may call back.
+    pub(super) fn lend<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        CURRENT.with_borrow_mut(|current| mem::swap(current, self));
+        let result = work();
+        CURRENT.with_borrow_mut(|current| mem::swap(current, self));
+        result
+    }
+}
+
+/// Changes the notes of the connection that called rustls.
+pub(super) fn update<T>(change: impl FnOnce(&mut Notes) -> T) -> T {
+    CURRENT.with_borrow_mut(change)
+}
+
+/// Gives rustls the session that the caller chose, and the caller the sessions that the server gave.
+#[derive(Debug)]
+pub(super) struct CallersSessions;
+
+impl ClientSessionStore for CallersSessions {
+    fn set_kx_hint(&self, _: ServerName<'static>, _: NamedGroup) {}
+
+    // The share sent is always of the first group that the caller named.
+    fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
+        None
+    }
+
+    fn set_tls12_session(&self, _: ServerName<'static>, value: Tls12ClientSessionValue) {
+        keep(SessionValue::Tls12(value));
+    }
+
+    fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        update(|notes| match notes.offered.take() {
+            Some(SessionValue::Tls12(value)) => Some(value),
+            other => {
+                notes.offered = other;
+                None
+            }
+        })
+    }
+
+    fn remove_tls12_session(&self, _: &ServerName<'static>) {}
+
+    fn insert_tls13_ticket(&self, _: ServerName<'static>, value: Tls13ClientSessionValue) {
+        keep(SessionValue::Tls13(value));
+    }
+
+    fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        update(|notes| match notes.offered.take() {
+            Some(SessionValue::Tls13(value)) => Some(value),
+            other => {
+                notes.offered = other;
+                None
+            }
+        })
+    }
+}
+
+fn keep(value: SessionValue) {
+    update(|notes| {
+        if notes.received.len() == KEPT {
+            notes.received.remove(0);
+        }
+        notes.received.push(value);
+    });
+}
+
+/// The time of the system, unless the notes have another.
+#[derive(Debug)]
+pub(super) struct NotedClock;
+
+impl TimeProvider for NotedClock {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(update(|notes| notes.clock).unwrap_or_else(UnixTime::now))
+    }
+}

@@ -1,0 +1,110 @@
+//! Sessions in the hands of the caller.
+
+use std::fmt;
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use brisk_wire::registry::ProtocolVersion;
+use rustls::client::{ClientConnectionData, Tls13ClientSessionValue};
+use rustls::kernel::KernelConnection;
+use rustls::pki_types::UnixTime;
+
+use super::notes::{Notes, SessionValue};
+
+/// A session that a server gave. Only the [`Client`](crate::client::Client) whose connection brought it, and its clones,
+/// can resume it: with another one the handshake is full.
+#[derive(Debug)]
+pub struct SavedSession(Saved);
+
+#[derive(Debug)]
+enum Saved {
+    Once(SessionValue),
+    Many(Arc<ManyTimes>),
+}
+
+/// A TLS 1.3 session that is made anew for each use: rustls gives a session away once, but derives it from the ticket as
+/// often as it is told to.
+pub(super) struct ManyTimes {
+    /// The connection that brought it.
+    pub(super) origin: Arc<Mutex<KernelConnection<ClientConnectionData>>>,
+    /// The body of the `NewSessionTicket`.
+    pub(super) ticket: Vec<u8>,
+    /// Its age counts from here, however often it is derived.
+    pub(super) received: UnixTime,
+    pub(super) early_data_limit: u32,
+}
+
+impl SavedSession {
+    /// The version it was made in.
+    pub fn version(&self) -> ProtocolVersion {
+        match self.0 {
+            Saved::Once(SessionValue::Tls12(_)) => ProtocolVersion::TLS1_2,
+            Saved::Once(SessionValue::Tls13(_)) | Saved::Many(_) => ProtocolVersion::TLS1_3,
+        }
+    }
+
+    /// Bytes of early data that the server allows with it; 0 for none.
+    pub fn early_data_limit(&self) -> u32 {
+        match &self.0 {
+            Saved::Once(SessionValue::Tls12(_)) => 0,
+            Saved::Once(SessionValue::Tls13(value)) => value.max_early_data_size(),
+            Saved::Many(session) => session.early_data_limit,
+        }
+    }
+
+    /// The same session for another connection; `None` for one of TLS 1.3 that may be resumed only once
+    /// ([`SessionUse::Once`](crate::client::SessionUse::Once)).
+    pub fn try_clone(&self) -> Option<Self> {
+        match &self.0 {
+            Saved::Once(SessionValue::Tls12(value)) => {
+                Some(Self(Saved::Once(SessionValue::Tls12(value.clone()))))
+            }
+            Saved::Once(SessionValue::Tls13(_)) => None,
+            Saved::Many(session) => Some(Self(Saved::Many(Arc::clone(session)))),
+        }
+    }
+
+    /// For rustls, which takes it.
+    pub(super) fn into_value(self) -> Option<SessionValue> {
+        match self.0 {
+            Saved::Once(value) => Some(value),
+            Saved::Many(session) => session.value().map(SessionValue::Tls13),
+        }
+    }
+}
+
+impl From<SessionValue> for SavedSession {
+    fn from(value: SessionValue) -> Self {
+        Self(Saved::Once(value))
+    }
+}
+
+impl ManyTimes {
+    /// A session of the ticket whose body is `ticket`; `None` where rustls refuses it.
+    pub(super) fn new(
+        origin: &Arc<Mutex<KernelConnection<ClientConnectionData>>>,
+        ticket: &[u8],
+    ) -> Option<SavedSession> {
+        let origin = Arc::clone(origin);
+        let ticket = ticket.to_vec();
+        let mut session = Self { origin, ticket, received: UnixTime::now(), early_data_limit: 0 };
+        session.early_data_limit = session.value()?.max_early_data_size();
+        Some(SavedSession(Saved::Many(Arc::new(session))))
+    }
+
+    fn value(&self) -> Option<Tls13ClientSessionValue> {
+        let mut notes = Notes { clock: Some(self.received), ..Notes::default() };
+        let mut origin = self.origin.lock().unwrap_or_else(PoisonError::into_inner);
+        notes.lend(|| origin.handle_new_session_ticket(&self.ticket)).ok()?;
+        match mem::take(&mut notes.received).pop() {
+            Some(SessionValue::Tls13(value)) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Debug for ManyTimes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ManyTimes").field("early_data_limit", &self.early_data_limit).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,192 @@
+//! A hello that does not ask for a stapled OCSP response.
+//!
+//! rustls always asks. Where it shall not, the extension `status_request` gets another number, one that every server
+//! ignores (RFC 8701), in the bytes that are sent and in those that are hashed for the transcript. Nothing else changes,
+//! not even a length.
+
+use std::sync::OnceLock;
+
+use rustls::crypto::hash::{Context, Hash, HashAlgorithm, Output};
+use rustls::{CipherSuiteCommon, crypto::aws_lc_rs};
+use rustls::{SupportedCipherSuite, Tls12CipherSuite, Tls13CipherSuite};
+
+/// `status_request` (RFC 6066 section 8).
+const STATUS_REQUEST: [u8; 2] = [0, 5];
+
+/// An extension number reserved for testing that servers ignore what they do not know.
+const IGNORED: [u8; 2] = [0x1a, 0x1a];
+
+/// Message types (RFC 8446 section 4): `client_hello`, and `message_hash`, which stands for a first hello.
+const CLIENT_HELLO: u8 = 1;
+const MESSAGE_HASH: u8 = 254;
+
+/// The suite, with a transcript in which hellos do not ask for staples.
+pub(super) fn without_request(suite: SupportedCipherSuite) -> SupportedCipherSuite {
+    static SUITES: OnceLock<Vec<SupportedCipherSuite>> = OnceLock::new();
+    let suites = SUITES.get_or_init(|| aws_lc_rs::ALL_CIPHER_SUITES.iter().map(wrap).collect());
+    suites.iter().find(|wrapped| wrapped.suite() == suite.suite()).copied().unwrap_or(suite)
+}
+
+/// Made once for each suite and kept for good, as rustls wants them.
+fn wrap(suite: &SupportedCipherSuite) -> SupportedCipherSuite {
+    let common = |common: &CipherSuiteCommon| CipherSuiteCommon {
+        suite: common.suite,
+        hash_provider: Box::leak(Box::new(WithoutRequest(common.hash_provider))),
+        confidentiality_limit: common.confidentiality_limit,
+    };
+    match suite {
+        SupportedCipherSuite::Tls12(suite) => {
+            SupportedCipherSuite::Tls12(Box::leak(Box::new(Tls12CipherSuite {
+                common: common(&suite.common),
+                prf_provider: suite.prf_provider,
+                kx: suite.kx,
+                sign: suite.sign,
+                aead_alg: suite.aead_alg,
+            })))
+        }
+        SupportedCipherSuite::Tls13(suite) => {
+            SupportedCipherSuite::Tls13(Box::leak(Box::new(Tls13CipherSuite {
+                common: common(&suite.common),
+                hkdf_provider: suite.hkdf_provider,
+                aead_alg: suite.aead_alg,
+                quic: suite.quic,
+            })))
+        }
+    }
+}
+
+/// A hash of handshake messages. rustls hashes each message whole and by itself, only hellos together with what came
+/// before.
+struct WithoutRequest(&'static dyn Hash);
+
+impl Hash for WithoutRequest {
+    fn start(&self) -> Box<dyn Context> {
+        Box::new(Transcript(self.0.start()))
+    }
+
+    fn hash(&self, data: &[u8]) -> Output {
+        self.0.hash(data)
+    }
+
+    fn output_len(&self) -> usize {
+        self.0.output_len()
+    }
+
+    fn algorithm(&self) -> HashAlgorithm {
+        self.0.algorithm()
+    }
+}
+
+struct Transcript(Box<dyn Context>);
+
+impl Context for Transcript {
+    fn fork_finish(&self) -> Output {
+        self.0.fork_finish()
+    }
+
+    fn fork(&self) -> Box<dyn Context> {
+        Box::new(Self(self.0.fork()))
+    }
+
+    fn finish(self: Box<Self>) -> Output {
+        self.0.finish()
+    }
+
+    fn update(&mut self, data: &[u8]) {
+        if matches!(data.first(), Some(&(CLIENT_HELLO | MESSAGE_HASH))) {
+            let mut messages = data.to_vec();
+            omit_request(&mut messages);
+            self.0.update(&messages);
+        } else {
+            self.0.update(data);
+        }
+    }
+}
+
+/// Takes the request out of the hello in a record that is about to be sent.
+pub(super) fn omit_from_record(record: &mut [u8]) {
+    if let [22, _, _, _, _, messages @ ..] = record {
+        omit_request(messages);
+    }
+}
+
+/// Takes the request out of the hellos among these messages, of which the last may lack its end.
+fn omit_request(mut messages: &mut [u8]) {
+    while let [kind, high, middle, low, rest @ ..] = messages {
+        let len = (u32::from_be_bytes([0, *high, *middle, *low]) as usize).min(rest.len());
+        let (body, after) = rest.split_at_mut(len);
+        if *kind == CLIENT_HELLO {
+            let at = status_request(body);
+            if let Some(at) = at {
+                body[at..at + 2].copy_from_slice(&IGNORED);
+            }
+        }
+        messages = after;
+    }
+}
+
+/// Where in the body of a hello (RFC 8446 section 4.1.2) the number of the extension stands.
+fn status_request(hello: &[u8]) -> Option<usize> {
+    let two = |at: usize| Some(usize::from(u16::from_be_bytes([*hello.get(at)?, *hello.get(at + 1)?])));
+    let mut at = 2 + 32;
+    at += 1 + usize::from(*hello.get(at)?);
+    at += 2 + two(at)?;
+    at += 1 + usize::from(*hello.get(at)?);
+    at += 2;
+    loop {
+        if hello.get(at..at + 2)? == STATUS_REQUEST {
+            return Some(at);
+        }
+        at += 4 + two(at + 2)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A hello with `server_name` (empty), `status_request` and `psk_key_exchange_modes`, as a message.
+    fn hello() -> Vec<u8> {
+        let mut body = vec![3, 3];
+        body.extend([7; 32]);
+        body.extend([1, 0xaa, 0, 2, 0x13, 1, 1, 0]);
+        body.extend([0, 19, 0, 0, 0, 0, 0, 5, 0, 5, 1, 0, 0, 0, 0, 0, 45, 0, 2, 1, 1]);
+        let mut message = vec![CLIENT_HELLO, 0, 0, u8::try_from(body.len()).expect("short")];
+        message.extend(body);
+        message
+    }
+
+    #[test]
+    fn the_request_and_nothing_else_gets_another_number() {
+        let before = hello();
+        let mut after = before.clone();
+        omit_request(&mut after);
+        let changed: Vec<usize> = (0..before.len()).filter(|&at| before[at] != after[at]).collect();
+        assert_eq!(changed.len(), 2);
+        assert_eq!(after[changed[0]..=changed[1]], IGNORED);
+    }
+
+    #[test]
+    fn a_hello_after_a_retry_and_one_without_its_end_are_found() {
+        let mut retried = vec![MESSAGE_HASH, 0, 0, 2, 9, 9];
+        retried.extend(hello());
+        omit_request(&mut retried);
+        assert!(retried.windows(2).any(|pair| pair == IGNORED));
+        let mut cut = hello();
+        cut.truncate(cut.len() - 5);
+        omit_request(&mut cut);
+        assert!(cut.windows(2).any(|pair| pair == IGNORED));
+    }
+
+    #[test]
+    fn what_is_no_hello_stays() {
+        for len in 0..hello().len() {
+            let mut cut = hello()[..len].to_vec();
+            omit_request(&mut cut);
+        }
+        let before = vec![2, 0, 0, 4, 0, 5, 0, 5];
+        let mut after = before.clone();
+        omit_request(&mut after);
+        assert_eq!(before, after);
+    }
+}

@@ -1,0 +1,257 @@
+//! A client's connection after its handshake.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::facts::ClientFacts;
+use super::layer::Layer;
+use super::session::SavedSession;
+
+/// Plaintext in one record at most.
+const RECORD: usize = 16 * 1024;
+
+/// Bytes read from a socket at once.
+const READ: usize = 64 * 1024;
+
+/// Ciphertext that may wait for the rest of its record or message.
+const UNFINISHED_LIMIT: usize = 64 * 1024;
+
+/// Records that may wait for the socket before a write has to wait too.
+const UNSENT_LIMIT: usize = 64 * 1024;
+
+thread_local! {
+    static INCOMING: RefCell<Box<[u8]>> = RefCell::new(vec![0; UNFINISHED_LIMIT + READ].into_boxed_slice());
+}
+
+/// An encrypted connection to a server.
+///
+/// What is written is sealed and sent at once as far as the socket takes it; up to 64 KiB wait with the connection.
+/// Reading ends with `UnexpectedEof` where the server leaves without `close_notify`. Shutting it down sends
+/// `close_notify` and closes our side of the TCP connection; dropping it sends nothing.
+pub struct ClientStream {
+    tcp: TcpStream,
+    layer: Layer,
+    facts: ClientFacts,
+    /// Ciphertext that is not opened: the end of the handshake's last flight, or an unfinished record.
+    incoming: Vec<u8>,
+    /// `incoming` has not been looked at since the handshake.
+    unopened: bool,
+    /// Plaintext that the last reader had no room for, from `taken` on.
+    plaintext: Vec<u8>,
+    taken: usize,
+    /// Records to be sent, from `sent` on.
+    outgoing: Vec<u8>,
+    sent: usize,
+    peer_closed: bool,
+    closing: bool,
+    received_bytes: u64,
+    sent_bytes: u64,
+}
+
+impl ClientStream {
+    pub(super) fn new(tcp: TcpStream, layer: Layer, facts: ClientFacts, incoming: Vec<u8>) -> Self {
+        Self {
+            tcp,
+            layer,
+            received_bytes: facts.bytes_received + incoming.len() as u64,
+            sent_bytes: facts.bytes_sent,
+            facts,
+            unopened: !incoming.is_empty(),
+            incoming,
+            plaintext: Vec::new(),
+            taken: 0,
+            outgoing: Vec::new(),
+            sent: 0,
+            peer_closed: false,
+            closing: false,
+        }
+    }
+
+    /// What came of the handshake.
+    pub fn facts(&self) -> &ClientFacts {
+        &self.facts
+    }
+
+    /// The sessions that the server has given since the last call, the newest last. Servers of TLS 1.3 give them after the
+    /// handshake: they come with what is read.
+    pub fn take_sessions(&mut self) -> Vec<SavedSession> {
+        self.layer.take_sessions()
+    }
+
+    /// Waits until the server has given a session, and takes the newest; what else it sends is kept for the reader. `None`
+    /// when the server closes before. Has no time limit of its own: many servers give none.
+    pub async fn next_session(&mut self) -> io::Result<Option<SavedSession>> {
+        loop {
+            if let Some(session) = self.take_sessions().pop() {
+                return Ok(Some(session));
+            }
+            if self.peer_closed {
+                return Ok(None);
+            }
+            poll_fn(|cx| self.poll_more(cx, None)).await?;
+        }
+    }
+
+    /// Bytes received on and sent over the socket, the handshake included.
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.received_bytes, self.sent_bytes)
+    }
+
+    /// The server has closed its side.
+    pub fn is_peer_closed(&self) -> bool {
+        self.peer_closed
+    }
+
+    /// The connection below, for facts about it.
+    pub fn tcp(&self) -> &TcpStream {
+        &self.tcp
+    }
+
+    /// The connection below, for an end of another kind than TLS has.
+    pub fn into_tcp(self) -> TcpStream {
+        self.tcp
+    }
+
+    /// Opens what has come, after reading from the socket unless something waits from the handshake. Plaintext goes into
+    /// `buffer` as far as it has room.
+    fn poll_more(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut buffer: Option<&mut ReadBuf<'_>>,
+    ) -> Poll<io::Result<()>> {
+        INCOMING.with_borrow_mut(|bytes| {
+            let kept = self.incoming.len();
+            bytes[..kept].copy_from_slice(&self.incoming);
+            let mut len = kept;
+            if !self.unopened {
+                let mut free = ReadBuf::new(&mut bytes[kept..kept + READ]);
+                ready!(Pin::new(&mut self.tcp).poll_read(cx, &mut free))?;
+                let read = free.filled().len();
+                if read == 0 {
+                    return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                }
+                self.received_bytes += read as u64;
+                len += read;
+            }
+            self.unopened = false;
+            let plaintext = &mut self.plaintext;
+            let mut take = |piece: &[u8]| {
+                let mut rest = piece;
+                if let Some(buffer) = buffer.as_deref_mut().filter(|_| plaintext.is_empty()) {
+                    let (now, later) = piece.split_at(piece.len().min(buffer.remaining()));
+                    buffer.put_slice(now);
+                    rest = later;
+                }
+                plaintext.extend_from_slice(rest);
+            };
+            let opened = self.layer.open(&mut bytes[..len], &mut self.outgoing, &mut take);
+            let (used, closed) = opened?;
+            self.peer_closed |= closed;
+            self.incoming.clear();
+            self.incoming.extend_from_slice(&bytes[used..len]);
+            if self.incoming.len() > UNFINISHED_LIMIT {
+                return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+            }
+            Poll::Ready(Ok(()))
+        })
+    }
+
+    /// Gives the reader what is kept for him.
+    fn read_kept(&mut self, buffer: &mut ReadBuf<'_>) {
+        let kept = &self.plaintext[self.taken..];
+        let len = kept.len().min(buffer.remaining());
+        buffer.put_slice(&kept[..len]);
+        self.taken += len;
+        if self.taken == self.plaintext.len() {
+            self.plaintext = Vec::new();
+            self.taken = 0;
+        }
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.sent < self.outgoing.len() {
+            let len = ready!(Pin::new(&mut self.tcp).poll_write(cx, &self.outgoing[self.sent..]))?;
+            self.sent += len;
+            self.sent_bytes += len as u64;
+        }
+        self.outgoing = Vec::new();
+        self.sent = 0;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for ClientStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let stream = self.get_mut();
+        let before = buffer.filled().len();
+        loop {
+            if stream.taken < stream.plaintext.len() {
+                stream.read_kept(buffer);
+            }
+            if buffer.filled().len() > before || stream.peer_closed || buffer.remaining() == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            let more = stream.poll_more(cx, Some(buffer));
+            // An answer to a key update, or an alert, goes as soon as it can; the reader does not wait for it.
+            if !stream.outgoing.is_empty() {
+                let _ = stream.poll_send(cx);
+            }
+            ready!(more)?;
+        }
+    }
+}
+
+impl AsyncWrite for ClientStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let stream = self.get_mut();
+        if stream.outgoing.len() - stream.sent > UNSENT_LIMIT {
+            ready!(stream.poll_send(cx))?;
+        }
+        let mut accepted = 0;
+        let plaintext = &mut stream.plaintext;
+        let mut keep = |piece: &[u8]| plaintext.extend_from_slice(piece);
+        for piece in bytes.chunks(RECORD).take(UNSENT_LIMIT / RECORD) {
+            stream.layer.seal(piece, &mut stream.incoming, &mut stream.outgoing, &mut keep)?;
+            accepted += piece.len();
+        }
+        match stream.poll_send(cx) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            _ => Poll::Ready(Ok(accepted)),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().poll_send(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let stream = self.get_mut();
+        if !stream.closing {
+            stream.closing = true;
+            stream.layer.seal_close(&mut stream.incoming, &mut stream.outgoing)?;
+        }
+        ready!(stream.poll_send(cx))?;
+        match ready!(Pin::new(&mut stream.tcp).poll_shutdown(cx)) {
+            // The server was first.
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Poll::Ready(Ok(())),
+            result => Poll::Ready(result),
+        }
+    }
+}
+
+impl fmt::Debug for ClientStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientStream").field("facts", &self.facts).finish_non_exhaustive()
+    }
+}

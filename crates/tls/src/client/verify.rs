@@ -1,0 +1,164 @@
+//! Which servers are believed: chains once, signatures always.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+use super::error::ClientError;
+use super::notes;
+use super::settings::Verification;
+use crate::connector;
+
+/// Chains remembered. A server has a few at most.
+const REMEMBERED: usize = 32;
+
+/// How long a chain is believed without another look at its dates.
+const BELIEVED: Duration = Duration::from_secs(60);
+
+/// Verifies the chain of a server, remembers it by its exact bytes, and verifies the signature of each handshake.
+///
+/// It belongs to one client, so that all its chains were verified for the same name.
+pub(super) struct Verifier {
+    /// None believes everyone.
+    chains: Option<Arc<WebPkiServerVerifier>>,
+    algorithms: WebPkiSupportedAlgorithms,
+    schemes: Vec<SignatureScheme>,
+    verified: Mutex<Vec<Verified>>,
+}
+
+struct Verified {
+    end_entity: Vec<u8>,
+    intermediates: Vec<Vec<u8>>,
+    until: UnixTime,
+}
+
+impl Verifier {
+    /// `schemes` are accepted from servers; an empty list stands for all.
+    pub(super) fn new(
+        verification: &Verification,
+        schemes: Vec<SignatureScheme>,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Self, ClientError> {
+        let algorithms = provider.signature_verification_algorithms;
+        let known = algorithms.supported_schemes();
+        if let Some(unknown) = schemes.iter().find(|scheme| !known.contains(scheme)) {
+            return Err(ClientError::Settings(format!("signature scheme {unknown:?} is not supported")));
+        }
+        let chains = match verification {
+            Verification::Off => None,
+            Verification::System => Some(connector::system_roots().map_err(ClientError::settings)?),
+            Verification::Authorities(files) => Some(authorities(files)?),
+        };
+        let chains = chains.map(|roots| {
+            let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+            builder.build().map_err(ClientError::settings)
+        });
+        let schemes = if schemes.is_empty() { known } else { schemes };
+        Ok(Self { chains: chains.transpose()?, algorithms, schemes, verified: Mutex::default() })
+    }
+
+    fn remembers(&self, end_entity: &[u8], intermediates: &[CertificateDer<'_>], now: UnixTime) -> bool {
+        let verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        verified.iter().any(|chain| {
+            chain.until > now
+                && chain.end_entity == end_entity
+                && chain.intermediates.iter().map(Vec::as_slice).eq(intermediates.iter().map(AsRef::as_ref))
+        })
+    }
+
+    fn remember(&self, end_entity: &[u8], intermediates: &[CertificateDer<'_>], now: UnixTime) {
+        let until = UnixTime::since_unix_epoch(Duration::from_secs(now.as_secs()) + BELIEVED);
+        let intermediates = intermediates.iter().map(|certificate| certificate.to_vec()).collect();
+        let chain = Verified { end_entity: end_entity.to_vec(), intermediates, until };
+        let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        verified.retain(|chain| chain.until > now);
+        if verified.len() == REMEMBERED {
+            verified.remove(0);
+        }
+        verified.push(chain);
+    }
+
+    /// The server may sign only as it was asked to.
+    fn note_scheme(&self, scheme: SignatureScheme) -> Result<(), Error> {
+        notes::update(|notes| notes.scheme = Some(scheme));
+        if self.schemes.contains(&scheme) {
+            return Ok(());
+        }
+        Err(rustls::PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into())
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        staple: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        notes::update(|notes| notes.staple_bytes = staple.len());
+        let Some(chains) = &self.chains else { return Ok(ServerCertVerified::assertion()) };
+        if !self.remembers(end_entity, intermediates, now) {
+            chains.verify_server_cert(end_entity, intermediates, server_name, staple, now)?;
+            self.remember(end_entity, intermediates, now);
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.note_scheme(signed.scheme)?;
+        if self.chains.is_none() {
+            return Ok(HandshakeSignatureValid::assertion());
+        }
+        verify_tls12_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.note_scheme(signed.scheme)?;
+        if self.chains.is_none() {
+            return Ok(HandshakeSignatureValid::assertion());
+        }
+        verify_tls13_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.schemes.clone()
+    }
+}
+
+impl fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verifier").field("schemes", &self.schemes).finish_non_exhaustive()
+    }
+}
+
+fn authorities(files: &[PathBuf]) -> Result<RootCertStore, ClientError> {
+    let mut roots = RootCertStore::empty();
+    for file in files {
+        roots.roots.extend(connector::file_roots(file).map_err(ClientError::settings)?.roots);
+    }
+    if roots.is_empty() {
+        return Err(ClientError::Settings("no file with certificate authorities is named".to_owned()));
+    }
+    Ok(roots)
+}
