@@ -17,7 +17,7 @@ use brisk_proxy::serve::HttpSettings;
 use brisk_proxy::settings::ServiceSettings;
 use brisk_proxy::upstream::{Group, GroupState};
 use brisk_proxy::{Service, ServiceError, Telemetry, health};
-use brisk_session::{MemorySettings, MemoryStore, RotationSettings, SessionStore, TicketKeyring};
+use brisk_session::{KeySource, MemorySettings, MemoryStore, RotationSettings, SessionStore, TicketKeyring};
 use brisk_telemetry::AccessLog;
 use brisk_telemetry::metrics::{CertificateExpiry, KeyOutcome, Metrics, SessionFigures};
 use brisk_tls::{Acceptor, HostSettings};
@@ -151,7 +151,7 @@ impl Resumption {
     fn new(settings: &GatewaySettings, metrics: &Metrics) -> Result<Self, GatewayError> {
         let rotation = settings.sessions.ticket_rotation;
         let rotation = RotationSettings::new(settings.tls.session_lifetime, rotation, Duration::ZERO)?;
-        let keyring = Arc::new(TicketKeyring::new(rotation, SystemTime::now()));
+        let keyring = Arc::new(TicketKeyring::new(KeySource::Generated(rotation), SystemTime::now()));
         let limits =
             MemorySettings { max_sessions: settings.sessions.entries, max_bytes: settings.sessions.bytes };
         let sessions = Arc::new(MemoryStore::new(&limits));

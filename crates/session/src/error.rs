@@ -79,4 +79,50 @@ pub enum KeySourceError {
         /// What is wrong with it.
         source: SecretLength,
     },
+    /// A file does not hold a ticket key.
+    #[error("{}: {source}", path.display())]
+    TicketKey {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: TicketKeyLength,
+    },
+}
+
+/// Why bytes do not do as a ticket key of nginx's form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a ticket key file has 48 or 80 bytes, as `openssl rand 80` writes them; this one has {length}{hint}"
+)]
+pub struct TicketKeyLength {
+    length: usize,
+    hint: &'static str,
+}
+
+impl TicketKeyLength {
+    /// For a file of these contents; no more than the first 4096 bytes need be given.
+    pub(crate) fn of(contents: &[u8]) -> Self {
+        let is_text =
+            contents.len() > 48 && contents.iter().all(|byte| matches!(byte, b'\n' | b'\r' | b' '..=b'~'));
+        let hint = match contents.len() {
+            4096.. => " or more",
+            _ if is_text => " and is text: leave out -hex and -base64",
+            _ => "",
+        };
+        Self { length: contents.len(), hint }
+    }
+}
+
+/// Why a key cannot be put aside for a new one at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ForceError {
+    /// The keys are the secret's.
+    #[error(
+        "the ticket keys are derived from the fleet's secret: put a new secret on every gateway and reload them"
+    )]
+    Derived,
+    /// The keys are the operator's.
+    #[error("the ticket keys are in files: put a new key first, on every gateway, and reload them")]
+    Files,
 }

@@ -3,8 +3,8 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, TryLockError,
-        atomic::{AtomicU64, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, SystemTime},
 };
@@ -12,54 +12,72 @@ use std::{
 use arc_swap::{ArcSwap, Guard};
 
 use crate::{
-    OpenError, RotationSettings,
-    rotation::{Seconds, Validity, seconds},
-    ticket_key::TicketKey,
+    ForceError, KeyId, KeyOrigin, KeySource, OpenError, SharedKey,
+    ring::{Entry, Ring},
+    rotation::{Seconds, seconds},
 };
 
 /// The session-ticket encryption keys of this process: one seals, several open.
 ///
 /// A key opens before it seals, and opens as long as the last ticket it sealed lives; after that it is wiped. Sealing
 /// and opening rotate when it is time, which is one comparison otherwise; a process that may be idle calls
-/// [`rotate`](Self::rotate) now and then, so that keys do not outlive their time. No locks but for the rotation itself.
+/// [`rotate`](Self::rotate) now and then, so that keys do not outlive their time. Where the keys come from is said by a
+/// [`KeySource`]. No locks but for changes of the keys.
 ///
-/// The clock is the caller's. It is wall-clock time, since keys may be shared by machines.
+/// The clock is the caller's. It is wall-clock time, since keys may be shared by machines. The age of a ticket is told
+/// by the clock of who opens it, from the time of who sealed it: where they differ, it lives by as much longer or
+/// shorter.
 pub struct TicketKeyring {
-    settings: RotationSettings,
-    keys: ArcSwap<KeySet>,
-    rotation: Mutex<()>,
+    /// Locked by who changes the ring.
+    source: Mutex<KeySource>,
+    ring: ArcSwap<Ring>,
+    forced: AtomicBool,
     counts: Counts,
 }
 
 impl TicketKeyring {
-    /// A keyring with a new key that seals from `now`.
-    pub fn new(settings: RotationSettings, now: SystemTime) -> Self {
-        let keys = KeySet::default().rotated(&settings, seconds(now));
+    /// A keyring with the keys of `source` that are needed at `now`.
+    pub fn new(source: KeySource, now: SystemTime) -> Self {
+        let ring = Ring::default().turned_to(&source, seconds(now));
         Self {
-            settings,
-            keys: ArcSwap::from_pointee(keys),
-            rotation: Mutex::new(()),
+            source: Mutex::new(source),
+            ring: ArcSwap::from_pointee(ring),
+            forced: AtomicBool::new(false),
             counts: Counts::default(),
         }
     }
 
-    /// How long a ticket opens after it was sealed: what to tell the client, RFC 8446 section 4.6.1.
-    pub const fn lifetime(&self) -> Duration {
-        self.settings.lifetime()
+    /// Takes the keys from `source` from now on, as after a reload. Tickets sealed before go on to open.
+    ///
+    /// Keys that the new source does not have seal no more, and open for one lifetime more; but keys of files open no
+    /// longer than they are among the files. Generated keys stay if they are generated still, and fit the new times. Nothing changes if the source is
+    /// the same. After a theft, though, a reload is not enough: a restart forgets the stolen keys.
+    pub fn configure(&self, source: KeySource, now: SystemTime) {
+        let mut present = self.lock();
+        self.ring.store(Arc::new(self.ring.load().turned_to(&source, seconds(now))));
+        self.forced.store(false, Ordering::Relaxed);
+        *present = source;
     }
 
-    /// A ticket that holds `session`. Nothing, if the present key has sealed as many as is safe: 2^32.
+    /// How long a ticket opens after it was sealed: what to tell the client, RFC 8446 section 4.6.1.
+    pub fn lifetime(&self) -> Duration {
+        Duration::from_secs(self.ring.load().lifetime())
+    }
+
+    /// A ticket that holds `session`. Nothing, if the present key has sealed as many as is safe, 2^32, or there is none:
+    /// before the first [`install`](Self::install) of shared keys.
     ///
-    /// The ticket is 52 bytes longer than the session.
+    /// The ticket is 52 bytes longer than the session. One allocation.
     pub fn seal(&self, session: &[u8], now: SystemTime) -> Option<Vec<u8>> {
         let now = seconds(now);
-        let keys = self.keys_for_sealing(now);
-        let ticket = keys.sealing(now)?.seal(session, now)?;
+        let ring = self.ring_unless(now, Ring::is_due_for_sealing);
+        let ticket = ring.sealing(now)?.key.seal(session, now)?;
         count(&self.counts.sealed);
         Some(ticket)
     }
 
-    /// The session that `ticket` holds, if it was sealed here within the last [`lifetime`](Self::lifetime).
+    /// The session that `ticket` holds, if it was sealed with a key on this ring within the last
+    /// [`lifetime`](Self::lifetime). One allocation.
     pub fn open(&self, ticket: &[u8], now: SystemTime) -> Result<Vec<u8>, OpenError> {
         let opened = self.open_at(ticket, seconds(now));
         count(self.counts.of(&opened));
@@ -67,11 +85,11 @@ impl TicketKeyring {
     }
 
     fn open_at(&self, ticket: &[u8], now: Seconds) -> Result<Vec<u8>, OpenError> {
-        let keys = self.keys_for_opening(now);
-        let key = keys.naming(ticket, now).ok_or(OpenError::UnknownKey)?;
+        let ring = self.ring_unless(now, Ring::is_due);
+        let key = ring.naming(ticket, now).ok_or(OpenError::UnknownKey)?;
         let (mut session, sealed_at) = key.open(ticket)?;
         // A ticket from the future comes from a machine whose clock is ahead; it is not old.
-        if now.saturating_sub(sealed_at) >= self.settings.lifetime().as_secs() {
+        if now.saturating_sub(sealed_at) >= ring.lifetime() {
             return Err(OpenError::Expired);
         }
         Ok(std::mem::take(&mut *session))
@@ -80,14 +98,49 @@ impl TicketKeyring {
     /// Makes the keys that are needed at `now` and wipes those whose time is over. Costs next to nothing when there
     /// is neither; does nothing while another thread is at it.
     pub fn rotate(&self, now: SystemTime) {
-        self.rotate_if(seconds(now), KeySet::is_due);
+        self.rotate_if(seconds(now), Ring::is_due);
+    }
+
+    /// Seals with a new key from `now` on; the former ones open as long as their tickets live.
+    ///
+    /// Generated keys are replaced at once. Shared ones are replaced by who exchanges them, who is told by
+    /// [`take_forced`](Self::take_forced). All others are the operator's to replace.
+    pub fn force_rotation(&self, now: SystemTime) -> Result<(), ForceError> {
+        let source = self.lock();
+        match &*source {
+            KeySource::Generated(_) => {
+                self.ring.store(Arc::new(self.ring.load().forced(&source, seconds(now))));
+            }
+            KeySource::Shared { .. } => self.forced.store(true, Ordering::Relaxed),
+            KeySource::Derived { .. } => return Err(ForceError::Derived),
+            KeySource::Files { .. } => return Err(ForceError::Files),
+        }
+        tracing::info!("rotation of ticket keys forced");
+        Ok(())
+    }
+
+    /// Whether a rotation of shared keys was forced since this was last asked.
+    pub fn take_forced(&self) -> bool {
+        self.forced.swap(false, Ordering::Relaxed)
+    }
+
+    /// Takes `keys`, all live ones that are published, as the shared keys from now on.
+    ///
+    /// Of those that seal at a time, the one that began last does, everywhere. A key that was installed before and is
+    /// not among them seals no more, and opens until its tickets are too old. Does nothing if the source of the keyring
+    /// is not [`KeySource::Shared`]. Waits for another thread that changes the keys.
+    pub fn install(&self, keys: &[SharedKey], now: SystemTime) {
+        let source = self.lock();
+        if matches!(*source, KeySource::Shared { .. }) {
+            self.ring.store(Arc::new(self.ring.load().with_shared(keys, &source, seconds(now))));
+        }
     }
 
     /// What the keyring has done since it was made.
     pub fn statistics(&self) -> KeyringStatistics {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         KeyringStatistics {
-            keys: self.keys.load().keys.len(),
+            keys: self.ring.load().entries().len(),
             sealed: read(&self.counts.sealed),
             opened: read(&self.counts.opened),
             unknown: read(&self.counts.unknown),
@@ -96,48 +149,96 @@ impl TicketKeyring {
         }
     }
 
-    fn keys_for_sealing(&self, now: Seconds) -> Guard<Arc<KeySet>> {
-        self.keys_unless(now, |keys, now| keys.is_due(now) || keys.sealing(now).is_none())
+    /// The keys on the ring at `now`, those that seal latest first.
+    pub fn keys(&self, now: SystemTime) -> Vec<KeyStatistics> {
+        let (ring, now) = (self.ring.load(), seconds(now));
+        let sealing = ring.sealing(now).map(|entry| entry.key.name());
+        let live = ring.entries().iter().filter(|entry| entry.validity.is_live(now));
+        live.map(|entry| KeyStatistics::of(entry, sealing == Some(entry.key.name()))).collect()
     }
 
-    fn keys_for_opening(&self, now: Seconds) -> Guard<Arc<KeySet>> {
-        self.keys_unless(now, KeySet::is_due)
-    }
-
-    /// The present keys, after a rotation if `stale` says so of them.
-    fn keys_unless(&self, now: Seconds, stale: fn(&KeySet, Seconds) -> bool) -> Guard<Arc<KeySet>> {
-        let keys = self.keys.load();
-        if !stale(&keys, now) {
-            return keys;
+    /// The present ring, after a rotation if `stale` says so of it.
+    fn ring_unless(&self, now: Seconds, stale: fn(&Ring, Seconds) -> bool) -> Guard<Arc<Ring>> {
+        let ring = self.ring.load();
+        if !stale(&ring, now) {
+            return ring;
         }
-        drop(keys);
+        drop(ring);
         self.rotate_if(now, stale);
-        self.keys.load()
+        self.ring.load()
     }
 
-    fn rotate_if(&self, now: Seconds, stale: fn(&KeySet, Seconds) -> bool) {
-        let _rotating = match self.rotation.try_lock() {
-            Ok(guard) => guard,
-            // Nothing is left half done by a thread that panicked: the keys are replaced whole.
+    fn rotate_if(&self, now: Seconds, stale: fn(&Ring, Seconds) -> bool) {
+        let source = match self.source.try_lock() {
+            Ok(source) => source,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             // The present keys serve well until the other thread is done.
             Err(TryLockError::WouldBlock) => return,
         };
-        let keys = self.keys.load();
-        if stale(&keys, now) {
-            let rotated = keys.rotated(&self.settings, now);
-            tracing::debug!(keys = rotated.keys.len(), next = rotated.next_change, "ticket keys rotated");
-            self.keys.store(Arc::new(rotated));
+        let ring = self.ring.load();
+        if stale(&ring, now) {
+            let renewed = ring.renewed(&source, now);
+            tracing::debug!(
+                keys = renewed.entries().len(),
+                next = renewed.next_change(),
+                "ticket keys rotated"
+            );
+            self.ring.store(Arc::new(renewed));
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, KeySource> {
+        // Nothing is left half done by a thread that panicked: the ring is replaced whole.
+        self.source.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for TicketKeyring {
+    /// The keys' ids and times.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TicketKeyring")
-            .field("settings", &self.settings)
-            .field("keys", &self.keys.load().keys)
-            .finish_non_exhaustive()
+        f.debug_struct("TicketKeyring").field("keys", &self.ring.load().entries()).finish_non_exhaustive()
+    }
+}
+
+/// A key on the ring of a [`TicketKeyring`], and what it was used for in this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyStatistics {
+    /// Its name for people.
+    pub id: KeyId,
+    /// Where it came from.
+    pub origin: KeyOrigin,
+    /// Whether tickets are sealed with it now.
+    pub seals: bool,
+    /// When it came on this ring.
+    pub added: SystemTime,
+    /// When it first seals: in the future, for a key that others must know first. None: keys of files have no times.
+    pub seals_from: Option<SystemTime>,
+    /// When it seals no more. None: a reload says.
+    pub seals_until: Option<SystemTime>,
+    /// When its last ticket is too old and it is wiped. None: a reload says.
+    pub opens_until: Option<SystemTime>,
+    /// Tickets sealed with it.
+    pub sealed: u64,
+    /// Tickets that it opened, too old ones too.
+    pub opened: u64,
+}
+
+impl KeyStatistics {
+    fn of(entry: &Entry, seals: bool) -> Self {
+        let time = |seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
+        let known =
+            |seconds: Seconds| (seconds != 0 && seconds != Seconds::MAX).then(|| time(seconds)).flatten();
+        Self {
+            id: entry.key.id(),
+            origin: entry.origin,
+            seals,
+            added: time(entry.added).unwrap_or(SystemTime::UNIX_EPOCH),
+            seals_from: known(entry.validity.seals_from),
+            seals_until: known(entry.validity.seals_until),
+            opens_until: known(entry.validity.opens_until),
+            sealed: entry.key.sealed(),
+            opened: entry.key.opened(),
+        }
     }
 }
 
@@ -158,7 +259,9 @@ pub struct KeyringStatistics {
     pub forged: u64,
 }
 
+/// All threads write them; off the cache line of the ring, which they read.
 #[derive(Default)]
+#[repr(align(128))]
 struct Counts {
     sealed: AtomicU64,
     opened: AtomicU64,
@@ -182,41 +285,10 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The keys between two rotations.
-#[derive(Default)]
-struct KeySet {
-    /// The newest first: most tickets are of the newest keys.
-    keys: Vec<Arc<TicketKey>>,
-    next_change: Seconds,
-}
-
-impl KeySet {
-    const fn is_due(&self, now: Seconds) -> bool {
-        now >= self.next_change
-    }
-
-    fn sealing(&self, now: Seconds) -> Option<&TicketKey> {
-        self.keys.iter().map(Arc::as_ref).find(|key| key.validity().seals(now))
-    }
-
-    /// The key of `ticket`, if its time is not over: a rotation may be late.
-    fn naming(&self, ticket: &[u8], now: Seconds) -> Option<&TicketKey> {
-        let key = self.keys.iter().find(|key| key.is_named_by(ticket))?;
-        key.validity().is_live(now).then_some(key)
-    }
-
-    fn rotated(&self, settings: &RotationSettings, now: Seconds) -> Self {
-        let validities: Vec<Validity> = self.keys.iter().map(|key| key.validity()).collect();
-        let plan = settings.plan(&validities, now);
-        let made = plan.create.into_iter().rev().map(|validity| Arc::new(TicketKey::generate(validity)));
-        let kept = self.keys.iter().filter(|key| key.validity().is_live(now)).cloned();
-        Self { keys: made.chain(kept).collect(), next_change: plan.next }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RotationSettings;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -227,7 +299,7 @@ mod tests {
     /// Tickets live 120 s, keys seal for 60 s and are made 10 s before.
     fn keyring() -> TicketKeyring {
         let settings = RotationSettings::new(SECOND * 120, SECOND * 60, SECOND * 10).unwrap();
-        TicketKeyring::new(settings, at(0))
+        TicketKeyring::new(KeySource::Generated(settings), at(0))
     }
 
     #[test]
@@ -271,7 +343,7 @@ mod tests {
     fn a_keyring_that_is_rotating_elsewhere_still_opens() {
         let keyring = keyring();
         let ticket = keyring.seal(b"session", at(0)).unwrap();
-        let _elsewhere = keyring.rotation.lock().unwrap();
+        let _elsewhere = keyring.source.lock().unwrap();
         assert!(keyring.open(&ticket, at(55)).is_ok());
         assert_eq!(keyring.statistics().keys, 1);
     }

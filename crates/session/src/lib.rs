@@ -3,17 +3,25 @@
 //! What a session contains is no concern of this crate: it seals, keeps and finds bytes.
 
 mod error;
+mod key_file;
+mod key_source;
 mod keyring;
 mod memory;
+mod ring;
 mod rotation;
 mod secret;
 mod shard;
+mod shared_key;
 mod store;
 mod ticket_key;
 
-pub use error::{KeySourceError, OpenError, RotationError, SecretLength};
-pub use keyring::{KeyringStatistics, TicketKeyring};
+pub use error::{ForceError, KeySourceError, OpenError, RotationError, SecretLength, TicketKeyLength};
+pub use key_file::TicketKeyFile;
+pub use key_source::{KeyOrigin, KeySource};
+pub use keyring::{KeyStatistics, KeyringStatistics, TicketKeyring};
 pub use memory::{MemorySettings, MemoryStatistics, MemoryStore};
 pub use rotation::RotationSettings;
 pub use secret::{FleetSecret, Purpose};
+pub use shared_key::SharedKey;
 pub use store::{Claim, Found, Lookup, Miss, SessionStore};
+pub use ticket_key::KeyId;

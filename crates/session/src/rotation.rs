@@ -20,6 +20,9 @@ pub(crate) fn seconds(now: SystemTime) -> Seconds {
 
 /// How long tickets live and how often their keys change. Whole seconds; fractions are cut off.
 ///
+/// Keys of one process alone change an interval after the first was made. Those that a fleet shares change when the time
+/// since 1970 is a multiple of the interval, which is the same moment for all.
+///
 /// The default: tickets live for 12 hours, each key seals for 4 hours, and is made 10 minutes before it first does.
 /// At a rate of 250,000 tickets a second that is within what one AES-GCM key may seal with random nonces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +71,42 @@ impl RotationSettings {
         let seals_until = seals_from + self.interval;
         // The last ticket it seals opens for a whole lifetime.
         Validity { opens_from: now, seals_from, seals_until, opens_until: seals_until + self.lifetime }
+    }
+
+    /// The times of a key that a fleet shares: it seals from `slot` to the end of the interval that `slot` lies in, and
+    /// is known an interval before, so that clocks may differ by as much.
+    pub(crate) const fn validity_from(&self, slot: Seconds) -> Validity {
+        let seals_until = self.next_start(slot);
+        Validity {
+            opens_from: slot.saturating_sub(self.interval),
+            seals_from: slot,
+            seals_until,
+            opens_until: seals_until.saturating_add(self.lifetime),
+        }
+    }
+
+    /// When the interval after the one that `now` lies in begins.
+    pub(crate) const fn next_start(&self, now: Seconds) -> Seconds {
+        (now / self.interval).saturating_add(1).saturating_mul(self.interval)
+    }
+
+    /// When the intervals begin, counted from 1970, whose keys open at `now`: those with tickets that still live, the
+    /// present one, and the next. The oldest first.
+    pub(crate) fn live_slots(&self, now: Seconds) -> impl Iterator<Item = Seconds> {
+        let oldest = now.saturating_sub(self.lifetime) / self.interval;
+        let next = now / self.interval + 1;
+        (oldest..=next).map(|number| number.saturating_mul(self.interval))
+    }
+
+    /// `validity`, of a key that was made under other settings, as it is under these: it keeps its beginning.
+    pub(crate) fn refit(&self, validity: Validity) -> Validity {
+        let seals_until = validity.seals_until.min(validity.seals_from.saturating_add(self.interval));
+        Validity { seals_until, opens_until: seals_until.saturating_add(self.lifetime), ..validity }
+    }
+
+    /// How long a key that a fleet shares seals, in seconds: with its beginning it makes the key.
+    pub(crate) const fn interval(&self) -> Seconds {
+        self.interval
     }
 
     /// What is to be done at `now` with keys that have the times `existing`.
@@ -123,7 +162,14 @@ impl Validity {
     /// clock was set back, and would stay for as long.
     pub(crate) const fn is_live(&self, now: Seconds) -> bool {
         let span = self.opens_until - self.opens_from;
-        now < self.opens_until && self.opens_from <= now + span
+        now < self.opens_until && self.opens_from <= now.saturating_add(span)
+    }
+
+    /// Of a key that seals no more from `now` on, whose last ticket opens for `lifetime`.
+    pub(crate) fn retired(self, now: Seconds, lifetime: Seconds) -> Self {
+        // Not before it opens: the difference is the span that `is_live` looks at.
+        let opens_until = self.opens_until.min(now.saturating_add(lifetime)).max(self.opens_from);
+        Self { seals_until: self.seals_until.min(now), opens_until, ..self }
     }
 }
 
@@ -175,6 +221,41 @@ mod tests {
         let key = settings.immediate(40_000_000);
         assert!(key.is_live(40_000_000 - 100), "a small step back keeps the key");
         assert!(!key.is_live(8_000_000));
+    }
+
+    #[test]
+    fn keys_of_a_fleet_begin_and_end_at_multiples_of_the_interval() {
+        let settings = settings(120, 60, 0);
+        let slots: Vec<_> = settings.live_slots(1000).collect();
+        assert_eq!(slots, [840, 900, 960, 1020]);
+        let validity = Validity { opens_from: 900, seals_from: 960, seals_until: 1020, opens_until: 1140 };
+        assert_eq!(settings.validity_from(960), validity);
+        let validity = Validity { opens_from: 940, seals_from: 1000, seals_until: 1020, opens_until: 1140 };
+        assert_eq!(settings.validity_from(1000), validity, "one that begins within an interval ends with it");
+        for now in 200..700 {
+            let live: Vec<_> = settings.live_slots(now).map(|slot| settings.validity_from(slot)).collect();
+            assert!(live.iter().all(|key| key.is_live(now)), "at {now}");
+            assert_eq!(live.iter().filter(|key| key.seals(now)).count(), 1, "at {now}");
+            assert!(live[0].opens_until <= now + 60, "at {now}: the one before it is gone");
+        }
+    }
+
+    #[test]
+    fn other_settings_never_let_a_key_seal_longer() {
+        let key = settings(120, 60, 10).immediate(1000);
+        let validity = Validity { seals_until: 1060, opens_until: 1560, ..key };
+        assert_eq!(settings(500, 100, 10).refit(key), validity);
+        let validity = Validity { seals_until: 1020, opens_until: 1040, ..key };
+        assert_eq!(settings(20, 20, 0).refit(key), validity);
+        assert_eq!(settings(20, 20, 0).refit(key.retired(1005, 120)).seals_until, 1005);
+    }
+
+    #[test]
+    fn a_key_that_is_retired_opens_for_one_lifetime_more() {
+        let key = settings(120, 60, 10).immediate(1000);
+        let validity = Validity { seals_until: 1030, opens_until: 1150, ..key };
+        assert_eq!(key.retired(1030, 120), validity);
+        assert_eq!(validity.retired(1090, 120), validity);
     }
 
     #[test]

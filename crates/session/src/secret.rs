@@ -80,10 +80,10 @@ impl FleetSecret {
         expand(&self.prk, purpose.label(), &[])
     }
 
-    /// Name and key of the ticket key of one period; `interval` is the length of periods.
-    pub(crate) fn ticket_key(&self, interval: u64, period: u64) -> Zeroizing<[u8; 48]> {
-        let (interval, period) = (interval.to_be_bytes(), period.to_be_bytes());
-        expand(&self.prk, b"ticket key", &[&interval, &period])
+    /// Name and key of the ticket key that seals for `interval` seconds from `slot`, in seconds since 1970.
+    pub(crate) fn ticket_key(&self, interval: u64, slot: u64) -> Zeroizing<[u8; 48]> {
+        let (interval, slot) = (interval.to_be_bytes(), slot.to_be_bytes());
+        expand(&self.prk, b"ticket key", &[&interval, &slot])
     }
 
     /// Eight hexadecimal digits by which an operator can see that two gateways have the same secret. They tell nothing
@@ -109,7 +109,11 @@ impl fmt::Debug for FleetSecret {
 }
 
 /// RFC 5869 section 2.3. The parts of `context` have fixed lengths, and no label is the beginning of another.
-fn expand<const LENGTH: usize>(prk: &Prk, label: &[u8], context: &[&[u8]]) -> Zeroizing<[u8; LENGTH]> {
+pub(crate) fn expand<const LENGTH: usize>(
+    prk: &Prk,
+    label: &[u8],
+    context: &[&[u8]],
+) -> Zeroizing<[u8; LENGTH]> {
     let mut derived = Zeroizing::new([0; LENGTH]);
     let info: Vec<&[u8]> = [label].into_iter().chain(context.iter().copied()).collect();
     prk.expand(&info, Length(LENGTH))

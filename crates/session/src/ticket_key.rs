@@ -7,14 +7,12 @@ use std::{
 
 use aws_lc_rs::{
     aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
+    digest::{SHA256, digest},
     rand,
 };
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::{
-    OpenError,
-    rotation::{Seconds, Validity},
-};
+use crate::{OpenError, rotation::Seconds};
 
 /// Stands in clear at the start of each ticket, and says nothing but which key to take.
 pub(crate) type KeyName = [u8; NAME_LEN];
@@ -25,8 +23,69 @@ const TAG_LEN: usize = 16;
 const TIME_LEN: usize = size_of::<Seconds>();
 const HEAD_LEN: usize = NAME_LEN + NONCE_LEN;
 
-/// NIST SP 800-38D section 8.3: no more than 2^32 messages under one key when nonces are random.
+/// NIST SP 800-38D section 8.3: no more than 2^32 messages under one key when nonces are random, so that one is used
+/// twice with a chance of 2^-33. A process counts its own: where n gateways with one key all come to that number, the
+/// chance is n^2 times as large, which is 2^-25 with sixteen of them.
 const MOST_SEALED: u64 = 1 << 32;
+
+/// The name of a key, and then the key.
+pub(crate) const MATERIAL_LEN: usize = NAME_LEN + KEY_LEN;
+
+/// What makes a ticket key: its name and the bytes of its cipher's key.
+#[derive(Clone)]
+pub(crate) struct KeyMaterial(Zeroizing<[u8; MATERIAL_LEN]>);
+
+impl KeyMaterial {
+    /// Made at random.
+    pub(crate) fn generate() -> Self {
+        let mut material = Zeroizing::new([0; MATERIAL_LEN]);
+        rand::fill(&mut *material).expect("aws-lc ends the process when the system has no randomness");
+        Self(material)
+    }
+
+    pub(crate) fn name(&self) -> &KeyName {
+        self.0.first_chunk().expect("the name comes first")
+    }
+
+    pub(crate) fn id(&self) -> KeyId {
+        KeyId::of(self.name())
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8; MATERIAL_LEN] {
+        &self.0
+    }
+}
+
+impl From<Zeroizing<[u8; MATERIAL_LEN]>> for KeyMaterial {
+    fn from(material: Zeroizing<[u8; MATERIAL_LEN]>) -> Self {
+        Self(material)
+    }
+}
+
+/// A ticket key's name for people: the first four bytes of the SHA-256 of its name, as eight hexadecimal digits.
+///
+/// The same on all gateways that have the key. Tickets cannot be told apart by it, since it does not stand in them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyId([u8; 4]);
+
+impl KeyId {
+    fn of(name: &KeyName) -> Self {
+        let digest = digest(&SHA256, name);
+        Self(*digest.as_ref().first_chunk().expect("SHA-256 has 32 bytes"))
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", u32::from_be_bytes(self.0))
+    }
+}
+
+impl fmt::Debug for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 /// A key that seals and opens tickets of this form, which is that of RFC 5077 section 4 with an AEAD:
 ///
@@ -40,24 +99,41 @@ const MOST_SEALED: u64 = 1 << 32;
 pub(crate) struct TicketKey {
     name: KeyName,
     cipher: LessSafeKey,
-    validity: Validity,
+    uses: Uses,
+}
+
+/// Counts that all threads write, off the cache lines that they read.
+#[derive(Default)]
+#[repr(align(128))]
+struct Uses {
     sealed: AtomicU64,
+    opened: AtomicU64,
 }
 
 impl TicketKey {
-    /// A new random key.
-    pub(crate) fn generate(validity: Validity) -> Self {
-        let mut name = [0; NAME_LEN];
-        let mut key = Zeroizing::new([0; KEY_LEN]);
-        rand::fill(&mut name)
-            .and_then(|()| rand::fill(&mut *key))
-            .expect("aws-lc ends the process when the system has no randomness");
-        let unbound = UnboundKey::new(&AES_256_GCM, &*key).expect("AES-256 takes any 32 bytes");
-        Self { name, cipher: LessSafeKey::new(unbound), validity, sealed: AtomicU64::new(0) }
+    pub(crate) fn new(material: &KeyMaterial) -> Self {
+        let (name, key) = material.0.split_at(NAME_LEN);
+        let unbound = UnboundKey::new(&AES_256_GCM, key).expect("AES-256 takes any 32 bytes");
+        let name = name.try_into().expect("the name comes first");
+        Self { name, cipher: LessSafeKey::new(unbound), uses: Uses::default() }
     }
 
-    pub(crate) const fn validity(&self) -> Validity {
-        self.validity
+    pub(crate) const fn name(&self) -> &KeyName {
+        &self.name
+    }
+
+    pub(crate) fn id(&self) -> KeyId {
+        KeyId::of(&self.name)
+    }
+
+    /// Tickets sealed in this process, or tried to once there were too many.
+    pub(crate) fn sealed(&self) -> u64 {
+        self.uses.sealed.load(Ordering::Relaxed)
+    }
+
+    /// Tickets opened in this process, too old ones too.
+    pub(crate) fn opened(&self) -> u64 {
+        self.uses.opened.load(Ordering::Relaxed)
     }
 
     /// Whether `ticket` names this key.
@@ -67,7 +143,7 @@ impl TicketKey {
 
     /// A ticket with `session`, or nothing once the key has sealed as many as it may. One allocation.
     pub(crate) fn seal(&self, session: &[u8], now: Seconds) -> Option<Vec<u8>> {
-        if self.sealed.fetch_add(1, Ordering::Relaxed) >= MOST_SEALED {
+        if self.uses.sealed.fetch_add(1, Ordering::Relaxed) >= MOST_SEALED {
             return None;
         }
         let mut nonce = [0; NONCE_LEN];
@@ -108,14 +184,15 @@ impl TicketKey {
         let sealed_at = *session.last_chunk::<TIME_LEN>().ok_or(OpenError::Forged)?;
         let session_len = session.len() - TIME_LEN;
         session.truncate(session_len);
+        self.uses.opened.fetch_add(1, Ordering::Relaxed);
         Ok((session, Seconds::from_be_bytes(sealed_at)))
     }
 }
 
 impl fmt::Debug for TicketKey {
-    /// The times only.
+    /// The id.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TicketKey").field("validity", &self.validity).finish_non_exhaustive()
+        f.debug_tuple("TicketKey").field(&self.id()).finish()
     }
 }
 
@@ -124,7 +201,7 @@ mod tests {
     use super::*;
 
     fn key() -> TicketKey {
-        TicketKey::generate(Validity { opens_from: 0, seals_from: 0, seals_until: 10, opens_until: 20 })
+        TicketKey::new(&KeyMaterial::generate())
     }
 
     #[test]
@@ -171,7 +248,7 @@ mod tests {
     #[test]
     fn a_key_stops_before_random_nonces_may_repeat() {
         let key = key();
-        key.sealed.store(MOST_SEALED - 1, Ordering::Relaxed);
+        key.uses.sealed.store(MOST_SEALED - 1, Ordering::Relaxed);
         assert!(key.seal(b"the last", 5).is_some());
         assert!(key.seal(b"one too many", 5).is_none());
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use brisk_session::{OpenError, RotationSettings, TicketKeyring};
+use brisk_session::{KeySource, OpenError, RotationSettings, TicketKeyring};
 
 /// A small generator (`SplitMix64`), so that a failure can be repeated.
 struct Random(u64);
@@ -58,7 +58,7 @@ fn a_ticket_opens_for_its_lifetime_and_no_longer_through_any_rotations() {
         let settings = random.settings();
         let lifetime = settings.lifetime().as_secs();
         let mut now = 1_700_000_000 + random.within(0..=100_000);
-        let keyring = TicketKeyring::new(settings, at(now));
+        let keyring = TicketKeyring::new(KeySource::Generated(settings), at(now));
         let mut held = Vec::new();
         for _ in 0..300 {
             // Mostly busy, sometimes idle for longer than everything lives.
@@ -96,7 +96,7 @@ fn a_key_is_gone_after_its_time_though_nothing_is_sealed_or_opened() {
         let mut random = Random(seed);
         let settings = random.settings();
         let start = 1_700_000_000;
-        let keyring = TicketKeyring::new(settings, at(start));
+        let keyring = TicketKeyring::new(KeySource::Generated(settings), at(start));
         let held = Held::seal(&keyring, &mut random, start);
         // No interval accepted is longer than this.
         let over = start + settings.lifetime().as_secs() + 1000;
@@ -114,7 +114,7 @@ fn a_keyring_stays_short_however_long_it_is_used() {
         let mut random = Random(seed);
         let settings = random.settings();
         let mut now = 1_700_000_000;
-        let keyring = TicketKeyring::new(settings, at(now));
+        let keyring = TicketKeyring::new(KeySource::Generated(settings), at(now));
         for _ in 0..500 {
             now += random.within(0..=500);
             keyring.seal(b"session", at(now));
@@ -130,7 +130,7 @@ fn a_clock_set_back_and_forth_never_stops_sealing() {
         let mut random = Random(seed);
         let settings = random.settings();
         let mut now = 1_700_000_000;
-        let keyring = TicketKeyring::new(settings, at(now));
+        let keyring = TicketKeyring::new(KeySource::Generated(settings), at(now));
         for _ in 0..300 {
             now = now + random.within(0..=3000) - random.within(0..=3000);
             let held = Held::seal(&keyring, &mut random, now);
@@ -145,7 +145,7 @@ fn threads_that_rotate_together_open_one_anothers_tickets() {
     let second = Duration::from_secs(1);
     let settings = RotationSettings::new(second * 100, second * 10, second * 3).expect("settings that work");
     let start = 1_700_000_000;
-    let keyring = TicketKeyring::new(settings, at(start));
+    let keyring = TicketKeyring::new(KeySource::Generated(settings), at(start));
     for now in (start..start + 300).step_by(5) {
         let tickets: Vec<_> = std::thread::scope(|scope| {
             let sealers = [(); 4].map(|()| scope.spawn(|| keyring.seal(b"session", at(now))));

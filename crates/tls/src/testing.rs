@@ -11,7 +11,7 @@ use brisk_keys::{
     Completion, KeyError, KeyOperation, Keystore, LocalEngine, LocalSettings, PendingOperation,
     PrivateKeyEngine,
 };
-use brisk_session::{MemorySettings, MemoryStore, RotationSettings, SessionStore, TicketKeyring};
+use brisk_session::{KeySource, MemorySettings, MemoryStore, RotationSettings, SessionStore, TicketKeyring};
 use brisk_telemetry::Timeline;
 use brisk_testkit::ca::TestCa;
 use rustls::{ClientConfig, ConnectionTrafficSecrets, RootCertStore, SupportedProtocolVersion};
@@ -53,7 +53,8 @@ impl Stage {
         let loaded = load(&leaf.chain, &leaf.key, &mut keystore, SystemTime::now()).expect("a certificate");
         let engine = LocalEngine::new(Arc::new(keystore), &LocalSettings::default()).expect("threads");
         let sessions: Arc<dyn SessionStore> = Arc::new(MemoryStore::new(&MemorySettings::default()));
-        let keyring = Arc::new(TicketKeyring::new(RotationSettings::default(), SystemTime::now()));
+        let keys = KeySource::Generated(RotationSettings::default());
+        let keyring = Arc::new(TicketKeyring::new(keys, SystemTime::now()));
         let host = host(loaded.certificate);
         let (engine, hosts) = (wrap(Arc::new(engine)), [host.clone()]);
         let acceptor = Acceptor::new(settings, &hosts, &engine, &sessions, &keyring);

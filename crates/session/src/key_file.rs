@@ -1,0 +1,111 @@
+//! Ticket keys in files of nginx's form.
+
+use std::{fmt, path::Path};
+
+use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
+
+use crate::{
+    KeyId, KeySourceError, TicketKeyLength,
+    secret::{expand, read_at_most},
+    ticket_key::KeyMaterial,
+};
+
+/// `ssl_session_ticket_key` of nginx: 16 bytes of name and two keys, of 16 or of 32 bytes each.
+const LENGTHS: [usize; 2] = [48, 80];
+
+/// Longer than any form of a key that somebody may have in a file: the message tells how long that is.
+const MOST_READ: usize = 4096;
+
+const SALT: &[u8] = b"brisk ticket key file, first edition";
+
+/// A ticket key from a file as nginx reads it, made by `openssl rand 80` or `openssl rand 48`.
+///
+/// Both give a key of full strength here: all bytes go into HKDF-SHA256, and the key and its name come out. So the same
+/// file may serve nginx and brisk side by side, but neither opens the tickets of the other, whose sessions it could not
+/// use.
+#[derive(Clone)]
+pub struct TicketKeyFile {
+    material: KeyMaterial,
+}
+
+impl TicketKeyFile {
+    /// The key in the file `path`.
+    pub fn read(path: &Path) -> Result<Self, KeySourceError> {
+        let contents = read_at_most(path, MOST_READ)?;
+        Self::from_bytes(&contents)
+            .map_err(|source| KeySourceError::TicketKey { path: path.to_owned(), source })
+    }
+
+    /// The key in a file with these contents.
+    pub fn from_bytes(contents: &[u8]) -> Result<Self, TicketKeyLength> {
+        if !LENGTHS.contains(&contents.len()) {
+            return Err(TicketKeyLength::of(contents));
+        }
+        let prk = Salt::new(HKDF_SHA256, SALT).extract(contents);
+        Ok(Self { material: KeyMaterial::from(expand(&prk, b"ticket key", &[])) })
+    }
+
+    /// The key's name for people, as metrics show it.
+    pub fn id(&self) -> KeyId {
+        self.material.id()
+    }
+
+    pub(crate) const fn material(&self) -> &KeyMaterial {
+        &self.material
+    }
+}
+
+impl fmt::Debug for TicketKeyFile {
+    /// The [`id`](Self::id).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TicketKeyFile").field(&self.id()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_both_lengths_are_read_and_each_is_another_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.key");
+        let mut ids = Vec::new();
+        for contents in [[1; 80].as_slice(), &[1; 48], &[2; 48]] {
+            std::fs::write(&path, contents).unwrap();
+            let key = TicketKeyFile::read(&path).unwrap();
+            assert_eq!(key.id(), TicketKeyFile::read(&path).unwrap().id());
+            ids.push(key.id());
+        }
+        assert!(ids[0] != ids[1] && ids[1] != ids[2]);
+    }
+
+    #[test]
+    fn a_file_of_another_length_is_refused_with_what_would_be_right() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.key");
+        let refused = |contents: &[u8]| {
+            std::fs::write(&path, contents).unwrap();
+            let message = TicketKeyFile::read(&path).unwrap_err().to_string();
+            message.strip_prefix(&format!("{}: ", path.display())).unwrap().to_owned()
+        };
+        let right = "a ticket key file has 48 or 80 bytes, as `openssl rand 80` writes them";
+        assert_eq!(refused(b""), format!("{right}; this one has 0"));
+        assert_eq!(refused(&[1; 79]), format!("{right}; this one has 79"));
+        assert_eq!(refused(&[1; 5000]), format!("{right}; this one has 4096 or more"));
+        let text = format!("{right}; this one has 161 and is text: leave out -hex and -base64");
+        assert_eq!(refused(format!("{}\n", "0a".repeat(80)).as_bytes()), text);
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let message = TicketKeyFile::read(Path::new("/nonexistent/a.key")).unwrap_err().to_string();
+        assert!(message.starts_with("cannot read /nonexistent/a.key: "), "{message}");
+    }
+
+    #[test]
+    fn debug_shows_no_key() {
+        let key = TicketKeyFile::from_bytes(&[1; 80]).unwrap();
+        assert_eq!(format!("{key:?}"), format!("TicketKeyFile({:?})", key.id()));
+    }
+}
