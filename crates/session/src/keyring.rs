@@ -50,8 +50,8 @@ impl TicketKeyring {
     /// Takes the keys from `source` from now on, as after a reload. Tickets sealed before go on to open.
     ///
     /// Keys that the new source does not have seal no more, and open for one lifetime more; but keys of files open no
-    /// longer than they are among the files. Generated keys stay if they are generated still, and fit the new times. Nothing changes if the source is
-    /// the same. After a theft, though, a reload is not enough: a restart forgets the stolen keys.
+    /// longer than they are among the files. Generated keys stay if keys are still generated, and fit the new times.
+    /// Nothing changes if the source is the same. After a theft a reload is not enough: a restart forgets stolen keys.
     pub fn configure(&self, source: KeySource, now: SystemTime) {
         let mut present = self.lock();
         self.ring.store(Arc::new(self.ring.load().turned_to(&source, seconds(now))));
