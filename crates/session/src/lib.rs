@@ -7,6 +7,7 @@ mod key_file;
 mod key_source;
 mod keyring;
 mod memory;
+mod redis;
 mod ring;
 mod rotation;
 mod secret;
@@ -14,14 +15,20 @@ mod shard;
 mod shared_key;
 mod store;
 mod ticket_key;
+mod tiered;
 
 pub use error::{ForceError, KeySourceError, OpenError, RotationError, SecretLength, TicketKeyLength};
 pub use key_file::TicketKeyFile;
 pub use key_source::{KeyOrigin, KeySource};
 pub use keyring::{KeyStatistics, KeyringStatistics, TicketKeyring};
 pub use memory::{MemorySettings, MemoryStatistics, MemoryStore};
+pub use redis::{
+    KeyExchange, RedisAddress, RedisCredentials, RedisError, RedisSettings, RedisStatistics, RedisStore, RedisTls,
+    RedisTopology,
+};
 pub use rotation::RotationSettings;
 pub use secret::{FleetSecret, Purpose};
 pub use shared_key::SharedKey;
 pub use store::{Claim, Found, Lookup, Miss, SessionStore};
 pub use ticket_key::KeyId;
+pub use tiered::TieredStore;

@@ -1,0 +1,91 @@
+//! The thread that talks to Redis, so that no worker ever waits for more than an answer.
+
+use std::{cell::Cell, io, rc::Rc, sync::Arc, thread};
+
+use tokio::{
+    runtime,
+    sync::mpsc::Receiver,
+    task::{LocalSet, spawn_local},
+};
+
+use super::{command::Command, exchange::Exchange, router::Router, shared::Shared};
+use crate::Miss;
+
+/// What the thread is given to do.
+pub(super) enum Job {
+    /// A command of a worker.
+    Command(Command),
+    /// An exchange of ticket keys, for as long as it lasts.
+    Exchange(Box<Exchange>),
+}
+
+/// Starts the thread. It ends when all senders of `jobs` are gone and what they sent is done.
+pub(super) fn start(shared: Arc<Shared>, jobs: Receiver<Job>) -> io::Result<()> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let run = move || LocalSet::new().block_on(&runtime, run(shared, jobs));
+    thread::Builder::new().name("redis".to_owned()).spawn(run)?;
+    Ok(())
+}
+
+async fn run(shared: Arc<Shared>, mut jobs: Receiver<Job>) {
+    let router = Rc::new(Router::new(Arc::clone(&shared)));
+    let following = Rc::clone(&router);
+    spawn_local(async move { following.keep().await });
+    let in_flight = Rc::new(Cell::new(0));
+    while let Some(job) = jobs.recv().await {
+        match job {
+            Job::Command(command) => dispatch(command, &router, &shared, &in_flight),
+            Job::Exchange(exchange) => {
+                let (router, shared) = (Rc::clone(&router), Arc::clone(&shared));
+                spawn_local(async move { exchange.run(&router, &shared).await });
+            }
+        }
+    }
+    // What is on its way has as long as everything else.
+    let done = async {
+        while in_flight.get() > 0 {
+            tokio::time::sleep(shared.settings.deadline).await;
+        }
+    };
+    let _ = tokio::time::timeout(shared.settings.patience, done).await;
+}
+
+/// Sends `command` on its way. Commands for the same session are sent in the order in which they come here.
+fn dispatch(command: Command, router: &Rc<Router>, shared: &Arc<Shared>, in_flight: &Rc<Cell<usize>>) {
+    let key = shared.key(&shared.sealer.name(command.id()));
+    let Some(link) = router.node(&key).and_then(|node| node.link()) else {
+        return command.give_up(Miss::Down, shared);
+    };
+    if in_flight.get() >= shared.settings.queue {
+        return command.give_up(Miss::Late, shared);
+    }
+    let flight = Flight::begin(Rc::clone(in_flight), Arc::clone(shared));
+    let router = Rc::clone(router);
+    spawn_local(async move {
+        command.perform(&key, &link, &flight.shared).await;
+        if link.take_moved() {
+            router.doubt();
+        }
+    });
+}
+
+/// Counts a command from its being sent to its being answered or given up.
+struct Flight {
+    count: Rc<Cell<usize>>,
+    shared: Arc<Shared>,
+}
+
+impl Flight {
+    fn begin(count: Rc<Cell<usize>>, shared: Arc<Shared>) -> Self {
+        count.set(count.get() + 1);
+        shared.counters.in_flight.count();
+        Self { count, shared }
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.count.set(self.count.get() - 1);
+        self.shared.counters.in_flight.sub(1);
+    }
+}

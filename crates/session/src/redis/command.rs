@@ -1,0 +1,203 @@
+//! What workers ask of Redis, and how an answer is understood. None of it is ever sent twice.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use redis::{Cmd, Pipeline, ServerErrorKind, Value};
+use tokio::sync::oneshot;
+use zeroize::Zeroizing;
+
+use super::{link::Link, sealing::Stored, shared::Shared, trouble::Trouble};
+use crate::{
+    Claim, Miss,
+    rotation::{Seconds, seconds},
+};
+
+/// How long a taken session is remembered in Redis, so that a second taker learns of it, and a write that was on its
+/// way does not bring it back.
+const TOMBSTONE: Duration = Duration::from_secs(60);
+
+/// A command on its way from a worker.
+pub(super) enum Command {
+    /// Keeps a session.
+    Put { id: Box<[u8]>, session: Zeroizing<Vec<u8>>, expires: Seconds },
+    /// Marks a session as taken, since its copy in memory was.
+    Forget { id: Box<[u8]> },
+    /// Looks a session up, or takes it.
+    Find { id: Box<[u8]>, how: How, started: Instant, answer: oneshot::Sender<Result<Kept, Miss>> },
+}
+
+/// How a session is looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    Get,
+    Take(Claim),
+}
+
+/// A session as it was found. Wiped when dropped.
+pub(crate) struct Kept {
+    pub(crate) session: Zeroizing<Vec<u8>>,
+    /// When it ends.
+    pub(crate) expires: Seconds,
+}
+
+impl Command {
+    pub(super) fn id(&self) -> &[u8] {
+        match self {
+            Self::Put { id, .. } | Self::Forget { id } | Self::Find { id, .. } => id,
+        }
+    }
+
+    /// It is not done, because Redis is `Down`, or `Late` with what it was asked before. Who waits learns of it.
+    pub(super) fn give_up(self, miss: Miss, shared: &Shared) {
+        match &self {
+            Self::Forget { id } | Self::Find { id, how: How::Take(Claim::Everywhere), .. } => shared.spend(id),
+            Self::Put { .. } | Self::Find { .. } => {}
+        }
+        match self {
+            // An error: nobody waits.
+            Self::Find { answer, .. } => drop(answer.send(Err(miss))),
+            Self::Put { .. } | Self::Forget { .. } if miss == Miss::Late => shared.counters.dropped_full.count(),
+            Self::Put { .. } | Self::Forget { .. } => shared.counters.dropped_down.count(),
+        }
+    }
+
+    /// Does it over `link`; `key` is that of its session.
+    pub(super) async fn perform(self, key: &[u8], link: &Link, shared: &Shared) {
+        match self {
+            Self::Put { id, session, expires } => {
+                let Some(left) = expires.checked_sub(seconds(SystemTime::now())).filter(|&left| left > 0) else {
+                    return;
+                };
+                let value = shared.sealer.seal(&id, expires, link.epoch(), &session);
+                drop(session);
+                write(&put(key, &value, left), link, shared).await;
+            }
+            Self::Forget { id } => {
+                if !write(&tombstone(key), link, shared).await {
+                    shared.spend(&id);
+                }
+            }
+            Self::Find { id, how, started, answer } => {
+                // Whoever gave up waiting for this early data may yet see its request again: it is spent all the same.
+                if answer.is_closed() && how != How::Take(Claim::Everywhere) {
+                    return;
+                }
+                let found = find(&id, key, how, link, shared).await;
+                match found {
+                    Err(Miss::Down) if how == How::Take(Claim::Everywhere) => shared.spend(&id),
+                    Err(Miss::Down) => {}
+                    _ => shared.counters.answered(started.elapsed()),
+                }
+                // An error: the caller did not wait so long, and the session is lost.
+                drop(answer.send(found));
+            }
+        }
+    }
+}
+
+/// `SET key value NX PX`: a session is put once. Where something is already there, it is the mark of its having been
+/// taken, and this write was late.
+fn put(key: &[u8], value: &[u8], lifetime: Seconds) -> Cmd {
+    let mut command = redis::cmd("SET");
+    command.arg(key).arg(value).arg("NX").arg("EX").arg(lifetime);
+    command
+}
+
+/// Marks a session as taken, whether it is there or not.
+pub(super) fn tombstone(key: &[u8]) -> Cmd {
+    let mut command = redis::cmd("SET");
+    command.arg(key).arg("").arg("PX").arg(TOMBSTONE.as_millis() as u64);
+    command
+}
+
+fn get(key: &[u8]) -> Cmd {
+    let mut command = redis::cmd("GET");
+    command.arg(key);
+    command
+}
+
+/// One command that gives the value and leaves a tombstone: of all who send it, one gets the value. Redis keeps
+/// nothing for IDs that it does not know, which strangers make up.
+fn take(key: &[u8]) -> Cmd {
+    let mut command = tombstone(key);
+    command.arg("XX").arg("GET");
+    command
+}
+
+/// Whether it was done.
+async fn write(command: &Cmd, link: &Link, shared: &Shared) -> bool {
+    let answer = link.ask(command).await;
+    if let Ok(Value::ServerError(error)) = &answer {
+        refused("SET", error, link, shared);
+    }
+    let done = matches!(answer, Ok(Value::Okay | Value::Nil));
+    let counter = if done { &shared.counters.written } else { &shared.counters.dropped_down };
+    counter.count();
+    done
+}
+
+async fn find(id: &[u8], key: &[u8], how: How, link: &Link, shared: &Shared) -> Result<Kept, Miss> {
+    let stored = match how {
+        How::Get => understand(id, link.ask(&get(key)).await, "GET", link, shared)?,
+        How::Take(Claim::Here) => understand(id, link.ask(&take(key)).await, "SET", link, shared)?,
+        How::Take(Claim::Everywhere) => take_alone(id, key, link, shared).await?,
+    };
+    if stored.expires <= seconds(SystemTime::now()) {
+        return Err(Miss::Unknown);
+    }
+    Ok(Kept { session: stored.session, expires: stored.expires })
+}
+
+/// Takes a session that nobody else ever got or will get: the module's documentation says why.
+async fn take_alone(id: &[u8], key: &[u8], link: &Link, shared: &Shared) -> Result<Stored, Miss> {
+    let mut pipeline = Pipeline::new();
+    pipeline.add_command(take(key));
+    let mut answers = link.ask_all(&link.with_epoch(pipeline)).await.map_err(|()| Miss::Down)?.into_iter();
+    let stored = understand(id, answers.next().ok_or(()), "SET", link, shared)?;
+    let epoch = link.epoch_in(answers);
+    if !epoch.is_known() {
+        return Err(Miss::Down);
+    }
+    if stored.epoch != epoch {
+        shared.counters.outlived.count();
+        return Err(Miss::Unknown);
+    }
+    Ok(stored)
+}
+
+/// What an answer to `command` says of the session with this ID.
+fn understand(
+    id: &[u8],
+    answer: Result<Value, ()>,
+    command: &str,
+    link: &Link,
+    shared: &Shared,
+) -> Result<Stored, Miss> {
+    match answer {
+        Ok(Value::BulkString(value)) if value.is_empty() => Err(Miss::Used),
+        Ok(Value::BulkString(value)) => shared.sealer.open(id, value).ok_or(Miss::Forged),
+        Ok(Value::Nil) => Err(Miss::Unknown),
+        Ok(Value::ServerError(error)) => Err(refused(command, &error, link, shared)),
+        Ok(_) => Err(Miss::Forged),
+        Err(()) => Err(Miss::Down),
+    }
+}
+
+/// What follows from an error that the server answered with.
+fn refused(command: &str, error: &redis::ServerError, link: &Link, shared: &Shared) -> Miss {
+    match error.kind() {
+        // Somebody put something else under our key.
+        _ if error.code() == "WRONGTYPE" => return Miss::Forged,
+        Some(ServerErrorKind::ReadOnly) => link.end(Trouble::replica()),
+        // The cluster's slots are not where we think they are.
+        Some(ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::TryAgain) => {
+            link.set_moved();
+            return Miss::Unknown;
+        }
+        _ => {
+            shared.breaker.failed();
+            shared.troubles.begin(link.address(), Trouble::refused(command, error));
+        }
+    }
+    Miss::Down
+}

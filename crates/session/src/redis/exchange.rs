@@ -1,0 +1,202 @@
+//! Ticket keys that a fleet exchanges through Redis: made by whoever is first, there before they seal, gone when dead.
+//!
+//! They lie in one hash, `ticket-keys` after the prefix; a field is the second from which its key seals. `HSETNX` lets
+//! the first gateway win, and every gateway takes what is in Redis for the truth, its own keys included. Should Redis
+//! forget them, the gateways that still have them put them back before anybody makes new ones for the same time: keys
+//! are published long enough before they seal that all agree by then.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use aws_lc_rs::{
+    aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
+    rand,
+};
+use redis::{Cmd, Value};
+use tokio::{sync::oneshot, time};
+use zeroize::Zeroizing;
+
+use super::{
+    client::Job, error::RedisError, link::Link, router::Router, shared::Shared, store::RedisStore,
+    trouble::Trouble,
+};
+use crate::{FleetSecret, Purpose, RotationSettings, SharedKey, TicketKeyring};
+
+/// How often Redis is asked for keys, and how often a forced rotation is looked for.
+const POLL: Duration = Duration::from_secs(2);
+
+/// By when a published key is on every ring: polls that may fail in between.
+const SETTLE: Duration = Duration::from_secs(6);
+
+/// Fields looked at; a fleet has some thirty at most.
+const MOST_FIELDS: usize = 1000;
+
+const VERSION: u8 = 1;
+
+/// Fills a [`TicketKeyring`] whose source is [`KeySource::Shared`](crate::KeySource::Shared) with the keys of the
+/// fleet, and makes those that are missing. Dropping it ends that; the keys stay on the ring.
+///
+/// While Redis is out of order the keys on the ring go on to work: they are published an interval ahead, so for one
+/// interval at least tickets are sealed too. After that no tickets are sent until Redis is back.
+#[derive(Debug)]
+pub struct KeyExchange {
+    _stop: oneshot::Sender<()>,
+}
+
+impl KeyExchange {
+    /// Exchanges keys that rotate as `rotation` says through the Redis of `store`, sealed with a key derived from
+    /// `secret`. The first ones are on the ring some seconds after Redis can be reached, and seal at most 12 seconds
+    /// after.
+    pub fn start(
+        store: &RedisStore,
+        secret: &FleetSecret,
+        rotation: RotationSettings,
+        keyring: Arc<TicketKeyring>,
+    ) -> Result<Self, RedisError> {
+        let (stop, stopped) = oneshot::channel();
+        let key = UnboundKey::new(&AES_256_GCM, &*secret.derive(Purpose::KeyExchange)).expect("32 bytes");
+        let exchange = Exchange {
+            key: LessSafeKey::new(key),
+            hash: [store.settings().prefix.as_bytes(), b"ticket-keys"].concat(),
+            rotation,
+            keyring,
+            held: BTreeMap::new(),
+            stopped,
+        };
+        store.hand_over(Job::Exchange(Box::new(exchange)))?;
+        Ok(Self { _stop: stop })
+    }
+}
+
+/// The exchange on the thread that talks to Redis.
+pub(super) struct Exchange {
+    key: LessSafeKey,
+    hash: Vec<u8>,
+    rotation: RotationSettings,
+    keyring: Arc<TicketKeyring>,
+    /// What Redis had when it was last asked, by slot.
+    held: BTreeMap<u64, SharedKey>,
+    stopped: oneshot::Receiver<()>,
+}
+
+/// What a round came to when Redis did not do its part. Why is known elsewhere.
+struct Failed;
+
+impl Exchange {
+    /// Round after round until the handle is dropped.
+    pub(super) async fn run(mut self: Box<Self>, router: &Router, shared: &Shared) {
+        loop {
+            // A round that fails changes nothing, and is tried again.
+            let _ = time::timeout(shared.settings.patience, self.round(router, shared)).await;
+            tokio::select! {
+                () = time::sleep(POLL) => {}
+                _ = &mut self.stopped => return,
+            }
+        }
+    }
+
+    async fn round(&mut self, router: &Router, shared: &Shared) -> Result<(), Failed> {
+        let link = router.node(&self.hash).and_then(|node| node.link()).ok_or(Failed)?;
+        let now = SystemTime::now();
+        let mut published = self.read(&link, shared).await?;
+        let dead: Vec<u64> =
+            published.iter().filter(|(_, key)| !key.is_live(now)).map(|(slot, _)| *slot).collect();
+        if !dead.is_empty() {
+            published.retain(|slot, _| !dead.contains(slot));
+            self.write(redis::cmd("HDEL").arg(&self.hash).arg(dead), &link, shared).await?;
+        }
+        let additions = self.additions(&published, now);
+        if !additions.is_empty() {
+            for key in &additions {
+                let mut command = redis::cmd("HSETNX");
+                command.arg(&self.hash).arg(key.slot()).arg(self.seal(key));
+                self.write(&command, &link, shared).await?;
+            }
+            published = self.read(&link, shared).await?;
+            published.retain(|_, key| key.is_live(now));
+        }
+        let ids = |keys: &BTreeMap<u64, SharedKey>| keys.values().map(SharedKey::id).collect::<Vec<_>>();
+        if self.held.is_empty() || ids(&published) != ids(&self.held) {
+            let keys: Vec<SharedKey> = published.values().cloned().collect();
+            self.keyring.install(&keys, now);
+        }
+        self.held = published;
+        Ok(())
+    }
+
+    /// What is to be published besides `published`: what Redis has forgotten, then what nobody has made yet.
+    fn additions(&self, published: &BTreeMap<u64, SharedKey>, now: SystemTime) -> Vec<SharedKey> {
+        let held = self.held.values().filter(|key| key.is_live(now));
+        let mut additions: Vec<SharedKey> =
+            held.filter(|key| !published.contains_key(&key.slot())).cloned().collect();
+        let all: Vec<SharedKey> = published.values().chain(&additions).cloned().collect();
+        let mut slots = SharedKey::missing(&all, &self.rotation, SETTLE, now);
+        if self.keyring.take_forced() {
+            slots.push(SharedKey::soon(SETTLE, now));
+        }
+        slots.sort_unstable();
+        slots.dedup();
+        additions.extend(slots.into_iter().map(|slot| SharedKey::generate(slot, &self.rotation)));
+        additions
+    }
+
+    /// The keys in Redis by slot. What this fleet did not seal is passed over.
+    async fn read(&self, link: &Link, shared: &Shared) -> Result<BTreeMap<u64, SharedKey>, Failed> {
+        let mut command = redis::cmd("HGETALL");
+        command.arg(&self.hash);
+        let fields = match link.ask(&command).await {
+            Ok(Value::Array(fields)) => fields,
+            Ok(Value::ServerError(error)) => return Err(refused("HGETALL", &error, link, shared)),
+            _ => return Err(Failed),
+        };
+        let pairs = fields.chunks_exact(2).take(MOST_FIELDS);
+        Ok(pairs.filter_map(|pair| self.open(&pair[0], &pair[1])).map(|key| (key.slot(), key)).collect())
+    }
+
+    async fn write(&self, command: &Cmd, link: &Link, shared: &Shared) -> Result<(), Failed> {
+        match link.ask(command).await {
+            Ok(Value::ServerError(error)) => Err(refused("HSETNX or HDEL", &error, link, shared)),
+            Ok(_) => Ok(()),
+            Err(()) => Err(Failed),
+        }
+    }
+
+    fn seal(&self, key: &SharedKey) -> Vec<u8> {
+        let mut nonce = [0; NONCE_LEN];
+        rand::fill(&mut nonce).expect("the system's randomness");
+        let mut sealed = key.to_bytes();
+        let tag = self
+            .key
+            .seal_in_place_separate_tag(
+                Nonce::assume_unique_for_key(nonce),
+                context(key.slot()),
+                sealed.as_mut_slice(),
+            )
+            .expect("a key is shorter than what AES-GCM can seal");
+        [&[VERSION], &nonce[..], &sealed, tag.as_ref()].concat()
+    }
+
+    fn open(&self, field: &Value, value: &Value) -> Option<SharedKey> {
+        let (Value::BulkString(field), Value::BulkString(value)) = (field, value) else { return None };
+        let slot: u64 = std::str::from_utf8(field).ok()?.parse().ok()?;
+        let (&[VERSION], rest) = value.split_first_chunk()? else { return None };
+        let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>()?;
+        let mut sealed = Zeroizing::new(sealed.to_vec());
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let bytes = self.key.open_in_place(nonce, context(slot), &mut sealed).ok()?;
+        SharedKey::from_bytes(bytes).filter(|key| key.slot() == slot)
+    }
+}
+
+fn context(slot: u64) -> Aad<[u8; 9]> {
+    let [a, b, c, d, e, f, g, h] = slot.to_be_bytes();
+    Aad::from([VERSION, a, b, c, d, e, f, g, h])
+}
+
+fn refused(command: &str, error: &redis::ServerError, link: &Link, shared: &Shared) -> Failed {
+    shared.troubles.begin(link.address(), Trouble::refused(command, error));
+    Failed
+}

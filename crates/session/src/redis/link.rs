@@ -1,0 +1,172 @@
+//! One connection to one server: it ends, and is never mended. Nothing that was sent on it is sent again elsewhere.
+
+use std::cell::{Cell, RefCell};
+
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisResult, Value, aio::MultiplexedConnection};
+use tokio::{sync::Notify, time};
+
+use super::{
+    epoch::{Epoch, field},
+    settings::{RedisAddress, RedisSettings, RedisTopology},
+    trouble::Trouble,
+};
+
+/// A connection. Commands are sent in the order in which their futures are first polled.
+pub(super) struct Link {
+    connection: MultiplexedConnection,
+    address: RedisAddress,
+    /// Of the process at the other end, which stays the same for as long as the connection lasts. None where it is
+    /// not told.
+    run_id: Option<String>,
+    cluster: bool,
+    epoch: Cell<Epoch>,
+    end: RefCell<Option<Trouble>>,
+    ended: Notify,
+    has_moved: Cell<bool>,
+}
+
+/// What a server says of itself with every beat.
+pub(super) struct Beat {
+    pub(super) epoch: Epoch,
+    pub(super) is_replica: bool,
+}
+
+impl Link {
+    /// Connects, authenticates, and asks who is there.
+    pub(super) async fn open(address: &RedisAddress, settings: &RedisSettings) -> Result<Self, Trouble> {
+        let patience = settings.patience;
+        let client = settings.client(address).map_err(|error| Trouble::connecting(&error, patience))?;
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(patience))
+            // Each caller has a deadline of its own, and the connection is given up when it is silent.
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(settings.queue);
+        let connection = client.get_multiplexed_async_connection_with_config(&config).await;
+        let connection = connection.map_err(|error| Trouble::connecting(&error, patience))?;
+        let mut link = Self {
+            connection,
+            address: address.clone(),
+            run_id: None,
+            cluster: settings.topology == RedisTopology::Cluster,
+            epoch: Cell::new(Epoch::UNKNOWN),
+            end: RefCell::new(None),
+            ended: Notify::new(),
+            has_moved: Cell::new(false),
+        };
+        let server = time::timeout(patience, link.ask(&info("server"))).await;
+        let server = server.map_err(|_| Trouble::silent(patience))?.map_err(|()| link.trouble())?;
+        link.run_id = text(server).and_then(|info| field(&info, "run_id").map(str::to_owned));
+        Ok(link)
+    }
+
+    /// Sends `command` and waits for its answer, which may be an error of the server. Fails when the link ends first:
+    /// then nobody knows whether it was done.
+    pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, ()> {
+        let mut connection = self.connection.clone();
+        self.unless_ended(connection.send_packed_command(command)).await
+    }
+
+    /// Sends all commands of `pipeline` with nothing in between, and waits for their answers.
+    pub(super) async fn ask_all(&self, pipeline: &Pipeline) -> Result<Vec<Value>, ()> {
+        let mut connection = self.connection.clone();
+        self.unless_ended(connection.send_packed_commands(pipeline, 0, pipeline.len())).await
+    }
+
+    async fn unless_ended<T>(&self, answer: impl Future<Output = RedisResult<T>>) -> Result<T, ()> {
+        let ended = self.ended.notified();
+        if self.end.borrow().is_some() {
+            return Err(());
+        }
+        tokio::select! {
+            biased;
+            answer = answer => answer.map_err(|error| self.end(if error.is_connection_dropped() {
+                Trouble::closed()
+            } else {
+                Trouble::new(error.to_string())
+            })),
+            () = ended => Err(()),
+        }
+    }
+
+    /// Asks for a sign of life, and learns the epoch from it.
+    pub(super) async fn beat(&self) -> Result<Beat, ()> {
+        let answers = self.ask_all(&self.with_epoch(Pipeline::new())).await?;
+        let replication = answers.first().cloned().and_then(text);
+        let is_replica = replication.is_some_and(|info| field(&info, "role") == Some("slave"));
+        let epoch = self.epoch_in(answers);
+        self.epoch.set(epoch);
+        Ok(Beat { epoch, is_replica })
+    }
+
+    /// `pipeline` with the questions after it whose answers [`epoch_in`](Self::epoch_in) reads. Since an epoch that
+    /// is over does not come back, what they find was so for the commands before them too.
+    pub(super) fn with_epoch(&self, mut pipeline: Pipeline) -> Pipeline {
+        pipeline.add_command(info("replication"));
+        if self.cluster {
+            pipeline.cmd("CLUSTER").arg("INFO");
+        }
+        pipeline
+    }
+
+    /// The epoch of the server when it gave these answers.
+    pub(super) fn epoch_in(&self, answers: impl IntoIterator<Item = Value>) -> Epoch {
+        let mut answers = answers.into_iter().map(text);
+        let replication = answers.next().flatten().unwrap_or_default();
+        let cluster = self.cluster.then(|| answers.next().flatten().unwrap_or_default());
+        Epoch::of(self.run_id.as_deref().unwrap_or_default(), &replication, cluster.as_deref())
+    }
+
+    /// The epoch at the last beat, or an earlier one.
+    pub(super) fn epoch(&self) -> Epoch {
+        self.epoch.get()
+    }
+
+    /// Ends the link, for this reason unless it has ended already; all who wait for answers learn of it.
+    pub(super) fn end(&self, trouble: Trouble) {
+        self.end.borrow_mut().get_or_insert(trouble);
+        self.ended.notify_waiters();
+    }
+
+    /// Waits for the end of the link.
+    pub(super) async fn ended(&self) {
+        let ended = self.ended.notified();
+        if self.end.borrow().is_none() {
+            ended.await;
+        }
+    }
+
+    /// The server at the other end.
+    pub(super) fn address(&self) -> &RedisAddress {
+        &self.address
+    }
+
+    /// The server said that it does not have a key that was asked for.
+    pub(super) fn set_moved(&self) {
+        self.has_moved.set(true);
+    }
+
+    /// Whether the server said so since this was last asked.
+    pub(super) fn take_moved(&self) -> bool {
+        self.has_moved.take()
+    }
+
+    /// Why it has ended.
+    pub(super) fn trouble(&self) -> Trouble {
+        self.end.borrow().clone().unwrap_or_else(Trouble::closed)
+    }
+}
+
+fn info(section: &str) -> Cmd {
+    let mut command = redis::cmd("INFO");
+    command.arg(section);
+    command
+}
+
+/// An answer that is a text.
+fn text(answer: Value) -> Option<String> {
+    match answer {
+        Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text),
+        _ => None,
+    }
+}

@@ -1,0 +1,179 @@
+//! One server that holds data: connected to again and again, and watched while it is.
+
+use std::{
+    cell::RefCell,
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use redis::Pipeline;
+use tokio::{
+    sync::Notify,
+    task::{AbortHandle, spawn_local},
+    time,
+};
+
+use super::{
+    command::tombstone,
+    link::Link,
+    settings::RedisAddress,
+    shared::Shared,
+    trouble::Trouble,
+};
+
+/// Between signs of life while all is well. A server that was promoted is noticed after as long.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// Between attempts while it is not: doubled each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Commands sent together when there are many.
+const SPENT_AT_ONCE: usize = 500;
+
+/// A server and, at times, a connection to it. It is connected to until it is stopped.
+pub(super) struct Node {
+    pub(super) address: RedisAddress,
+    shared: Arc<Shared>,
+    link: RefCell<Option<Rc<Link>>>,
+    /// Told whenever the connection ends.
+    lost: Rc<Notify>,
+    task: RefCell<Option<AbortHandle>>,
+}
+
+impl Node {
+    /// Starts to connect to `address`. `lost` is told whenever that fails or ends.
+    pub(super) fn start(address: RedisAddress, shared: Arc<Shared>, lost: Rc<Notify>) -> Rc<Self> {
+        let node =
+            Rc::new(Self { address, shared, link: RefCell::default(), lost, task: RefCell::default() });
+        let task = spawn_local(Rc::clone(&node).keep()).abort_handle();
+        node.task.replace(Some(task));
+        node
+    }
+
+    /// The connection, if there is one.
+    pub(super) fn link(&self) -> Option<Rc<Link>> {
+        self.link.borrow().clone()
+    }
+
+    /// Gives the server up for good.
+    pub(super) fn stop(&self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+        }
+        self.disconnect(Trouble::closed());
+        self.shared.troubles.forget(&self.address);
+    }
+
+    async fn keep(self: Rc<Self>) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.connect().await {
+                Ok(link) => {
+                    self.shared.counters.connected.count();
+                    self.shared.counters.connections.count();
+                    self.link.replace(Some(Rc::clone(&link)));
+                    if self.watch(&link).await {
+                        pause = FIRST_PAUSE;
+                    }
+                    let trouble = link.trouble();
+                    self.disconnect(trouble.clone());
+                    self.shared.troubles.begin(&self.address, trouble);
+                }
+                Err(trouble) => self.shared.troubles.begin(&self.address, trouble),
+            }
+            self.lost.notify_one();
+            time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn connect(&self) -> Result<Rc<Link>, Trouble> {
+        Link::open(&self.address, &self.shared.settings).await.map(Rc::new)
+    }
+
+    fn disconnect(&self, trouble: Trouble) {
+        let Some(link) = self.link.take() else { return };
+        link.end(trouble);
+        self.shared.counters.connections.sub(1);
+        if self.shared.counters.connections.get() == 0 {
+            self.shared.breaker.open();
+        }
+    }
+
+    /// Asks for signs of life until the link ends. Whether there was one.
+    async fn watch(&self, link: &Link) -> bool {
+        let (mut pause, mut lived) = (FIRST_PAUSE, false);
+        while self.beat(link).await {
+            lived = true;
+            let opening = self.shared.breaker.opening();
+            if !self.shared.breaker.is_closed() {
+                tokio::select! {
+                    () = time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
+                    () = link.ended() => {}
+                }
+                continue;
+            }
+            pause = FIRST_PAUSE;
+            tokio::select! {
+                () = time::sleep(BEAT) => {}
+                () = opening => time::sleep(FIRST_PAUSE).await,
+                () = link.ended() => {}
+            }
+        }
+        lived
+    }
+
+    /// One sign of life. False when there was none, and the link has ended.
+    async fn beat(&self, link: &Link) -> bool {
+        let (settings, troubles) = (&self.shared.settings, &self.shared.troubles);
+        let started = Instant::now();
+        let beat = match time::timeout(settings.patience, link.beat()).await {
+            Ok(Ok(beat)) if beat.is_replica => {
+                link.end(Trouble::replica());
+                return false;
+            }
+            Ok(Ok(beat)) => beat,
+            Ok(Err(())) => return false,
+            Err(_) => {
+                link.end(Trouble::silent(settings.patience));
+                return false;
+            }
+        };
+        let took = started.elapsed();
+        if took > settings.deadline {
+            // One late answer may be chance, and while the breaker is closed others have the say.
+            if !self.shared.breaker.is_closed() {
+                troubles.begin(&self.address, Trouble::slow(took, settings.deadline));
+            }
+            return true;
+        }
+        if !self.shared.breaker.is_closed() {
+            self.close_breaker(link).await;
+        }
+        if beat.epoch.is_known() {
+            troubles.end(&self.address);
+        } else {
+            troubles.begin(&self.address, Trouble::anonymous());
+        }
+        true
+    }
+
+    /// What was spent while Redis could not be asked is marked there before anybody may ask again. Of a cluster this
+    /// reaches the names that belong to this node; the others are refused, as they would be by one that is down.
+    async fn close_breaker(&self, link: &Link) {
+        let names = self.shared.spent.take();
+        for batch in names.chunks(SPENT_AT_ONCE) {
+            let mut pipeline = Pipeline::new();
+            for name in batch {
+                pipeline.add_command(tombstone(&self.shared.key(name)));
+            }
+            if !matches!(time::timeout(self.shared.settings.patience, link.ask_all(&pipeline)).await, Ok(Ok(_))) {
+                names.iter().for_each(|name| self.shared.spent.add(*name));
+                return;
+            }
+        }
+        self.shared.breaker.close();
+    }
+}

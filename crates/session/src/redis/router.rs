@@ -1,0 +1,261 @@
+//! Which server has which key: one server, the primary that Sentinels name, or the nodes of a cluster by slot.
+
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
+
+use redis::{AsyncConnectionConfig, Value, aio::MultiplexedConnection};
+use tokio::{sync::Notify, time};
+
+use super::{
+    link::Link,
+    node::Node,
+    settings::{RedisAddress, RedisTopology},
+    shared::Shared,
+    slot::slot,
+    trouble::Trouble,
+};
+
+/// How often Sentinels are asked for their primary.
+const SENTINEL_POLL: Duration = Duration::from_secs(1);
+
+/// How often a cluster is asked for its slots while nothing hints at a change.
+const CLUSTER_POLL: Duration = Duration::from_secs(10);
+
+/// Between two questions at least, however many hints there are.
+const LEAST_POLL: Duration = Duration::from_millis(200);
+
+/// The servers that hold data, as they are known now.
+pub(super) struct Router {
+    shared: Arc<Shared>,
+    nodes: RefCell<BTreeMap<RedisAddress, Rc<Node>>>,
+    slots: RefCell<Vec<SlotRange>>,
+    /// Told when what is known may no longer be so.
+    doubt: Rc<Notify>,
+}
+
+/// Slots that follow one another, and who has them. A server without a cluster has all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct SlotRange {
+    first: u16,
+    last: u16,
+    server: RedisAddress,
+}
+
+impl Router {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, nodes: RefCell::default(), slots: RefCell::default(), doubt: Rc::default() }
+    }
+
+    /// The server that has `key`. None while it is not known.
+    pub(super) fn node(&self, key: &[u8]) -> Option<Rc<Node>> {
+        let slot = slot(key);
+        let slots = self.slots.borrow();
+        let range = slots.get(slots.partition_point(|range| range.last < slot))?;
+        self.nodes.borrow().get(&range.server).filter(|_| range.first <= slot).cloned()
+    }
+
+    /// What is known of the servers may no longer be so.
+    pub(super) fn doubt(&self) {
+        self.doubt.notify_one();
+    }
+
+    /// Follows the servers for as long as the store lives.
+    pub(super) async fn keep(&self) {
+        match &self.shared.settings.topology {
+            RedisTopology::Single => {
+                let server = self.shared.settings.servers[0].clone();
+                self.set(vec![SlotRange { first: 0, last: u16::MAX, server }]);
+            }
+            RedisTopology::Sentinel { service } => self.follow_sentinels(service).await,
+            RedisTopology::Cluster => self.follow_cluster().await,
+        }
+    }
+
+    fn set(&self, mut slots: Vec<SlotRange>) {
+        slots.sort_by_key(|range| range.first);
+        let mut nodes = self.nodes.borrow_mut();
+        nodes.retain(|address, node| {
+            let stays = slots.iter().any(|range| range.server == *address);
+            if !stays {
+                node.stop();
+            }
+            stays
+        });
+        for range in &slots {
+            nodes.entry(range.server.clone()).or_insert_with(|| {
+                Node::start(range.server.clone(), Arc::clone(&self.shared), Rc::clone(&self.doubt))
+            });
+        }
+        self.slots.replace(slots);
+    }
+
+    async fn follow_sentinels(&self, service: &str) {
+        let servers = &self.shared.settings.servers;
+        let (mut turn, mut sentinel) = (0, None);
+        loop {
+            let address = &servers[turn % servers.len()];
+            match self.ask_sentinel(address, &mut sentinel, service).await {
+                Ok(server) => {
+                    self.shared.troubles.end(address);
+                    self.set(vec![SlotRange { first: 0, last: u16::MAX, server }]);
+                }
+                Err(trouble) => {
+                    self.shared.troubles.begin(address, trouble);
+                    (turn, sentinel) = (turn + 1, None);
+                }
+            }
+            self.pause(SENTINEL_POLL).await;
+        }
+    }
+
+    async fn ask_sentinel(
+        &self,
+        address: &RedisAddress,
+        connection: &mut Option<MultiplexedConnection>,
+        service: &str,
+    ) -> Result<RedisAddress, Trouble> {
+        let settings = &self.shared.settings;
+        let failed = |error| Trouble::connecting(&error, settings.patience);
+        let connection = match connection {
+            Some(connection) => connection,
+            None => {
+                let config = AsyncConnectionConfig::new()
+                    .set_connection_timeout(Some(settings.patience))
+                    .set_response_timeout(Some(settings.patience));
+                let client = settings.sentinel(address).map_err(failed)?;
+                let made = client.get_multiplexed_async_connection_with_config(&config).await;
+                connection.insert(made.map_err(failed)?)
+            }
+        };
+        let mut command = redis::cmd("SENTINEL");
+        command.arg("get-master-addr-by-name").arg(service);
+        let answer = connection.send_packed_command(&command).await.map_err(failed)?;
+        primary(&answer, service)
+    }
+
+    async fn follow_cluster(&self) {
+        let mut turn = 0;
+        loop {
+            let mut known: Vec<_> = self.nodes.borrow().keys().cloned().collect();
+            known.extend(self.shared.settings.servers.iter().cloned());
+            let address = &known[turn % known.len()];
+            match self.ask_cluster(address).await {
+                Ok(slots) => {
+                    if !self.nodes.borrow().contains_key(address) {
+                        self.shared.troubles.end(address);
+                    }
+                    self.set(slots);
+                    self.pause(CLUSTER_POLL).await;
+                }
+                Err(trouble) => {
+                    self.shared.troubles.begin(address, trouble);
+                    turn += 1;
+                    self.pause(LEAST_POLL).await;
+                }
+            }
+        }
+    }
+
+    async fn ask_cluster(&self, address: &RedisAddress) -> Result<Vec<SlotRange>, Trouble> {
+        let settings = &self.shared.settings;
+        let existing = self.nodes.borrow().get(address).and_then(|node| node.link());
+        let link = match existing {
+            Some(link) => link,
+            None => Rc::new(Link::open(address, settings).await?),
+        };
+        let mut command = redis::cmd("CLUSTER");
+        command.arg("SLOTS");
+        let answer = time::timeout(settings.patience, link.ask(&command)).await;
+        let answer = answer.map_err(|_| Trouble::silent(settings.patience))?.map_err(|()| link.trouble())?;
+        slots(&answer, address)
+    }
+
+    async fn pause(&self, most: Duration) {
+        time::sleep(LEAST_POLL.min(most)).await;
+        // An error: nothing gave rise to doubt.
+        let _ = time::timeout(most.saturating_sub(LEAST_POLL), self.doubt.notified()).await;
+    }
+}
+
+/// `SENTINEL get-master-addr-by-name` answers with host and port.
+fn primary(answer: &Value, service: &str) -> Result<RedisAddress, Trouble> {
+    let unknown = || Trouble::unknown_service(service);
+    match answer {
+        Value::Array(parts) => {
+            let [host, port] = parts.as_slice() else { return Err(unknown()) };
+            let port = text(port).and_then(|port| port.parse().ok()).ok_or_else(unknown)?;
+            Ok(RedisAddress { host: text(host).ok_or_else(unknown)?.to_owned(), port })
+        }
+        Value::ServerError(error) => Err(Trouble::refused("SENTINEL", error)),
+        _ => Err(unknown()),
+    }
+}
+
+/// `CLUSTER SLOTS` answers with ranges: first, last, and servers of which the first is the primary: host, port, more.
+fn slots(answer: &Value, asked: &RedisAddress) -> Result<Vec<SlotRange>, Trouble> {
+    let Value::Array(ranges) = answer else {
+        let Value::ServerError(error) = answer else { return Err(Trouble::no_slots(None)) };
+        return Err(Trouble::no_slots(Some(error)));
+    };
+    let range = |range: &Value| {
+        let Value::Array(parts) = range else { return None };
+        let [Value::Int(first), Value::Int(last), Value::Array(primary), ..] = parts.as_slice() else {
+            return None;
+        };
+        let [host, Value::Int(port), ..] = primary.as_slice() else { return None };
+        // A node that does not know its own name is the one that was asked.
+        let host = text(host).filter(|host| !host.is_empty()).unwrap_or(&asked.host);
+        Some(SlotRange {
+            first: u16::try_from(*first).ok()?,
+            last: u16::try_from(*last).ok()?,
+            server: RedisAddress { host: host.to_owned(), port: u16::try_from(*port).ok()? },
+        })
+    };
+    let ranges: Option<Vec<_>> = ranges.iter().map(range).collect();
+    ranges.filter(|ranges| !ranges.is_empty()).ok_or_else(|| Trouble::no_slots(None))
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    fn address(host: &str, port: u16) -> RedisAddress {
+        RedisAddress { host: host.to_owned(), port }
+    }
+
+    #[test]
+    fn a_sentinel_names_the_primary() {
+        let answer = Value::Array(vec![bulk("10.0.0.1"), bulk("6380")]);
+        assert_eq!(primary(&answer, "brisk"), Ok(address("10.0.0.1", 6380)));
+        let trouble = primary(&Value::Nil, "brisk").unwrap_err().to_string();
+        assert!(trouble.contains("knows no service \"brisk\""), "{trouble}");
+    }
+
+    #[test]
+    fn a_cluster_names_the_primary_of_each_range() {
+        let node = |host: Value, port| Value::Array(vec![host, Value::Int(port), bulk("id")]);
+        let range = |first, last, primary| {
+            Value::Array(vec![Value::Int(first), Value::Int(last), primary, node(bulk("replica"), 1)])
+        };
+        let answer = Value::Array(vec![
+            range(0, 99, node(bulk("10.0.0.1"), 6379)),
+            range(100, 16383, node(Value::Nil, 6380)),
+        ]);
+        let found = slots(&answer, &address("asked", 9)).unwrap();
+        assert_eq!(found[0], SlotRange { first: 0, last: 99, server: address("10.0.0.1", 6379) });
+        assert_eq!(found[1], SlotRange { first: 100, last: 16383, server: address("asked", 6380) });
+        assert!(slots(&Value::Array(vec![]), &address("asked", 9)).is_err());
+        assert!(slots(&Value::Array(vec![range(0, 70000, node(bulk("a"), 1))]), &address("asked", 9)).is_err());
+    }
+}

@@ -1,0 +1,144 @@
+//! What Redis gets to see: names that tell nothing of a session's ID, and values that tell nothing of the session.
+//!
+//! Every session is sealed with a key of its own, made of the fleet's key and the session's ID. So one fleet's key
+//! may seal any number of sessions, where a common key with random nonces would be worn out after 2^32 of them; and a
+//! value that was put under another name, or came as the answer to another question, does not open.
+
+use std::fmt;
+
+use aws_lc_rs::{
+    aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
+    hmac, rand,
+};
+use zeroize::Zeroizing;
+
+use super::epoch::Epoch;
+use crate::{FleetSecret, Purpose, rotation::Seconds};
+
+/// First byte of a value, and what its seal covers beside the contents.
+const VERSION: &[u8] = &[1];
+
+const TAG_LEN: usize = 16;
+
+/// Expiry and epoch.
+const HEAD: usize = 8 + Epoch::LEN;
+
+/// The name of a session in Redis, without the prefix.
+pub(super) type Name = [u8; 16];
+
+/// Seals and names sessions with the keys of one fleet.
+pub(super) struct Sealer {
+    seal: hmac::Key,
+    names: hmac::Key,
+}
+
+/// A session as it lies in Redis, opened. Wiped when dropped.
+pub(super) struct Stored {
+    /// When it ends.
+    pub(super) expires: Seconds,
+    /// The life of the server in which it was put there.
+    pub(super) epoch: Epoch,
+    /// The session itself.
+    pub(super) session: Zeroizing<Vec<u8>>,
+}
+
+impl Sealer {
+    pub(super) fn new(secret: &FleetSecret) -> Self {
+        let key = |purpose| hmac::Key::new(hmac::HMAC_SHA256, &*secret.derive(purpose));
+        Self { seal: key(Purpose::StoreSeal), names: key(Purpose::StoreIds) }
+    }
+
+    pub(super) fn name(&self, id: &[u8]) -> Name {
+        let tag = hmac::sign(&self.names, id);
+        *tag.as_ref().first_chunk().expect("HMAC-SHA256 has 32 bytes")
+    }
+
+    pub(super) fn seal(&self, id: &[u8], expires: Seconds, epoch: Epoch, session: &[u8]) -> Vec<u8> {
+        let mut nonce = [0; NONCE_LEN];
+        rand::fill(&mut nonce).expect("the system's randomness");
+        let mut value = Vec::with_capacity(VERSION.len() + NONCE_LEN + HEAD + session.len() + TAG_LEN);
+        value.extend_from_slice(VERSION);
+        value.extend_from_slice(&nonce);
+        let start = value.len();
+        value.extend_from_slice(&expires.to_be_bytes());
+        value.extend_from_slice(epoch.as_bytes());
+        value.extend_from_slice(session);
+        let tag = self
+            .key(id)
+            .seal_in_place_separate_tag(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(VERSION),
+                &mut value[start..],
+            )
+            .expect("a session is shorter than what AES-GCM can seal");
+        value.extend_from_slice(tag.as_ref());
+        value
+    }
+
+    /// None for what this fleet did not seal for this ID, or what was changed since.
+    pub(super) fn open(&self, id: &[u8], value: Vec<u8>) -> Option<Stored> {
+        let mut value = Zeroizing::new(value);
+        let (version, rest) = value.split_at_mut_checked(VERSION.len())?;
+        if *version != *VERSION {
+            return None;
+        }
+        let (nonce, sealed) = rest.split_first_chunk_mut::<NONCE_LEN>()?;
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let plain = self.key(id).open_in_place(nonce, Aad::from(VERSION), sealed).ok()?;
+        let (expires, rest) = plain.split_first_chunk()?;
+        let (epoch, session) = rest.split_first_chunk()?;
+        Some(Stored {
+            expires: Seconds::from_be_bytes(*expires),
+            epoch: Epoch::from(*epoch),
+            session: Zeroizing::new(session.to_vec()),
+        })
+    }
+
+    fn key(&self, id: &[u8]) -> LessSafeKey {
+        let key = hmac::sign(&self.seal, id);
+        LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key.as_ref()).expect("HMAC-SHA256 has 32 bytes"))
+    }
+}
+
+impl fmt::Debug for Sealer {
+    /// Nothing of the keys.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sealer").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sealer(byte: u8) -> Sealer {
+        Sealer::new(&FleetSecret::from_bytes(&[byte; 32]).unwrap())
+    }
+
+    #[test]
+    fn what_was_sealed_opens_for_the_same_fleet_and_id_alone() {
+        let epoch = Epoch::from([7; 16]);
+        let value = sealer(1).seal(b"id", 1234, epoch, b"session");
+        let stored = sealer(1).open(b"id", value.clone()).unwrap();
+        assert_eq!((stored.expires, stored.epoch, &stored.session[..]), (1234, epoch, &b"session"[..]));
+        assert!(sealer(2).open(b"id", value.clone()).is_none());
+        assert!(sealer(1).open(b"other", value.clone()).is_none());
+        for index in 0..value.len() {
+            let mut changed = value.clone();
+            changed[index] ^= 1;
+            assert!(sealer(1).open(b"id", changed).is_none(), "byte {index}");
+            assert!(sealer(1).open(b"id", value[..index].to_vec()).is_none(), "{index} bytes");
+        }
+    }
+
+    #[test]
+    fn what_redis_sees_tells_neither_id_nor_session() {
+        let session = [0x5a; 64];
+        let value = sealer(1).seal(&[0x33; 32], 0, Epoch::UNKNOWN, &session);
+        assert!(!value.windows(8).any(|part| part == &session[..8]));
+        assert_ne!(value, sealer(1).seal(&[0x33; 32], 0, Epoch::UNKNOWN, &session), "nonces differ");
+        assert_ne!(sealer(1).name(&[0x33; 32]), [0x33; 16]);
+        assert_ne!(sealer(1).name(b"id"), sealer(2).name(b"id"));
+        assert_eq!(format!("{:?}", sealer(1)), "Sealer { .. }");
+    }
+}

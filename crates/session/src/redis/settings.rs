@@ -1,0 +1,218 @@
+//! Where Redis is, how it is reached, and the bounds of what is asked of it.
+
+use std::{fmt, time::Duration};
+
+use redis::{
+    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, TlsCertificates,
+    io::tcp::TcpSettings,
+};
+use rustls_pki_types::{CertificateDer, pem::PemObject};
+use zeroize::Zeroizing;
+
+use super::error::RedisError;
+
+/// How to reach the Redis or Valkey of a fleet. Redis is needed from version 6.2 on, Valkey from its first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisSettings {
+    /// The server, the Sentinels, or some nodes of the cluster (the others are learned from them).
+    pub servers: Vec<RedisAddress>,
+    /// What `servers` are.
+    pub topology: RedisTopology,
+    /// TLS to every server, Sentinels included. Default: none.
+    pub tls: Option<RedisTls>,
+    /// Who we are to the servers that hold data. Default: whatever Redis grants to those who do not say.
+    pub credentials: Option<RedisCredentials>,
+    /// Who we are to Sentinels, which have users of their own. Default: nobody.
+    pub sentinel_credentials: Option<RedisCredentials>,
+    /// What every key in Redis begins with. Default: `brisk:`.
+    pub prefix: String,
+    /// How long a handshake waits for an answer. Default: 5 ms.
+    pub deadline: Duration,
+    /// Commands that wait to be sent at most, and as many that wait for their answers. A write beyond is dropped, a
+    /// look-up beyond finds nothing, and both are counted. Default: 10,000.
+    pub queue: usize,
+    /// How long connecting may take, and how long a connection may be silent before it is given up. Default: 2 s.
+    pub patience: Duration,
+}
+
+impl RedisSettings {
+    /// These servers, and the defaults for everything else.
+    pub fn new(servers: Vec<RedisAddress>, topology: RedisTopology) -> Self {
+        Self {
+            servers,
+            topology,
+            tls: None,
+            credentials: None,
+            sentinel_credentials: None,
+            prefix: "brisk:".to_owned(),
+            deadline: Duration::from_millis(5),
+            queue: 10_000,
+            patience: Duration::from_secs(2),
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), RedisError> {
+        match (&self.topology, self.servers.len()) {
+            (_, 0) => Err(RedisError::NoServer),
+            (RedisTopology::Single, 2..) => Err(RedisError::SeveralServers),
+            _ if self.queue == 0 => Err(RedisError::NoQueue),
+            _ => Ok(()),
+        }
+    }
+
+    /// A client for the data at `address`, which is one of `servers` or was learned from one.
+    pub(super) fn client(&self, address: &RedisAddress) -> redis::RedisResult<Client> {
+        self.client_as(address, self.credentials.as_ref())
+    }
+
+    /// A client for the Sentinel at `address`.
+    pub(super) fn sentinel(&self, address: &RedisAddress) -> redis::RedisResult<Client> {
+        self.client_as(address, self.sentinel_credentials.as_ref())
+    }
+
+    fn client_as(
+        &self,
+        address: &RedisAddress,
+        credentials: Option<&RedisCredentials>,
+    ) -> redis::RedisResult<Client> {
+        let (host, port) = (address.host.clone(), address.port);
+        let connection = match &self.tls {
+            None => ConnectionAddr::Tcp(host, port),
+            Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+        };
+        // What names the client to `CLIENT LIST` is one more permission that an operator would have to give.
+        let mut login = RedisConnectionInfo::default().set_skip_set_lib_name();
+        if let Some(RedisCredentials { username, password }) = credentials {
+            login = login.set_password(password.as_str());
+            if let Some(username) = username {
+                login = login.set_username(username);
+            }
+        }
+        let info: ConnectionInfo = connection
+            .into_connection_info()?
+            .set_tcp_settings(TcpSettings::default().set_nodelay(true))
+            .set_redis_settings(login);
+        match &self.tls {
+            None => Client::open(info),
+            Some(tls) => {
+                let certificates = TlsCertificates { client_tls: None, root_cert: tls.roots.clone() };
+                Client::build_with_tls(info, certificates)
+            }
+        }
+    }
+}
+
+/// One server of the fleet's Redis.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RedisAddress {
+    /// A name, or an IPv4 or IPv6 address without brackets.
+    pub host: String,
+    /// Usually 6379, of a Sentinel 26379.
+    pub port: u16,
+}
+
+impl fmt::Display for RedisAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// What the servers of [`RedisSettings`] are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RedisTopology {
+    /// One server.
+    Single,
+    /// Sentinels that know which server is the primary of `service` at the time.
+    Sentinel {
+        /// The name that the Sentinels monitor it under.
+        service: String,
+    },
+    /// Nodes of a Redis Cluster.
+    Cluster,
+}
+
+/// A user of Redis' access control lists.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RedisCredentials {
+    /// None is Redis' user `default`.
+    pub username: Option<String>,
+    /// The user's password.
+    pub password: Zeroizing<String>,
+}
+
+impl fmt::Debug for RedisCredentials {
+    /// Without the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisCredentials").field("username", &self.username).finish_non_exhaustive()
+    }
+}
+
+/// Whose certificates are believed when Redis is reached by TLS. Its certificate has to name the host that is asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RedisTls {
+    roots: Option<Vec<u8>>,
+}
+
+impl RedisTls {
+    /// The authorities that the system trusts.
+    pub fn system() -> Self {
+        Self::default()
+    }
+
+    /// The authorities in `pem`, and no others.
+    pub fn trusting(pem: &[u8]) -> Result<Self, RedisError> {
+        let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+        match certificates.map_err(|error| RedisError::Authorities(error.to_string()))?.len() {
+            0 => Err(RedisError::Authorities("no certificate in it".to_owned())),
+            _ => Ok(Self { roots: Some(pem.to_vec()) }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(host: &str) -> RedisAddress {
+        RedisAddress { host: host.to_owned(), port: 6379 }
+    }
+
+    #[test]
+    fn addresses_are_written_as_people_write_them() {
+        assert_eq!(address("redis.example").to_string(), "redis.example:6379");
+        assert_eq!(address("::1").to_string(), "[::1]:6379");
+    }
+
+    #[test]
+    fn settings_that_cannot_work_are_refused() {
+        let settings = |count| RedisSettings::new(vec![address("a"); count], RedisTopology::Single);
+        assert!(settings(1).check().is_ok());
+        assert!(matches!(settings(0).check(), Err(RedisError::NoServer)));
+        assert!(matches!(settings(2).check(), Err(RedisError::SeveralServers)));
+        assert!(matches!(RedisSettings { queue: 0, ..settings(1) }.check(), Err(RedisError::NoQueue)));
+        assert!(RedisSettings { topology: RedisTopology::Cluster, ..settings(3) }.check().is_ok());
+    }
+
+    #[test]
+    fn authorities_are_certificates() {
+        assert!(RedisTls::trusting(b"").is_err());
+        assert!(RedisTls::trusting(b"-----BEGIN CERTIFICATE-----\n?\n-----END CERTIFICATE-----\n").is_err());
+        let ca = brisk_testkit::ca::TestCa::new();
+        assert!(RedisTls::trusting(ca.root_pem().as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn debug_shows_no_password() {
+        let mut settings = RedisSettings::new(vec![address("a")], RedisTopology::Single);
+        settings.credentials = Some(RedisCredentials {
+            username: Some("brisk".to_owned()),
+            password: Zeroizing::new("hush".to_owned()),
+        });
+        let shown = format!("{settings:?}");
+        assert!(shown.contains("brisk") && !shown.contains("hush"), "{shown}");
+    }
+}

@@ -1,0 +1,51 @@
+//! What the workers and the thread that talks to Redis have in common.
+
+use super::{
+    breaker::Breaker,
+    sealing::{Name, Sealer},
+    settings::RedisSettings,
+    spent::Spent,
+    statistics::Counters,
+    trouble::Troubles,
+};
+use crate::FleetSecret;
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) settings: RedisSettings,
+    pub(super) sealer: Sealer,
+    pub(super) breaker: Breaker,
+    pub(super) counters: Counters,
+    pub(super) troubles: Troubles,
+    pub(super) spent: Spent,
+}
+
+impl Shared {
+    pub(super) fn new(settings: RedisSettings, secret: &FleetSecret) -> Self {
+        Self {
+            sealer: Sealer::new(secret),
+            settings,
+            breaker: Breaker::new(),
+            counters: Counters::default(),
+            troubles: Troubles::default(),
+            spent: Spent::default(),
+        }
+    }
+
+    /// This session is to be given to nobody, as soon as Redis can be told so.
+    pub(super) fn spend(&self, id: &[u8]) {
+        self.spent.add(self.sealer.name(id));
+    }
+
+    /// The key of a session in Redis: 32 hexadecimal digits after the prefix.
+    pub(super) fn key(&self, name: &Name) -> Vec<u8> {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut key = Vec::with_capacity(self.settings.prefix.len() + 2 + 2 * name.len());
+        key.extend_from_slice(self.settings.prefix.as_bytes());
+        key.extend_from_slice(b"s:");
+        for byte in name {
+            key.extend([DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        }
+        key
+    }
+}

@@ -1,0 +1,171 @@
+//! The store as workers see it: a queue, an answer or a deadline.
+
+use std::{
+    fmt, mem,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use tokio::{
+    sync::{
+        mpsc::{self, Sender, error::TrySendError},
+        oneshot,
+    },
+    time,
+};
+use zeroize::Zeroizing;
+
+use super::{
+    client::{self, Job},
+    command::{Command, How, Kept},
+    error::RedisError,
+    settings::RedisSettings,
+    shared::Shared,
+    statistics::RedisStatistics,
+};
+use crate::{Claim, FleetSecret, Found, Lookup, Miss, SessionStore, rotation::seconds};
+
+/// Sessions longer than this are not put into Redis. Client certificates make them long; these would be chains.
+const LONGEST: usize = 64 * 1024;
+
+/// Keeps sessions in Redis or Valkey, sealed, for all gateways that have the same secret.
+///
+/// Nothing blocks: `put` hands over and answers at once, look-ups are over at the deadline of the settings, and while
+/// Redis is out of order they are over at once. Look-ups have to be awaited on a tokio runtime with time.
+///
+/// A copy costs a reference; the thread behind it ends with the last one. An ID is put once: where one is in Redis
+/// already, or was taken in the last minute, `put` changes nothing.
+#[derive(Clone)]
+pub struct RedisStore {
+    shared: Arc<Shared>,
+    jobs: Sender<Job>,
+}
+
+impl RedisStore {
+    /// Starts a thread that connects to Redis, and keeps trying. Sessions are sealed with a key derived from
+    /// `secret`. Until there is a connection, every look-up is `Miss::Down`.
+    pub fn start(settings: RedisSettings, secret: &FleetSecret) -> Result<Self, RedisError> {
+        settings.check()?;
+        let (jobs, receiver) = mpsc::channel(settings.queue);
+        let shared = Arc::new(Shared::new(settings, secret));
+        client::start(Arc::clone(&shared), receiver).map_err(RedisError::Thread)?;
+        Ok(Self { shared, jobs })
+    }
+
+    /// The settings it was started with.
+    pub fn settings(&self) -> &RedisSettings {
+        &self.shared.settings
+    }
+
+    /// What the store has counted, and what it is up to.
+    pub fn statistics(&self) -> RedisStatistics {
+        let shared = &self.shared;
+        let counted = shared.counters.statistics();
+        let queued = self.jobs.max_capacity() - self.jobs.capacity();
+        RedisStatistics {
+            queue_length: counted.queue_length + queued as u64,
+            breaker_open: !shared.breaker.is_closed(),
+            breaker_opened: shared.breaker.times_opened(),
+            troubles: shared.troubles.lines(),
+            ..counted
+        }
+    }
+
+    /// Marks a session as taken: its copy in this process was. Done behind the caller's back, or not at all.
+    pub(crate) fn forget(&self, id: &[u8]) {
+        // An error: it is remembered until Redis can be told.
+        let _ = self.send(Command::Forget { id: id.into() });
+    }
+
+    /// As `get` and `take`, with the time at which the session ends.
+    pub(crate) fn find(&self, id: &[u8], how: How) -> Lookup<Result<Kept, Miss>> {
+        let shared = &self.shared;
+        let (started, (answer, answered)) = (Instant::now(), oneshot::channel());
+        let command = Command::Find { id: id.into(), how, started, answer };
+        if let Err(miss) = self.send(command) {
+            if miss == Miss::Late {
+                shared.breaker.failed();
+            }
+            let found = Err(miss);
+            shared.counters.found(&found);
+            return Lookup::Ready(found);
+        }
+        let shared = Arc::clone(shared);
+        let deadline = time::Instant::from_std(started + shared.settings.deadline);
+        Lookup::Pending(Box::pin(async move {
+            let found = match time::timeout_at(deadline, answered).await {
+                Ok(answer) => answer.unwrap_or(Err(Miss::Down)),
+                Err(_) => Err(Miss::Late),
+            };
+            match &found {
+                Err(Miss::Late) => shared.breaker.failed(),
+                Err(Miss::Down) => {}
+                _ => shared.breaker.succeeded(),
+            }
+            shared.counters.found(&found);
+            found
+        }))
+    }
+
+    /// Gives the thread something to do that is not a worker's, whatever state Redis is in.
+    pub(super) fn hand_over(&self, job: Job) -> Result<(), RedisError> {
+        self.jobs.try_send(job).map_err(|_| RedisError::Busy)
+    }
+
+    /// Hands `command` over, or gives it up and says why.
+    fn send(&self, command: Command) -> Result<(), Miss> {
+        let refused = if self.shared.breaker.is_closed() {
+            match self.jobs.try_reserve() {
+                Ok(place) => {
+                    place.send(Job::Command(command));
+                    return Ok(());
+                }
+                Err(TrySendError::Full(())) => (command, Miss::Late),
+                Err(TrySendError::Closed(())) => (command, Miss::Down),
+            }
+        } else {
+            (command, Miss::Down)
+        };
+        let (command, miss) = refused;
+        command.give_up(miss, &self.shared);
+        Err(miss)
+    }
+}
+
+impl SessionStore for RedisStore {
+    /// Hands the session over to be written. False where it was not: too long, Redis out of order, the queue full.
+    fn put(&self, id: &[u8], session: Vec<u8>, lifetime: Duration) -> Lookup<bool> {
+        let session = Zeroizing::new(session);
+        if session.len() > LONGEST {
+            return Lookup::Ready(false);
+        }
+        let expires = seconds(SystemTime::now()).saturating_add(lifetime.as_secs());
+        Lookup::Ready(self.send(Command::Put { id: id.into(), session, expires }).is_ok())
+    }
+
+    fn get(&self, id: &[u8]) -> Lookup<Found> {
+        only_session(self.find(id, How::Get))
+    }
+
+    fn take(&self, id: &[u8], claim: Claim) -> Lookup<Found> {
+        only_session(self.find(id, How::Take(claim)))
+    }
+}
+
+fn only_session(found: Lookup<Result<Kept, Miss>>) -> Lookup<Found> {
+    let session = |found: Result<Kept, Miss>| found.map(|mut kept| mem::take(&mut *kept.session));
+    match found {
+        Lookup::Ready(found) => Lookup::Ready(session(found)),
+        Lookup::Pending(found) => Lookup::Pending(Box::pin(async move { session(found.await) })),
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    /// Settings and counts.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("settings", self.settings())
+            .field("statistics", &self.statistics())
+            .finish_non_exhaustive()
+    }
+}

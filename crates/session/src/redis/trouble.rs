@@ -1,0 +1,198 @@
+//! What is wrong with Redis, said once: in the log when it begins and when it ends, in the statistics while it lasts.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+use super::settings::RedisAddress;
+
+/// A trouble that takes turns with another is not worth a line each time.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// Servers whose troubles are kept at most; more than a fleet has, unless one makes names up.
+const MOST: usize = 64;
+
+/// Something that keeps Redis from doing its work, in words for an operator: what is wrong, and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trouble(String);
+
+impl Trouble {
+    pub(super) fn new(what: impl Into<String>) -> Self {
+        Self(what.into())
+    }
+
+    /// Why a connection could not be made, or came to its end. `patience` is how long was waited for it.
+    pub(super) fn connecting(error: &RedisError, patience: Duration) -> Self {
+        if error.is_timeout() {
+            return Self::silent(patience);
+        }
+        match (error.kind(), error.code()) {
+            (_, Some("NOAUTH")) => Self::new("asks for a password, and none is set: set the user's password"),
+            (ErrorKind::AuthenticationFailed, _) | (_, Some("WRONGPASS" | "NOPERM")) => Self::new(format!(
+                "refuses our user or password ({error}): the user name and the password have to be those of its ACL"
+            )),
+            _ if error.is_connection_refusal() => {
+                Self::new("refuses connections: nothing listens there, or a firewall keeps us off")
+            }
+            _ => Self::new(error.to_string()),
+        }
+    }
+
+    pub(super) fn silent(patience: Duration) -> Self {
+        Self::new(format!("did not answer within {patience:?}: it hangs, or the way to it is blocked"))
+    }
+
+    pub(super) fn closed() -> Self {
+        Self::new("closed the connection")
+    }
+
+    pub(super) fn replica() -> Self {
+        Self::new("is a replica, and takes no writes: name the primary, or its Sentinels")
+    }
+
+    pub(super) fn slow(took: Duration, deadline: Duration) -> Self {
+        Self::new(format!(
+            "answers after {took:.1?}: it is not asked for sessions while it takes longer than the deadline, {deadline:?}"
+        ))
+    }
+
+    /// Without an epoch nothing is safe from being taken twice.
+    pub(super) fn anonymous() -> Self {
+        Self::new(
+            "does not tell its run_id and master_replid: no session is taken from it for early data; our user needs \
+             +info, in a cluster +cluster|info too, and there must be no proxy that answers in its place",
+        )
+    }
+
+    pub(super) fn no_slots(error: Option<&redis::ServerError>) -> Self {
+        let error = error.map(|error| format!(" ({error})")).unwrap_or_default();
+        Self::new(format!(
+            "does not tell the nodes of its cluster{error}: our user needs +cluster|slots, and it has to be a cluster"
+        ))
+    }
+
+    pub(super) fn unknown_service(service: &str) -> Self {
+        Self::new(format!("is a Sentinel that knows no service {service:?}: name what `sentinel monitor` names"))
+    }
+
+    /// An answer that says that Redis did not do as it was told.
+    pub(super) fn refused(command: &str, error: &redis::ServerError) -> Self {
+        let hint = match error.kind() {
+            Some(ServerErrorKind::NoPerm) => {
+                ": its ACL has to allow our user +get +set +info on the keys with our prefix"
+            }
+            Some(ServerErrorKind::ResponseError) => ": Redis 6.2 or Valkey 7.2 is needed, or later",
+            _ => "",
+        };
+        Self::new(format!("refuses {command} ({error}){hint}"))
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The troubles of every server, as they are now.
+#[derive(Debug, Default)]
+pub(super) struct Troubles(Mutex<BTreeMap<RedisAddress, Entry>>);
+
+#[derive(Debug)]
+struct Entry {
+    trouble: Trouble,
+    lasts: bool,
+    logged: Instant,
+}
+
+impl Troubles {
+    /// `server` has this trouble now.
+    pub(super) fn begin(&self, server: &RedisAddress, trouble: Trouble) {
+        let mut entries = self.lock();
+        let now = Instant::now();
+        if entries.len() >= MOST && !entries.contains_key(server) {
+            return;
+        }
+        let former = entries.get(server);
+        let is_news = former.is_none_or(|former| {
+            let repeats = former.lasts && former.trouble == trouble;
+            !repeats && now.duration_since(former.logged) >= QUIET
+        });
+        if is_news {
+            tracing::warn!("session store: Redis at {server} {trouble}");
+        }
+        let logged = if is_news { now } else { former.map_or(now, |former| former.logged) };
+        entries.insert(server.clone(), Entry { trouble, lasts: true, logged });
+    }
+
+    /// `server` works.
+    pub(super) fn end(&self, server: &RedisAddress) {
+        if let Some(entry) = self.lock().get_mut(server).filter(|entry| entry.lasts) {
+            entry.lasts = false;
+            tracing::info!("session store: Redis at {server} works again");
+        }
+    }
+
+    /// `server` is no longer one of ours.
+    pub(super) fn forget(&self, server: &RedisAddress) {
+        self.lock().remove(server);
+    }
+
+    /// What is wrong now, one line for each server with a trouble.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let entries = self.lock();
+        let lasting = entries.iter().filter(|(_, entry)| entry.lasts);
+        lasting.map(|(server, entry)| format!("Redis at {server} {}", entry.trouble)).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<RedisAddress, Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(port: u16) -> RedisAddress {
+        RedisAddress { host: "redis.example".to_owned(), port }
+    }
+
+    #[test]
+    fn a_trouble_shows_while_it_lasts() {
+        let troubles = Troubles::default();
+        troubles.begin(&server(1), Trouble::closed());
+        troubles.begin(&server(1), Trouble::replica());
+        troubles.begin(&server(2), Trouble::closed());
+        let lines = troubles.lines();
+        assert_eq!(lines.len(), 2);
+        assert!(lines[0].starts_with("Redis at redis.example:1 is a replica"), "{lines:?}");
+        troubles.end(&server(1));
+        troubles.forget(&server(2));
+        assert_eq!(troubles.lines(), [""; 0]);
+    }
+
+    #[test]
+    fn the_troubles_kept_are_bounded() {
+        let troubles = Troubles::default();
+        for port in 0..1000 {
+            troubles.begin(&server(port), Trouble::closed());
+        }
+        assert_eq!(troubles.lines().len(), MOST);
+    }
+
+    #[test]
+    fn a_refused_password_is_told_from_a_refused_connection() {
+        let refused = RedisError::from(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
+        let trouble = Trouble::connecting(&refused, Duration::from_secs(2)).to_string();
+        assert!(trouble.contains("nothing listens there"), "{trouble}");
+        let wrong = RedisError::from((ErrorKind::AuthenticationFailed, "Password authentication failed"));
+        let trouble = Trouble::connecting(&wrong, Duration::from_secs(2)).to_string();
+        assert!(trouble.contains("user name and the password"), "{trouble}");
+    }
+}
