@@ -2,9 +2,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Instant;
 
 use brisk_telemetry::ConnectionRecord;
+use brisk_tls::Confirmation;
 
+use crate::early_data::Handshake;
 use crate::forwarding::ForwardedValues;
 use crate::upgrade::PendingUpgrade;
 
@@ -19,6 +22,8 @@ pub struct Connection {
     pub upgrade: RefCell<Option<PendingUpgrade>>,
     /// What upstreams are told of the client, kept from one request to the next.
     pub(crate) forwarded: RefCell<Option<Box<ForwardedValues>>>,
+    /// Of a connection that came with early data.
+    handshake: Option<Box<Handshake>>,
     in_flight: Cell<u32>,
     requests: Cell<u32>,
     body_waits: Cell<u32>,
@@ -34,11 +39,22 @@ pub struct RequestGuard(Rc<Connection>);
 impl Connection {
     /// A connection without requests.
     pub fn new(record: ConnectionRecord, secure: bool) -> Rc<Self> {
+        Self::with_handshake(record, secure, None)
+    }
+
+    /// An HTTPS connection whose handshake is not complete: its early data holds the first requests. `confirmation` tells
+    /// when it is, `until` is when the client has taken too long for it.
+    pub fn with_early_data(record: ConnectionRecord, confirmation: Confirmation, until: Instant) -> Rc<Self> {
+        Self::with_handshake(record, true, Some(Box::new(Handshake::new(confirmation, until))))
+    }
+
+    fn with_handshake(record: ConnectionRecord, secure: bool, handshake: Option<Box<Handshake>>) -> Rc<Self> {
         Rc::new(Self {
             record: RefCell::new(record),
             secure,
             upgrade: RefCell::new(None),
             forwarded: RefCell::new(None),
+            handshake,
             in_flight: Cell::new(0),
             requests: Cell::new(0),
             body_waits: Cell::new(0),
@@ -46,6 +62,16 @@ impl Connection {
             held_answers: Cell::new(0),
             answer_bytes: Cell::new(0),
         })
+    }
+
+    /// Whether the handshake is complete: what the client sent from then on, and what waited for it, is no replay.
+    pub fn is_confirmed(&self) -> bool {
+        self.handshake().is_none()
+    }
+
+    /// The handshake, while it is not complete.
+    pub(crate) fn handshake(&self) -> Option<&Handshake> {
+        self.handshake.as_deref().filter(|handshake| !handshake.is_complete())
     }
 
     /// Counts a request as in flight until the guard is dropped.

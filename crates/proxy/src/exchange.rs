@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use brisk_telemetry::{AccessLog, Metrics, Milestone, RequestId, RequestRecord, Side};
+use brisk_telemetry::{AccessLog, EarlyRequest, Metrics, Milestone, RequestId, RequestRecord, Side};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode, Uri, Version, header};
@@ -46,6 +46,7 @@ pub(crate) struct Exchange {
     failure: Option<Failure>,
     state: State,
     held: bool,
+    early: Option<EarlyRequest>,
     line: Option<Box<Line>>,
     pub(crate) outcome: ForwardOutcome,
     _in_flight: RequestGuard,
@@ -91,6 +92,7 @@ impl Exchange {
             failure: None,
             state,
             held: false,
+            early: connection.handshake().map(|_| EarlyRequest::Forwarded),
             line: telemetry.access_log.as_ref().map(|_| Box::new(Line::of(request))),
             outcome: ForwardOutcome::default(),
             _in_flight: connection.begin_request(),
@@ -103,6 +105,19 @@ impl Exchange {
 
     pub(crate) fn connection(&self) -> &Rc<Connection> {
         &self.connection
+    }
+
+    /// Whether the request is answered before its handshake is complete.
+    pub(crate) fn is_early(&self) -> bool {
+        self.early == Some(EarlyRequest::Forwarded)
+    }
+
+    /// Waits for the end of the handshake; for ever, if it fails: then the request ends with its connection.
+    pub(crate) async fn hold_until_confirmed(&mut self) {
+        self.early = Some(EarlyRequest::Held);
+        if let Some(handshake) = self.connection.handshake() {
+            handshake.complete().await;
+        }
     }
 
     /// Notes what went wrong; the first thing counts.
@@ -160,7 +175,7 @@ impl Exchange {
             upstream_time: self.outcome.time(),
             referer: line.referer.as_ref().map(HeaderValue::as_bytes),
             user_agent: line.user_agent.as_ref().map(HeaderValue::as_bytes),
-            early: None,
+            early: self.early,
             error: self.failure.map(|failure| failure.reason),
             error_side: self.failure.map(|failure| failure.side),
         });
@@ -176,6 +191,9 @@ impl Drop for Exchange {
         let duration = self.started.elapsed();
         let side = self.failure.map(|failure| failure.side);
         self.telemetry.metrics.request(self.status, side, self.outcome.time(), duration);
+        if let Some(treatment) = self.early {
+            self.telemetry.metrics.early_request(treatment);
+        }
         self.connection.record.borrow_mut().requests += 1;
         if let (Some(log), Some(line)) = (&self.telemetry.access_log, &self.line) {
             self.log(log, line, duration);

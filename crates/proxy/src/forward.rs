@@ -84,7 +84,14 @@ pub async fn forward(
                 facts.outcome.time.set(Some(started.elapsed()));
                 return Ok(response);
             }
-            Err(failure) => (request, attempt) = journey.next(&attempt, *failure)?,
+            Err(failure) => {
+                let was_sent = failure.unsent.is_none();
+                (request, attempt) = journey.next(&attempt, *failure)?;
+                // What may be a replay is not sent a second time by brisk either.
+                if was_sent && let Some(handshake) = facts.connection.handshake() {
+                    Box::pin(handshake.complete()).await;
+                }
+            }
         }
     }
 }

@@ -3,7 +3,8 @@
 //! Hop-by-hop headers end here (RFC 9110 section 7.6.1): those that `Connection` names, and those known to be such. What
 //! goes on: `TE: trailers`, which gRPC needs; `Upgrade` with its `Connection: upgrade` to an upstream, except to another
 //! version of HTTP, which would carry requests past the routes; `Host` as the client sent it. `Expect` ends here, because
-//! hyper answers it with 100 when the body is asked for. `Via` is not added.
+//! hyper answers it with 100 when the body is asked for. `Early-Data` is kept, and set where the request is sent on before
+//! the client's handshake is complete (RFC 8470). `Via` is not added.
 
 use http::header::{self, Entry};
 use http::request::Parts;
@@ -13,6 +14,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
+const EARLY_DATA: HeaderName = HeaderName::from_static("early-data");
+const EARLY: HeaderValue = HeaderValue::from_static("1");
 const UPGRADE: HeaderValue = HeaderValue::from_static("upgrade");
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
@@ -42,6 +45,11 @@ pub(crate) fn prepare_request(request: &mut Parts, authority: &str, target: Path
         join_cookies(headers);
     }
     request.uri = Uri::from(target);
+}
+
+/// RFC 8470 section 5.1: what is forwarded before the handshake is complete says so, once, whatever the client said.
+pub(crate) fn mark_early(headers: &mut HeaderMap) {
+    headers.insert(EARLY_DATA, EARLY);
 }
 
 /// Turns an upstream's response into one for the client.
@@ -81,12 +89,13 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
     .contains(name)
 }
 
-/// The headers that a `Connection` header names; never those that say whose the message is and where it ends.
+/// The headers that a `Connection` header names; never those that say whose the message is, where it ends, and that it may
+/// be a replay (RFC 8470 section 5.1).
 fn named_headers(connection: &HeaderValue) -> impl Iterator<Item = HeaderName> {
     tokens(connection)
         .filter(|token| !token.eq_ignore_ascii_case("close") && !token.eq_ignore_ascii_case("keep-alive"))
         .filter_map(|token| HeaderName::from_bytes(token.as_bytes()).ok())
-        .filter(|name| ![header::HOST, header::CONTENT_LENGTH].contains(name))
+        .filter(|name| ![header::HOST, header::CONTENT_LENGTH, EARLY_DATA].contains(name))
 }
 
 fn tokens(value: &HeaderValue) -> impl Iterator<Item = &str> {
@@ -168,6 +177,19 @@ mod tests {
         let headers =
             forwarded(get().header("connection", "host, content-length").header("content-length", "3"));
         assert_eq!(names(&headers), ["content-length", "host"]);
+    }
+
+    #[test]
+    fn what_says_that_a_request_may_be_a_replay_is_kept() {
+        let headers = forwarded(get().header("connection", "early-data").header("early-data", "1"));
+        assert_eq!(headers["early-data"], "1");
+    }
+
+    #[test]
+    fn an_early_request_says_so_once() {
+        let mut headers = forwarded(get().header("early-data", "0").header("early-data", "x"));
+        mark_early(&mut headers);
+        assert_eq!(headers.get_all("early-data").iter().collect::<Vec<_>>(), ["1"]);
     }
 
     #[test]

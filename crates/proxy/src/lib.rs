@@ -7,6 +7,7 @@
 mod balance;
 pub mod body;
 pub mod connection;
+mod early_data;
 pub mod error;
 mod error_page;
 pub mod exchange;

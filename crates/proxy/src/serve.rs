@@ -3,6 +3,7 @@
 //! The connection's future is its driver: it lets hyper work, then sends what hyper wrote, then looks at the time. An
 //! idle HTTP/1.1 connection has no hyper connection and no buffers at all.
 
+mod handshake;
 mod io;
 mod turn;
 
@@ -88,6 +89,8 @@ pub enum End {
     Closed,
     /// No request came for the idle time.
     Idle,
+    /// The handshake of a connection with early data was not completed in time.
+    HandshakeTimeout,
     /// A request head did not end in time.
     HeadTimeout,
     /// A request body did not go on in time.
@@ -141,7 +144,10 @@ impl CurrentService {
 pub async fn serve(io: HttpIo, http: &Http) -> End {
     let multiplexed = http.connection.record.borrow().tls.as_ref().is_some_and(|tls| tls.alpn == Some("h2"));
     let stop = loop {
-        if let Err(stop) = rest(&io, http).await {
+        // While its handshake is not complete, a connection never rests.
+        if http.connection.is_confirmed()
+            && let Err(stop) = rest(&io, http).await
+        {
             break stop;
         }
         // Boxed, so that a resting connection does not carry the room for a busy one.
@@ -153,6 +159,12 @@ pub async fn serve(io: HttpIo, http: &Http) -> End {
         if stop != Stop::Rest {
             break stop;
         }
+    };
+    let stop = match stop {
+        Stop::Close(_) if !http.connection.is_confirmed() => {
+            Box::pin(handshake::finish(&io, http, stop)).await
+        }
+        stop => stop,
     };
     note_bytes(&io.stream(), http);
     match stop {
@@ -216,6 +228,7 @@ async fn http1_turns(io: &HttpIo, http: &Http) -> Stop {
         .serve_connection(io.clone(), service);
     let mut turns = Turns::new(false, http.connection.requests());
     let stop = poll_fn(|cx| {
+        handshake::advance(cx, io, http);
         if turns.begins_to_drain(http) {
             Pin::new(&mut hyper).graceful_shutdown();
         }
@@ -255,6 +268,7 @@ async fn http2_turns(io: &HttpIo, http: &Http) -> Stop {
     let mut turns = Turns::new(true, http.connection.requests());
     let mut ending = None;
     poll_fn(|cx| {
+        handshake::advance(cx, io, http);
         if turns.begins_to_drain(http) {
             hyper.as_mut().graceful_shutdown();
         }

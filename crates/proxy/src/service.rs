@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 
 use crate::body::Body;
 use crate::connection::Connection;
+use crate::early_data::EarlyDataPolicy;
 use crate::error::{ServiceError, UpstreamError};
 use crate::error_page::error_page;
 use crate::exchange::{Exchange, RecordedBody, Telemetry};
@@ -53,6 +54,7 @@ struct Site {
 struct Route {
     path: String,
     body_limit: u64,
+    early_data: EarlyDataPolicy,
     action: Prepared,
 }
 
@@ -112,6 +114,10 @@ impl Service {
         exchange.respond(if is_head { without_body(response) } else { response })
     }
 
+    pub(crate) fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
+    }
+
     fn find(&self, connection: &Connection, head: &Parts) -> Result<Found, Refusal> {
         let Target::Path { authority } = validate::target(head)? else {
             return Ok(Found::Server);
@@ -153,6 +159,9 @@ impl Site {
         if body.size_hint().lower() > route.body_limit {
             return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "request-body-too-large"));
         }
+        if exchange.is_early() && !route.early_data.lets_pass(&head, &path.decoded, body.is_end_stream()) {
+            Box::pin(exchange.hold_until_confirmed()).await;
+        }
         match &route.action {
             Prepared::Fixed { status, headers, body } => Ok(fixed(*status, headers, body)),
             Prepared::Page(page) => Ok(page.make(exchange.connection(), &head)),
@@ -182,7 +191,12 @@ impl Route {
             Action::Redirect(redirect) => Prepared::Redirect(redirect.clone()),
             Action::Page(page) => Prepared::Page(page.clone()),
         };
-        Ok(Self { path: path.to_owned(), body_limit: route.body_limit.unwrap_or(u64::MAX), action })
+        Ok(Self {
+            path: path.to_owned(),
+            body_limit: route.body_limit.unwrap_or(u64::MAX),
+            early_data: route.early_data.clone(),
+            action,
+        })
     }
 }
 
@@ -204,6 +218,9 @@ impl Passage<'_> {
         let authority = authority(&head)?.to_owned();
         let connection = Rc::clone(exchange.connection());
         headers::prepare_request(&mut head, &authority, target);
+        if exchange.is_early() {
+            headers::mark_early(&mut head.headers);
+        }
         self.service.forwarding.apply(&mut head.headers, &connection, &authority, exchange.id());
         let facts =
             ForwardFacts { connection: &connection, body_limit: self.body_limit, outcome: &exchange.outcome };

@@ -17,6 +17,7 @@ use ipnet::IpNet;
 
 use crate::body::Body;
 use crate::connection::Connection;
+pub use crate::early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
 
 /// What one configuration answers over HTTPS.
 #[derive(Clone, Debug)]
@@ -67,12 +68,14 @@ pub struct RouteSettings {
     pub action: Action,
     /// The most bytes of a request body; beyond it 413. Default: no limit.
     pub body_limit: Option<u64>,
+    /// What is answered before the handshake is complete. Default: nothing. Its host has to take early data at all.
+    pub early_data: EarlyDataPolicy,
 }
 
 impl RouteSettings {
-    /// A route without a limit on bodies.
+    /// A route without a limit on bodies and without early data.
     pub fn new(path: RoutePath, action: Action) -> Self {
-        Self { path, action, body_limit: None }
+        Self { path, action, body_limit: None, early_data: EarlyDataPolicy::Hold }
     }
 }
 

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use brisk_tls::Stream;
+use brisk_tls::{Confirmation, Stream};
 use hyper::rt::{Read, ReadBufCursor, Write};
 
 /// A TLS stream for hyper. Clones share it.
@@ -24,6 +24,16 @@ impl HttpIo {
     /// Takes over `stream`.
     pub fn new(stream: Stream) -> Self {
         Self { stream: Rc::new(RefCell::new(stream)), at_once: Rc::default() }
+    }
+
+    /// Tells when the handshake is complete; `None` where it is, as always without early data.
+    pub fn confirmation(&self) -> Option<Confirmation> {
+        self.stream().confirmation()
+    }
+
+    /// Bytes of early data received so far, as plaintext.
+    pub fn early_bytes(&self) -> u64 {
+        self.stream().early_bytes()
     }
 
     pub(crate) fn stream(&self) -> Ref<'_, Stream> {
@@ -50,7 +60,12 @@ impl Read for HttpIo {
         cx: &mut Context<'_>,
         mut buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        self.stream.borrow_mut().poll_read(cx, |data| {
+        let mut stream = self.stream.borrow_mut();
+        // Before the end of its handshake the driver reads, and wakes.
+        if !stream.is_confirmed() && !stream.has_plaintext() {
+            return Poll::Pending;
+        }
+        stream.poll_read(cx, |data| {
             let len = data.len().min(buf.remaining());
             buf.put_slice(&data[..len]);
             len
@@ -80,6 +95,8 @@ impl Write for HttpIo {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream.borrow_mut().poll_close(cx)
+        let mut stream = self.stream.borrow_mut();
+        // The driver closes when the handshake is complete.
+        if stream.is_confirmed() { stream.poll_close(cx) } else { Poll::Ready(Ok(())) }
     }
 }

@@ -3,7 +3,9 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::{End, Http, HttpIo};
+use crate::early_data::Handshake;
+
+use super::{End, Http, HttpIo, handshake};
 
 /// An idle HTTP/1.1 connection gives up its HTTP machinery after this time; the next byte brings it back. Short, so that
 /// many clients with a request each do not add up; a client that is at work asks again sooner.
@@ -12,6 +14,8 @@ const REST_AFTER: Duration = Duration::from_millis(100);
 /// What the client is expected to do; its time limit runs while the phase stays the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
+    /// To complete its handshake, whatever else goes on; there was early data.
+    Handshake,
     /// To begin a request; so many have been seen.
     Idle(u32),
     /// To finish the head of a request; so many came before it.
@@ -63,7 +67,13 @@ impl Turns {
     /// Ends a turn. Pending registers for everything that may begin the next.
     pub(super) fn poll_end(&mut self, cx: &mut Context<'_>, io: &HttpIo, http: &Http) -> Poll<Stop> {
         if let Poll::Ready(Err(_)) = io.stream_mut().poll_drain(cx) {
-            return Poll::Ready(Stop::Abort(End::ClientGone));
+            match http.connection.handshake() {
+                None => return Poll::Ready(Stop::Abort(End::ClientGone)),
+                Some(handshake) => handshake.fail(End::ClientGone),
+            }
+        }
+        if let Some(stop) = handshake::failed(http) {
+            return Poll::Ready(stop);
         }
         let phase = self.current(io, http);
         if self.phase != Some(phase) {
@@ -73,6 +83,7 @@ impl Turns {
             return Poll::Pending;
         }
         Poll::Ready(match phase {
+            Phase::Handshake => handshake::timed_out(http),
             Phase::Idle(_) if self.multiplexed => Stop::Close(End::Idle),
             Phase::Idle(_) => Stop::Rest,
             Phase::Head(_) => Stop::Close(End::HeadTimeout),
@@ -83,6 +94,9 @@ impl Turns {
     }
 
     fn current(&self, io: &HttpIo, http: &Http) -> Phase {
+        if !http.connection.is_confirmed() {
+            return Phase::Handshake;
+        }
         let stream = io.stream();
         let (received, sent) = stream.bytes();
         if stream.is_blocked() {
@@ -113,6 +127,10 @@ impl Turns {
         self.phase = Some(phase);
         let timeouts = &http.settings.timeouts;
         match phase {
+            Phase::Handshake => {
+                let left = http.connection.handshake().map_or(Duration::ZERO, Handshake::time_left);
+                http.deadline.set(left);
+            }
             Phase::Idle(_) => {
                 self.received_when_idle = io.stream().bytes().0;
                 http.deadline.set(if self.multiplexed {

@@ -1,3 +1,5 @@
+mod early;
+
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -56,10 +58,14 @@ fn connection() -> Rc<Connection> {
 
 /// Sends bytes over a connection of HTTP/1.1 and answers with everything that comes back.
 async fn exchange(service: Service, request: &str) -> String {
+    exchange_on(&connection(), service, request).await
+}
+
+async fn exchange_on(connection: &Rc<Connection>, service: Service, request: &str) -> String {
     let (mut client, server) = duplex(1 << 20);
-    let (service, connection) = (Rc::new(service), connection());
+    let service = Rc::new(service);
     let answering = hyper::service::service_fn(|request| {
-        let (service, connection) = (Rc::clone(&service), Rc::clone(&connection));
+        let (service, connection) = (Rc::clone(&service), Rc::clone(connection));
         async move { Ok::<_, std::convert::Infallible>(service.respond(&connection, request).await) }
     });
     let mut http1 = hyper::server::conn::http1::Builder::new();
