@@ -11,7 +11,7 @@ use std::time::Instant;
 use brisk_net::proxy_protocol::{self, Progress};
 use brisk_net::{Deadline, TcpInfo};
 use brisk_proxy::Connection;
-use brisk_proxy::serve::{Http, HttpIo, serve};
+use brisk_proxy::serve::{End, Http, HttpIo, serve};
 use brisk_telemetry::{ConnectionRecord, HandshakeOutcome, Milestone};
 use brisk_tls::{Accepted, Refusal};
 use tokio::io::AsyncReadExt;
@@ -39,10 +39,7 @@ pub(crate) async fn serve_https(
         Ok(secured) => secured,
         Err(refusal) => return refused(&worker, &record, &refusal),
     };
-    let tls = record.tls.as_ref().expect("a completed handshake has facts");
-    shared.metrics.handshake(tls);
-
-    let connection = Connection::new(*record, true);
+    let connection = connected(&worker, *record, &io);
     let http = Http {
         service: Rc::clone(&worker.service),
         connection: Rc::clone(&connection),
@@ -53,11 +50,34 @@ pub(crate) async fn serve_https(
     let end = serve(io, &http).await;
     drop(permits);
 
+    if !connection.is_confirmed() {
+        unconfirmed(&worker, &connection.record.borrow(), end);
+    }
     let mut record = connection.record.borrow_mut();
     record.timeline.mark(Milestone::Closed);
     shared.metrics.traffic(record.bytes_received, record.bytes_sent);
+    if record.early_bytes > 0 {
+        shared.metrics.early_data_bytes(record.early_bytes);
+    }
     shared.metrics.connection_closed();
     tracing::debug!(connection = record.id, client = %record.client, host, ?end, "connection ended");
+}
+
+/// A connection whose requests are about to be served. Its handshake counts now, or, while its early data is served
+/// already, when it is complete.
+fn connected(worker: &Worker, mut record: ConnectionRecord, io: &HttpIo) -> Rc<Connection> {
+    let shared = &worker.shared;
+    record.early_bytes = io.early_bytes();
+    let tls = record.tls.as_ref().expect("a handshake has facts from here on");
+    if let Some(outcome) = tls.early_data {
+        shared.metrics.early_data(outcome);
+    }
+    let Some(confirmation) = io.confirmation() else {
+        shared.metrics.handshake(tls);
+        return Connection::new(record, true);
+    };
+    let until = record.timeline.started() + shared.live.load().handshake_timeout;
+    Connection::with_early_data(record, confirmation, until)
 }
 
 /// PROXY header, hello, certificate, key operation, session: everything up to a stream of plaintext.
@@ -123,13 +143,27 @@ async fn within<F: Future>(deadline: &Deadline, work: F) -> Option<F::Output> {
     .await
 }
 
-fn refused(worker: &Worker, record: &ConnectionRecord, refusal: &Refusal) {
-    let shared = &worker.shared;
-    shared.metrics.handshake_failed(refusal.outcome);
-    shared.metrics.connection_closed();
-    if let Some(log) = shared.access_log.load().as_ref() {
-        log.log_handshake(record, refusal.outcome);
+/// The client has given early data and never finished its handshake.
+fn unconfirmed(worker: &Worker, record: &ConnectionRecord, end: End) {
+    let outcome = match end {
+        End::HandshakeTimeout => HandshakeOutcome::TimedOut,
+        End::Malformed => HandshakeOutcome::ProtocolError,
+        _ => HandshakeOutcome::ClientClosed,
+    };
+    failed(worker, record, outcome);
+    tracing::debug!(connection = record.id, client = %record.client, %outcome, "handshake failed after early data");
+}
+
+fn failed(worker: &Worker, record: &ConnectionRecord, outcome: HandshakeOutcome) {
+    worker.shared.metrics.handshake_failed(outcome);
+    if let Some(log) = worker.shared.access_log.load().as_ref() {
+        log.log_handshake(record, outcome);
     }
+}
+
+fn refused(worker: &Worker, record: &ConnectionRecord, refusal: &Refusal) {
+    failed(worker, record, refusal.outcome);
+    worker.shared.metrics.connection_closed();
     let (name, detail) = (refusal.server_name.as_deref(), refusal.detail.as_deref());
     match refusal.outcome {
         HandshakeOutcome::KeyOperation | HandshakeOutcome::Internal => {
