@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Claim, Found, Lookup, Miss, SessionStore, shard::Shard};
+use crate::{
+    Claim, Found, Lookup, SessionStore,
+    shard::{Nanos, Shard},
+};
 
 /// More shards than workers that could meet in one.
 const MOST_SHARDS: usize = 64;
@@ -35,11 +38,18 @@ impl Default for MemorySettings {
 ///
 /// Full, it evicts what was not asked for lately. Each `put` also looks for expired sessions, and
 /// [`remove_expired`](Self::remove_expired) looks at all. Sessions are wiped when they leave. An operation costs one
-/// hash, the lock of one of up to 64 shards, and a copy of the session (`get`) or none (`put`, `take`).
+/// hash, the lock of one of up to 64 shards, and a copy of the session (`get`; `put`, if it comes with room to grow) or
+/// none (`take`). A session costs some 80 bytes beside its own, its ID included. IDs longer than 32 bytes, which TLS does
+/// not have, are not kept.
+///
+/// Who asks for a session that was taken is told so, [`Miss::Used`](crate::Miss::Used), for a minute, as far as there
+/// is room to remember: of a quarter as many as the store may keep, and of 262,144 at most. After that it is unknown.
 pub struct MemoryStore {
     shards: Box<[Padded]>,
     /// Seeded at random. The IDs that are kept are ours, but those that are asked for are anyone's.
     hasher: RandomState,
+    /// When time begins.
+    made: Instant,
 }
 
 /// Locks of neighbours stay off one another's cache lines.
@@ -58,33 +68,35 @@ impl MemoryStore {
         Self {
             shards: (0..shards).map(|_| Padded(Mutex::new(shard()))).collect(),
             hasher: RandomState::new(),
+            made: Instant::now(),
         }
     }
 
     /// [`put`](SessionStore::put) at the time `now`.
     pub fn put_at(&self, id: &[u8], session: Vec<u8>, lifetime: Duration, now: Instant) -> bool {
         let hash = self.hasher.hash_one(id);
-        let Some(expires) = now.checked_add(lifetime) else { return false };
+        let now = self.nanos(now);
+        let expires = now.saturating_add(nanos(lifetime));
         self.shard(hash).put(hash, id, session, expires, now)
     }
 
     /// [`get`](SessionStore::get) at the time `now`.
-    pub fn get_at(&self, id: &[u8], now: Instant) -> Option<Vec<u8>> {
+    pub fn get_at(&self, id: &[u8], now: Instant) -> Found {
         let hash = self.hasher.hash_one(id);
-        self.shard(hash).get(hash, id, now)
+        self.shard(hash).get(hash, id, self.nanos(now))
     }
 
     /// [`take`](SessionStore::take) at the time `now`.
-    pub fn take_at(&self, id: &[u8], now: Instant) -> Option<Vec<u8>> {
+    pub fn take_at(&self, id: &[u8], now: Instant) -> Found {
         let hash = self.hasher.hash_one(id);
-        self.shard(hash).take(hash, id, now)
+        self.shard(hash).take(hash, id, self.nanos(now))
     }
 
     /// Wipes the sessions whose lifetime is over at `now`. Holds the lock of one shard at a time, some microseconds
     /// for each thousand sessions in it.
     pub fn remove_expired(&self, now: Instant) {
         for shard in &self.shards {
-            shard.lock().remove_expired(now);
+            shard.lock().remove_expired(self.nanos(now));
         }
     }
 
@@ -95,11 +107,20 @@ impl MemoryStore {
             .fold(MemoryStatistics::default(), |sum, shard| sum.plus(&shard.lock().statistics()))
     }
 
+    fn nanos(&self, now: Instant) -> Nanos {
+        nanos(now.saturating_duration_since(self.made))
+    }
+
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
-        // Bits that the table within the shard does not use to find a place: it takes the lowest and the highest.
+        // The half of the hash that the table within the shard does not use.
         let index = (hash >> 32) as usize & (self.shards.len() - 1);
         self.shards[index].lock()
     }
+}
+
+/// The longest of times is 584 years.
+fn nanos(duration: Duration) -> Nanos {
+    Nanos::try_from(duration.as_nanos()).unwrap_or(Nanos::MAX)
 }
 
 impl Padded {
@@ -115,12 +136,12 @@ impl SessionStore for MemoryStore {
     }
 
     fn get(&self, id: &[u8]) -> Lookup<Found> {
-        Lookup::Ready(self.get_at(id, Instant::now()).ok_or(Miss::Unknown))
+        Lookup::Ready(self.get_at(id, Instant::now()))
     }
 
     /// Nobody else shares this store, so both claims are the same.
     fn take(&self, id: &[u8], _claim: Claim) -> Lookup<Found> {
-        Lookup::Ready(self.take_at(id, Instant::now()).ok_or(Miss::Unknown))
+        Lookup::Ready(self.take_at(id, Instant::now()))
     }
 }
 
@@ -146,6 +167,8 @@ pub struct MemoryStatistics {
     pub hits: u64,
     /// `get` and `take` that found none.
     pub misses: u64,
+    /// Those of them that asked for a session that had been taken lately.
+    pub used: u64,
     /// Sessions that had to make room.
     pub evicted: u64,
     /// Sessions removed because their lifetime was over.
@@ -161,6 +184,7 @@ impl MemoryStatistics {
             refused: self.refused + other.refused,
             hits: self.hits + other.hits,
             misses: self.misses + other.misses,
+            used: self.used + other.used,
             evicted: self.evicted + other.evicted,
             expired: self.expired + other.expired,
         }
@@ -170,6 +194,7 @@ impl MemoryStatistics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Miss;
 
     const HOUR: Duration = Duration::from_hours(1);
 
@@ -187,12 +212,12 @@ mod tests {
     fn a_session_is_found_until_it_is_taken() {
         let (store, now) = (store(100, 1 << 20), Instant::now());
         assert!(store.put_at(b"id", b"session".to_vec(), HOUR, now));
-        assert_eq!(store.get_at(b"id", now).as_deref(), Some(&b"session"[..]));
-        assert_eq!(store.get_at(b"id", now).as_deref(), Some(&b"session"[..]));
-        assert_eq!(store.take_at(b"id", now).as_deref(), Some(&b"session"[..]));
-        assert_eq!(store.take_at(b"id", now), None);
+        assert_eq!(store.get_at(b"id", now).as_deref(), Ok(&b"session"[..]));
+        assert_eq!(store.get_at(b"id", now).as_deref(), Ok(&b"session"[..]));
+        assert_eq!(store.take_at(b"id", now).as_deref(), Ok(&b"session"[..]));
+        assert_eq!(store.take_at(b"id", now), Err(Miss::Used));
         let statistics = store.statistics();
-        assert_eq!((statistics.hits, statistics.misses), (3, 1));
+        assert_eq!((statistics.hits, statistics.misses, statistics.used), (3, 1, 1));
         assert_eq!((statistics.sessions, statistics.bytes), (0, 0));
     }
 
@@ -201,7 +226,7 @@ mod tests {
         let (store, now) = (store(100, 1 << 20), Instant::now());
         store.put_at(b"id", vec![1; 500], HOUR, now);
         store.put_at(b"id", vec![2; 10], HOUR, now);
-        assert_eq!(store.get_at(b"id", now), Some(vec![2; 10]));
+        assert_eq!(store.get_at(b"id", now), Ok(vec![2; 10]));
         assert_eq!(store.statistics().sessions, 1);
         assert!(store.statistics().bytes < 500);
     }
@@ -210,8 +235,8 @@ mod tests {
     fn a_session_is_gone_when_its_lifetime_ends() {
         let (store, now) = (store(100, 1 << 20), Instant::now());
         store.put_at(b"id", vec![1], HOUR, now);
-        assert!(store.get_at(b"id", now + HOUR.saturating_sub(Duration::from_nanos(1))).is_some());
-        assert_eq!(store.get_at(b"id", now + HOUR), None);
+        assert!(store.get_at(b"id", now + HOUR.saturating_sub(Duration::from_nanos(1))).is_ok());
+        assert_eq!(store.get_at(b"id", now + HOUR), Err(Miss::Unknown));
         assert_eq!(store.statistics().sessions, 0, "the look-up removes it");
     }
 
@@ -226,7 +251,7 @@ mod tests {
         assert_eq!(store.statistics().expired, 334);
         assert_eq!(store.statistics().sessions, 666);
         for number in 0..1000 {
-            let found = store.get_at(&id(number), now + HOUR).is_some();
+            let found = store.get_at(&id(number), now + HOUR).is_ok();
             assert_eq!(found, number % 3 != 0, "session {number}");
         }
     }
@@ -271,7 +296,7 @@ mod tests {
         let (store, now) = (store(1, 1000), Instant::now());
         assert!(store.put_at(b"id", vec![0; 100], HOUR, now));
         assert!(!store.put_at(b"id", vec![0; 1000], HOUR, now));
-        assert_eq!(store.get_at(b"id", now), None);
+        assert_eq!(store.get_at(b"id", now), Err(Miss::Unknown));
         assert_eq!(store.statistics().refused, 1);
     }
 
@@ -279,7 +304,7 @@ mod tests {
     fn a_store_for_no_sessions_keeps_none() {
         let (store, now) = (store(0, 1000), Instant::now());
         assert!(!store.put_at(b"id", vec![0; 100], HOUR, now));
-        assert_eq!(store.get_at(b"id", now), None);
+        assert_eq!(store.get_at(b"id", now), Err(Miss::Unknown));
     }
 
     #[test]
@@ -289,13 +314,13 @@ mod tests {
             store.put_at(&id(number), vec![0; 20], HOUR, now);
         }
         for number in 0..10 {
-            store.get_at(&id(number), now);
+            assert!(store.get_at(&id(number), now).is_ok());
         }
         for number in 50..90 {
             store.put_at(&id(number), vec![0; 20], HOUR, now);
         }
         for number in 0..10 {
-            assert!(store.get_at(&id(number), now).is_some(), "session {number}");
+            assert!(store.get_at(&id(number), now).is_ok(), "session {number}");
         }
     }
 
@@ -315,12 +340,66 @@ mod tests {
     }
 
     #[test]
+    fn a_session_that_was_taken_is_told_from_one_that_never_was_for_a_minute() {
+        let (store, now) = (store(1000, 1 << 20), Instant::now());
+        store.put_at(b"id", vec![1], HOUR, now);
+        store.take_at(b"id", now).unwrap();
+        let minute = Duration::from_mins(1);
+        let last = now + minute.saturating_sub(Duration::from_nanos(1));
+        assert_eq!(store.take_at(b"id", last), Err(Miss::Used));
+        assert_eq!(store.get_at(b"id", last), Err(Miss::Used));
+        assert_eq!(store.take_at(b"other", last), Err(Miss::Unknown));
+        assert_eq!(store.take_at(b"id", now + minute), Err(Miss::Unknown));
+        store.put_at(b"id", vec![2], HOUR, now);
+        assert_eq!(store.take_at(b"id", now), Ok(vec![2]), "put again, it is there again");
+    }
+
+    #[test]
+    fn lately_taken_sessions_are_remembered_within_bounds() {
+        let (store, now) = (store(1000, 1 << 20), Instant::now());
+        for number in 0..1000 {
+            store.put_at(&id(number), vec![1], HOUR, now);
+            assert!(store.take_at(&id(number), now).is_ok());
+            assert_eq!(store.take_at(&id(number), now), Err(Miss::Used));
+        }
+        let used = (0..1000).filter(|&number| store.take_at(&id(number), now) == Err(Miss::Used)).count();
+        assert!((200..=256).contains(&used), "{used} are remembered of 256 at most");
+    }
+
+    #[test]
+    fn an_id_longer_than_any_of_tls_is_not_kept() {
+        let (store, now) = (store(10, 10_000), Instant::now());
+        assert!(!store.put_at(&[1; 33], vec![1], HOUR, now));
+        assert_eq!(store.get_at(&[1; 33], now), Err(Miss::Unknown));
+        assert!(store.put_at(&[1; 32], vec![1], HOUR, now));
+        assert!(store.put_at(&[1; 31], vec![2], HOUR, now));
+        assert!(store.put_at(b"", vec![3], HOUR, now));
+        assert_eq!(store.get_at(&[1; 32], now), Ok(vec![1]));
+        assert_eq!(store.get_at(&[[1; 31].as_slice(), &[0]].concat(), now), Err(Miss::Unknown));
+        assert_eq!(store.get_at(b"", now), Ok(vec![3]));
+    }
+
+    #[test]
+    fn slots_are_filled_again() {
+        let (store, now) = (store(64, 1 << 20), Instant::now());
+        for round in 0..50 {
+            for number in 0..40 {
+                assert!(store.put_at(&id(number), vec![round], HOUR, now));
+            }
+            for number in 0..40 {
+                assert_eq!(store.take_at(&id(number), now), Ok(vec![round]));
+            }
+        }
+        assert_eq!((store.statistics().sessions, store.statistics().evicted), (0, 0));
+    }
+
+    #[test]
     fn the_trait_answers_at_once() {
         let store: &dyn SessionStore = &MemoryStore::new(&MemorySettings::default());
         assert!(matches!(store.put(b"id", vec![1], HOUR), Lookup::Ready(true)));
         assert!(matches!(store.get(b"id"), Lookup::Ready(Ok(_))));
         assert!(matches!(store.take(b"id", Claim::Here), Lookup::Ready(Ok(_))));
-        assert!(matches!(store.take(b"id", Claim::Here), Lookup::Ready(Err(Miss::Unknown))));
+        assert!(matches!(store.take(b"id", Claim::Here), Lookup::Ready(Err(Miss::Used))));
     }
 
     #[test]

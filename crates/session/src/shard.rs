@@ -3,51 +3,101 @@
 //! The CLOCK algorithm comes close to least-recently-used and writes one flag where LRU relinks a list. A new session
 //! takes the slot of one that left, mostly just behind the hand, and so has a whole round before it may be evicted.
 
-use std::time::Instant;
+mod spent;
 
 use hashbrown::HashTable;
 use zeroize::Zeroizing;
 
-use crate::MemoryStatistics;
+use self::spent::Spent;
+use crate::{MemoryStatistics, Miss};
 
-/// What a session costs beside its ID and its own bytes: the slot, its place in the table and two allocations.
-const OVERHEAD: usize = size_of::<Option<Entry>>() + 48;
+/// Nanoseconds since the store was made.
+pub(crate) type Nanos = u64;
+
+/// RFC 8446 section 4.1.3 bounds a session ID, and IDs of PSKs are made no longer here.
+const LONGEST_ID: usize = 32;
+
+/// What a session costs beside its own bytes: the slot with the ID, its place in the table, which is between a half and
+/// the whole of 9 bytes more than that, and what an allocator rounds up.
+const OVERHEAD: usize = size_of::<Slot>() + 32;
 
 /// Slots that each `put` examines for an expired session: more than it can add, so that the whole ring gets its turn.
 const EXAMINED_PER_PUT: usize = 2;
 
+/// How long a second taker is told that a session was taken, if there is room to remember: a minute.
+const SPENT_FOR: Nanos = 60 * 1_000_000_000;
+
+/// Of so many sessions that fit in a shard, one that was taken is remembered.
+const SESSIONS_PER_SPENT: usize = 4;
+
+/// At most so many are remembered, 16 bytes each.
+const MOST_SPENT: usize = 4096;
+
+/// The end of the list of empty slots.
+const NONE: u32 = u32::MAX;
+
 pub(crate) struct Shard {
     /// Indices of `slots`, found by the hash of the ID.
-    indices: HashTable<usize>,
-    slots: Vec<Option<Entry>>,
-    /// Indices of the empty slots; the one emptied last is filled first.
-    free: Vec<usize>,
+    indices: HashTable<u32>,
+    slots: Vec<Slot>,
+    /// The slot emptied last, which is filled first.
+    empty: u32,
     /// The slot where the next eviction begins to look.
     hand: usize,
     /// The slot that is examined next for an expired session.
     examined: usize,
     max_sessions: usize,
     max_bytes: usize,
+    spent: Spent,
     statistics: MemoryStatistics,
 }
 
+enum Slot {
+    Full(Entry),
+    Empty {
+        /// The one emptied before.
+        next: u32,
+    },
+}
+
+/// A cache line, with the ID in it: a look-up touches this, the table and the session.
 struct Entry {
-    hash: u64,
-    id: Box<[u8]>,
-    session: Zeroizing<Vec<u8>>,
-    expires: Instant,
+    /// Not a vector: its capacity would be another word.
+    session: Zeroizing<Box<[u8]>>,
+    expires: Nanos,
+    /// Half of the hash of the ID, from which the table is built anew when it grows.
+    hash: u32,
+    id: Id,
     /// Asked for since the hand last passed.
     used: bool,
 }
 
-impl Entry {
-    fn cost(&self) -> usize {
-        cost(&self.id, &self.session)
+const _: () = assert!(size_of::<Slot>() == 64, "an entry is a cache line");
+
+/// The ID of a session, which is at most 32 bytes long.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Id {
+    bytes: [u8; LONGEST_ID],
+    length: u8,
+}
+
+impl Id {
+    /// Nothing if `id` is longer than any that is kept.
+    fn new(id: &[u8]) -> Option<Self> {
+        let mut bytes = [0; LONGEST_ID];
+        bytes.get_mut(..id.len())?.copy_from_slice(id);
+        Some(Self { bytes, length: id.len() as u8 })
     }
 }
 
-fn cost(id: &[u8], session: &Vec<u8>) -> usize {
-    id.len() + session.capacity() + OVERHEAD
+/// Where the table has an ID of this hash. The other half says which shard.
+const fn place(hash: u32) -> u64 {
+    // The table takes the lowest bits and the highest seven, and these are the same in all of a shard.
+    (hash as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+const fn cost(session: &[u8]) -> usize {
+    session.len() + OVERHEAD
 }
 
 impl Shard {
@@ -55,11 +105,12 @@ impl Shard {
         Self {
             indices: HashTable::new(),
             slots: Vec::new(),
-            free: Vec::new(),
+            empty: NONE,
             hand: 0,
             examined: 0,
-            max_sessions,
+            max_sessions: max_sessions.min(NONE as usize),
             max_bytes,
+            spent: Spent::new((max_sessions / SESSIONS_PER_SPENT).clamp(16, MOST_SPENT)),
             statistics: MemoryStatistics::default(),
         }
     }
@@ -68,19 +119,16 @@ impl Shard {
         self.statistics
     }
 
-    pub(crate) fn put(
-        &mut self,
-        hash: u64,
-        id: &[u8],
-        session: Vec<u8>,
-        expires: Instant,
-        now: Instant,
-    ) -> bool {
+    pub(crate) fn put(&mut self, hash: u64, id: &[u8], session: Vec<u8>, expires: Nanos, now: Nanos) -> bool {
         let session = Zeroizing::new(session);
-        if let Some(index) = self.find(hash, id) {
+        let Some(id) = Id::new(id) else {
+            self.statistics.refused += 1;
+            return false;
+        };
+        if let Some(index) = self.find(hash, &id) {
             self.remove(index);
         }
-        let cost = cost(id, &session);
+        let cost = cost(&session);
         if self.max_sessions == 0 || cost > self.max_bytes {
             self.statistics.refused += 1;
             return false;
@@ -89,73 +137,102 @@ impl Shard {
         while self.statistics.sessions >= self.max_sessions || self.statistics.bytes + cost > self.max_bytes {
             self.evict(now);
         }
-        self.insert(Entry { hash, id: id.into(), session, expires, used: false });
+        self.insert(Entry { session: exactly(session), expires, hash: hash as u32, id, used: false });
         true
     }
 
-    pub(crate) fn get(&mut self, hash: u64, id: &[u8], now: Instant) -> Option<Vec<u8>> {
+    pub(crate) fn get(&mut self, hash: u64, id: &[u8], now: Nanos) -> Result<Vec<u8>, Miss> {
         let index = self.find_live(hash, id, now)?;
-        let entry = self.slots[index].as_mut()?;
+        let Slot::Full(entry) = &mut self.slots[index] else { return Err(Miss::Unknown) };
         entry.used = true;
-        Some(entry.session.to_vec())
+        Ok(entry.session.to_vec())
     }
 
-    pub(crate) fn take(&mut self, hash: u64, id: &[u8], now: Instant) -> Option<Vec<u8>> {
+    pub(crate) fn take(&mut self, hash: u64, id: &[u8], now: Nanos) -> Result<Vec<u8>, Miss> {
         let index = self.find_live(hash, id, now)?;
-        self.remove(index).map(|mut entry| std::mem::take(&mut *entry.session))
+        let mut entry = self.remove(index).ok_or(Miss::Unknown)?;
+        self.spent.insert(hash, now.saturating_add(SPENT_FOR));
+        Ok(std::mem::take(&mut *entry.session).into_vec())
     }
 
-    pub(crate) fn remove_expired(&mut self, now: Instant) {
+    pub(crate) fn remove_expired(&mut self, now: Nanos) {
         for index in 0..self.slots.len() {
             self.expire(index, now);
         }
     }
 
-    fn find(&self, hash: u64, id: &[u8]) -> Option<usize> {
-        let is_it = |&index: &usize| self.slots[index].as_ref().is_some_and(|entry| *entry.id == *id);
-        self.indices.find(hash, is_it).copied()
+    fn find(&self, hash: u64, id: &Id) -> Option<usize> {
+        let is_it = |&index: &u32| match &self.slots[index as usize] {
+            Slot::Full(entry) => entry.id == *id,
+            Slot::Empty { .. } => false,
+        };
+        self.indices.find(place(hash as u32), is_it).map(|&index| index as usize)
     }
 
     /// The slot of a session whose lifetime is not over, counted as a hit; one that has expired is removed.
-    fn find_live(&mut self, hash: u64, id: &[u8], now: Instant) -> Option<usize> {
-        let index = self.find(hash, id).filter(|&index| !self.expire(index, now));
-        match index {
-            Some(_) => self.statistics.hits += 1,
-            None => self.statistics.misses += 1,
+    fn find_live(&mut self, hash: u64, id: &[u8], now: Nanos) -> Result<usize, Miss> {
+        let found = Id::new(id).and_then(|id| self.find(hash, &id));
+        if let Some(index) = found.filter(|&index| !self.expire(index, now)) {
+            self.statistics.hits += 1;
+            return Ok(index);
         }
-        index
+        self.statistics.misses += 1;
+        if found.is_none() && self.spent.contains(hash, now) {
+            self.statistics.used += 1;
+            return Err(Miss::Used);
+        }
+        Err(Miss::Unknown)
     }
 
     fn insert(&mut self, entry: Entry) {
         self.statistics.stored += 1;
         self.statistics.sessions += 1;
-        self.statistics.bytes += entry.cost();
+        self.statistics.bytes += cost(&entry.session);
         let hash = entry.hash;
-        let index = self.free.pop().unwrap_or(self.slots.len());
-        if index == self.slots.len() {
-            self.slots.push(Some(entry));
-        } else {
-            self.slots[index] = Some(entry);
-        }
+        let index = self.fill(Slot::Full(entry));
         let slots = &self.slots;
-        self.indices.insert_unique(hash, index, |&index| slots[index].as_ref().map_or(0, |entry| entry.hash));
+        self.indices.insert_unique(place(hash), index, |&index| match &slots[index as usize] {
+            Slot::Full(entry) => place(entry.hash),
+            Slot::Empty { .. } => 0,
+        });
+    }
+
+    /// Puts `full` into an empty slot; which one.
+    fn fill(&mut self, full: Slot) -> u32 {
+        let index = self.empty;
+        if let Some(slot @ &mut Slot::Empty { next }) = self.slots.get_mut(index as usize) {
+            *slot = full;
+            self.empty = next;
+            return index;
+        }
+        if self.slots.len() == self.slots.capacity() {
+            // Twice as many, but not more than can ever be filled.
+            let more = self.slots.len().max(8).min(self.max_sessions - self.slots.len());
+            self.slots.reserve_exact(more);
+        }
+        self.slots.push(full);
+        (self.slots.len() - 1) as u32
     }
 
     /// Empties the slot.
     fn remove(&mut self, index: usize) -> Option<Entry> {
-        let entry = self.slots[index].take()?;
-        if let Ok(found) = self.indices.find_entry(entry.hash, |&other| other == index) {
+        if matches!(self.slots[index], Slot::Empty { .. }) {
+            return None;
+        }
+        let emptied = std::mem::replace(&mut self.slots[index], Slot::Empty { next: self.empty });
+        let Slot::Full(entry) = emptied else { return None };
+        self.empty = index as u32;
+        if let Ok(found) = self.indices.find_entry(place(entry.hash), |&other| other == self.empty) {
             found.remove();
         }
-        self.free.push(index);
         self.statistics.sessions -= 1;
-        self.statistics.bytes -= entry.cost();
+        self.statistics.bytes -= cost(&entry.session);
         Some(entry)
     }
 
     /// Removes the session in this slot if its lifetime is over; whether it did.
-    fn expire(&mut self, index: usize, now: Instant) -> bool {
-        let expired = self.slots[index].as_ref().is_some_and(|entry| now >= entry.expires);
+    fn expire(&mut self, index: usize, now: Nanos) -> bool {
+        let expired = matches!(&self.slots[index], Slot::Full(entry) if now >= entry.expires);
         if expired {
             self.remove(index);
             self.statistics.expired += 1;
@@ -163,7 +240,7 @@ impl Shard {
         expired
     }
 
-    fn examine_some(&mut self, now: Instant) {
+    fn examine_some(&mut self, now: Nanos) {
         for _ in 0..EXAMINED_PER_PUT.min(self.slots.len()) {
             let index = advance(&mut self.examined, self.slots.len());
             self.expire(index, now);
@@ -173,13 +250,13 @@ impl Shard {
     /// Makes room: removes the first session that has expired or was not asked for since the hand last passed.
     ///
     /// There must be a session. Ends within two rounds, as the first clears every flag.
-    fn evict(&mut self, now: Instant) {
+    fn evict(&mut self, now: Nanos) {
         loop {
             let index = advance(&mut self.hand, self.slots.len());
             if self.expire(index, now) {
                 return;
             }
-            let Some(entry) = &mut self.slots[index] else { continue };
+            let Slot::Full(entry) = &mut self.slots[index] else { continue };
             if !std::mem::take(&mut entry.used) {
                 self.remove(index);
                 self.statistics.evicted += 1;
@@ -187,6 +264,14 @@ impl Shard {
             }
         }
     }
+}
+
+/// `session` without room to grow. What is left behind is wiped, which an allocator that shrinks would not do.
+fn exactly(mut session: Zeroizing<Vec<u8>>) -> Zeroizing<Box<[u8]>> {
+    if session.len() == session.capacity() {
+        return Zeroizing::new(std::mem::take(&mut *session).into_boxed_slice());
+    }
+    Zeroizing::new(session.as_slice().into())
 }
 
 /// Where `hand` points in a ring of `slots`; moves it on.
