@@ -7,3 +7,4 @@ pub mod http1;
 pub mod nginx;
 pub mod origin;
 pub mod process;
+pub mod redis;

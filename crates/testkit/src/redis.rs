@@ -1,0 +1,332 @@
+//! Real Redis servers: alone, as replicas watched by Sentinels, or as a cluster. Each in a temporary folder.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::ca::Leaf;
+use crate::process::{Process, command, free_port, run, serve_on_free_port, wait_until};
+
+/// How long a command of `redis-cli` may take.
+const CLI_LIMIT: Duration = Duration::from_secs(20);
+
+/// How a [`Redis`] differs from one that is open to everyone and writes nothing to disk unasked.
+#[derive(Debug, Clone, Default)]
+pub struct RedisOptions {
+    arguments: Vec<String>,
+    password: Option<String>,
+    authority: Option<PathBuf>,
+}
+
+impl RedisOptions {
+    /// Everyone has to give this password.
+    #[must_use]
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self.argument(&["--requirepass", password])
+    }
+
+    /// A user, in the words of `ACL SETUSER`: `brisk on >secret ~brisk:* +get +set`.
+    #[must_use]
+    pub fn user(self, rules: &str) -> Self {
+        let words: Vec<&str> = ["--user"].into_iter().chain(rules.split_whitespace()).collect();
+        self.argument(&words)
+    }
+
+    /// Speaks nothing but TLS, with this certificate; `authority` is the file with the root it is below.
+    #[must_use]
+    pub fn tls(mut self, leaf: &Leaf, authority: PathBuf) -> Self {
+        let [chain, key] = [&leaf.chain, &leaf.key].map(|path| path.display().to_string());
+        let root = authority.display().to_string();
+        self.authority = Some(authority);
+        self.argument(&["--tls-cert-file", &chain, "--tls-key-file", &key]).argument(&[
+            "--tls-ca-cert-file",
+            &root,
+            "--tls-auth-clients",
+            "no",
+            "--port",
+            "0",
+        ])
+    }
+
+    /// A replica of `primary`.
+    #[must_use]
+    pub fn replica_of(self, primary: &Redis) -> Self {
+        let port = primary.port().to_string();
+        self.argument(&["--replicaof", "127.0.0.1", &port, "--repl-diskless-sync-delay", "0"])
+    }
+
+    /// Any other words of the command line.
+    #[must_use]
+    pub fn argument(mut self, words: &[&str]) -> Self {
+        self.arguments.extend(words.iter().map(|&word| word.to_owned()));
+        self
+    }
+}
+
+/// A running `redis-server`. What it saved is there again after a restart.
+#[derive(Debug)]
+pub struct Redis {
+    process: Process,
+    address: SocketAddr,
+    options: RedisOptions,
+    folder: TempDir,
+}
+
+impl Redis {
+    /// One that is open to everyone.
+    pub fn start() -> Self {
+        Self::with(RedisOptions::default())
+    }
+
+    /// One with these options.
+    pub fn with(options: RedisOptions) -> Self {
+        let folder = TempDir::with_prefix("brisk-test-redis-").expect("a temporary folder");
+        let (process, address) = serve_on_free_port(|port| server(port, &options, &folder));
+        let redis = Self { process, address, options, folder };
+        redis.wait();
+        redis
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// What `redis-cli` prints for this command, without the last line end.
+    pub fn cli(&self, words: &[&str]) -> String {
+        self.try_cli(words).expect("redis-cli gets an answer")
+    }
+
+    fn try_cli(&self, words: &[&str]) -> Option<String> {
+        let mut cli = command("redis-cli");
+        cli.args(["-h", "127.0.0.1", "-p", &self.port().to_string()]);
+        if let Some(authority) = &self.options.authority {
+            cli.arg("--tls").arg("--cacert").arg(authority);
+        }
+        if let Some(password) = &self.options.password {
+            cli.args(["--no-auth-warning", "-a", password]);
+        }
+        let finished = run(cli.args(words), b"", CLI_LIMIT);
+        finished.status.success().then(|| finished.stdout.trim_end().to_owned())
+    }
+
+    /// One field of `INFO`.
+    pub fn info(&self, field: &str) -> String {
+        let info = self.cli(&["INFO"]);
+        let value = info.lines().find_map(|line| line.trim_end().strip_prefix(field)?.strip_prefix(':'));
+        value.unwrap_or_else(|| panic!("no {field} in {info}")).to_owned()
+    }
+
+    /// Stops it in its tracks: it listens and answers nothing.
+    pub fn pause(&self) {
+        self.process.signal(Signal::STOP);
+    }
+
+    /// Lets it go on after [`pause`](Self::pause).
+    pub fn resume(&self) {
+        self.process.signal(Signal::CONT);
+    }
+
+    /// Kills it. Only what it saved survives.
+    pub fn kill(&mut self) {
+        self.process.signal(Signal::KILL);
+        self.process.wait();
+    }
+
+    /// Starts it again on the same port after [`kill`](Self::kill).
+    pub fn restart(&mut self) {
+        self.process = Process::start(&mut server(self.port(), &self.options, &self.folder));
+        wait_until("a Redis that listens", || TcpStream::connect(self.address).ok());
+        self.wait();
+    }
+
+    /// Waits until it has read what it saved.
+    fn wait(&self) {
+        wait_until("a Redis that answers", || {
+            self.try_cli(&["PING"]).filter(|answer| answer == "PONG" || answer.contains("NOPERM"))
+        });
+    }
+}
+
+fn server(port: u16, options: &RedisOptions, folder: &TempDir) -> Command {
+    let mut server = command("redis-server");
+    let folder = folder.path().display().to_string();
+    let port = port.to_string();
+    server.args([if options.authority.is_some() { "--tls-port" } else { "--port" }, &port]);
+    server.args(["--bind", "127.0.0.1", "--dir", &folder, "--save", "", "--appendonly", "no"]);
+    server.args(&options.arguments);
+    server
+}
+
+/// A primary, its replica, and a Sentinel that promotes the replica when the primary is gone for half a second.
+#[derive(Debug)]
+pub struct Sentinel {
+    /// The first primary.
+    pub primary: Redis,
+    /// Its replica.
+    pub replica: Redis,
+    process: Process,
+    address: SocketAddr,
+    _folder: TempDir,
+}
+
+impl Sentinel {
+    /// The name of the service it watches.
+    pub const SERVICE: &str = "sessions";
+
+    /// Returns when the Sentinel knows both, and the replica has what the primary has.
+    pub fn start() -> Self {
+        let primary = Redis::start();
+        let replica = Redis::with(RedisOptions::default().replica_of(&primary));
+        wait_until("a replica in step", || {
+            (replica.info("master_link_status") == "up" && replica.info("master_sync_in_progress") == "0")
+                .then_some(())
+        });
+        let folder = TempDir::with_prefix("brisk-test-sentinel-").expect("a temporary folder");
+        let (process, address) = serve_on_free_port(|port| {
+            let file = folder.path().join("sentinel.conf");
+            let text = SENTINEL
+                .replace("SERVICE", Self::SERVICE)
+                .replace("FOLDER", &folder.path().display().to_string())
+                .replace("PRIMARY", &primary.port().to_string())
+                .replace("PORT", &port.to_string());
+            std::fs::write(&file, text).expect("a temporary file");
+            let mut server = command("redis-server");
+            server.arg(&file).arg("--sentinel");
+            server
+        });
+        let sentinel = Self { primary, replica, process, address, _folder: folder };
+        let replica = sentinel.replica.port().to_string();
+        wait_until("a Sentinel that knows the replica", || {
+            sentinel.cli(&["SENTINEL", "replicas", Self::SERVICE]).contains(&replica).then_some(())
+        });
+        sentinel
+    }
+
+    /// Where the Sentinel listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What `redis-cli` prints for a command to the Sentinel.
+    pub fn cli(&self, words: &[&str]) -> String {
+        let mut cli = command("redis-cli");
+        cli.args(["-h", "127.0.0.1", "-p", &self.address.port().to_string()]).args(words);
+        run(&mut cli, b"", CLI_LIMIT).success()
+    }
+
+    /// Waits until the replica is the primary.
+    pub fn wait_for_failover(&self) {
+        wait_until("a failover", || (self.replica.info("role") == "master").then_some(()));
+        let replica = self.replica.port().to_string();
+        wait_until("a Sentinel that says so", || {
+            let primary = self.cli(&["SENTINEL", "get-master-addr-by-name", Self::SERVICE]);
+            primary.lines().any(|line| line == replica).then_some(())
+        });
+    }
+
+    /// What the Sentinel wrote to its log.
+    pub fn log(&self) -> String {
+        self.process.stdout()
+    }
+}
+
+const SENTINEL: &str = "port PORT
+bind 127.0.0.1
+dir FOLDER
+sentinel monitor SERVICE 127.0.0.1 PRIMARY 1
+sentinel down-after-milliseconds SERVICE 500
+sentinel failover-timeout SERVICE 3000
+";
+
+/// The nodes of a cluster without replicas, each with a third of the slots.
+#[derive(Debug)]
+pub struct Cluster {
+    /// The nodes, in the order of their slots.
+    pub nodes: Vec<Redis>,
+}
+
+impl Cluster {
+    /// Three nodes. Returns when all of them take the cluster to be complete.
+    pub fn start() -> Self {
+        let mut buses = Vec::new();
+        let node = |_| {
+            let bus = free_port();
+            buses.push(bus);
+            Redis::with(RedisOptions::default().argument(&[
+                "--cluster-enabled",
+                "yes",
+                "--cluster-node-timeout",
+                "2000",
+                "--cluster-port",
+                &bus.to_string(),
+            ]))
+        };
+        let nodes: Vec<Redis> = (0..3).map(node).collect();
+        let bounds = [0, 5461, 10_923, 16_384];
+        for (index, node) in nodes.iter().enumerate() {
+            let [first, last] = [bounds[index], bounds[index + 1] - 1].map(|slot: u16| slot.to_string());
+            node.cli(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]);
+            node.cli(&["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]);
+        }
+        let host = Ipv4Addr::LOCALHOST.to_string();
+        for (node, bus) in nodes.iter().zip(&buses).skip(1) {
+            nodes[0].cli(&["CLUSTER", "MEET", &host, &node.port().to_string(), &bus.to_string()]);
+        }
+        for node in &nodes {
+            wait_until("a complete cluster", || {
+                let info = node.cli(&["CLUSTER", "INFO"]);
+                let complete = ["cluster_state:ok", "cluster_known_nodes:3", "cluster_slots_ok:16384"];
+                complete.iter().all(|line| info.contains(line)).then_some(())
+            });
+        }
+        Self { nodes }
+    }
+
+    /// The node that has this slot.
+    pub fn node_of(&self, slot: u16) -> &Redis {
+        &self.nodes[usize::from(slot >= 5461) + usize::from(slot >= 10_923)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_saved_survives_a_kill_and_nothing_else() {
+        let mut redis = Redis::start();
+        redis.cli(&["SET", "saved", "1"]);
+        redis.cli(&["SAVE"]);
+        redis.cli(&["SET", "lost", "1"]);
+        let first = redis.info("run_id");
+        redis.kill();
+        redis.restart();
+        assert_eq!(redis.cli(&["KEYS", "*"]), "saved");
+        assert_ne!(redis.info("run_id"), first);
+    }
+
+    #[test]
+    fn a_replica_is_promoted_when_its_primary_is_killed() {
+        let mut sentinel = Sentinel::start();
+        sentinel.primary.kill();
+        sentinel.wait_for_failover();
+    }
+
+    #[test]
+    fn a_cluster_has_all_slots() {
+        let cluster = Cluster::start();
+        let slot: u16 = cluster.nodes[0].cli(&["CLUSTER", "KEYSLOT", "foo"]).parse().unwrap();
+        assert_eq!(cluster.node_of(slot).cli(&["SET", "foo", "bar"]), "OK");
+    }
+}
