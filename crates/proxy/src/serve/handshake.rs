@@ -12,6 +12,7 @@ use brisk_telemetry::Milestone;
 
 use super::turn::Stop;
 use super::{End, Http, HttpIo};
+use crate::early_data::Handshake;
 
 /// Goes on with the handshake, if it is not complete. To be called before hyper is polled: it reads what comes with it.
 pub(super) fn advance(cx: &mut Context<'_>, io: &HttpIo, http: &Http) {
@@ -25,7 +26,7 @@ pub(super) fn advance(cx: &mut Context<'_>, io: &HttpIo, http: &Http) {
         Poll::Pending => {}
         Poll::Ready(Ok(())) => complete(http),
         Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
-            handshake.fail(End::Malformed)
+            handshake.fail(End::Malformed);
         }
         Poll::Ready(Err(_)) => handshake.fail(End::ClientGone),
     }
@@ -51,7 +52,7 @@ pub(super) fn failed(http: &Http) -> Option<Stop> {
 
 /// How the connection ends when the client has not finished its handshake in time.
 pub(super) fn timed_out(http: &Http) -> Stop {
-    let failure = http.connection.handshake().and_then(|handshake| handshake.failure());
+    let failure = http.connection.handshake().and_then(Handshake::failure);
     failure.map_or(Stop::Abort(End::HandshakeTimeout), stop)
 }
 
