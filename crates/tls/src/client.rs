@@ -123,8 +123,7 @@ impl Client {
         let offered = session.as_ref().map(SavedSession::version);
         let value = session.and_then(SavedSession::into_value);
         let mut notes = Notes { offered: value, ..Notes::default() };
-        let tls =
-            notes.lend(|| UnbufferedClientConnection::new(Arc::clone(config), inner.name.clone()));
+        let tls = notes.lend(|| UnbufferedClientConnection::new(Arc::clone(config), inner.name.clone()));
         let tls = tls.map_err(|error| ClientError::Settings(error.to_string()))?;
         // A session of a version that is not offered.
         notes.offered = None;

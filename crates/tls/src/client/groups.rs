@@ -1,7 +1,7 @@
 //! Key exchange groups whose key pairs serve more than one handshake.
 //!
-//! A load generator makes thousands of handshakes a second from one process; a new key pair for each would cost it as
-//! much as the key agreement. The server cannot tell, and its own share is still new each time.
+//! A load generator makes thousands of handshakes a second from one process, and should cost less than the server. What
+//! the server computes is the same whatever the client's key is, and its own share is new each time.
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -31,6 +31,8 @@ const OFFERED: usize = 4;
 
 const REUSED: [&dyn SupportedKxGroup; 4] = [&X25519MLKEM768, &X25519, &SECP256R1, &SECP384R1];
 
+const UNIT: [&dyn SupportedKxGroup; 2] = [&UNIT_X25519, &UNIT_SECP256R1];
+
 thread_local! {
     static X25519_PAIR: OnceCell<Arc<KeyPair>> = const { OnceCell::new() };
     static SECP256R1_PAIR: OnceCell<Arc<KeyPair>> = const { OnceCell::new() };
@@ -38,11 +40,12 @@ thread_local! {
     static MLKEM768_PAIR: OnceCell<Arc<KemPair>> = const { OnceCell::new() };
 }
 
-/// The groups of these names; those that may not be reused are fresh whatever was asked for. `None`: one is unknown.
+/// The groups of these names; one that does not have what was asked for is the next best. `None`: one is unknown.
 pub(super) fn groups(names: &[u16], shares: KeyShares) -> Option<Vec<&'static dyn SupportedKxGroup>> {
     let group = |name: NamedGroup| {
-        let reused = REUSED.iter().filter(|_| shares == KeyShares::Reused);
-        reused.chain(&FRESH).find(|group| group.name() == name).copied()
+        let unit = UNIT.iter().filter(|_| shares == KeyShares::Unit);
+        let reused = REUSED.iter().filter(|_| shares != KeyShares::Fresh);
+        unit.chain(reused).chain(&FRESH).find(|group| group.name() == name).copied()
     };
     if names.is_empty() {
         return FRESH[..OFFERED].iter().map(|fresh| group(fresh.name())).collect();
@@ -198,6 +201,75 @@ impl ActiveKeyExchange for HybridExchange {
 
     fn group(&self) -> NamedGroup {
         NamedGroup::X25519MLKEM768
+    }
+}
+
+static UNIT_X25519: Unit = Unit { name: NamedGroup::X25519, generator: &X25519_GENERATOR };
+static UNIT_SECP256R1: Unit = Unit { name: NamedGroup::secp256r1, generator: &SECP256R1_GENERATOR };
+
+/// RFC 7748 section 4.1: u = 9, the lowest byte first.
+const X25519_GENERATOR: [u8; X25519_SHARE] = {
+    let mut generator = [0; X25519_SHARE];
+    generator[0] = 9;
+    generator
+};
+
+/// SEC 2 section 2.4.2, uncompressed.
+const SECP256R1_GENERATOR: [u8; 65] = [
+    0x04, 0x6b, 0x17, 0xd1, 0xf2, 0xe1, 0x2c, 0x42, 0x47, 0xf8, 0xbc, 0xe6, 0xe5, 0x63, 0xa4, 0x40, 0xf2,
+    0x77, 0x03, 0x7d, 0x81, 0x2d, 0xeb, 0x33, 0xa0, 0xf4, 0xa1, 0x39, 0x45, 0xd8, 0x98, 0xc2, 0x96, 0x4f,
+    0xe3, 0x42, 0xe2, 0xfe, 0x1a, 0x7f, 0x9b, 0x8e, 0xe7, 0xeb, 0x4a, 0x7c, 0x0f, 0x9e, 0x16, 0x2b, 0xce,
+    0x33, 0x57, 0x6b, 0x31, 0x5e, 0xce, 0xcb, 0xb6, 0x40, 0x68, 0x37, 0xbf, 0x51, 0xf5,
+];
+
+/// A curve of which the client's private key is 1. Only the length of the server's share is looked at.
+#[derive(Debug)]
+struct Unit {
+    name: NamedGroup,
+    generator: &'static [u8],
+}
+
+impl SupportedKxGroup for Unit {
+    fn start(&self) -> Result<Box<dyn ActiveKeyExchange>, Error> {
+        Ok(Box::new(UnitExchange { name: self.name, generator: self.generator }))
+    }
+
+    fn ffdhe_group(&self) -> Option<FfdheGroup<'static>> {
+        None
+    }
+
+    fn name(&self) -> NamedGroup {
+        self.name
+    }
+}
+
+struct UnitExchange {
+    name: NamedGroup,
+    generator: &'static [u8],
+}
+
+impl ActiveKeyExchange for UnitExchange {
+    fn complete(self: Box<Self>, peer: &[u8]) -> Result<SharedSecret, Error> {
+        if peer.len() != self.generator.len() {
+            return Err(wrong_share());
+        }
+        // Of a point on a curve of NIST, uncompressed, the secret is the first coordinate (RFC 8446 section 7.4.2).
+        Ok(SharedSecret::from(match peer {
+            [4, point @ ..] if peer.len() % 2 == 1 => &point[..point.len() / 2],
+            u => u,
+        }))
+    }
+
+    fn pub_key(&self) -> &[u8] {
+        self.generator
+    }
+
+    fn ffdhe_group(&self) -> Option<FfdheGroup<'static>> {
+        None
+    }
+
+    fn group(&self) -> NamedGroup {
+        self.name
     }
 }
 

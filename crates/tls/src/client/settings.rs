@@ -108,6 +108,10 @@ pub enum KeyShares {
     /// One key pair for each group and thread. Saves the client its making; the server cannot tell. Such connections have
     /// no forward secrecy against whoever takes over this process: for load generators.
     Reused,
+    /// The private key is 1: the share sent is the generator of the curve, and the shared secret is the server's share.
+    /// Costs the client nothing and the server as much as ever, but anyone who sees the connection can read it: for load
+    /// generators that send nothing secret. Groups with ML-KEM are as with [`Reused`](Self::Reused).
+    Unit,
 }
 
 /// Whether the client asks for a stapled OCSP response (`status_request`, RFC 6066 section 8).

@@ -4,11 +4,13 @@
 //! ignores (RFC 8701), in the bytes that are sent and in those that are hashed for the transcript. Nothing else changes,
 //! not even a length.
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
+use rustls::crypto::CipherSuiteCommon;
 use rustls::crypto::hash::{Context, Hash, HashAlgorithm, Output};
-use rustls::{CipherSuiteCommon, crypto::aws_lc_rs};
 use rustls::{SupportedCipherSuite, Tls12CipherSuite, Tls13CipherSuite};
+
+use crate::provider::provider;
 
 /// `status_request` (RFC 6066 section 8).
 const STATUS_REQUEST: [u8; 2] = [0, 5];
@@ -22,9 +24,9 @@ const MESSAGE_HASH: u8 = 254;
 
 /// The suite, with a transcript in which hellos do not ask for staples.
 pub(super) fn without_request(suite: SupportedCipherSuite) -> SupportedCipherSuite {
-    static SUITES: OnceLock<Vec<SupportedCipherSuite>> = OnceLock::new();
-    let suites = SUITES.get_or_init(|| aws_lc_rs::ALL_CIPHER_SUITES.iter().map(wrap).collect());
-    suites.iter().find(|wrapped| wrapped.suite() == suite.suite()).copied().unwrap_or(suite)
+    static SUITES: LazyLock<Vec<SupportedCipherSuite>> =
+        LazyLock::new(|| provider().cipher_suites.iter().map(wrap).collect());
+    SUITES.iter().find(|wrapped| wrapped.suite() == suite.suite()).copied().unwrap_or(suite)
 }
 
 /// Made once for each suite and kept for good, as rustls wants them.

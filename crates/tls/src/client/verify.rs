@@ -5,13 +5,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1, ParsedPublicKey};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
 };
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
 use super::error::ClientError;
 use super::notes;
@@ -39,6 +41,8 @@ struct Verified {
     end_entity: Vec<u8>,
     intermediates: Vec<Vec<u8>>,
     until: UnixTime,
+    /// The key of the certificate if it is one for ECDSA on secp256r1, parsed.
+    key: Option<ParsedPublicKey>,
 }
 
 impl Verifier {
@@ -78,13 +82,33 @@ impl Verifier {
     fn remember(&self, end_entity: &[u8], intermediates: &[CertificateDer<'_>], now: UnixTime) {
         let until = UnixTime::since_unix_epoch(Duration::from_secs(now.as_secs()) + BELIEVED);
         let intermediates = intermediates.iter().map(|certificate| certificate.to_vec()).collect();
-        let chain = Verified { end_entity: end_entity.to_vec(), intermediates, until };
+        let key = secp256r1_key(end_entity);
+        let chain = Verified { end_entity: end_entity.to_vec(), intermediates, until, key };
         let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
         verified.retain(|chain| chain.until > now);
         if verified.len() == REMEMBERED {
             verified.remove(0);
         }
         verified.push(chain);
+    }
+
+    /// Verifies with a key that is parsed already; `None` where there is none for this.
+    fn verify_with_remembered(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Option<Result<HandshakeSignatureValid, Error>> {
+        if signed.scheme != SignatureScheme::ECDSA_NISTP256_SHA256 {
+            return None;
+        }
+        let verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        let chain = verified.iter().find(|chain| chain.end_entity == certificate.as_ref())?;
+        let valid = chain.key.as_ref()?.verify_sig(message, signed.signature());
+        Some(match valid {
+            Ok(()) => Ok(HandshakeSignatureValid::assertion()),
+            Err(_) => Err(CertificateError::BadSignature.into()),
+        })
     }
 
     /// The server may sign only as it was asked to.
@@ -138,7 +162,8 @@ impl ServerCertVerifier for Verifier {
         if self.chains.is_none() {
             return Ok(HandshakeSignatureValid::assertion());
         }
-        verify_tls13_signature(message, certificate, signed, &self.algorithms)
+        self.verify_with_remembered(message, certificate, signed)
+            .unwrap_or_else(|| verify_tls13_signature(message, certificate, signed, &self.algorithms))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -150,6 +175,19 @@ impl fmt::Debug for Verifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Verifier").field("schemes", &self.schemes).finish_non_exhaustive()
     }
+}
+
+/// What a `SubjectPublicKeyInfo` for ECDSA on secp256r1 begins with (RFC 5480); the point, uncompressed, is the rest.
+const SECP256R1_INFO: [u8; 26] = [
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86,
+    0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+];
+
+fn secp256r1_key(certificate: &[u8]) -> Option<ParsedPublicKey> {
+    let certificate = CertificateDer::from(certificate);
+    let info = ParsedCertificate::try_from(&certificate).ok()?.subject_public_key_info();
+    let point = info.strip_prefix(&SECP256R1_INFO)?;
+    ParsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, point).ok()
 }
 
 fn authorities(files: &[PathBuf]) -> Result<RootCertStore, ClientError> {
