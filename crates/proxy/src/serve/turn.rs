@@ -3,9 +3,8 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::early_data::Handshake;
-
 use super::{End, Http, HttpIo, handshake};
+use crate::early_data::Handshake;
 
 /// An idle HTTP/1.1 connection gives up its HTTP machinery after this time; the next byte brings it back. Short, so that
 /// many clients with a request each do not add up; a client that is at work asks again sooner.
