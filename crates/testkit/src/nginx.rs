@@ -16,7 +16,7 @@ pub struct Nginx {
     process: Process,
     address: SocketAddr,
     scheme: &'static str,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Nginx {
@@ -32,9 +32,22 @@ impl Nginx {
 
     /// HTTP/1.1 and HTTP/2 over TLS with this certificate.
     pub fn https(leaf: &Leaf) -> Self {
-        let certificate =
-            format!("ssl_certificate {};\nssl_certificate_key {};", leaf.chain.display(), leaf.key.display());
-        Self::start("https", "ssl http2", &certificate)
+        Self::https_with(leaf, "")
+    }
+
+    /// The same, with these directives for the server besides; [`requests`](Self::requests) tells how each request came.
+    pub fn https_with(leaf: &Leaf, directives: &str) -> Self {
+        let (chain, key) = (leaf.chain.display(), leaf.key.display());
+        let log = "access_log FOLDER/access.log tls;";
+        let all = format!("ssl_certificate {chain};\nssl_certificate_key {key};\n{log}\n{directives}");
+        Self::start("https", "ssl http2", &all)
+    }
+
+    /// One line for each request over TLS that was answered: version, `r` where a session was resumed or `.`, `1` where
+    /// it came as early data or `-`, suite, group, the client certificate's verdict, path.
+    pub fn requests(&self) -> Vec<String> {
+        let log = fs::read_to_string(self.folder.path().join("access.log")).unwrap_or_default();
+        log.lines().map(str::to_owned).collect()
     }
 
     fn start(scheme: &'static str, listen: &str, directives: &str) -> Self {
@@ -45,14 +58,14 @@ impl Nginx {
         let (process, address) = serve_on_free_port(|port| {
             let path = folder.path().display().to_string();
             let text = CONFIGURATION
-                .replace("FOLDER", &path)
                 .replace("LISTEN", &format!("127.0.0.1:{port} {listen}"))
-                .replace("DIRECTIVES", directives);
+                .replace("DIRECTIVES", directives)
+                .replace("FOLDER", &path);
             let file = folder.path().join("nginx.conf");
             fs::write(&file, text).expect("a temporary file");
             nginx(&file, &path)
         });
-        Self { process, address, scheme, _folder: folder }
+        Self { process, address, scheme, folder }
     }
 
     /// Where it listens.
@@ -85,6 +98,8 @@ error_log stderr warn;
 events { worker_connections 1024; }
 http {
   access_log off;
+  log_format tls '$ssl_protocol $ssl_session_reused $early $ssl_cipher $ssl_curve $ssl_client_verify $uri';
+  map $ssl_early_data $early { 1 1; default -; }
   client_body_temp_path FOLDER/body;
   proxy_temp_path FOLDER/proxy;
   fastcgi_temp_path FOLDER/fastcgi;
