@@ -2,12 +2,14 @@
 
 use std::io;
 
+use rustls::HandshakeKind;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, InsufficientSizeError, UnbufferedStatus,
 };
 
-use crate::notes::{self, Notes};
+use crate::early_data;
+use crate::notes::{self, Notes, Told};
 use crate::suspend::Suspendable;
 
 /// A handshake between two reads from the client.
@@ -18,11 +20,17 @@ pub(crate) struct Handshake {
     pub(crate) incoming: Vec<u8>,
     /// Bytes for the client.
     pub(crate) outgoing: Vec<u8>,
-    /// Application data that came with the client's last flight.
+    /// Early data, and application data that came with the client's last flight.
     pub(crate) plaintext: Vec<u8>,
     /// The client has closed its side.
     pub(crate) peer_closed: bool,
-    certificate: Option<usize>,
+    /// The client was asked for another key share.
+    pub(crate) hello_retry: bool,
+    /// Early data was accepted, whether or not any has come.
+    pub(crate) early_data: bool,
+    /// Bytes of early data that have come.
+    pub(crate) early_bytes: u64,
+    told: Told,
 }
 
 /// How far a handshake has come.
@@ -30,6 +38,8 @@ pub(crate) struct Handshake {
 pub(crate) enum Progress {
     /// The client has to send more.
     Incomplete,
+    /// There is early data to work on. The client has to send more still, and our flight waits to be sent.
+    EarlyData,
     Complete,
     /// The client closed before the handshake was complete.
     Closed,
@@ -39,13 +49,20 @@ pub(crate) enum Progress {
 pub(crate) type Advanced = (Box<Handshake>, Result<Progress, rustls::Error>);
 
 impl Handshake {
-    /// A handshake of which `incoming` was read already; `certificate` is the position of the one to show.
-    pub(crate) fn new(
-        tls: Box<UnbufferedServerConnection>,
-        incoming: Vec<u8>,
-        certificate: Option<usize>,
-    ) -> Self {
-        Self { tls, incoming, outgoing: Vec::new(), plaintext: Vec::new(), peer_closed: false, certificate }
+    /// A handshake of which `incoming` was read already, the whole hello at least; `told` is what its callbacks are to
+    /// know.
+    pub(crate) fn new(tls: Box<UnbufferedServerConnection>, incoming: Vec<u8>, told: Told) -> Self {
+        Self {
+            tls,
+            incoming,
+            outgoing: Vec::new(),
+            plaintext: Vec::new(),
+            peer_closed: false,
+            hello_retry: false,
+            early_data: false,
+            early_bytes: 0,
+            told,
+        }
     }
 
     /// Processes what the client sent. Callbacks may wait: the future is then pending, and no socket is held.
@@ -54,7 +71,7 @@ impl Handshake {
     }
 
     fn process(mut self: Box<Self>) -> Advanced {
-        notes::update(|notes| notes.certificate = self.certificate);
+        notes::update(|notes| notes.told = self.told);
         let mut used = 0;
         let result = loop {
             let UnbufferedStatus { discard, state, .. } =
@@ -68,6 +85,18 @@ impl Handshake {
                     data.done();
                     None
                 }
+                // By construction there is none: this is the last line of the defence against replays.
+                Ok(ConnectionState::ReadEarlyData(_)) if !self.told.early_data => {
+                    Some(Err(rustls::Error::General("early data with a session that others may have".into())))
+                }
+                Ok(ConnectionState::ReadEarlyData(mut early)) => {
+                    self.early_data = true;
+                    while let Some(Ok(record)) = early.next_record() {
+                        self.early_bytes += record.payload.len() as u64;
+                        self.plaintext.extend_from_slice(record.payload);
+                    }
+                    None
+                }
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
                     while let Some(Ok(record)) = traffic.next_record() {
                         self.plaintext.extend_from_slice(record.payload);
@@ -78,8 +107,7 @@ impl Handshake {
                     self.peer_closed = true;
                     self.tls.is_handshaking().then_some(Ok(Progress::Closed))
                 }
-                Ok(ConnectionState::WriteTraffic(_)) => Some(Ok(Progress::Complete)),
-                Ok(_) => Some(Ok(Progress::Incomplete)),
+                Ok(_) => Some(Ok(self.progress())),
                 Err(error) => Some(Err(error)),
             };
             used += discard;
@@ -88,10 +116,23 @@ impl Handshake {
             }
         };
         self.incoming.drain(..used);
+        self.hello_retry |= self.tls.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest);
+        self.early_data |= self.told.early_data && early_data::accepted(&self.tls, &self.outgoing);
         if result.is_err() {
             take_alert(&mut self.tls, &mut self.outgoing);
         }
         (self, result)
+    }
+
+    /// When nothing is left to process.
+    fn progress(&self) -> Progress {
+        if !self.tls.is_handshaking() {
+            Progress::Complete
+        } else if self.plaintext.is_empty() {
+            Progress::Incomplete
+        } else {
+            Progress::EarlyData
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! What rustls needs to know to serve a host: made from settings once, used by every handshake.
 
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use brisk_keys::PrivateKeyEngine;
@@ -18,24 +17,40 @@ use crate::key_log::KeyLogFile;
 use crate::provider::provider;
 use crate::settings::{ClientCertificates, HostSettings, TlsSettings};
 
-/// The configuration of a host, once for each way to choose a suite.
+/// The configurations of a host, one of which suits each client.
 #[derive(Clone)]
 pub(crate) struct HostConfig {
-    servers_order: Arc<ServerConfig>,
-    clients_order: Arc<ServerConfig>,
+    every: Orders,
+    /// For clients that offer TLS 1.3, where their sessions are kept in the store and those of TLS 1.2 in tickets.
+    stateful: Option<Orders>,
 }
 
 impl HostConfig {
+    /// The one for this client.
+    pub(crate) fn choose(&self, hello: &ClientHello) -> &Arc<ServerConfig> {
+        let orders = self.stateful.as_ref().filter(|_| hello.offers_version(ProtocolVersion::TLS1_3));
+        orders.unwrap_or(&self.every).choose(hello)
+    }
+}
+
+/// A configuration, once for each way to choose a suite.
+#[derive(Clone)]
+struct Orders {
+    server: Arc<ServerConfig>,
+    client: Arc<ServerConfig>,
+}
+
+impl Orders {
     fn new(mut config: ServerConfig) -> Self {
         config.ignore_client_order = false;
-        let clients_order = Arc::new(config.clone());
+        let client = Arc::new(config.clone());
         config.ignore_client_order = true;
-        Self { servers_order: Arc::new(config), clients_order }
+        Self { server: Arc::new(config), client }
     }
 
-    /// The one for this client. One without AES in hardware lists ChaCha20 first: then its order decides.
-    pub(crate) fn choose(&self, hello: &ClientHello) -> &Arc<ServerConfig> {
-        if prefers_chacha20(hello) { &self.clients_order } else { &self.servers_order }
+    /// A client without AES in hardware lists ChaCha20 first: then its order decides.
+    fn choose(&self, hello: &ClientHello) -> &Arc<ServerConfig> {
+        if prefers_chacha20(hello) { &self.client } else { &self.server }
     }
 }
 
@@ -100,18 +115,13 @@ impl<'a> ConfigBuilder<'a> {
         };
         let resolver = HostResolver::new(&host.certificates, engine);
         let mut config = builder.with_cert_resolver(Arc::new(resolver));
-        self.apply(&mut config, host.client_certificates.as_ref().map(demands));
-        Ok(HostConfig::new(config))
+        self.apply(&mut config);
+        Ok(self.with_sessions(config, host))
     }
 
-    fn apply(&self, config: &mut ServerConfig, demands: Demands) {
+    fn apply(&self, config: &mut ServerConfig) {
         // Clients that offer nothing but http/1.0 exist, and HTTP/1.1 answers them.
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec(), b"http/1.0".to_vec()];
-        let lifetime = self.settings.session_lifetime;
-        config.session_storage = Arc::new(Sessions { store: Arc::clone(&self.store), lifetime, demands });
-        if self.settings.tickets {
-            config.ticketer = Arc::new(Tickets { keyring: Arc::clone(&self.keyring), lifetime, demands });
-        }
         config.send_tls13_tickets = self.settings.tickets_per_handshake;
         if self.settings.certificate_compression {
             config.cert_compression_cache = Arc::clone(&self.compression_cache);
@@ -123,6 +133,25 @@ impl<'a> ConfigBuilder<'a> {
         if let Some(key_log) = &self.key_log {
             config.key_log = Arc::clone(key_log) as _;
         }
+    }
+
+    /// Where sessions are kept. rustls keeps those of TLS 1.3 in the store only when it has no tickets, and accepts early
+    /// data only then.
+    fn with_sessions(&self, mut config: ServerConfig, host: &HostSettings) -> HostConfig {
+        let demands = host.client_certificates.as_ref().map_or_else(Demands::default, Demands::new);
+        let lifetime = self.settings.session_lifetime;
+        config.session_storage = Arc::new(Sessions { store: Arc::clone(&self.store), lifetime, demands });
+        let early_data = if host.client_certificates.is_some() { 0 } else { host.early_data };
+        let mut stateful = config.clone();
+        stateful.max_early_data_size = early_data;
+        // Otherwise an answer to early data would wait for the client's Finished.
+        stateful.send_half_rtt_data = early_data > 0;
+        if !self.settings.tickets {
+            return HostConfig { every: Orders::new(stateful), stateful: None };
+        }
+        config.ticketer = Arc::new(Tickets { keyring: Arc::clone(&self.keyring), lifetime, demands });
+        let stateful = (self.settings.stateful || early_data > 0).then(|| Orders::new(stateful));
+        HostConfig { every: Orders::new(config), stateful }
     }
 
     fn client_verifier(
@@ -140,10 +169,4 @@ impl<'a> ConfigBuilder<'a> {
         let builder = if clients.required { builder } else { builder.allow_unauthenticated() };
         builder.build().map_err(|error| wrong(error.to_string()))
     }
-}
-
-fn demands(clients: &ClientCertificates) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (clients.required, &clients.roots).hash(&mut hasher);
-    hasher.finish()
 }

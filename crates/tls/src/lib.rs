@@ -8,6 +8,7 @@ pub mod acceptor;
 mod batch;
 pub mod client;
 pub mod connector;
+mod early_data;
 mod error;
 mod handshake;
 mod hooks;

@@ -1,4 +1,4 @@
-//! What the callbacks of one handshake learn on the way: written in `hooks`, read by `acceptor`.
+//! What the callbacks of one handshake are told, and what they learn on the way: written in `hooks`, read by `acceptor`.
 //!
 //! The callbacks are shared by all connections, so their notes go through a thread-local that `suspend` swaps in while
 //! a handshake runs.
@@ -6,17 +6,30 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use brisk_telemetry::Resumption;
+use brisk_telemetry::{Resumption, ResumptionFailure};
+
+/// What callbacks are told of the hello.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Told {
+    /// Position of the certificate to show, of those of the host.
+    pub(crate) certificate: Option<usize>,
+    /// The client sends early data and the host takes some: the session has to be taken against everyone.
+    pub(crate) early_data: bool,
+}
 
 /// Notes of one run of a handshake.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Notes {
-    /// Position of the certificate to show, of those of the host: told to the callbacks, not by them.
-    pub(crate) certificate: Option<usize>,
+    /// Told to the callbacks, not by them.
+    pub(crate) told: Told,
     /// Code point of the scheme that signed, when one did.
     pub(crate) scheme: Option<u16>,
-    /// Where the resumed session came from, when one was found.
+    /// Where the session came from, when one was found. It may still not suit the connection.
     pub(crate) resumption: Option<Resumption>,
+    /// Why the first session that the client offered was not found.
+    pub(crate) resumption_failure: Option<ResumptionFailure>,
+    /// How many sessions the client offered so far were looked for in the store.
+    pub(crate) looked_up: u8,
     /// When the certificate was chosen.
     pub(crate) certificate_chosen: Option<Instant>,
     /// When the key operation began, and how long it took.
@@ -32,10 +45,16 @@ impl Notes {
     pub(crate) fn merge(&mut self, later: Self) {
         self.scheme = later.scheme.or(self.scheme);
         self.resumption = later.resumption.or(self.resumption);
+        self.resumption_failure = self.resumption_failure.or(later.resumption_failure);
         self.certificate_chosen = later.certificate_chosen.or(self.certificate_chosen);
         self.key_operation = later.key_operation.or(self.key_operation);
         self.key_failed |= later.key_failed;
         self.no_certificate |= later.no_certificate;
+    }
+
+    /// Notes why a session is not there.
+    pub(crate) fn missed(&mut self, failure: ResumptionFailure) {
+        self.resumption_failure.get_or_insert(failure);
     }
 }
 

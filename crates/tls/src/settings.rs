@@ -21,7 +21,8 @@ pub struct TlsSettings {
     /// so in any case. Default: no.
     pub stateful: bool,
     /// How long a session may be resumed, counted from the handshake that made it. Default: 24 hours; RFC 8446
-    /// section 4.6.1 allows 7 days at most.
+    /// section 4.6.1 allows 7 days at most. A session in the store, of TLS 1.3 or by session ID, lives for 24 hours at
+    /// most: so much is what clients are told of those, and a shorter setting merely forgets them earlier.
     pub session_lifetime: Duration,
     /// Compress certificates (RFC 8879) for clients that offer it; results are cached. Default: yes.
     pub certificate_compression: bool,
@@ -62,7 +63,10 @@ pub struct HostSettings {
     /// Ask clients for a certificate.
     pub client_certificates: Option<ClientCertificates>,
     /// Bytes of early data accepted from a client that resumes; 0, the default, accepts none. A host that asks for client
-    /// certificates accepts none in any case.
+    /// certificates accepts none in any case. It takes a session that no other gateway of the fleet can take, whose age
+    /// by the client's account is within 60 s of the time since it was made (RFC 8446 section 8.3), of the same name,
+    /// suite and protocol. From a client whose early data is refused as many bytes are skipped, its records' overhead of
+    /// 17 bytes each included; one that sends more is refused altogether.
     pub early_data: u32,
 }
 

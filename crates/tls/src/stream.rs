@@ -71,7 +71,6 @@ pub struct Stream {
 impl Stream {
     pub(crate) fn new(io: TcpStream, handshake: Handshake, bytes_received: u64, bytes_sent: u64) -> Self {
         let confirmation = handshake.tls.is_handshaking().then(Confirmation::default);
-        let early_bytes = if confirmation.is_some() { handshake.plaintext.len() as u64 } else { 0 };
         Self {
             io,
             tls: handshake.tls,
@@ -87,8 +86,8 @@ impl Stream {
             closing: false,
             shut_down: false,
             failed: false,
-            early_bytes,
             confirmation,
+            early_bytes: handshake.early_bytes,
             bytes_received,
             bytes_sent,
         }

@@ -1,7 +1,9 @@
 use std::rc::Rc;
 
+use brisk_telemetry::Resumption;
 use brisk_testkit::ca::TestCa;
 use brisk_testkit::client::TlsClient;
+use brisk_wire::registry::{ProtocolVersion, SignatureScheme};
 use rustls::ClientConfig;
 use rustls::client::Resumption as ClientResumption;
 use rustls::version::{TLS12, TLS13};

@@ -1,0 +1,82 @@
+//! What a handshake agreed on, as the log and the metrics have it.
+
+use std::time::Duration;
+
+use brisk_telemetry::{EarlyData, Resumption, ResumptionFailure, TlsFacts};
+use brisk_wire::client_hello::ClientHello;
+use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
+use rustls::HandshakeKind;
+
+use crate::handshake::Handshake;
+use crate::notes::Notes;
+
+/// The facts of a handshake that is complete or has given early data.
+pub(super) fn of(
+    handshake: &Handshake,
+    notes: Notes,
+    hello: &ClientHello,
+    takes_early_data: bool,
+    took: Duration,
+) -> TlsFacts {
+    let tls = &handshake.tls;
+    let version = ProtocolVersion(tls.protocol_version().map_or(0, u16::from));
+    let resumed = tls.handshake_kind() == Some(HandshakeKind::Resumed);
+    let resumption = match notes.resumption.filter(|_| resumed) {
+        None => Resumption::Full,
+        Some(_) if handshake.early_data => Resumption::EarlyData,
+        // In TLS 1.3 a ticket is a PSK identity (RFC 8446 section 2.2).
+        Some(_) if version == ProtocolVersion::TLS1_3 => Resumption::Psk,
+        Some(source) => source,
+    };
+    TlsFacts {
+        version,
+        suite: CipherSuite(tls.negotiated_cipher_suite().map_or(0, |suite| suite.suite().into())),
+        group: tls.negotiated_key_exchange_group().map(|group| NamedGroup(group.name().into())),
+        scheme: notes.scheme.map(SignatureScheme),
+        resumption,
+        resumption_failure: resumption_failure(resumption, notes, hello, version),
+        early_data: hello.early_data.then(|| match resumption {
+            Resumption::EarlyData => EarlyData::Accepted,
+            _ if !takes_early_data => EarlyData::Disabled,
+            Resumption::Full => EarlyData::NotResumed,
+            _ => EarlyData::Unsuitable,
+        }),
+        server_name: hello.server_name.as_deref().map(Box::from),
+        alpn: tls.alpn_protocol().map(|protocol| match protocol {
+            b"h2" => "h2",
+            b"http/1.0" => "http/1.0",
+            _ => "http/1.1",
+        }),
+        client_subject: tls
+            .peer_certificates()
+            .and_then(|chain| brisk_certs::subject(chain.first()?))
+            .map(String::into_boxed_str),
+        hello_retry: handshake.hello_retry,
+        handshake_time: took,
+    }
+}
+
+/// Why the client did not get the session it asked for.
+fn resumption_failure(
+    resumption: Resumption,
+    notes: Notes,
+    hello: &ClientHello,
+    version: ProtocolVersion,
+) -> Option<ResumptionFailure> {
+    if resumption != Resumption::Full || !asked_to_resume(hello, version) {
+        return None;
+    }
+    // Found, but rustls has no use for it: it checks the name, the suite, and the extended master secret.
+    let unsuitable = notes.resumption.map(|_| ResumptionFailure::Unsuitable);
+    // Where nobody looked for it there are none of its kind: a ticket where there are no tickets.
+    Some(unsuitable.or(notes.resumption_failure).unwrap_or(ResumptionFailure::NoSession))
+}
+
+/// Whether the client offered a session of this version. A session ID alone does not say so: beside a ticket it is random
+/// (RFC 5077 section 3.4), and in TLS 1.3 it is there for middleboxes (RFC 8446 appendix D.4).
+fn asked_to_resume(hello: &ClientHello, version: ProtocolVersion) -> bool {
+    if version == ProtocolVersion::TLS1_3 {
+        return hello.has_psk;
+    }
+    hello.has_ticket || hello.session_id_len > 0
+}

@@ -1,0 +1,162 @@
+//! One handshake on its socket, from the whole hello to a stream.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use brisk_certs::{ClientAbilities, choose};
+use brisk_telemetry::{HandshakeOutcome, Milestone, Timeline, TlsFacts};
+use brisk_wire::client_hello::ClientHello;
+use rustls::AlertDescription;
+use rustls::server::UnbufferedServerConnection;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::{ALERT_DECODE_ERROR, ALERT_INTERNAL_ERROR, Host, Refusal, facts, lost, send_last};
+use crate::handshake::{Handshake, Progress};
+use crate::notes::{Notes, Told};
+use crate::stream::Stream;
+
+/// Most bytes of handshake messages that wait to be processed: a long client certificate chain fits.
+const UNPROCESSED_LIMIT: usize = 64 * 1024;
+
+/// A handshake, and what is known of it.
+pub(super) struct Negotiation {
+    handshake: Box<Handshake>,
+    notes: Notes,
+    host: usize,
+    takes_early_data: bool,
+    received: u64,
+    sent: u64,
+}
+
+impl Negotiation {
+    /// Runs the handshake to its end, or until there is early data.
+    pub(super) async fn run(
+        host: &Host,
+        hello: &ClientHello,
+        io: &mut TcpStream,
+        incoming: Vec<u8>,
+        timeline: &mut Timeline,
+    ) -> Result<Self, Refusal> {
+        let mut negotiation = Self::new(host, hello, incoming)?;
+        loop {
+            let progress;
+            (negotiation, progress) = negotiation.advance(io, timeline).await?;
+            match progress {
+                // Tickets wait for the first answer, or for the connection to rest.
+                Progress::Complete => return Ok(negotiation),
+                Progress::EarlyData => {
+                    negotiation.send(io).await?;
+                    return Ok(negotiation);
+                }
+                Progress::Incomplete => {
+                    negotiation.send(io).await?;
+                    negotiation.receive(io).await?;
+                }
+                Progress::Closed => return Err(Refusal::new(HandshakeOutcome::ClientClosed)),
+            }
+        }
+    }
+
+    fn new(host: &Host, hello: &ClientHello, incoming: Vec<u8>) -> Result<Self, Refusal> {
+        let config = host.config.choose(hello);
+        let takes_early_data = config.max_early_data_size > 0;
+        let tls = UnbufferedServerConnection::new(Arc::clone(config))
+            .map_err(|error| Refusal::because(HandshakeOutcome::Internal, &error))?;
+        let certificate = choose(&host.certificates, &ClientAbilities::from(hello));
+        let told = Told {
+            certificate: certificate
+                .and_then(|chosen| host.certificates.iter().position(|own| Arc::ptr_eq(own, chosen))),
+            early_data: hello.early_data && takes_early_data,
+        };
+        let received = incoming.len() as u64;
+        let handshake = Box::new(Handshake::new(Box::new(tls), incoming, told));
+        let host = host.index;
+        Ok(Self { handshake, notes: Notes::default(), host, takes_early_data, received, sent: 0 })
+    }
+
+    /// Processes what was received; callbacks may wait. Where that fails, the client gets its alert.
+    async fn advance(
+        mut self,
+        io: &mut TcpStream,
+        timeline: &mut Timeline,
+    ) -> Result<(Self, Progress), Refusal> {
+        // Fails only when there is no memory for a stack.
+        let advanced = self.handshake.advance().await;
+        let ((handshake, result), noted) =
+            advanced.map_err(|error| Refusal::because(HandshakeOutcome::Internal, &error))?;
+        self.handshake = handshake;
+        self.notes.merge(noted);
+        mark(timeline, &noted);
+        let error = match result {
+            Ok(Progress::Incomplete) if self.handshake.incoming.len() > UNPROCESSED_LIMIT => {
+                send_last(io, &ALERT_DECODE_ERROR).await;
+                return Err(Refusal::new(HandshakeOutcome::TooLarge));
+            }
+            Ok(progress) => return Ok((self, progress)),
+            Err(error) => error,
+        };
+        // rustls has no alert for an engine that failed. The flight that was to be signed has not been sent, so the
+        // client reads plaintext still.
+        let alert = if self.notes.key_failed { &ALERT_INTERNAL_ERROR } else { &self.handshake.outgoing[..] };
+        send_last(io, alert).await;
+        Err(refusal(&error, self.notes))
+    }
+
+    async fn send(&mut self, io: &mut TcpStream) -> Result<(), Refusal> {
+        io.write_all(&self.handshake.outgoing).await.map_err(|error| lost(&error))?;
+        self.sent += self.handshake.outgoing.len() as u64;
+        self.handshake.outgoing.clear();
+        Ok(())
+    }
+
+    async fn receive(&mut self, io: &mut TcpStream) -> Result<(), Refusal> {
+        self.handshake.incoming.reserve(1024);
+        match io.read_buf(&mut self.handshake.incoming).await {
+            Ok(0) => Err(Refusal::new(HandshakeOutcome::ClientClosed)),
+            Ok(len) => {
+                self.received += len as u64;
+                Ok(())
+            }
+            Err(error) => Err(lost(&error)),
+        }
+    }
+
+    /// What the handshake agreed on, `took` after it began.
+    pub(super) fn facts(&self, hello: &ClientHello, took: Duration) -> TlsFacts {
+        facts::of(&self.handshake, self.notes, hello, self.takes_early_data, took)
+    }
+
+    /// The connection on `io`, and the position of its host.
+    pub(super) fn into_stream(self, io: TcpStream) -> (Stream, usize) {
+        (Stream::new(io, *self.handshake, self.received, self.sent), self.host)
+    }
+}
+
+fn mark(timeline: &mut Timeline, notes: &Notes) {
+    if let Some(at) = notes.certificate_chosen {
+        timeline.mark_at(Milestone::CertificateChosen, at);
+    }
+    if let Some((started, took)) = notes.key_operation {
+        timeline.mark_at(Milestone::KeyOperationStarted, started);
+        timeline.mark_at(Milestone::KeyOperationFinished, started + took);
+    }
+}
+
+fn refusal(error: &rustls::Error, notes: Notes) -> Refusal {
+    use rustls::Error;
+    let outcome = match error {
+        _ if notes.key_failed => HandshakeOutcome::KeyOperation,
+        _ if notes.no_certificate => HandshakeOutcome::NoCertificate,
+        Error::AlertReceived(AlertDescription::CloseNotify | AlertDescription::UserCanceled) => {
+            HandshakeOutcome::ClientClosed
+        }
+        Error::AlertReceived(_) => HandshakeOutcome::Alert,
+        Error::InvalidMessage(_) => HandshakeOutcome::Malformed,
+        Error::InvalidCertificate(_) | Error::NoCertificatesPresented => HandshakeOutcome::ClientCertificate,
+        Error::PeerIncompatible(_) => HandshakeOutcome::NothingInCommon,
+        Error::General(_) => HandshakeOutcome::Internal,
+        _ => HandshakeOutcome::ProtocolError,
+    };
+    Refusal::because(outcome, error)
+}

@@ -1,0 +1,167 @@
+//! Sessions and tickets as rustls wants them: found or not. Why not is noted.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use aws_lc_rs::digest;
+use brisk_session::{Claim, Found, Lookup, Miss, OpenError, SessionStore, TicketKeyring};
+use brisk_telemetry::{Resumption, ResumptionFailure};
+use rustls::server::{ProducesTickets, StoresServerSessions};
+
+use crate::settings::ClientCertificates;
+use crate::{notes, suspend};
+
+/// The longest that a session stays in the store. RFC 5246 appendix F.1.4 suggests it for session IDs; of sessions of TLS
+/// 1.3 in the store rustls tells clients the same, whatever the setting.
+const LONGEST_STORED: Duration = Duration::from_hours(24);
+
+/// RFC 8446 section 4.6.1: "Servers MUST NOT use any value greater than 604800 seconds (7 days)."
+const LONGEST_TICKET: Duration = Duration::from_hours(7 * 24);
+
+/// Bytes of the identity that rustls gives a session of TLS 1.3 in the store.
+const IDENTITY: usize = 32;
+
+/// Sessions of one hello that are looked for. Clients offer one or two; each may cost a wait for the store.
+const LOOK_UPS: u8 = 4;
+
+/// Whose client certificates a session vouches for: the demands of the host that made it.
+///
+/// Sessions outlive a reload and are shared by hosts and machines, and rustls asks a client that resumes for no
+/// certificate. So a session is marked with the demands it was made under, and another host's, or an earlier
+/// configuration's, is not found. Sessions of hosts that demand nothing have no mark.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Demands(Option<[u8; 16]>);
+
+impl Demands {
+    /// The same in every process that has these demands, in whatever order the authorities are written.
+    pub(crate) fn new(clients: &ClientCertificates) -> Self {
+        let mut roots: Vec<_> =
+            clients.roots.iter().map(|root| digest::digest(&digest::SHA256, root)).collect();
+        roots.sort_by(|one, other| one.as_ref().cmp(other.as_ref()));
+        roots.dedup_by(|one, other| one.as_ref() == other.as_ref());
+        let mut hash = digest::Context::new(&digest::SHA256);
+        hash.update(b"brisk client certificates 1");
+        hash.update(&[u8::from(clients.required)]);
+        for root in roots {
+            hash.update(root.as_ref());
+        }
+        Self(hash.finish().as_ref().first_chunk().copied())
+    }
+
+    fn mark(self, session: Vec<u8>) -> Vec<u8> {
+        match self.0 {
+            None => session,
+            Some(mark) => [&mark[..], &session].concat(),
+        }
+    }
+
+    /// The session, if it has our mark.
+    fn unmark(self, session: Vec<u8>) -> Option<Vec<u8>> {
+        match self.0 {
+            None => Some(session),
+            Some(mark) => session.strip_prefix(&mark).map(<[u8]>::to_vec),
+        }
+    }
+
+    /// The session that was found, for rustls, and a note of where it came from or why there is none.
+    fn admit(self, found: Result<Vec<u8>, ResumptionFailure>, kind: Resumption) -> Option<Vec<u8>> {
+        let session = found.and_then(|session| self.unmark(session).ok_or(ResumptionFailure::Unsuitable));
+        notes::update(|notes| match &session {
+            Ok(_) => notes.resumption = Some(kind),
+            Err(failure) => notes.missed(*failure),
+        });
+        session.ok()
+    }
+}
+
+/// Sessions by ID (TLS 1.2) or by PSK identity (TLS 1.3 without tickets).
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    pub(crate) store: Arc<dyn SessionStore>,
+    pub(crate) lifetime: Duration,
+    pub(crate) demands: Demands,
+}
+
+impl StoresServerSessions for Sessions {
+    /// After early data the handshake ends in a [`Stream`](crate::Stream), where nothing can wait: a store that does not
+    /// take the session at once loses it, and the client gets no ticket. Stores are expected to write behind.
+    fn put(&self, id: Vec<u8>, session: Vec<u8>) -> bool {
+        let lifetime = self.lifetime.min(LONGEST_STORED);
+        answer(self.store.put(&id, self.demands.mark(session), lifetime)).unwrap_or(false)
+    }
+
+    /// rustls reads TLS 1.2 sessions: they may be resumed again.
+    fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
+        self.demands.admit(found(self.store.get(id)), Resumption::SessionId)
+    }
+
+    /// rustls takes TLS 1.3 sessions: each is used once.
+    fn take(&self, id: &[u8]) -> Option<Vec<u8>> {
+        let notes = notes::current();
+        // A ticket, say, of a time when there were some.
+        if id.len() != IDENTITY || notes.looked_up == LOOK_UPS {
+            return self.demands.admit(Err(ResumptionFailure::NoSession), Resumption::Psk);
+        }
+        notes::update(|notes| notes.looked_up += 1);
+        // RFC 8446 section 8.1: who has the session alone may take early data with it. It goes with the first identity
+        // only (section 4.2.10).
+        let early_data = notes.told.early_data && notes.looked_up == 0;
+        let claim = if early_data { Claim::Everywhere } else { Claim::Here };
+        self.demands.admit(found(self.store.take(id, claim)), Resumption::Psk)
+    }
+
+    fn can_cache(&self) -> bool {
+        true
+    }
+}
+
+fn found(lookup: Lookup<Found>) -> Result<Vec<u8>, ResumptionFailure> {
+    answer(lookup).unwrap_or(Err(Miss::Late)).map_err(|miss| match miss {
+        Miss::Used => ResumptionFailure::Used,
+        Miss::Late => ResumptionFailure::StoreLate,
+        Miss::Down => ResumptionFailure::StoreDown,
+        Miss::Forged => ResumptionFailure::Forged,
+        _ => ResumptionFailure::NoSession,
+    })
+}
+
+fn answer<T>(lookup: Lookup<T>) -> Option<T> {
+    match lookup {
+        Lookup::Ready(value) => Some(value),
+        Lookup::Pending(future) => suspend::wait(future),
+    }
+}
+
+/// Tickets sealed with the keys of a [`TicketKeyring`].
+#[derive(Debug)]
+pub(crate) struct Tickets {
+    pub(crate) keyring: Arc<TicketKeyring>,
+    pub(crate) lifetime: Duration,
+    pub(crate) demands: Demands,
+}
+
+impl ProducesTickets for Tickets {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        u32::try_from(self.lifetime.min(LONGEST_TICKET).as_secs()).unwrap_or(u32::MAX)
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        match self.demands.0 {
+            None => self.keyring.seal(plain, SystemTime::now()),
+            Some(mark) => self.keyring.seal(&[&mark[..], plain].concat(), SystemTime::now()),
+        }
+    }
+
+    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        let opened = self.keyring.open(ticket, SystemTime::now()).map_err(|error| match error {
+            OpenError::Expired => ResumptionFailure::Expired,
+            OpenError::Forged => ResumptionFailure::Forged,
+            _ => ResumptionFailure::UnknownKey,
+        });
+        self.demands.admit(opened, Resumption::Ticket)
+    }
+}
