@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -29,6 +30,7 @@ pub(crate) const HOST: &str = "example.test";
 /// An acceptor, and what its clients need.
 pub(crate) struct Stage {
     pub(crate) acceptor: Acceptor,
+    ca: TestCa,
     roots: RootCertStore,
     host: HostSettings,
     engine: Arc<dyn PrivateKeyEngine>,
@@ -63,7 +65,12 @@ impl Stage {
             roots.add(root.expect("a certificate")).expect("a root");
         }
         let acceptor = acceptor.expect("settings that fit");
-        Self { acceptor, roots, host, engine, sessions, keyring }
+        Self { acceptor, ca, roots, host, engine, sessions, keyring }
+    }
+
+    /// The file with the authority that the server's certificate is of.
+    pub(crate) fn authority(&self) -> PathBuf {
+        self.ca.root_file()
     }
 
     /// As after a reload: the same sessions and keys, but clients must show a certificate from now on.
