@@ -1,0 +1,126 @@
+//! What a comparison came to: tables, as text, Markdown, JSON and a page.
+
+mod html;
+mod json;
+mod tables;
+
+use super::{Comparison, Ended, Stage};
+use crate::plan::Plan;
+use crate::report::Machine;
+use crate::report::figures::duration;
+use crate::report::table::wrapped;
+use crate::report::terminal::WIDTH;
+
+/// A finished comparison with all that its reports tell.
+#[derive(Debug)]
+pub struct Report<'a> {
+    /// What was asked for.
+    pub plan: &'a Plan,
+    /// What came of it.
+    pub comparison: &'a Comparison,
+    /// Versions of the targets in their order; empty where nothing is known.
+    pub versions: Vec<String>,
+    /// Why a target is missing, in their order.
+    pub missing: Vec<Option<String>>,
+    /// Where.
+    pub machine: Machine,
+    /// Name and version of who measured.
+    pub program: &'a str,
+}
+
+impl<'a> Report<'a> {
+    /// Of a comparison on this machine.
+    pub fn new(plan: &'a Plan, comparison: &'a Comparison, stage: &Stage, program: &'a str) -> Self {
+        let versions = stage.servers.iter().map(|server| server.version.clone()).collect();
+        let missing = stage.servers.iter().map(|server| server.missing.clone()).collect();
+        Self { plan, comparison, versions, missing, machine: Machine::this(), program }
+    }
+
+    /// For a terminal: lines of at most [`WIDTH`] characters.
+    pub fn text(&self) -> String {
+        let mut text = format!("{}\n{}\n", self.plan.title, self.outcome());
+        for table in tables::all(self, WIDTH) {
+            text.push('\n');
+            text.push_str(&table.to_text(WIDTH));
+        }
+        let notes = self.notes();
+        if !notes.is_empty() {
+            text.push('\n');
+            text.extend(notes.iter().map(|note| wrapped(note, WIDTH)));
+        }
+        text
+    }
+
+    /// For a document: the plan's words, the machine, the tables.
+    pub fn markdown(&self) -> String {
+        let mut text = format!("# {}\n\n", self.plan.title);
+        let quote = format!("Published: {}", self.plan.published);
+        let published = if self.plan.published.is_empty() { String::new() } else { quote };
+        for paragraph in [&self.plan.about, &published].into_iter().filter(|text| !text.is_empty()) {
+            text.push_str(&format!("{paragraph}\n\n"));
+        }
+        text.push_str(&format!("- Machine: {}\n", self.machine.line()));
+        text.push_str(&format!("- Measured: {}, {}\n", self.started(), self.program));
+        text.push_str(&format!("- {}\n", self.outcome()));
+        text.extend(self.notes().iter().map(|note| format!("- {note}\n")));
+        for table in tables::all(self, usize::MAX) {
+            text.push('\n');
+            text.push_str(&table.to_markdown());
+        }
+        text
+    }
+
+    /// For programs; names and units are described in `docs/bench.md`.
+    pub fn json(&self) -> String {
+        json::text(self)
+    }
+
+    /// A page that needs nothing but itself.
+    pub fn html(&self) -> String {
+        html::page(self)
+    }
+
+    fn started(&self) -> String {
+        crate::report::json::timestamp(self.comparison.started)
+    }
+
+    /// How long it took and why it ended, in one sentence.
+    fn outcome(&self) -> String {
+        let Comparison { elapsed, rounds, ended, .. } = self.comparison;
+        let precision = crate::report::figures::percent(self.plan.limits.precision);
+        let measure = self.plan.measures[0].name();
+        let why = match ended {
+            Ended::Settled => format!("every ratio of {measure} is known to ± {precision}"),
+            Ended::Rounds => {
+                format!("not every ratio of {measure} is known to ± {precision}: no more rounds are allowed")
+            }
+            Ended::Time => format!("not every ratio of {measure} is known to ± {precision}: time is up"),
+            Ended::Interrupted => "interrupted".to_owned(),
+        };
+        format!("{rounds} rounds in {}; {why}.", duration(*elapsed))
+    }
+
+    /// What a reader must know of cells and targets that have no figures, or figures that mean less.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (target, reason) in self.plan.targets.iter().zip(&self.missing) {
+            notes.extend(reason.as_ref().map(|reason| format!("{} was left out: {reason}.", target.name)));
+        }
+        for cell in &self.comparison.cells {
+            let Some(failure) = &cell.failure else { continue };
+            let name =
+                format!("{}, {}", self.plan.targets[cell.target].name, self.plan.modes[cell.mode].name);
+            let what = if cell.given_up { "was given up" } else { "failed once or twice" };
+            notes.push(format!("{name} {what}: {failure}."));
+        }
+        let few = self.comparison.cells.iter().map(|cell| cell.errors).sum::<u64>();
+        if few > 0 {
+            notes.push(format!("{few} operations failed in runs that count."));
+        }
+        notes.extend(tables::client_bound(self));
+        notes
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! The tables of a comparison: an overview of all cells, then each group with its ratios and intervals.
+
+use super::Report;
+use crate::compare::{Cell, Estimate, Measure, baseline, ratio};
+use crate::report::figures::{number, percent};
+use crate::report::table::Table;
+
+/// Below this the server waited for the client.
+const BUSY: f64 = 0.9;
+
+/// Columns that a value and its ratio take.
+const PAIR: usize = 34;
+
+/// What is left for names and the number of runs.
+const NAMES: usize = 30;
+
+/// All tables, of at most `width` columns where that can be had.
+pub(super) fn all(report: &Report<'_>, width: usize) -> Vec<Table> {
+    let mut tables = overviews(report);
+    let together = (width.saturating_sub(NAMES) / PAIR).clamp(1, 4);
+    for group in groups(report) {
+        for (part, measures) in report.plan.measures.chunks(together).enumerate() {
+            tables.push(details(report, &group, measures, part));
+        }
+    }
+    tables
+}
+
+/// Cells that stand in one table, under its name.
+pub(super) struct Group {
+    pub(super) name: String,
+    pub(super) cells: Vec<usize>,
+}
+
+/// Cells that are compared with each other: those of one mode if they are compared with a target, of one target if with a
+/// mode, all if with one cell.
+pub(super) fn groups(report: &Report<'_>) -> Vec<Group> {
+    let (plan, cells) = (report.plan, &report.comparison.cells);
+    let of = |name: &str, wanted: &dyn Fn(&Cell) -> bool| Group {
+        name: name.to_owned(),
+        cells: (0..cells.len()).filter(|place| wanted(&cells[*place])).collect(),
+    };
+    let found: Vec<_> = match (plan.baseline.target, plan.baseline.mode) {
+        (Some(_), Some(_)) => vec![of(&plan.title, &|_| true)],
+        (None, Some(_)) => {
+            let targets = plan.targets.iter().enumerate();
+            targets.map(|(index, target)| of(&target.name, &|cell| cell.target == index)).collect()
+        }
+        _ => {
+            let modes = plan.modes.iter().enumerate();
+            modes.map(|(index, mode)| of(&mode.name, &|cell| cell.mode == index)).collect()
+        }
+    };
+    let shown = |group: &Group| group.cells.iter().any(|place| has_figures(&cells[*place]));
+    found.into_iter().filter(shown).collect()
+}
+
+fn has_figures(cell: &Cell) -> bool {
+    cell.samples.iter().any(Option::is_some)
+}
+
+/// What a cell is called within its group.
+pub(super) fn name(report: &Report<'_>, cell: &Cell) -> String {
+    let (target, mode) = (&report.plan.targets[cell.target].name, &report.plan.modes[cell.mode].name);
+    match (report.plan.baseline.target, report.plan.baseline.mode) {
+        (Some(_), Some(_)) if report.plan.targets.len() > 1 => format!("{target}, {mode}"),
+        (_, Some(_)) => mode.clone(),
+        _ => target.clone(),
+    }
+}
+
+/// One table per measure, targets side by side, if there are several targets and modes.
+fn overviews(report: &Report<'_>) -> Vec<Table> {
+    let (plan, cells) = (report.plan, &report.comparison.cells);
+    let targets: Vec<_> =
+        (0..plan.targets.len()).filter(|target| report.missing[*target].is_none()).collect();
+    if targets.len() < 2 || plan.modes.len() < 2 {
+        return Vec::new();
+    }
+    let overview = |measure: &Measure| {
+        let names = targets.iter().map(|target| plan.targets[*target].name.as_str());
+        let mut table = Table::new(format!("All: {}", measure.title())).text("").figures(names);
+        for (index, mode) in plan.modes.iter().enumerate() {
+            let value = |target: &usize| {
+                let cell = cells.iter().find(|cell| cell.target == *target && cell.mode == index);
+                let found = cell.and_then(|cell| cell.value(*measure));
+                found.map_or_else(|| "–".to_owned(), |found| measure.show(found.median))
+            };
+            table.row([mode.name.clone()].into_iter().chain(targets.iter().map(value)));
+        }
+        table
+    };
+    plan.measures.iter().map(overview).collect()
+}
+
+fn details(report: &Report<'_>, group: &Group, measures: &[Measure], part: usize) -> Table {
+    let cells = &report.comparison.cells;
+    let continued = if part > 0 { " (continued)" } else { "" };
+    let mut table = Table::new(format!("{}{continued}", group.name)).text("");
+    let compared = report.plan.baseline != crate::plan::Baseline::default();
+    for measure in measures {
+        table = table.figure(measure.title());
+        table = if compared { table.figure("ratio") } else { table.figure("interval") };
+    }
+    table = table.figure("runs");
+    for place in group.cells.iter().copied().filter(|place| has_figures(&cells[*place])) {
+        let mut row = vec![name(report, &cells[place])];
+        for measure in measures {
+            row.extend(pair(report, place, *measure));
+        }
+        row.push(cells[place].samples.iter().flatten().count().to_string());
+        table.row(row);
+    }
+    table
+}
+
+/// The value of a cell, and its ratio or its interval.
+fn pair(report: &Report<'_>, place: usize, measure: Measure) -> [String; 2] {
+    let cells = &report.comparison.cells;
+    let Some(value) = cells[place].value(measure) else { return ["–".to_owned(), String::new()] };
+    let base = baseline(report.plan.baseline, cells, place);
+    let beside = match base {
+        Some(base) if base == place => "1".to_owned(),
+        Some(base) => {
+            ratio(cells, place, base, measure).map_or_else(String::new, |ratio| interval(&ratio, number))
+        }
+        None => range(&value, |value| measure.show(value)),
+    };
+    [measure.show(value.median), beside]
+}
+
+/// `1.32 (1.30–1.35)`; with too few runs for such an interval, a question mark behind it.
+pub(super) fn interval(estimate: &Estimate, show: impl Fn(f64) -> String) -> String {
+    let range = range(estimate, &show);
+    format!("{} ({range})", show(estimate.median))
+}
+
+fn range(estimate: &Estimate, show: impl Fn(f64) -> String) -> String {
+    let doubt = if estimate.is_confident() { "" } else { "?" };
+    format!("{}–{}{doubt}", show(estimate.low), show(estimate.high))
+}
+
+/// A sentence about the cells in which the client was the limit, if there are any.
+pub(super) fn client_bound(report: &Report<'_>) -> Option<String> {
+    let idle = report.comparison.cells.iter().filter_map(|cell| {
+        let busy = cell.value(Measure::ServerBusy)?.median;
+        let (target, mode) = (&report.plan.targets[cell.target].name, &report.plan.modes[cell.mode].name);
+        (busy < BUSY).then(|| format!("{target}, {mode} ({})", percent(busy)))
+    });
+    let idle: Vec<_> = idle.collect();
+    let about =
+        "the server was less than 90 % busy, so its rate is a lower bound and its processor time says more";
+    (!idle.is_empty()).then(|| format!("In {} {about}: {}.", cells(idle.len()), idle.join("; ")))
+}
+
+fn cells(count: usize) -> String {
+    if count == 1 { "one cell".to_owned() } else { format!("{count} cells") }
+}

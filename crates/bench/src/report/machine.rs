@@ -1,0 +1,63 @@
+//! The machine that a run was on, as far as its figures depend on it.
+
+use std::fs;
+use std::thread;
+
+/// Processor and system, without names of hosts or users.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Machine {
+    /// Model of the processor, as it calls itself.
+    pub processor: String,
+    /// Cores that this process could use when it started.
+    pub cores: usize,
+    /// Operating system: `Debian GNU/Linux 12 (bookworm)`.
+    pub system: String,
+    /// Kernel: `Linux 6.1.0`.
+    pub kernel: String,
+}
+
+impl Machine {
+    /// This machine. What it does not tell reads `unknown`.
+    pub fn this() -> Self {
+        let kernel = rustix::system::uname();
+        let words = [kernel.sysname(), kernel.release()].map(|word| word.to_string_lossy().into_owned());
+        Self {
+            processor: entry("/proc/cpuinfo", "model name", ':'),
+            cores: thread::available_parallelism().map_or(1, usize::from),
+            system: entry("/etc/os-release", "PRETTY_NAME", '='),
+            kernel: words.join(" "),
+        }
+    }
+
+    /// In one line.
+    pub fn line(&self) -> String {
+        let cores = if self.cores == 1 { "core" } else { "cores" };
+        format!("{}, {} {cores}, {}, {}", self.processor, self.cores, self.kernel, self.system)
+    }
+}
+
+/// The value of the first line with this name.
+fn entry(file: &str, name: &str, separator: char) -> String {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| line.split_once(separator));
+    let found = lines.map(|(key, value)| (key.trim(), value)).find(|(key, _)| *key == name);
+    found.map_or_else(|| "unknown".to_owned(), |(_, value)| value.trim().trim_matches('"').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_is_known() {
+        let machine = Machine::this();
+        assert!(machine.cores >= 1);
+        assert!(machine.kernel.starts_with("Linux "), "{machine:?}");
+        assert!(machine.line().contains(&machine.processor));
+    }
+
+    #[test]
+    fn what_is_not_told_is_unknown() {
+        assert_eq!(entry("/nonexistent", "model name", ':'), "unknown");
+    }
+}
