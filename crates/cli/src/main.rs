@@ -5,6 +5,7 @@ mod check;
 mod config;
 mod memory;
 mod serve;
+mod summary;
 mod tune;
 
 use std::process::ExitCode;

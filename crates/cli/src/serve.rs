@@ -11,7 +11,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::Serve;
 use crate::config::{self, Resolved};
-use crate::memory;
+use crate::{memory, summary};
 
 /// Serves until it is told to stop.
 pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
@@ -19,8 +19,9 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let Resolved { settings, warnings, development } = config::settings(arguments)?;
     tell(&warnings);
     raise_open_files();
+    let sessions = summary::sessions(&settings);
     let gateway = Gateway::bind(settings, memory::give_back)?;
-    print_listeners(gateway.addresses(), development.as_ref())
+    print_start(gateway.addresses(), &sessions, development.as_ref())
         .map_err(|error| anyhow!("cannot write to standard output: {error}"))?;
     let served = gateway.run(|| {
         let resolved = config::settings(arguments)?;
@@ -54,7 +55,7 @@ fn raise_open_files() {
     }
 }
 
-fn print_listeners(addresses: &Addresses, development: Option<&DevelopmentCa>) -> io::Result<()> {
+fn print_start(addresses: &Addresses, sessions: &str, development: Option<&DevelopmentCa>) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "brisk {} serves", env!("CARGO_PKG_VERSION"))?;
     let mut https: Vec<_> =
@@ -69,6 +70,7 @@ fn print_listeners(addresses: &Addresses, development: Option<&DevelopmentCa>) -
     if let Some(address) = addresses.admin {
         writeln!(out, "  admin  http://{address}")?;
     }
+    writeln!(out, "  resume {sessions}")?;
     if let Some(ca) = development {
         let certificate = ca.certificate().display();
         writeln!(

@@ -1,21 +1,24 @@
-//! The admin listener: metrics and health over plain HTTP, for machines nearby.
+//! The admin listener: metrics, health and ticket keys over plain HTTP, for machines nearby.
 
 use std::convert::Infallible;
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use brisk_net::Drain;
+use brisk_session::TicketKeyring;
 use brisk_telemetry::Metrics;
 use brisk_telemetry::metrics::CONTENT_TYPE as METRICS_TYPE;
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use http::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::Semaphore;
+
+use crate::tickets;
 
 /// Admin connections at a time: a few scrapers and people.
 const CONNECTIONS: usize = 64;
@@ -27,6 +30,7 @@ const HEAD_LIMIT: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub(crate) struct Admin {
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) keyring: Arc<TicketKeyring>,
     pub(crate) drain: Drain,
 }
 
@@ -57,23 +61,51 @@ pub(crate) async fn serve(admin: Admin, socket: TcpListener) -> std::io::Result<
 
 impl Admin {
     fn respond<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
-        if request.method() != Method::GET && request.method() != Method::HEAD {
-            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-            return response;
+        let path = request.uri().path();
+        let changes = path == "/tickets/rotate";
+        match *request.method() {
+            Method::POST if changes => self.rotate(request.headers()),
+            _ if changes => not_allowed("POST", "only POST\n"),
+            Method::GET | Method::HEAD => self.tell(path),
+            _ => not_allowed("GET, HEAD", "only GET and HEAD\n"),
         }
-        match request.uri().path() {
-            "/metrics" => {
-                let mut response = text(StatusCode::OK, self.metrics.render());
-                response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(METRICS_TYPE));
-                response
-            }
+    }
+
+    fn tell(&self, path: &str) -> Response<Full<Bytes>> {
+        match path {
+            "/metrics" => typed(METRICS_TYPE, self.metrics.render()),
+            "/tickets" => typed("application/json", tickets::shown(&self.keyring, SystemTime::now())),
             "/healthz" => text(StatusCode::OK, "ok\n"),
             "/readyz" if self.drain.started() => text(StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
             "/readyz" => text(StatusCode::OK, "ready\n"),
-            _ => text(StatusCode::NOT_FOUND, "not found; there are /metrics, /healthz and /readyz\n"),
+            _ => {
+                text(StatusCode::NOT_FOUND, "not found; there are /metrics, /healthz, /readyz and /tickets\n")
+            }
         }
     }
+
+    fn rotate(&self, headers: &HeaderMap) -> Response<Full<Bytes>> {
+        // A page of a stranger can make a browser on this machine send a POST here, but not without this header.
+        if headers.contains_key(ORIGIN) {
+            return text(StatusCode::FORBIDDEN, "not for pages in a browser\n");
+        }
+        match tickets::rotate(&self.keyring, SystemTime::now()) {
+            Ok(done) => text(StatusCode::OK, done),
+            Err(error) => text(StatusCode::CONFLICT, format!("{error}\n")),
+        }
+    }
+}
+
+fn not_allowed(allowed: &'static str, message: &'static str) -> Response<Full<Bytes>> {
+    let mut response = text(StatusCode::METHOD_NOT_ALLOWED, message);
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    response
+}
+
+fn typed(kind: &'static str, body: String) -> Response<Full<Bytes>> {
+    let mut response = text(StatusCode::OK, body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
 }
 
 fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {

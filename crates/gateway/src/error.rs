@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use brisk_certs::CertError;
-use brisk_session::RotationError;
+use brisk_session::RedisError;
 use brisk_telemetry::AccessLogError;
 use brisk_tls::TlsError;
 use thiserror::Error;
@@ -33,9 +33,9 @@ pub enum GatewayError {
     /// Hosts or certificates do not fit.
     #[error(transparent)]
     Certificates(#[from] CertError),
-    /// Ticket keys cannot rotate as configured.
-    #[error("session tickets: {0}")]
-    Rotation(#[from] RotationError),
+    /// The store that a fleet shares cannot be set up.
+    #[error("sessions.redis: {0}")]
+    Redis(#[from] RedisError),
     /// The access log cannot be opened.
     #[error(transparent)]
     AccessLog(#[from] AccessLogError),

@@ -109,14 +109,15 @@ where
     ) -> Result<(), GatewayError> {
         let mut signals = Signals::new()?;
         if let Some(socket) = admin {
-            let admin = Admin { metrics: Arc::clone(&self.shared.metrics), drain };
+            let (metrics, keyring) = (&self.shared.metrics, self.shared.resumption.keyring());
+            let admin = Admin { metrics: Arc::clone(metrics), keyring: Arc::clone(keyring), drain };
             tokio::spawn(admin::serve(admin, socket));
         }
         let mut checks = self.shared.health_checks();
         let mut minute = tokio::time::interval(MINUTE);
         loop {
             tokio::select! {
-                _ = minute.tick() => self.shared.age_sessions(),
+                _ = minute.tick() => self.shared.resumption.age(),
                 told = signals.next() => match told {
                     Told::Stop => break,
                     Told::Reload => {
@@ -165,8 +166,11 @@ where
             ("server.workers", old.workers != new.workers),
             ("server.https, http, backlog or fast_open", old.https != new.https || old.http != new.http),
             ("server.max_connections or max_connections_per_client", old.connections != new.connections),
-            ("tls.session_cache or ticket_rotation", old.sessions != new.sessions),
-            ("tls.session_lifetime", old.tls.session_lifetime != new.tls.session_lifetime),
+            ("tls.session_cache", old.sessions.memory != new.sessions.memory),
+            (
+                "sessions.redis, or the secret that seals what is in it",
+                old.sessions.fleet != new.sessions.fleet,
+            ),
             ("keys", old.keys != new.keys),
             ("admin.listen", old.admin != new.admin),
         ];

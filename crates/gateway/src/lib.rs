@@ -7,8 +7,10 @@ mod gateway;
 mod listen;
 mod page;
 mod redirect;
+mod resumption;
 pub mod settings;
 mod shared;
+mod tickets;
 mod worker;
 
 pub use error::GatewayError;

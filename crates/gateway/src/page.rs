@@ -3,9 +3,10 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use brisk_proxy::settings::{Action, Page, RoutePath, RouteSettings, ServiceSettings};
+use brisk_proxy::settings::{Action, EarlyDataPolicy, Page, RoutePath, RouteSettings, ServiceSettings};
 use brisk_proxy::{Body, Connection};
 use brisk_telemetry::{ConnectionRecord, EarlyData, Milestone, Resumption, ResumptionFailure, TlsFacts};
+use brisk_tls::HostSettings;
 use brisk_wire::registry::NamedGroup;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
@@ -15,12 +16,14 @@ use serde_json::json;
 const TEMPLATE: &str = include_str!("page.html");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
-/// Gives the page to every host without routes; true if there is one.
-pub(crate) fn fill_hosts(service: &mut ServiceSettings) -> bool {
+/// Gives the page to every host of `service` without routes; true if there is one. It changes nothing, so it is shown
+/// early on hosts that take early data. `hosts` are the same, as TLS sees them.
+pub(crate) fn fill_hosts(service: &mut ServiceSettings, hosts: &[HostSettings]) -> bool {
     let mut any = false;
-    for host in service.hosts.iter_mut().filter(|host| host.routes.is_empty()) {
-        host.routes
-            .push(RouteSettings::new(RoutePath::Prefix("/".to_owned()), Action::Page(Page::new(answer))));
+    for (host, tls) in service.hosts.iter_mut().zip(hosts).filter(|(host, _)| host.routes.is_empty()) {
+        let page = RouteSettings::new(RoutePath::Prefix("/".to_owned()), Action::Page(Page::new(answer)));
+        let early_data = if tls.early_data > 0 { EarlyDataPolicy::Safe } else { EarlyDataPolicy::Hold };
+        host.routes.push(RouteSettings { early_data, ..page });
         any = true;
     }
     any

@@ -11,6 +11,7 @@ use brisk_net::ListenerSettings;
 use brisk_proxy::serve::HttpSettings;
 use brisk_proxy::settings::ServiceSettings;
 use brisk_proxy::upstream_settings::GroupSettings;
+use brisk_session::{FleetSecret, KeySource, MemorySettings, RedisSettings};
 use brisk_telemetry::access_log::AccessLogSettings;
 use brisk_tls::settings::{HostSettings, TlsSettings};
 use ipnet::IpNet;
@@ -40,7 +41,7 @@ pub struct GatewaySettings {
     pub protocol: HttpSettings,
     /// What TLS negotiates.
     pub tls: TlsSettings,
-    /// What is kept for resumption.
+    /// What makes sessions resumable.
     pub sessions: SessionSettings,
     /// Where the local engine runs. Fixed at the start.
     pub keys: LocalSettings,
@@ -90,15 +91,24 @@ pub struct ConnectionLimits {
     pub per_client: Option<usize>,
 }
 
-/// What is kept for resumption.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What makes sessions resumable.
+#[derive(Clone, Debug)]
 pub struct SessionSettings {
-    /// How often a new ticket key takes over.
-    pub ticket_rotation: Duration,
-    /// TLS 1.2 sessions by ID, at most; 0 keeps none.
-    pub entries: usize,
-    /// Bytes of sessions, at most.
-    pub bytes: usize,
+    /// Where the keys of tickets come from. [`KeySource::Shared`] needs `fleet`.
+    pub ticket_keys: KeySource,
+    /// Bounds of the sessions in this process' memory. Fixed at the start.
+    pub memory: MemorySettings,
+    /// What this process shares with others; `None` is nothing but files. Fixed at the start.
+    pub fleet: Option<FleetStore>,
+}
+
+/// A Redis that a fleet keeps its sessions in, and its ticket keys if it likes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetStore {
+    /// How it is reached.
+    pub redis: RedisSettings,
+    /// What all that is put there is sealed with.
+    pub secret: FleetSecret,
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use brisk_keys::{
@@ -17,15 +17,15 @@ use brisk_proxy::serve::HttpSettings;
 use brisk_proxy::settings::ServiceSettings;
 use brisk_proxy::upstream::{Group, GroupState};
 use brisk_proxy::{Service, ServiceError, Telemetry, health};
-use brisk_session::{KeySource, MemorySettings, MemoryStore, RotationSettings, SessionStore, TicketKeyring};
 use brisk_telemetry::AccessLog;
-use brisk_telemetry::metrics::{CertificateExpiry, KeyOutcome, Metrics, SessionFigures};
+use brisk_telemetry::metrics::{CertificateExpiry, KeyOutcome, Metrics};
 use brisk_tls::{Acceptor, HostSettings};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::GatewayError;
 use crate::page;
+use crate::resumption::Resumption;
 use crate::settings::{GatewaySettings, ProxyProtocol};
 
 /// What one configuration came to. Replaced whole on reload.
@@ -78,15 +78,9 @@ pub(crate) struct Shared {
     pub(crate) connections: ConnectionLimit,
     pub(crate) client_connections: Option<AddressLimit>,
     pub(crate) give_back_memory: fn(),
-    resumption: Resumption,
+    pub(crate) resumption: Resumption,
     engine: LocalEngine,
     ids: AtomicU64,
-}
-
-/// What makes sessions resumable; it outlives a reload, so that they do too.
-struct Resumption {
-    memory: Arc<MemoryStore>,
-    keyring: Arc<TicketKeyring>,
 }
 
 impl Shared {
@@ -95,7 +89,7 @@ impl Shared {
         let metrics = Metrics::new();
         let engine = LocalEngine::new(Arc::clone(&settings.keystore), &settings.keys)
             .map_err(GatewayError::Threads)?;
-        let resumption = Resumption::new(settings, &metrics)?;
+        let resumption = Resumption::new(&settings.sessions, &metrics)?;
         let access_log = open_access_log(settings, &metrics)?;
         let live = live(settings, &engine, &resumption, &metrics)?;
         metrics.set_certificates(expiries(settings));
@@ -117,6 +111,7 @@ impl Shared {
     pub(crate) fn apply(&self, settings: &GatewaySettings) -> Result<(), GatewayError> {
         let live = live(settings, &self.engine, &self.resumption, &self.metrics)?;
         self.access_log.store(open_access_log(settings, &self.metrics)?);
+        self.resumption.configure(&settings.sessions);
         self.metrics.set_certificates(expiries(settings));
         self.live.store(Arc::new(live));
         self.changes.send_replace(());
@@ -125,13 +120,6 @@ impl Shared {
 
     pub(crate) fn next_connection_id(&self) -> u64 {
         self.ids.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Wipes ticket keys and sessions whose time is over, and makes the keys that are due: a tick of the main thread, for
-    /// times when nobody connects.
-    pub(crate) fn age_sessions(&self) {
-        self.resumption.keyring.rotate(SystemTime::now());
-        self.resumption.memory.remove_expired(Instant::now());
     }
 
     /// Active health checks of the present upstreams; dropping the set ends them.
@@ -147,20 +135,6 @@ impl fmt::Debug for Shared {
     }
 }
 
-impl Resumption {
-    fn new(settings: &GatewaySettings, metrics: &Metrics) -> Result<Self, GatewayError> {
-        let rotation = settings.sessions.ticket_rotation;
-        let rotation = RotationSettings::new(settings.tls.session_lifetime, rotation, Duration::ZERO)?;
-        let keyring = Arc::new(TicketKeyring::new(KeySource::Generated(rotation), SystemTime::now()));
-        let limits =
-            MemorySettings { max_sessions: settings.sessions.entries, max_bytes: settings.sessions.bytes };
-        let sessions = Arc::new(MemoryStore::new(&limits));
-        let (counted, stored) = (Arc::clone(&keyring), Arc::clone(&sessions));
-        metrics.set_session_source(move || figures(&counted, &stored));
-        Ok(Self { memory: sessions, keyring })
-    }
-}
-
 fn live(
     settings: &GatewaySettings,
     engine: &LocalEngine,
@@ -170,13 +144,12 @@ fn live(
     let engine = engine.with_keystore(Arc::clone(&settings.keystore));
     let observer = Arc::new(KeyMetrics(Arc::clone(metrics)));
     let engine: Arc<dyn PrivateKeyEngine> = Arc::new(Metered::new(engine, observer));
-    let sessions: Arc<dyn SessionStore> = Arc::clone(&resumption.memory) as _;
-    let acceptor =
-        Acceptor::new(settings.tls.clone(), &settings.hosts, &engine, &sessions, &resumption.keyring)?;
+    let (sessions, keyring) = (resumption.store(), resumption.keyring());
+    let acceptor = Acceptor::new(settings.tls.clone(), &settings.hosts, &engine, sessions, keyring)?;
     let groups = settings.upstreams.iter().map(|group| Ok(GroupState::new(group.clone(), metrics)?));
     let groups = groups.collect::<Result<_, GatewayError>>()?;
     let mut service = settings.service.clone();
-    let has_page = page::fill_hosts(&mut service);
+    let has_page = page::fill_hosts(&mut service, &settings.hosts);
     let parts = ServiceParts { settings: service, groups };
     // What is wrong with it shows here and not in a worker. The tasks of this trial are dropped unstarted.
     let _context = LocalSet::new().enter();
@@ -218,24 +191,6 @@ fn expiries(settings: &GatewaySettings) -> Vec<CertificateExpiry> {
 fn unix_seconds(time: SystemTime) -> i64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
-}
-
-fn figures(keyring: &TicketKeyring, store: &MemoryStore) -> SessionFigures {
-    let (tickets, sessions) = (keyring.statistics(), store.statistics());
-    SessionFigures {
-        tickets_sealed: tickets.sealed,
-        tickets_opened: tickets.opened,
-        tickets_unknown_key: tickets.unknown,
-        tickets_expired: tickets.expired,
-        tickets_forged: tickets.forged,
-        sessions_stored: sessions.stored,
-        sessions_found: sessions.hits,
-        sessions_missed: sessions.misses,
-        sessions_evicted: sessions.evicted,
-        sessions_held: sessions.sessions as u64,
-        sessions_bytes: sessions.bytes as u64,
-        ..SessionFigures::default()
-    }
 }
 
 /// Counts key operations.

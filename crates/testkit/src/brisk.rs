@@ -213,10 +213,21 @@ impl Brisk {
 
     /// GET at the admin listener.
     pub fn ask_admin(&self, path: &str) -> Message {
+        self.send_admin(&format!("GET {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n"))
+    }
+
+    /// POST without a body at the admin listener.
+    pub fn post_admin(&self, path: &str) -> Message {
+        self.send_admin(&format!(
+            "POST {path} HTTP/1.1\r\nHost: admin\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        ))
+    }
+
+    /// Any request at the admin listener.
+    pub fn send_admin(&self, request: &str) -> Message {
         let mut stream = TcpStream::connect(self.admin()).expect("an admin listener");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n")
-            .expect("a listener that reads");
+        stream.write_all(request.as_bytes()).expect("a listener that reads");
         Message::read_response(&mut stream).expect("a response")
     }
 

@@ -8,7 +8,10 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::units::{Period, Size, SizeLimit};
-use super::values::{Address, FastOpen, HashBy, LogFile, Network, ProxyProtocol, Redirect, UpstreamServer};
+use super::values::{
+    Address, EarlyData, FastOpen, HashBy, LogFile, Network, ProxyProtocol, Redirect, RedisServer, TicketKeys,
+    UpstreamServer,
+};
 
 /// A whole file.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -16,6 +19,7 @@ use super::values::{Address, FastOpen, HashBy, LogFile, Network, ProxyProtocol, 
 pub(crate) struct Config {
     pub(crate) server: Server,
     pub(crate) tls: Tls,
+    pub(crate) sessions: Sessions,
     pub(crate) keys: Keys,
     pub(crate) access_log: AccessLog,
     pub(crate) admin: Admin,
@@ -84,6 +88,8 @@ pub(crate) struct Tls {
     pub(crate) tickets: Option<bool>,
     pub(crate) tickets_per_handshake: Option<u8>,
     pub(crate) ticket_rotation: Option<Period>,
+    pub(crate) stateful: Option<bool>,
+    pub(crate) early_data_size: Option<Size>,
     pub(crate) session_cache: SessionCache,
 }
 
@@ -96,12 +102,46 @@ pub(crate) enum TlsVersion {
     Tls13,
 }
 
-/// `[tls.session_cache]`: TLS 1.2 sessions by ID.
+/// `[tls.session_cache]`: sessions kept in memory.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SessionCache {
     pub(crate) entries: Option<u32>,
     pub(crate) size: Option<Size>,
+}
+
+/// `[sessions]`: what makes sessions resumable at other machines.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Sessions {
+    pub(crate) secret: Option<PathBuf>,
+    pub(crate) ticket_keys: Option<TicketKeys>,
+    pub(crate) redis: Option<Redis>,
+}
+
+/// `[sessions.redis]`: where a fleet keeps its sessions, and its ticket keys if it likes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Redis {
+    pub(crate) servers: Vec<RedisServer>,
+    pub(crate) topology: Option<RedisTopology>,
+    pub(crate) service: Option<String>,
+    pub(crate) username: Option<String>,
+    pub(crate) password_file: Option<PathBuf>,
+    pub(crate) sentinel_username: Option<String>,
+    pub(crate) sentinel_password_file: Option<PathBuf>,
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) deadline: Option<Period>,
+    pub(crate) prefix: Option<String>,
+}
+
+/// What the servers of Redis are to one another.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RedisTopology {
+    Single,
+    Sentinel,
+    Cluster,
 }
 
 /// `[keys]`: where key operations run.
@@ -147,6 +187,7 @@ pub(crate) struct Host {
     pub(crate) default: bool,
     pub(crate) hsts: Option<Hsts>,
     pub(crate) client_certificates: Option<ClientCertificates>,
+    pub(crate) early_data: Option<EarlyData>,
     #[serde(default)]
     pub(crate) route: Vec<Route>,
 }
@@ -200,6 +241,7 @@ pub(crate) struct Route {
     pub(crate) redirect: Option<Redirect>,
     pub(crate) body_size: Option<SizeLimit>,
     pub(crate) strip_prefix: Option<bool>,
+    pub(crate) early_data: Option<EarlyData>,
 }
 
 /// `respond`: the same answer to everyone.

@@ -1,9 +1,12 @@
 //! From what an operator wrote to settings that are right by construction.
 
+mod early_data;
 mod hosts;
 mod names;
+mod redis;
 mod routes;
 mod server;
+mod sessions;
 mod upstreams;
 
 use std::collections::HashSet;
@@ -71,6 +74,7 @@ pub(super) fn resolve(
     let server = server::server(raw, &mut context);
     let upstreams = upstreams::groups(&raw.upstream, &mut context);
     let hosts = hosts::hosts(raw, server.state_dir.as_deref(), development, &mut context);
+    early_data::size(raw, &mut context);
     unused(raw, &mut context);
     let Context { findings, keystore, files, .. } = context;
     let warnings = findings.conclude()?;

@@ -1,6 +1,7 @@
 //! Wrong files and the exact words about them; right files and what becomes of them.
 
 mod forms;
+mod sessions;
 
 use std::collections::HashSet;
 use std::fs;
@@ -99,7 +100,7 @@ fn a_value_out_of_range_brings_the_range() {
     }
     refused(
         &format!("{LISTENER}[tls]\nsession_lifetime = \"8d\"\n{HOST}"),
-        "brisk.toml:4:20: tls.session_lifetime: 8d is out of range: write 1m to 7d",
+        "brisk.toml:4:20: tls.session_lifetime: 8d is out of range: write 1s to 7d",
     );
 }
 
@@ -399,7 +400,7 @@ fn what_is_written_is_what_is_meant() {
     assert_eq!(settings.tls.unknown_host, UnknownName::Refuse);
     assert_eq!(settings.tls.min_version, ProtocolVersion::TLS1_3);
     assert!(!settings.tls.tickets && !settings.tls.key_log && settings.access_log.is_none());
-    assert_eq!((settings.sessions.entries, settings.sessions.bytes), (5, 2 << 20));
+    assert_eq!((settings.sessions.memory.max_sessions, settings.sessions.memory.max_bytes), (5, 2 << 20));
     assert_eq!(settings.hosts[0].names, ["localhost"]);
     assert_eq!((settings.hosts[0].default, settings.service.default_host), (false, 1));
     let [first, second] = &settings.service.hosts[1].routes[..] else { panic!("two routes") };

@@ -1,5 +1,7 @@
 //! Values that are written as text or in more than one way: addresses, networks, redirects.
 
+mod sessions;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::net::{IpAddr, SocketAddr};
@@ -10,6 +12,8 @@ use brisk_proxy::upstream_settings::{ServerUrl, ServerUrlError};
 use ipnet::IpNet;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor, value};
+
+pub(crate) use sessions::{EarlyData, RedisServer, TicketKeys};
 
 /// A value that is written as text, with what to write.
 pub(crate) trait Written: FromStr<Err = String> {
@@ -303,6 +307,7 @@ read_as_text!(
     Network,
     HashBy,
     LogFile,
+    RedisServer,
     Url,
     super::units::Size,
     super::units::SizeLimit,

@@ -1,8 +1,10 @@
-//! The admin listener: what `/metrics` says after known traffic, and health.
+//! The admin listener: what `/metrics` says after known traffic, health, and ticket keys.
 
 use brisk_testkit::process::wait_until;
+use rustls::HandshakeKind;
+use serde_json::{Value, json};
 
-use crate::site::{NAME, Site, proxy_to};
+use crate::site::{NAME, Site, facts, proxy_to};
 
 #[test]
 fn health_and_readiness() {
@@ -65,4 +67,71 @@ fn traffic_is_counted() {
     let expiry = metrics.sum("brisk_certificate_expiry_timestamp_seconds", &[]);
     assert!(expiry > 1.7e9, "{}", metrics.0);
     assert!(metrics.0.contains(NAME), "{}", metrics.0);
+}
+
+fn tickets(site: &Site) -> Value {
+    let page = site.brisk.ask_admin("/tickets");
+    assert_eq!((page.status(), page.header("content-type")), (200, Some("application/json")));
+    facts(&page.text())
+}
+
+/// Ids of all keys, the sealing one first.
+fn ids(tickets: &Value) -> Vec<&str> {
+    let mut keys: Vec<_> = tickets["keys"].as_array().expect("a list").iter().collect();
+    keys.sort_by_key(|key| key["seals"] != true);
+    keys.iter().map(|key| key["id"].as_str().expect("an id")).collect()
+}
+
+#[test]
+fn ticket_keys_are_shown_and_changed() {
+    let site = Site::new();
+    let client = site.client();
+    let connect = || client.connect(site.brisk.https()).expect("a handshake");
+    connect().get(NAME, "/");
+    let before = tickets(&site);
+    assert_eq!((&before["sealed"], &before["lifetime"]), (&json!(1), &json!(86_400)));
+    assert_eq!(before["keys"][0]["origin"], "memory");
+    let rotated = site.brisk.post_admin("/tickets/rotate");
+    assert_eq!((rotated.status(), rotated.text().as_str()), (200, "a new key seals from now on\n"));
+    let after = tickets(&site);
+    assert_eq!(ids(&after)[1..], ids(&before)[..]);
+    // What was sealed before still opens.
+    let mut resumed = connect();
+    resumed.get(NAME, "/");
+    assert_eq!(resumed.tls().handshake_kind(), Some(HandshakeKind::Resumed));
+    assert_eq!(tickets(&site)["opened"], 1);
+    let metrics = site.brisk.metrics();
+    for id in ids(&after) {
+        assert!(metrics.0.contains(id), "{id} is not in the metrics: {}", metrics.0);
+    }
+}
+
+#[test]
+fn keys_of_the_operator_are_the_operators_to_change() {
+    let secret = "sessions.secret = \"fleet.secret\"\nsessions.ticket_keys = \"secret\"\n";
+    let derived = Site::custom(secret, "", |setup| setup.file("fleet.secret", [7; 32]));
+    let files =
+        Site::custom("sessions.ticket_keys = [\"a.key\"]\n", "", |setup| setup.file("a.key", [7; 80]));
+    for (site, what) in [(&derived, "put a new secret"), (&files, "put a new key first")] {
+        let before = tickets(site);
+        let refused = site.brisk.post_admin("/tickets/rotate");
+        assert_eq!(refused.status(), 409);
+        assert!(refused.text().contains(what), "{}", refused.text());
+        assert_eq!(ids(&tickets(site)), ids(&before));
+    }
+}
+
+#[test]
+fn nothing_else_is_changed_over_the_admin_listener() {
+    let brisk = Site::new().brisk;
+    for path in ["/metrics", "/tickets", "/healthz", "/other"] {
+        let refused = brisk.post_admin(path);
+        assert_eq!((refused.status(), refused.header("allow")), (405, Some("GET, HEAD")), "{path}");
+    }
+    let refused = brisk.ask_admin("/tickets/rotate");
+    assert_eq!((refused.status(), refused.header("allow")), (405, Some("POST")));
+    // A page of a stranger in a browser on this machine.
+    let foreign = "POST /tickets/rotate HTTP/1.1\r\nHost: localhost\r\nOrigin: https://evil.test\r\nContent-Length: 0\r\n\
+                   Connection: close\r\n\r\n";
+    assert_eq!(brisk.send_admin(foreign).status(), 403);
 }

@@ -49,6 +49,20 @@ fn wrong_values_are_told_with_line_and_what_would_be_right() {
 }
 
 #[test]
+fn what_a_fleet_shares_is_told_before_it_is_missed() {
+    let host = "[[host]]\nnames = [\"localhost\"]\n";
+    wrong(
+        &format!("{MINIMAL}[sessions]\nticket_keys = \"secret\"\nsecret = \"none\"\n{host}"),
+        &["brisk.toml:5", "sessions.secret", "cannot read none"],
+    );
+    wrong(
+        &format!("{MINIMAL}[sessions]\nticket_keys = \"redis\"\n{host}"),
+        &["brisk.toml:4", "sessions.ticket_keys", "[sessions.redis]"],
+    );
+    wrong(&format!("{MINIMAL}{host}early_data = \"saef\"\n"), &["brisk.toml:5", "did you mean `safe`?"]);
+}
+
+#[test]
 fn a_file_that_is_no_toml_or_missing() {
     wrong("[server\n", &["brisk.toml:1"]);
     let output = setup().check("none.toml");

@@ -11,6 +11,7 @@ mod check;
 mod chromium;
 mod curl;
 mod development;
+mod fleet;
 mod grpc;
 mod h2spec;
 mod load;

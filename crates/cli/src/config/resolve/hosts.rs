@@ -13,7 +13,7 @@ use rustls_pki_types::pem::PemObject;
 
 use super::names::host_name;
 use super::routes::routes;
-use super::{Context, Development};
+use super::{Context, Development, early_data};
 use crate::config::error::KeyPath;
 use crate::config::raw;
 
@@ -100,14 +100,14 @@ impl Builder<'_> {
                 client_certificates: clients
                     .map(|clients| format!("{:?} {}", clients.mode, clients.ca.display())),
                 hsts: host.hsts.as_ref().map(|hsts| strict(hsts, &path.key("hsts"), context)),
-                routes: routes(&host.route, self.raw, &path.key("route"), context),
+                routes: routes(host, self.raw, path, context),
             },
             tls: HostSettings {
                 names,
                 default: host.default || (!marked && index == 0),
                 certificates,
                 client_certificates: clients.map(|clients| authenticated(clients, &clients_path, context)),
-                early_data: 0,
+                early_data: early_data::limit(self.raw, host, path, context),
             },
         }
     }

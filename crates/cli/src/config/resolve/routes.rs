@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
 use super::Context;
+use super::early_data::Inherited;
 use crate::config::error::KeyPath;
 use crate::config::raw;
 use crate::config::units::SizeLimit;
@@ -17,19 +18,21 @@ use crate::config::values;
 
 /// The routes of one host; those that are wrong are noted and left out.
 pub(super) fn routes(
-    routes: &[raw::Route],
+    host: &raw::Host,
     config: &raw::Config,
     path: &KeyPath,
     context: &mut Context<'_>,
 ) -> Vec<RouteSettings> {
+    let early = Inherited::of(host, path, context);
+    let path = path.key("route");
     let mut taken = HashMap::new();
     let mut settings = Vec::new();
-    for (index, route) in routes.iter().enumerate() {
+    for (index, route) in host.route.iter().enumerate() {
         let path = path.index(index);
         if let Some(first) = taken.insert((&route.path, route.exact), path.clone()) {
             context.findings.wrong(&path.key("path"), format!("{first} has this path already"));
         }
-        settings.extend(self::route(route, config, &path, context));
+        settings.extend(self::route(route, config, early, &path, context));
     }
     settings
 }
@@ -37,6 +40,7 @@ pub(super) fn routes(
 fn route(
     raw: &raw::Route,
     config: &raw::Config,
+    early: Inherited<'_>,
     path: &KeyPath,
     context: &mut Context<'_>,
 ) -> Option<RouteSettings> {
@@ -46,7 +50,8 @@ fn route(
     if raw.strip_prefix.is_some() && raw.upstream.is_none() {
         context.findings.wrong(&path.key("strip_prefix"), "has no effect without `upstream`");
     }
-    Some(RouteSettings { path: route_path?, action: action?, body_limit: limit.0 })
+    let early_data = early.policy(raw, route_path.as_ref(), path, context);
+    Some(RouteSettings { path: route_path?, action: action?, body_limit: limit.0, early_data })
 }
 
 fn route_path(raw: &raw::Route, path: &KeyPath, context: &mut Context<'_>) -> Option<RoutePath> {

@@ -21,8 +21,8 @@ use brisk_tls::settings::TlsSettings;
 use brisk_wire::registry::ProtocolVersion;
 use ipnet::IpNet;
 
-use super::Context;
 use super::hosts::Host;
+use super::{Context, sessions};
 use crate::config::error::KeyPath;
 use crate::config::raw;
 use crate::config::units::{Period, Size};
@@ -110,6 +110,7 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
         let path = path.key("timeouts").key(key);
         context.findings.within(&path, value, Period(usual), &TIMEOUTS).0
     };
+    let tls = tls(raw, context);
     let drain = Period(Duration::from_secs(30));
     let drains = Period(Duration::ZERO)..=*TIMEOUTS.end();
     Server {
@@ -133,8 +134,8 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
             .within(&path.key("drain_timeout"), server.drain_timeout, drain, &drains)
             .0,
         protocol: protocol(server, &path, context),
-        tls: tls(raw, context),
-        sessions: sessions(&raw.tls, context),
+        sessions: sessions::sessions(raw, tls.session_lifetime, context),
+        tls,
         keys: keys(&raw.keys, context),
         access_log: access_log(&raw.access_log, context),
     }
@@ -230,8 +231,6 @@ fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
     let (path, usual) = (KeyPath::of("tls"), TlsSettings::default());
     let hello_path = KeyPath::of("server").key("limits").key("hello_size");
     let hellos = Size(4 << 10)..=Size(1 << 20);
-    // RFC 8446 section 4.6.1: no ticket is used for longer than seven days.
-    let lifetimes = Period(Duration::from_mins(1))..=Period(Duration::from_hours(7 * 24));
     let findings = &mut context.findings;
     let tickets =
         findings.within(&path.key("tickets_per_handshake"), raw.tls.tickets_per_handshake, 1, &(0..=8));
@@ -244,9 +243,9 @@ fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
         },
         tickets: raw.tls.tickets.unwrap_or(usual.tickets),
         tickets_per_handshake: tickets.into(),
-        stateful: false,
+        stateful: raw.tls.stateful.unwrap_or(usual.stateful),
         session_lifetime: findings
-            .within(&path.key("session_lifetime"), raw.tls.session_lifetime, lifetime, &lifetimes)
+            .within(&path.key("session_lifetime"), raw.tls.session_lifetime, lifetime, &sessions::LIFETIMES)
             .0,
         certificate_compression: raw.tls.certificate_compression.unwrap_or(usual.certificate_compression),
         hello_size: findings.within(&hello_path, raw.server.limits.hello_size, hello_size, &hellos).0
@@ -256,22 +255,6 @@ fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
             Some(raw::UnknownHost::Default) | None => UnknownName::Default,
         },
         key_log: false,
-    }
-}
-
-fn sessions(raw: &raw::Tls, context: &mut Context<'_>) -> SessionSettings {
-    let path = KeyPath::of("tls");
-    let rotations = Period(Duration::from_mins(1))..=Period(Duration::from_hours(7 * 24));
-    let usual = Period(Duration::from_hours(12));
-    let rotation =
-        context.findings.within(&path.key("ticket_rotation"), raw.ticket_rotation, usual, &rotations);
-    let sizes = Size(1 << 20)..=Size(1 << 40);
-    let size_path = path.key("session_cache").key("size");
-    let size = context.findings.within(&size_path, raw.session_cache.size, Size(64 << 20), &sizes);
-    SessionSettings {
-        ticket_rotation: rotation.0,
-        entries: raw.session_cache.entries.unwrap_or(100_000) as usize,
-        bytes: size.0 as usize,
     }
 }
 

@@ -1,0 +1,186 @@
+//! `[sessions]` and what `[tls]` says of resumption: where ticket keys come from, and where sessions are kept.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use brisk_gateway::settings::{FleetStore, SessionSettings};
+use brisk_session::{FleetSecret, KeySource, MemorySettings, RotationError, RotationSettings, TicketKeyFile};
+
+use super::{Context, redis};
+use crate::config::error::KeyPath;
+use crate::config::raw;
+use crate::config::units::{Period, Size};
+use crate::config::values::TicketKeys;
+
+/// RFC 8446 section 4.6.1: no ticket is used for longer than seven days. The least is for trials; what is sensible is
+/// said in `docs/sessions.md`.
+pub(super) const LIFETIMES: RangeInclusive<Period> =
+    Period(Duration::from_secs(1))..=Period(Duration::from_hours(7 * 24));
+
+/// What makes sessions resumable, which is for `lifetime`.
+pub(super) fn sessions(raw: &raw::Config, lifetime: Duration, context: &mut Context<'_>) -> SessionSettings {
+    let path = KeyPath::of("sessions");
+    let rotation = rotation(raw, lifetime, context);
+    let secret = secret(&raw.sessions, &path.key("secret"), context);
+    without_effect(raw, context);
+    not_shared(raw, context);
+    let redis = raw.sessions.redis.as_ref().map(|redis| redis::redis(redis, &path.key("redis"), context));
+    SessionSettings {
+        ticket_keys: key_source(raw, rotation, secret.as_ref(), context),
+        memory: memory(&raw.tls.session_cache, context),
+        fleet: redis.zip(secret).map(|(redis, secret)| FleetStore { redis, secret }),
+    }
+}
+
+fn memory(raw: &raw::SessionCache, context: &mut Context<'_>) -> MemorySettings {
+    let path = KeyPath::of("tls").key("session_cache").key("size");
+    let (usual, sizes) = (MemorySettings::default(), Size(1 << 20)..=Size(1 << 40));
+    let size = context.findings.within(&path, raw.size, Size(usual.max_bytes as u64), &sizes);
+    MemorySettings {
+        max_sessions: raw.entries.map_or(usual.max_sessions, |entries| entries as usize),
+        max_bytes: size.0 as usize,
+    }
+}
+
+fn rotation(raw: &raw::Config, lifetime: Duration, context: &mut Context<'_>) -> RotationSettings {
+    let path = KeyPath::of("tls").key("ticket_rotation");
+    let usual = Period(Duration::from_hours(12));
+    let interval = context.findings.within(&path, raw.tls.ticket_rotation, usual, &LIFETIMES);
+    RotationSettings::new(lifetime, interval.0, Duration::ZERO).unwrap_or_else(|error| {
+        let message = match error {
+            RotationError::TooManyKeys { least, .. } => format!(
+                "{interval} is too short for tickets that live for {}: write \"{}\" or more, or a shorter \
+                 session_lifetime",
+                Period(lifetime),
+                Period(least)
+            ),
+            error => error.to_string(),
+        };
+        context.findings.wrong(&path, message);
+        RotationSettings::default()
+    })
+}
+
+/// The fleet's secret, if one is named.
+fn secret(raw: &raw::Sessions, path: &KeyPath, context: &mut Context<'_>) -> Option<FleetSecret> {
+    let file = context.file(raw.secret.as_ref()?);
+    read_privately(&file, path, context, FleetSecret::read)
+}
+
+/// Where ticket keys come from. What is missing for it is noted, and then it does not matter what is returned.
+fn key_source(
+    raw: &raw::Config,
+    rotation: RotationSettings,
+    secret: Option<&FleetSecret>,
+    context: &mut Context<'_>,
+) -> KeySource {
+    let (path, lifetime) = (KeyPath::of("sessions").key("ticket_keys"), rotation.lifetime());
+    if raw.tls.tickets == Some(false) {
+        return KeySource::Files { keys: Vec::new(), lifetime };
+    }
+    let sessions = KeyPath::of("sessions");
+    match raw.sessions.ticket_keys.as_ref().unwrap_or(&TicketKeys::Memory) {
+        TicketKeys::Memory => KeySource::Generated(rotation),
+        TicketKeys::Files(files) => KeySource::Files { keys: key_files(files, &path, context), lifetime },
+        TicketKeys::Redis => {
+            if !context.findings.written(&sessions.key("redis")) {
+                context.findings.wrong(&path, "needs [sessions.redis] with its `servers`");
+            }
+            KeySource::Shared { rotation }
+        }
+        TicketKeys::Secret => {
+            if !context.findings.written(&sessions.key("secret")) {
+                let message =
+                    "needs `secret`, a file that is the same on all machines, as secret = \"fleet.secret\"";
+                context.findings.wrong(&path, message);
+            }
+            secret.map_or(KeySource::Generated(rotation), |secret| KeySource::Derived {
+                secret: secret.clone(),
+                rotation,
+            })
+        }
+    }
+}
+
+fn key_files(files: &[PathBuf], path: &KeyPath, context: &mut Context<'_>) -> Vec<TicketKeyFile> {
+    if files.is_empty() && !context.findings.written(&path.index(0)) {
+        context.findings.wrong(path, "no file: write at least one, made with `openssl rand -out FILE 80`");
+    }
+    let mut keys: Vec<TicketKeyFile> = Vec::new();
+    for (index, file) in files.iter().enumerate() {
+        let (path, file) = (path.index(index), context.file(file));
+        let Some(key) = read_privately(&file, &path, context, TicketKeyFile::read) else { continue };
+        if keys.iter().any(|other| other.id() == key.id()) {
+            context
+                .findings
+                .wrong(&path, format!("{}: a file before it holds this key already", file.display()));
+        }
+        keys.push(key);
+    }
+    keys
+}
+
+/// Reads a file with a secret in it; a warning if it is none on this machine.
+pub(super) fn read_privately<T, E: Display>(
+    file: &Path,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+    read: impl FnOnce(&Path) -> Result<T, E>,
+) -> Option<T> {
+    let value = read(file).map_err(|error| context.findings.wrong(path, error.to_string())).ok()?;
+    let mode = file.metadata().map_or(0, |metadata| metadata.permissions().mode());
+    if mode & 0o004 != 0 {
+        let file = file.display();
+        context
+            .findings
+            .warn(format!("{file}: everyone on this machine may read it; `chmod o= {file}` ends that"));
+    }
+    Some(value)
+}
+
+/// Keys that stand there without anything that they could act on.
+fn without_effect(raw: &raw::Config, context: &mut Context<'_>) {
+    let (tls, sessions) = (KeyPath::of("tls"), KeyPath::of("sessions"));
+    let findings = &mut context.findings;
+    let (source, secret) = (raw.sessions.ticket_keys.as_ref(), sessions.key("secret"));
+    let redis = findings.written(&sessions.key("redis"));
+    if raw.sessions.secret.is_some() && !redis && source != Some(&TicketKeys::Secret) {
+        let message = "has no effect: it is for ticket_keys = \"secret\" and for [sessions.redis]";
+        findings.wrong(&secret, message);
+    }
+    if redis && !findings.written(&secret) {
+        let message =
+            "needs `secret` in [sessions]: what is kept in Redis is sealed with a key derived from it";
+        findings.incomplete(&sessions.key("redis"), message);
+    }
+    if source.is_some() && raw.tls.tickets == Some(false) {
+        findings.wrong(&sessions.key("ticket_keys"), "has no effect with tls.tickets = false");
+    }
+    if matches!(source, Some(TicketKeys::Files(_))) && raw.tls.ticket_rotation.is_some() {
+        let message = "has no effect on key files: they change when you replace them";
+        findings.wrong(&tls.key("ticket_rotation"), message);
+    }
+    if raw.tls.stateful == Some(true) && raw.tls.session_cache.entries == Some(0) && !redis {
+        let message = "nothing keeps sessions: session_cache.entries is 0, and there is no [sessions.redis]";
+        findings.wrong(&tls.key("stateful"), message);
+    }
+}
+
+/// What resumes on one machine only, although the file tells of several.
+fn not_shared(raw: &raw::Config, context: &mut Context<'_>) {
+    let redis = raw.sessions.redis.is_some();
+    if redis && raw.tls.tickets != Some(false) && raw.sessions.ticket_keys.is_none() {
+        context.findings.warn(
+            "[sessions.redis]: tickets still resume only where they were made; ticket_keys = \"redis\" shares their \
+             keys, and \"memory\" says that this is meant",
+        );
+    }
+    if !redis && raw.tls.stateful == Some(true) && raw.sessions.ticket_keys == Some(TicketKeys::Secret) {
+        context.findings.warn(
+            "tls.stateful: sessions of TLS 1.3 resume only where they were made; [sessions.redis] shares them",
+        );
+    }
+}

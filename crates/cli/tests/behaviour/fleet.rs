@@ -1,0 +1,188 @@
+//! Gateways that share nothing but a file: a session made at one resumes at the others, with no traffic between them.
+
+use std::time::{Duration, Instant};
+
+use brisk_testkit::brisk::{Brisk, base, host};
+use brisk_testkit::ca::{Leaf, TestCa};
+use brisk_testkit::process::{run, wait_until};
+use serde_json::Value;
+
+use crate::openssl::{REQUEST, facts_of, s_client};
+use crate::site::{LIMIT, NAME, NAMES, setup};
+
+const SECRET: &str = "a secret of the fleet that is long enough for it\n";
+
+/// How long tickets live here, and how often their keys change: three changes fit well into a lifetime.
+const LIFETIME: Duration = Duration::from_secs(20);
+const KEYS: &str = "tls.session_lifetime = \"20s\"\ntls.ticket_rotation = \"4s\"\nsessions.ticket_keys = \"secret\"\n\
+                    sessions.secret = \"fleet.secret\"\n";
+
+/// Gateways that only a CA and files unite.
+struct Fleet {
+    ca: TestCa,
+    leaf: Leaf,
+    members: Vec<Brisk>,
+}
+
+impl Fleet {
+    fn new() -> Self {
+        let ca = TestCa::new();
+        let leaf = ca.server(&NAMES).issue();
+        Self { ca, leaf, members: Vec::new() }
+    }
+
+    /// One more, with these keys and files.
+    fn add(mut self, keys: &str, files: &[(&str, &[u8])]) -> Self {
+        let config = base(keys) + &host(&NAMES, &[&self.leaf]);
+        let setup = setup().config(&config);
+        let setup = files.iter().fold(setup, |setup, (name, contents)| setup.file(name, contents));
+        self.members.push(setup.start());
+        self
+    }
+
+    /// As many with one secret.
+    fn of(members: usize) -> Self {
+        (0..members).fold(Self::new(), |fleet, _| fleet.add(KEYS, &[("fleet.secret", SECRET.as_bytes())]))
+    }
+
+    /// Makes a session at `member`; returns its file.
+    fn session(&self, member: usize, version: &str) -> String {
+        let file = self.members[0].folder().join(format!("session{version}{member}")).display().to_string();
+        assert_eq!(self.connect(member, &[version, "-sess_out", &file]), "full");
+        file
+    }
+
+    /// How a handshake at `member` with the session of `file` goes.
+    fn resume(&self, member: usize, version: &str, file: &str) -> String {
+        self.connect(member, &[version, "-sess_in", file])
+    }
+
+    fn connect(&self, member: usize, options: &[&str]) -> String {
+        let options = [&["-servername", NAME], options].concat();
+        let output = run(&mut s_client(&self.ca, &self.members[member], &options), REQUEST, LIMIT);
+        facts_of(&output)["tls"]["resumption"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+/// What the admin listener tells of ticket keys.
+fn tickets(brisk: &Brisk) -> Value {
+    let answer = brisk.ask_admin("/tickets");
+    assert_eq!(answer.status(), 200);
+    serde_json::from_str(&answer.text()).expect("JSON")
+}
+
+fn ids(brisk: &Brisk) -> Vec<String> {
+    let tickets = tickets(brisk);
+    let keys = tickets["keys"].as_array().expect("a list of keys");
+    keys.iter().map(|key| key["id"].as_str().expect("an id").to_owned()).collect()
+}
+
+/// The id of the key that seals now.
+fn sealing(brisk: &Brisk) -> Option<String> {
+    let tickets = tickets(brisk);
+    let seals = tickets["keys"].as_array()?.iter().find(|key| key["seals"] == true)?;
+    Some(seals["id"].as_str()?.to_owned())
+}
+
+const KINDS: [(&str, &str); 2] = [("-tls1_2", "ticket"), ("-tls1_3", "psk")];
+
+#[test]
+fn tickets_resume_at_every_member_through_three_rotations_and_then_their_key_is_gone() {
+    let fleet = Fleet::of(3);
+    // At the beginning of a key's time, so that three changes of it are within the lifetime.
+    let before = sealing(&fleet.members[0]).expect("a key that seals");
+    let first = wait_until("the next key", || sealing(&fleet.members[0]).filter(|key| *key != before));
+    let made = Instant::now();
+    let sessions = KINDS.map(|(version, kind)| (version, kind, fleet.session(0, version)));
+    let mut seen = vec![first.clone()];
+    while seen.len() < 4 {
+        for member in [1, 2, 0] {
+            for (version, kind, file) in &sessions {
+                let resumed = fleet.resume(member, version, file);
+                assert!(made.elapsed() < LIFETIME, "this machine is too slow for the test");
+                assert_eq!(resumed, *kind, "at {member} after {:?}, keys {seen:?}", made.elapsed());
+            }
+        }
+        seen.extend(sealing(&fleet.members[1]).filter(|key| !seen.contains(key)));
+    }
+    wait_until("the end of the first key", || {
+        fleet.members.iter().all(|member| !ids(member).contains(&first)).then_some(())
+    });
+    assert!(made.elapsed() >= LIFETIME, "a key lives as long as its tickets");
+    for (version, _, file) in &sessions {
+        assert_eq!(fleet.resume(1, version, file), "full");
+    }
+    let metrics = fleet.members[1].metrics();
+    // Once: in TLS 1.3 openssl itself knows that its session is too old, and offers it no more.
+    let unknown = metrics.sum("brisk_tickets_offered_total", &["outcome=\"unknown-key\""]);
+    assert!((unknown - 1.0).abs() < 0.5, "{}", metrics.0);
+}
+
+#[test]
+fn two_members_show_the_same_keys() {
+    let fleet = Fleet::of(2);
+    // Not at the moment when keys change.
+    wait_until("equal keys", || (ids(&fleet.members[0]) == ids(&fleet.members[1])).then_some(()));
+}
+
+#[test]
+fn tickets_survive_a_restart() {
+    let fleet = Fleet::of(1);
+    let sessions = KINDS.map(|(version, kind)| (version, kind, fleet.session(0, version)));
+    let fleet = fleet.add(KEYS, &[("fleet.secret", SECRET.as_bytes())]);
+    for (version, kind, file) in &sessions {
+        assert_eq!(fleet.resume(1, version, file), *kind);
+    }
+}
+
+#[test]
+fn another_secret_opens_nothing() {
+    let other = b"another secret that is just as long as the first one is\n";
+    let fleet = Fleet::of(1).add(KEYS, &[("fleet.secret", other)]);
+    for (version, _) in KINDS {
+        let file = fleet.session(0, version);
+        assert_eq!(fleet.resume(1, version, &file), "full");
+    }
+}
+
+#[test]
+fn a_new_secret_seals_and_the_old_one_still_opens() {
+    let other = b"another secret that is just as long as the first one is\n";
+    let keys = KEYS.replace("4s", "20s");
+    let files = [("fleet.secret", SECRET.as_bytes())];
+    let fleet = Fleet::new().add(&keys, &files).add(&keys, &files);
+    let old = fleet.session(0, "-tls1_3");
+    let before = sealing(&fleet.members[0]);
+    fleet.members[0].write("fleet.secret", other);
+    // A change of the file is noticed as it is.
+    wait_until("the new key", || (sealing(&fleet.members[0]) != before).then_some(()));
+    assert_eq!(fleet.resume(0, "-tls1_3", &old), "psk");
+    let new = fleet.session(0, "-tls1_3");
+    assert_eq!(fleet.resume(1, "-tls1_3", &new), "full", "the other has the old secret");
+    fleet.members[1].write("fleet.secret", other);
+    wait_until("the new key at the other", || (sealing(&fleet.members[1]) != before).then_some(()));
+    assert_eq!(fleet.resume(1, "-tls1_3", &old), "psk");
+    let new = fleet.session(0, "-tls1_3");
+    assert_eq!(fleet.resume(1, "-tls1_3", &new), "psk");
+}
+
+#[test]
+fn the_first_key_file_seals_and_all_of_them_open() {
+    let (old, new) = ([1_u8; 80], [2_u8; 48]);
+    let both = "sessions.ticket_keys = [\"new.key\", \"old.key\"]\n";
+    let fleet = Fleet::new()
+        .add("sessions.ticket_keys = [\"old.key\"]\n", &[("old.key", &old)])
+        .add(both, &[("old.key", &old), ("new.key", &new)]);
+    for (version, kind) in KINDS {
+        let session = fleet.session(0, version);
+        assert_eq!(fleet.resume(1, version, &session), kind);
+        let session = fleet.session(1, version);
+        assert_eq!(fleet.resume(0, version, &session), "full", "it lacks the new key");
+    }
+    // Put in place there as well, the new key opens there.
+    let session = fleet.session(1, "-tls1_3");
+    fleet.members[0].write("new.key", new);
+    let config = std::fs::read_to_string(fleet.members[0].folder().join("brisk.toml")).expect("a file");
+    fleet.members[0].write("brisk.toml", config.replace("[\"old.key\"]", "[\"old.key\", \"new.key\"]"));
+    wait_until("the key", || (fleet.resume(0, "-tls1_3", &session) == "psk").then_some(()));
+}

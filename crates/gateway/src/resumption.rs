@@ -1,0 +1,123 @@
+//! What makes sessions resumable: ticket keys and stores. It outlives a reload, so that sessions do too.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use brisk_session::{
+    KeySource, KeyStatistics, MemoryStore, RedisStatistics, RedisStore, SessionStore, TicketKeyring,
+};
+use brisk_telemetry::Metrics;
+use brisk_telemetry::metrics::{SessionFigures, StoreFigures, TicketKeyFigures};
+
+use crate::GatewayError;
+use crate::settings::{FleetStore, SessionSettings};
+
+/// Ticket keys, sessions in memory, and what is shared with a fleet.
+pub(crate) struct Resumption {
+    keyring: Arc<TicketKeyring>,
+    memory: Arc<MemoryStore>,
+    fleet: Option<RedisStore>,
+    /// The memory alone, or in front of what the fleet shares.
+    store: Arc<dyn SessionStore>,
+}
+
+impl Resumption {
+    /// Makes what `settings` ask for. A Redis that is not there is no error: it may come.
+    pub(crate) fn new(settings: &SessionSettings, metrics: &Metrics) -> Result<Self, GatewayError> {
+        let keyring = Arc::new(TicketKeyring::new(settings.ticket_keys.clone(), SystemTime::now()));
+        let memory = Arc::new(MemoryStore::new(&settings.memory));
+        let start = |FleetStore { redis, secret }: &FleetStore| RedisStore::start(redis.clone(), secret);
+        let fleet = settings.fleet.as_ref().map(start).transpose()?;
+        let store: Arc<dyn SessionStore> = match &fleet {
+            None => Arc::clone(&memory) as _,
+            Some(redis) => Arc::new(redis.clone()),
+        };
+        let (counted, held, shared) = (Arc::clone(&keyring), Arc::clone(&memory), fleet.clone());
+        metrics.set_session_source(move || figures(&counted, &held, shared.as_ref()));
+        Ok(Self { keyring, memory, fleet, store })
+    }
+
+    pub(crate) fn keyring(&self) -> &Arc<TicketKeyring> {
+        &self.keyring
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn SessionStore> {
+        &self.store
+    }
+
+    /// Takes ticket keys from where `settings` say; tickets sealed before go on to open. Nothing else changes.
+    pub(crate) fn configure(&self, settings: &SessionSettings) {
+        let source = &settings.ticket_keys;
+        // Nobody would bring the keys: whoever reloads is told that this takes a restart.
+        if matches!(source, KeySource::Shared { .. }) && self.fleet.is_none() {
+            return;
+        }
+        self.keyring.configure(source.clone(), SystemTime::now());
+    }
+
+    /// Wipes ticket keys and sessions whose time is over, and makes the keys that are due: a tick of the main thread, for
+    /// times when nobody connects.
+    pub(crate) fn age(&self) {
+        self.keyring.rotate(SystemTime::now());
+        self.memory.remove_expired(Instant::now());
+    }
+}
+
+impl fmt::Debug for Resumption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resumption").field("keyring", &self.keyring).field("store", &self.store).finish()
+    }
+}
+
+fn figures(keyring: &TicketKeyring, memory: &MemoryStore, fleet: Option<&RedisStore>) -> SessionFigures {
+    let (tickets, sessions, now) = (keyring.statistics(), memory.statistics(), SystemTime::now());
+    SessionFigures {
+        tickets_sealed: tickets.sealed,
+        tickets_opened: tickets.opened,
+        tickets_unknown_key: tickets.unknown,
+        tickets_expired: tickets.expired,
+        tickets_forged: tickets.forged,
+        sessions_stored: sessions.stored,
+        sessions_found: sessions.hits,
+        sessions_missed: sessions.misses,
+        sessions_evicted: sessions.evicted,
+        sessions_held: sessions.sessions as u64,
+        sessions_bytes: sessions.bytes as u64,
+        ticket_keys: keyring.keys(now).into_iter().map(|key| key_figures(&key, now)).collect(),
+        store: fleet.map(|redis| store_figures(&redis.statistics())),
+    }
+}
+
+fn key_figures(key: &KeyStatistics, now: SystemTime) -> TicketKeyFigures {
+    TicketKeyFigures {
+        id: key.id.to_string(),
+        age: now.duration_since(key.added).unwrap_or_default().as_secs(),
+        seals: key.seals,
+        seals_from: key.seals_from.map(unix_seconds),
+        opens_until: key.opens_until.map(unix_seconds),
+        sealed: key.sealed,
+        opened: key.opened,
+    }
+}
+
+fn store_figures(redis: &RedisStatistics) -> StoreFigures {
+    StoreFigures {
+        hits: redis.hits,
+        misses: redis.misses,
+        used: redis.used,
+        forged: redis.forged,
+        late: redis.late,
+        down: redis.down,
+        dropped_writes: redis.dropped_full + redis.dropped_down,
+        queue_length: redis.queue_length,
+        breaker_open: redis.breaker_open,
+        operations: redis.operations,
+        operation_micros: u64::try_from(redis.operation_time.as_micros()).unwrap_or(u64::MAX),
+    }
+}
+
+/// Seconds since 1970; a time before is 1970.
+pub(crate) fn unix_seconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
+}
