@@ -1,11 +1,12 @@
 //! What makes sessions resumable: ticket keys and stores. It outlives a reload, so that sessions do too.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use brisk_session::{
-    KeySource, KeyStatistics, MemoryStore, RedisStatistics, RedisStore, SessionStore, TicketKeyring,
+    FleetSecret, KeyExchange, KeySource, KeyStatistics, MemoryStore, RedisError, RedisStatistics, RedisStore,
+    RotationSettings, SessionStore, TicketKeyring, TieredStore,
 };
 use brisk_telemetry::Metrics;
 use brisk_telemetry::metrics::{SessionFigures, StoreFigures, TicketKeyFigures};
@@ -17,9 +18,9 @@ use crate::settings::{FleetStore, SessionSettings};
 pub(crate) struct Resumption {
     keyring: Arc<TicketKeyring>,
     memory: Arc<MemoryStore>,
-    fleet: Option<RedisStore>,
     /// The memory alone, or in front of what the fleet shares.
     store: Arc<dyn SessionStore>,
+    fleet: Option<Fleet>,
 }
 
 impl Resumption {
@@ -27,15 +28,18 @@ impl Resumption {
     pub(crate) fn new(settings: &SessionSettings, metrics: &Metrics) -> Result<Self, GatewayError> {
         let keyring = Arc::new(TicketKeyring::new(settings.ticket_keys.clone(), SystemTime::now()));
         let memory = Arc::new(MemoryStore::new(&settings.memory));
-        let start = |FleetStore { redis, secret }: &FleetStore| RedisStore::start(redis.clone(), secret);
-        let fleet = settings.fleet.as_ref().map(start).transpose()?;
-        let store: Arc<dyn SessionStore> = match &fleet {
+        let fleet = settings.fleet.as_ref().map(Fleet::start).transpose()?;
+        let redis = fleet.as_ref().map(|fleet| fleet.redis.clone());
+        let store: Arc<dyn SessionStore> = match redis.clone() {
             None => Arc::clone(&memory) as _,
-            Some(redis) => Arc::new(redis.clone()),
+            Some(redis) => Arc::new(TieredStore::new(Arc::clone(&memory), redis)),
         };
-        let (counted, held, shared) = (Arc::clone(&keyring), Arc::clone(&memory), fleet.clone());
-        metrics.set_session_source(move || figures(&counted, &held, shared.as_ref()));
-        Ok(Self { keyring, memory, fleet, store })
+        if let Some(fleet) = &fleet {
+            fleet.exchange_keys(&settings.ticket_keys, &keyring)?;
+        }
+        let (counted, held) = (Arc::clone(&keyring), Arc::clone(&memory));
+        metrics.set_session_source(move || figures(&counted, &held, redis.as_ref()));
+        Ok(Self { keyring, memory, store, fleet })
     }
 
     pub(crate) fn keyring(&self) -> &Arc<TicketKeyring> {
@@ -47,13 +51,16 @@ impl Resumption {
     }
 
     /// Takes ticket keys from where `settings` say; tickets sealed before go on to open. Nothing else changes.
-    pub(crate) fn configure(&self, settings: &SessionSettings) {
+    pub(crate) fn configure(&self, settings: &SessionSettings) -> Result<(), GatewayError> {
         let source = &settings.ticket_keys;
-        // Nobody would bring the keys: whoever reloads is told that this takes a restart.
-        if matches!(source, KeySource::Shared { .. }) && self.fleet.is_none() {
-            return;
+        match &self.fleet {
+            Some(fleet) => fleet.exchange_keys(source, &self.keyring)?,
+            // Nobody would bring the keys; whoever reloads is told that Redis takes a restart.
+            None if matches!(source, KeySource::Shared { .. }) => return Ok(()),
+            None => {}
         }
         self.keyring.configure(source.clone(), SystemTime::now());
+        Ok(())
     }
 
     /// Wipes ticket keys and sessions whose time is over, and makes the keys that are due: a tick of the main thread, for
@@ -61,6 +68,36 @@ impl Resumption {
     pub(crate) fn age(&self) {
         self.keyring.rotate(SystemTime::now());
         self.memory.remove_expired(Instant::now());
+    }
+}
+
+/// What is shared with a fleet.
+struct Fleet {
+    redis: RedisStore,
+    secret: FleetSecret,
+    /// While ticket keys are exchanged: how, and by whom.
+    exchange: Mutex<Option<(RotationSettings, KeyExchange)>>,
+}
+
+impl Fleet {
+    fn start(FleetStore { redis, secret }: &FleetStore) -> Result<Self, RedisError> {
+        let redis = RedisStore::start(redis.clone(), secret)?;
+        Ok(Self { redis, secret: secret.clone(), exchange: Mutex::new(None) })
+    }
+
+    /// Exchanges the keys of `keyring` if `source` says so, and ends it otherwise.
+    fn exchange_keys(&self, source: &KeySource, keyring: &Arc<TicketKeyring>) -> Result<(), RedisError> {
+        // Replaced whole, so that a panic leaves nothing half done.
+        let mut exchange = self.exchange.lock().unwrap_or_else(PoisonError::into_inner);
+        let KeySource::Shared { rotation } = *source else {
+            *exchange = None;
+            return Ok(());
+        };
+        if exchange.as_ref().is_none_or(|(present, _)| *present != rotation) {
+            let keyring = Arc::clone(keyring);
+            *exchange = Some((rotation, KeyExchange::start(&self.redis, &self.secret, rotation, keyring)?));
+        }
+        Ok(())
     }
 }
 

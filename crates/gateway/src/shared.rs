@@ -110,8 +110,9 @@ impl Shared {
     /// Puts new settings in force for new connections and new requests. On an error nothing changes.
     pub(crate) fn apply(&self, settings: &GatewaySettings) -> Result<(), GatewayError> {
         let live = live(settings, &self.engine, &self.resumption, &self.metrics)?;
-        self.access_log.store(open_access_log(settings, &self.metrics)?);
-        self.resumption.configure(&settings.sessions);
+        let access_log = open_access_log(settings, &self.metrics)?;
+        self.resumption.configure(&settings.sessions)?;
+        self.access_log.store(access_log);
         self.metrics.set_certificates(expiries(settings));
         self.live.store(Arc::new(live));
         self.changes.send_replace(());
