@@ -3,6 +3,7 @@
 //! Machines are never quiet: one cell measured for a minute and then another are compared across two different minutes.
 //! Here a round measures every cell for a moment, and a ratio is taken within a round, between neighbours in time.
 
+mod cores;
 mod measure;
 mod processes;
 pub mod report;
@@ -10,6 +11,7 @@ mod statistics;
 
 use std::time::{Duration, SystemTime};
 
+pub use cores::run_on;
 pub use measure::{Measure, Sample};
 pub use processes::{Server, ServerError, Stage};
 pub use statistics::{CONFIDENCE, Estimate, estimate};

@@ -3,6 +3,35 @@
 //! What a connection does (`workload`) and when it does it (`schedule`) know nothing of one another; a worker brings
 //! both together, [`result`] is what a run comes to.
 
+pub mod choice;
+pub mod compare;
+mod connection;
+mod contact;
+mod dial;
+mod error;
+mod feed;
+mod gathering;
+mod http1;
+mod http2;
+pub mod interrupt;
+mod measure;
+pub mod mix;
+pub mod options;
+pub mod plan;
+mod process;
+pub mod report;
 pub mod result;
+mod run;
+pub mod schedule;
+mod sessions;
+pub mod settings;
+mod timer;
+mod totals;
+mod worker;
+pub mod workload;
 
+pub use error::{BenchError, Failure};
+pub use options::Options;
 pub use result::RunResult;
+pub use run::{Observer, run};
+pub use settings::Settings;

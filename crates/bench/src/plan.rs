@@ -181,12 +181,49 @@ impl Plan {
         modes.flat_map(|(mode, one)| one.targets.iter().map(move |target| (*target, mode)))
     }
 
+    /// Leaves out all targets and modes but these; an empty list stands for all. What the others are compared with stays.
+    pub fn keep(&mut self, targets: &[String], modes: &[String]) -> Result<(), String> {
+        let names = self.targets.iter().map(|target| target.name.as_str());
+        let targets = kept("target", names, targets, self.baseline.target)?;
+        let names = self.modes.iter().map(|mode| mode.name.as_str());
+        let modes = kept("mode", names, modes, self.baseline.mode)?;
+        let place = |kept: &[usize], old: usize| kept.iter().position(|index| *index == old);
+        self.baseline.target = self.baseline.target.and_then(|old| place(&targets, old));
+        self.baseline.mode = self.baseline.mode.and_then(|old| place(&modes, old));
+        self.targets = targets.iter().map(|index| self.targets[*index].clone()).collect();
+        self.modes = modes.iter().map(|index| self.modes[*index].clone()).collect();
+        for mode in &mut self.modes {
+            mode.targets = mode.targets.iter().filter_map(|old| place(&targets, *old)).collect();
+        }
+        if self.cells().next().is_none() {
+            return Err("there is nothing left to measure".to_owned());
+        }
+        Ok(())
+    }
+
     /// The words of a command line for `brisk bench` that measures this cell.
     pub fn options(&self, target: usize, mode: usize, variables: &Variables) -> Result<Vec<String>, String> {
         let parts = [&self.options, &self.targets[target].options, &self.modes[mode].options];
         let words = parts.into_iter().map(|part| variables.words(part)).collect::<Result<Vec<_>, _>>()?;
         Ok(words.concat())
     }
+}
+
+/// Indices of the names that are wanted, and of the baseline.
+fn kept<'a>(
+    kind: &str,
+    names: impl Iterator<Item = &'a str>,
+    wanted: &[String],
+    baseline: Option<usize>,
+) -> Result<Vec<usize>, String> {
+    let names: Vec<_> = names.collect();
+    if let Some(unknown) = wanted.iter().find(|wanted| !names.contains(&wanted.as_str())) {
+        return Err(format!("no {kind} is called {unknown:?}: there are {}", names.join(", ")));
+    }
+    let is_wanted = |index: &usize| {
+        wanted.is_empty() || baseline == Some(*index) || wanted.iter().any(|wanted| wanted == names[*index])
+    };
+    Ok((0..names.len()).filter(is_wanted).collect())
 }
 
 #[cfg(test)]

@@ -62,6 +62,24 @@ fn options_come_from_the_plan_the_target_and_the_mode() {
 }
 
 #[test]
+fn targets_and_modes_can_be_left_out() {
+    let names = |plan: &Plan| {
+        let targets = plan.targets.iter().map(|target| target.name.clone());
+        targets.chain(plan.modes.iter().map(|mode| mode.name.clone())).collect::<Vec<_>>().join(" ")
+    };
+    let mut plan = parse(PLAN).unwrap();
+    plan.keep(&["there".to_owned()], &["ticket".to_owned()]).unwrap();
+    assert_eq!(names(&plan), "there full ticket", "what the others are compared with stays");
+    assert_eq!(plan.baseline.mode, Some(0));
+    assert_eq!(plan.cells().collect::<Vec<_>>(), [(0, 0)]);
+    let mut plan = parse(PLAN).unwrap();
+    plan.keep(&[], &[]).unwrap();
+    assert_eq!(names(&plan), "nginx there full ticket");
+    let error = plan.keep(&["where".to_owned()], &[]).unwrap_err();
+    assert_eq!(error, "no target is called \"where\": there are nginx, there");
+}
+
+#[test]
 fn defaults_are_those_of_the_documentation() {
     let plan = parse("title = \"t\"\n[[target]]\nname = \"a\"\n[[mode]]\nname = \"m\"\n").unwrap();
     assert_eq!(plan.measures, [Measure::Rate, Measure::ServerCpu, Measure::P99]);

@@ -90,6 +90,17 @@ pub fn percent(fraction: f64) -> String {
     }
 }
 
+/// At most `width` characters; what was cut is marked `…`.
+pub fn shortened(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(width.saturating_sub(1)).collect();
+    short.truncate(short.trim_end().len());
+    short.push('…');
+    short
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,5 +146,11 @@ mod tests {
         let all = [(1, 100_000), (99_999, 100_000), (5, 1000), (1, 2), (995, 1000), (3, 3), (0, 9)];
         let all = all.map(|(part, whole)| share(part, whole));
         assert_eq!(all, ["<0.1 %", ">99.9 %", "0.5 %", "50 %", "99.5 %", "100 %", "0 %"]);
+    }
+
+    #[test]
+    fn long_text_is_cut_and_marked() {
+        assert_eq!(shortened("short", 5), "short");
+        assert_eq!(shortened("longer text", 8), "longer…");
     }
 }

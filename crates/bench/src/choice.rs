@@ -1,0 +1,117 @@
+//! Which of several: by weight, evenly mixed, and the same in every run.
+
+/// Values with weights. The first choices come as close to the weights as the last ones: no run of luck.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Weighted<T> {
+    /// Each value with the sum of the weights up to and including its own.
+    values: Vec<(u64, T)>,
+}
+
+/// Ways of choosing that know nothing of one another: what was chosen along one says nothing about the other.
+///
+/// Multiples of an irrational number, modulo one, fill the interval evenly from the start; these two are the R2 sequence
+/// (M. Roberts, 2018), which fills the square.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Axis {
+    /// For handshakes.
+    Handshake,
+    /// For requests.
+    Request,
+}
+
+impl Axis {
+    /// 2^64 times the reciprocal of the plastic number, and of its square.
+    const fn stride(self) -> u64 {
+        match self {
+            Self::Handshake => 0xC13F_A9A9_02A6_328F,
+            Self::Request => 0x91E1_0DA5_C79E_7B1D,
+        }
+    }
+}
+
+impl<T> Weighted<T> {
+    /// Values with their weights; those of weight 0 are left out. `None` if nothing is left.
+    pub fn new(values: impl IntoIterator<Item = (u32, T)>) -> Option<Self> {
+        let mut sum = 0;
+        let values = values.into_iter().filter(|(weight, _)| *weight > 0);
+        let values: Vec<_> = values
+            .map(|(weight, value)| {
+                sum += u64::from(weight);
+                (sum, value)
+            })
+            .collect();
+        (!values.is_empty()).then_some(Self { values })
+    }
+
+    /// The only value there is.
+    pub fn one(value: T) -> Self {
+        Self { values: vec![(1, value)] }
+    }
+
+    /// The choice number `index`. Costs a multiplication and a search among the values.
+    pub fn pick(&self, index: u64, axis: Axis) -> &T {
+        let fraction = index.wrapping_mul(axis.stride());
+        let sum = self.values.last().expect("at least one value").0;
+        let point = ((u128::from(fraction) * u128::from(sum)) >> 64) as u64;
+        &self.values[self.values.partition_point(|(end, _)| *end <= point)].1
+    }
+
+    /// The same weights for other values.
+    pub fn map<U>(&self, mut other: impl FnMut(&T) -> U) -> Weighted<U> {
+        Weighted { values: self.values.iter().map(|(end, value)| (*end, other(value))).collect() }
+    }
+
+    /// The values in the order in which they were given.
+    pub fn values(&self) -> impl ExactSizeIterator<Item = &T> {
+        self.values.iter().map(|(_, value)| value)
+    }
+
+    /// Values and their weights.
+    pub fn weights(&self) -> impl Iterator<Item = (u64, &T)> {
+        let mut before = 0;
+        self.values.iter().map(move |(end, value)| (end - std::mem::replace(&mut before, *end), value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(weighted: &Weighted<char>, choices: u64, axis: Axis) -> Vec<u64> {
+        let picked: Vec<_> = (0..choices).map(|index| *weighted.pick(index, axis)).collect();
+        weighted.values().map(|value| picked.iter().filter(|other| *other == value).count() as u64).collect()
+    }
+
+    #[test]
+    fn choices_are_close_to_the_weights_from_the_start() {
+        let weighted = Weighted::new([(20, 'a'), (50, 'b'), (30, 'c')]).expect("values");
+        for axis in [Axis::Handshake, Axis::Request] {
+            for choices in [100, 1000, 100_000] {
+                for (count, share) in counts(&weighted, choices, axis).into_iter().zip([0.2, 0.5, 0.3]) {
+                    let wanted = share * choices as f64;
+                    assert!((count as f64 - wanted).abs() < 6.0, "{count} of {choices}, wanted {wanted}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_two_axes_do_not_know_one_another() {
+        let half = Weighted::new([(1, 'a'), (1, 'b')]).expect("values");
+        let both = (0..10_000)
+            .filter(|index| {
+                half.pick(*index, Axis::Handshake) == &'a' && half.pick(*index, Axis::Request) == &'a'
+            })
+            .count();
+        assert!((2450..2550).contains(&both), "{both}");
+    }
+
+    #[test]
+    fn weights_of_nothing_are_left_out() {
+        assert!(Weighted::<char>::new([]).is_none());
+        assert!(Weighted::new([(0, 'a')]).is_none());
+        let weighted = Weighted::new([(0, 'a'), (7, 'b')]).expect("values");
+        assert_eq!(weighted.weights().collect::<Vec<_>>(), [(7, &'b')]);
+        assert!((0..100).all(|index| weighted.pick(index, Axis::Request) == &'b'));
+    }
+}

@@ -1,0 +1,205 @@
+//! What is done before a run: one connection that shows whether the target can be reached at all, and a look at how it
+//! treats sessions.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::rc::Rc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use brisk_telemetry::Resumption;
+use brisk_tls::client::{Client, ClientFacts, SavedSession, SessionUse};
+use brisk_wire::registry::ProtocolVersion;
+use tokio::net::lookup_host;
+use tokio::time::timeout;
+
+use crate::choice::{Axis, Weighted};
+use crate::connection::{Kind, Opener, Protocol};
+use crate::dial::Dialer;
+use crate::error::{BenchError, Failure};
+use crate::http1::Http1;
+use crate::http2::Http2;
+use crate::measure::Recorder;
+use crate::result::Cause;
+use crate::sessions::Sessions;
+use crate::settings::{Settings, is_as_asked};
+use crate::workload::{HttpVersion, PerConnection, Workload};
+
+/// Sessions kept while it is looked at how they are treated.
+const SESSIONS: usize = 4;
+
+/// A target that answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) address: SocketAddr,
+    /// Kinds of handshake, with clients that use sessions as the target allows.
+    pub(crate) kinds: Weighted<(Resumption, Client)>,
+}
+
+impl Found {
+    /// An opener for one thread.
+    pub(crate) fn opener(
+        &self,
+        settings: &Settings,
+        recorder: Rc<Recorder>,
+        thread: usize,
+        sessions: impl Fn(&Client) -> usize,
+    ) -> Opener {
+        let kind = |(kind, client): &(Resumption, Client)| Kind {
+            kind: *kind,
+            client: client.clone(),
+            sessions: (*kind != Resumption::Full).then(|| Rc::new(Sessions::new(sessions(client)))),
+        };
+        let protocol = match (settings.workload.requests, settings.workload.http) {
+            (PerConnection::HandshakeOnly, _) => None,
+            (_, HttpVersion::One) => Some(Protocol::Http1),
+            (_, HttpVersion::Two { .. }) => Some(Protocol::Http2),
+        };
+        Opener {
+            dialer: Dialer::new(self.address, settings.fast_open, thread),
+            kinds: self.kinds.map(kind),
+            protocol,
+            recorder,
+            next: Cell::new(thread as u64),
+            stride: settings.threads as u64,
+        }
+    }
+}
+
+/// Connects to the first address of the target that answers.
+pub(crate) async fn reach(settings: &Settings) -> Result<Found, BenchError> {
+    let mut last = Failure::new(Cause::Resolve, format!("{} has no address", settings.target));
+    for address in resolve(settings).await? {
+        match greet(settings, address).await? {
+            Ok(found) => return Ok(found),
+            Err(failure) => last = failure,
+        }
+    }
+    Err(BenchError::Target { target: settings.url.clone(), failure: last })
+}
+
+async fn resolve(settings: &Settings) -> Result<Vec<SocketAddr>, BenchError> {
+    let target = settings.target.to_string();
+    match timeout(settings.timeout, lookup_host(&target)).await {
+        Ok(Ok(addresses)) => Ok(addresses.collect()),
+        Ok(Err(error)) => {
+            let failure = Failure::new(Cause::Resolve, format!("cannot find {target}: {error}"));
+            Err(BenchError::Target { target: settings.url.clone(), failure })
+        }
+        Err(_) => {
+            let failure =
+                Failure::new(Cause::Timeout, format!("no address of {target} within {:?}", settings.timeout));
+            Err(BenchError::Target { target: settings.url.clone(), failure })
+        }
+    }
+}
+
+/// One connection of the first kind has to succeed; whether others do is part of the run.
+async fn greet(settings: &Settings, address: SocketAddr) -> Result<Result<Found, Failure>, BenchError> {
+    let session_use = settings.handshakes.session_use.unwrap_or(SessionUse::Many);
+    let found = Found { address, kinds: clients(settings, |_| session_use)? };
+    let recorder = Rc::new(Recorder::new(channel().0));
+    let opener = found.opener(settings, recorder, 0, |_| SESSIONS);
+    let mut kinds = opener.kinds.values();
+    let first = kinds.next().expect("a mix has kinds");
+    if let Err(failure) = attempt(settings, &opener, first, None).await {
+        return Ok(Err(failure));
+    }
+    if settings.handshakes.session_use.is_some() {
+        return Ok(Ok(found));
+    }
+    let mut uses = Vec::new();
+    for kind in [first].into_iter().chain(kinds) {
+        uses.push((kind.kind, session_use_of(settings, &opener, kind).await));
+    }
+    let wanted = |kind| {
+        let found = uses.iter().find(|(own, _)| *own == kind);
+        found.map_or(SessionUse::Many, |(_, session_use)| *session_use)
+    };
+    Ok(Ok(Found { address, kinds: clients(settings, wanted)? }))
+}
+
+fn clients(
+    settings: &Settings,
+    session_use: impl Fn(Resumption) -> SessionUse,
+) -> Result<Weighted<(Resumption, Client)>, BenchError> {
+    let handshakes = &settings.handshakes;
+    let mut clients = Vec::new();
+    for (weight, kind) in handshakes.mix.weights() {
+        let client =
+            handshakes.client(*kind, session_use(*kind)).expect("settings have only kinds that are offered");
+        let client = Client::new(client).map_err(|error| BenchError::settings(error.to_string()))?;
+        clients.push((weight as u32, (*kind, client)));
+    }
+    Ok(Weighted::new(clients).expect("a mix has kinds"))
+}
+
+/// Whether the target lets a TLS 1.3 session be resumed twice. One that does not resume at all is treated as if it did:
+/// the run will tell.
+async fn session_use_of(settings: &Settings, opener: &Opener, kind: &Kind) -> SessionUse {
+    let Some(sessions) = &kind.sessions else { return SessionUse::Many };
+    if sessions.len() == 0 && attempt(settings, opener, kind, None).await.is_err() {
+        return SessionUse::Many;
+    }
+    let Some(session) = sessions.take().filter(|session| session.version() == ProtocolVersion::TLS1_3) else {
+        return SessionUse::Many;
+    };
+    let Some(again) = session.try_clone() else { return SessionUse::Once };
+    let is_resumed = |facts: Result<ClientFacts, Failure>| {
+        facts.is_ok_and(|facts| is_as_asked(kind.kind, facts.resumption))
+    };
+    if !is_resumed(attempt(settings, opener, kind, Some(session)).await) {
+        return SessionUse::Many;
+    }
+    if is_resumed(attempt(settings, opener, kind, Some(again)).await) {
+        SessionUse::Many
+    } else {
+        SessionUse::Once
+    }
+}
+
+async fn attempt(
+    settings: &Settings,
+    opener: &Opener,
+    kind: &Kind,
+    session: Option<SavedSession>,
+) -> Result<ClientFacts, Failure> {
+    let once = once(opener, kind, session, &settings.workload);
+    let late = |limit: Duration| Failure::new(Cause::Timeout, format!("nothing within {limit:?}"));
+    timeout(settings.timeout, once).await.unwrap_or_else(|_| Err(late(settings.timeout)))
+}
+
+/// One connection of this kind with one request, unless there are none, ended in good order; its sessions are kept.
+pub(crate) async fn once(
+    opener: &Opener,
+    kind: &Kind,
+    session: Option<SavedSession>,
+    workload: &Workload,
+) -> Result<ClientFacts, Failure> {
+    if workload.requests == PerConnection::HandshakeOnly {
+        let mut link = opener.open(kind, session, None).await?;
+        link.fetch_session().await;
+        let facts = link.facts().clone();
+        link.close().await;
+        return Ok(facts);
+    }
+    let request = workload.choice.pick(0, Axis::Request);
+    let one = PerConnection::Requests(NonZeroU32::MIN);
+    match workload.http {
+        HttpVersion::One => {
+            let mut connection = Http1::open(opener, kind, session, one, request).await?;
+            let facts = connection.facts().clone();
+            connection.exchange(request).await.map_err(Failure::from)?;
+            connection.close().await;
+            Ok(facts)
+        }
+        HttpVersion::Two { .. } => {
+            let connection = Http2::open(opener, kind, session, one, request).await?;
+            let facts = connection.facts().expect("a connection that was opened");
+            connection.exchange(request).await?;
+            connection.close().await;
+            Ok(facts)
+        }
+    }
+}

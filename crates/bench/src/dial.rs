@@ -1,0 +1,98 @@
+//! TCP connections to the target, from enough addresses that ports do not run out.
+
+use std::cell::Cell;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use brisk_net::{Departure, FastOpenConnect, connect_from};
+use tokio::net::TcpStream;
+
+use crate::error::Failure;
+
+/// Addresses that connections to a loopback address come from, in turn: 127.0.1.2 to 127.0.1.250. A port stays taken for
+/// a minute after its connection was closed, so that one address carries about 470 new connections per second.
+const SOURCES: (u8, u8) = (2, 250);
+
+/// Addresses tried before it is an error that none has a port left.
+const ATTEMPTS: u8 = 8;
+
+/// Makes connections to one address.
+#[derive(Debug)]
+pub(crate) struct Dialer {
+    target: SocketAddr,
+    fast_open: FastOpenConnect,
+    /// The last byte of the next source.
+    next: Cell<u8>,
+}
+
+impl Dialer {
+    /// `first` tells the dialers of a run apart, so that they do not use the same source at the same time.
+    pub(crate) fn new(target: SocketAddr, fast_open: FastOpenConnect, first: usize) -> Self {
+        let (low, high) = SOURCES;
+        let span = usize::from(high - low) + 1;
+        Self { target, fast_open, next: Cell::new(low + (first * 61 % span) as u8) }
+    }
+
+    /// Connects. Has no time limit of its own.
+    pub(crate) async fn connect(&self) -> Result<TcpStream, Failure> {
+        let mut attempts = 1;
+        loop {
+            let departure = Departure { source: self.source(), fast_open: self.fast_open };
+            match connect_from(self.target, departure).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) if is_port_taken(&error) && departure.source.is_some() && attempts < ATTEMPTS => {
+                    attempts += 1;
+                }
+                Err(error) => return Err(Failure::connect(&error, self.target)),
+            }
+        }
+    }
+
+    /// Where the next connection comes from. Other addresses than those of IPv4 loopback are the system's choice: a
+    /// machine has few of them.
+    fn source(&self) -> Option<IpAddr> {
+        if !matches!(self.target.ip(), IpAddr::V4(ip) if ip.is_loopback()) {
+            return None;
+        }
+        let (low, high) = SOURCES;
+        let last = self.next.get();
+        self.next.set(if last == high { low } else { last + 1 });
+        Some(Ipv4Addr::new(127, 0, 1, last).into())
+    }
+}
+
+fn is_port_taken(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::AddrInUse)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::result::Cause;
+
+    #[tokio::test]
+    async fn connections_to_loopback_come_from_many_addresses() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let dialer = Dialer::new(listener.local_addr().expect("address"), FastOpenConnect::Off, 7);
+        let mut sources = HashSet::new();
+        for _ in 0..250 {
+            let _stream = dialer.connect().await.expect("connect");
+            sources.insert(listener.accept().await.expect("accept").1.ip());
+        }
+        assert_eq!(sources.len(), 249);
+    }
+
+    #[tokio::test]
+    async fn a_closed_port_is_told_apart() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let address = listener.local_addr().expect("address");
+        drop(listener);
+        let failure = Dialer::new(address, FastOpenConnect::Off, 0).connect().await.expect_err("refused");
+        assert_eq!(failure.cause, Cause::Refused);
+        assert!(failure.message.contains(&address.to_string()), "{failure}");
+    }
+}

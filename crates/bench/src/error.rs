@@ -1,0 +1,126 @@
+//! Why there is no result, or why one operation failed.
+
+use std::path::{Path, PathBuf};
+
+use brisk_tls::client::ClientError;
+use thiserror::Error;
+
+use crate::result::Cause;
+
+/// Why a run could not be made. One line.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BenchError {
+    /// What was asked for makes no sense.
+    #[error("{0}")]
+    Settings(String),
+    /// A file of the settings cannot be read.
+    #[error("cannot read {path}: {reason}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        reason: std::io::Error,
+    },
+    /// The very first connection failed, so that nothing was measured.
+    #[error("{target}: {failure}")]
+    Target {
+        /// Where to.
+        target: String,
+        /// Why.
+        failure: Failure,
+    },
+    /// The system has no threads or timers left.
+    #[error("cannot start: {0}")]
+    System(#[from] std::io::Error),
+}
+
+impl BenchError {
+    /// Whether what was asked for is wrong, rather than what came of it.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Settings(_) | Self::File { .. })
+    }
+
+    pub(crate) fn settings(text: impl Into<String>) -> Self {
+        Self::Settings(text.into())
+    }
+
+    pub(crate) fn file(path: &Path, reason: std::io::Error) -> Self {
+        Self::File { path: path.to_owned(), reason }
+    }
+}
+
+/// One failure, of whatever was going on.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// What it is counted under.
+    pub cause: Cause,
+    /// One line.
+    pub message: String,
+    /// The alert that the server sent, if it did.
+    pub alert: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(cause: Cause, message: impl Into<String>) -> Self {
+        Self { cause, message: message.into(), alert: None }
+    }
+
+    /// A failure to read from or write to a connection; `doing` is what was being done: `waiting for the response`.
+    pub(crate) fn io(error: &std::io::Error, doing: &str) -> Self {
+        use std::io::ErrorKind as Kind;
+        match error.kind() {
+            Kind::ConnectionReset | Kind::BrokenPipe | Kind::ConnectionAborted => {
+                Self::new(Cause::Reset, format!("the server reset the connection while {doing}"))
+            }
+            Kind::UnexpectedEof => {
+                Self::new(Cause::Closed, format!("the server closed the connection while {doing}"))
+            }
+            _ => Self::new(Cause::Response, format!("{error}, while {doing}")),
+        }
+    }
+
+    /// A failure to connect to `address`.
+    pub(crate) fn connect(error: &std::io::Error, address: std::net::SocketAddr) -> Self {
+        use std::io::ErrorKind as Kind;
+        let cause = match error.kind() {
+            Kind::ConnectionRefused => Cause::Refused,
+            Kind::AddrNotAvailable => Cause::Exhausted,
+            Kind::ConnectionReset => Cause::Reset,
+            Kind::TimedOut => Cause::Timeout,
+            _ if is_exhausted(error) => Cause::Exhausted,
+            _ => Cause::Unreachable,
+        };
+        Self::new(cause, format!("cannot connect to {address}: {error}"))
+    }
+}
+
+/// No files left, in the process or on the machine.
+fn is_exhausted(error: &std::io::Error) -> bool {
+    [libc::EMFILE, libc::ENFILE].map(Some).contains(&error.raw_os_error())
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let cause = match &error {
+            ClientError::Unreachable { .. } => Cause::Unreachable,
+            ClientError::ConnectTimeout { .. } | ClientError::HandshakeTimeout(_) => Cause::Timeout,
+            ClientError::Reset => Cause::Reset,
+            ClientError::Closed => Cause::Closed,
+            ClientError::Alert(_) => Cause::Alert,
+            ClientError::ProtocolRefused => Cause::Alpn,
+            ClientError::WrongName(_) => Cause::WrongName,
+            ClientError::Expired | ClientError::NotYetValid => Cause::Expired,
+            ClientError::UnknownIssuer => Cause::UnknownAuthority,
+            ClientError::Certificate(_) => Cause::Certificate,
+            _ => Cause::Handshake,
+        };
+        let alert = match &error {
+            ClientError::Alert(name) => Some(name.clone()),
+            ClientError::ProtocolRefused => Some("no_application_protocol".to_owned()),
+            _ => None,
+        };
+        Self { cause, message: error.to_string(), alert }
+    }
+}

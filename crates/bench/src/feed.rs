@@ -1,0 +1,266 @@
+//! Hands operations to those who perform them: the schedule, applied to the clock.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Poll, Waker};
+use std::time::Instant;
+
+use crate::measure::Recorder;
+use crate::schedule::{Pace, Schedule};
+use crate::timer::Timer;
+
+/// Arrivals after which others get a turn.
+const BATCH: u64 = 256;
+
+/// One thing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Operation {
+    /// Its number in the run; each number is given once.
+    pub(crate) number: u64,
+    /// From when its latency counts.
+    pub(crate) start: Instant,
+    /// Whether it is to be measured if it ends in the measured time.
+    pub(crate) counted: bool,
+}
+
+/// What all threads of a run share.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) schedule: Schedule,
+    pub(crate) threads: u64,
+    /// Measured operations that were handed out in a closed loop.
+    pub(crate) taken: AtomicU64,
+}
+
+/// The operations of one thread.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    plan: Arc<Plan>,
+    thread: u64,
+    begin: Instant,
+    /// Operations handed out in a closed loop.
+    given: Cell<u64>,
+    stopped: Cell<bool>,
+    queue: RefCell<Queue>,
+    room: usize,
+    recorder: Rc<Recorder>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    due: VecDeque<Operation>,
+    waiting: VecDeque<Waker>,
+    /// Nothing will be added.
+    over: bool,
+}
+
+impl Feed {
+    /// For thread number `thread`, of a run that begins at `begin`; up to `room` operations wait.
+    pub(crate) fn new(
+        plan: Arc<Plan>,
+        thread: usize,
+        begin: Instant,
+        room: usize,
+        recorder: Rc<Recorder>,
+    ) -> Self {
+        Self {
+            plan,
+            thread: thread as u64,
+            begin,
+            given: Cell::new(0),
+            stopped: Cell::new(false),
+            queue: RefCell::default(),
+            room,
+            recorder,
+        }
+    }
+
+    /// The next operation; `None` when the run is over.
+    pub(crate) async fn next(&self) -> Option<Operation> {
+        match self.plan.schedule.pace() {
+            Pace::Closed(_) => self.next_closed(),
+            Pace::Fixed { .. } => self.next_due().await,
+        }
+    }
+
+    /// Nothing more is handed out.
+    pub(crate) fn stop(&self) {
+        self.stopped.set(true);
+        self.discard();
+    }
+
+    fn next_closed(&self) -> Option<Operation> {
+        let schedule = &self.plan.schedule;
+        let start = Instant::now();
+        let at = start.saturating_duration_since(self.begin);
+        if self.stopped.get() || schedule.end().is_some_and(|end| at >= end) {
+            return None;
+        }
+        let mut counted = true;
+        if let Some(count) = schedule.count() {
+            counted = at >= schedule.warmup();
+            if counted && self.plan.taken.fetch_add(1, Ordering::Relaxed) >= count {
+                return None;
+            }
+        }
+        let given = self.given.get();
+        self.given.set(given + 1);
+        Some(Operation { number: given * self.plan.threads + self.thread, start, counted })
+    }
+
+    async fn next_due(&self) -> Option<Operation> {
+        poll_fn(|cx| {
+            let mut queue = self.queue.borrow_mut();
+            if let Some(operation) = queue.due.pop_front() {
+                self.recorder.backlog(queue.due.len());
+                return Poll::Ready(Some(operation));
+            }
+            if queue.over {
+                return Poll::Ready(None);
+            }
+            queue.waiting.push_back(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// At a fixed rate: makes operations due when their time has come. Ends with the schedule; what still waits then is
+    /// not started.
+    pub(crate) async fn pace(&self) -> io::Result<()> {
+        let schedule = &self.plan.schedule;
+        let mut timer = Timer::new()?;
+        let mut number = self.thread;
+        while let Some(start) = schedule.start_of(number).filter(|_| !self.stopped.get()) {
+            let counted = start >= schedule.warmup();
+            let start = self.begin + start;
+            timer.until(start).await?;
+            self.add(Operation { number, start, counted });
+            number += self.plan.threads;
+            if number % BATCH < self.plan.threads {
+                tokio::task::yield_now().await;
+            }
+        }
+        self.end_queue();
+        if let Some(end) = schedule.end().filter(|_| !self.stopped.get()) {
+            timer.until(self.begin + end).await?;
+            self.discard();
+        }
+        Ok(())
+    }
+
+    fn add(&self, operation: Operation) {
+        let mut queue = self.queue.borrow_mut();
+        if queue.due.len() >= self.room {
+            if operation.counted {
+                self.recorder.unstarted(1);
+            }
+            return;
+        }
+        queue.due.push_back(operation);
+        self.recorder.backlog(queue.due.len());
+        if let Some(waker) = queue.waiting.pop_front() {
+            waker.wake();
+        }
+    }
+
+    fn discard(&self) {
+        self.end_queue();
+        let left = std::mem::take(&mut self.queue.borrow_mut().due);
+        self.recorder.unstarted(left.iter().filter(|operation| operation.counted).count());
+        self.recorder.backlog(0);
+    }
+
+    fn end_queue(&self) {
+        let mut queue = self.queue.borrow_mut();
+        queue.over = true;
+        queue.waiting.drain(..).for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, channel};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::measure::Report;
+    use crate::schedule::Steps;
+
+    fn feed(schedule: Schedule, room: usize) -> (Feed, Rc<Recorder>, Receiver<Report>) {
+        let (sender, reports) = channel();
+        let recorder = Rc::new(Recorder::new(sender));
+        let plan = Plan { schedule, threads: 1, taken: AtomicU64::new(0) };
+        let feed = Feed::new(Arc::new(plan), 0, Instant::now(), room, Rc::clone(&recorder));
+        (feed, recorder, reports)
+    }
+
+    fn fixed(rate: f64, time: Duration) -> Schedule {
+        let pace = Pace::Fixed { rate: Steps::constant(rate), concurrency: 1 };
+        Schedule::new(pace, Duration::ZERO, Some(time), None)
+    }
+
+    fn unstarted(recorder: &Recorder, reports: &Receiver<Report>) -> u64 {
+        recorder.finish(Instant::now());
+        match reports.try_iter().last() {
+            Some(Report::Done { totals, .. }) => totals.unstarted,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn at_a_fixed_rate_every_operation_has_its_own_start() {
+        let (feed, ..) = feed(fixed(1000.0, Duration::from_millis(100)), 1000);
+        let take = async {
+            let mut taken = Vec::new();
+            while let Some(operation) = feed.next().await {
+                assert!(Instant::now() >= operation.start);
+                taken.push(operation);
+            }
+            taken
+        };
+        let (paced, taken) = tokio::join!(feed.pace(), take);
+        paced.expect("a timer");
+        assert_eq!(taken.len(), 100);
+        for (number, operation) in taken.iter().enumerate() {
+            assert_eq!(operation.number, number as u64);
+            assert_eq!(operation.start, feed.begin + Duration::from_millis(number as u64));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_nobody_could_start_is_counted() {
+        let (feed, recorder, reports) = feed(fixed(1000.0, Duration::from_millis(100)), 10);
+        feed.pace().await.expect("a timer");
+        assert_eq!(feed.next().await, None);
+        assert_eq!(unstarted(&recorder, &reports), 100);
+    }
+
+    #[tokio::test]
+    async fn a_count_is_shared_by_all_and_the_warm_up_is_none_of_it() {
+        let pace = Pace::Closed(Steps::constant(1.0));
+        let (feed, ..) = feed(Schedule::new(pace, Duration::from_millis(20), None, Some(5)), 0);
+        let mut counted = 0;
+        while let Some(operation) = feed.next().await {
+            counted += u32::from(operation.counted);
+        }
+        assert_eq!(counted, 5);
+    }
+
+    #[tokio::test]
+    async fn a_stopped_feed_gives_nothing_more() {
+        let (closed, ..) =
+            feed(Schedule::new(Pace::Closed(Steps::constant(1.0)), Duration::ZERO, None, Some(9)), 0);
+        assert!(closed.next().await.is_some());
+        closed.stop();
+        assert_eq!(closed.next().await, None);
+        let (paced, ..) = feed(fixed(10.0, Duration::from_mins(1)), 10);
+        paced.stop();
+        assert_eq!(paced.next().await, None);
+        paced.pace().await.expect("a timer");
+    }
+}

@@ -1,0 +1,279 @@
+//! Brings together what the threads of a run measured.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::measure::{Report, Second};
+use crate::process::Family;
+use crate::result::{ErrorCount, Interval, Negotiated, RunResult, ServerUsage, Unit};
+use crate::run::Observer;
+use crate::settings::Settings;
+use crate::totals::{Totals, add};
+use crate::workload::PerConnection;
+
+/// What there is so far.
+pub(crate) struct Gathering<'a> {
+    settings: &'a Settings,
+    /// When the measured time begins.
+    begin: Instant,
+    started: SystemTime,
+    totals: Totals,
+    /// Seconds that some threads have told of, with how many of them.
+    seconds: BTreeMap<u64, (usize, Second)>,
+    /// Seconds that each finished thread told of.
+    finished: Vec<u64>,
+    series: Vec<Interval>,
+    ended: Instant,
+    interrupted: bool,
+    server: Option<Watched>,
+    own_cpu: Duration,
+}
+
+/// The server's process and what it had used when measuring began.
+struct Watched {
+    family: Family,
+    cpu: Duration,
+    memory: u64,
+    peak: u64,
+}
+
+impl<'a> Gathering<'a> {
+    pub(crate) fn new(settings: &'a Settings, server: Option<Family>, begin: Instant) -> Self {
+        let watched = |family: Family| Watched { family, cpu: Duration::ZERO, memory: 0, peak: 0 };
+        Self {
+            settings,
+            begin,
+            started: SystemTime::now(),
+            totals: Totals::new(),
+            seconds: BTreeMap::new(),
+            finished: Vec::new(),
+            series: Vec::new(),
+            ended: begin,
+            interrupted: false,
+            server: server.map(watched),
+            own_cpu: Duration::ZERO,
+        }
+    }
+
+    /// Measuring begins now.
+    pub(crate) fn start(&mut self) {
+        self.started = SystemTime::now();
+        if let Some(server) = &mut self.server {
+            server.cpu = server.family.cpu();
+            server.memory = server.family.memory();
+            server.peak = server.memory;
+        }
+        self.own_cpu = Family::own().cpu();
+    }
+
+    /// The run is to end before its time.
+    pub(crate) fn interrupt(&mut self) {
+        self.interrupted = true;
+    }
+
+    /// Whether all threads are done.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.finished.len() == self.settings.threads
+    }
+
+    /// Takes what a thread tells, and hands on the seconds of which all threads have told.
+    pub(crate) fn take(&mut self, report: Report, observer: &mut impl Observer) {
+        match report {
+            Report::Second(second) => self.take_second(*second),
+            Report::Done { totals, seconds, ended } => {
+                self.totals.add(*totals);
+                self.finished.push(seconds);
+                self.ended = self.ended.max(ended);
+                if self.is_complete() {
+                    self.finish();
+                }
+            }
+            Report::Ready | Report::Failed(_) => {}
+        }
+        while let Some(interval) = self.next_interval() {
+            observer.second(&interval);
+            self.series.push(interval);
+            if let Some(server) = &mut self.server {
+                server.peak = server.peak.max(server.family.memory());
+            }
+        }
+    }
+
+    fn take_second(&mut self, second: Second) {
+        match self.seconds.get_mut(&second.index) {
+            None => drop(self.seconds.insert(second.index, (1, second))),
+            Some((tellers, sum)) => {
+                *tellers += 1;
+                sum.add(&second);
+            }
+        }
+    }
+
+    /// The next second, if all threads that are not done have told of it.
+    fn next_interval(&mut self) -> Option<Interval> {
+        let entry = self.seconds.first_entry()?;
+        let index = *entry.key();
+        let done = self.finished.iter().filter(|seconds| **seconds <= index).count();
+        let (tellers, second) = entry.get();
+        let is_told = tellers + done >= self.settings.threads;
+        // Its length is known when all are done.
+        if !is_told || (second.is_cut && self.finished.len() < self.settings.threads) {
+            return None;
+        }
+        let (_, second) = entry.remove();
+        let at = Duration::from_secs(index);
+        let mut length = Duration::from_secs(1);
+        if self.is_complete() {
+            length = length.min(self.elapsed().saturating_sub(at));
+        }
+        let is_empty = second.operations + second.errors + second.requests + second.handshakes == 0;
+        (!length.is_zero() || !is_empty).then(|| self.interval(at, length, second))
+    }
+
+    fn interval(&self, at: Duration, length: Duration, second: Second) -> Interval {
+        let schedule = &self.settings.schedule;
+        Interval {
+            at,
+            length,
+            operations: second.operations,
+            requests: second.requests,
+            handshakes: second.handshakes,
+            errors: second.errors,
+            offered: schedule.offered(schedule.warmup() + at),
+            concurrency: schedule.concurrency(schedule.warmup() + at),
+            in_flight: second.in_flight,
+            backlog: second.backlog,
+            latency: second.latency,
+        }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.ended - self.begin
+    }
+
+    /// Right after the last operation: what was used until now.
+    fn finish(&mut self) {
+        self.own_cpu = Family::own().cpu().saturating_sub(self.own_cpu);
+        if let Some(server) = &mut self.server {
+            server.cpu = server.family.cpu().saturating_sub(server.cpu);
+        }
+    }
+
+    /// What the run came to.
+    pub(crate) fn result(self) -> RunResult {
+        let elapsed = self.elapsed();
+        let totals = self.totals;
+        let handshakes: u64 = totals.handshakes.iter().map(|kind| kind.count).sum();
+        let server = self.server.map(|server| server.usage(handshakes, totals.responses.total()));
+        let is_handshakes = self.settings.workload.requests == PerConnection::HandshakeOnly;
+        let mut result = RunResult {
+            target: self.settings.url.clone(),
+            started: self.started,
+            elapsed,
+            interrupted: self.interrupted,
+            settings: self.settings.listing.clone(),
+            unit: if is_handshakes { Unit::Handshake } else { Unit::Request },
+            operations: totals.operations,
+            negotiated: totals
+                .negotiated
+                .into_iter()
+                .map(|(agreement, count)| Negotiated { description: agreement.to_string(), count })
+                .collect(),
+            phases: totals.phases,
+            handshakes: totals.handshakes,
+            primed: totals.primed,
+            responses: totals.responses,
+            errors: totals
+                .errors
+                .into_iter()
+                .map(|(cause, (count, example))| ErrorCount { cause, count, example })
+                .collect(),
+            alerts: totals.alerts.into_iter().collect(),
+            traffic: totals.traffic,
+            unstarted: totals.unstarted,
+            series: self.series,
+            server,
+            client_cpu: self.own_cpu,
+        };
+        result.negotiated.sort_by_key(|negotiated| std::cmp::Reverse(negotiated.count));
+        result.handshakes.sort_by_key(|kind| (kind.asked.name(), std::cmp::Reverse(kind.count)));
+        result.errors.sort_by_key(|error| std::cmp::Reverse(error.count));
+        result.alerts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        result
+    }
+}
+
+impl Watched {
+    fn usage(&self, handshakes: u64, requests: u64) -> ServerUsage {
+        let per = |count: u64| (count > 0).then(|| self.cpu.div_f64(count as f64));
+        ServerUsage {
+            cpu: self.cpu,
+            cpu_per_handshake: per(handshakes),
+            cpu_per_request: per(requests),
+            memory_before: self.memory,
+            memory_peak: self.peak,
+        }
+    }
+}
+
+impl Second {
+    fn add(&mut self, other: &Self) {
+        self.is_cut &= other.is_cut;
+        self.operations += other.operations;
+        self.requests += other.requests;
+        self.handshakes += other.handshakes;
+        self.errors += other.errors;
+        self.in_flight += other.in_flight;
+        self.backlog += other.backlog;
+        add(&mut self.latency, &other.latency);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use crate::result::histogram;
+
+    fn second(index: u64, operations: u64, is_cut: bool) -> Report {
+        let second = Second {
+            index,
+            is_cut,
+            operations,
+            requests: 0,
+            handshakes: 0,
+            errors: 0,
+            in_flight: 1,
+            backlog: 0,
+            latency: histogram(),
+        };
+        Report::Second(Box::new(second))
+    }
+
+    #[test]
+    fn a_second_is_told_when_all_threads_have_told_of_it() {
+        let mut options = Options::new("https://localhost");
+        options.threads = std::num::NonZeroU32::new(2);
+        let settings = options.settings().expect("settings");
+        let begin = Instant::now();
+        let mut gathering = Gathering::new(&settings, None, begin);
+        let mut seen = Vec::new();
+        let mut take =
+            |report| gathering.take(report, &mut |interval: &Interval| seen.push(interval.operations));
+        take(second(0, 1, false));
+        take(second(1, 2, false));
+        take(second(0, 10, true));
+        let done = |seconds| Report::Done {
+            totals: Box::new(Totals::new()),
+            seconds,
+            ended: begin + Duration::from_millis(2500),
+        };
+        take(done(1));
+        take(second(2, 3, true));
+        take(done(3));
+        assert_eq!(seen, [11, 2, 3]);
+        let result = gathering.result();
+        assert_eq!(result.elapsed, Duration::from_millis(2500));
+        assert_eq!(result.series.last().map(|last| last.length), Some(Duration::from_millis(500)));
+    }
+}

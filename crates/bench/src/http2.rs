@@ -1,0 +1,234 @@
+//! HTTP/2: several requests at a time on one connection.
+
+mod io;
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use brisk_tls::client::{ClientFacts, SavedSession};
+use bytes::Bytes;
+use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
+use tokio::sync::Mutex;
+use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::timeout;
+
+use crate::connection::{Kind, Opener};
+use crate::error::Failure;
+use crate::measure::Exchange;
+use crate::result::Cause;
+use crate::workload::{PerConnection, Request};
+use io::Io;
+
+/// What may be on its way in one response, and on one connection: enough that the client never slows a response down.
+const STREAM_WINDOW: u32 = 16 << 20;
+const CONNECTION_WINDOW: u32 = 64 << 20;
+
+/// How long a server may take for its end of the connection.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// A connection that speaks HTTP/2.
+#[derive(Debug)]
+pub(crate) struct Http2 {
+    sender: SendRequest<Bytes>,
+    /// Requests that may still be sent.
+    left: Cell<u64>,
+    /// The first request, if it went out with the handshake.
+    early: RefCell<Option<(ResponseFuture, Instant)>>,
+    driver: Driver,
+}
+
+/// The task that reads and writes for all requests of a connection. Dropping it cuts the connection.
+#[derive(Debug)]
+struct Driver {
+    task: JoinHandle<Result<(), h2::Error>>,
+    io: Io,
+}
+
+/// The connection that some operations share, one after another.
+#[derive(Debug, Default)]
+pub(crate) struct Lane {
+    current: RefCell<Option<Rc<Http2>>>,
+    /// Held while a connection is made, so that all who wait get the same one.
+    opening: Mutex<()>,
+}
+
+impl Lane {
+    /// A connection with room for one more request, the one that is there or a new one.
+    pub(crate) async fn connection(
+        &self,
+        opener: &Opener,
+        requests: PerConnection,
+        request: &Request,
+    ) -> Result<Rc<Http2>, Failure> {
+        if let Some(found) = self.find() {
+            return Ok(found);
+        }
+        let _opening = self.opening.lock().await;
+        if let Some(found) = self.find() {
+            return Ok(found);
+        }
+        self.forget();
+        let kind = opener.next_kind();
+        let opened = Rc::new(Http2::open(opener, kind, kind.session(), requests, request).await?);
+        opened.take_place();
+        *self.current.borrow_mut() = Some(Rc::clone(&opened));
+        Ok(opened)
+    }
+
+    /// Ends a connection after its last request, if this was the last one to hold it.
+    pub(crate) fn give_back(&self, connection: Rc<Http2>) -> Option<Http2> {
+        if connection.left.get() == 0 || !connection.is_open() {
+            self.current.borrow_mut().take_if(|current| Rc::ptr_eq(current, &connection));
+        }
+        Rc::into_inner(connection)
+    }
+
+    /// The next request gets a new connection.
+    pub(crate) fn forget(&self) {
+        self.current.borrow_mut().take();
+    }
+
+    fn find(&self) -> Option<Rc<Http2>> {
+        let current = self.current.borrow();
+        let found = current.as_ref().filter(|found| found.is_open() && found.take_place())?;
+        Some(Rc::clone(found))
+    }
+}
+
+impl Http2 {
+    /// Opens a connection of this kind for so many requests. With 0-RTT, `request` goes out at once.
+    pub(crate) async fn open(
+        opener: &Opener,
+        kind: &Kind,
+        session: Option<SavedSession>,
+        requests: PerConnection,
+        request: &Request,
+    ) -> Result<Self, Failure> {
+        let is_early = kind.is_early() && session.is_some();
+        let io = Io::new();
+        if !is_early {
+            io.open(opener.open(kind, session, None).await?);
+            let (sender, connection) = start(io.clone()).await?;
+            return Ok(Self::new(sender, io, requests, None, connection));
+        }
+        let (mut sender, mut connection) = start(io.clone()).await?;
+        let response = send(&mut sender, request)?;
+        // One turn writes all that can be said before the server's first word.
+        poll_fn(|cx| Poll::Ready(Pin::new(&mut connection).poll(cx).is_pending())).await;
+        let first_flight = io.gathered();
+        let mut link = opener.open(kind, session, Some(&first_flight)).await?;
+        let mut sent = link.timeline.started();
+        if !link.early_was_accepted() {
+            sent = Instant::now();
+            let written = tokio::io::AsyncWriteExt::write_all(&mut link.stream, &first_flight).await;
+            written.map_err(|error| Failure::io(&error, "sending the request"))?;
+        }
+        io.open(link);
+        Ok(Self::new(sender, io, requests, Some((response, sent)), connection))
+    }
+
+    fn new(
+        sender: SendRequest<Bytes>,
+        io: Io,
+        requests: PerConnection,
+        early: Option<(ResponseFuture, Instant)>,
+        connection: Connection<Io, Bytes>,
+    ) -> Self {
+        let driver = Driver { task: spawn_local(connection), io };
+        Self { sender, left: Cell::new(requests.most()), early: RefCell::new(early), driver }
+    }
+
+    /// What came of the handshake; `None` after the connection was cut.
+    pub(crate) fn facts(&self) -> Option<ClientFacts> {
+        self.driver.io.facts()
+    }
+
+    /// Whether requests can still be sent.
+    fn is_open(&self) -> bool {
+        !self.driver.task.is_finished()
+    }
+
+    /// Room for one request, if there is.
+    fn take_place(&self) -> bool {
+        let left = self.left.get();
+        self.left.set(left.saturating_sub(1));
+        left > 0
+    }
+
+    /// Sends `request` and reads its response to the end.
+    pub(crate) async fn exchange(&self, request: &Request) -> Result<Exchange, Failure> {
+        let early = self.early.take();
+        let (response, sent) = match early {
+            Some(early) => early,
+            None => {
+                let mut sender = self.sender.clone().ready().await.map_err(|error| failure(&error))?;
+                let sent = Instant::now();
+                (send(&mut sender, request)?, sent)
+            }
+        };
+        let response = response.await.map_err(|error| failure(&error))?;
+        let first_byte = Instant::now();
+        let status = response.status().as_u16();
+        let mut stream = response.into_body();
+        let mut body = 0;
+        while let Some(data) = stream.data().await {
+            let len = data.map_err(|error| failure(&error))?.len();
+            body += len as u64;
+            stream.flow_control().release_capacity(len).map_err(|error| failure(&error))?;
+        }
+        let ended = Instant::now();
+        self.driver.io.account(ended);
+        Ok(Exchange { status, body, sent, first_byte, ended })
+    }
+
+    /// Ends it in good order.
+    pub(crate) async fn close(self) {
+        let Self { sender, early, mut driver, .. } = self;
+        drop((sender, early));
+        // A server that leaves in another way has left all the same.
+        let _ = timeout(FAREWELL, &mut driver.task).await;
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.io.cut();
+    }
+}
+
+async fn start(io: Io) -> Result<(SendRequest<Bytes>, Connection<Io, Bytes>), Failure> {
+    let mut builder = Builder::new();
+    builder
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .enable_push(false);
+    builder.handshake(io).await.map_err(|error| failure(&error))
+}
+
+fn send(sender: &mut SendRequest<Bytes>, request: &Request) -> Result<ResponseFuture, Failure> {
+    let body = request.body().clone();
+    let (response, mut stream) =
+        sender.send_request(request.http2(), body.is_empty()).map_err(|error| failure(&error))?;
+    if !body.is_empty() {
+        stream.send_data(body, true).map_err(|error| failure(&error))?;
+    }
+    Ok(response)
+}
+
+fn failure(error: &h2::Error) -> Failure {
+    if let Some(io) = error.get_io() {
+        return Failure::io(io, "waiting for the response");
+    }
+    if error.is_go_away() {
+        return Failure::new(Cause::Closed, format!("the server closed the connection: {error}"));
+    }
+    if error.is_reset() {
+        return Failure::new(Cause::Response, format!("the server gave up the request: {error}"));
+    }
+    Failure::new(Cause::Response, format!("the response is not HTTP/2: {error}"))
+}

@@ -1,0 +1,122 @@
+//! What HTTP/2 reads and writes: a connection, or before there is one, what is to be said on it first.
+
+use std::cell::RefCell;
+use std::io;
+use std::mem;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use brisk_tls::client::ClientFacts;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::connection::Link;
+
+/// A connection that two hold: HTTP/2, and whoever counts what goes over it.
+#[derive(Clone, Debug)]
+pub(super) struct Io(Rc<RefCell<State>>);
+
+#[derive(Debug)]
+enum State {
+    /// What is written is kept; there is nothing to read.
+    Gathering {
+        bytes: Vec<u8>,
+        reader: Option<Waker>,
+    },
+    Open(Box<Link>),
+    Cut,
+}
+
+impl Io {
+    /// Without a connection.
+    pub(super) fn new() -> Self {
+        Self(Rc::new(RefCell::new(State::Gathering { bytes: Vec::new(), reader: None })))
+    }
+
+    /// Takes what was written without a connection.
+    pub(super) fn gathered(&self) -> Vec<u8> {
+        match &mut *self.0.borrow_mut() {
+            State::Gathering { bytes, .. } => mem::take(bytes),
+            State::Open(_) | State::Cut => Vec::new(),
+        }
+    }
+
+    /// From now on there is a connection.
+    pub(super) fn open(&self, link: Link) {
+        let before = self.0.replace(State::Open(Box::new(link)));
+        if let State::Gathering { reader: Some(waker), .. } = before {
+            waker.wake();
+        }
+    }
+
+    /// What came of its handshake.
+    pub(super) fn facts(&self) -> Option<ClientFacts> {
+        match &*self.0.borrow() {
+            State::Open(link) => Some(link.facts().clone()),
+            State::Gathering { .. } | State::Cut => None,
+        }
+    }
+
+    /// Counts what went over it.
+    pub(super) fn account(&self, now: Instant) {
+        if let State::Open(link) = &mut *self.0.borrow_mut() {
+            link.account(now);
+        }
+    }
+
+    /// From now on there is no connection any more.
+    pub(super) fn cut(&self) {
+        self.0.replace(State::Cut);
+    }
+}
+
+fn cut<T>() -> Poll<io::Result<T>> {
+    Poll::Ready(Err(io::ErrorKind::NotConnected.into()))
+}
+
+impl AsyncRead for Io {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut *self.0.borrow_mut() {
+            State::Gathering { reader, .. } => {
+                *reader = Some(cx.waker().clone());
+                Poll::Pending
+            }
+            State::Open(link) => Pin::new(&mut link.stream).poll_read(cx, buffer),
+            State::Cut => cut(),
+        }
+    }
+}
+
+impl AsyncWrite for Io {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, piece: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut *self.0.borrow_mut() {
+            State::Gathering { bytes, .. } => {
+                bytes.extend_from_slice(piece);
+                Poll::Ready(Ok(piece.len()))
+            }
+            State::Open(link) => Pin::new(&mut link.stream).poll_write(cx, piece),
+            State::Cut => cut(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self.0.borrow_mut() {
+            State::Gathering { .. } => Poll::Ready(Ok(())),
+            State::Open(link) => Pin::new(&mut link.stream).poll_flush(cx),
+            State::Cut => cut(),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self.0.borrow_mut() {
+            State::Gathering { .. } => Poll::Ready(Ok(())),
+            State::Open(link) => Pin::new(&mut link.stream).poll_shutdown(cx),
+            State::Cut => cut(),
+        }
+    }
+}

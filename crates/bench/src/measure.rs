@@ -1,0 +1,302 @@
+//! What one thread measures: counted without locks, told once a second and at the end.
+
+use std::cell::{Cell, RefCell};
+use std::mem;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use brisk_telemetry::Resumption;
+use brisk_tls::client::ClientFacts;
+use hdrhistogram::Histogram;
+
+use crate::error::Failure;
+use crate::result::histogram;
+use crate::totals::{Totals, record};
+
+/// What a thread tells the one that runs it.
+#[derive(Debug)]
+pub(crate) enum Report {
+    /// It can start.
+    Ready,
+    /// It cannot start.
+    Failed(Failure),
+    /// What happened within one second.
+    Second(Box<Second>),
+    /// Everything, after its last operation.
+    Done {
+        totals: Box<Totals>,
+        /// Seconds that were told of.
+        seconds: u64,
+        /// When it ended.
+        ended: Instant,
+    },
+}
+
+/// One second of one thread.
+#[derive(Debug)]
+pub(crate) struct Second {
+    /// Its number, from the start of the measured time.
+    pub(crate) index: u64,
+    /// The run ended within it.
+    pub(crate) is_cut: bool,
+    pub(crate) operations: u64,
+    pub(crate) requests: u64,
+    pub(crate) handshakes: u64,
+    pub(crate) errors: u64,
+    pub(crate) in_flight: usize,
+    pub(crate) backlog: usize,
+    pub(crate) latency: Histogram<u64>,
+}
+
+/// Gathers what happens on one thread. Whatever happens before the measured time is ignored.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    begin: Cell<Option<Instant>>,
+    in_flight: Cell<usize>,
+    backlog: Cell<usize>,
+    second: RefCell<Second>,
+    totals: RefCell<Totals>,
+    reports: Sender<Report>,
+}
+
+/// A handshake that is over.
+#[derive(Debug)]
+pub(crate) struct Handshake<'a> {
+    pub(crate) asked: Resumption,
+    pub(crate) connect: Duration,
+    pub(crate) tls: Duration,
+    pub(crate) segments_sent: u32,
+    pub(crate) segments_received: u32,
+    pub(crate) facts: &'a ClientFacts,
+}
+
+/// A response that is over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Exchange {
+    pub(crate) status: u16,
+    pub(crate) body: u64,
+    pub(crate) sent: Instant,
+    pub(crate) first_byte: Instant,
+    pub(crate) ended: Instant,
+}
+
+impl Recorder {
+    pub(crate) fn new(reports: Sender<Report>) -> Self {
+        Self {
+            begin: Cell::new(None),
+            in_flight: Cell::new(0),
+            backlog: Cell::new(0),
+            second: RefCell::new(Second::new(0)),
+            totals: RefCell::new(Totals::new()),
+            reports,
+        }
+    }
+
+    /// Measuring begins at `begin`.
+    pub(crate) fn begin_at(&self, begin: Instant) {
+        self.begin.set(Some(begin));
+    }
+
+    /// Whether `now` is in the measured time.
+    pub(crate) fn is_measured(&self, now: Instant) -> bool {
+        self.begin.get().is_some_and(|begin| now >= begin)
+    }
+
+    /// A session was fetched.
+    pub(crate) fn primed(&self) {
+        self.totals.borrow_mut().primed += 1;
+    }
+
+    /// An operation goes on from now until the guard is dropped.
+    pub(crate) fn in_flight(&self) -> InFlight<'_> {
+        self.in_flight.set(self.in_flight.get() + 1);
+        InFlight(self)
+    }
+
+    /// So many operations wait.
+    pub(crate) fn backlog(&self, waiting: usize) {
+        self.backlog.set(waiting);
+    }
+
+    /// An operation was not started.
+    pub(crate) fn unstarted(&self, number: usize) {
+        self.totals.borrow_mut().unstarted += number as u64;
+    }
+
+    /// A handshake was completed at `now`.
+    pub(crate) fn handshake(&self, now: Instant, handshake: &Handshake<'_>) {
+        if self.roll(now) {
+            self.second.borrow_mut().handshakes += 1;
+            self.totals.borrow_mut().handshake(handshake);
+        }
+    }
+
+    /// A response had ended at `exchange.ended`, for an operation that counts from `start`.
+    pub(crate) fn response(&self, start: Instant, exchange: &Exchange) {
+        if self.roll(exchange.ended) {
+            self.second.borrow_mut().requests += 1;
+            self.totals.borrow_mut().response(start, exchange);
+        }
+    }
+
+    /// An operation that counts from `start` succeeded at `now`.
+    pub(crate) fn operation(&self, start: Instant, now: Instant) {
+        if self.roll(now) {
+            let taken = now.saturating_duration_since(start);
+            let mut second = self.second.borrow_mut();
+            second.operations += 1;
+            record(&mut second.latency, taken);
+            self.totals.borrow_mut().operation(now, taken);
+        }
+    }
+
+    /// Something failed at `now`.
+    pub(crate) fn failure(&self, now: Instant, failure: &Failure) {
+        if self.roll(now) {
+            self.second.borrow_mut().errors += 1;
+            self.totals.borrow_mut().failure(now, failure);
+        }
+    }
+
+    /// Bytes went over a connection within the measured time.
+    pub(crate) fn bytes(&self, sent: u64, received: u64) {
+        let traffic = &mut self.totals.borrow_mut().traffic;
+        traffic.sent += sent;
+        traffic.received += received;
+    }
+
+    /// Segments went over a connection within the measured time.
+    pub(crate) fn segments(&self, sent: u32, received: u32) {
+        let traffic = &mut self.totals.borrow_mut().traffic;
+        traffic.segments_sent += u64::from(sent);
+        traffic.segments_received += u64::from(received);
+    }
+
+    /// Tells of all seconds that are over at `now`; answers whether `now` is in the measured time.
+    pub(crate) fn roll(&self, now: Instant) -> bool {
+        let Some(begin) = self.begin.get().filter(|begin| now >= *begin) else { return false };
+        let index = (now - begin).as_secs();
+        while self.second.borrow().index < index {
+            self.tell_second();
+        }
+        true
+    }
+
+    /// Tells of everything: the measured time ended at `end`.
+    pub(crate) fn finish(&self, end: Instant) {
+        self.roll(end);
+        self.second.borrow_mut().is_cut = true;
+        self.tell_second();
+        let totals = mem::replace(&mut *self.totals.borrow_mut(), Totals::new());
+        let seconds = self.second.borrow().index;
+        self.tell(Report::Done { totals: Box::new(totals), seconds, ended: end });
+    }
+
+    pub(crate) fn tell(&self, report: Report) {
+        // Nobody listens when the run was given up, and then nobody misses it.
+        let _ = self.reports.send(report);
+    }
+
+    fn tell_second(&self) {
+        let next = Second::new(self.second.borrow().index + 1);
+        let mut second = self.second.replace(next);
+        second.in_flight = self.in_flight.get();
+        second.backlog = self.backlog.get();
+        self.tell(Report::Second(Box::new(second)));
+    }
+}
+
+/// An operation that goes on.
+#[derive(Debug)]
+pub(crate) struct InFlight<'a>(&'a Recorder);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.in_flight.set(self.0.in_flight.get() - 1);
+    }
+}
+
+impl Second {
+    fn new(index: u64) -> Self {
+        Self {
+            index,
+            is_cut: false,
+            operations: 0,
+            requests: 0,
+            handshakes: 0,
+            errors: 0,
+            in_flight: 0,
+            backlog: 0,
+            latency: histogram(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, channel};
+
+    use super::*;
+    use crate::result::Cause;
+
+    const S: Duration = Duration::from_secs(1);
+
+    fn recorder() -> (Recorder, Receiver<Report>, Instant) {
+        let (sender, reports) = channel();
+        let begin = Instant::now();
+        let recorder = Recorder::new(sender);
+        recorder.begin_at(begin);
+        (recorder, reports, begin)
+    }
+
+    #[test]
+    fn each_second_is_told_once_even_when_nothing_happened() {
+        let (recorder, reports, begin) = recorder();
+        recorder.operation(begin, begin + S / 2);
+        recorder.operation(begin + S, begin + S * 3 + S / 2);
+        recorder.finish(begin + S * 4);
+        let mut seconds = Vec::new();
+        let mut totals = None;
+        for report in reports.try_iter() {
+            match report {
+                Report::Second(second) => seconds.push((second.index, second.operations)),
+                Report::Done { totals: done, .. } => totals = Some(done),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(seconds, [(0, 1), (1, 0), (2, 0), (3, 1), (4, 0)]);
+        let totals = totals.expect("totals");
+        assert_eq!(totals.operations, 2);
+        assert!(totals.phases.total.max() >= 2_499_000, "{}", totals.phases.total.max());
+    }
+
+    #[test]
+    fn the_warm_up_is_not_measured() {
+        let (sender, reports) = channel();
+        let recorder = Recorder::new(sender);
+        let now = Instant::now();
+        recorder.operation(now, now);
+        recorder.begin_at(now + S);
+        recorder.failure(now, &Failure::new(Cause::Reset, "early"));
+        recorder.finish(now + S * 2);
+        let Some(Report::Done { totals, .. }) = reports.try_iter().last() else { panic!("no totals") };
+        assert_eq!((totals.operations, totals.errors.len()), (0, 0));
+    }
+
+    #[test]
+    fn failures_are_counted_by_cause_with_one_example() {
+        let (recorder, reports, begin) = recorder();
+        for text in ["first", "second"] {
+            recorder.failure(begin, &Failure::new(Cause::Reset, text));
+        }
+        let alert =
+            Failure { alert: Some("unrecognized_name".to_owned()), ..Failure::new(Cause::Alert, "third") };
+        recorder.failure(begin, &alert);
+        recorder.finish(begin);
+        let Some(Report::Done { totals, .. }) = reports.try_iter().last() else { panic!("no totals") };
+        let errors: Vec<_> =
+            totals.errors.iter().map(|(cause, (count, text))| (*cause, *count, text.as_str())).collect();
+        assert_eq!(errors, [(Cause::Reset, 2, "first"), (Cause::Alert, 1, "third")]);
+        assert_eq!(totals.alerts["unrecognized_name"], 1);
+    }
+}

@@ -1,0 +1,347 @@
+//! A run as typed, by whoever types it: the command line or a plan. Becomes [`Settings`] where it makes sense.
+
+mod names;
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use brisk_net::{FastOpenConnect, Target};
+use brisk_telemetry::Resumption;
+use brisk_tls::client::{ClientIdentity, ClientSettings, KeyShares, SessionUse, StapleRequest, Verification};
+use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
+use bytes::Bytes;
+use http::uri::{PathAndQuery, Scheme, Uri};
+
+use crate::choice::Weighted;
+use crate::error::BenchError;
+use crate::mix::Mix;
+use crate::schedule::{Pace, Schedule, Steps};
+use crate::settings::{Handshakes, Settings};
+use crate::workload::{self, Common, HttpVersion, PerConnection, Request, Workload};
+pub use names::{NameError, alpn, group, suite, version};
+
+/// How long a run takes if nothing is said about it.
+const TIME: Duration = Duration::from_secs(10);
+
+/// The warm-up of a run that ends after a time.
+const WARMUP: Duration = Duration::from_secs(1);
+
+/// Operations at once in a closed loop, and at most at a fixed rate.
+const CONCURRENCY: u32 = 16;
+const CONCURRENCY_FIXED: u32 = 256;
+
+/// A run as typed. [`Options::new`] has the defaults; `None` and empty lists stand for them.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `https://host[:port][/path]`.
+    pub url: String,
+    /// Connect there instead of to the URL's host and port.
+    pub connect: Option<String>,
+    /// Close connections after the handshake.
+    pub handshake_only: bool,
+    /// Requests per connection. Default: as many as the server allows.
+    pub per_connection: Option<NonZeroU32>,
+    /// HTTP/2 with so many requests at a time on each connection. Default: HTTP/1.1.
+    pub streams: Option<NonZeroU32>,
+    /// Method. Default: GET, with a body POST.
+    pub method: Option<String>,
+    /// Headers, `Name: value`.
+    pub headers: Vec<String>,
+    /// File with the body.
+    pub body: Option<PathBuf>,
+    /// File with requests and weights, instead of the URL's path.
+    pub urls: Option<PathBuf>,
+    /// Kinds of handshake. Default: full.
+    pub mix: Mix,
+    /// How often a TLS 1.3 session is resumed. Default: what the server allows.
+    pub session_use: Option<SessionUse>,
+    /// Versions offered. Default: TLS 1.2 and 1.3.
+    pub versions: Vec<ProtocolVersion>,
+    /// Suites offered. Default: all.
+    pub suites: Vec<CipherSuite>,
+    /// Groups offered, a share for the first. Default: X25519MLKEM768 and others.
+    pub groups: Vec<NamedGroup>,
+    /// The only type of certificate accepted. Default: either.
+    pub certificate: Option<CertificateType>,
+    /// The name that the server is asked for and has to have. Default: the URL's host.
+    pub name: Option<String>,
+    /// Do not tell the server the name.
+    pub no_sni: bool,
+    /// Protocols offered by ALPN. Default: the one that is spoken.
+    pub alpn: Option<Vec<String>>,
+    /// Client certificate and key.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// Authorities believed. Default: the system's.
+    pub authorities: Vec<PathBuf>,
+    /// Believe any server.
+    pub insecure: bool,
+    /// Ask for a stapled OCSP response.
+    pub ocsp: bool,
+    /// A new key share for each handshake.
+    pub fresh_keys: bool,
+    /// TCP Fast Open.
+    pub fast_open: bool,
+    /// Connections. Default: 16; at a fixed rate at most 256.
+    pub connections: Option<NonZeroU32>,
+    /// Operations per second. Default: a closed loop.
+    pub rate: Option<f64>,
+    /// Operations per second in steps.
+    pub ramp: Option<Steps>,
+    /// Connections in steps.
+    pub ramp_connections: Option<Steps>,
+    /// Measured time. Default: 10 s, or what the steps take.
+    pub time: Option<Duration>,
+    /// Measured operations. Default: no limit.
+    pub count: Option<u64>,
+    /// Time before measuring. Default: 1 s, none with a count.
+    pub warmup: Option<Duration>,
+    /// Threads. Default: 1.
+    pub threads: Option<NonZeroU32>,
+    /// How long an operation may take. Default: 10 s.
+    pub timeout: Option<Duration>,
+    /// Operations that may wait at a fixed rate. Default: 100 000.
+    pub backlog: Option<u32>,
+    /// The server's process.
+    pub server: Option<u32>,
+}
+
+/// Types of certificate, by the key in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertificateType {
+    /// RSA.
+    Rsa,
+    /// ECDSA.
+    Ecdsa,
+}
+
+impl CertificateType {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Rsa => "rsa",
+            Self::Ecdsa => "ecdsa",
+        }
+    }
+
+    fn schemes(self) -> Vec<SignatureScheme> {
+        match self {
+            Self::Rsa => vec![
+                SignatureScheme::RSA_PSS_RSAE_SHA256,
+                SignatureScheme::RSA_PSS_RSAE_SHA384,
+                SignatureScheme::RSA_PSS_RSAE_SHA512,
+                SignatureScheme::RSA_PKCS1_SHA256,
+                SignatureScheme::RSA_PKCS1_SHA384,
+                SignatureScheme::RSA_PKCS1_SHA512,
+            ],
+            Self::Ecdsa => vec![
+                SignatureScheme::ECDSA_SECP256R1_SHA256,
+                SignatureScheme::ECDSA_SECP384R1_SHA384,
+                SignatureScheme::ECDSA_SECP521R1_SHA512,
+            ],
+        }
+    }
+}
+
+impl Options {
+    /// The defaults, for this URL.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            connect: None,
+            handshake_only: false,
+            per_connection: None,
+            streams: None,
+            method: None,
+            headers: Vec::new(),
+            body: None,
+            urls: None,
+            mix: Mix::default(),
+            session_use: None,
+            versions: Vec::new(),
+            suites: Vec::new(),
+            groups: Vec::new(),
+            certificate: None,
+            name: None,
+            no_sni: false,
+            alpn: None,
+            identity: None,
+            authorities: Vec::new(),
+            insecure: false,
+            ocsp: false,
+            fresh_keys: false,
+            fast_open: false,
+            connections: None,
+            rate: None,
+            ramp: None,
+            ramp_connections: None,
+            time: None,
+            count: None,
+            warmup: None,
+            threads: None,
+            timeout: None,
+            backlog: None,
+            server: None,
+        }
+    }
+
+    /// What is meant. Reads the files for bodies and requests; those of certificates are read by the run.
+    pub fn settings(&self) -> Result<Settings, BenchError> {
+        let place = Place::of(&self.url)?;
+        let target = match &self.connect {
+            Some(text) => {
+                text.parse().map_err(|error| BenchError::settings(format!("--connect: {error}")))?
+            }
+            None => place.target.clone(),
+        };
+        let workload = self.workload(&place)?;
+        let schedule = self.schedule()?;
+        let most = schedule.most().div_ceil(workload.http.streams());
+        let threads = self.threads.map_or(1, |threads| threads.get() as usize).min(most);
+        let fast_open = if self.fast_open { FastOpenConnect::On } else { FastOpenConnect::Off };
+        Ok(Settings {
+            url: self.url.clone(),
+            target,
+            handshakes: self.handshakes(&place, workload.http)?,
+            workload,
+            schedule,
+            threads,
+            timeout: self.timeout.unwrap_or(Duration::from_secs(10)),
+            backlog: self.backlog.unwrap_or(100_000) as usize,
+            fast_open,
+            server: self.server,
+            listing: self.listing(),
+        })
+    }
+
+    fn workload(&self, place: &Place) -> Result<Workload, BenchError> {
+        let http = match self.streams {
+            Some(streams) => HttpVersion::Two { streams },
+            None => HttpVersion::One,
+        };
+        let requests = match (self.handshake_only, self.per_connection) {
+            (true, None) => PerConnection::HandshakeOnly,
+            (true, Some(_)) => return Err(conflict("--handshake-only", "--per-connection")),
+            (false, Some(number)) => PerConnection::Requests(number),
+            (false, None) => PerConnection::Unlimited,
+        };
+        if self.handshake_only && self.mix.kinds().any(|kind| kind == Resumption::EarlyData) {
+            return Err(BenchError::settings("0-rtt sends a request: it does not go with --handshake-only"));
+        }
+        let headers = self.headers.iter().map(|text| workload::header(text)).collect::<Result<_, _>>()?;
+        let common = Common { authority: place.authority.clone(), headers };
+        let choice = match &self.urls {
+            Some(file) => workload::read_list(file, &common)?,
+            None => Weighted::one(self.request(&place.path, &common)?),
+        };
+        Ok(Workload { requests, http, choice })
+    }
+
+    fn request(&self, path: &PathAndQuery, common: &Common) -> Result<Request, BenchError> {
+        let body = self.body.as_deref().map_or(Ok(Bytes::new()), workload::body)?;
+        let usual = if self.body.is_some() { "POST" } else { "GET" };
+        let method = workload::method(self.method.as_deref().unwrap_or(usual))?;
+        Request::new(method, path, body, common)
+    }
+
+    fn schedule(&self) -> Result<Schedule, BenchError> {
+        let concurrency = |usual| self.connections.map_or(usual, NonZeroU32::get);
+        let streams = self.streams.map_or(1, NonZeroU32::get);
+        let rate = match (self.rate, self.ramp) {
+            (Some(_), Some(_)) => return Err(conflict("--rate", "--ramp")),
+            (Some(rate), None) if rate > 0.0 && rate.is_finite() => Some(Steps::constant(rate)),
+            (Some(_), None) => return Err(BenchError::settings("--rate has to be above 0")),
+            (None, ramp) => ramp,
+        };
+        let pace = match (rate, self.ramp_connections) {
+            (Some(_), Some(_)) => return Err(conflict("--ramp-connections", "a rate")),
+            (Some(rate), None) => {
+                Pace::Fixed { rate, concurrency: (concurrency(CONCURRENCY_FIXED) * streams) as usize }
+            }
+            (None, Some(_)) if self.connections.is_some() => {
+                return Err(conflict("--ramp-connections", "-c"));
+            }
+            (None, Some(steps)) if !steps.is_whole() => {
+                return Err(BenchError::settings("--ramp-connections: connections come in whole numbers"));
+            }
+            (None, Some(steps)) => Pace::Closed(steps.times(streams)),
+            (None, None) => Pace::Closed(Steps::constant(f64::from(concurrency(CONCURRENCY) * streams))),
+        };
+        let warmup = self.warmup.unwrap_or(if self.count.is_some() { Duration::ZERO } else { WARMUP });
+        let schedule = Schedule::new(pace.clone(), warmup, self.time, self.count);
+        Ok(if schedule.is_endless() { Schedule::new(pace, warmup, Some(TIME), None) } else { schedule })
+    }
+
+    fn handshakes(&self, place: &Place, http: HttpVersion) -> Result<Handshakes, BenchError> {
+        let name = self.name.as_deref().unwrap_or(&place.host);
+        let usual = || vec![http.alpn().to_owned()];
+        let identity = self.identity.clone().map(|(chain, key)| ClientIdentity { chain, key });
+        let client = ClientSettings {
+            versions: self.versions.clone(),
+            suites: self.suites.clone(),
+            groups: self.groups.clone(),
+            schemes: self.certificate.map(CertificateType::schemes).unwrap_or_default(),
+            send_server_name: !self.no_sni,
+            protocols: self.alpn.clone().unwrap_or_else(usual),
+            identity,
+            verification: self.verification()?,
+            key_shares: if self.fresh_keys { KeyShares::Fresh } else { KeyShares::Reused },
+            staple_request: if self.ocsp { StapleRequest::Sent } else { StapleRequest::Omitted },
+            ..ClientSettings::new(name)
+        };
+        let handshakes = Handshakes { mix: self.mix.weighted(), client, session_use: self.session_use };
+        for kind in self.mix.kinds() {
+            if handshakes.client(kind, SessionUse::Once).is_none() {
+                let version = if kind == Resumption::SessionId { "1.2" } else { "1.3" };
+                return Err(BenchError::settings(format!(
+                    "{kind} needs TLS {version}, which --tls leaves out"
+                )));
+            }
+        }
+        Ok(handshakes)
+    }
+
+    fn verification(&self) -> Result<Verification, BenchError> {
+        match (self.insecure, &self.authorities[..]) {
+            (true, []) => Ok(Verification::Off),
+            (true, _) => Err(conflict("--insecure", "--ca")),
+            (false, []) => Ok(Verification::System),
+            (false, files) => Ok(Verification::Authorities(files.to_vec())),
+        }
+    }
+}
+
+fn conflict(one: &str, other: &str) -> BenchError {
+    BenchError::settings(format!("{one} does not go with {other}"))
+}
+
+/// What a URL says.
+#[derive(Clone, Debug)]
+struct Place {
+    host: String,
+    authority: http::uri::Authority,
+    target: Target,
+    path: PathAndQuery,
+}
+
+impl Place {
+    fn of(url: &str) -> Result<Self, BenchError> {
+        let wrong = |why: &str| BenchError::settings(format!("{url:?} {why}, as https://localhost:8443/"));
+        let uri: Uri = url.parse().map_err(|_| wrong("is not a URL"))?;
+        if uri.scheme() != Some(&Scheme::HTTPS) {
+            return Err(wrong("does not begin with https://"));
+        }
+        let authority = uri.authority().ok_or_else(|| wrong("has no host"))?;
+        if authority.as_str().contains('@') {
+            return Err(wrong("has a user name, which brisk bench does not send"));
+        }
+        let target = Target::new(authority.host(), authority.port_u16().unwrap_or(443));
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        let path = uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
+        Ok(Self { host, authority: authority.clone(), target, path })
+    }
+}
+
+mod listing;
+
+#[cfg(test)]
+mod tests;

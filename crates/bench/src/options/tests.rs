@@ -1,0 +1,132 @@
+//! What options come to.
+
+use std::time::Duration;
+
+use super::*;
+
+fn options(change: impl FnOnce(&mut Options)) -> Options {
+    let mut options = Options::new("https://site.test:8443/a?b");
+    change(&mut options);
+    options
+}
+
+fn refused(change: impl FnOnce(&mut Options)) -> String {
+    options(change).settings().expect_err("refused").to_string()
+}
+
+#[test]
+fn the_defaults_are_a_closed_loop_of_kept_connections_for_ten_seconds() {
+    let settings = options(|_| {}).settings().expect("settings");
+    assert_eq!(settings.target.to_string(), "site.test:8443");
+    assert_eq!(settings.workload.requests, PerConnection::Unlimited);
+    assert_eq!(settings.workload.http, HttpVersion::One);
+    assert_eq!(settings.schedule.pace(), &Pace::Closed(Steps::constant(16.0)));
+    assert_eq!(settings.schedule.end(), Some(Duration::from_secs(11)));
+    assert_eq!(settings.handshakes.client.protocols, ["http/1.1"]);
+    assert_eq!(settings.handshakes.client.server_name, "site.test");
+    assert_eq!(settings.listing, []);
+}
+
+#[test]
+fn a_url_says_where_to_connect_and_what_to_ask_for() {
+    for (url, target, host, path) in [
+        ("https://a.test", "a.test:443", "a.test", "/"),
+        ("https://127.0.0.1:1/x", "127.0.0.1:1", "127.0.0.1", "/x"),
+        ("https://[::1]:1", "[::1]:1", "::1", "/"),
+    ] {
+        let place = Place::of(url).expect(url);
+        let found = (place.target.to_string(), place.host, place.path.to_string());
+        assert_eq!(found, (target.to_owned(), host.to_owned(), path.to_owned()));
+    }
+    for url in ["", "a.test", "http://a.test", "https://", "https://u@a.test", "https://a b"] {
+        assert!(Place::of(url).is_err(), "{url:?}");
+    }
+    let settings = options(|options| options.connect = Some("127.0.0.1:1".to_owned())).settings();
+    assert_eq!(settings.expect("settings").target.to_string(), "127.0.0.1:1");
+}
+
+#[test]
+fn streams_are_operations_at_once() {
+    let settings = options(|options| {
+        options.streams = NonZeroU32::new(10);
+        options.connections = NonZeroU32::new(4);
+        options.threads = NonZeroU32::new(8);
+    });
+    let settings = settings.settings().expect("settings");
+    assert_eq!(settings.schedule.most(), 40);
+    assert_eq!(settings.threads, 4, "no more threads than connections");
+    assert_eq!(settings.handshakes.client.protocols, ["h2"]);
+}
+
+#[test]
+fn a_count_alone_has_no_end_in_time_and_no_warm_up() {
+    let schedule = options(|options| options.count = Some(100)).settings().expect("settings").schedule;
+    assert_eq!((schedule.end(), schedule.warmup()), (None, Duration::ZERO));
+}
+
+#[test]
+fn each_kind_of_handshake_offers_what_it_needs() {
+    let settings = options(|options| {
+        options.mix = "full=20,session-id=20,ticket=20,psk=20,0-rtt=20".parse().expect("a mix");
+    });
+    let handshakes = settings.settings().expect("settings").handshakes;
+    let versions = |kind| handshakes.client(kind, SessionUse::Once).expect("settings").versions;
+    assert_eq!(versions(Resumption::Full), []);
+    assert_eq!(versions(Resumption::Ticket), []);
+    assert_eq!(versions(Resumption::SessionId), [ProtocolVersion::TLS1_2]);
+    assert_eq!(versions(Resumption::Psk), [ProtocolVersion::TLS1_3]);
+    assert_eq!(versions(Resumption::EarlyData), [ProtocolVersion::TLS1_3]);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let mix = |text: &str| text.parse::<Mix>().expect(text);
+    let found = [
+        refused(|options| {
+            options.mix = mix("session-id");
+            options.versions = vec![ProtocolVersion::TLS1_3];
+        }),
+        refused(|options| {
+            options.mix = mix("full=50,0-rtt=50");
+            options.versions = vec![ProtocolVersion::TLS1_2];
+        }),
+        refused(|options| {
+            options.mix = mix("0-rtt");
+            options.handshake_only = true;
+        }),
+        refused(|options| options.rate = Some(0.0)),
+        refused(|options| {
+            options.rate = Some(1.0);
+            options.ramp = "1:2:1/1s".parse().ok();
+        }),
+        refused(|options| options.ramp_connections = "1:2:0.5/1s".parse().ok()),
+        refused(|options| options.body = Some("/nonexistent".into())),
+        refused(|options| options.connect = Some("nowhere".to_owned())),
+    ];
+    let hints = [
+        "session-id needs TLS 1.2",
+        "0-rtt needs TLS 1.3",
+        "--handshake-only",
+        "above 0",
+        "--rate does not go with --ramp",
+        "whole numbers",
+        "/nonexistent",
+        "--connect",
+    ];
+    for (error, hint) in found.iter().zip(hints) {
+        assert!(error.contains(hint), "{error}");
+    }
+}
+
+#[test]
+fn the_listing_says_what_is_not_usual() {
+    let options = options(|options| {
+        options.mix = "ticket".parse().expect("a mix");
+        options.versions = vec![ProtocolVersion::TLS1_2];
+        options.rate = Some(50.0);
+        options.insecure = true;
+        options.alpn = Some(Vec::new());
+    });
+    let words: Vec<_> = options.listing().iter().map(|(option, value)| format!("{option} {value}")).collect();
+    assert_eq!(words, ["--mix ticket", "--tls 1.2", "--alpn none", "--insecure ", "--rate 50"]);
+}

@@ -1,0 +1,174 @@
+//! A whole run: reaches the target, starts the threads, and brings together what they measure.
+
+use std::io;
+use std::panic::resume_unwind;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use brisk_tls::client::{Client, SessionUse};
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
+
+use crate::contact::{self, Found};
+use crate::error::{BenchError, Failure};
+use crate::feed::Plan;
+use crate::gathering::Gathering;
+use crate::measure::{Recorder, Report};
+use crate::process::Family;
+use crate::result::{Cause, Interval, RunResult};
+use crate::settings::Settings;
+use crate::worker::{self, Setup};
+
+/// How often it is looked whether the run is to be stopped.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Between the last preparation and the first operation: all threads begin at the same time.
+const LEAD: Duration = Duration::from_millis(5);
+
+/// Sessions fetched before the start per thread and kind, at most: where each can be resumed often, and where it cannot.
+const MANY_SESSIONS: usize = 16;
+const MOST_SESSIONS: usize = 1024;
+
+/// Looks on while a run goes on. Any function of an [`Interval`] is one.
+pub trait Observer {
+    /// A second of the measured time is over.
+    fn second(&mut self, interval: &Interval);
+
+    /// Whether the run is to be ended now; what was measured counts. Asked ten times a second.
+    fn is_stopped(&self) -> bool {
+        false
+    }
+}
+
+impl<F: FnMut(&Interval)> Observer for F {
+    fn second(&mut self, interval: &Interval) {
+        self(interval);
+    }
+}
+
+/// Performs a run in threads of its own, and returns when it is over. A target that cannot be reached at all is an error;
+/// whatever fails after that is in the result.
+pub fn run(settings: &Settings, observer: &mut impl Observer) -> Result<RunResult, BenchError> {
+    let server = settings.server.map(Family::of);
+    if let Some(missing) = server.filter(|server| !server.exists()) {
+        return Err(BenchError::settings(format!("--server-pid: there is no process {}", missing.id())));
+    }
+    let found = runtime()?.block_on(contact::reach(settings))?;
+    let mut crew = Crew::start(settings, &found)?;
+    crew.wait_until_ready(settings)?;
+    let begin = Instant::now() + LEAD;
+    for thread in &crew.begins {
+        // A thread that is gone has left the reason with its handle.
+        let _ = thread.send(begin);
+    }
+    let measured = begin + settings.schedule.warmup();
+    let mut gathering = Gathering::new(settings, server, measured);
+    crew.listen(Some(measured), &mut gathering, observer);
+    gathering.start();
+    crew.listen(None, &mut gathering, observer);
+    crew.join();
+    Ok(gathering.result())
+}
+
+fn runtime() -> io::Result<LocalRuntime> {
+    Builder::new_current_thread().enable_all().build_local(LocalOptions::default())
+}
+
+/// The threads of a run.
+struct Crew {
+    reports: Receiver<Report>,
+    begins: Vec<Sender<Instant>>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Crew {
+    fn start(settings: &Settings, found: &Found) -> Result<Self, BenchError> {
+        let (sender, reports) = channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads = settings.threads;
+        let plan =
+            Plan { schedule: settings.schedule.clone(), threads: threads as u64, taken: AtomicU64::new(0) };
+        let (plan, workload) = (Arc::new(plan), Arc::new(settings.workload.clone()));
+        let mut crew = Self { reports, begins: Vec::new(), stop, threads: Vec::new() };
+        for thread in 0..threads {
+            let setup = Setup {
+                thread,
+                plan: Arc::clone(&plan),
+                workload: Arc::clone(&workload),
+                timeout: settings.timeout,
+                room: settings.backlog / threads,
+                stop: Arc::clone(&crew.stop),
+            };
+            let (begin, begins) = channel();
+            crew.begins.push(begin);
+            let (settings, found, sender) = (settings.clone(), found.clone(), sender.clone());
+            let work = move || work(&settings, &found, setup, sender, begins);
+            crew.threads.push(thread::Builder::new().name(format!("bench-{thread}")).spawn(work)?);
+        }
+        Ok(crew)
+    }
+
+    fn wait_until_ready(&mut self, settings: &Settings) -> Result<(), BenchError> {
+        for _ in 0..settings.threads {
+            match self.reports.recv() {
+                Ok(Report::Failed(failure)) => {
+                    return Err(BenchError::Target { target: settings.url.clone(), failure });
+                }
+                Ok(_) => {}
+                Err(_) => self.join(),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes reports until `until`, or until all threads are done.
+    fn listen(&self, until: Option<Instant>, gathering: &mut Gathering<'_>, observer: &mut impl Observer) {
+        while !gathering.is_complete() {
+            let left = until.map_or(TICK, |until| until.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return;
+            }
+            match self.reports.recv_timeout(left.min(TICK)) {
+                Ok(report) => gathering.take(report, observer),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if observer.is_stopped() && !self.stop.swap(true, Ordering::Relaxed) {
+                gathering.interrupt();
+            }
+        }
+    }
+
+    /// Waits for the threads; a panic in one of them goes on here.
+    fn join(&mut self) {
+        for thread in self.threads.drain(..) {
+            thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        }
+    }
+}
+
+/// What a thread does.
+fn work(settings: &Settings, found: &Found, setup: Setup, reports: Sender<Report>, begin: Receiver<Instant>) {
+    let slots = settings.schedule.most().div_ceil(settings.threads);
+    let sessions = |client: &Client| match client.settings().session_use {
+        SessionUse::Many => slots.min(MANY_SESSIONS),
+        SessionUse::Once => slots.min(MOST_SESSIONS),
+    };
+    let recorder = Rc::new(Recorder::new(reports));
+    match runtime() {
+        Ok(runtime) => {
+            let opener = found.opener(settings, Rc::clone(&recorder), setup.thread, sessions);
+            runtime.block_on(worker::run(setup, opener, begin));
+        }
+        Err(error) => {
+            recorder.tell(Report::Failed(Failure::new(
+                Cause::Exhausted,
+                format!("cannot start a thread: {error}"),
+            )));
+        }
+    }
+}

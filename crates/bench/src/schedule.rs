@@ -1,0 +1,256 @@
+//! When operations start and when a run ends. Pure: times come in and go out, nothing here reads a clock.
+//!
+//! All times count from the start of the run, its warm-up included.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// When operations start, and how many at once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    pace: Pace,
+    warmup: Duration,
+    /// Measured time after which nothing starts.
+    time: Option<Duration>,
+    /// Measured operations after which none starts.
+    count: Option<u64>,
+}
+
+/// What makes the next operation start.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pace {
+    /// The end of the one before: as many go on at once as the steps say.
+    Closed(Steps),
+    /// The clock: as many start per second as the steps say, whatever becomes of them; at most `concurrency` go on at
+    /// once, the others wait their turn.
+    Fixed {
+        /// Operations per second.
+        rate: Steps,
+        /// Operations at once, at most.
+        concurrency: usize,
+    },
+}
+
+/// A value that stays, or that goes from one to another in steps: `50:200:50/60s` is 50, then 50 more each 60 seconds,
+/// until it is 200. It stays there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Steps {
+    first: f64,
+    last: f64,
+    by: f64,
+    every: Duration,
+}
+
+/// Why a text is not [`Steps`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is not a number of steps, such as \"50:200:50/60s\": from 50, 50 more each 60 seconds, to 200"
+)]
+pub struct StepsError(String);
+
+impl Schedule {
+    /// A schedule that ends after `time` or after `count` operations, whichever comes first, both without the warm-up.
+    /// With neither it ends with its steps; a pace without steps goes on for ever.
+    pub fn new(pace: Pace, warmup: Duration, time: Option<Duration>, count: Option<u64>) -> Self {
+        let steps = pace.steps();
+        let time = time.or_else(|| (count.is_none() && steps.count() > 1).then(|| steps.length()));
+        Self { pace, warmup, time, count }
+    }
+
+    /// What makes operations start.
+    pub fn pace(&self) -> &Pace {
+        &self.pace
+    }
+
+    /// When measuring begins.
+    pub fn warmup(&self) -> Duration {
+        self.warmup
+    }
+
+    /// When the last operation may start; `None` if only their number ends the run.
+    pub fn end(&self) -> Option<Duration> {
+        self.time.map(|time| self.warmup + time)
+    }
+
+    /// How many operations are measured at most.
+    pub fn count(&self) -> Option<u64> {
+        self.count
+    }
+
+    /// Whether time and number are unlimited.
+    pub fn is_endless(&self) -> bool {
+        self.time.is_none() && self.count.is_none()
+    }
+
+    /// At a fixed rate: when operation number `index` is to start; `None` if the run is over by then, and in a closed loop.
+    pub fn start_of(&self, index: u64) -> Option<Duration> {
+        let Pace::Fixed { rate, .. } = &self.pace else { return None };
+        let start = arrival(rate, self.warmup, index);
+        let late = self.end().is_some_and(|end| start >= end);
+        let beyond = self.count.is_some_and(|count| index >= self.first_measured(rate) + count);
+        (!late && !beyond).then_some(start)
+    }
+
+    /// The first operation whose start is not in the warm-up.
+    fn first_measured(&self, rate: &Steps) -> u64 {
+        let estimate = (rate.first * self.warmup.as_secs_f64()) as u64;
+        let near = estimate.saturating_sub(1)..;
+        near.into_iter()
+            .find(|index| arrival(rate, self.warmup, *index) >= self.warmup)
+            .expect("arrivals go on for ever")
+    }
+
+    /// How many operations go on at once at most at `at`.
+    pub fn concurrency(&self, at: Duration) -> usize {
+        match &self.pace {
+            Pace::Closed(steps) => steps.at(at.saturating_sub(self.warmup)).round() as usize,
+            Pace::Fixed { concurrency, .. } => *concurrency,
+        }
+    }
+
+    /// The most operations at once, ever.
+    pub fn most(&self) -> usize {
+        match &self.pace {
+            Pace::Closed(steps) => steps.most().round() as usize,
+            Pace::Fixed { concurrency, .. } => *concurrency,
+        }
+    }
+
+    /// From when on slot number `slot` of [`most`](Self::most) may work.
+    pub fn opening(&self, slot: usize) -> Duration {
+        match &self.pace {
+            Pace::Closed(steps) if slot as f64 >= steps.first.round() => {
+                let missing = (slot + 1) as f64 - steps.first;
+                self.warmup + steps.every.mul_f64((missing / steps.by).ceil())
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Operations per second that are to start at `at`; `None` in a closed loop.
+    pub fn offered(&self, at: Duration) -> Option<f64> {
+        match &self.pace {
+            Pace::Closed(_) => None,
+            Pace::Fixed { rate, .. } => Some(rate.at(at.saturating_sub(self.warmup))),
+        }
+    }
+}
+
+/// The start of operation `index` where the first step lasts longer by `warmup`.
+fn arrival(rate: &Steps, warmup: Duration, index: u64) -> Duration {
+    let mut before = 0.0;
+    let mut began = 0.0;
+    let mut value = rate.first;
+    let mut length = (warmup + rate.every).as_secs_f64();
+    for _ in 1..rate.count() {
+        if (index as f64) < before + value * length {
+            break;
+        }
+        before += value * length;
+        began += length;
+        value = (value + rate.by).min(rate.last);
+        length = rate.every.as_secs_f64();
+    }
+    Duration::from_secs_f64(began + (index as f64 - before) / value)
+}
+
+impl Pace {
+    fn steps(&self) -> &Steps {
+        match self {
+            Self::Closed(steps) | Self::Fixed { rate: steps, .. } => steps,
+        }
+    }
+}
+
+impl Steps {
+    /// One value for the whole run, which has to be above 0.
+    pub fn constant(value: f64) -> Self {
+        Self { first: value, last: value, by: 0.0, every: Duration::ZERO }
+    }
+
+    /// From `first`, `by` more each `every`, to `last`; `None` unless `0 < first <= last`, and both others are above 0.
+    pub fn new(first: f64, last: f64, by: f64, every: Duration) -> Option<Self> {
+        let right = first > 0.0 && last >= first && by > 0.0 && !every.is_zero() && last.is_finite();
+        right.then_some(Self { first, last, by, every })
+    }
+
+    /// So many times each value.
+    #[must_use]
+    pub fn times(self, factor: u32) -> Self {
+        let factor = f64::from(factor);
+        Self { first: self.first * factor, last: self.last * factor, by: self.by * factor, every: self.every }
+    }
+
+    /// How many steps there are.
+    pub fn count(&self) -> u32 {
+        if self.by > 0.0 { 1 + ((self.last - self.first) / self.by).ceil() as u32 } else { 1 }
+    }
+
+    /// The time that all of them take; zero for a constant.
+    pub fn length(&self) -> Duration {
+        self.every * self.count()
+    }
+
+    /// The value at `at`, counted from the first step.
+    pub fn at(&self, at: Duration) -> f64 {
+        if self.every.is_zero() {
+            return self.first;
+        }
+        let step = (at.as_secs_f64() / self.every.as_secs_f64()).floor();
+        (self.first + step * self.by).min(self.last)
+    }
+
+    /// The highest value.
+    pub fn most(&self) -> f64 {
+        self.last
+    }
+
+    /// Whether every step is a whole number.
+    pub fn is_whole(&self) -> bool {
+        [self.first, self.last, self.by].iter().all(|value| value.fract() == 0.0)
+    }
+}
+
+impl FromStr for Steps {
+    type Err = StepsError;
+
+    /// `50:200:50/60s`
+    fn from_str(text: &str) -> Result<Self, StepsError> {
+        let read = || {
+            let (values, every) = text.split_once('/')?;
+            let mut values = values.split(':').map(|value| value.parse().ok());
+            let (first, last, by) = (values.next()??, values.next()??, values.next()??);
+            let every = duration(every)?;
+            values.next().is_none().then(|| Self::new(first, last, by, every)).flatten()
+        };
+        read().ok_or_else(|| StepsError(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Steps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.by > 0.0 {
+            write!(f, "{}:{}:{}/{:?}", self.first, self.last, self.by, self.every)
+        } else {
+            write!(f, "{}", self.first)
+        }
+    }
+}
+
+/// A time as people write it: `60s`, `1.5s`, `200ms`, `2m`, `1h`; a bare number is in seconds.
+pub fn duration(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(digits.parse::<f64>().ok()? * unit).ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,291 @@
+//! One thread of a run: the place where what is to be done and when meet.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use tokio::task::{JoinSet, spawn_local};
+use tokio::time::{sleep, sleep_until, timeout};
+
+use crate::choice::Axis;
+use crate::connection::{Link, Opener};
+use crate::contact;
+use crate::error::Failure;
+use crate::feed::{Feed, Operation, Plan};
+use crate::http1::{Broken, Http1};
+use crate::http2::{self, Http2};
+use crate::measure::{Recorder, Report};
+use crate::result::Cause;
+use crate::schedule::Pace;
+use crate::workload::{HttpVersion, PerConnection, Workload};
+
+/// How long a slot rests after a failure in a closed loop: a server that refuses everything is not to be asked as fast
+/// as the machine can.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// How often it is looked whether a second is over, or the run.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What a thread needs to know.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) thread: usize,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) workload: Arc<Workload>,
+    pub(crate) timeout: Duration,
+    /// Operations that may wait.
+    pub(crate) room: usize,
+    /// The run is to end now.
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
+/// Performs operations.
+struct Worker {
+    opener: Opener,
+    workload: Arc<Workload>,
+    feed: Feed,
+    recorder: Rc<Recorder>,
+    timeout: Duration,
+    /// A failure is followed by a pause.
+    pauses: bool,
+}
+
+/// Where the connection of a slot is between its operations.
+enum Lane {
+    Handshakes,
+    Http1(Option<Box<Http1>>),
+    Http2(Rc<http2::Lane>),
+}
+
+/// A connection that has done its work.
+enum Spent {
+    None,
+    Handshake(Box<Link>),
+    Http1(Box<Http1>),
+    Http2(Box<Http2>),
+}
+
+/// Fetches sessions, says so, waits for the start, and performs operations until the run is over.
+pub(crate) async fn run(setup: Setup, opener: Opener, begin: Receiver<Instant>) {
+    let recorder = Rc::clone(&opener.recorder);
+    let opener = match prime(&setup, opener).await {
+        Ok(opener) => opener,
+        Err(failure) => return recorder.tell(Report::Failed(failure)),
+    };
+    recorder.tell(Report::Ready);
+    // Without a start the run was given up.
+    let Ok(begin) = begin.recv() else { return };
+    let schedule = &setup.plan.schedule;
+    recorder.begin_at(begin + schedule.warmup());
+    let feed = Feed::new(Arc::clone(&setup.plan), setup.thread, begin, setup.room, Rc::clone(&recorder));
+    let worker = Rc::new(Worker {
+        opener,
+        workload: Arc::clone(&setup.workload),
+        feed,
+        recorder: Rc::clone(&recorder),
+        timeout: setup.timeout,
+        pauses: matches!(schedule.pace(), Pace::Closed(_)),
+    });
+    let mut slots = spawn_slots(&worker, &setup, begin);
+    let pacing = Rc::clone(&worker);
+    let pacer = spawn_local(async move { pacing.feed.pace().await });
+    let stopped = tokio::select! {
+        () = all(&mut slots) => false,
+        () = deadline(&setup, begin) => true,
+        () = stop(&setup, &recorder) => true,
+    };
+    worker.feed.stop();
+    pacer.abort();
+    slots.shutdown().await;
+    if let Some(end) = schedule.end().filter(|_| !stopped && schedule.count().is_none()) {
+        sleep_until((begin + end).into()).await;
+    }
+    recorder.finish(Instant::now());
+}
+
+fn spawn_slots(worker: &Rc<Worker>, setup: &Setup, begin: Instant) -> JoinSet<()> {
+    let mut slots = JoinSet::new();
+    let streams = setup.workload.http.streams();
+    let schedule = &setup.plan.schedule;
+    let connections = schedule.most().div_ceil(streams);
+    for connection in (setup.thread..connections).step_by(setup.plan.threads as usize) {
+        let shared = Rc::new(http2::Lane::default());
+        for slot in (connection * streams..schedule.most()).take(streams) {
+            let lane = match (setup.workload.requests, setup.workload.http) {
+                (PerConnection::HandshakeOnly, _) => Lane::Handshakes,
+                (_, HttpVersion::One) => Lane::Http1(None),
+                (_, HttpVersion::Two { .. }) => Lane::Http2(Rc::clone(&shared)),
+            };
+            let opening = begin + schedule.opening(slot);
+            slots.spawn_local(Rc::clone(worker).slot(lane, opening));
+        }
+    }
+    slots
+}
+
+async fn all(slots: &mut JoinSet<()>) {
+    while slots.join_next().await.is_some() {}
+}
+
+/// When operations that go on are cut off: in a closed loop at its end, otherwise when the last of them was too slow.
+async fn deadline(setup: &Setup, begin: Instant) {
+    let schedule = &setup.plan.schedule;
+    let Some(end) = schedule.end() else { return std::future::pending().await };
+    let grace = match schedule.pace() {
+        Pace::Closed(_) => Duration::ZERO,
+        Pace::Fixed { .. } => setup.timeout + TICK,
+    };
+    sleep_until((begin + end + grace).into()).await;
+}
+
+/// Ends when the run is to be stopped; until then it tells of each second that is over.
+async fn stop(setup: &Setup, recorder: &Recorder) {
+    while !setup.stop.load(Ordering::Relaxed) {
+        sleep(TICK).await;
+        recorder.roll(Instant::now());
+    }
+}
+
+/// Fetches the sessions that the first connections will resume. A server that gives none is not given up: the failures
+/// are counted in the run.
+async fn prime(setup: &Setup, opener: Opener) -> Result<Opener, Failure> {
+    let opener = Rc::new(opener);
+    for kind in opener.kinds.values() {
+        let Some(sessions) = &kind.sessions else { continue };
+        let mut fetching = JoinSet::new();
+        for _ in 0..sessions.most() {
+            while fetching.len() >= 8 {
+                let _ = fetching.join_next().await;
+            }
+            if sessions.is_full() {
+                break;
+            }
+            let (opener, workload, kind) = (Rc::clone(&opener), Arc::clone(&setup.workload), kind.clone());
+            let limit = setup.timeout;
+            fetching.spawn_local(async move {
+                let fetched = timeout(limit, contact::once(&opener, &kind, None, &workload)).await;
+                if matches!(fetched, Ok(Ok(_))) {
+                    opener.recorder.primed();
+                }
+            });
+        }
+        all(&mut fetching).await;
+    }
+    Ok(Rc::into_inner(opener).expect("all who used it have ended"))
+}
+
+impl Worker {
+    async fn slot(self: Rc<Self>, mut lane: Lane, opening: Instant) {
+        sleep_until(opening.into()).await;
+        while let Some(operation) = self.feed.next().await {
+            let going_on = self.recorder.in_flight();
+            let performed = timeout(self.timeout, self.perform(&mut lane, operation)).await;
+            drop(going_on);
+            let failure = match performed {
+                Ok(Ok(spent)) => {
+                    spent.close().await;
+                    continue;
+                }
+                Ok(Err(failure)) => failure,
+                Err(_) => {
+                    lane.forget();
+                    let text = format!("an operation took longer than {:?}", self.timeout);
+                    Failure::new(Cause::Timeout, text)
+                }
+            };
+            if operation.counted {
+                self.recorder.failure(Instant::now(), &failure);
+            }
+            if self.pauses {
+                sleep(PAUSE).await;
+            }
+        }
+    }
+
+    async fn perform(&self, lane: &mut Lane, operation: Operation) -> Result<Spent, Failure> {
+        match lane {
+            Lane::Handshakes => self.handshake(operation).await,
+            Lane::Http1(kept) => self.over_http1(kept, operation).await,
+            Lane::Http2(shared) => self.over_http2(shared, operation).await,
+        }
+    }
+
+    async fn handshake(&self, operation: Operation) -> Result<Spent, Failure> {
+        let kind = self.opener.next_kind();
+        let link = self.opener.open(kind, kind.session(), None).await?;
+        if operation.counted {
+            self.recorder.operation(operation.start, Instant::now());
+        }
+        Ok(Spent::Handshake(Box::new(link)))
+    }
+
+    async fn over_http1(
+        &self,
+        kept: &mut Option<Box<Http1>>,
+        operation: Operation,
+    ) -> Result<Spent, Failure> {
+        let request = self.workload.choice.pick(operation.number, Axis::Request);
+        let open = async || {
+            let kind = self.opener.next_kind();
+            let opened =
+                Http1::open(&self.opener, kind, kind.session(), self.workload.requests, request).await;
+            opened.map(Box::new)
+        };
+        let mut connection = match kept.take() {
+            Some(connection) => connection,
+            None => open().await?,
+        };
+        let mut exchanged = connection.exchange(request).await;
+        if matches!(exchanged, Err(Broken::Idle)) {
+            connection = open().await?;
+            exchanged = connection.exchange(request).await;
+        }
+        let exchange = exchanged.map_err(Failure::from)?;
+        if operation.counted {
+            self.recorder.response(operation.start, &exchange);
+            self.recorder.operation(operation.start, exchange.ended);
+        }
+        if connection.is_open() {
+            *kept = Some(connection);
+            return Ok(Spent::None);
+        }
+        Ok(Spent::Http1(connection))
+    }
+
+    async fn over_http2(&self, shared: &http2::Lane, operation: Operation) -> Result<Spent, Failure> {
+        let request = self.workload.choice.pick(operation.number, Axis::Request);
+        let connection = shared.connection(&self.opener, self.workload.requests, request).await?;
+        let exchange = connection.exchange(request).await;
+        let spent = shared.give_back(connection);
+        let exchange = exchange?;
+        if operation.counted {
+            self.recorder.response(operation.start, &exchange);
+            self.recorder.operation(operation.start, exchange.ended);
+        }
+        Ok(spent.map_or(Spent::None, |connection| Spent::Http2(Box::new(connection))))
+    }
+}
+
+impl Lane {
+    /// The next operation gets a new connection.
+    fn forget(&mut self) {
+        match self {
+            Self::Handshakes => {}
+            Self::Http1(kept) => *kept = None,
+            Self::Http2(shared) => shared.forget(),
+        }
+    }
+}
+
+impl Spent {
+    async fn close(self) {
+        match self {
+            Self::None => {}
+            Self::Handshake(link) => link.close_unused().await,
+            Self::Http1(connection) => connection.close().await,
+            Self::Http2(connection) => connection.close().await,
+        }
+    }
+}

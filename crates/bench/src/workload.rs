@@ -1,0 +1,267 @@
+//! What a connection does once it is there: which requests, how many, over which HTTP. Nothing about when.
+
+mod list;
+
+use std::fs;
+use std::num::NonZeroU32;
+use std::path::Path;
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, HOST, USER_AGENT};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
+
+use crate::choice::Weighted;
+use crate::error::BenchError;
+pub use list::read as read_list;
+
+/// What connections do.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// How many requests each connection carries.
+    pub requests: PerConnection,
+    /// How they travel.
+    pub http: HttpVersion,
+    /// Which they are.
+    pub choice: Weighted<Request>,
+}
+
+/// How many requests a connection carries before a new one takes its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PerConnection {
+    /// None: it is closed when the handshake is over.
+    HandshakeOnly,
+    /// So many; with HTTP/1.1 the last one says `Connection: close`.
+    Requests(NonZeroU32),
+    /// As many as the server allows.
+    Unlimited,
+}
+
+impl PerConnection {
+    /// The most requests that a connection carries.
+    pub fn most(self) -> u64 {
+        match self {
+            Self::HandshakeOnly => 0,
+            Self::Requests(number) => u64::from(number.get()),
+            Self::Unlimited => u64::MAX,
+        }
+    }
+}
+
+/// How requests travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpVersion {
+    /// HTTP/1.1, one request at a time.
+    One,
+    /// HTTP/2, so many requests at a time on each connection.
+    Two {
+        /// Requests at a time.
+        streams: NonZeroU32,
+    },
+}
+
+impl HttpVersion {
+    /// Requests that go on at a time on one connection.
+    pub fn streams(self) -> usize {
+        match self {
+            Self::One => 1,
+            Self::Two { streams } => streams.get() as usize,
+        }
+    }
+
+    /// Its name in ALPN.
+    pub const fn alpn(self) -> &'static str {
+        match self {
+            Self::One => "http/1.1",
+            Self::Two { .. } => "h2",
+        }
+    }
+}
+
+/// A request, ready to be sent.
+#[derive(Clone, Debug)]
+pub struct Request {
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+    /// For HTTP/1.1: head and body.
+    kept: Bytes,
+    /// The same with `Connection: close`.
+    last: Bytes,
+}
+
+/// What all requests of a run have in common.
+#[derive(Clone, Debug)]
+pub struct Common {
+    /// Host and port as in the URL.
+    pub authority: Authority,
+    /// Headers besides `Host`, `Content-Length` and, unless given here, `User-Agent`. A `Host` replaces the authority.
+    pub headers: HeaderMap,
+}
+
+impl Request {
+    /// A request for `path`.
+    pub fn new(
+        method: Method,
+        path: &PathAndQuery,
+        body: Bytes,
+        common: &Common,
+    ) -> Result<Self, BenchError> {
+        let mut headers = common.headers.clone();
+        let authority = match headers.remove(HOST) {
+            Some(host) => host.to_str().ok().and_then(|host| host.parse().ok()).ok_or_else(|| {
+                BenchError::settings(format!("header Host: {host:?} is not a host, as example.com"))
+            })?,
+            None => common.authority.clone(),
+        };
+        headers.entry(USER_AGENT).or_insert(HeaderValue::from_static("brisk-bench"));
+        if !body.is_empty() || method == Method::POST || method == Method::PUT {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+        }
+        let write = |ending| http1(&method, path, &authority, &headers, ending, &body);
+        let (kept, last) = (write(""), write("Connection: close\r\n"));
+        let uri = Uri::builder().scheme(Scheme::HTTPS).authority(authority).path_and_query(path.clone());
+        let uri = uri.build().map_err(|error| BenchError::settings(format!("{path}: {error}")))?;
+        Ok(Self { method, uri, headers, body, kept, last })
+    }
+
+    /// Its method.
+    pub fn method(&self) -> &Method {
+        &self.method
+    }
+
+    /// Where it goes.
+    pub fn uri(&self) -> &Uri {
+        &self.uri
+    }
+
+    /// Its body.
+    pub fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// Head and body for HTTP/1.1.
+    pub(crate) fn http1(&self, place: Place) -> &Bytes {
+        match place {
+            Place::Last => &self.last,
+            Place::Earlier => &self.kept,
+        }
+    }
+
+    /// For HTTP/2.
+    pub(crate) fn http2(&self) -> http::Request<()> {
+        let mut request = http::Request::new(());
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.uri.clone();
+        *request.version_mut() = Version::HTTP_2;
+        *request.headers_mut() = self.headers.clone();
+        request
+    }
+}
+
+/// Where a request stands on its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Others may follow.
+    Earlier,
+    /// The connection is closed after it.
+    Last,
+}
+
+fn http1(
+    method: &Method,
+    path: &PathAndQuery,
+    authority: &Authority,
+    headers: &HeaderMap,
+    ending: &str,
+    body: &[u8],
+) -> Bytes {
+    let mut text = format!("{method} {path} HTTP/1.1\r\nHost: {authority}\r\n{ending}").into_bytes();
+    for (name, value) in headers {
+        text.extend_from_slice(name.as_str().as_bytes());
+        text.extend_from_slice(b": ");
+        text.extend_from_slice(value.as_bytes());
+        text.extend_from_slice(b"\r\n");
+    }
+    text.extend_from_slice(b"\r\n");
+    text.extend_from_slice(body);
+    text.into()
+}
+
+/// A header as typed: `Name: value`.
+pub fn header(text: &str) -> Result<(HeaderName, HeaderValue), BenchError> {
+    let wrong = || BenchError::settings(format!("{text:?} is not a header, as \"Accept: text/html\""));
+    let (name, value) = text.split_once(':').ok_or_else(wrong)?;
+    let name = name.trim().parse().map_err(|_| wrong())?;
+    let value = value.trim().parse().map_err(|_| wrong())?;
+    Ok((name, value))
+}
+
+/// A method as typed, in any case.
+pub fn method(text: &str) -> Result<Method, BenchError> {
+    let parsed = text.to_ascii_uppercase().parse();
+    parsed.map_err(|_| BenchError::settings(format!("{text:?} is not a method, as GET or POST")))
+}
+
+/// The body of a request, from a file.
+pub fn body(path: &Path) -> Result<Bytes, BenchError> {
+    fs::read(path).map(Bytes::from).map_err(|error| BenchError::file(path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn common(headers: &[&str]) -> Common {
+        let headers = headers.iter().map(|text| header(text).expect("a header")).collect();
+        Common { authority: "site.test:8443".parse().expect("an authority"), headers }
+    }
+
+    fn request(method: Method, body: &'static str, headers: &[&str]) -> Request {
+        let path = PathAndQuery::from_static("/a?b=c");
+        Request::new(method, &path, Bytes::from_static(body.as_bytes()), &common(headers)).expect("a request")
+    }
+
+    fn text(request: &Request, place: Place) -> String {
+        String::from_utf8(request.http1(place).to_vec()).expect("text")
+    }
+
+    #[test]
+    fn a_get_is_as_short_as_it_can_be() {
+        let get = request(Method::GET, "", &[]);
+        let wanted = "GET /a?b=c HTTP/1.1\r\nHost: site.test:8443\r\nuser-agent: brisk-bench\r\n\r\n";
+        assert_eq!(text(&get, Place::Earlier), wanted);
+        assert!(text(&get, Place::Last).contains("\r\nConnection: close\r\n"));
+    }
+
+    #[test]
+    fn a_post_has_a_length_even_when_it_is_empty() {
+        for body in ["", "hello"] {
+            let post = request(Method::POST, body, &[]);
+            assert!(text(&post, Place::Last).contains(&format!("content-length: {}\r\n", body.len())));
+            assert!(text(&post, Place::Last).ends_with(&format!("\r\n\r\n{body}")));
+            assert_eq!(post.http2().headers()[CONTENT_LENGTH], body.len().to_string());
+        }
+    }
+
+    #[test]
+    fn own_headers_take_the_place_of_usual_ones() {
+        let get = request(Method::GET, "", &["Host: other.test", "User-Agent: me", "X-A:1", "X-A:2"]);
+        let text = text(&get, Place::Earlier);
+        assert!(text.contains("Host: other.test\r\n") && !text.contains("site.test"), "{text}");
+        assert!(text.contains("user-agent: me\r\n") && !text.contains("brisk-bench"), "{text}");
+        assert!(text.contains("x-a: 1\r\nx-a: 2\r\n"), "{text}");
+        assert_eq!(get.http2().uri(), "https://other.test/a?b=c");
+        assert!(!get.http2().headers().contains_key(HOST));
+    }
+
+    #[test]
+    fn what_is_no_header_or_method_is_refused() {
+        for wrong in ["", "Accept", "a b: c", "a: b\nc"] {
+            assert!(header(wrong).is_err(), "{wrong:?}");
+        }
+        assert_eq!(method("post").expect("a method"), Method::POST);
+        assert!(method("G T").is_err());
+    }
+}
