@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::Command;
 
 use tempfile::TempDir;
@@ -38,7 +39,8 @@ impl Nginx {
     /// The same, with these directives for the server besides; [`requests`](Self::requests) tells how each request came.
     pub fn https_with(leaf: &Leaf, directives: &str) -> Self {
         let (chain, key) = (leaf.chain.display(), leaf.key.display());
-        let log = "access_log FOLDER/access.log tls;";
+        // nginx forgets that a request came early once the handshake is complete: it is noted when the request comes.
+        let log = "set $came_early $ssl_early_data;\naccess_log FOLDER/access.log tls;";
         let all = format!("ssl_certificate {chain};\nssl_certificate_key {key};\n{log}\n{directives}");
         Self::start("https", "ssl http2", &all)
     }
@@ -46,8 +48,13 @@ impl Nginx {
     /// One line for each request over TLS that was answered: version, `r` where a session was resumed or `.`, `1` where
     /// it came as early data or `-`, suite, group, the client certificate's verdict, path.
     pub fn requests(&self) -> Vec<String> {
-        let log = fs::read_to_string(self.folder.path().join("access.log")).unwrap_or_default();
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
         log.lines().map(str::to_owned).collect()
+    }
+
+    /// The file with these lines.
+    pub fn log(&self) -> PathBuf {
+        self.folder.path().join("access.log")
     }
 
     fn start(scheme: &'static str, listen: &str, directives: &str) -> Self {
@@ -99,7 +106,7 @@ events { worker_connections 1024; }
 http {
   access_log off;
   log_format tls '$ssl_protocol $ssl_session_reused $early $ssl_cipher $ssl_curve $ssl_client_verify $uri';
-  map $ssl_early_data $early { 1 1; default -; }
+  map $came_early $early { 1 1; default -; }
   client_body_temp_path FOLDER/body;
   proxy_temp_path FOLDER/proxy;
   fastcgi_temp_path FOLDER/fastcgi;

@@ -96,7 +96,7 @@ impl Client {
         if early.is_some() && facts.early_data == EarlyOutcome::None {
             facts.early_data = EarlyOutcome::Unsent;
         }
-        let Handshake { tls, notes, incoming, .. } = handshake;
+        let Handshake { tls, notes, incoming, plaintext, peer_closed, .. } = handshake;
         let many = self.inner.settings.session_use == SessionUse::Many
             && facts.version == ProtocolVersion::TLS1_3
             && facts.resumption == Resumption::Full;
@@ -104,9 +104,9 @@ impl Client {
             let records = Records::new(*tls).map_err(|error| ClientError::Protocol(error.to_string()))?;
             Layer::Records(Box::new(records))
         } else {
-            Layer::Tls { tls, notes, closed: false }
+            Layer::Tls { tls, notes, closed: peer_closed }
         };
-        Ok(ClientStream::new(tcp, layer, facts, incoming))
+        Ok(ClientStream::new(tcp, layer, facts, incoming, plaintext))
     }
 
     fn begin<'a>(
@@ -136,3 +136,6 @@ impl fmt::Debug for Client {
         f.debug_struct("Client").field("settings", &self.inner.settings).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

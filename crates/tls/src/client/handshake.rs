@@ -45,6 +45,10 @@ pub(super) struct Handshake<'a> {
     pub(super) notes: Notes,
     /// Bytes from the server that are not processed.
     pub(super) incoming: Vec<u8>,
+    /// Application data that came with the end of the handshake.
+    pub(super) plaintext: Vec<u8>,
+    /// The server has closed its side.
+    pub(super) peer_closed: bool,
     outgoing: Vec<u8>,
     staple_request: StapleRequest,
     /// Early data that is still to be sent.
@@ -84,6 +88,8 @@ impl<'a> Handshake<'a> {
             tls: Box::new(tls),
             notes,
             incoming: Vec::new(),
+            plaintext: Vec::new(),
+            peer_closed: false,
             outgoing: Vec::new(),
             staple_request,
             early,
@@ -136,8 +142,10 @@ impl<'a> Handshake<'a> {
     fn advance(&mut self) -> Result<Progress, rustls::Error> {
         let mut used = 0;
         self.records = 0;
+        let mut finished = false;
         let result = loop {
-            let incoming = &mut self.incoming[used..];
+            // When only the last flight is left to be written, what the server sent behind its own stays where it is.
+            let incoming = if finished { &mut [] } else { &mut self.incoming[used..] };
             let UnbufferedStatus { discard, state, .. } =
                 self.notes.lend(|| self.tls.process_tls_records(incoming));
             let progress = match state {
@@ -148,15 +156,24 @@ impl<'a> Handshake<'a> {
                     if self.staple_request == StapleRequest::Omitted {
                         staple::omit_from_record(&mut self.outgoing[begin..]);
                     }
+                    finished = !self.tls.is_handshaking();
                     None
                 }
                 Ok(ConnectionState::TransmitTlsData(data)) => {
                     self.early_data = transmit(data, &mut self.early, self.early_data, &mut self.outgoing);
-                    // What the server sent behind its handshake is left to who reads.
-                    (!self.tls.is_handshaking()).then_some(Ok(Progress::Complete))
+                    finished.then_some(Ok(Progress::Complete))
+                }
+                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                    while let Some(Ok(record)) = traffic.next_record() {
+                        self.plaintext.extend_from_slice(record.payload);
+                    }
+                    None
                 }
                 Ok(ConnectionState::WriteTraffic(_)) => Some(Ok(Progress::Complete)),
-                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => Some(Ok(Progress::Closed)),
+                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
+                    self.peer_closed = true;
+                    Some(Ok(if self.tls.is_handshaking() { Progress::Closed } else { Progress::Complete }))
+                }
                 Ok(_) => Some(Ok(Progress::Incomplete)),
                 Err(error) => Some(Err(error)),
             };

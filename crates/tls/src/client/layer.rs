@@ -14,6 +14,9 @@ use super::session::SavedSession;
 /// The most a record adds to its plaintext: header, explicit nonce (TLS 1.2) or content type (1.3), tag.
 const OVERHEAD: usize = 5 + 8 + 1 + 16;
 
+/// A `KeyUpdate` that the server asked for goes before the next record (RFC 8446 section 4.6.3).
+const KEY_UPDATE: usize = 5 + OVERHEAD;
+
 /// The record layer of a connection.
 pub(super) enum Layer {
     /// That of rustls.
@@ -30,6 +33,11 @@ pub(super) enum Layer {
 }
 
 impl Layer {
+    /// The server had closed its side when the handshake was complete.
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(self, Self::Tls { closed: true, .. })
+    }
+
     /// Opens the records in `incoming`: how many bytes of it are done with, and whether the server has closed its side.
     /// What is to be answered, an alert after an error among it, is appended to `outgoing`.
     pub(super) fn open(
@@ -100,7 +108,7 @@ impl Layer {
             match notes.lend(|| tls.process_tls_records(incoming)).state.map_err(broken)? {
                 ConnectionState::WriteTraffic(mut traffic) => {
                     let begin = outgoing.len();
-                    outgoing.resize(begin + plaintext.len() + OVERHEAD, 0);
+                    outgoing.resize(begin + KEY_UPDATE + plaintext.len() + OVERHEAD, 0);
                     let sealed = traffic.encrypt(plaintext, &mut outgoing[begin..]);
                     outgoing.truncate(begin + *sealed.as_ref().unwrap_or(&0));
                     return sealed.map(drop).map_err(io::Error::other);
@@ -122,7 +130,7 @@ impl Layer {
             notes.lend(|| tls.process_tls_records(incoming)).state
         {
             let begin = outgoing.len();
-            outgoing.resize(begin + 2 + OVERHEAD, 0);
+            outgoing.resize(begin + KEY_UPDATE + 2 + OVERHEAD, 0);
             let len = traffic.queue_close_notify(&mut outgoing[begin..]).unwrap_or(0);
             outgoing.truncate(begin + len);
         }
@@ -136,6 +144,14 @@ impl Layer {
             Self::Tls { notes, .. } => {
                 std::mem::take(&mut notes.received).into_iter().map(Into::into).collect()
             }
+        }
+    }
+
+    /// The newest of them; the others stay.
+    pub(super) fn take_session(&mut self) -> Option<SavedSession> {
+        match self {
+            Self::Records(records) => records.sessions.pop(),
+            Self::Tls { notes, .. } => notes.received.pop().map(Into::into),
         }
     }
 }

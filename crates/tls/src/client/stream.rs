@@ -56,7 +56,15 @@ pub struct ClientStream {
 }
 
 impl ClientStream {
-    pub(super) fn new(tcp: TcpStream, layer: Layer, facts: ClientFacts, incoming: Vec<u8>) -> Self {
+    /// `incoming` and `plaintext` came with the end of the handshake.
+    pub(super) fn new(
+        tcp: TcpStream,
+        layer: Layer,
+        facts: ClientFacts,
+        incoming: Vec<u8>,
+        plaintext: Vec<u8>,
+    ) -> Self {
+        let peer_closed = layer.is_closed();
         Self {
             tcp,
             layer,
@@ -65,11 +73,11 @@ impl ClientStream {
             facts,
             unopened: !incoming.is_empty(),
             incoming,
-            plaintext: Vec::new(),
+            plaintext,
             taken: 0,
             outgoing: Vec::new(),
             sent: 0,
-            peer_closed: false,
+            peer_closed,
             closing: false,
         }
     }
@@ -89,7 +97,7 @@ impl ClientStream {
     /// when the server closes before. Has no time limit of its own: many servers give none.
     pub async fn next_session(&mut self) -> io::Result<Option<SavedSession>> {
         loop {
-            if let Some(session) = self.take_sessions().pop() {
+            if let Some(session) = self.layer.take_session() {
                 return Ok(Some(session));
             }
             if self.peer_closed {

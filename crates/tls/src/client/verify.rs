@@ -133,7 +133,14 @@ impl ServerCertVerifier for Verifier {
         notes::update(|notes| notes.staple_bytes = staple.len());
         let Some(chains) = &self.chains else { return Ok(ServerCertVerified::assertion()) };
         if !self.remembers(end_entity, intermediates, now) {
-            chains.verify_server_cert(end_entity, intermediates, server_name, staple, now)?;
+            let valid = chains.verify_server_cert(end_entity, intermediates, server_name, staple, now);
+            valid.map_err(|error| match error {
+                // An authority of the same name, but not the one that is trusted.
+                Error::InvalidCertificate(CertificateError::BadSignature) => {
+                    CertificateError::UnknownIssuer.into()
+                }
+                other => other,
+            })?;
             self.remember(end_entity, intermediates, now);
         }
         Ok(ServerCertVerified::assertion())
