@@ -64,8 +64,8 @@ impl TicketKeyring {
         Duration::from_secs(self.ring.load().lifetime())
     }
 
-    /// A ticket that holds `session`. Nothing, if the present key has sealed as many as is safe, 2^32, or there is none:
-    /// before the first [`install`](Self::install) of shared keys.
+    /// A ticket that holds `session`. Nothing, if the present key has sealed as many as is safe, 2^32, or there is
+    /// none: before the first [`install`](Self::install) of shared keys.
     ///
     /// The ticket is 52 bytes longer than the session. One allocation.
     pub fn seal(&self, session: &[u8], now: SystemTime) -> Option<Vec<u8>> {

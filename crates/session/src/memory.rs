@@ -39,11 +39,12 @@ impl Default for MemorySettings {
 /// Full, it evicts what was not asked for lately. Each `put` also looks for expired sessions, and
 /// [`remove_expired`](Self::remove_expired) looks at all. Sessions are wiped when they leave. An operation costs one
 /// hash, the lock of one of up to 64 shards, and a copy of the session (`get`; `put`, if it comes with room to grow) or
-/// none (`take`). A session costs some 80 bytes beside its own, its ID included. IDs longer than 32 bytes, which TLS does
-/// not have, are not kept.
+/// none (`take`). A session costs about 100 bytes beside its own, its ID included. IDs longer than 32 bytes, which TLS
+/// does not have, are not kept.
 ///
 /// Who asks for a session that was taken is told so, [`Miss::Used`](crate::Miss::Used), for a minute, as far as there
-/// is room to remember: of a quarter as many as the store may keep, and of 262,144 at most. After that it is unknown.
+/// is room to remember: of a quarter as many as the store may keep, and of 262,144 at most, in 16 bytes each. After that
+/// it is unknown.
 pub struct MemoryStore {
     shards: Box<[Padded]>,
     /// Seeded at random. The IDs that are kept are ours, but those that are asked for are anyone's.

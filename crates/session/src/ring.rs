@@ -173,11 +173,10 @@ fn put(
     origin: KeyOrigin,
     now: Seconds,
 ) {
-    match entries.iter_mut().find(|entry| entry.key.name() == material.name()) {
-        Some(entry) => (entry.validity, entry.origin) = (validity, origin),
-        None => {
-            let key = Arc::new(TicketKey::new(material));
-            entries.push(Entry { key, validity, origin, added: now });
-        }
+    if let Some(entry) = entries.iter_mut().find(|entry| entry.key.name() == material.name()) {
+        (entry.validity, entry.origin) = (validity, origin);
+        return;
     }
+    let key = Arc::new(TicketKey::new(material));
+    entries.push(Entry { key, validity, origin, added: now });
 }

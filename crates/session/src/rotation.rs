@@ -20,8 +20,8 @@ pub(crate) fn seconds(now: SystemTime) -> Seconds {
 
 /// How long tickets live and how often their keys change. Whole seconds; fractions are cut off.
 ///
-/// Keys of one process alone change an interval after the first was made. Those that a fleet shares change when the time
-/// since 1970 is a multiple of the interval, which is the same moment for all.
+/// Keys of one process alone change an interval after the first was made. Those that a fleet shares change when the
+/// time since 1970 is a multiple of the interval, which is the same moment for all.
 ///
 /// The default: tickets live for 12 hours, each key seals for 4 hours, and is made 10 minutes before it first does.
 /// At a rate of 250,000 tickets a second that is within what one AES-GCM key may seal with random nonces.

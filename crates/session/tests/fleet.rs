@@ -24,16 +24,16 @@ fn at(seconds: u64) -> SystemTime {
 
 fn rotation() -> RotationSettings {
     let [lifetime, interval] = [LIFETIME, INTERVAL].map(Duration::from_secs);
-    RotationSettings::new(lifetime, interval, Duration::ZERO).unwrap()
+    RotationSettings::new(lifetime, interval, Duration::ZERO).expect("settings that work")
 }
 
 fn derived(secret: u8) -> KeySource {
-    let secret = FleetSecret::from_bytes(&[secret; 32]).unwrap();
+    let secret = FleetSecret::from_bytes(&[secret; 32]).expect("a length that does");
     KeySource::Derived { secret, rotation: rotation() }
 }
 
 fn files(keys: &[u8]) -> KeySource {
-    let keys = keys.iter().map(|&key| TicketKeyFile::from_bytes(&[key; 80]).unwrap());
+    let keys = keys.iter().map(|&key| TicketKeyFile::from_bytes(&[key; 80]).expect("a length that does"));
     KeySource::Files { keys: keys.collect(), lifetime: Duration::from_secs(LIFETIME) }
 }
 
@@ -110,7 +110,9 @@ fn with_one_secret_a_ticket_sealed_anywhere_opens_everywhere_at_any_moment_of_a_
             held.push(gateway.seal(now).expect("a key seals at any moment"));
         }
         for held in &held {
-            fleet.iter().for_each(|gateway| gateway.check(held, now));
+            for gateway in &fleet {
+                gateway.check(held, now);
+            }
         }
         held.retain(|held| now < held.sealed_at + LIFETIME + INTERVAL);
         for gateway in &fleet {
@@ -170,14 +172,18 @@ struct Exchange {
 const POLL: u64 = 20;
 const SETTLE: Duration = Duration::from_secs(2 * POLL + 10);
 
+fn parsed(key: &[u8]) -> SharedKey {
+    SharedKey::from_bytes(key).expect("a key that was published")
+}
+
 impl Exchange {
     fn read(&self) -> Vec<SharedKey> {
-        self.published.values().map(|key| SharedKey::from_bytes(key).unwrap()).collect()
+        self.published.values().map(|key| parsed(key)).collect()
     }
 
     fn visit(&mut self, gateway: &Gateway, now: u64) {
         let now = at(gateway.clock(now));
-        self.published.retain(|_, key| SharedKey::from_bytes(key).unwrap().is_live(now));
+        self.published.retain(|_, key| parsed(key).is_live(now));
         let mut slots = SharedKey::missing(&self.read(), &rotation(), SETTLE, now);
         if gateway.keyring.take_forced() {
             slots.push(SharedKey::soon(SETTLE, now));
@@ -198,8 +204,7 @@ fn with_exchanged_keys_a_ticket_sealed_anywhere_opens_everywhere_at_any_moment_o
     let mut sealing = 0;
     for step in 0..WEEK / POLL {
         let now = START + step * POLL;
-        // Each gateway visits at another moment. For an hour of each day the exchange is out of order, and once a gateway
-        // is started anew.
+        // For an hour of each day the exchange is out of order, and now and then a gateway is started anew.
         let in_order = !(20 * HOUR..21 * HOUR).contains(&((now - START) % (24 * HOUR)));
         for gateway in fleet.iter().filter(|_| in_order) {
             exchange.visit(gateway, now);
@@ -217,7 +222,9 @@ fn with_exchanged_keys_a_ticket_sealed_anywhere_opens_everywhere_at_any_moment_o
                 let sealed = gateway.seal(now);
                 sealing += usize::from(sealed.is_some());
                 for held in sealed.iter().chain(&held) {
-                    fleet.iter().for_each(|gateway| gateway.check(held, now));
+                    for gateway in &fleet {
+                        gateway.check(held, now);
+                    }
                 }
                 held.extend(sealed.filter(|_| step % 90 == 0));
             }
@@ -253,7 +260,7 @@ fn of_two_keys_for_one_time_all_gateways_take_the_same() {
     let earlier = SharedKey::generate(START - 100, &rotation());
     let mut sealing = Vec::new();
     for turn in 0..5 {
-        let mut keys = [&keys[..], &[earlier.clone()]].concat();
+        let mut keys = [&keys[..], std::slice::from_ref(&earlier)].concat();
         keys.rotate_left(turn);
         let gateway = Gateway::new(shared(), 0);
         gateway.keyring.install(&keys, at(START));

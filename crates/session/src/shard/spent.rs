@@ -1,8 +1,8 @@
 //! The sessions lately taken from a shard of the memory store: so many, and for so long, that a second taker is told
 //! what happened.
 
-/// Remembers hashes of IDs. What it forgets early, for want of room, is not known any more: nothing depends on it but the
-/// reason that is given for a miss.
+/// Remembers hashes of IDs. What it forgets early, for want of room, is not known any more: nothing depends on it but
+/// the reason that is given for a miss.
 ///
 /// A hash has one place, where it takes the room of the one before: one comparison to ask, and one write to remember.
 #[derive(Default)]
