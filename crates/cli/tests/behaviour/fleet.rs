@@ -18,21 +18,21 @@ const KEYS: &str = "tls.session_lifetime = \"20s\"\ntls.ticket_rotation = \"4s\"
                     sessions.secret = \"fleet.secret\"\n";
 
 /// Gateways that only a CA and files unite.
-struct Fleet {
+pub(crate) struct Fleet {
     ca: TestCa,
     leaf: Leaf,
-    members: Vec<Brisk>,
+    pub(crate) members: Vec<Brisk>,
 }
 
 impl Fleet {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let ca = TestCa::new();
         let leaf = ca.server(&NAMES).issue();
         Self { ca, leaf, members: Vec::new() }
     }
 
     /// One more, with these keys and files.
-    fn add(mut self, keys: &str, files: &[(&str, &[u8])]) -> Self {
+    pub(crate) fn add(mut self, keys: &str, files: &[(&str, &[u8])]) -> Self {
         let config = base(keys) + &host(&NAMES, &[&self.leaf]);
         let setup = setup().config(&config);
         let setup = files.iter().fold(setup, |setup, (name, contents)| setup.file(name, contents));
@@ -46,18 +46,18 @@ impl Fleet {
     }
 
     /// Makes a session at `member`; returns its file.
-    fn session(&self, member: usize, version: &str) -> String {
+    pub(crate) fn session(&self, member: usize, version: &str) -> String {
         let file = self.members[0].folder().join(format!("session{version}{member}")).display().to_string();
         assert_eq!(self.connect(member, &[version, "-sess_out", &file]), "full");
         file
     }
 
     /// How a handshake at `member` with the session of `file` goes.
-    fn resume(&self, member: usize, version: &str, file: &str) -> String {
+    pub(crate) fn resume(&self, member: usize, version: &str, file: &str) -> String {
         self.connect(member, &[version, "-sess_in", file])
     }
 
-    fn connect(&self, member: usize, options: &[&str]) -> String {
+    pub(crate) fn connect(&self, member: usize, options: &[&str]) -> String {
         let options = [&["-servername", NAME], options].concat();
         let output = run(&mut s_client(&self.ca, &self.members[member], &options), REQUEST, LIMIT);
         facts_of(&output)["tls"]["resumption"].as_str().unwrap_or_default().to_owned()
@@ -78,7 +78,7 @@ fn ids(brisk: &Brisk) -> Vec<String> {
 }
 
 /// The id of the key that seals now.
-fn sealing(brisk: &Brisk) -> Option<String> {
+pub(crate) fn sealing(brisk: &Brisk) -> Option<String> {
     let tickets = tickets(brisk);
     let seals = tickets["keys"].as_array()?.iter().find(|key| key["seals"] == true)?;
     Some(seals["id"].as_str()?.to_owned())

@@ -12,6 +12,7 @@ mod chromium;
 mod curl;
 mod development;
 mod fleet;
+mod fleet_redis;
 mod grpc;
 mod h2spec;
 mod load;
