@@ -15,7 +15,7 @@ pub enum BenchError {
     #[error("{0}")]
     Settings(String),
     /// A file of the settings cannot be read.
-    #[error("cannot read {path}: {reason}")]
+    #[error("cannot read {}: {reason}", path.display())]
     File {
         /// The file.
         path: PathBuf,
@@ -32,7 +32,13 @@ pub enum BenchError {
     },
     /// The system has no threads or timers left.
     #[error("cannot start: {0}")]
-    System(#[from] std::io::Error),
+    System(std::io::Error),
+}
+
+impl From<std::io::Error> for BenchError {
+    fn from(error: std::io::Error) -> Self {
+        Self::System(error)
+    }
 }
 
 impl BenchError {

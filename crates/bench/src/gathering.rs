@@ -5,11 +5,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::measure::{Report, Second};
 use crate::process::Family;
-use crate::result::{ErrorCount, Interval, Negotiated, RunResult, ServerUsage, Unit};
+use crate::result::{ErrorCount, Interval, Negotiated, RunResult, ServerUsage};
 use crate::run::Observer;
 use crate::settings::Settings;
 use crate::totals::{Totals, add};
-use crate::workload::PerConnection;
 
 /// What there is so far.
 pub(crate) struct Gathering<'a> {
@@ -165,14 +164,13 @@ impl<'a> Gathering<'a> {
         let totals = self.totals;
         let handshakes: u64 = totals.handshakes.iter().map(|kind| kind.count).sum();
         let server = self.server.map(|server| server.usage(handshakes, totals.responses.total()));
-        let is_handshakes = self.settings.workload.requests == PerConnection::HandshakeOnly;
         let mut result = RunResult {
             target: self.settings.url.clone(),
             started: self.started,
             elapsed,
             interrupted: self.interrupted,
             settings: self.settings.listing.clone(),
-            unit: if is_handshakes { Unit::Handshake } else { Unit::Request },
+            unit: self.settings.unit(),
             operations: totals.operations,
             negotiated: totals
                 .negotiated

@@ -8,8 +8,9 @@ use brisk_tls::client::{ClientSettings, SessionUse, Tls12Sessions};
 use brisk_wire::registry::ProtocolVersion;
 
 use crate::choice::Weighted;
+use crate::result::Unit;
 use crate::schedule::Schedule;
-use crate::workload::Workload;
+use crate::workload::{PerConnection, Workload};
 
 /// A run, as it is meant.
 #[derive(Clone, Debug)]
@@ -36,6 +37,16 @@ pub struct Settings {
     pub server: Option<u32>,
     /// Option and value, for reports.
     pub listing: Vec<(&'static str, String)>,
+}
+
+impl Settings {
+    /// What operations are.
+    pub fn unit(&self) -> Unit {
+        match self.workload.requests {
+            PerConnection::HandshakeOnly => Unit::Handshake,
+            PerConnection::Requests(_) | PerConnection::Unlimited => Unit::Request,
+        }
+    }
 }
 
 /// What handshakes are like.

@@ -1,11 +1,15 @@
 //! The command line, as typed.
 #![expect(clippy::doc_markdown, reason = "doc comments of arguments are help texts for a terminal")]
 
+mod bench;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use brisk_proxy::upstream_settings::ServerUrl;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use bench::{Bench, BenchCommand, Compare, Load};
 
 /// The fastest HTTPS for the least CPU.
 #[derive(Debug, Parser)]
@@ -22,6 +26,8 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Check a configuration file and start nothing
     Check(Check),
+    /// Load a server with handshakes and requests, and measure it
+    Bench(Box<Bench>),
 }
 
 /// Arguments of `brisk serve`. Without a file: development certificates for localhost.

@@ -1,8 +1,11 @@
 //! The program `brisk`: arguments, configuration, and what they set in motion.
 
 mod args;
+mod bench;
+mod bench_compare;
 mod check;
 mod config;
+mod limits;
 mod memory;
 mod serve;
 mod summary;
@@ -21,6 +24,7 @@ fn main() -> ExitCode {
             serve::run(&arguments)
         }
         Command::Check(arguments) => check::run(&arguments),
+        Command::Bench(arguments) => return bench::run(*arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

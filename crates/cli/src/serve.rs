@@ -6,19 +6,20 @@ use std::net::SocketAddr;
 use anyhow::anyhow;
 use brisk_certs::DevelopmentCa;
 use brisk_gateway::{Addresses, Gateway};
-use rustix::process::{Resource, getrlimit, setrlimit};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::Serve;
 use crate::config::{self, Resolved};
-use crate::{memory, summary};
+use crate::{limits, memory, summary};
 
 /// Serves until it is told to stop.
 pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     start_log(&arguments.log)?;
     let Resolved { settings, warnings, development } = config::settings(arguments)?;
     tell(&warnings);
-    raise_open_files();
+    if let Err(error) = limits::raise_open_files() {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
     let sessions = summary::sessions(&settings);
     let gateway = Gateway::bind(settings, memory::give_back)?;
     print_start(gateway.addresses(), &sessions, development.as_ref())
@@ -43,15 +44,6 @@ fn start_log(filter: &str) -> anyhow::Result<()> {
 fn tell(warnings: &[String]) {
     for warning in warnings {
         tracing::warn!("{warning}");
-    }
-}
-
-/// Each connection takes a file, and a proxied one two: the limit is raised as far as the system lets us.
-fn raise_open_files() {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::warn!(%error, "the limit of open files stays as it is");
     }
 }
 

@@ -1,0 +1,98 @@
+//! `brisk bench`: one load, and what it came to.
+
+use std::fs;
+use std::io::{self, IsTerminal, Stderr, Write};
+use std::process::ExitCode;
+
+use anyhow::{Context, anyhow};
+use brisk_bench::interrupt::Interrupt;
+use brisk_bench::plan::PlanError;
+use brisk_bench::report::{Live, Machine, html, json, terminal};
+use brisk_bench::result::Interval;
+use brisk_bench::{BenchError, Observer, Options, Settings};
+use clap::Parser;
+
+use crate::args::{Bench, BenchCommand, Load};
+use crate::{bench_compare, limits};
+
+const PROGRAM: &str = concat!("brisk ", env!("CARGO_PKG_VERSION"));
+
+/// 0 if something was measured and nothing failed, 2 if what was asked for makes no sense, otherwise 1.
+pub(crate) fn run(arguments: Bench) -> ExitCode {
+    // Without it, running out of files is an error of the run, and told.
+    let _ = limits::raise_open_files();
+    let done = match &arguments.command {
+        Some(BenchCommand::Compare(compare)) => bench_compare::run(compare).map(|()| ExitCode::SUCCESS),
+        None => measure(arguments),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("{error:#}");
+        let wrong_plan = error.is::<PlanError>();
+        let usage = wrong_plan || error.downcast_ref::<BenchError>().is_some_and(BenchError::is_usage);
+        if usage { ExitCode::from(2) } else { ExitCode::FAILURE }
+    })
+}
+
+/// The options in the words of a plan's mode, which are those of the command line.
+pub(crate) fn options(words: &[String]) -> anyhow::Result<Options> {
+    #[derive(Parser)]
+    #[command(no_binary_name = true, disable_help_flag = true)]
+    struct Line {
+        #[command(flatten)]
+        load: Load,
+    }
+    let line = Line::try_parse_from(words).map_err(|error| {
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default();
+        anyhow!("{}", first.trim_start_matches("error: "))
+    })?;
+    Ok(line.load.options())
+}
+
+fn measure(arguments: Bench) -> anyhow::Result<ExitCode> {
+    let Bench { load, json: as_json, html: page, .. } = arguments;
+    let settings = load.options().settings()?;
+    let interrupt = Interrupt::watch().context("cannot listen for signals")?;
+    let mut progress = Progress::new(&settings, interrupt);
+    let result = brisk_bench::run(&settings, &mut progress);
+    progress.finish();
+    let result = result?;
+    let machine = Machine::this();
+    if let Some(file) = page {
+        let text = html::run(&result, &machine, PROGRAM);
+        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    let text = if as_json { json::text(&result, &machine, PROGRAM) } else { terminal::text(&result) };
+    io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
+    Ok(if result.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Shows each second in the terminal, if there is one.
+struct Progress {
+    live: Option<Live<Stderr>>,
+    interrupt: Interrupt,
+}
+
+impl Progress {
+    fn new(settings: &Settings, interrupt: Interrupt) -> Self {
+        let terminal = io::stderr().is_terminal();
+        Self { live: terminal.then(|| Live::new(io::stderr(), settings.unit())), interrupt }
+    }
+
+    fn finish(self) {
+        // What cannot be shown is no failure of the run.
+        let _ = self.live.map(Live::finish);
+    }
+}
+
+impl Observer for Progress {
+    fn second(&mut self, interval: &Interval) {
+        if let Some(live) = &mut self.live {
+            let _ = live.show(interval);
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.interrupt.is_noted()
+    }
+}

@@ -1,0 +1,142 @@
+//! `brisk bench compare`: starts the servers of a plan, measures them in turns, tells how they compare.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use brisk_bench::compare::report::Report;
+use brisk_bench::compare::{self, Bench, Progress, ServerError, Stage};
+use brisk_bench::interrupt::Interrupt;
+use brisk_bench::plan::{Plan, PlanError};
+use brisk_bench::report::figures::{duration, shortened};
+use brisk_bench::report::terminal::WIDTH;
+use brisk_bench::result::Interval;
+use brisk_bench::{Observer, RunResult, Settings};
+
+use crate::args::Compare;
+use crate::bench;
+
+/// To the start of the line, and everything after it removed.
+const REWRITE: &str = "\r\x1b[2K";
+
+/// Starts, measures, prints.
+pub(crate) fn run(arguments: &Compare) -> anyhow::Result<()> {
+    let plan = plan(arguments)?;
+    let interrupt = Interrupt::watch().context("cannot listen for signals")?;
+    let wrong = |problem| PlanError::Wrong { path: arguments.plan.clone(), problem };
+    let stage = Stage::start(&plan).map_err(|error| match error {
+        ServerError::Plan { .. } => wrong(error.to_string()).into(),
+        _ => anyhow::Error::from(error),
+    })?;
+    let cells = cells(&plan, &stage).map_err(|error| wrong(format!("{error:#}")))?;
+    // After the servers are started: they choose their cores themselves.
+    if let Err(error) = compare::run_on(&plan.cores) {
+        eprintln!("warning: cannot run on cores {:?} alone: {error}", plan.cores);
+    }
+    let is_there: Vec<_> = stage.servers.iter().map(|server| server.missing.is_none()).collect();
+    let begin = Instant::now();
+    let mut bench =
+        Measured { plan: &plan, cells, begin, interrupt, is_terminal: io::stderr().is_terminal() };
+    let comparison = compare::run(&plan, &is_there, &mut bench);
+    bench.clear();
+    let report = Report::new(&plan, &comparison, &stage, concat!("brisk ", env!("CARGO_PKG_VERSION")));
+    write(arguments.html.as_deref(), || report.html())?;
+    write(arguments.markdown.as_deref(), || report.markdown())?;
+    let text = if arguments.json { report.json() } else { report.text() };
+    io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+}
+
+fn plan(arguments: &Compare) -> Result<Plan, PlanError> {
+    let mut plan = Plan::read(&arguments.plan)?;
+    let kept = plan.keep(&arguments.target, &arguments.mode);
+    kept.map_err(|problem| PlanError::Wrong { path: arguments.plan.clone(), problem })?;
+    if let Some(time) = arguments.time {
+        plan.limits.time = time;
+    }
+    if let Some(most) = arguments.rounds.map(usize::from) {
+        plan.limits.rounds = (plan.limits.rounds.0.min(most), most);
+    }
+    Ok(plan)
+}
+
+fn write(file: Option<&Path>, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+    let Some(file) = file else { return Ok(()) };
+    fs::write(file, text()).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// The settings of every cell whose server is there, in the order of the plan.
+fn cells(plan: &Plan, stage: &Stage) -> anyhow::Result<Vec<((usize, usize), Settings)>> {
+    let there = plan.cells().filter(|(target, _)| stage.servers[*target].missing.is_none());
+    there.map(|(target, mode)| Ok(((target, mode), settings(plan, stage, target, mode)?))).collect()
+}
+
+fn settings(plan: &Plan, stage: &Stage, target: usize, mode: usize) -> anyhow::Result<Settings> {
+    let (server, place) = (&stage.servers[target], (&plan.targets[target].name, &plan.modes[mode].name));
+    let context = || format!("target {:?}, mode {:?}", place.0, place.1);
+    let words =
+        plan.options(target, mode, &server.variables).map_err(anyhow::Error::msg).with_context(context)?;
+    let mut options = bench::options(&words).with_context(context)?;
+    options.server = server.pid.or(options.server);
+    options.settings().with_context(context)
+}
+
+/// Real runs, and a line in the terminal that says how far they have come.
+struct Measured<'a> {
+    plan: &'a Plan,
+    cells: Vec<((usize, usize), Settings)>,
+    begin: Instant,
+    interrupt: Interrupt,
+    is_terminal: bool,
+}
+
+impl Measured<'_> {
+    fn clear(&self) {
+        if self.is_terminal {
+            eprint!("{REWRITE}");
+        }
+    }
+}
+
+impl Bench for Measured<'_> {
+    fn measure(&mut self, target: usize, mode: usize) -> Result<RunResult, String> {
+        let found = self.cells.iter().find(|(cell, _)| *cell == (target, mode));
+        let (_, settings) = found.ok_or("the server is missing")?;
+        let mut quiet = Quiet(self.interrupt.clone());
+        brisk_bench::run(settings, &mut quiet).map_err(|error| error.to_string())
+    }
+
+    fn now(&self) -> Duration {
+        self.begin.elapsed()
+    }
+
+    fn interrupted(&self) -> bool {
+        self.interrupt.is_noted()
+    }
+
+    fn progress(&mut self, progress: &Progress) {
+        if !self.is_terminal {
+            return;
+        }
+        let Progress { round, target, mode, settled, cells } = *progress;
+        let line = format!(
+            "{}  round {round}, {settled} of {cells} known well enough: {}, {}",
+            duration(Duration::from_secs(self.begin.elapsed().as_secs())),
+            self.plan.targets[target].name,
+            self.plan.modes[mode].name
+        );
+        eprint!("{REWRITE}{}", shortened(&line, WIDTH - 1));
+    }
+}
+
+/// Shows nothing of a run.
+struct Quiet(Interrupt);
+
+impl Observer for Quiet {
+    fn second(&mut self, _: &Interval) {}
+
+    fn is_stopped(&self) -> bool {
+        self.0.is_noted()
+    }
+}
