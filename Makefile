@@ -2,6 +2,7 @@
 # make test    all tests                                     (TEST='h2' runs those with h2 in their name)
 # make check   formatting, lints, documentation
 # make peers   measure beside nginx                          (PEERS='nginx brisk haproxy')
+# make peers-all  compare all servers with brisk bench       (PLAN=peers-http COMPARE='--html peers.html')
 #
 # Each installs what it lacks on Debian, see tools/setup.
 
@@ -13,7 +14,11 @@ export PATH := $(CACHE)/bin:$(PATH):/usr/sbin:/sbin
 TOOLS ?= ../shared/tools
 PEERS ?= nginx brisk
 
-.PHONY: run build test check peers setup
+# A plan of bench/plans, and further options of brisk bench compare.
+PLAN ?= peers
+COMPARE ?=
+
+.PHONY: run build test check peers peers-all setup
 run: build
 	@exec $(CARGO_TARGET_DIR)/release/brisk serve $(ARGS)
 
@@ -34,6 +39,10 @@ peers: build
 	@CACHE=$(CACHE) tools/setup peers
 	CARGO_TARGET_DIR=$(CACHE)/hsload cargo build --locked --release --manifest-path $(TOOLS)/hsload/Cargo.toml
 	HSLOAD=$(CACHE)/hsload/release/hsload bash $(TOOLS)/peers/measure.sh $(PEERS)
+
+peers-all: build
+	@CACHE=$(CACHE) tools/setup all-peers
+	@$(CARGO_TARGET_DIR)/release/brisk bench compare bench/plans/$(PLAN).toml $(COMPARE)
 
 setup:
 	@CACHE=$(CACHE) tools/setup build test peers

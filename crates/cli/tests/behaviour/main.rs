@@ -6,6 +6,7 @@ mod site;
 mod access_log;
 mod admin;
 mod bad_input;
+mod bench_compare;
 mod certificates;
 mod check;
 mod chromium;
