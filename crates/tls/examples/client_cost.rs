@@ -67,12 +67,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (client_before, started) = (thread_cpu(), Instant::now());
     let time = Duration::from_secs_f64(seconds);
     let done = local.block_on(&runtime, run(&client, mode, server.address, time))?;
-    let (client_cpu, took) = (thread_cpu() - client_before, started.elapsed());
+    let (client_cpu, took) = (thread_cpu().saturating_sub(client_before), started.elapsed());
     thread::sleep(Duration::from_millis(50));
     let (server_after, served_after) = (server.usage)();
     let served = served_after.zip(served_before).map_or(done, |(after, before)| after - before);
     let each = |cpu: Duration, count: u64| cpu.as_secs_f64() * 1e6 / count.max(1) as f64;
-    let (client, server) = (each(client_cpu, done), each(server_after - server_before, served));
+    let (client, server) = (each(client_cpu, done), each(server_after.saturating_sub(server_before), served));
     println!(
         "{mode}: {:.0}/s, client {client:.1} us, server {server:.1} us, ratio {:.2}",
         done as f64 / took.as_secs_f64(),

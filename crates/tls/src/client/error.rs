@@ -97,6 +97,7 @@ impl ClientError {
         }
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
     pub(super) fn settings(reason: impl ToString) -> Self {
         Self::Settings(reason.to_string())
     }

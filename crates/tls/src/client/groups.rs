@@ -277,12 +277,11 @@ fn of_thread<T>(
     cell: &'static LocalKey<OnceCell<Arc<T>>>,
     make: impl FnOnce() -> Result<Arc<T>, Error>,
 ) -> Result<Arc<T>, Error> {
-    cell.with(|cell| match cell.get() {
-        Some(pair) => Ok(Arc::clone(pair)),
-        None => {
-            let pair = make()?;
-            Ok(Arc::clone(cell.get_or_init(|| pair)))
+    cell.with(|cell| {
+        if cell.get().is_none() {
+            let _ = cell.set(make()?);
         }
+        cell.get().map(Arc::clone).ok_or_else(no_key)
     })
 }
 

@@ -18,6 +18,7 @@ const OVERHEAD: usize = 5 + 8 + 1 + 16;
 const KEY_UPDATE: usize = 5 + OVERHEAD;
 
 /// The record layer of a connection.
+#[expect(clippy::large_enum_variant, reason = "nearly all connections are of the large one")]
 pub(super) enum Layer {
     /// That of rustls.
     Tls {
@@ -121,7 +122,7 @@ impl Layer {
     }
 
     /// Appends the alert `close_notify`, if it can still be sent.
-    pub(super) fn seal_close(&mut self, incoming: &mut Vec<u8>, outgoing: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn seal_close(&mut self, incoming: &mut [u8], outgoing: &mut Vec<u8>) -> io::Result<()> {
         let (tls, notes) = match self {
             Self::Records(records) => return records.seal_close(outgoing),
             Self::Tls { tls, notes, .. } => (tls, notes),

@@ -130,7 +130,7 @@ impl Records {
     }
 
     fn keep(&mut self, ticket: &[u8]) {
-        let Some(session) = ManyTimes::new(&self.origin, ticket) else { return };
+        let Some(session) = ManyTimes::session(&self.origin, ticket) else { return };
         if self.sessions.len() == KEPT {
             self.sessions.remove(0);
         }

@@ -81,7 +81,7 @@ impl From<SessionValue> for SavedSession {
 
 impl ManyTimes {
     /// A session of the ticket whose body is `ticket`; `None` where rustls refuses it.
-    pub(super) fn new(
+    pub(super) fn session(
         origin: &Arc<Mutex<KernelConnection<ClientConnectionData>>>,
         ticket: &[u8],
     ) -> Option<SavedSession> {

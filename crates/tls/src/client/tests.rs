@@ -37,7 +37,9 @@ fn client(settings: ClientSettings) -> Client {
 }
 
 fn nginx(ca: &TestCa, directives: &str) -> Nginx {
-    Nginx::https_with(&ca.server(&[HOST]).issue(), &format!("{BOTH} {directives}"))
+    // Else nginx waits for five seconds where the handshake is not complete when it has answered.
+    // Where it answers early data, it would linger for seconds before it closes.
+    Nginx::https_with(&ca.server(&[HOST]).issue(), &format!("{BOTH} lingering_close off; {directives}"))
 }
 
 async fn connect(
@@ -408,7 +410,7 @@ async fn the_server_sees_the_same_bytes_names_and_groups() {
             (true, NamedGroup::X25519),
         ] {
             let groups = vec![group];
-            let client = client(ClientSettings { send_server_name, key_shares, groups, ..settings.clone() });
+            let client = client(ClientSettings { groups, send_server_name, key_shares, ..settings.clone() });
             let (near, far) = tcp().await;
             let (stream, accepted) =
                 soon(async { tokio::join!(client.connect(near, None, None), stage.accept(far)) }).await;
@@ -440,6 +442,15 @@ async fn large_transfers_arrive_whole_and_end() {
         assert!(stream.bytes().0 > 1 << 20);
         soon(stream.shutdown()).await.expect("an end");
     }
+}
+
+#[test]
+fn clients_streams_and_sessions_may_change_threads() {
+    fn is_send<T: Send>(_: fn() -> Option<T>) {}
+    is_send::<Client>(|| None);
+    is_send::<ClientStream>(|| None);
+    is_send::<SavedSession>(|| None);
+    is_send::<ClientError>(|| None);
 }
 
 fn missing() -> PathBuf {

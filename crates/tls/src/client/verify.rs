@@ -24,7 +24,7 @@ use crate::connector;
 const REMEMBERED: usize = 32;
 
 /// How long a chain is believed without another look at its dates.
-const BELIEVED: Duration = Duration::from_secs(60);
+const BELIEVED: Duration = Duration::from_mins(1);
 
 /// Verifies the chain of a server, remembers it by its exact bytes, and verifies the signature of each handshake.
 ///

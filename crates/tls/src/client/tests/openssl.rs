@@ -41,7 +41,7 @@ async fn keys_are_updated_when_the_server_asks() {
     for session_use in [SessionUse::Once, SessionUse::Many] {
         let (mut server, address) = s_server(&ca, &["-num_tickets", "1"]);
         let protocols = Vec::new();
-        let client = client(ClientSettings { session_use, protocols, ..settings(&ca, V13) });
+        let client = client(ClientSettings { protocols, session_use, ..settings(&ca, V13) });
         let mut stream = connect(&client, address, None).await.expect("a handshake");
         soon(stream.next_session()).await.expect("a server that stays").expect("a session");
         let stdin = server.process.stdin.as_mut().expect("piped");
@@ -76,9 +76,9 @@ async fn sessions_of_a_server_that_counts_them_out() {
         let stream = connect(&client, address, Some(session)).await.expect("a handshake");
         assert_eq!(stream.facts().resumption, Resumption::Psk);
     }
-    let (_server, address) = s_server(&ca, &["-num_tickets", "0", "-naccept", "2"]);
+    let (server, address) = s_server(&ca, &["-num_tickets", "0"]);
     let mut stream = connect(&client, address, None).await.expect("a handshake");
-    drop(_server);
+    drop(server);
     // Killed: it says no farewell.
     assert!(soon(stream.next_session()).await.is_err());
 }
