@@ -53,7 +53,8 @@ pub enum Claim {
     /// where using a session twice costs privacy, not safety (RFC 8446 appendix C.4).
     Here,
     /// Against all who share the store, or not at all. This is the defence against replayed early data, RFC 8446
-    /// section 8.1: who takes the session this way is alone in having it, whatever else fails.
+    /// section 8.1: of all who take a session this way, at any time and anywhere, one gets it at most, whatever else
+    /// fails. Who claims it [`Here`](Self::Here) may still find a copy.
     Everywhere,
 }
 

@@ -6,7 +6,12 @@ use redis::{Cmd, Pipeline, ServerErrorKind, Value};
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
-use super::{link::Link, sealing::Stored, shared::Shared, trouble::Trouble};
+use super::{
+    link::{Link, is_elsewhere},
+    sealing::Stored,
+    shared::Shared,
+    trouble::{Area, Trouble},
+};
 use crate::{
     Claim, Miss,
     rotation::{Seconds, seconds},
@@ -50,13 +55,17 @@ impl Command {
     /// It is not done, because Redis is `Down`, or `Late` with what it was asked before. Who waits learns of it.
     pub(super) fn give_up(self, miss: Miss, shared: &Shared) {
         match &self {
-            Self::Forget { id } | Self::Find { id, how: How::Take(Claim::Everywhere), .. } => shared.spend(id),
+            Self::Forget { id } | Self::Find { id, how: How::Take(Claim::Everywhere), .. } => {
+                shared.spend(id)
+            }
             Self::Put { .. } | Self::Find { .. } => {}
         }
         match self {
             // An error: nobody waits.
             Self::Find { answer, .. } => drop(answer.send(Err(miss))),
-            Self::Put { .. } | Self::Forget { .. } if miss == Miss::Late => shared.counters.dropped_full.count(),
+            Self::Put { .. } | Self::Forget { .. } if miss == Miss::Late => {
+                shared.counters.dropped_full.count()
+            }
             Self::Put { .. } | Self::Forget { .. } => shared.counters.dropped_down.count(),
         }
     }
@@ -65,7 +74,8 @@ impl Command {
     pub(super) async fn perform(self, key: &[u8], link: &Link, shared: &Shared) {
         match self {
             Self::Put { id, session, expires } => {
-                let Some(left) = expires.checked_sub(seconds(SystemTime::now())).filter(|&left| left > 0) else {
+                let Some(left) = expires.checked_sub(seconds(SystemTime::now())).filter(|&left| left > 0)
+                else {
                     return;
                 };
                 let value = shared.sealer.seal(&id, expires, link.epoch(), &session);
@@ -131,8 +141,12 @@ async fn write(command: &Cmd, link: &Link, shared: &Shared) -> bool {
         refused("SET", error, link, shared);
     }
     let done = matches!(answer, Ok(Value::Okay | Value::Nil));
-    let counter = if done { &shared.counters.written } else { &shared.counters.dropped_down };
-    counter.count();
+    if done {
+        shared.counters.written.count();
+        shared.troubles.end(link.address(), Area::Sessions);
+    } else {
+        shared.counters.dropped_down.count();
+    }
     done
 }
 
@@ -190,13 +204,13 @@ fn refused(command: &str, error: &redis::ServerError, link: &Link, shared: &Shar
         _ if error.code() == "WRONGTYPE" => return Miss::Forged,
         Some(ServerErrorKind::ReadOnly) => link.end(Trouble::replica()),
         // The cluster's slots are not where we think they are.
-        Some(ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::TryAgain) => {
+        _ if is_elsewhere(error) => {
             link.set_moved();
             return Miss::Unknown;
         }
         _ => {
             shared.breaker.failed();
-            shared.troubles.begin(link.address(), Trouble::refused(command, error));
+            shared.troubles.begin(link.address(), Area::Sessions, Trouble::refused(command, error));
         }
     }
     Miss::Down

@@ -20,8 +20,13 @@ use tokio::{sync::oneshot, time};
 use zeroize::Zeroizing;
 
 use super::{
-    client::Job, error::RedisError, link::Link, router::Router, shared::Shared, store::RedisStore,
-    trouble::Trouble,
+    client::Job,
+    error::RedisError,
+    link::Link,
+    router::Router,
+    shared::Shared,
+    store::RedisStore,
+    trouble::{Area, Trouble},
 };
 use crate::{FleetSecret, Purpose, RotationSettings, SharedKey, TicketKeyring};
 
@@ -48,8 +53,8 @@ pub struct KeyExchange {
 
 impl KeyExchange {
     /// Exchanges keys that rotate as `rotation` says through the Redis of `store`, sealed with a key derived from
-    /// `secret`. The first ones are on the ring some seconds after Redis can be reached, and seal at most 12 seconds
-    /// after.
+    /// `secret`. The first ones are on the ring when Redis can be reached, and seal at most 12 seconds later, when
+    /// every gateway has them. Rotation intervals shorter than 14 seconds leave times in which no key seals.
     pub fn start(
         store: &RedisStore,
         secret: &FleetSecret,
@@ -124,6 +129,7 @@ impl Exchange {
             self.keyring.install(&keys, now);
         }
         self.held = published;
+        shared.troubles.end(link.address(), Area::Exchange);
         Ok(())
     }
 
@@ -197,6 +203,6 @@ fn context(slot: u64) -> Aad<[u8; 9]> {
 }
 
 fn refused(command: &str, error: &redis::ServerError, link: &Link, shared: &Shared) -> Failed {
-    shared.troubles.begin(link.address(), Trouble::refused(command, error));
+    shared.troubles.begin(link.address(), Area::Exchange, Trouble::refused(command, error));
     Failed
 }

@@ -2,7 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 
-use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisResult, Value, aio::MultiplexedConnection};
+use redis::{
+    AsyncConnectionConfig, Cmd, Pipeline, RedisResult, ServerError, ServerErrorKind, Value,
+    aio::MultiplexedConnection,
+};
 use tokio::{sync::Notify, time};
 
 use super::{
@@ -55,6 +58,11 @@ impl Link {
         };
         let server = time::timeout(patience, link.ask(&info("server"))).await;
         let server = server.map_err(|_| Trouble::silent(patience))?.map_err(|()| link.trouble())?;
+        if let Value::ServerError(error) = &server
+            && let Some(trouble) = Trouble::greeted(error)
+        {
+            return Err(trouble);
+        }
         link.run_id = text(server).and_then(|info| field(&info, "run_id").map(str::to_owned));
         Ok(link)
     }
@@ -88,9 +96,18 @@ impl Link {
         }
     }
 
-    /// Asks for a sign of life, and learns the epoch from it.
-    pub(super) async fn beat(&self) -> Result<Beat, ()> {
-        let answers = self.ask_all(&self.with_epoch(Pipeline::new())).await?;
+    /// Asks for a sign of life, and learns the epoch from it. `key` is one that may be asked for; it need not exist.
+    /// A server that cannot answer, since it reads its disk for example, is as good as none: the link ends.
+    pub(super) async fn beat(&self, key: &[u8]) -> Result<Beat, ()> {
+        let mut pipeline = Pipeline::new();
+        pipeline.cmd("GET").arg(key);
+        let mut answers = self.ask_all(&self.with_epoch(pipeline)).await?;
+        if let Value::ServerError(error) = answers.remove(0)
+            && !is_elsewhere(&error)
+        {
+            self.end(Trouble::refused("GET", &error));
+            return Err(());
+        }
         let replication = answers.first().cloned().and_then(text);
         let is_replica = replication.is_some_and(|info| field(&info, "role") == Some("slave"));
         let epoch = self.epoch_in(answers);
@@ -154,6 +171,12 @@ impl Link {
     pub(super) fn trouble(&self) -> Trouble {
         self.end.borrow().clone().unwrap_or_else(Trouble::closed)
     }
+}
+
+/// A node of a cluster does not have this key, and works.
+pub(super) fn is_elsewhere(error: &ServerError) -> bool {
+    use ServerErrorKind::{Ask, Moved, TryAgain};
+    matches!(error.kind(), Some(Ask | Moved | TryAgain))
 }
 
 fn info(section: &str) -> Cmd {

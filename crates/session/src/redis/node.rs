@@ -19,7 +19,7 @@ use super::{
     link::Link,
     settings::RedisAddress,
     shared::Shared,
-    trouble::Trouble,
+    trouble::{Area, Trouble},
 };
 
 /// Between signs of life while all is well. A server that was promoted is noticed after as long.
@@ -79,9 +79,9 @@ impl Node {
                     }
                     let trouble = link.trouble();
                     self.disconnect(trouble.clone());
-                    self.shared.troubles.begin(&self.address, trouble);
+                    self.shared.troubles.begin(&self.address, Area::Connection, trouble);
                 }
-                Err(trouble) => self.shared.troubles.begin(&self.address, trouble),
+                Err(trouble) => self.shared.troubles.begin(&self.address, Area::Connection, trouble),
             }
             self.lost.notify_one();
             time::sleep(pause).await;
@@ -129,7 +129,7 @@ impl Node {
     async fn beat(&self, link: &Link) -> bool {
         let (settings, troubles) = (&self.shared.settings, &self.shared.troubles);
         let started = Instant::now();
-        let beat = match time::timeout(settings.patience, link.beat()).await {
+        let beat = match time::timeout(settings.patience, link.beat(settings.prefix.as_bytes())).await {
             Ok(Ok(beat)) if beat.is_replica => {
                 link.end(Trouble::replica());
                 return false;
@@ -145,7 +145,7 @@ impl Node {
         if took > settings.deadline {
             // One late answer may be chance, and while the breaker is closed others have the say.
             if !self.shared.breaker.is_closed() {
-                troubles.begin(&self.address, Trouble::slow(took, settings.deadline));
+                troubles.begin(&self.address, Area::Connection, Trouble::slow(took, settings.deadline));
             }
             return true;
         }
@@ -153,9 +153,9 @@ impl Node {
             self.close_breaker(link).await;
         }
         if beat.epoch.is_known() {
-            troubles.end(&self.address);
+            troubles.end(&self.address, Area::Connection);
         } else {
-            troubles.begin(&self.address, Trouble::anonymous());
+            troubles.begin(&self.address, Area::Connection, Trouble::anonymous());
         }
         true
     }
@@ -169,7 +169,10 @@ impl Node {
             for name in batch {
                 pipeline.add_command(tombstone(&self.shared.key(name)));
             }
-            if !matches!(time::timeout(self.shared.settings.patience, link.ask_all(&pipeline)).await, Ok(Ok(_))) {
+            if !matches!(
+                time::timeout(self.shared.settings.patience, link.ask_all(&pipeline)).await,
+                Ok(Ok(_))
+            ) {
                 names.iter().for_each(|name| self.shared.spent.add(*name));
                 return;
             }

@@ -11,7 +11,7 @@ use super::{
     settings::{RedisAddress, RedisTopology},
     shared::Shared,
     slot::slot,
-    trouble::Trouble,
+    trouble::{Area, Trouble},
 };
 
 /// How often Sentinels are asked for their primary.
@@ -95,11 +95,16 @@ impl Router {
             let address = &servers[turn % servers.len()];
             match self.ask_sentinel(address, &mut sentinel, service).await {
                 Ok(server) => {
-                    self.shared.troubles.end(address);
+                    self.shared.troubles.end(address, Area::Connection);
+                    // Those that failed before it are not asked, so that nobody would notice their recovery.
+                    servers
+                        .iter()
+                        .filter(|other| *other != address)
+                        .for_each(|other| self.shared.troubles.forget(other));
                     self.set(vec![SlotRange { first: 0, last: u16::MAX, server }]);
                 }
                 Err(trouble) => {
-                    self.shared.troubles.begin(address, trouble);
+                    self.shared.troubles.begin(address, Area::Connection, trouble);
                     (turn, sentinel) = (turn + 1, None);
                 }
             }
@@ -140,14 +145,17 @@ impl Router {
             let address = &known[turn % known.len()];
             match self.ask_cluster(address).await {
                 Ok(slots) => {
-                    if !self.nodes.borrow().contains_key(address) {
-                        self.shared.troubles.end(address);
-                    }
                     self.set(slots);
+                    let nodes = self.nodes.borrow();
+                    known
+                        .iter()
+                        .filter(|other| !nodes.contains_key(other))
+                        .for_each(|other| self.shared.troubles.forget(other));
+                    drop(nodes);
                     self.pause(CLUSTER_POLL).await;
                 }
                 Err(trouble) => {
-                    self.shared.troubles.begin(address, trouble);
+                    self.shared.troubles.begin(address, Area::Connection, trouble);
                     turn += 1;
                     self.pause(LEAST_POLL).await;
                 }
@@ -256,6 +264,8 @@ mod tests {
         assert_eq!(found[0], SlotRange { first: 0, last: 99, server: address("10.0.0.1", 6379) });
         assert_eq!(found[1], SlotRange { first: 100, last: 16383, server: address("asked", 6380) });
         assert!(slots(&Value::Array(vec![]), &address("asked", 9)).is_err());
-        assert!(slots(&Value::Array(vec![range(0, 70000, node(bulk("a"), 1))]), &address("asked", 9)).is_err());
+        assert!(
+            slots(&Value::Array(vec![range(0, 70000, node(bulk("a"), 1))]), &address("asked", 9)).is_err()
+        );
     }
 }

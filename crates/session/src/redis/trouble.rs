@@ -3,7 +3,10 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -32,7 +35,6 @@ impl Trouble {
             return Self::silent(patience);
         }
         match (error.kind(), error.code()) {
-            (_, Some("NOAUTH")) => Self::new("asks for a password, and none is set: set the user's password"),
             (ErrorKind::AuthenticationFailed, _) | (_, Some("WRONGPASS" | "NOPERM")) => Self::new(format!(
                 "refuses our user or password ({error}): the user name and the password have to be those of its ACL"
             )),
@@ -77,14 +79,25 @@ impl Trouble {
     }
 
     pub(super) fn unknown_service(service: &str) -> Self {
-        Self::new(format!("is a Sentinel that knows no service {service:?}: name what `sentinel monitor` names"))
+        Self::new(format!(
+            "is a Sentinel that knows no service {service:?}: name what `sentinel monitor` names"
+        ))
+    }
+
+    /// The first thing that was asked on a connection was answered with an error.
+    pub(super) fn greeted(error: &redis::ServerError) -> Option<Self> {
+        match error.code() {
+            "NOAUTH" => Some(Self::new("asks for a password, and none is set: set the user's password")),
+            _ => None,
+        }
     }
 
     /// An answer that says that Redis did not do as it was told.
     pub(super) fn refused(command: &str, error: &redis::ServerError) -> Self {
         let hint = match error.kind() {
             Some(ServerErrorKind::NoPerm) => {
-                ": its ACL has to allow our user +get +set +info on the keys with our prefix"
+                ": its ACL has to allow our user +get +set +info on keys with our prefix, and for the exchange of \
+                 ticket keys +hgetall +hsetnx +hdel"
             }
             Some(ServerErrorKind::ResponseError) => ": Redis 6.2 or Valkey 7.2 is needed, or later",
             _ => "",
@@ -99,9 +112,24 @@ impl fmt::Display for Trouble {
     }
 }
 
+/// What a trouble keeps from working, so that it ends when that works again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Area {
+    /// All of it.
+    Connection,
+    /// Putting and finding sessions.
+    Sessions,
+    /// The exchange of ticket keys.
+    Exchange,
+}
+
 /// The troubles of every server, as they are now.
 #[derive(Debug, Default)]
-pub(super) struct Troubles(Mutex<BTreeMap<RedisAddress, Entry>>);
+pub(super) struct Troubles {
+    entries: Mutex<BTreeMap<(RedisAddress, Area), Entry>>,
+    /// Whether there may be one that lasts: asked for each command that works.
+    any: AtomicBool,
+}
 
 #[derive(Debug)]
 struct Entry {
@@ -112,13 +140,13 @@ struct Entry {
 
 impl Troubles {
     /// `server` has this trouble now.
-    pub(super) fn begin(&self, server: &RedisAddress, trouble: Trouble) {
+    pub(super) fn begin(&self, server: &RedisAddress, area: Area, trouble: Trouble) {
         let mut entries = self.lock();
-        let now = Instant::now();
-        if entries.len() >= MOST && !entries.contains_key(server) {
+        let (now, key) = (Instant::now(), (server.clone(), area));
+        let former = entries.get(&key);
+        if former.is_none() && entries.len() >= MOST {
             return;
         }
-        let former = entries.get(server);
         let is_news = former.is_none_or(|former| {
             let repeats = former.lasts && former.trouble == trouble;
             !repeats && now.duration_since(former.logged) >= QUIET
@@ -127,31 +155,37 @@ impl Troubles {
             tracing::warn!("session store: Redis at {server} {trouble}");
         }
         let logged = if is_news { now } else { former.map_or(now, |former| former.logged) };
-        entries.insert(server.clone(), Entry { trouble, lasts: true, logged });
+        entries.insert(key, Entry { trouble, lasts: true, logged });
+        self.any.store(true, Ordering::Relaxed);
     }
 
-    /// `server` works.
-    pub(super) fn end(&self, server: &RedisAddress) {
-        if let Some(entry) = self.lock().get_mut(server).filter(|entry| entry.lasts) {
+    /// This much of `server` works.
+    pub(super) fn end(&self, server: &RedisAddress, area: Area) {
+        if !self.any.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut entries = self.lock();
+        if let Some(entry) = entries.get_mut(&(server.clone(), area)).filter(|entry| entry.lasts) {
             entry.lasts = false;
             tracing::info!("session store: Redis at {server} works again");
         }
+        self.any.store(entries.values().any(|entry| entry.lasts), Ordering::Relaxed);
     }
 
     /// `server` is no longer one of ours.
     pub(super) fn forget(&self, server: &RedisAddress) {
-        self.lock().remove(server);
+        self.lock().retain(|(other, _), _| other != server);
     }
 
-    /// What is wrong now, one line for each server with a trouble.
+    /// What is wrong now, one line for each trouble.
     pub(super) fn lines(&self) -> Vec<String> {
         let entries = self.lock();
         let lasting = entries.iter().filter(|(_, entry)| entry.lasts);
-        lasting.map(|(server, entry)| format!("Redis at {server} {}", entry.trouble)).collect()
+        lasting.map(|((server, _), entry)| format!("Redis at {server} {}", entry.trouble)).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<RedisAddress, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(RedisAddress, Area), Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -166,13 +200,15 @@ mod tests {
     #[test]
     fn a_trouble_shows_while_it_lasts() {
         let troubles = Troubles::default();
-        troubles.begin(&server(1), Trouble::closed());
-        troubles.begin(&server(1), Trouble::replica());
-        troubles.begin(&server(2), Trouble::closed());
+        troubles.begin(&server(1), Area::Connection, Trouble::closed());
+        troubles.begin(&server(1), Area::Connection, Trouble::replica());
+        troubles.begin(&server(2), Area::Connection, Trouble::closed());
         let lines = troubles.lines();
         assert_eq!(lines.len(), 2);
         assert!(lines[0].starts_with("Redis at redis.example:1 is a replica"), "{lines:?}");
-        troubles.end(&server(1));
+        troubles.end(&server(1), Area::Sessions);
+        assert_eq!(troubles.lines().len(), 2);
+        troubles.end(&server(1), Area::Connection);
         troubles.forget(&server(2));
         assert_eq!(troubles.lines(), [""; 0]);
     }
@@ -181,7 +217,7 @@ mod tests {
     fn the_troubles_kept_are_bounded() {
         let troubles = Troubles::default();
         for port in 0..1000 {
-            troubles.begin(&server(port), Trouble::closed());
+            troubles.begin(&server(port), Area::Connection, Trouble::closed());
         }
         assert_eq!(troubles.lines().len(), MOST);
     }

@@ -1,0 +1,131 @@
+//! Sentinels and clusters: the store follows the primaries wherever they go.
+
+use brisk_session::{Miss, RedisSettings, RedisStore, RedisTopology, SessionStore};
+use brisk_testkit::{
+    process::wait_until,
+    redis::{Cluster, Redis, Sentinel},
+};
+
+use crate::{address, answer, put, secret, session, settings, started, take, wait_for_closed};
+
+fn clustered(cluster: &Cluster) -> RedisStore {
+    let store = started(RedisSettings { topology: RedisTopology::Cluster, ..settings(&cluster.nodes[1]) });
+    wait_until("connections to all nodes", || (store.statistics().connections == 3).then_some(()));
+    store
+}
+
+#[test]
+fn sessions_are_spread_over_a_cluster_and_each_is_taken_once() {
+    let cluster = Cluster::start();
+    let (here, there) = (clustered(&cluster), clustered(&cluster));
+    for number in 0..100_u32 {
+        put(&here, &number.to_be_bytes());
+    }
+    for node in &cluster.nodes {
+        assert!(node.cli(&["DBSIZE"]).parse::<u32>().unwrap() > 10, "no node has them all");
+    }
+    for number in 0..100_u32 {
+        let id = number.to_be_bytes();
+        assert_eq!(answer(there.get(&id)), Ok(session(&id)), "session {number}");
+        assert_eq!(take(&there, &id), Ok(session(&id)), "session {number}");
+        assert_eq!(take(&here, &id), Err(Miss::Used), "session {number}");
+    }
+    assert_eq!(there.statistics().troubles, [""; 0]);
+}
+
+/// Moves the slot and what is in it.
+fn migrate(slot: &str, key: &str, from: &Redis, to: &Redis) {
+    let [source, target] = [from, to].map(|node| node.cli(&["CLUSTER", "MYID"]));
+    to.cli(&["CLUSTER", "SETSLOT", slot, "IMPORTING", &source]);
+    from.cli(&["CLUSTER", "SETSLOT", slot, "MIGRATING", &target]);
+    let port = to.port().to_string();
+    assert_eq!(from.cli(&["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS", key]), "OK");
+    for node in [to, from] {
+        assert_eq!(node.cli(&["CLUSTER", "SETSLOT", slot, "NODE", &target]), "OK");
+    }
+}
+
+#[test]
+fn a_session_that_moved_to_another_node_resumes_and_is_not_taken_for_early_data() {
+    let cluster = Cluster::start();
+    let store = clustered(&cluster);
+    put(&store, b"id");
+    let key = cluster.nodes.iter().map(|node| node.cli(&["KEYS", "*"])).collect::<String>();
+    let slot = cluster.nodes[0].cli(&["CLUSTER", "KEYSLOT", &key]);
+    let from = cluster.node_of(slot.parse().unwrap());
+    let to = cluster.nodes.iter().find(|node| node.port() != from.port()).unwrap();
+    migrate(&slot, &key, from, to);
+    wait_until("a session that is found where it is now", || answer(store.get(b"id")).ok());
+    assert_eq!(take(&store, b"id"), Err(Miss::Unknown));
+    assert_eq!(store.statistics().outlived, 1);
+}
+
+#[test]
+fn a_session_that_moved_away_and_came_back_is_not_taken_for_early_data() {
+    let cluster = Cluster::start();
+    let store = clustered(&cluster);
+    put(&store, b"id");
+    let key = cluster.nodes.iter().map(|node| node.cli(&["KEYS", "*"])).collect::<String>();
+    let slot = cluster.nodes[0].cli(&["CLUSTER", "KEYSLOT", &key]);
+    let from = cluster.node_of(slot.parse().unwrap());
+    let to = cluster.nodes.iter().find(|node| node.port() != from.port()).unwrap();
+    migrate(&slot, &key, from, to);
+    migrate(&slot, &key, to, from);
+    wait_until("a session that is found", || answer(store.get(b"id")).ok());
+    assert_eq!(take(&store, b"id"), Err(Miss::Unknown), "it may have been taken there in the meantime");
+}
+
+#[test]
+fn a_node_that_is_gone_takes_its_own_sessions_only() {
+    let mut cluster = Cluster::start();
+    let store = clustered(&cluster);
+    for number in 0..30_u32 {
+        put(&store, &number.to_be_bytes());
+    }
+    // The others are to go on without it.
+    for node in &cluster.nodes {
+        node.cli(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
+    }
+    cluster.nodes[0].kill();
+    wait_until("two connections", || (store.statistics().connections == 2).then_some(()));
+    let found = (0..30_u32).filter(|number| answer(store.get(&number.to_be_bytes())).is_ok()).count();
+    assert!((1..30).contains(&found), "{found}");
+    assert!(!store.statistics().breaker_open);
+}
+
+#[test]
+fn a_server_that_is_no_cluster_is_said_clearly() {
+    let redis = Redis::start();
+    let settings = RedisSettings { topology: RedisTopology::Cluster, ..settings(&redis) };
+    let store = RedisStore::start(settings, &secret()).unwrap();
+    let line = wait_until("words about the trouble", || store.statistics().troubles.pop());
+    assert!(line.contains("it has to be a cluster"), "{line}");
+}
+
+#[test]
+fn the_store_follows_a_failover_and_finds_what_the_replica_had() {
+    let mut sentinel = Sentinel::start();
+    let mut settings = settings(&sentinel.primary);
+    settings.servers = vec![address(sentinel.address().port())];
+    settings.topology = RedisTopology::Sentinel { service: Sentinel::SERVICE.to_owned() };
+    let store = started(settings);
+    put(&store, b"id");
+    wait_until("a replica that has the session", || (sentinel.replica.cli(&["DBSIZE"]) == "1").then_some(()));
+    sentinel.primary.kill();
+    sentinel.wait_for_failover();
+    wait_until("a session that is found again", || answer(store.get(b"id")).ok());
+    wait_for_closed(&store);
+    put(&store, b"new");
+    assert_eq!(take(&store, b"new"), Ok(session(b"new")));
+}
+
+#[test]
+fn an_unknown_service_is_said_clearly() {
+    let sentinel = Sentinel::start();
+    let mut settings = settings(&sentinel.primary);
+    settings.servers = vec![address(sentinel.address().port())];
+    settings.topology = RedisTopology::Sentinel { service: "other".to_owned() };
+    let store = RedisStore::start(settings, &secret()).unwrap();
+    let line = wait_until("words about the trouble", || store.statistics().troubles.pop());
+    assert!(line.contains("knows no service \"other\""), "{line}");
+}

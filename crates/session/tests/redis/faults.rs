@@ -1,0 +1,169 @@
+//! Redis paused, killed, and too slow: nobody waits, and all is well again without help.
+
+use std::time::{Duration, Instant};
+
+use brisk_session::{Claim, Lookup, Miss, RedisSettings, RedisStore, SessionStore};
+use brisk_testkit::{process::wait_until, redis::Redis};
+
+use crate::{HOUR, answer, put, session, settings, started, take, wait_for_closed, wait_for_open};
+
+const DEADLINE: Duration = Duration::from_millis(5);
+
+/// What a loaded machine may add to a deadline.
+const SLACK: Duration = Duration::from_millis(200);
+
+/// A store with the deadline of a gateway, which a loaded machine may miss now and then.
+fn hurried(redis: &Redis) -> RedisStore {
+    let (deadline, patience) = (DEADLINE, Duration::from_millis(500));
+    started(RedisSettings { deadline, patience, ..settings(redis) })
+}
+
+fn put_in_time(store: &RedisStore, id: &[u8]) {
+    wait_until("a session in Redis", || {
+        let before = store.statistics().written;
+        answer(store.put(id, session(id), HOUR)).then_some(())?;
+        wait_until("a write", || {
+            let statistics = store.statistics();
+            (statistics.queue_length == 0).then_some(statistics.written > before)
+        })
+        .then_some(())
+    });
+}
+
+fn found_in_time(store: &RedisStore, id: &[u8]) {
+    wait_until("a session that is found in time", || answer(store.get(id)).ok());
+}
+
+#[test]
+fn while_redis_hangs_look_ups_end_at_the_deadline_and_then_at_once() {
+    let redis = Redis::start();
+    let store = hurried(&redis);
+    put_in_time(&store, b"id");
+    found_in_time(&store, b"id");
+    redis.pause();
+    let mut late = 0;
+    while !store.statistics().breaker_open {
+        let started = Instant::now();
+        let found = answer(store.get(b"id"));
+        assert!(started.elapsed() < DEADLINE + SLACK, "{:?}", started.elapsed());
+        late += usize::from(found == Err(Miss::Late));
+    }
+    assert!(late <= 20, "{late} look-ups waited");
+    let started = Instant::now();
+    for _ in 0..10_000 {
+        assert!(matches!(store.get(b"id"), Lookup::Ready(Err(Miss::Down))));
+        assert!(matches!(store.put(b"other", vec![1], HOUR), Lookup::Ready(false)));
+    }
+    assert!(started.elapsed() < SLACK, "{:?}", started.elapsed());
+    let statistics = store.statistics();
+    assert_eq!((statistics.down, statistics.dropped_down), (10_000, 10_000));
+    redis.resume();
+    wait_for_closed(&store);
+    found_in_time(&store, b"id");
+}
+
+#[test]
+fn when_redis_is_killed_nothing_blocks_and_a_restart_is_noticed() {
+    let mut redis = Redis::start();
+    let store = hurried(&redis);
+    put_in_time(&store, b"id");
+    redis.kill();
+    let started = Instant::now();
+    while !store.statistics().breaker_open {
+        let asked = Instant::now();
+        let _ = answer(store.put(b"other", vec![1], HOUR));
+        let _ = answer(store.get(b"id"));
+        assert!(asked.elapsed() < DEADLINE + SLACK, "{:?}", asked.elapsed());
+    }
+    assert!(started.elapsed() < Duration::from_secs(5));
+    wait_until("words about it", || {
+        let troubles = store.statistics().troubles;
+        troubles.iter().any(|line| line.contains("nothing listens there")).then_some(())
+    });
+    assert_eq!(store.statistics().connections, 0);
+    redis.restart();
+    wait_for_closed(&store);
+    put_in_time(&store, b"new");
+    found_in_time(&store, b"new");
+    wait_until("no trouble", || store.statistics().troubles.is_empty().then_some(()));
+    assert!(store.statistics().connected >= 2);
+}
+
+#[test]
+fn what_waits_is_bounded_and_the_rest_is_dropped_and_counted() {
+    let redis = Redis::start();
+    let store = started(RedisSettings { queue: 8, patience: Duration::from_mins(1), ..settings(&redis) });
+    redis.pause();
+    let kept = (0..1000_u32).filter(|number| answer(store.put(&number.to_be_bytes(), vec![0; 100], HOUR)));
+    let kept = kept.count();
+    wait_until("a thread that has sent what it may", || (store.statistics().queue_length <= 8).then_some(()));
+    let statistics = store.statistics();
+    assert!(kept < 1000, "{statistics:?}");
+    assert!(statistics.dropped_full >= 1000 - kept as u64, "{statistics:?}");
+    redis.resume();
+    wait_until("writes that are done", || (store.statistics().queue_length == 0).then_some(()));
+    let statistics = store.statistics();
+    assert_eq!(statistics.written + statistics.dropped_full, 1000, "{statistics:?}");
+}
+
+#[test]
+fn a_look_up_that_finds_the_queue_full_is_late_at_once() {
+    let redis = Redis::start();
+    let store = started(RedisSettings { queue: 1, patience: Duration::from_mins(1), ..settings(&redis) });
+    redis.pause();
+    let pending: Vec<_> = (0..100).map(|_| store.get(b"id")).collect();
+    let at_once = pending.iter().filter(|found| matches!(found, Lookup::Ready(Err(Miss::Late)))).count();
+    assert!(at_once > 0);
+    assert!(store.statistics().breaker_open, "that many in a row tell enough");
+    redis.resume();
+}
+
+#[test]
+fn a_session_that_is_too_long_is_not_put() {
+    let redis = Redis::start();
+    let store = started(settings(&redis));
+    assert!(!answer(store.put(b"long", vec![0; 100_000], HOUR)));
+    put(&store, b"short");
+    assert_eq!(redis.cli(&["DBSIZE"]), "1");
+}
+
+#[test]
+fn the_thread_ends_with_the_last_copy_and_what_was_put_is_written() {
+    let redis = Redis::start();
+    let store = started(settings(&redis));
+    let copy = store.clone();
+    drop(store);
+    for number in 0..100_u32 {
+        assert!(answer(copy.put(&number.to_be_bytes(), vec![0; 100], HOUR)));
+    }
+    drop(copy);
+    wait_until("all writes", || (redis.cli(&["DBSIZE"]) == "100").then_some(()));
+    wait_until("the end of the connection", || (redis.info("connected_clients") == "1").then_some(()));
+}
+
+#[test]
+fn look_ups_that_were_given_up_by_their_callers_do_no_harm() {
+    let redis = Redis::start();
+    let store = started(settings(&redis));
+    put(&store, b"id");
+    for _ in 0..100 {
+        drop(store.get(b"id"));
+    }
+    assert_eq!(take(&store, b"id"), Ok(session(b"id")));
+    drop(store.take(b"unknown", Claim::Everywhere));
+    wait_for_closed(&store);
+    wait_until("an empty queue", || (store.statistics().queue_length == 0).then_some(()));
+}
+
+#[test]
+fn a_store_without_redis_is_down_from_the_start() {
+    let mut redis = Redis::start();
+    redis.kill();
+    let store = RedisStore::start(settings(&redis), &crate::secret()).unwrap();
+    wait_for_open(&store);
+    assert!(matches!(store.get(b"id"), Lookup::Ready(Err(Miss::Down))));
+    redis.restart();
+    wait_for_closed(&store);
+    put(&store, b"id");
+    assert_eq!(take(&store, b"id"), Ok(session(b"id")));
+}
