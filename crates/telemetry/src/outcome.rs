@@ -86,7 +86,7 @@ named! {
 named! {
     /// How a request that came before the end of its handshake was treated (RFC 8470).
     EarlyRequest {
-        /// It was answered at once; the upstream was told with `Early-Data: 1`.
+        /// It was answered at once; an upstream was told with `Early-Data: 1`.
         Forwarded = "forwarded",
         /// It waited for the end of the handshake.
         Held = "held",

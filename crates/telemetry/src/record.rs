@@ -34,8 +34,8 @@ pub struct TlsFacts {
     pub client_subject: Option<Box<str>>,
     /// The server had to ask for another key share, which cost a round trip.
     pub hello_retry: bool,
-    /// From the first byte of the `ClientHello` to the client's `Finished`; where early data was accepted, to the end of
-    /// the server's flight until that comes.
+    /// From the first byte of the `ClientHello` to the client's `Finished`; where early data was accepted, to the
+    /// first of that until the handshake is complete.
     pub handshake_time: Duration,
 }
 
