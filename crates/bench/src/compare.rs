@@ -51,6 +51,8 @@ pub enum Ended {
     Time,
     /// Somebody asked for it.
     Interrupted,
+    /// No cell works.
+    Nothing,
 }
 
 impl Ended {
@@ -61,6 +63,7 @@ impl Ended {
             Self::Rounds => "rounds",
             Self::Time => "time",
             Self::Interrupted => "interrupted",
+            Self::Nothing => "nothing",
         }
     }
 }
@@ -118,6 +121,9 @@ pub fn run(plan: &Plan, is_there: &[bool], bench: &mut impl Bench) -> Comparison
         plan.cells().map(|(target, mode)| Cell::new(target, mode, !is_there[target])).collect();
     let mut rounds = 0;
     let ended = loop {
+        if cells.iter().all(|cell| cell.given_up) {
+            break Ended::Nothing;
+        }
         if rounds >= plan.limits.rounds.0 && unsettled(plan, &cells).is_empty() {
             break Ended::Settled;
         }

@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: Bench) -> ExitCode {
     // Without it, running out of files is an error of the run, and told.
     let _ = limits::raise_open_files();
     let done = match &arguments.command {
-        Some(BenchCommand::Compare(compare)) => bench_compare::run(compare).map(|()| ExitCode::SUCCESS),
+        Some(BenchCommand::Compare(compare)) => bench_compare::run(compare),
         None => measure(arguments),
     };
     done.unwrap_or_else(|error| {

@@ -3,11 +3,12 @@
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use brisk_bench::compare::report::Report;
-use brisk_bench::compare::{self, Bench, Progress, ServerError, Stage};
+use brisk_bench::compare::{self, Bench, Ended, Progress, ServerError, Stage};
 use brisk_bench::interrupt::Interrupt;
 use brisk_bench::plan::{Plan, PlanError};
 use brisk_bench::report::figures::{duration, shortened};
@@ -21,8 +22,8 @@ use crate::bench;
 /// To the start of the line, and everything after it removed.
 const REWRITE: &str = "\r\x1b[2K";
 
-/// Starts, measures, prints.
-pub(crate) fn run(arguments: &Compare) -> anyhow::Result<()> {
+/// Starts, measures, prints. Code 1 if nothing could be measured.
+pub(crate) fn run(arguments: &Compare) -> anyhow::Result<ExitCode> {
     let plan = plan(arguments)?;
     let interrupt = Interrupt::watch().context("cannot listen for signals")?;
     let wrong = |problem| PlanError::Wrong { path: arguments.plan.clone(), problem };
@@ -45,7 +46,8 @@ pub(crate) fn run(arguments: &Compare) -> anyhow::Result<()> {
     write(arguments.html.as_deref(), || report.html())?;
     write(arguments.markdown.as_deref(), || report.markdown())?;
     let text = if arguments.json { report.json() } else { report.text() };
-    io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+    io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
+    Ok(if comparison.ended == Ended::Nothing { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn plan(arguments: &Compare) -> Result<Plan, PlanError> {

@@ -96,8 +96,10 @@ impl<'a> Report<'a> {
             }
             Ended::Time => format!("not every ratio of {measure} is known to ± {precision}: time is up"),
             Ended::Interrupted => "interrupted".to_owned(),
+            Ended::Nothing => "nothing could be measured".to_owned(),
         };
-        format!("{rounds} rounds in {}; {why}.", duration(*elapsed))
+        let rounds = if *rounds == 1 { "1 round".to_owned() } else { format!("{rounds} rounds") };
+        format!("{rounds} in {}; {why}.", duration(*elapsed))
     }
 
     /// What a reader must know of cells and targets that have no figures, or figures that mean less.

@@ -130,6 +130,8 @@ fn a_missing_server_is_never_measured() {
     let comparison = run(&plan("", ""), &[true, false], &mut bench);
     assert_eq!(comparison.ended, Ended::Settled);
     assert!(bench.runs.iter().all(|(target, _)| *target == 0));
+    let comparison = run(&plan("", ""), &[false, false], &mut bench);
+    assert_eq!((comparison.ended, comparison.rounds), (Ended::Nothing, 0));
 }
 
 #[test]

@@ -90,7 +90,8 @@ fn overviews(report: &Report<'_>) -> Vec<Table> {
         }
         table
     };
-    plan.measures.iter().map(overview).collect()
+    let is_known = |measure: &&Measure| cells.iter().any(|cell| cell.value(**measure).is_some());
+    plan.measures.iter().filter(is_known).map(overview).collect()
 }
 
 fn details(report: &Report<'_>, group: &Group, measures: &[Measure], part: usize) -> Table {
@@ -131,8 +132,8 @@ fn pair(report: &Report<'_>, place: usize, measure: Measure) -> [String; 2] {
 
 /// `1.32 (1.30–1.35)`; with too few runs for such an interval, a question mark behind it.
 pub(super) fn interval(estimate: &Estimate, show: impl Fn(f64) -> String) -> String {
-    let range = range(estimate, &show);
-    format!("{} ({range})", show(estimate.median))
+    let median = show(estimate.median);
+    if estimate.count == 1 { format!("{median}?") } else { format!("{median} ({})", range(estimate, &show)) }
 }
 
 fn range(estimate: &Estimate, show: impl Fn(f64) -> String) -> String {
