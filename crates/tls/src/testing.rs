@@ -1,8 +1,13 @@
 //! What this crate's tests share: an acceptor with the certificate of a CA of its own, and clients that trust it.
 
+mod flights;
+mod sessions;
+
+pub(crate) use flights::Flights;
+pub(crate) use sessions::{Forgetful, ScriptedStore};
+
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -15,6 +20,7 @@ use brisk_keys::{
 use brisk_session::{KeySource, MemorySettings, MemoryStore, RotationSettings, SessionStore, TicketKeyring};
 use brisk_telemetry::Timeline;
 use brisk_testkit::ca::TestCa;
+use rustls::crypto::CryptoProvider;
 use rustls::{ClientConfig, ConnectionTrafficSecrets, RootCertStore, SupportedProtocolVersion};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
@@ -30,7 +36,6 @@ pub(crate) const HOST: &str = "example.test";
 /// An acceptor, and what its clients need.
 pub(crate) struct Stage {
     pub(crate) acceptor: Acceptor,
-    ca: TestCa,
     roots: RootCertStore,
     host: HostSettings,
     engine: Arc<dyn PrivateKeyEngine>,
@@ -65,22 +70,41 @@ impl Stage {
             roots.add(root.expect("a certificate")).expect("a root");
         }
         let acceptor = acceptor.expect("settings that fit");
-        Self { acceptor, ca, roots, host, engine, sessions, keyring }
+        Self { acceptor, roots, host, engine, sessions, keyring }
     }
 
-    /// The file with the authority that the server's certificate is of.
-    pub(crate) fn authority(&self) -> PathBuf {
-        self.ca.root_file()
+    /// Early data of so many bytes, and sessions in a store that does as it is told.
+    pub(crate) fn with_early_data(size: u32) -> (Self, Arc<ScriptedStore>) {
+        let mut stage = Self::new();
+        let store = Arc::new(ScriptedStore::default());
+        stage.sessions = Arc::clone(&store) as _;
+        stage.reload(TlsSettings::default(), |host| host.early_data = size);
+        (stage, store)
     }
 
-    /// As after a reload: the same sessions and keys, but clients must show a certificate from now on.
-    pub(crate) fn require_client_certificates(&mut self, settings: TlsSettings) {
-        let roots = [TestCa::new().root_pem()];
-        let roots = roots.iter().map(|pem| CertificateDer::from_pem_slice(pem.as_bytes()).expect("a root"));
-        self.host.client_certificates = Some(ClientCertificates { required: true, roots: roots.collect() });
+    /// As after a reload: the same sessions and keys, but another host.
+    pub(crate) fn reload(&mut self, settings: TlsSettings, change: impl FnOnce(&mut HostSettings)) {
+        change(&mut self.host);
         let hosts = [self.host.clone()];
         let acceptor = Acceptor::new(settings, &hosts, &self.engine, &self.sessions, &self.keyring);
         self.acceptor = acceptor.expect("settings that fit");
+    }
+
+    /// As after a reload: clients must show a certificate from now on, of an authority that nobody knew before.
+    pub(crate) fn require_client_certificates(&mut self, settings: TlsSettings) {
+        self.reload(settings, |host| host.client_certificates = Some(client_certificates(true)));
+    }
+
+    /// As after a reload: clients may show a certificate from now on, of an authority that nobody knew before.
+    pub(crate) fn ask_for_client_certificates(&mut self, settings: TlsSettings) {
+        self.reload(settings, |host| host.client_certificates = Some(client_certificates(false)));
+    }
+
+    /// New ticket keys: those of before are forgotten.
+    pub(crate) fn forget_ticket_keys(&mut self) {
+        let keys = KeySource::Generated(RotationSettings::default());
+        self.keyring = Arc::new(TicketKeyring::new(keys, SystemTime::now()));
+        self.reload(TlsSettings::default(), |_| {});
     }
 
     /// A client of this version alone; its handshakes resume one another's sessions.
@@ -90,6 +114,15 @@ impl Stage {
             .with_no_client_auth();
         config.enable_secret_extraction = true;
         config
+    }
+
+    /// A client of TLS 1.3 with other cryptography.
+    pub(crate) fn client_with(&self, provider: CryptoProvider) -> ClientConfig {
+        ClientConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .expect("suites of TLS 1.3")
+            .with_root_certificates(self.roots.clone())
+            .with_no_client_auth()
     }
 
     /// The server's side of a handshake.
@@ -109,6 +142,11 @@ impl Stage {
         let (client, accepted) = soon(async { tokio::join!(handshake(client, near), server) }).await;
         (client.expect("a server that keeps the protocol"), accepted)
     }
+}
+
+fn client_certificates(required: bool) -> ClientCertificates {
+    let root = CertificateDer::from_pem_slice(TestCa::new().root_pem().as_bytes()).expect("a root");
+    ClientCertificates { required, roots: vec![root] }
 }
 
 fn host(certificate: Certificate) -> HostSettings {
@@ -232,8 +270,12 @@ impl Forger {
         let (tcp, tls) = client.into_inner();
         let (sequence, secrets) = tls.dangerous_extract_secrets().expect("secrets").tx;
         let ConnectionTrafficSecrets::Aes128Gcm { key, iv } = secrets else { panic!("another suite") };
-        let key = LessSafeKey::new(UnboundKey::new(&AES_128_GCM, key.as_ref()).expect("a key"));
-        (tcp, Self { sequence, key, iv: iv.as_ref().try_into().expect("12 bytes") })
+        (tcp, Self::with_keys(sequence, key.as_ref(), iv.as_ref()))
+    }
+
+    fn with_keys(sequence: u64, key: &[u8], iv: &[u8]) -> Self {
+        let key = LessSafeKey::new(UnboundKey::new(&AES_128_GCM, key).expect("a key"));
+        Self { sequence, key, iv: iv.try_into().expect("12 bytes") }
     }
 
     /// A record of this content type.

@@ -35,7 +35,7 @@ pub(super) fn of(
         scheme: notes.scheme.map(SignatureScheme),
         resumption,
         resumption_failure: resumption_failure(resumption, notes, hello, version),
-        early_data: hello.early_data.then(|| match resumption {
+        early_data: hello.early_data.then_some(match resumption {
             Resumption::EarlyData => EarlyData::Accepted,
             _ if !takes_early_data => EarlyData::Disabled,
             Resumption::Full => EarlyData::NotResumed,

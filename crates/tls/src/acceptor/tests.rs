@@ -1,6 +1,9 @@
+mod early;
+
 use std::rc::Rc;
 
-use brisk_telemetry::Resumption;
+use brisk_session::Miss;
+use brisk_telemetry::{Resumption, ResumptionFailure};
 use brisk_testkit::ca::TestCa;
 use brisk_testkit::client::TlsClient;
 use brisk_wire::registry::{ProtocolVersion, SignatureScheme};
@@ -183,6 +186,50 @@ async fn a_session_without_a_client_certificate_does_not_resume_where_one_is_req
             let (_, accepted) = soon(async { tokio::join!(client, stage.accept(far)) }).await;
             let refusal = accepted.err().expect("a refusal");
             assert_eq!(refusal.outcome, HandshakeOutcome::ClientCertificate);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_resumption_that_failed_is_told_from_none() {
+    for version in [&TLS12, &TLS13] {
+        let mut stage = Stage::new();
+        let client = Arc::new(stage.client(version));
+        // Session IDs are sent all the same.
+        assert_eq!(resumption(&stage, &client).await.resumption_failure, None);
+        assert_eq!(resumption(&stage, &client).await.resumption_failure, None);
+        stage.forget_ticket_keys();
+        let facts = resumption(&stage, &client).await;
+        assert_eq!(facts.resumption_failure, Some(ResumptionFailure::UnknownKey));
+        stage.reload(TlsSettings { tickets: false, ..TlsSettings::default() }, |_| {});
+        let facts = resumption(&stage, &client).await;
+        assert_eq!(facts.resumption_failure, Some(ResumptionFailure::NoSession));
+    }
+}
+
+#[tokio::test]
+async fn session_ids_that_are_not_found_are_told() {
+    let (mut stage, store) = Stage::with_early_data(0);
+    stage.reload(TlsSettings { tickets: false, ..TlsSettings::default() }, |_| {});
+    let client = Arc::new(stage.client(&TLS12));
+    assert_eq!(resumption(&stage, &client).await.resumption_failure, None);
+    assert_eq!(resumption(&stage, &client).await.resumption, Resumption::SessionId);
+    store.miss(Miss::Down);
+    assert_eq!(resumption(&stage, &client).await.resumption_failure, Some(ResumptionFailure::StoreDown));
+}
+
+#[tokio::test]
+async fn a_session_of_other_demands_is_unsuitable() {
+    for tickets in [true, false] {
+        let settings = TlsSettings { tickets, ..TlsSettings::default() };
+        for version in [&TLS12, &TLS13] {
+            let mut stage = Stage::with(settings.clone(), |engine| engine);
+            let client = Arc::new(stage.client(version));
+            stage.ask_for_client_certificates(settings.clone());
+            resumption(&stage, &client).await;
+            stage.ask_for_client_certificates(settings.clone());
+            let facts = resumption(&stage, &client).await;
+            assert_eq!(facts.resumption_failure, Some(ResumptionFailure::Unsuitable));
         }
     }
 }

@@ -165,3 +165,79 @@ impl ProducesTickets for Tickets {
         self.demands.admit(opened, Resumption::Ticket)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use brisk_session::{KeySource, RotationSettings};
+    use rustls_pki_types::CertificateDer;
+
+    use super::*;
+    use crate::notes::{Notes, Told};
+    use crate::testing::ScriptedStore;
+
+    /// What a callback notes.
+    fn noted<T>(told: Told, call: impl FnOnce() -> T) -> (T, Notes) {
+        let mut notes = Notes { told, ..Notes::default() };
+        notes::swap(&mut notes);
+        let result = call();
+        notes::swap(&mut notes);
+        (result, notes)
+    }
+
+    fn demands(required: bool, roots: &[&'static [u8]]) -> Demands {
+        let roots = roots.iter().map(|&root| CertificateDer::from(root)).collect();
+        Demands::new(&ClientCertificates { required, roots })
+    }
+
+    #[test]
+    fn demands_have_the_same_mark_in_every_process() {
+        let mark = demands(true, &[b"one", b"two"]);
+        assert_eq!(mark, demands(true, &[b"two", b"one", b"two"]));
+        assert_ne!(mark, demands(false, &[b"one", b"two"]));
+        assert_ne!(mark, demands(true, &[b"one"]));
+        // Sessions outlive a process: another mark loses all of them.
+        let expected = 0xedcf_7755_09b6_cb2b_44f6_b0d2_aab2_e985_u128;
+        assert_eq!(mark.0.map(u128::from_be_bytes), Some(expected));
+        assert_eq!(demands(true, &[b"other"]).unmark(mark.mark(b"session".to_vec())), None);
+        assert_eq!(mark.unmark(mark.mark(b"session".to_vec())).as_deref(), Some(&b"session"[..]));
+    }
+
+    #[test]
+    fn a_ticket_that_does_not_open_is_told() {
+        let keys = KeySource::Generated(RotationSettings::default());
+        let keyring = Arc::new(TicketKeyring::new(keys, SystemTime::now()));
+        let lifetime = Duration::from_secs(60);
+        let tickets = Tickets { keyring, lifetime, demands: Demands::default() };
+        let failure = |ticket: &[u8]| {
+            let (session, notes) = noted(Told::default(), || tickets.decrypt(ticket));
+            assert_eq!(session.is_some(), notes.resumption_failure.is_none());
+            notes.resumption_failure
+        };
+        let ticket = tickets.encrypt(b"session").expect("a ticket");
+        assert_eq!(failure(&ticket), None);
+        let mut forged = ticket.clone();
+        *forged.last_mut().expect("bytes") ^= 1;
+        assert_eq!(failure(&forged), Some(ResumptionFailure::Forged));
+        assert_eq!(failure(b"ticket"), Some(ResumptionFailure::UnknownKey));
+        let other = Tickets { demands: demands(true, &[]), ..tickets };
+        let (session, notes) = noted(Told::default(), || other.decrypt(&ticket));
+        assert_eq!((session, notes.resumption_failure), (None, Some(ResumptionFailure::Unsuitable)));
+    }
+
+    #[test]
+    fn few_sessions_of_a_hello_are_looked_for() {
+        let store = Arc::new(ScriptedStore::default());
+        let lifetime = Duration::from_secs(60);
+        let sessions = Sessions { store: Arc::clone(&store) as _, lifetime, demands: Demands::default() };
+        let told = Told { early_data: true, ..Told::default() };
+        let ((), notes) = noted(told, || {
+            // No identity that we gave.
+            assert_eq!(sessions.take(&[0; 31]), None);
+            for id in 0..100 {
+                assert_eq!(sessions.take(&[id; IDENTITY]), None);
+            }
+        });
+        assert_eq!(store.claims(), [Claim::Everywhere, Claim::Here, Claim::Here, Claim::Here]);
+        assert_eq!(notes.resumption_failure, Some(ResumptionFailure::NoSession));
+    }
+}
