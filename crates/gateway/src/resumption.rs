@@ -146,7 +146,7 @@ fn store_figures(redis: &RedisStatistics) -> StoreFigures {
         forged: redis.forged,
         late: redis.late,
         down: redis.down,
-        dropped_writes: redis.dropped_full + redis.dropped_down,
+        dropped_writes: redis.dropped_full,
         queue_length: redis.queue_length,
         breaker_open: redis.breaker_open,
         operations: redis.operations,

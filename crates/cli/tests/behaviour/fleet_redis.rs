@@ -1,6 +1,7 @@
 //! Gateways with a Redis in common: whatever session is made at one resumes at the others.
 
 use std::net::{Ipv4Addr, TcpListener};
+use std::time::{Duration, Instant};
 
 use brisk_testkit::process::wait_until;
 use brisk_testkit::redis::{Redis, RedisOptions};
@@ -48,6 +49,38 @@ fn every_kind_of_session_resumes_at_every_member() {
     assert_eq!(fleet.connect(0, &["-tls1_2", "-no_ticket", "-sess_out", &file]), "full");
     for member in [1, 2, 0] {
         assert_eq!(fleet.connect(member, &["-tls1_2", "-no_ticket", "-sess_in", &file]), "session-id");
+    }
+}
+
+#[test]
+fn tickets_resume_through_three_rotations_of_exchanged_keys() {
+    let redis = Redis::start();
+    let times =
+        "tls.session_lifetime = \"1m\"\ntls.ticket_rotation = \"12s\"\nsessions.ticket_keys = \"redis\"\n";
+    let fleet = fleet(2, &keys(redis.port(), times));
+    agreed(&fleet);
+    let (sessions, made) =
+        (["-tls1_2", "-tls1_3"].map(|version| (version, fleet.session(0, version))), Instant::now());
+    let mut seen = vec![agreed(&fleet)];
+    while seen.len() < 4 {
+        for (version, session) in &sessions {
+            for member in [1, 0] {
+                let resumed = fleet.resume(member, version, session);
+                assert!(made.elapsed() < Duration::from_secs(60), "this machine is too slow for the test");
+                assert_ne!(
+                    resumed,
+                    "full",
+                    "{version} at {member} after {:?}, keys {seen:?}",
+                    made.elapsed()
+                );
+            }
+        }
+        // There is always one that seals, and it is the same at both but for the moment when it changes.
+        let sealing = sealing(&fleet.members[1]).expect("a key that seals");
+        if !seen.contains(&sealing) {
+            assert_eq!(agreed(&fleet), sealing);
+            seen.push(sealing);
+        }
     }
 }
 

@@ -83,6 +83,26 @@ fn a_resumed_session_costs_no_key_operation() {
 }
 
 #[test]
+fn the_page_tells_of_early_data() {
+    let site = Site::with("early_data = \"safe\"\n");
+    let [session, request] =
+        ["session", "request"].map(|name| site.brisk.folder().join(name).display().to_string());
+    std::fs::write(&request, REQUEST).expect("a temporary file");
+    let ask = |options: &[&str], input: &[u8]| {
+        let options = [&["-tls1_3", "-servername", NAME], options].concat();
+        facts_of(&run(&mut s_client(&site.ca, &site.brisk, &options), input, LIMIT))
+    };
+    assert!(ask(&["-sess_out", &session], REQUEST)["tls"]["early_data"].is_null());
+    let early = ask(&["-sess_in", &session, "-early_data", &request], b"");
+    assert_eq!(
+        (&early["tls"]["early_data"], &early["tls"]["resumption"]),
+        (&"accepted".into(), &"0-rtt".into())
+    );
+    let replayed = ask(&["-sess_in", &session], REQUEST);
+    assert_eq!(replayed["tls"]["resumption_failure"], "used", "{replayed}");
+}
+
+#[test]
 fn the_groups_are_preferred_in_order_and_hybrid_ones_come_first() {
     let site = Site::new();
     let first = facts(&site.get("/connection.json").text());

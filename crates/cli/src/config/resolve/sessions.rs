@@ -20,6 +20,9 @@ use crate::config::values::TicketKeys;
 pub(super) const LIFETIMES: RangeInclusive<Period> =
     Period(Duration::from_secs(1))..=Period(Duration::from_hours(7 * 24));
 
+/// Keys that machines exchange need some seconds to be known to all of them.
+const LEAST_SHARED: Period = Period(Duration::from_secs(12));
+
 /// What makes sessions resumable, which is for `lifetime`.
 pub(super) fn sessions(raw: &raw::Config, lifetime: Duration, context: &mut Context<'_>) -> SessionSettings {
     let path = KeyPath::of("sessions");
@@ -49,6 +52,12 @@ fn rotation(raw: &raw::Config, lifetime: Duration, context: &mut Context<'_>) ->
     let path = KeyPath::of("tls").key("ticket_rotation");
     let usual = Period(Duration::from_hours(12));
     let interval = context.findings.within(&path, raw.tls.ticket_rotation, usual, &LIFETIMES);
+    if raw.sessions.ticket_keys == Some(TicketKeys::Redis) && interval < LEAST_SHARED {
+        let message = format!(
+            "{interval} is too short for keys to reach all machines through Redis: write \"{LEAST_SHARED}\" or more"
+        );
+        context.findings.wrong(&path, message);
+    }
     RotationSettings::new(lifetime, interval.0, Duration::ZERO).unwrap_or_else(|error| {
         let message = match error {
             RotationError::TooManyKeys { least, .. } => format!(

@@ -169,6 +169,14 @@ fn keys_change_often_enough_and_not_too_often() {
         "tls.ticket_rotation = \"500ms\"",
         "brisk.toml:3:23: tls.ticket_rotation: 500ms is out of range: write 1s to 7d",
     );
+    fleet_refused(
+        &format!(
+            "tls = {{ ticket_rotation = \"5s\", session_lifetime = \"1m\" }}\n{}",
+            redis("servers = [\"redis://a\"]")
+        ),
+        "brisk.toml:3:27: tls.ticket_rotation: 5s is too short for keys to reach all machines through Redis: write \
+         \"12s\" or more",
+    );
     fleet_accepted("tls.ticket_rotation = \"1s\"\ntls.session_lifetime = \"30s\"");
     fleet_accepted("tls.ticket_rotation = \"7d\"\ntls.session_lifetime = \"1h\"");
 }
