@@ -17,6 +17,7 @@ use rustls::{
     compress,
 };
 
+use crate::early::{FirstFlight, FirstSessions};
 use crate::http1::Message;
 use crate::process::PATIENCE;
 
@@ -25,6 +26,7 @@ use crate::process::PATIENCE;
 #[must_use = "nothing happens before `connect`"]
 pub struct TlsClient {
     config: ClientConfig,
+    roots: RootCertStore,
     name: String,
     decompressed: Arc<AtomicUsize>,
 }
@@ -50,14 +52,40 @@ impl TlsClient {
         let config = ClientConfig::builder_with_provider(Arc::new(provider))
             .with_safe_default_protocol_versions()
             .expect("versions that the provider has")
-            .with_root_certificates(roots)
+            .with_root_certificates(roots.clone())
             .with_no_client_auth();
-        Self { config, name: name.to_owned(), decompressed: Arc::default() }
+        Self { config, roots, name: name.to_owned(), decompressed: Arc::default() }
     }
 
     /// Offers these application protocols.
     pub fn alpn(mut self, protocols: &[&str]) -> Self {
         self.config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        self
+    }
+
+    /// Speaks TLS 1.2 and no later version.
+    pub fn tls12(mut self) -> Self {
+        let provider = Arc::clone(self.config.crypto_provider());
+        let (roots, resumption) = (self.roots.clone(), self.config.resumption.clone());
+        self.config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS12])
+            .expect("a version that the provider has")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        self.config.resumption = resumption;
+        self
+    }
+
+    /// Announces early data in handshakes that resume, if its session takes some.
+    pub fn early_data(mut self) -> Self {
+        self.config.enable_early_data = true;
+        self
+    }
+
+    /// Keeps the sessions of its first connection instead of the latest: each of TLS 1.3 for one use, and that of TLS 1.2
+    /// for ever.
+    pub fn keeping_first_sessions(mut self) -> Self {
+        self.config.resumption = FirstSessions::resumption();
         self
     }
 
@@ -92,11 +120,16 @@ impl TlsClient {
         tcp.set_write_timeout(Some(PATIENCE))?;
         let name = ServerName::try_from(self.name.clone()).expect("a host name");
         let tls = ClientConnection::new(Arc::new(self.config.clone()), name).map_err(io::Error::other)?;
-        let mut stream = StreamOwned::new(tls, tcp);
-        while stream.conn.is_handshaking() {
-            stream.conn.complete_io(&mut stream.sock)?;
-        }
-        Ok(TlsStream(stream))
+        TlsStream::complete(tls, tcp)
+    }
+
+    /// A handshake with the latest session and this early data, of which nothing is sent yet. Fails the test if there is
+    /// no session that takes early data; such a session is used up.
+    #[track_caller]
+    pub fn first_flight(&self, early: &[u8]) -> FirstFlight {
+        let mut config = self.config.clone();
+        config.enable_early_data = true;
+        FirstFlight::new(&config, &self.name, early).expect("a session that takes early data")
     }
 
     /// The first bytes of a handshake: one flight with the `ClientHello`.
@@ -114,6 +147,14 @@ impl TlsClient {
 pub struct TlsStream(StreamOwned<ClientConnection, TcpStream>);
 
 impl TlsStream {
+    pub(crate) fn complete(tls: ClientConnection, tcp: TcpStream) -> io::Result<Self> {
+        let mut stream = StreamOwned::new(tls, tcp);
+        while stream.conn.is_handshaking() || stream.conn.wants_write() {
+            stream.conn.complete_io(&mut stream.sock)?;
+        }
+        Ok(Self(stream))
+    }
+
     /// Sends `request` as it is and reads one response.
     #[track_caller]
     pub fn request(&mut self, request: &str) -> Message {

@@ -3,8 +3,10 @@
 pub mod brisk;
 pub mod ca;
 pub mod client;
+pub mod early;
 pub mod http1;
 pub mod nginx;
 pub mod origin;
 pub mod process;
 pub mod redis;
+pub mod relay;

@@ -11,7 +11,7 @@ use crate::ca::Leaf;
 use crate::process::{Process, command, serve_on_free_port};
 
 /// A running nginx. It serves `/1k` and `/1m` (1 KiB and 1 MiB of `x`), `/headers` (what it got, a line per header),
-/// `/name` (its own port) and `/health`; everything else is 404.
+/// `/name` (its own port), `/not-early` (425 to early data) and `/health`; everything else is 404.
 #[derive(Debug)]
 pub struct Nginx {
     process: Process,
@@ -24,6 +24,12 @@ impl Nginx {
     /// HTTP/1.1.
     pub fn http() -> Self {
         Self::start("http", "", "")
+    }
+
+    /// HTTP/1.1; [`requests`](Self::requests) tells of each request its method, its path with the query, and what its
+    /// `Early-Data` says or `-`.
+    pub fn recording() -> Self {
+        Self::start("http", "", "access_log FOLDER/access.log early;")
     }
 
     /// HTTP/2 without TLS.
@@ -45,8 +51,9 @@ impl Nginx {
         Self::start("https", "ssl http2", &all)
     }
 
-    /// One line for each request over TLS that was answered: version, `r` where a session was resumed or `.`, `1` where
-    /// it came as early data or `-`, suite, group, the client certificate's verdict, path.
+    /// One line for each request that was answered, if this one records them. Of requests over TLS: version, `r` where a
+    /// session was resumed or `.`, `1` where it came as early data or `-`, suite, group, the client certificate's verdict,
+    /// path.
     pub fn requests(&self) -> Vec<String> {
         let log = fs::read_to_string(self.log()).unwrap_or_default();
         log.lines().map(str::to_owned).collect()
@@ -106,6 +113,7 @@ events { worker_connections 1024; }
 http {
   access_log off;
   log_format tls '$ssl_protocol $ssl_session_reused $early $ssl_cipher $ssl_curve $ssl_client_verify $uri';
+  log_format early '$request_method $request_uri $http_early_data';
   map $came_early $early { 1 1; default -; }
   client_body_temp_path FOLDER/body;
   proxy_temp_path FOLDER/proxy;
@@ -121,6 +129,10 @@ http {
     location = /1k { }
     location = /1m { }
     location = /health { return 204; }
+    location = /not-early {
+      if ($http_early_data) { return 425 "too early"; }
+      return 200 "late enough";
+    }
     location = /name { return 200 "$server_port"; }
     location = /headers {
       return 200 "protocol: $server_protocol

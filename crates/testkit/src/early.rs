@@ -1,0 +1,190 @@
+//! Clients that send early data, taken apart: the first flight is in the test's hands, and so is what follows it.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use rustls::client::{ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, NamedGroup};
+
+use crate::client::TlsStream;
+use crate::process::PATIENCE;
+
+const RECORD_HEADER: usize = 5;
+const APPLICATION_DATA: u8 = 23;
+
+/// A `ClientHello` that offers a session, and early data, none of it sent yet.
+pub struct FirstFlight {
+    tls: ClientConnection,
+    bytes: Vec<u8>,
+}
+
+impl FirstFlight {
+    /// With the latest session of `config`; nothing if that has none that takes early data.
+    pub(crate) fn new(config: &ClientConfig, name: &str, early: &[u8]) -> Option<Self> {
+        let name = ServerName::try_from(name.to_owned()).expect("a host name");
+        let mut tls = ClientConnection::new(Arc::new(config.clone()), name).expect("a client configuration");
+        tls.early_data()?.write_all(early).expect("room for early data");
+        let mut bytes = Vec::new();
+        while tls.wants_write() {
+            tls.write_tls(&mut bytes).expect("a vector takes everything");
+        }
+        Some(Self { tls, bytes })
+    }
+
+    /// What goes over the wire.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Sends it, and nothing after it.
+    pub fn send(self, address: SocketAddr) -> io::Result<Unfinished> {
+        let mut tcp = TcpStream::connect(address)?;
+        tcp.set_nodelay(true)?;
+        tcp.set_read_timeout(Some(PATIENCE))?;
+        tcp.set_write_timeout(Some(PATIENCE))?;
+        tcp.write_all(&self.bytes)?;
+        Ok(Unfinished { tls: self.tls, tcp })
+    }
+}
+
+/// A connection whose client has sent early data, and does not finish its handshake. What it reads came before that.
+pub struct Unfinished {
+    tls: ClientConnection,
+    tcp: TcpStream,
+}
+
+impl Unfinished {
+    /// Reads the server's flight. Whether the server accepted the early data.
+    pub fn is_accepted(&mut self) -> io::Result<bool> {
+        while self.tls.is_handshaking() {
+            self.receive()?;
+        }
+        Ok(self.tls.is_early_data_accepted())
+    }
+
+    /// Finishes the handshake.
+    pub fn finish(self) -> io::Result<TlsStream> {
+        TlsStream::complete(self.tls, self.tcp)
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        if self.tls.read_tls(&mut self.tcp)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.tls.process_new_packets().map_err(io::Error::other).map(drop)
+    }
+}
+
+impl Read for Unfinished {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.tls.reader().read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.receive()?,
+                result => return result,
+            }
+        }
+    }
+}
+
+/// Takes a connection in the server's place, and reads what the client sends at first, to the end of its first record of
+/// early data. It is not answered.
+pub fn intercept(listener: &TcpListener) -> (TcpStream, Vec<u8>) {
+    let (mut client, _) = listener.accept().expect("a client");
+    client.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    let (mut flight, mut at) = (Vec::new(), 0);
+    loop {
+        let needed = at + RECORD_HEADER;
+        read_to(&mut client, &mut flight, needed);
+        let (kind, len) = (flight[at], u16::from_be_bytes([flight[at + 3], flight[at + 4]]));
+        at = needed + usize::from(len);
+        read_to(&mut client, &mut flight, at);
+        if kind == APPLICATION_DATA {
+            return (client, flight);
+        }
+    }
+}
+
+fn read_to(client: &mut TcpStream, flight: &mut Vec<u8>, len: usize) {
+    let have = flight.len();
+    flight.resize(len, 0);
+    client.read_exact(&mut flight[have..]).expect("a client that sends early data");
+}
+
+/// Keeps the first sessions that it gets and no later ones, so that they grow old.
+pub(crate) struct FirstSessions(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    hint: Option<NamedGroup>,
+    tls12: Option<Tls12ClientSessionValue>,
+    tls13: VecDeque<Tls13ClientSessionValue>,
+    closed: bool,
+}
+
+impl FirstSessions {
+    pub(crate) fn resumption() -> Resumption {
+        Resumption::store(Arc::new(Self(Mutex::default())))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().expect("nothing panics here")
+    }
+}
+
+impl ClientSessionStore for FirstSessions {
+    fn set_kx_hint(&self, _: ServerName<'static>, group: NamedGroup) {
+        self.lock().hint = Some(group);
+    }
+
+    fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
+        self.lock().hint
+    }
+
+    fn set_tls12_session(&self, _: ServerName<'static>, value: Tls12ClientSessionValue) {
+        self.lock().tls12.get_or_insert(value);
+    }
+
+    fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        self.lock().tls12.clone()
+    }
+
+    fn remove_tls12_session(&self, _: &ServerName<'static>) {
+        self.lock().tls12 = None;
+    }
+
+    fn insert_tls13_ticket(&self, _: ServerName<'static>, value: Tls13ClientSessionValue) {
+        let mut kept = self.lock();
+        if !kept.closed {
+            kept.tls13.push_back(value);
+        }
+    }
+
+    fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        let mut kept = self.lock();
+        let first = kept.tls13.pop_front();
+        kept.closed |= first.is_some();
+        first
+    }
+}
+
+impl fmt::Debug for FirstSessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FirstSessions")
+    }
+}
+
+impl fmt::Debug for FirstFlight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FirstFlight").field(&self.bytes.len()).finish()
+    }
+}
+
+impl fmt::Debug for Unfinished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Unfinished").field(&self.tcp).finish()
+    }
+}
