@@ -19,7 +19,7 @@ use crate::{
 
 /// How long a taken session is remembered in Redis, so that a second taker learns of it, and a write that was on its
 /// way does not bring it back.
-const TOMBSTONE: Duration = Duration::from_secs(60);
+const TOMBSTONE: Duration = Duration::from_mins(1);
 
 /// A command on its way from a worker.
 pub(super) enum Command {
@@ -56,7 +56,7 @@ impl Command {
     pub(super) fn give_up(self, miss: Miss, shared: &Shared) {
         match &self {
             Self::Forget { id } | Self::Find { id, how: How::Take(Claim::Everywhere), .. } => {
-                shared.spend(id)
+                shared.spend(id);
             }
             Self::Put { .. } | Self::Find { .. } => {}
         }
@@ -64,7 +64,7 @@ impl Command {
             // An error: nobody waits.
             Self::Find { answer, .. } => drop(answer.send(Err(miss))),
             Self::Put { .. } | Self::Forget { .. } if miss == Miss::Late => {
-                shared.counters.dropped_full.count()
+                shared.counters.dropped_full.count();
             }
             Self::Put { .. } | Self::Forget { .. } => shared.counters.dropped_down.count(),
         }

@@ -42,7 +42,8 @@ const MOST_FIELDS: usize = 1000;
 const VERSION: u8 = 1;
 
 /// Fills a [`TicketKeyring`] whose source is [`KeySource::Shared`](crate::KeySource::Shared) with the keys of the
-/// fleet, and makes those that are missing. Dropping it ends that; the keys stay on the ring.
+/// fleet, and makes those that are missing. Dropping it ends that, and so does the end of the store's last copy; the keys
+/// stay on the ring.
 ///
 /// While Redis is out of order the keys on the ring go on to work: they are published an interval ahead, so for one
 /// interval at least tickets are sealed too. After that no tickets are sent until Redis is back.
@@ -198,8 +199,9 @@ impl Exchange {
 }
 
 fn context(slot: u64) -> Aad<[u8; 9]> {
-    let [a, b, c, d, e, f, g, h] = slot.to_be_bytes();
-    Aad::from([VERSION, a, b, c, d, e, f, g, h])
+    let mut context = [VERSION; 9];
+    context[1..].copy_from_slice(&slot.to_be_bytes());
+    Aad::from(context)
 }
 
 fn refused(command: &str, error: &redis::ServerError, link: &Link, shared: &Shared) -> Failed {

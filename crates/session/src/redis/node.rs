@@ -173,7 +173,9 @@ impl Node {
                 time::timeout(self.shared.settings.patience, link.ask_all(&pipeline)).await,
                 Ok(Ok(_))
             ) {
-                names.iter().for_each(|name| self.shared.spent.add(*name));
+                for name in names {
+                    self.shared.spent.add(name);
+                }
                 return;
             }
         }

@@ -88,6 +88,14 @@ impl Router {
         self.slots.replace(slots);
     }
 
+    /// Servers that could not say where the data is, while another could, are not asked until that one fails: nobody
+    /// would notice that they work again.
+    fn forget_troubles(&self, which: impl Fn(&RedisAddress) -> bool) {
+        for server in self.shared.settings.servers.iter().filter(|server| which(server)) {
+            self.shared.troubles.forget(server);
+        }
+    }
+
     async fn follow_sentinels(&self, service: &str) {
         let servers = &self.shared.settings.servers;
         let (mut turn, mut sentinel) = (0, None);
@@ -96,11 +104,7 @@ impl Router {
             match self.ask_sentinel(address, &mut sentinel, service).await {
                 Ok(server) => {
                     self.shared.troubles.end(address, Area::Connection);
-                    // Those that failed before it are not asked, so that nobody would notice their recovery.
-                    servers
-                        .iter()
-                        .filter(|other| *other != address)
-                        .for_each(|other| self.shared.troubles.forget(other));
+                    self.forget_troubles(|other| other != address);
                     self.set(vec![SlotRange { first: 0, last: u16::MAX, server }]);
                 }
                 Err(trouble) => {
@@ -120,16 +124,15 @@ impl Router {
     ) -> Result<RedisAddress, Trouble> {
         let settings = &self.shared.settings;
         let failed = |error| Trouble::connecting(&error, settings.patience);
-        let connection = match connection {
-            Some(connection) => connection,
-            None => {
-                let config = AsyncConnectionConfig::new()
-                    .set_connection_timeout(Some(settings.patience))
-                    .set_response_timeout(Some(settings.patience));
-                let client = settings.sentinel(address).map_err(failed)?;
-                let made = client.get_multiplexed_async_connection_with_config(&config).await;
-                connection.insert(made.map_err(failed)?)
-            }
+        let connection = if let Some(connection) = connection {
+            connection
+        } else {
+            let config = AsyncConnectionConfig::new()
+                .set_connection_timeout(Some(settings.patience))
+                .set_response_timeout(Some(settings.patience));
+            let client = settings.sentinel(address).map_err(failed)?;
+            let made = client.get_multiplexed_async_connection_with_config(&config).await;
+            connection.insert(made.map_err(failed)?)
         };
         let mut command = redis::cmd("SENTINEL");
         command.arg("get-master-addr-by-name").arg(service);
@@ -146,12 +149,7 @@ impl Router {
             match self.ask_cluster(address).await {
                 Ok(slots) => {
                     self.set(slots);
-                    let nodes = self.nodes.borrow();
-                    known
-                        .iter()
-                        .filter(|other| !nodes.contains_key(other))
-                        .for_each(|other| self.shared.troubles.forget(other));
-                    drop(nodes);
+                    self.forget_troubles(|other| !self.nodes.borrow().contains_key(other));
                     self.pause(CLUSTER_POLL).await;
                 }
                 Err(trouble) => {

@@ -15,7 +15,7 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 use super::settings::RedisAddress;
 
 /// A trouble that takes turns with another is not worth a line each time.
-const QUIET: Duration = Duration::from_secs(60);
+const QUIET: Duration = Duration::from_mins(1);
 
 /// Servers whose troubles are kept at most; more than a fleet has, unless one makes names up.
 const MOST: usize = 64;

@@ -23,7 +23,7 @@ fn with_user(redis: &Redis, username: Option<&str>, password: &str) -> RedisSett
 fn trouble(settings: RedisSettings, expected: &str) {
     let port = format!(":{}", settings.servers[0].port);
     assert_eq!(warnings(&port), [""; 0]);
-    let store = RedisStore::start(settings, &secret()).unwrap();
+    let store = RedisStore::start(settings, &secret()).expect("a thread");
     let line = wait_until("words about the trouble", || store.statistics().troubles.pop());
     assert!(line.contains(&port) && line.contains(expected), "{line}");
     assert!(matches!(store.get(b"id"), Lookup::Ready(Err(Miss::Down))));

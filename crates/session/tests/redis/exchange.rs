@@ -20,7 +20,8 @@ impl Gateway {
     fn start(redis: &Redis, rotation: RotationSettings) -> Self {
         let store = store(redis);
         let keyring = Arc::new(TicketKeyring::new(KeySource::Shared { rotation }, SystemTime::now()));
-        let exchange = KeyExchange::start(&store, &secret(), rotation, Arc::clone(&keyring)).unwrap();
+        let exchange = KeyExchange::start(&store, &secret(), rotation, Arc::clone(&keyring));
+        let exchange = exchange.expect("an empty queue");
         Self { keyring, store, _exchange: exchange }
     }
 
@@ -34,7 +35,8 @@ impl Gateway {
 }
 
 fn hourly() -> RotationSettings {
-    RotationSettings::new(Duration::from_hours(2), Duration::from_hours(1), Duration::ZERO).unwrap()
+    RotationSettings::new(Duration::from_hours(2), Duration::from_hours(1), Duration::ZERO)
+        .expect("right settings")
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn answer<T>(lookup: Lookup<T>) -> T {
 }
 
 fn secret() -> FleetSecret {
-    FleetSecret::from_bytes(&[7; 32]).unwrap()
+    FleetSecret::from_bytes(&[7; 32]).expect("32 bytes")
 }
 
 fn address(port: u16) -> RedisAddress {
@@ -54,7 +54,7 @@ fn settings(redis: &Redis) -> RedisSettings {
 
 /// A store that has reached its Redis.
 fn started(settings: RedisSettings) -> RedisStore {
-    let store = RedisStore::start(settings, &secret()).unwrap();
+    let store = RedisStore::start(settings, &secret()).expect("a thread");
     wait_for_closed(&store);
     store
 }
@@ -94,7 +94,7 @@ static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 fn warnings(word: &str) -> Vec<String> {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| tracing::subscriber::set_global_default(Collector).expect("no other subscriber"));
-    let warnings = WARNINGS.lock().unwrap();
+    let warnings = WARNINGS.lock().expect("nobody panics with it");
     warnings.iter().filter(|line| line.contains(word)).cloned().collect()
 }
 
@@ -116,7 +116,7 @@ impl Subscriber for Collector {
     fn event(&self, event: &Event<'_>) {
         let mut line = String::new();
         event.record(&mut |_: &Field, value: &dyn Debug| write!(line, "{value:?}").expect("a string"));
-        WARNINGS.lock().unwrap().push(line);
+        WARNINGS.lock().expect("nobody panics with it").push(line);
     }
 
     fn enter(&self, _span: &span::Id) {}
