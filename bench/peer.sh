@@ -2,15 +2,22 @@
 # Serves bench.test with one worker for measurements beside other servers, in the foreground.
 #
 # In the environment: PORT to listen on, UPSTREAM port to proxy to, C folder of certificates, WWW folder of files,
-# BODY of the fixed response, D scratch folder.
+# BODY of the fixed response, D scratch folder; EARLY=on accepts early data, STATEFUL=on keeps TLS 1.3 sessions.
 set -euo pipefail
 : "${PORT:?}" "${UPSTREAM:?}" "${C:?}" "${WWW:?}" "${BODY:?}" "${D:?}"
+
+early=no stateful=false
+[ "${EARLY:-off}" = on ] && early=safe
+[ "${STATEFUL:-off}" = on ] && stateful=true
 
 cat > "$D/brisk.toml" <<TOML
 [server]
 https = ["127.0.0.1:$PORT"]
 workers = 1
 state_dir = "$D/state"
+
+[tls]
+stateful = $stateful
 
 [server.timeouts]
 idle = "300s"
@@ -32,6 +39,7 @@ certificates = [
 path = "/static"
 exact = true
 respond = { body = "$BODY" }
+early_data = "$early"
 
 [[host.route]]
 path = "/file/"
