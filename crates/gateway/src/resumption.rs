@@ -1,6 +1,5 @@
 //! What makes sessions resumable: ticket keys and stores. It outlives a reload, so that sessions do too.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -68,6 +67,36 @@ impl Resumption {
     pub(crate) fn age(&self) {
         self.keyring.rotate(SystemTime::now());
         self.memory.remove_expired(Instant::now());
+    }
+}
+
+/// What is shared with a fleet.
+struct Fleet {
+    redis: RedisStore,
+    secret: FleetSecret,
+    /// While ticket keys are exchanged: how, and by whom.
+    exchange: Mutex<Option<(RotationSettings, KeyExchange)>>,
+}
+
+impl Fleet {
+    fn start(FleetStore { redis, secret }: &FleetStore) -> Result<Self, RedisError> {
+        let redis = RedisStore::start(redis.clone(), secret)?;
+        Ok(Self { redis, secret: secret.clone(), exchange: Mutex::new(None) })
+    }
+
+    /// Exchanges the keys of `keyring` if `source` says so, and ends it otherwise.
+    fn exchange_keys(&self, source: &KeySource, keyring: &Arc<TicketKeyring>) -> Result<(), RedisError> {
+        // Replaced whole, so that a panic leaves nothing half done.
+        let mut exchange = self.exchange.lock().unwrap_or_else(PoisonError::into_inner);
+        let KeySource::Shared { rotation } = *source else {
+            *exchange = None;
+            return Ok(());
+        };
+        if exchange.as_ref().is_none_or(|(present, _)| *present != rotation) {
+            let keyring = Arc::clone(keyring);
+            *exchange = Some((rotation, KeyExchange::start(&self.redis, &self.secret, rotation, keyring)?));
+        }
+        Ok(())
     }
 }
 

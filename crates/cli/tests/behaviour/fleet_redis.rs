@@ -66,7 +66,7 @@ fn tickets_resume_through_three_rotations_of_exchanged_keys() {
         for (version, session) in &sessions {
             for member in [1, 0] {
                 let resumed = fleet.resume(member, version, session);
-                assert!(made.elapsed() < Duration::from_secs(60), "this machine is too slow for the test");
+                assert!(made.elapsed() < Duration::from_mins(1), "this machine is too slow for the test");
                 assert_ne!(
                     resumed,
                     "full",

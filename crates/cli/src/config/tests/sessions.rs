@@ -304,7 +304,7 @@ fn what_is_not_shared_although_it_looks_so_is_a_warning() {
 
 /// A route with these lines from line 6 on.
 fn early(lines: &str) -> String {
-    super::route(&format!("path = \"/api\"\nrespond = {{}}\n{lines}"))
+    route(&format!("path = \"/api\"\nrespond = {{}}\n{lines}"))
 }
 
 #[test]
