@@ -9,6 +9,7 @@ use rustls_pki_types::CertificateDer;
 
 /// Settings of all TLS listeners.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct TlsSettings {
     /// The oldest version accepted: TLS 1.2 (default) or TLS 1.3.
     pub min_version: ProtocolVersion,

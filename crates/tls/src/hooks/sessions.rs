@@ -206,7 +206,7 @@ mod tests {
     fn a_ticket_that_does_not_open_is_told() {
         let keys = KeySource::Generated(RotationSettings::default());
         let keyring = Arc::new(TicketKeyring::new(keys, SystemTime::now()));
-        let lifetime = Duration::from_secs(60);
+        let lifetime = Duration::from_mins(1);
         let tickets = Tickets { keyring, lifetime, demands: Demands::default() };
         let failure = |ticket: &[u8]| {
             let (session, notes) = noted(Told::default(), || tickets.decrypt(ticket));
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn few_sessions_of_a_hello_are_looked_for() {
         let store = Arc::new(ScriptedStore::default());
-        let lifetime = Duration::from_secs(60);
+        let lifetime = Duration::from_mins(1);
         let sessions = Sessions { store: Arc::clone(&store) as _, lifetime, demands: Demands::default() };
         let told = Told { early_data: true, ..Told::default() };
         let ((), notes) = noted(told, || {

@@ -86,14 +86,13 @@ impl Flights {
         let mut received = Vec::new();
         while received.len() < expected.len() {
             let mut piece = vec![0; expected.len() - received.len()];
-            match self.tls.reader().read(&mut piece) {
-                Ok(len) => received.extend_from_slice(&piece[..len]),
-                Err(_) => {
-                    let mut first = true;
-                    let more = self.receive_until(|_| !std::mem::replace(&mut first, false)).await;
-                    assert!(more, "the server ended");
-                }
+            if let Ok(len) = self.tls.reader().read(&mut piece) {
+                received.extend_from_slice(&piece[..len]);
+                continue;
             }
+            let mut first = true;
+            let more = self.receive_until(|_| !std::mem::replace(&mut first, false)).await;
+            assert!(more, "the server ended");
         }
         assert_eq!(received, expected);
     }

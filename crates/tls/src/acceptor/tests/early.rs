@@ -170,7 +170,7 @@ async fn a_flight_that_is_sent_again_is_not_accepted_again() {
         near.write_all(&first).await.expect("sent");
         let replayed = async {
             // The server's flight, of a full handshake that the sender cannot end.
-            let len = near.read(&mut [0; 8192]).await.expect("a flight");
+            let len = near.read(&mut vec![0; 8192]).await.expect("a flight");
             assert!(len > 0);
             drop(near);
         };
