@@ -110,7 +110,7 @@ pub struct Server {
     /// Why it is not there.
     pub missing: Option<String>,
     /// Kept to be stopped.
-    _process: Option<Process>,
+    process: Option<Process>,
 }
 
 impl Stage {
@@ -148,7 +148,7 @@ impl Server {
             let value = fill(&variables, value)?;
             variables.set(name, value);
         }
-        let mut server = Self { variables, pid: None, version: String::new(), missing: None, _process: None };
+        let mut server = Self { variables, pid: None, version: String::new(), missing: None, process: None };
         match &target.process {
             ProcessSource::Unknown => {}
             ProcessSource::Pid(pid) => server.pid = Some(*pid),
@@ -158,7 +158,7 @@ impl Server {
                 match Process::start(&target.name, command, &server.variables, folder, &ready) {
                     Ok(process) => {
                         server.pid = Some(process.child.id());
-                        server._process = Some(process);
+                        server.process = Some(process);
                     }
                     Err(error) if *optional && error.missing().is_some() => {
                         server.missing = error.missing().map(str::to_owned);
@@ -170,10 +170,14 @@ impl Server {
         }
         if let Some(command) = &target.version {
             let lines = output(&target.name, command, &server.variables, folder)?;
-            server.version = lines.lines().next().unwrap_or_default().to_owned();
+            server.version = first_line(&lines);
         }
         Ok(server)
     }
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
 }
 
 fn read_pid(name: &str, file: &Path) -> Result<u32, ServerError> {

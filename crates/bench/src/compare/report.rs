@@ -53,16 +53,21 @@ impl<'a> Report<'a> {
 
     /// For a document: the plan's words, the machine, the tables.
     pub fn markdown(&self) -> String {
-        let mut text = format!("# {}\n\n", self.plan.title);
-        let quote = format!("Published: {}", self.plan.published);
-        let published = if self.plan.published.is_empty() { String::new() } else { quote };
-        for paragraph in [&self.plan.about, &published].into_iter().filter(|text| !text.is_empty()) {
-            text.push_str(&format!("{paragraph}\n\n"));
+        let published = format!("Published: {}", self.plan.published);
+        let published = Some(&published).filter(|_| !self.plan.published.is_empty());
+        let about = Some(&self.plan.about).filter(|about| !about.is_empty());
+        let mut facts = vec![format!("Machine: {}", self.machine.line())];
+        let versions =
+            self.versions.iter().filter(|version| !version.is_empty()).cloned().collect::<Vec<_>>();
+        if !versions.is_empty() {
+            facts.push(format!("Servers: {}", versions.join("; ")));
         }
-        text.push_str(&format!("- Machine: {}\n", self.machine.line()));
-        text.push_str(&format!("- Measured: {}, {}\n", self.started(), self.program));
-        text.push_str(&format!("- {}\n", self.outcome()));
-        text.extend(self.notes().iter().map(|note| format!("- {note}\n")));
+        facts.push(format!("Measured: {}, {}", self.started(), self.program));
+        facts.push(self.outcome());
+        facts.extend(self.notes());
+        let mut text = format!("# {}\n\n", self.plan.title);
+        text.extend(about.into_iter().chain(published).map(|paragraph| format!("{paragraph}\n\n")));
+        text.extend(facts.iter().map(|fact| format!("- {fact}\n")));
         for table in tables::all(self, usize::MAX) {
             text.push('\n');
             text.push_str(&table.to_markdown());

@@ -47,7 +47,7 @@ pub fn estimate(values: impl Iterator<Item = f64>) -> Option<Estimate> {
 
 /// The greatest k whose interval is confident enough, else 1; and how confident it is.
 fn rank(count: usize) -> (usize, f64) {
-    let mut below = 0.5_f64.powi(count as i32);
+    let mut below = 0.5_f64.powf(count as f64);
     let mut outcome = below;
     let mut best = (1, 1.0 - 2.0 * below);
     for rank in 2..=count.div_ceil(2) {

@@ -164,7 +164,8 @@ impl Table {
 
 /// Lines of at most `width` characters, indented by two.
 pub(crate) fn wrapped(text: &str, width: usize) -> String {
-    lines(text, width.saturating_sub(GAP.len())).iter().map(|line| format!("{GAP}{line}\n")).collect()
+    let lines = lines(text, width.saturating_sub(GAP.len()));
+    lines.iter().flat_map(|line| [GAP, line, "\n"]).collect()
 }
 
 /// The text in lines of at most `width` characters, at least one; words that are longer are cut into pieces.

@@ -17,7 +17,7 @@ pub(crate) fn sample() -> RunResult {
     let series: Vec<_> = (0..40).map(|second| interval(second, &mut phases)).collect();
     RunResult {
         target: "https://bench.test:8443/1k".to_owned(),
-        started: SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000),
+        started: SystemTime::UNIX_EPOCH + Duration::from_hours(500_000),
         elapsed: Duration::from_secs(40),
         interrupted: false,
         settings: vec![("--ramp", "1000:4000:1000/10s".to_owned()), ("--insecure", String::new())],

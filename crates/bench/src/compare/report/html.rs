@@ -12,7 +12,7 @@ pub(super) fn page(report: &Report<'_>) -> String {
     let lead = if report.plan.about.is_empty() { "A comparison." } else { &report.plan.about };
     let mut body = html::head(&report.plan.title, lead);
     if !report.plan.published.is_empty() {
-        body += &format!("<p class=\"lead\">Published: {}</p>\n", escape(&report.plan.published));
+        body.extend(["<p class=\"lead\">Published: ", &escape(&report.plan.published), "</p>\n"]);
     }
     let mut facts = vec![
         ("measured", report.started()),
@@ -29,8 +29,9 @@ pub(super) fn page(report: &Report<'_>) -> String {
     body += &html::facts(&facts);
     let notes = report.notes();
     if !notes.is_empty() {
-        let notes: String = notes.iter().map(|note| format!("<li>{}</li>\n", escape(note))).collect();
-        body += &format!("<section>\n<h2>Notes</h2>\n<ul>\n{notes}</ul>\n</section>\n");
+        body.push_str("<section>\n<h2>Notes</h2>\n<ul>\n");
+        body.extend(notes.iter().map(|note| format!("<li>{}</li>\n", escape(note))));
+        body.push_str("</ul>\n</section>\n");
     }
     body.extend(report.plan.measures.iter().map(|measure| chart(report, *measure)));
     body.extend(tables::all(report, usize::MAX).iter().map(Table::to_html));

@@ -8,6 +8,9 @@ use crate::report::table::Table;
 /// Below this the server waited for the client.
 const BUSY: f64 = 0.9;
 
+/// Cells in which it did that are named up to this number.
+const NAMED: usize = 4;
+
 /// Columns that a value and its ratio take.
 const PAIR: usize = 34;
 
@@ -90,8 +93,12 @@ fn overviews(report: &Report<'_>) -> Vec<Table> {
         }
         table
     };
-    let is_known = |measure: &&Measure| cells.iter().any(|cell| cell.value(**measure).is_some());
-    plan.measures.iter().filter(is_known).map(overview).collect()
+    let mut measures = plan.measures.clone();
+    if !measures.contains(&Measure::ServerBusy) && !client_bound_cells(report).is_empty() {
+        measures.push(Measure::ServerBusy);
+    }
+    measures.retain(|measure| cells.iter().any(|cell| cell.value(*measure).is_some()));
+    measures.iter().map(overview).collect()
 }
 
 fn details(report: &Report<'_>, group: &Group, measures: &[Measure], part: usize) -> Table {
@@ -141,19 +148,26 @@ fn range(estimate: &Estimate, show: impl Fn(f64) -> String) -> String {
     format!("{}–{}{doubt}", show(estimate.low), show(estimate.high))
 }
 
-/// A sentence about the cells in which the client was the limit, if there are any.
+/// A sentence about the cells in which the client was the limit, if there are any. Many are only counted: there is a
+/// table of them.
 pub(super) fn client_bound(report: &Report<'_>) -> Option<String> {
-    let idle = report.comparison.cells.iter().filter_map(|cell| {
-        let busy = cell.value(Measure::ServerBusy)?.median;
-        let (target, mode) = (&report.plan.targets[cell.target].name, &report.plan.modes[cell.mode].name);
-        (busy < BUSY).then(|| format!("{target}, {mode} ({})", percent(busy)))
-    });
-    let idle: Vec<_> = idle.collect();
-    let about =
-        "the server was less than 90 % busy, so its rate is a lower bound and its processor time says more";
-    (!idle.is_empty()).then(|| format!("In {} {about}: {}.", cells(idle.len()), idle.join("; ")))
+    let places = client_bound_cells(report);
+    let name = |place: &usize| {
+        let cell = &report.comparison.cells[*place];
+        format!("{}, {}", report.plan.targets[cell.target].name, report.plan.modes[cell.mode].name)
+    };
+    let names = places.iter().map(name).collect::<Vec<_>>().join("; ");
+    let names = if places.len() > NAMED { String::new() } else { format!(": {names}") };
+    let cells = if places.len() == 1 { "one cell".to_owned() } else { format!("{} cells", places.len()) };
+    let limit = percent(BUSY);
+    let meaning = "the rate is a lower bound there, and only the processor time compares";
+    (!places.is_empty())
+        .then(|| format!("In {cells} the server was less than {limit} busy, so {meaning}{names}."))
 }
 
-fn cells(count: usize) -> String {
-    if count == 1 { "one cell".to_owned() } else { format!("{count} cells") }
+fn client_bound_cells(report: &Report<'_>) -> Vec<usize> {
+    let cells = &report.comparison.cells;
+    let waited =
+        |place: &usize| cells[*place].value(Measure::ServerBusy).is_some_and(|busy| busy.median < BUSY);
+    (0..cells.len()).filter(waited).collect()
 }
