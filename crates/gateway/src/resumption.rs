@@ -100,42 +100,6 @@ impl Fleet {
     }
 }
 
-/// What is shared with a fleet.
-struct Fleet {
-    redis: RedisStore,
-    secret: FleetSecret,
-    /// While ticket keys are exchanged: how, and by whom.
-    exchange: Mutex<Option<(RotationSettings, KeyExchange)>>,
-}
-
-impl Fleet {
-    fn start(FleetStore { redis, secret }: &FleetStore) -> Result<Self, RedisError> {
-        let redis = RedisStore::start(redis.clone(), secret)?;
-        Ok(Self { redis, secret: secret.clone(), exchange: Mutex::new(None) })
-    }
-
-    /// Exchanges the keys of `keyring` if `source` says so, and ends it otherwise.
-    fn exchange_keys(&self, source: &KeySource, keyring: &Arc<TicketKeyring>) -> Result<(), RedisError> {
-        // Replaced whole, so that a panic leaves nothing half done.
-        let mut exchange = self.exchange.lock().unwrap_or_else(PoisonError::into_inner);
-        let KeySource::Shared { rotation } = *source else {
-            *exchange = None;
-            return Ok(());
-        };
-        if exchange.as_ref().is_none_or(|(present, _)| *present != rotation) {
-            let keyring = Arc::clone(keyring);
-            *exchange = Some((rotation, KeyExchange::start(&self.redis, &self.secret, rotation, keyring)?));
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Debug for Resumption {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Resumption").field("keyring", &self.keyring).field("store", &self.store).finish()
-    }
-}
-
 fn figures(keyring: &TicketKeyring, memory: &MemoryStore, fleet: Option<&RedisStore>) -> SessionFigures {
     let (tickets, sessions, now) = (keyring.statistics(), memory.statistics(), SystemTime::now());
     SessionFigures {
