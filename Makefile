@@ -3,6 +3,7 @@
 # make check   formatting, lints, documentation
 # make peers   measure beside nginx                          (PEERS='nginx brisk haproxy')
 # make peers-all  compare all servers with brisk bench       (PLAN=peers-http COMPARE='--html peers.html')
+# make results    run all plans, write docs/results          (RESULTS='resumption ciphers'); an hour on a quiet machine
 #
 # Each installs what it lacks on Debian, see tools/setup.
 
@@ -17,8 +18,9 @@ PEERS ?= nginx brisk
 # A plan of bench/plans, and further options of brisk bench compare.
 PLAN ?= peers
 COMPARE ?=
+RESULTS ?= resumption certificates stapling ciphers peers peers-http
 
-.PHONY: run build test check peers peers-all setup
+.PHONY: run build test check peers peers-all results setup
 run: build
 	@exec $(CARGO_TARGET_DIR)/release/brisk serve $(ARGS)
 
@@ -43,6 +45,14 @@ peers: build
 peers-all: build
 	@CACHE=$(CACHE) tools/setup all-peers
 	@$(CARGO_TARGET_DIR)/release/brisk bench compare bench/plans/$(PLAN).toml $(COMPARE)
+
+results: build
+	@CACHE=$(CACHE) tools/setup all-peers
+	@mkdir -p docs/results
+	@set -e; for plan in $(RESULTS); do \
+	  $(CARGO_TARGET_DIR)/release/brisk bench compare bench/plans/$$plan.toml \
+	    --html docs/results/$$plan.html --markdown docs/results/$$plan.md; \
+	done
 
 setup:
 	@CACHE=$(CACHE) tools/setup build test peers

@@ -105,7 +105,8 @@ fn details(report: &Report<'_>, group: &Group, measures: &[Measure], part: usize
     let cells = &report.comparison.cells;
     let continued = if part > 0 { " (continued)" } else { "" };
     let mut table = Table::new(format!("{}{continued}", group.name)).text("");
-    let compared = report.plan.baseline != crate::plan::Baseline::default();
+    // A mode that the target compared with does not have stands for itself.
+    let compared = group.cells.iter().any(|place| baseline(report.plan.baseline, cells, *place).is_some());
     for measure in measures {
         table = table.figure(measure.title());
         table = if compared { table.figure("ratio") } else { table.figure("interval") };
