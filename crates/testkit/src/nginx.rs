@@ -124,6 +124,7 @@ http {
   keepalive_requests 1000000;
   server {
     listen LISTEN;
+    set $came_early '';
     DIRECTIVES
     root FOLDER;
     location = /1k { }
