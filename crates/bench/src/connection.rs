@@ -59,6 +59,7 @@ pub(crate) struct Link {
     /// From the moment TCP was connected.
     pub(crate) timeline: Timeline,
     recorder: Rc<Recorder>,
+    /// Where its sessions go.
     sessions: Option<Rc<Sessions>>,
     session_use: SessionUse,
     /// Bytes sent and received that were counted, or that are not to be.
@@ -105,13 +106,16 @@ impl Opener {
     fn link(&self, kind: &Kind, stream: ClientStream, timeline: Timeline, connect: Duration) -> Link {
         let finished = timeline.offset(Milestone::HandshakeFinished).unwrap_or_default();
         let now = timeline.started() + finished;
+        let session_use = kind.client.settings().session_use;
+        // A session that is resumed often has to come from a full handshake; what others bring would push it out.
+        let brings = session_use == SessionUse::Once || stream.facts().resumption == Resumption::Full;
         let mut link = Link {
             counted: (0, 0),
             segments: None,
             used: false,
             recorder: Rc::clone(&self.recorder),
-            sessions: kind.sessions.clone(),
-            session_use: kind.client.settings().session_use,
+            sessions: kind.sessions.clone().filter(|_| brings),
+            session_use,
             stream,
             timeline,
         };
@@ -198,7 +202,7 @@ impl Link {
 
     /// Counts what went over it since the last time, if `now` is in the measured time.
     pub(crate) fn account(&mut self, now: Instant) {
-        let (sent, received) = self.stream.bytes();
+        let (received, sent) = self.stream.bytes();
         if self.recorder.is_measured(now) {
             self.recorder.bytes(sent - self.counted.0, received - self.counted.1);
             if self.segments.is_none() {

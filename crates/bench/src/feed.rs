@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::measure::Recorder;
 use crate::schedule::{Pace, Schedule};
@@ -16,6 +16,9 @@ use crate::timer::Timer;
 
 /// Arrivals after which others get a turn.
 const BATCH: u64 = 256;
+
+/// How long after the end of a run operations are still started whose time came before it.
+pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
 /// One thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,8 +132,8 @@ impl Feed {
         .await
     }
 
-    /// At a fixed rate: makes operations due when their time has come. Ends with the schedule; what still waits then is
-    /// not started.
+    /// At a fixed rate: makes operations due when their time has come. Ends a second after the schedule; what still waits
+    /// then is not started.
     pub(crate) async fn pace(&self) -> io::Result<()> {
         let schedule = &self.plan.schedule;
         let mut timer = Timer::new()?;
@@ -147,7 +150,7 @@ impl Feed {
         }
         self.end_queue();
         if let Some(end) = schedule.end().filter(|_| !self.stopped.get()) {
-            timer.until(self.begin + end).await?;
+            timer.until(self.begin + end + GRACE).await?;
             self.discard();
         }
         Ok(())
@@ -184,12 +187,10 @@ impl Feed {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::{Receiver, channel};
-    use std::time::Duration;
-
     use super::*;
     use crate::measure::Report;
     use crate::schedule::Steps;
+    use std::sync::mpsc::{Receiver, channel};
 
     fn feed(schedule: Schedule, room: usize) -> (Feed, Rc<Recorder>, Receiver<Report>) {
         let (sender, reports) = channel();
@@ -235,9 +236,14 @@ mod tests {
     #[tokio::test]
     async fn what_nobody_could_start_is_counted() {
         let (feed, recorder, reports) = feed(fixed(1000.0, Duration::from_millis(100)), 10);
-        feed.pace().await.expect("a timer");
+        let (paced, ()) = tokio::join!(feed.pace(), async {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            // Late, but started.
+            assert!(feed.next().await.is_some());
+        });
+        paced.expect("a timer");
         assert_eq!(feed.next().await, None);
-        assert_eq!(unstarted(&recorder, &reports), 100);
+        assert_eq!(unstarted(&recorder, &reports), 99);
     }
 
     #[tokio::test]

@@ -76,7 +76,7 @@ pub struct Options {
     pub authorities: Vec<PathBuf>,
     /// Believe any server.
     pub insecure: bool,
-    /// Ask for a stapled OCSP response.
+    /// Ask for a stapled OCSP response. With a client certificate it is asked for in any case.
     pub ocsp: bool,
     /// A new key share for each handshake.
     pub fresh_keys: bool,
@@ -285,7 +285,12 @@ impl Options {
             identity,
             verification: self.verification()?,
             key_shares: if self.fresh_keys { KeyShares::Fresh } else { KeyShares::Reused },
-            staple_request: if self.ocsp { StapleRequest::Sent } else { StapleRequest::Omitted },
+            // Where the client signs what it said in TLS 1.2, nothing of it can be taken back.
+            staple_request: if self.ocsp || self.identity.is_some() {
+                StapleRequest::Sent
+            } else {
+                StapleRequest::Omitted
+            },
             ..ClientSettings::new(name)
         };
         let handshakes = Handshakes { mix: self.mix.weighted(), client, session_use: self.session_use };

@@ -13,7 +13,7 @@ use crate::choice::Axis;
 use crate::connection::{Link, Opener};
 use crate::contact;
 use crate::error::Failure;
-use crate::feed::{Feed, Operation, Plan};
+use crate::feed::{self, Feed, Operation, Plan};
 use crate::http1::{Broken, Http1};
 use crate::http2::{self, Http2};
 use crate::measure::{Recorder, Report};
@@ -135,7 +135,7 @@ async fn deadline(setup: &Setup, begin: Instant) {
     let Some(end) = schedule.end() else { return std::future::pending().await };
     let grace = match schedule.pace() {
         Pace::Closed(_) => Duration::ZERO,
-        Pace::Fixed { .. } => setup.timeout + TICK,
+        Pace::Fixed { .. } => feed::GRACE + setup.timeout + TICK,
     };
     sleep_until((begin + end + grace).into()).await;
 }

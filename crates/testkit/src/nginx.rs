@@ -92,6 +92,11 @@ impl Nginx {
         format!("{}://{}", self.scheme, self.address)
     }
 
+    /// The process.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
     /// What it wrote to its error log.
     pub fn errors(&self) -> String {
         self.process.stderr()

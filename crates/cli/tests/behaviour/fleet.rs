@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use brisk_testkit::brisk::{Brisk, base, host};
 use brisk_testkit::ca::{Leaf, TestCa};
+use brisk_testkit::client::TlsClient;
 use brisk_testkit::process::{run, wait_until};
 use serde_json::Value;
 
@@ -19,7 +20,7 @@ const KEYS: &str = "tls.session_lifetime = \"20s\"\ntls.ticket_rotation = \"4s\"
 
 /// Gateways that only a CA and files unite.
 pub(crate) struct Fleet {
-    ca: TestCa,
+    pub(crate) ca: TestCa,
     leaf: Leaf,
     pub(crate) members: Vec<Brisk>,
 }
@@ -32,8 +33,13 @@ impl Fleet {
     }
 
     /// One more, with these keys and files.
-    pub(crate) fn add(mut self, keys: &str, files: &[(&str, &[u8])]) -> Self {
-        let config = base(keys) + &host(&NAMES, &[&self.leaf]);
+    pub(crate) fn add(self, keys: &str, files: &[(&str, &[u8])]) -> Self {
+        self.add_with(keys, "", files)
+    }
+
+    /// One more, with these keys and files, and tables after its `[[host]]`.
+    pub(crate) fn add_with(mut self, keys: &str, tables: &str, files: &[(&str, &[u8])]) -> Self {
+        let config = base(keys) + &host(&NAMES, &[&self.leaf]) + tables;
         let setup = setup().config(&config);
         let setup = files.iter().fold(setup, |setup, (name, contents)| setup.file(name, contents));
         self.members.push(setup.start());
@@ -43,6 +49,24 @@ impl Fleet {
     /// As many with one secret.
     fn of(members: usize) -> Self {
         (0..members).fold(Self::new(), |fleet, _| fleet.add(KEYS, &[("fleet.secret", SECRET.as_bytes())]))
+    }
+
+    /// A client that trusts the fleet's CA and asks for `site.test`.
+    pub(crate) fn client(&self) -> TlsClient {
+        TlsClient::new(&self.ca.root_file(), NAME)
+    }
+
+    /// What all members have counted, added up.
+    pub(crate) fn total(&self, metric: &str, labels: &[&str]) -> u64 {
+        let of_member = |member: &Brisk| member.metrics().sum(metric, labels).round() as u64;
+        self.members.iter().map(of_member).sum()
+    }
+
+    /// Waits until every member has Redis at hand.
+    pub(crate) fn wait_for_store(&self) {
+        wait_until("a session store at every member", || {
+            (self.total("brisk_session_store_breaker_open", &[]) == 0).then_some(())
+        });
     }
 
     /// Makes a session at `member`; returns its file.

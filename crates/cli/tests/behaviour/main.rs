@@ -1,17 +1,22 @@
 //! What brisk does, seen from outside: the real program between real clients and real upstreams, one module per
 //! behaviour. External programs come by `make setup`; without one, its tests fail and say so.
 
+mod h2;
 mod site;
 
 mod access_log;
 mod admin;
 mod bad_input;
+mod bench;
 mod bench_compare;
+mod bench_failures;
+mod bench_schedule;
 mod certificates;
 mod check;
 mod chromium;
 mod curl;
 mod development;
+mod early_data;
 mod fleet;
 mod fleet_redis;
 mod grpc;

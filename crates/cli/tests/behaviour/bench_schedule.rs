@@ -1,0 +1,124 @@
+//! When `brisk bench` starts operations, and from when their latency counts.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use brisk_testkit::process::{Process, wait_until};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::bench::{Target, bench, finished, json};
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// A run of four seconds with `options` at a server that stands still for one of them.
+fn with_a_stall(options: &str) -> Value {
+    let target = Target::new("");
+    let mut command = target.command(&format!("-d 4s --warmup 0 --json {options}"));
+    let mut running = Process::start(&mut command);
+    wait_until("requests at nginx", || (target.nginx.requests().len() > 50).then_some(()));
+    let server = target.nginx.process();
+    server.signal(Signal::STOP);
+    // The stall is what is measured, so that it has a length.
+    sleep(Duration::from_secs(1));
+    server.signal(Signal::CONT);
+    let status = running.wait();
+    let result = json(&running.stdout());
+    assert_eq!(status.code(), Some(0), "{result}");
+    result
+}
+
+#[test]
+fn a_stall_is_in_the_tail_of_a_fixed_rate_as_long_as_it_was() {
+    for options in ["--rate 200", "--rate 200 -r 1", "--rate 200 --h2 4", "--rate 200 -c 8 -t 2"] {
+        let result = with_a_stall(options);
+        assert_eq!(number(&result["operations"]), 800.0, "{options}: {result}");
+        assert_eq!(number(&result["unstarted"]), 0.0, "{options}: {result}");
+        let total = &result["latency_us"]["total"];
+        // Of 800 operations 200 were due in the stall, and waited for what was left of it.
+        assert!(number(&total["max"]) > 950_000.0, "{options}: {result}");
+        assert!(number(&total["p99"]) > 800_000.0, "{options}: {result}");
+        assert!(number(&total["p90"]) > 350_000.0, "{options}: {result}");
+    }
+}
+
+#[test]
+fn a_closed_loop_sees_a_stall_once_per_connection() {
+    let result = with_a_stall("-c 2");
+    let total = &result["latency_us"]["total"];
+    assert!(number(&total["max"]) > 950_000.0, "{result}");
+    assert!(number(&total["p99"]) < 500_000.0, "{result}");
+}
+
+#[test]
+fn a_fixed_rate_is_kept() {
+    let target = Target::new("");
+    let result = target.result("--rate 150 -d 3s --warmup 500ms");
+    assert_eq!(number(&result["operations"]), 450.0, "{result}");
+    let elapsed = number(&result["elapsed_s"]);
+    assert!((2.99..3.5).contains(&elapsed), "{result}");
+    for second in result["series"].as_array().expect("a list") {
+        assert_eq!(number(&second["offered_per_s"]), 150.0, "{second}");
+    }
+}
+
+#[test]
+fn what_cannot_be_started_is_counted() {
+    // Half of the response comes at once and half a second later, so that two connections do two in a second.
+    let target = Target::new("limit_rate 512k;");
+    let options = "--rate 50 -d 2s --warmup 0 -c 2 --backlog 10 --json";
+    let finished = finished(&mut bench(&target.ca, target.nginx.address().port(), "/1m", options));
+    assert_eq!(finished.status.code(), Some(1), "{}", finished.text());
+    let result = json(&finished.stdout);
+    let (done, unstarted) = (number(&result["operations"]), number(&result["unstarted"]));
+    assert_eq!(done + unstarted, 100.0, "{result}");
+    assert!(unstarted > 50.0, "{result}");
+}
+
+#[test]
+fn a_ramp_goes_up_in_steps() {
+    let target = Target::new("");
+    let result = target.result("--ramp 20:60:20/1s --warmup 200ms");
+    assert_eq!(number(&result["operations"]), 120.0, "{result}");
+    let series = result["series"].as_array().expect("a list");
+    let offered: Vec<_> = series.iter().map(|second| number(&second["offered_per_s"])).collect();
+    assert_eq!(offered[..3], [20.0, 40.0, 60.0], "{result}");
+    let result = target.result("--ramp-connections 1:3:1/1s --warmup 0");
+    let series = result["series"].as_array().expect("a list");
+    let connections: Vec<_> = series.iter().map(|second| number(&second["concurrency"])).collect();
+    assert_eq!(connections[..3], [1.0, 2.0, 3.0], "{result}");
+    assert_eq!(result["traffic"]["handshake"]["count"], 3, "{result}");
+}
+
+#[test]
+fn a_count_is_met_exactly() {
+    let target = Target::new("");
+    for options in
+        ["-n 100 -c 7", "-n 100 -c 4 -t 3", "-n 100 -c 3 -r 1", "-n 100 --rate 400", "-n 100 --h2 7 -c 3"]
+    {
+        let result = target.result(options);
+        assert_eq!(result["operations"], 100, "{options}: {result}");
+    }
+    let lines = wait_until("all lines of nginx's log", || {
+        let lines = target.nginx.requests().len();
+        (lines >= 505).then_some(lines)
+    });
+    assert_eq!(lines, 505, "each run has one first contact besides");
+}
+
+#[test]
+fn the_time_is_kept() {
+    let target = Target::new("");
+    let result = target.result("-d 1.5s --warmup 500ms -c 2");
+    let elapsed = number(&result["elapsed_s"]);
+    assert!((1.49..1.8).contains(&elapsed), "{result}");
+    let lengths: Vec<_> = result["series"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|second| number(&second["length_s"]))
+        .collect();
+    assert!((lengths.iter().sum::<f64>() - elapsed).abs() < 0.01, "{result}");
+}

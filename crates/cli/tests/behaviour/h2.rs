@@ -1,0 +1,88 @@
+//! Frames of HTTP/2 as a test writes and reads them (RFC 9113): for early data, which no client at hand sends over it.
+
+use std::collections::HashSet;
+use std::io::{Read, Write};
+
+use crate::site::NAME;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// What a client says first.
+pub(crate) fn preface() -> Vec<u8> {
+    [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &frame(SETTINGS, 0, 0, &[])[..]].concat()
+}
+
+/// GET of a path.
+pub(crate) fn get(stream: u32, path: &str) -> Vec<u8> {
+    frame(HEADERS, END_HEADERS | END_STREAM, stream, &head(0x82, path))
+}
+
+/// POST of four bytes to a path.
+pub(crate) fn post(stream: u32, path: &str) -> Vec<u8> {
+    let head = frame(HEADERS, END_HEADERS, stream, &head(0x83, path));
+    [head, frame(DATA, END_STREAM, stream, b"body")].concat()
+}
+
+/// RFC 7541: `:method` by its place in the static table, `https`, then path and authority as they are.
+fn head(method: u8, path: &str) -> Vec<u8> {
+    let literal = |index: u8, text: &str| [&[index, text.len() as u8], text.as_bytes()].concat();
+    [&[method, 0x87][..], &literal(4, path), &literal(1, NAME)].concat()
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let len = (payload.len() as u32).to_be_bytes();
+    [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// What a server has said.
+#[derive(Debug, Default)]
+pub(crate) struct Frames {
+    data: Vec<(u32, Vec<u8>)>,
+    ended: HashSet<u32>,
+}
+
+impl Frames {
+    /// Sends `request` and reads to the end of `stream`.
+    #[track_caller]
+    pub(crate) fn exchange(connection: &mut (impl Read + Write), request: &[u8], stream: u32) -> Self {
+        connection.write_all(request).expect("a server that reads");
+        let mut frames = Self::default();
+        frames.read_until_end(connection, stream);
+        frames
+    }
+
+    /// Reads until the answer on `stream` has ended.
+    #[track_caller]
+    pub(crate) fn read_until_end(&mut self, from: &mut impl Read, stream: u32) {
+        while !self.has_ended(stream) {
+            let mut header = [0; 9];
+            from.read_exact(&mut header).expect("a frame");
+            let [a, b, c, kind, flags, s0, s1, s2, s3] = header;
+            let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+            from.read_exact(&mut payload).expect("a whole frame");
+            let number = u32::from_be_bytes([s0, s1, s2, s3]);
+            if kind == DATA {
+                self.data.push((number, payload));
+            }
+            if matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0 {
+                self.ended.insert(number);
+            }
+        }
+    }
+
+    /// Whether the answer on `stream` has ended.
+    pub(crate) fn has_ended(&self, stream: u32) -> bool {
+        self.ended.contains(&stream)
+    }
+
+    /// The body on `stream` so far.
+    pub(crate) fn body(&self, stream: u32) -> String {
+        let pieces = self.data.iter().filter(|(number, _)| *number == stream);
+        let bytes: Vec<u8> = pieces.flat_map(|(_, payload)| payload).copied().collect();
+        String::from_utf8(bytes).expect("text")
+    }
+}
