@@ -191,6 +191,9 @@ impl Http2 {
         drop((sender, early));
         // A server that leaves in another way has left all the same.
         let _ = timeout(FAREWELL, &mut driver.task).await;
+        if let Some(link) = driver.io.cut() {
+            link.close().await;
+        }
     }
 }
 

@@ -65,9 +65,12 @@ impl Io {
         }
     }
 
-    /// From now on there is no connection any more.
-    pub(super) fn cut(&self) {
-        self.0.replace(State::Cut);
+    /// From now on there is no connection any more. Answers the one there was.
+    pub(super) fn cut(&self) -> Option<Link> {
+        match self.0.replace(State::Cut) {
+            State::Open(link) => Some(*link),
+            State::Gathering { .. } | State::Cut => None,
+        }
     }
 }
 

@@ -141,6 +141,22 @@ fn a_request_goes_as_early_data() {
 }
 
 #[test]
+fn sessions_that_the_server_takes_once_are_used_once() {
+    let tables = "\n[[host.route]]\npath = \"/\"\nearly_data = \"safe\"\nrespond = { body = \"hello\" }\n";
+    let site = Site::with(tables);
+    for options in
+        ["--mix 0-rtt -r 1", "--mix 0-rtt -r 1 --h2 1", "--mix psk -r 1", "--mix psk --handshake-only"]
+    {
+        let result =
+            result(&mut bench(&site.ca, site.brisk.https().port(), "/", &format!("-n 60 -c 4 {options}")));
+        let kind = options.split(' ').nth(1).expect("a kind");
+        assert_eq!(handshakes(&result, kind, kind), 60, "{options}: {result}");
+    }
+    let accepted = site.brisk.metrics().sum("brisk_early_data_total", &["outcome=\"accepted\""]);
+    assert!(accepted >= 120.0, "{accepted}");
+}
+
+#[test]
 fn a_mix_has_the_shares_that_were_asked_for() {
     let target = Target::resuming();
     let result = target.result("-n 200 -c 8 -r 1 --mix full=20,ticket=50,0-rtt=30");
