@@ -25,6 +25,17 @@ fn fleet(members: usize, keys: &str) -> Fleet {
     (0..members).fold(Fleet::new(), |fleet, _| fleet.add(keys, &files))
 }
 
+/// As many in front of `upstream`, on all routes with early data, that have Redis at hand.
+pub(crate) fn early_fleet(members: usize, redis: u16, upstream: &str) -> Fleet {
+    let route = "early_data = \"safe\"\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\n";
+    let tables = format!("{route}{}", crate::site::upstream(&[upstream]));
+    let keys = keys(redis, "sessions.ticket_keys = \"memory\"");
+    let files: [(&str, &[u8]); 1] = [("fleet.secret", SECRET)];
+    let fleet = (0..members).fold(Fleet::new(), |fleet, _| fleet.add_with(&keys, &tables, &files));
+    fleet.wait_for_store();
+    fleet
+}
+
 /// Waits until all seal with one key; returns its id.
 fn agreed(fleet: &Fleet) -> String {
     wait_until("one key that seals at all of them", || {

@@ -26,6 +26,7 @@ mod openssl;
 mod proxy_protocol;
 mod proxying;
 mod reload;
+mod replay;
 mod resumption;
 mod smuggling;
 mod testssl;

@@ -1,0 +1,253 @@
+//! One 0-RTT flight, captured and sent again and again to a fleet with a Redis in common: whatever happens to Redis, its
+//! request goes through early data once at most.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex, MutexGuard};
+use std::thread;
+
+use brisk_testkit::client::TlsClient;
+use brisk_testkit::early::intercept;
+use brisk_testkit::nginx::Nginx;
+use brisk_testkit::process::{PATIENCE, command, run, wait_until};
+use brisk_testkit::redis::Redis;
+use brisk_testkit::relay::pass_on;
+
+use crate::fleet::Fleet;
+use crate::fleet_redis::early_fleet;
+use crate::site::{LIMIT, NAME};
+
+/// As often is the flight sent again.
+const COPIES: usize = 200;
+
+/// Senders at a time.
+const SENDERS: usize = 8;
+
+const EARLY: &str = "GET /name?early 1";
+const LATE: &str = "GET /name?early -";
+
+fn request() -> String {
+    format!("GET /name?early HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n")
+}
+
+/// Two gateways in front of an nginx, with routes that take early data.
+struct Stage {
+    redis: Mutex<Redis>,
+    nginx: Nginx,
+    fleet: Fleet,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let (redis, nginx) = (Redis::start(), Nginx::recording());
+        let fleet = early_fleet(2, redis.port(), &nginx.url());
+        Self { redis: Mutex::new(redis), nginx, fleet }
+    }
+
+    fn redis(&self) -> MutexGuard<'_, Redis> {
+        self.redis.lock().expect("no test goes on after a panic")
+    }
+
+    /// A client with a session made at the first gateway, which is in Redis too.
+    fn client(&self) -> TlsClient {
+        let before = self.sessions();
+        let client = self.fleet.client();
+        let mut first = client.connect(self.fleet.members[0].https()).expect("a handshake");
+        assert_eq!(first.get(NAME, "/name?first").status(), 200);
+        wait_until("a session in Redis", || (self.sessions() > before).then_some(()));
+        client
+    }
+
+    /// Sessions in Redis that were not taken.
+    fn sessions(&self) -> usize {
+        let keys = self.redis().cli(&["KEYS", "brisk:s:*"]);
+        let is_whole = |key: &&str| self.redis().cli(&["STRLEN", key]) != "0";
+        keys.lines().filter(|key| !key.is_empty()).filter(is_whole).count()
+    }
+
+    /// The flight of that request with the session of `client`.
+    fn flight(client: &TlsClient) -> Vec<u8> {
+        client.first_flight(request().as_bytes()).bytes().to_vec()
+    }
+
+    /// Sends `flight` as often, to both gateways in turn and by several at once; `before` is told of each copy. Returns
+    /// when both are done with all of it.
+    fn attack(&self, flight: &[u8], copies: usize, before: impl Fn(usize) + Sync) {
+        let accepted = self.accepted();
+        let (next, barrier) = (AtomicUsize::new(0), Barrier::new(SENDERS));
+        let addresses: Vec<_> = self.fleet.members.iter().map(|member| member.https()).collect();
+        thread::scope(|scope| {
+            for _ in 0..SENDERS {
+                scope.spawn(|| {
+                    barrier.wait();
+                    loop {
+                        let copy = next.fetch_add(1, Ordering::Relaxed);
+                        if copy >= copies {
+                            return;
+                        }
+                        before(copy);
+                        replay(flight, addresses[copy % addresses.len()]);
+                    }
+                });
+            }
+        });
+        wait_until("gateways that are done", || {
+            let all = self.accepted() >= accepted + copies as u64;
+            (all && self.fleet.total("brisk_connections_open", &[]) == 0).then_some(())
+        });
+    }
+
+    fn accepted(&self) -> u64 {
+        self.fleet.total("brisk_connections_accepted_total", &[])
+    }
+
+    /// How often the request reached the upstream as early data, by all accounts.
+    #[track_caller]
+    fn early(&self) -> usize {
+        let count = |line: &str| self.nginx.requests().iter().filter(|request| *request == line).count();
+        let (early, late) = (count(EARLY), count(LATE));
+        let counted = self.fleet.total("brisk_early_requests_total", &[]);
+        let forwarded = self.fleet.total("brisk_early_requests_total", &["treatment=\"forwarded\""]);
+        assert_eq!((early as u64, forwarded), (counted, counted), "the upstream and the gateways agree");
+        let logged =
+            |lines: Vec<String>| lines.iter().filter(|line| line.contains("\"early\":\"forwarded\"")).count();
+        wait_until("as many lines of the access logs", || {
+            let lines: usize = self.fleet.members.iter().map(|member| logged(member.access_log())).sum();
+            (lines == early).then_some(())
+        });
+        assert_eq!(late, 0, "nobody has finished a handshake");
+        early
+    }
+}
+
+/// Sends `flight` and waits for the first of the answer, as whoever replays would see it.
+fn replay(flight: &[u8], to: SocketAddr) {
+    let mut tcp = TcpStream::connect(to).expect("a gateway that listens");
+    tcp.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    tcp.write_all(flight).expect("a gateway that reads");
+    // A full handshake or a resumed one: the gateway always answers.
+    tcp.read_exact(&mut [0; 5]).expect("a gateway that answers");
+}
+
+const NOTHING: fn(usize) = |_| {};
+
+#[test]
+fn what_openssl_has_sent_is_worth_nothing_again() {
+    let stage = Stage::new();
+    let folder = stage.fleet.members[0].folder();
+    let session = folder.join("session").display().to_string();
+    let early = folder.join("early").display().to_string();
+    std::fs::write(&early, request()).expect("a temporary file");
+    let openssl = |to: SocketAddr, options: &[&str], input: &[u8]| {
+        let mut openssl = command("openssl");
+        openssl.args(["s_client", "-connect", &to.to_string(), "-tls1_3", "-ign_eof", "-CAfile"]);
+        openssl.arg(stage.fleet.ca.root_file()).args(["-servername", NAME]).args(options);
+        run(&mut openssl, input, LIMIT)
+    };
+    let first = format!("GET /name?first HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n");
+    openssl(stage.fleet.members[0].https(), &["-sess_out", &session], first.as_bytes());
+    wait_until("a session in Redis", || (stage.sessions() > 0).then_some(()));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let between = listener.local_addr().expect("a bound socket");
+    let options = ["-sess_in", &session, "-early_data", &early];
+    let (output, flight) = thread::scope(|scope| {
+        let client = scope.spawn(|| openssl(between, &options, b""));
+        let (client_side, flight) = intercept(&listener);
+        let mut server_side = TcpStream::connect(stage.fleet.members[1].https()).expect("a gateway");
+        server_side.write_all(&flight).expect("a gateway that reads");
+        let clone = |stream: &TcpStream| stream.try_clone().expect("a socket");
+        pass_on(clone(&client_side), clone(&server_side));
+        pass_on(server_side, client_side);
+        (client.join().expect("openssl ends"), flight)
+    });
+    let text = output.text();
+    assert!(text.contains("Early data was accepted") && text.contains("HTTP/1.1 200 OK"), "{text}");
+    assert_eq!(stage.early(), 1, "it was delivered");
+    stage.attack(&flight, COPIES, NOTHING);
+    assert_eq!(stage.early(), 1, "and never again");
+}
+
+#[test]
+fn a_flight_that_was_held_back_gets_through_once() {
+    let stage = Stage::new();
+    let client = stage.client();
+    let original = client.first_flight(request().as_bytes());
+    stage.attack(original.bytes(), COPIES, NOTHING);
+    assert_eq!(stage.early(), 1, "one of the copies comes first");
+    // The client's own comes last, and costs it a full handshake; whether it asks again is for the client to know.
+    let mut unfinished = original.send(stage.fleet.members[1].https()).expect("a gateway that listens");
+    assert!(!unfinished.is_accepted().expect("the server's flight"));
+    let mut connection = unfinished.finish().expect("the rest of the handshake");
+    assert_eq!(connection.get(NAME, "/name?finished").status(), 200);
+    assert_eq!(stage.early(), 1);
+    let line = stage.fleet.members[1].logged("/name?finished");
+    for fact in
+        ["\"resumption\":\"full\"", "\"resumption_failure\":\"used\"", "\"early_data\":\"not-resumed\""]
+    {
+        assert!(line.contains(fact), "{fact}: {line}");
+    }
+}
+
+#[test]
+fn nothing_gets_through_while_redis_is_down_nor_when_it_is_back() {
+    let stage = Stage::new();
+    let flight = Stage::flight(&stage.client());
+    stage.redis().kill();
+    stage.attack(&flight, COPIES, NOTHING);
+    assert_eq!(stage.early(), 0);
+    stage.redis().restart();
+    stage.fleet.wait_for_store();
+    stage.attack(&flight, COPIES / 10, NOTHING);
+    assert_eq!(stage.early(), 0);
+}
+
+#[test]
+fn nothing_gets_through_while_redis_hangs_nor_when_it_goes_on() {
+    let stage = Stage::new();
+    let flight = Stage::flight(&stage.client());
+    stage.redis().pause();
+    stage.attack(&flight, COPIES, NOTHING);
+    stage.redis().resume();
+    assert_eq!(stage.early(), 0);
+    stage.fleet.wait_for_store();
+    stage.attack(&flight, COPIES / 10, NOTHING);
+    assert_eq!(stage.early(), 0);
+}
+
+#[test]
+fn redis_killed_amid_the_copies_lets_none_through_twice() {
+    let stage = Stage::new();
+    let mut through = 0;
+    for when in [0, 1, 2, COPIES / 2] {
+        let flight = Stage::flight(&stage.client());
+        stage.attack(&flight, COPIES, |copy| {
+            if copy == when {
+                stage.redis().kill();
+            }
+        });
+        stage.redis().restart();
+        stage.fleet.wait_for_store();
+        stage.attack(&flight, COPIES / 10, NOTHING);
+        let now = stage.early();
+        assert!(now <= through + 1, "killed at copy {when}: {now} after {through}");
+        through = now;
+    }
+    assert!(through >= 1, "half of the copies came before the last kill");
+}
+
+#[test]
+fn a_redis_that_comes_back_from_a_snapshot_gives_nothing_twice() {
+    let stage = Stage::new();
+    let flight = Stage::flight(&stage.client());
+    stage.redis().cli(&["SAVE"]);
+    // Taken by the gateway that did not make it, so that the other knows nothing of that.
+    replay(&flight, stage.fleet.members[1].https());
+    wait_until("its request", || stage.nginx.requests().contains(&EARLY.to_owned()).then_some(()));
+    stage.redis().kill();
+    stage.redis().restart();
+    assert_eq!(stage.sessions(), 1, "Redis has it again");
+    stage.fleet.wait_for_store();
+    stage.attack(&flight, COPIES, NOTHING);
+    assert_eq!(stage.early(), 1);
+}
