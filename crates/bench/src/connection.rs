@@ -47,7 +47,7 @@ pub(crate) enum Protocol {
 /// One kind of handshake: its client, and its sessions if it resumes.
 #[derive(Clone, Debug)]
 pub(crate) struct Kind {
-    pub(crate) kind: Resumption,
+    pub(crate) asked: Resumption,
     pub(crate) client: Client,
     pub(crate) sessions: Option<Rc<Sessions>>,
 }
@@ -123,7 +123,7 @@ impl Opener {
             let (segments_sent, segments_received) = link.read_segments();
             let facts = link.stream.facts();
             let handshake = Handshake {
-                asked: kind.kind,
+                asked: kind.asked,
                 connect,
                 tls: finished,
                 segments_sent,
@@ -162,12 +162,12 @@ impl Kind {
 
     /// Whether a request goes with the first flight.
     pub(crate) fn is_early(&self) -> bool {
-        self.kind == Resumption::EarlyData
+        self.asked == Resumption::EarlyData
     }
 
     /// What there is to complain about a handshake that was to be of this kind.
     fn shortfall(&self, offered: bool, facts: &ClientFacts) -> Option<Failure> {
-        let (asked, got) = (self.kind, facts.resumption);
+        let (asked, got) = (self.asked, facts.resumption);
         if is_as_asked(asked, got) {
             return None;
         }

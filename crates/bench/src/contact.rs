@@ -47,7 +47,7 @@ impl Found {
         sessions: impl Fn(&Client) -> usize,
     ) -> Opener {
         let kind = |(kind, client): &(Resumption, Client)| Kind {
-            kind: *kind,
+            asked: *kind,
             client: client.clone(),
             sessions: (*kind != Resumption::Full).then(|| Rc::new(Sessions::new(sessions(client)))),
         };
@@ -111,7 +111,7 @@ async fn greet(settings: &Settings, address: SocketAddr) -> Result<Result<Found,
     }
     let mut uses = Vec::new();
     for kind in [first].into_iter().chain(kinds) {
-        uses.push((kind.kind, session_use_of(settings, &opener, kind).await));
+        uses.push((kind.asked, session_use_of(settings, &opener, kind).await));
     }
     let wanted = |kind| {
         let found = uses.iter().find(|(own, _)| *own == kind);
@@ -147,7 +147,7 @@ async fn session_use_of(settings: &Settings, opener: &Opener, kind: &Kind) -> Se
     };
     let Some(again) = session.try_clone() else { return SessionUse::Once };
     let is_resumed = |facts: Result<ClientFacts, Failure>| {
-        facts.is_ok_and(|facts| is_as_asked(kind.kind, facts.resumption))
+        facts.is_ok_and(|facts| is_as_asked(kind.asked, facts.resumption))
     };
     if !is_resumed(attempt(settings, opener, kind, Some(session)).await) {
         return SessionUse::Many;

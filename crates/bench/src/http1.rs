@@ -5,7 +5,6 @@ mod body;
 
 use std::time::Instant;
 
-use brisk_telemetry::Milestone;
 use brisk_tls::client::{ClientFacts, SavedSession};
 use http::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -89,9 +88,7 @@ impl Http1 {
             Some(sent) => sent,
             None => self.send(request.http1(place(self.left))).await?,
         };
-        self.link.timeline.mark_at(Milestone::RequestHead, sent);
         let (mut filled, first_byte) = self.wait(request).await?;
-        self.link.timeline.mark_at(Milestone::ResponseHead, first_byte);
         let mut head = loop {
             match Head::parse(&self.buffer[..filled], request.method()).map_err(Broken::Failed)? {
                 // RFC 9110 section 15.2: informational responses come before the final one.

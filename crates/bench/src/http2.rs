@@ -162,13 +162,12 @@ impl Http2 {
     /// Sends `request` and reads its response to the end.
     pub(crate) async fn exchange(&self, request: &Request) -> Result<Exchange, Failure> {
         let early = self.early.take();
-        let (response, sent) = match early {
-            Some(early) => early,
-            None => {
-                let mut sender = self.sender.clone().ready().await.map_err(|error| failure(&error))?;
-                let sent = Instant::now();
-                (send(&mut sender, request)?, sent)
-            }
+        let (response, sent) = if let Some(early) = early {
+            early
+        } else {
+            let mut sender = self.sender.clone().ready().await.map_err(|error| failure(&error))?;
+            let sent = Instant::now();
+            (send(&mut sender, request)?, sent)
         };
         let response = response.await.map_err(|error| failure(&error))?;
         let first_byte = Instant::now();

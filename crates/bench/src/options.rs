@@ -33,6 +33,7 @@ const CONCURRENCY_FIXED: u32 = 256;
 
 /// A run as typed. [`Options::new`] has the defaults; `None` and empty lists stand for them.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "as typed: each is a flag of its own")]
 pub struct Options {
     /// `https://host[:port][/path]`.
     pub url: String,

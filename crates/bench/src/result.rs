@@ -7,7 +7,7 @@ use brisk_telemetry::Resumption;
 use hdrhistogram::Histogram;
 
 /// The longest latency told apart; a longer one counts as this.
-pub const LONGEST: Duration = Duration::from_secs(600);
+pub const LONGEST: Duration = Duration::from_mins(10);
 
 /// Significant decimal digits of a latency.
 const DIGITS: u8 = 3;

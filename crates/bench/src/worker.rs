@@ -10,7 +10,7 @@ use tokio::task::{JoinSet, spawn_local};
 use tokio::time::{sleep, sleep_until, timeout};
 
 use crate::choice::Axis;
-use crate::connection::{Link, Opener};
+use crate::connection::{Kind, Link, Opener};
 use crate::contact;
 use crate::error::Failure;
 use crate::feed::{self, Feed, Operation, Plan};
@@ -27,6 +27,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// How often it is looked whether a second is over, or the run.
 const TICK: Duration = Duration::from_millis(100);
+
+/// Connections at once that fetch sessions.
+const FETCHERS: usize = 8;
 
 /// What a thread needs to know.
 #[derive(Debug)]
@@ -70,10 +73,7 @@ enum Spent {
 /// Fetches sessions, says so, waits for the start, and performs operations until the run is over.
 pub(crate) async fn run(setup: Setup, opener: Opener, begin: Receiver<Instant>) {
     let recorder = Rc::clone(&opener.recorder);
-    let opener = match prime(&setup, opener).await {
-        Ok(opener) => opener,
-        Err(failure) => return recorder.tell(Report::Failed(failure)),
-    };
+    let opener = prime(&setup, opener).await;
     recorder.tell(Report::Ready);
     // Without a start the run was given up.
     let Ok(begin) = begin.recv() else { return };
@@ -150,30 +150,37 @@ async fn stop(setup: &Setup, recorder: &Recorder) {
 
 /// Fetches the sessions that the first connections will resume. A server that gives none is not given up: the failures
 /// are counted in the run.
-async fn prime(setup: &Setup, opener: Opener) -> Result<Opener, Failure> {
+async fn prime(setup: &Setup, opener: Opener) -> Opener {
     let opener = Rc::new(opener);
     for kind in opener.kinds.values() {
         let Some(sessions) = &kind.sessions else { continue };
         let mut fetching = JoinSet::new();
-        for _ in 0..sessions.most() {
-            while fetching.len() >= 8 {
+        for attempt in 0..sessions.most() {
+            if fetching.len() == FETCHERS {
                 let _ = fetching.join_next().await;
             }
-            if sessions.is_full() {
+            let is_vain = attempt >= 2 * FETCHERS && sessions.len() == 0;
+            if is_vain || sessions.is_full() {
                 break;
             }
-            let (opener, workload, kind) = (Rc::clone(&opener), Arc::clone(&setup.workload), kind.clone());
-            let limit = setup.timeout;
-            fetching.spawn_local(async move {
-                let fetched = timeout(limit, contact::once(&opener, &kind, None, &workload)).await;
-                if matches!(fetched, Ok(Ok(_))) {
-                    opener.recorder.primed();
-                }
-            });
+            fetching.spawn_local(fetch(
+                Rc::clone(&opener),
+                kind.clone(),
+                Arc::clone(&setup.workload),
+                setup.timeout,
+            ));
         }
         all(&mut fetching).await;
     }
-    Ok(Rc::into_inner(opener).expect("all who used it have ended"))
+    Rc::into_inner(opener).expect("all who used it have ended")
+}
+
+/// One connection for the sake of its sessions.
+async fn fetch(opener: Rc<Opener>, kind: Kind, workload: Arc<Workload>, limit: Duration) {
+    let fetched = timeout(limit, contact::once(&opener, &kind, None, &workload)).await;
+    if matches!(fetched, Ok(Ok(_))) {
+        opener.recorder.primed();
+    }
 }
 
 impl Worker {

@@ -110,6 +110,7 @@ struct Workload {
 
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "What handshakes are like")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 struct Handshake {
     /// Kinds in percent, as full=20,ticket=50,0-rtt=30, or one of full, session-id, ticket, psk, 0-rtt
     #[arg(long, value_name = "KINDS", default_value = "full")]

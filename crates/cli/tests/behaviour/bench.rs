@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use brisk_testkit::ca::{LeafKey, TestCa};
+use brisk_testkit::ca::TestCa;
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::{Finished, run, wait_until};

@@ -111,13 +111,14 @@ impl<'a> Handshake<'a> {
                 ClientHello::read(&self.outgoing, HELLO_LIMIT),
                 Ok(HelloProgress::Complete(hello)) if hello.has_ticket
             );
+        let mut unsent = None;
         loop {
             if !self.outgoing.is_empty() {
                 // The server's reason is worth more than that it does not listen any more.
                 match tcp.write_all(&self.outgoing).await {
                     Ok(()) => self.sent += self.outgoing.len() as u64,
                     Err(error) if progress.is_ok() && self.received > 0 => return Err(error.into()),
-                    Err(_) => {}
+                    Err(error) => unsent = Some(error),
                 }
                 self.outgoing.clear();
             }
@@ -131,7 +132,8 @@ impl<'a> Handshake<'a> {
             }
             self.incoming.reserve(FLIGHT);
             match tcp.read_buf(&mut self.incoming).await? {
-                0 => return Err(ClientError::Closed),
+                // The system tells of a reset once, and afterwards that there is nothing more to read.
+                0 => return Err(unsent.map_or(ClientError::Closed, ClientError::from)),
                 len => self.received += len as u64,
             }
             self.hello_retry |= self.incoming.get(RANDOM).is_some_and(|random| random == RETRY);
