@@ -179,7 +179,8 @@ async fn send_last(io: &mut TcpStream, bytes: &[u8]) {
         return;
     }
     if io.shutdown().await.is_ok() {
-        brisk_net::linger(io).await;
+        // Boxed: its buffer is half of what a handshake would take otherwise.
+        Box::pin(brisk_net::linger(io)).await;
     }
 }
 

@@ -8,6 +8,7 @@ pub(crate) use sessions::{Forgetful, ScriptedStore};
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -36,6 +37,7 @@ pub(crate) const HOST: &str = "example.test";
 /// An acceptor, and what its clients need.
 pub(crate) struct Stage {
     pub(crate) acceptor: Acceptor,
+    ca: TestCa,
     roots: RootCertStore,
     host: HostSettings,
     engine: Arc<dyn PrivateKeyEngine>,
@@ -70,7 +72,12 @@ impl Stage {
             roots.add(root.expect("a certificate")).expect("a root");
         }
         let acceptor = acceptor.expect("settings that fit");
-        Self { acceptor, roots, host, engine, sessions, keyring }
+        Self { acceptor, ca, roots, host, engine, sessions, keyring }
+    }
+
+    /// The file with the authority that the server's certificate is of.
+    pub(crate) fn authority(&self) -> PathBuf {
+        self.ca.root_file()
     }
 
     /// Early data of so many bytes, and sessions in a store that does as it is told.
