@@ -2,35 +2,64 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use brisk_testkit::process::{command, run};
+use brisk_testkit::brisk::Brisk;
+use brisk_testkit::process::{Process, command, run};
 
 use crate::site::{LIMIT, Site};
 
-/// Runs headless Chromium, which trusts the site's key whatever its CA.
+/// Headless Chromium, which trusts the key of one gateway whatever its CA.
+pub(crate) struct Chromium {
+    folder: PathBuf,
+    key: String,
+}
+
+impl Chromium {
+    /// What it keeps lies in `folder`.
+    pub(crate) fn new(folder: &Path, brisk: &Brisk) -> Self {
+        Self { folder: folder.to_owned(), key: spki_hash(brisk) }
+    }
+
+    /// Opens `url` and runs to its end; returns what it printed.
+    fn run(&self, options: &[&str], url: &str) -> String {
+        run(&mut self.command(options, url), b"", LIMIT).success()
+    }
+
+    /// Opens `url` and stays there.
+    pub(crate) fn start(&self, options: &[&str], url: &str) -> Process {
+        Process::start(self.command(options, url).arg("--remote-debugging-port=0"))
+    }
+
+    fn command(&self, options: &[&str], url: &str) -> Command {
+        let mut chromium = command("chromium");
+        // A home of its own: what Chromium keeps outside its profile must not be shared.
+        chromium.env("HOME", &self.folder).current_dir(&self.folder);
+        chromium.args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+        ]);
+        let profile = self.folder.join("profile");
+        chromium.arg("--disable-background-networking").arg(format!("--user-data-dir={}", profile.display()));
+        chromium.arg(format!("--ignore-certificate-errors-spki-list={}", self.key));
+        chromium.args(options).arg(url);
+        chromium
+    }
+}
+
 fn chromium(site: &Site, options: &[&str]) -> String {
-    let profile = site.brisk.folder().join("profile");
-    let mut chromium = command("chromium");
-    // A home of its own: what Chromium keeps outside its profile must not be shared.
-    chromium.env("HOME", site.brisk.folder()).current_dir(site.brisk.folder());
-    chromium.args([
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--no-first-run",
-    ]);
-    chromium.arg("--disable-background-networking").arg(format!("--user-data-dir={}", profile.display()));
-    chromium.arg(format!("--ignore-certificate-errors-spki-list={}", spki_hash(site)));
     let url = format!("https://localhost:{}/", site.brisk.https().port());
-    run(chromium.args(options).arg(url), b"", LIMIT).success()
+    Chromium::new(site.brisk.folder(), &site.brisk).run(options, &url)
 }
 
 /// SHA-256 of the public key that brisk shows, in base64.
-fn spki_hash(site: &Site) -> String {
+fn spki_hash(brisk: &Brisk) -> String {
     let script = "openssl s_client -connect $0 -servername localhost </dev/null 2>/dev/null | openssl x509 -noout -pubkey \
                   | openssl pkey -pubin -outform der | openssl dgst -sha256 -binary | openssl base64";
-    let address = site.brisk.https().to_string();
+    let address = brisk.https().to_string();
     run(command("sh").args(["-c", script, &address]), b"", LIMIT).success().trim().to_owned()
 }
 

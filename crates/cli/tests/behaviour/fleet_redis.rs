@@ -13,16 +13,21 @@ const SECRET: &[u8] = b"a secret of the fleet that is long enough for it\n";
 /// All that brisk needs of Redis, on its own keys, as docs/sessions.md has it.
 const USER: &str = "brisk on >hush ~brisk:* resetchannels -@all +get +set +hgetall +hsetnx +hdel +info";
 
-fn keys(port: u16, more: &str) -> String {
-    format!(
-        "sessions.secret = \"fleet.secret\"\nsessions.redis.servers = [\"redis://127.0.0.1:{port}\"]\n{more}\n"
-    )
+/// A Redis for sessions, and more keys. Its deadline is long, since tests run beside one another.
+pub(crate) fn keys(port: u16, more: &str) -> String {
+    let redis = format!("servers = [\"redis://127.0.0.1:{port}\"]\nsessions.redis.deadline = \"1s\"");
+    format!("sessions.secret = \"fleet.secret\"\nsessions.redis.{redis}\n{more}\n")
 }
 
 /// As many gateways as that with these keys.
-fn fleet(members: usize, keys: &str) -> Fleet {
+pub(crate) fn fleet(members: usize, keys: &str) -> Fleet {
+    fleet_with(members, keys, "")
+}
+
+/// The same, with tables after the `[[host]]`.
+pub(crate) fn fleet_with(members: usize, keys: &str, tables: &str) -> Fleet {
     let files: [(&str, &[u8]); 2] = [("fleet.secret", SECRET), ("password", b"hush\n")];
-    (0..members).fold(Fleet::new(), |fleet, _| fleet.add(keys, &files))
+    (0..members).fold(Fleet::new(), |fleet, _| fleet.add_with(keys, tables, &files))
 }
 
 /// As many in front of `upstream`, on all routes with early data, that have Redis at hand.
@@ -30,14 +35,13 @@ pub(crate) fn early_fleet(members: usize, redis: u16, upstream: &str) -> Fleet {
     let route = "early_data = \"safe\"\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\n";
     let tables = format!("{route}{}", crate::site::upstream(&[upstream]));
     let keys = keys(redis, "sessions.ticket_keys = \"memory\"");
-    let files: [(&str, &[u8]); 1] = [("fleet.secret", SECRET)];
-    let fleet = (0..members).fold(Fleet::new(), |fleet, _| fleet.add_with(&keys, &tables, &files));
+    let fleet = fleet_with(members, &keys, &tables);
     fleet.wait_for_store();
     fleet
 }
 
 /// Waits until all seal with one key; returns its id.
-fn agreed(fleet: &Fleet) -> String {
+pub(crate) fn agreed(fleet: &Fleet) -> String {
     wait_until("one key that seals at all of them", || {
         let keys: Vec<_> = fleet.members.iter().map(sealing).collect();
         keys.iter().all(|key| *key == keys[0]).then(|| keys[0].clone()).flatten()
