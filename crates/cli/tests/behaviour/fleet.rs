@@ -95,7 +95,7 @@ fn tickets(brisk: &Brisk) -> Value {
     serde_json::from_str(&answer.text()).expect("JSON")
 }
 
-fn ids(brisk: &Brisk) -> Vec<String> {
+pub(crate) fn ids(brisk: &Brisk) -> Vec<String> {
     let tickets = tickets(brisk);
     let keys = tickets["keys"].as_array().expect("a list of keys");
     keys.iter().map(|key| key["id"].as_str().expect("an id").to_owned()).collect()

@@ -1,12 +1,17 @@
 //! Gateways with a Redis in common: whatever session is made at one resumes at the others.
 
 use std::net::{Ipv4Addr, TcpListener};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use brisk_testkit::process::wait_until;
+use brisk_testkit::client::TlsClient;
+use brisk_testkit::process::{run, wait_until};
 use brisk_testkit::redis::{Redis, RedisOptions};
+use rustls::HandshakeKind;
 
-use crate::fleet::{Fleet, sealing};
+use crate::fleet::{Fleet, ids, sealing};
+use crate::openssl::{REQUEST, facts_of, s_client};
+use crate::site::{LIMIT, NAME};
 
 const SECRET: &[u8] = b"a secret of the fleet that is long enough for it\n";
 
@@ -68,35 +73,112 @@ fn every_kind_of_session_resumes_at_every_member() {
 }
 
 #[test]
-fn tickets_resume_through_three_rotations_of_exchanged_keys() {
+fn early_data_is_accepted_at_every_member() {
     let redis = Redis::start();
-    let times =
-        "tls.session_lifetime = \"1m\"\ntls.ticket_rotation = \"12s\"\nsessions.ticket_keys = \"redis\"\n";
-    let fleet = fleet(2, &keys(redis.port(), times));
-    agreed(&fleet);
-    let (sessions, made) =
-        (["-tls1_2", "-tls1_3"].map(|version| (version, fleet.session(0, version))), Instant::now());
-    let mut seen = vec![agreed(&fleet)];
-    while seen.len() < 4 {
-        for (version, session) in &sessions {
-            for member in [1, 0] {
-                let resumed = fleet.resume(member, version, session);
-                assert!(made.elapsed() < Duration::from_mins(1), "this machine is too slow for the test");
-                assert_ne!(
-                    resumed,
-                    "full",
-                    "{version} at {member} after {:?}, keys {seen:?}",
-                    made.elapsed()
-                );
-            }
+    let keys = keys(redis.port(), "sessions.ticket_keys = \"memory\"");
+    let fleet = fleet_with(3, &keys, "early_data = \"safe\"\n");
+    fleet.wait_for_store();
+    let request = fleet.members[0].folder().join("request").display().to_string();
+    std::fs::write(&request, REQUEST).expect("a temporary file");
+    let session = fleet.session(0, "-tls1_3");
+    for member in [1, 2, 0] {
+        // Each connection leaves a session for the next one.
+        let options =
+            ["-servername", NAME, "-sess_in", &session, "-sess_out", &session, "-early_data", &request];
+        let output = run(&mut s_client(&fleet.ca, &fleet.members[member], &options), b"", LIMIT);
+        for word in ["Reused, TLSv1.3", "Early data was accepted"] {
+            assert!(output.stdout.contains(word), "{word} at {member}: {}", output.text());
         }
-        // There is always one that seals, and it is the same at both but for the moment when it changes.
-        let sealing = sealing(&fleet.members[1]).expect("a key that seals");
-        if !seen.contains(&sealing) {
-            assert_eq!(agreed(&fleet), sealing);
-            seen.push(sealing);
+        assert_eq!(facts_of(&output)["tls"]["resumption"], "0-rtt", "at {member}");
+        let line = fleet.members[member].logged("\"early_data\":\"accepted\"");
+        assert!(line.contains("\"resumption\":\"0-rtt\""), "{line}");
+    }
+    assert_eq!(fleet.total("brisk_handshakes_total", &["resumption=\"0-rtt\""]), 3);
+    assert_eq!(fleet.total("brisk_session_store_lookups_total", &["outcome=\"found\""]), 3);
+}
+
+/// Tickets live for so long. Exchanged keys change when the clock says so, and every six seconds where that is forced.
+const LIFETIME: Duration = Duration::from_secs(14);
+const TIMES: &str =
+    "tls.session_lifetime = \"14s\"\ntls.ticket_rotation = \"12s\"\ntls.tickets_per_handshake = 8\n";
+
+/// Resumptions with each of the tickets made at one time: the last one shortly before their end.
+const VISITS: u32 = 8;
+const BETWEEN: Duration = Duration::from_millis(1600);
+
+/// Clients of one age, one for each version, which resume at one member after another.
+struct Cohort {
+    clients: [TlsClient; 2],
+    made: Instant,
+    visits: u32,
+}
+
+impl Cohort {
+    fn new(fleet: &Fleet, member: usize) -> Self {
+        let made = Instant::now();
+        let clients = [fleet.client().tls12(), fleet.client()].map(TlsClient::keeping_first_sessions);
+        for client in &clients {
+            client.connect(fleet.members[member].https()).expect("a handshake").get(NAME, "/");
+        }
+        Self { clients, made, visits: 0 }
+    }
+
+    fn is_due(&self) -> bool {
+        self.visits < VISITS && self.made.elapsed() >= (self.visits + 1) * BETWEEN
+    }
+
+    /// Fails the test if one of them is not resumed.
+    fn visit(&mut self, fleet: &Fleet, member: usize) {
+        self.visits += 1;
+        for client in &self.clients {
+            let connection = client.connect(fleet.members[member].https()).expect("a handshake");
+            let (kind, age) = (connection.tls().handshake_kind(), self.made.elapsed());
+            assert!(age < LIFETIME, "this machine is too slow for the test");
+            assert_eq!(kind, Some(HandshakeKind::Resumed), "at {member}, {age:?} old: {client:?}");
         }
     }
+}
+
+#[test]
+fn a_trickle_resumes_through_three_rotations_and_a_key_is_gone_after_its_time() {
+    let redis = Redis::start();
+    let fleet = fleet(3, &keys(redis.port(), &format!("{TIMES}sessions.ticket_keys = \"redis\"")));
+    let first = agreed(&fleet);
+    let mut forced = Instant::now();
+    let published = redis.cli(&["HKEYS", "brisk:ticket-keys"]);
+    let slot = published.lines().min().expect("a published key").to_owned();
+    let old = fleet.session(0, "-tls1_2");
+    let (mut cohorts, mut seen, mut resumed) = (Vec::<Cohort>::new(), vec![first.clone()], 0);
+    let is_gone = || fleet.members.iter().all(|member| !ids(member).contains(&first));
+    while seen.len() < 4 || cohorts[0].visits < VISITS || !is_gone() {
+        if cohorts.last().is_none_or(|last| last.made.elapsed() > BETWEEN / 4) {
+            cohorts.push(Cohort::new(&fleet, cohorts.len() % 3));
+        }
+        for cohort in cohorts.iter_mut().filter(|cohort| cohort.is_due()) {
+            cohort.visit(&fleet, resumed % 3);
+            resumed += 1;
+        }
+        if forced.elapsed() > Duration::from_secs(2) {
+            assert_eq!(fleet.members[resumed % 3].post_admin("/tickets/rotate").status(), 200);
+            forced = Instant::now();
+        }
+        seen.extend(sealing(&fleet.members[resumed % 3]).filter(|key| !seen.contains(key)));
+        thread::sleep(Duration::from_millis(20));
+    }
+    let made = cohorts[0].made.elapsed();
+    assert!(made >= LIFETIME, "a key lives as long as its tickets: {made:?}");
+    eprintln!("{resumed} times two resumptions in {made:?}, {} keys that sealed", seen.len());
+    assert!(resumed > 100, "{resumed} visits of {} cohorts", cohorts.len());
+    wait_until("Redis without it", || {
+        let published = redis.cli(&["HKEYS", "brisk:ticket-keys"]);
+        published.lines().all(|published| *published != slot).then_some(())
+    });
+    assert_eq!(fleet.resume(1, "-tls1_2", &old), "full");
+    assert_eq!(
+        fleet.total("brisk_tickets_offered_total", &["outcome=\"unknown-key\""]),
+        1,
+        "no other failed"
+    );
 }
 
 #[test]
