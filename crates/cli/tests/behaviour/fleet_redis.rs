@@ -35,12 +35,10 @@ pub(crate) fn fleet_with(members: usize, keys: &str, tables: &str) -> Fleet {
     (0..members).fold(Fleet::new(), |fleet, _| fleet.add_with(keys, tables, &files))
 }
 
-/// As many in front of `upstream`, on all routes with early data, that have Redis at hand.
-pub(crate) fn early_fleet(members: usize, redis: u16, upstream: &str) -> Fleet {
+/// As many in front of `upstream`, on all routes with early data, that have the Redis of `keys` at hand.
+pub(crate) fn early_fleet(members: usize, keys: &str, upstream: &str) -> Fleet {
     let route = "early_data = \"safe\"\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\n";
-    let tables = format!("{route}{}", crate::site::upstream(&[upstream]));
-    let keys = keys(redis, "sessions.ticket_keys = \"memory\"");
-    let fleet = fleet_with(members, &keys, &tables);
+    let fleet = fleet_with(members, keys, &format!("{route}{}", crate::site::upstream(&[upstream])));
     fleet.wait_for_store();
     fleet
 }

@@ -31,6 +31,7 @@ mod reload;
 mod replay;
 mod resumption;
 mod smuggling;
+mod store_trouble;
 mod testssl;
 mod upstream_faults;
 mod websocket;

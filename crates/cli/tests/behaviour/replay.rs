@@ -15,7 +15,7 @@ use brisk_testkit::redis::Redis;
 use brisk_testkit::relay::pass_on;
 
 use crate::fleet::Fleet;
-use crate::fleet_redis::early_fleet;
+use crate::fleet_redis::{early_fleet, keys};
 use crate::site::{LIMIT, NAME};
 
 /// As often is the flight sent again.
@@ -41,7 +41,7 @@ struct Stage {
 impl Stage {
     fn new() -> Self {
         let (redis, nginx) = (Redis::start(), Nginx::recording());
-        let fleet = early_fleet(2, redis.port(), &nginx.url());
+        let fleet = early_fleet(2, &keys(redis.port(), ""), &nginx.url());
         Self { redis: Mutex::new(redis), nginx, fleet }
     }
 
