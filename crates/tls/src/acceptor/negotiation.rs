@@ -43,12 +43,9 @@ impl Negotiation {
             let progress;
             (negotiation, progress) = negotiation.advance(io, timeline).await?;
             match progress {
-                // Tickets wait for the first answer, or for the connection to rest.
-                Progress::Complete => return Ok(negotiation),
-                Progress::EarlyData => {
-                    negotiation.send(io).await?;
-                    return Ok(negotiation);
-                }
+                // Tickets, and our flight where there is early data, wait for the first answer, or for the first turn
+                // without one.
+                Progress::Complete | Progress::EarlyData => return Ok(negotiation),
                 Progress::Incomplete => {
                     negotiation.send(io).await?;
                     negotiation.receive(io).await?;

@@ -37,7 +37,8 @@ async fn announced(client: &Arc<ClientConfig>, early: &[u8]) -> (Flights, Vec<u8
 async fn accepted(stage: &Stage, client: &Arc<ClientConfig>, early: &[u8]) -> (Flights, Accepted) {
     let (mut flights, first, far) = announced(client, early).await;
     flights.send(&first).await;
-    let accepted = soon(stage.accept(far)).await.expect("early data");
+    let mut accepted = soon(stage.accept(far)).await.expect("early data");
+    drain(&mut accepted.stream).await.expect("our flight is sent");
     assert_eq!(accepted.facts.early_data, Some(EarlyData::Accepted));
     assert_eq!(accepted.facts.resumption, Resumption::EarlyData);
     assert!(accepted.stream.confirmation().is_some());
@@ -146,6 +147,7 @@ async fn what_comes_while_confirming_is_kept_for_the_reader() {
     let (mut flights, first, far) = announced(&client, REQUEST).await;
     flights.send(&first).await;
     let mut stream = soon(stage.accept(far)).await.expect("early data").stream;
+    drain(&mut stream).await.expect("our flight is sent");
     soon(flights.hear()).await;
     flights.tls.writer().write_all(b"more").expect("into memory");
     let second = flights.flight();
