@@ -2,12 +2,16 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
+use std::time::Duration;
 
 use super::figures::{self, count, number};
 use crate::result::{Interval, Unit};
 
 /// Seconds that the sparkline goes back.
 const HISTORY: usize = 24;
+
+/// Shorter intervals are not shown.
+const LEAST: Duration = Duration::from_millis(250);
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -31,12 +35,16 @@ impl<W: Write> Live<W> {
 
     /// Shows what the last second came to.
     pub fn show(&mut self, interval: &Interval) -> io::Result<()> {
-        let seconds = interval.length.as_secs_f64().max(1e-3);
+        self.errors += interval.errors;
+        // The last interval may be too short to have a rate.
+        if interval.length < LEAST {
+            return Ok(());
+        }
+        let seconds = interval.length.as_secs_f64();
         if self.rates.len() == HISTORY {
             self.rates.pop_front();
         }
         self.rates.push_back(interval.operations as f64 / seconds);
-        self.errors += interval.errors;
         let line = self.line(interval);
         write!(self.terminal, "{REWRITE}{line}")?;
         self.terminal.flush()
@@ -89,8 +97,6 @@ pub fn sparkline(values: impl Iterator<Item = f64> + Clone) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::result::histogram;
 

@@ -1,11 +1,16 @@
 //! The charts of one run.
 
+use std::time::Duration;
+
 use hdrhistogram::Histogram;
 
 use super::figures::{count, microseconds, number, percent};
 use super::plot::{Axis, Mark, Scale, Series, chart};
 use super::tables::{Step, ramp};
 use crate::result::{Interval, RunResult};
+
+/// Shorter intervals are not drawn.
+const LEAST: Duration = Duration::from_millis(250);
 
 /// Bars of a histogram at most.
 const BINS: f64 = 60.0;
@@ -14,7 +19,7 @@ const BINS: f64 = 60.0;
 pub fn all(result: &RunResult) -> String {
     let steps = ramp(&result.series);
     let mut html = String::new();
-    if result.series.len() > 1 {
+    if seconds(result).count() > 1 {
         html += &latency_over_time(result);
         html += &rate_over_time(result);
     }
@@ -29,6 +34,11 @@ pub fn all(result: &RunResult) -> String {
 
 fn milliseconds(value: u64) -> f64 {
     value as f64 / 1e3
+}
+
+/// The last interval can be a few milliseconds long, and its rate or quantiles say nothing then.
+fn seconds(result: &RunResult) -> impl Iterator<Item = &Interval> {
+    result.series.iter().filter(|interval| interval.length >= LEAST)
 }
 
 fn end(interval: &Interval) -> f64 {
@@ -68,7 +78,7 @@ fn latency_axis(series: &[Series]) -> Axis {
 fn latency_over_time(result: &RunResult) -> String {
     let place = |interval: &Interval| (end(interval), format!("{:.0} s", end(interval)));
     let series = SHOWN.map(|(name, quantile)| {
-        quantiles(name, quantile, result.series.iter(), place, |interval: &Interval| &interval.latency)
+        quantiles(name, quantile, seconds(result), place, |interval: &Interval| &interval.latency)
     });
     let x = Axis::time(result.series.last().map_or(1.0, end));
     chart("Latency over time, each second by itself", &x, &latency_axis(&series), &series)
@@ -78,7 +88,7 @@ fn rate_over_time(result: &RunResult) -> String {
     let per_second = |interval: &Interval, count: u64| count as f64 / interval.length.as_secs_f64().max(1e-3);
     let unit = result.unit.name();
     let series = |name: &str, mark, value: &dyn Fn(&Interval) -> Option<f64>| {
-        let found = result.series.iter().filter_map(|interval| Some((interval, value(interval)?)));
+        let found = seconds(result).filter_map(|interval| Some((interval, value(interval)?)));
         let (points, hints): (Vec<_>, Vec<_>) = found
             .map(|(interval, value)| {
                 let hint = format!("{:.0} s: {} {name} per second", end(interval), number(value));

@@ -255,6 +255,19 @@ fn a_run_in_which_nothing_succeeded_has_reports_too() {
     assert!(!html::run(&result, &machine(), "brisk").contains("NaN"));
 }
 
+#[test]
+fn a_last_second_of_a_few_milliseconds_is_not_drawn() {
+    let whole = html::run(&sample(), &machine(), "brisk");
+    let mut result = sample();
+    let mut sliver = result.series[39].clone();
+    (sliver.at, sliver.length) = (Duration::from_secs(40), Duration::from_millis(4));
+    sliver.operations = 1000;
+    result.series.push(sliver);
+    let page = html::run(&result, &machine(), "brisk");
+    let points = |page: &str| page.matches("class=\"h c1\"").count();
+    assert_eq!(points(&page), points(&whole));
+}
+
 /// `BRISK_PAGES=folder cargo test -p brisk-bench pages_to_look_at` writes the pages to look at in a browser.
 #[test]
 fn pages_to_look_at() {
