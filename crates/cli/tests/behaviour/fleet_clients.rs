@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::chromium::Chromium;
 use crate::fleet::Fleet;
-use crate::fleet_redis::{agreed, fleet, fleet_with, keys};
+use crate::fleet_redis::{fleet, fleet_with, keys};
 use crate::site::{LIMIT, NAME};
 
 fn relay(fleet: &Fleet) -> Relay {
@@ -49,8 +49,9 @@ fn curl(fleet: &Fleet, relay: &Relay, options: &[&str], path: &str) -> Vec<Strin
 #[test]
 fn curl_resumes_at_every_member() {
     let redis = Redis::start();
-    let fleet = fleet(3, &keys(redis.port(), "sessions.ticket_keys = \"redis\""));
-    agreed(&fleet);
+    // Keys from the secret are there at once.
+    let fleet = fleet(3, &keys(redis.port(), "sessions.ticket_keys = \"secret\""));
+    fleet.wait_for_store();
     let relay = relay(&fleet);
     let tls12 = curl(&fleet, &relay, &["--tls-max", "1.2"], "/?12");
     // curl wants no tickets of TLS 1.2.
