@@ -103,8 +103,9 @@ impl Acceptor {
 
     /// Runs the handshake on `io`, of which `received` has been read already. The caller limits the time it takes.
     ///
-    /// A handshake that resumes with early data is handed out as soon as there is some. Our flight goes with the first
-    /// answer, or by [`Stream::poll_drain`], and the stream completes the handshake while it is read. The caller's limit should then go on until
+    /// A handshake that resumes with early data is handed out as soon as there is some: the stream completes it while it
+    /// is read. Our flight may still be in the stream then, to go with an answer that is ready at once, so whoever drives
+    /// the connection drains the stream before it waits for anything. The caller's limit should go on until
     /// [`Stream::poll_confirm`] is ready, and [`HandshakeFinished`](Milestone::HandshakeFinished) is the caller's to
     /// mark, by [`confirmed_at`](crate::Confirmation::confirmed_at).
     pub async fn accept(

@@ -38,7 +38,7 @@ pub(crate) struct Handshake {
 pub(crate) enum Progress {
     /// The client has to send more.
     Incomplete,
-    /// There is early data to work on. The client has to send more still, and our flight waits to be sent.
+    /// There is early data to work on. The client has to send more still, and our flight may wait to be sent.
     EarlyData,
     Complete,
     /// The client closed before the handshake was complete.

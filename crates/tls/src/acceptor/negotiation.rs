@@ -43,8 +43,8 @@ impl Negotiation {
             let progress;
             (negotiation, progress) = negotiation.advance(io, timeline).await?;
             match progress {
-                // Tickets, and our flight where there is early data, wait for the first answer, or for the first turn
-                // without one.
+                // Tickets, or our flight before an answer to early data, go with what is sent first: a system call and a
+                // packet less.
                 Progress::Complete | Progress::EarlyData => return Ok(negotiation),
                 Progress::Incomplete => {
                     negotiation.send(io).await?;

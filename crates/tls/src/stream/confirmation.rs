@@ -70,7 +70,8 @@ impl Stream {
     /// handshake is complete, which is so for connections without early data.
     ///
     /// Whoever drives the connection polls it each turn while [`confirmation`](Self::confirmation) is there, since a
-    /// reader that answers a request may not read meanwhile, and drains after it: tickets may have become ready. The time
+    /// reader that answers a request may not read meanwhile, and drains after it: our flight may not have been sent yet,
+    /// without which the client cannot go on, and tickets become ready with its `Finished`. The time
     /// a client may take is the driver's business. `UnexpectedEof` is a client that left before its `Finished`; after
     /// `InvalidData`, as of [`poll_read`](Self::poll_read), its alert is to be sent by [`poll_close`](Self::poll_close).
     pub fn poll_confirm(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

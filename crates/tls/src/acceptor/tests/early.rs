@@ -38,10 +38,10 @@ async fn accepted(stage: &Stage, client: &Arc<ClientConfig>, early: &[u8]) -> (F
     let (mut flights, first, far) = announced(client, early).await;
     flights.send(&first).await;
     let mut accepted = soon(stage.accept(far)).await.expect("early data");
-    drain(&mut accepted.stream).await.expect("our flight is sent");
     assert_eq!(accepted.facts.early_data, Some(EarlyData::Accepted));
     assert_eq!(accepted.facts.resumption, Resumption::EarlyData);
     assert!(accepted.stream.confirmation().is_some());
+    drain(&mut accepted.stream).await.expect("a client that reads");
     (flights, accepted)
 }
 
@@ -101,6 +101,21 @@ async fn early_data_is_answered_before_the_clients_finished() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_ready_at_once_goes_with_our_flight() {
+    let (stage, _, client) = stage().await;
+    let (mut flights, first, far) = announced(&client, REQUEST).await;
+    flights.send(&first).await;
+    let mut stream = soon(stage.accept(far)).await.expect("early data").stream;
+    assert_eq!(stream.bytes().1, 0);
+    write(&mut stream, b"answer").await.expect("written");
+    drain(&mut stream).await.expect("sent");
+    let sent = stream.bytes().1;
+    let mut received = vec![0; 4096];
+    let len = soon(flights.tcp.read(&mut received)).await.expect("a flight");
+    assert_eq!(len as u64, sent);
+}
+
+#[tokio::test]
 async fn the_handshake_is_finished_when_it_is_confirmed() {
     let (stage, _, client) = stage().await;
     let (mut flights, first, far) = announced(&client, REQUEST).await;
@@ -117,6 +132,7 @@ async fn early_data_that_comes_byte_by_byte_stays_in_order() {
     let (mut flights, first, far) = announced(&client, REQUEST).await;
     let server = async {
         let mut stream = stage.accept(far).await.expect("early data").stream;
+        drain(&mut stream).await.expect("sent");
         let mut data = Vec::new();
         while data.len() < REQUEST.len() + 4 {
             data.extend(read(&mut stream).await.expect("data"));
@@ -147,7 +163,7 @@ async fn what_comes_while_confirming_is_kept_for_the_reader() {
     let (mut flights, first, far) = announced(&client, REQUEST).await;
     flights.send(&first).await;
     let mut stream = soon(stage.accept(far)).await.expect("early data").stream;
-    drain(&mut stream).await.expect("our flight is sent");
+    drain(&mut stream).await.expect("sent");
     soon(flights.hear()).await;
     flights.tls.writer().write_all(b"more").expect("into memory");
     let second = flights.flight();
