@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 
+use brisk_testkit::brisk::Brisk;
 use brisk_testkit::process::{command, run, wait_until};
 use brisk_testkit::redis::Redis;
 use brisk_testkit::relay::Relay;
@@ -16,7 +17,7 @@ use crate::fleet_redis::{fleet, fleet_with, keys};
 use crate::site::{LIMIT, NAME};
 
 fn relay(fleet: &Fleet) -> Relay {
-    let addresses: Vec<SocketAddr> = fleet.members.iter().map(|member| member.https()).collect();
+    let addresses: Vec<SocketAddr> = fleet.members.iter().map(Brisk::https).collect();
     Relay::to(&addresses)
 }
 
@@ -101,8 +102,8 @@ fn chromium_resumes_with_early_data_at_the_other_member() {
 /// The member that got a request to this path, on a connection that began with early data.
 fn resumed_at(fleet: &Fleet, path: &str) -> usize {
     let (member, resumption) = wait_until(path, || {
-        let told = told(fleet, path).into_iter().enumerate();
-        told.filter_map(|(member, lines)| Some((member, lines.first()?.clone()))).next()
+        let mut told = told(fleet, path).into_iter().enumerate();
+        told.find_map(|(member, lines)| Some((member, lines.first()?.clone())))
     });
     assert_eq!(resumption, "0-rtt", "{path} at {member}: {:#?}", fleet.members[member].access_log());
     member

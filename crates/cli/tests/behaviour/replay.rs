@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex, MutexGuard};
 use std::thread;
 
+use brisk_testkit::brisk::Brisk;
 use brisk_testkit::client::TlsClient;
 use brisk_testkit::early::intercept;
 use brisk_testkit::nginx::Nginx;
@@ -49,6 +50,16 @@ impl Stage {
         self.redis.lock().expect("no test goes on after a panic")
     }
 
+    /// Waits until both gateways talk to a Redis that was started again. Until they send something they do not notice
+    /// that the former one is gone.
+    fn wait_for_redis(&self) {
+        wait_until("two gateways at Redis", || {
+            let others: usize = self.redis().info("connected_clients").parse().expect("a number");
+            (others > 2).then_some(())
+        });
+        self.fleet.wait_for_store();
+    }
+
     /// A client with a session made at the first gateway, which is in Redis too.
     fn client(&self) -> TlsClient {
         let before = self.sessions();
@@ -76,7 +87,7 @@ impl Stage {
     fn attack(&self, flight: &[u8], copies: usize, before: impl Fn(usize) + Sync) {
         let accepted = self.accepted();
         let (next, barrier) = (AtomicUsize::new(0), Barrier::new(SENDERS));
-        let addresses: Vec<_> = self.fleet.members.iter().map(|member| member.https()).collect();
+        let addresses: Vec<_> = self.fleet.members.iter().map(Brisk::https).collect();
         thread::scope(|scope| {
             for _ in 0..SENDERS {
                 scope.spawn(|| {
@@ -196,7 +207,7 @@ fn nothing_gets_through_while_redis_is_down_nor_when_it_is_back() {
     stage.attack(&flight, COPIES, NOTHING);
     assert_eq!(stage.early(), 0);
     stage.redis().restart();
-    stage.fleet.wait_for_store();
+    stage.wait_for_redis();
     stage.attack(&flight, COPIES / 10, NOTHING);
     assert_eq!(stage.early(), 0);
 }
@@ -232,7 +243,7 @@ fn redis_killed_amid_the_copies_lets_none_through_twice() {
             }
         });
         stage.redis().restart();
-        stage.fleet.wait_for_store();
+        stage.wait_for_redis();
         stage.attack(&flight, COPIES / 10, NOTHING);
         let now = stage.early();
         assert!(now <= through + 1, "killed at copy {when}: {now} after {through}");
@@ -252,7 +263,8 @@ fn a_redis_that_comes_back_from_a_snapshot_gives_nothing_twice() {
     stage.redis().kill();
     stage.redis().restart();
     assert_eq!(stage.sessions(), 1, "Redis has it again");
-    stage.fleet.wait_for_store();
+    stage.wait_for_redis();
+    assert_eq!(stage.sessions(), 1, "and gives it to whoever takes it");
     stage.attack(&flight, COPIES, NOTHING);
     assert_eq!(stage.early(), 1);
 }
