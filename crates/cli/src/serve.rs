@@ -47,8 +47,9 @@ fn tell(warnings: &[String]) {
     }
 }
 
+/// In one piece, so that whoever reads it through a pipe gets all of it or nothing.
 fn print_start(addresses: &Addresses, sessions: &str, development: Option<&DevelopmentCa>) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = Vec::new();
     writeln!(out, "brisk {} serves", env!("CARGO_PKG_VERSION"))?;
     let mut https: Vec<_> =
         addresses.https.iter().map(|address| shown(*address, development.is_some())).collect();
@@ -70,7 +71,9 @@ fn print_start(addresses: &Addresses, sessions: &str, development: Option<&Devel
             "  trust  {certificate} (import it in the browser, or: curl --cacert {certificate} ...)"
         )?;
     }
-    out.flush()
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(&out)?;
+    stdout.flush()
 }
 
 /// The development certificates are for localhost, so that is the name to open.
