@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::measure::{Report, Second};
-use crate::process::Family;
+use crate::process::{Family, own_cpu};
 use crate::result::{ErrorCount, Interval, Negotiated, RunResult, ServerUsage};
 use crate::run::Observer;
 use crate::settings::Settings;
@@ -62,7 +62,7 @@ impl<'a> Gathering<'a> {
             server.memory = server.family.memory();
             server.peak = server.memory;
         }
-        self.own_cpu = Family::own().cpu();
+        self.own_cpu = own_cpu();
     }
 
     /// The run is to end before its time.
@@ -152,7 +152,7 @@ impl<'a> Gathering<'a> {
 
     /// Right after the last operation: what was used until now.
     fn finish(&mut self) {
-        self.own_cpu = Family::own().cpu().saturating_sub(self.own_cpu);
+        self.own_cpu = own_cpu().saturating_sub(self.own_cpu);
         if let Some(server) = &mut self.server {
             server.cpu = server.family.cpu().saturating_sub(server.cpu);
         }

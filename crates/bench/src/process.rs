@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::ops::RangeInclusive;
 use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// A process and all that it started.
 #[derive(Clone, Copy, Debug)]
@@ -15,11 +18,6 @@ impl Family {
         Self { root }
     }
 
-    /// This process.
-    pub(crate) fn own() -> Self {
-        Self { root: std::process::id() }
-    }
-
     /// Its id.
     pub(crate) fn id(self) -> u32 {
         self.root
@@ -30,15 +28,10 @@ impl Family {
         stat(self.root).is_some()
     }
 
-    /// User and system time so far, that of ended children included. Exact to the kernel's tick, mostly 10 ms.
+    /// Processor time so far, that of ended children included. In nanoseconds where the kernel counts them for each
+    /// thread, which is of those that run still; in its ticks, mostly of 10 ms, where it does not, and for ended children.
     pub(crate) fn cpu(self) -> Duration {
-        let members = self.members();
-        // utime, stime, cutime, cstime of proc(5), which count from 1, and the first field here is the third there.
-        let ticks = |fields: Vec<String>| {
-            fields[11..15].iter().filter_map(|field| field.parse::<u64>().ok()).sum::<u64>()
-        };
-        let total: u64 = members.into_iter().filter_map(stat).map(ticks).sum();
-        Duration::from_secs_f64(total as f64 / rustix::param::clock_ticks_per_second() as f64)
+        self.members().into_iter().map(|member| running(member) + ended_children(member)).sum()
     }
 
     /// Memory in bytes: proportional set size, so that what is shared counts once; resident set size where the former
@@ -67,6 +60,38 @@ impl Family {
         }
         members
     }
+}
+
+/// Processor time that this process has used, exact. What it started counts elsewhere.
+pub(crate) fn own_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::try_from(time).expect("processor time is not negative")
+}
+
+fn running(process: u32) -> Duration {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let nanoseconds = tasks.map(|task| {
+        let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_ascii_whitespace().next()?.parse::<u64>().ok()
+    });
+    match nanoseconds.sum::<Option<u64>>() {
+        Some(total) if total > 0 => Duration::from_nanos(total),
+        // utime and stime of proc(5).
+        _ => ticks(process, 14..=15),
+    }
+}
+
+/// cutime and cstime of proc(5).
+fn ended_children(process: u32) -> Duration {
+    ticks(process, 16..=17)
+}
+
+/// The sum of fields of proc(5), which counts them from 1.
+fn ticks(process: u32, fields: RangeInclusive<usize>) -> Duration {
+    let total: u64 = stat(process)
+        .map(|stat| fields.filter_map(|field| stat[field - 3].parse::<u64>().ok()).sum())
+        .unwrap_or_default();
+    Duration::from_secs_f64(total as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
 /// The fields after the name, which may have spaces in it.
@@ -99,24 +124,25 @@ mod tests {
 
     #[test]
     fn work_done_here_is_seen() {
-        let own = Family::own();
-        let before = own.cpu();
+        let own = Family::of(std::process::id());
+        let (before, exact) = (own.cpu(), own_cpu());
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(5) && own.cpu() < before + Duration::from_millis(50) {
             std::hint::black_box((0..10_000_u64).sum::<u64>());
         }
         assert!(own.cpu() >= before + Duration::from_millis(50));
+        assert!(own_cpu() > exact);
         assert!(own.memory() > 100_000, "{}", own.memory());
     }
 
     #[test]
     fn children_belong_to_it() {
         let mut child = Command::new("sleep").arg("60").stdout(Stdio::null()).spawn().expect("sleep");
-        let members = Family::own().members();
+        let members = Family::of(std::process::id()).members();
         child.kill().expect("a child");
         child.wait().expect("a child");
         assert!(members.contains(&child.id()), "{members:?}");
-        assert!(Family::own().exists());
+        assert!(Family::of(std::process::id()).exists());
         assert!(!Family::of(u32::MAX).exists());
     }
 }
