@@ -23,8 +23,8 @@ pub use key_source::{KeyOrigin, KeySource};
 pub use keyring::{KeyStatistics, KeyringStatistics, TicketKeyring};
 pub use memory::{MemorySettings, MemoryStatistics, MemoryStore};
 pub use redis::{
-    KeyExchange, RedisAddress, RedisCredentials, RedisError, RedisSettings, RedisStatistics, RedisStore, RedisTls,
-    RedisTopology,
+    KeyExchange, RedisAddress, RedisCredentials, RedisError, RedisSettings, RedisStatistics, RedisStore,
+    RedisTls, RedisTopology,
 };
 pub use rotation::RotationSettings;
 pub use secret::{FleetSecret, Purpose};
