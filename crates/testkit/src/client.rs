@@ -76,12 +76,6 @@ impl TlsClient {
         self
     }
 
-    /// Announces early data in handshakes that resume, if its session takes some.
-    pub fn early_data(mut self) -> Self {
-        self.config.enable_early_data = true;
-        self
-    }
-
     /// Keeps the sessions of its first connection instead of the latest: each of TLS 1.3 for one use, and that of TLS 1.2
     /// for ever.
     pub fn keeping_first_sessions(mut self) -> Self {
