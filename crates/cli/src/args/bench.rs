@@ -103,8 +103,12 @@ struct Workload {
     /// File with the body of all requests
     #[arg(long, value_name = "FILE", conflicts_with = "urls")]
     body: Option<PathBuf>,
-    /// File with requests and their weights, a line each: [WEIGHT] [METHOD] PATH [@BODY]
-    #[arg(long, value_name = "FILE")]
+    /// File with requests and their weights.
+    #[arg(
+        long,
+        value_name = "FILE",
+        help = "File with requests and their weights, a line each: [WEIGHT] [METHOD] PATH [@BODY]"
+    )]
     urls: Option<PathBuf>,
 }
 
