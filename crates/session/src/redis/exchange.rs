@@ -55,7 +55,7 @@ pub struct KeyExchange {
 impl KeyExchange {
     /// Exchanges keys that rotate as `rotation` says through the Redis of `store`, sealed with a key derived from
     /// `secret`. The first ones are on the ring when Redis can be reached, and seal at most 12 seconds later, when
-    /// every gateway has them. Rotation intervals shorter than 14 seconds leave times in which no key seals.
+    /// every gateway has them. Rotation intervals shorter than 12 seconds leave times in which no key seals.
     pub fn start(
         store: &RedisStore,
         secret: &FleetSecret,
@@ -70,6 +70,7 @@ impl KeyExchange {
             rotation,
             keyring,
             held: BTreeMap::new(),
+            forced: false,
             stopped,
         };
         store.hand_over(Job::Exchange(Box::new(exchange)))?;
@@ -85,6 +86,8 @@ pub(super) struct Exchange {
     keyring: Arc<TicketKeyring>,
     /// What Redis had when it was last asked, by slot.
     held: BTreeMap<u64, SharedKey>,
+    /// A rotation was forced, and no round has succeeded since.
+    forced: bool,
     stopped: oneshot::Receiver<()>,
 }
 
@@ -114,6 +117,7 @@ impl Exchange {
             published.retain(|slot, _| !dead.contains(slot));
             self.write(redis::cmd("HDEL").arg(&self.hash).arg(dead), &link, shared).await?;
         }
+        self.forced |= self.keyring.take_forced();
         let additions = self.additions(&published, now);
         if !additions.is_empty() {
             for key in &additions {
@@ -124,12 +128,10 @@ impl Exchange {
             published = self.read(&link, shared).await?;
             published.retain(|_, key| key.is_live(now));
         }
-        let ids = |keys: &BTreeMap<u64, SharedKey>| keys.values().map(SharedKey::id).collect::<Vec<_>>();
-        if self.held.is_empty() || ids(&published) != ids(&self.held) {
-            let keys: Vec<SharedKey> = published.values().cloned().collect();
-            self.keyring.install(&keys, now);
-        }
-        self.held = published;
+        // Every time: a reload may have turned the keyring to shared keys since.
+        let keys: Vec<SharedKey> = published.values().cloned().collect();
+        self.keyring.install(&keys, now);
+        (self.held, self.forced) = (published, false);
         shared.troubles.end(link.address(), Area::Exchange);
         Ok(())
     }
@@ -141,7 +143,7 @@ impl Exchange {
             held.filter(|key| !published.contains_key(&key.slot())).cloned().collect();
         let all: Vec<SharedKey> = published.values().chain(&additions).cloned().collect();
         let mut slots = SharedKey::missing(&all, &self.rotation, SETTLE, now);
-        if self.keyring.take_forced() {
+        if self.forced {
             slots.push(SharedKey::soon(SETTLE, now));
         }
         slots.sort_unstable();

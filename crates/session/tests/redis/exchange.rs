@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use brisk_session::{KeyExchange, KeySource, RedisStore, RotationSettings, TicketKeyring};
+use brisk_session::{KeyExchange, KeyOrigin, KeySource, RedisStore, RotationSettings, TicketKeyring};
 use brisk_testkit::{process::wait_until, redis::Redis};
 
 use crate::{secret, store};
@@ -86,6 +86,37 @@ fn a_forced_rotation_reaches_all_and_fails_none() {
     let new = gateways[0].seal().unwrap();
     wait_until("another key", || (sealing(&gateways[1]) != first).then_some(()));
     assert!(gateways.iter().all(|gateway| gateway.opens(&old) && gateway.opens(&new)));
+}
+
+#[test]
+fn a_forced_rotation_that_redis_refuses_is_made_up_for() {
+    let redis = Redis::start();
+    let gateway = Gateway::start(&redis, hourly());
+    wait_until("a first ticket", || gateway.seal());
+    let keys = || redis.cli(&["HLEN", "brisk:ticket-keys"]);
+    let before = keys();
+    redis.cli(&["ACL", "SETUSER", "default", "-hsetnx"]);
+    gateway.keyring.force_rotation(SystemTime::now()).unwrap();
+    wait_until("words about the trouble", || gateway.store.statistics().troubles.pop());
+    redis.cli(&["ACL", "SETUSER", "default", "+hsetnx"]);
+    wait_until("another key", || (keys() != before).then_some(()));
+}
+
+#[test]
+fn a_keyring_that_turns_to_shared_keys_after_they_were_read_has_them() {
+    let redis = Redis::start();
+    let store = store(&redis);
+    let keyring = Arc::new(TicketKeyring::new(KeySource::Generated(hourly()), SystemTime::now()));
+    let _exchange = KeyExchange::start(&store, &secret(), hourly(), Arc::clone(&keyring)).unwrap();
+    wait_until("a second round", || {
+        let commands = redis.cli(&["INFO", "commandstats"]);
+        let calls = commands.split_once("cmdstat_hgetall:calls=")?.1.split(',').next()?;
+        (calls.parse::<u32>().ok()? > 2).then_some(())
+    });
+    keyring.configure(KeySource::Shared { rotation: hourly() }, SystemTime::now());
+    wait_until("a shared key", || {
+        keyring.keys(SystemTime::now()).iter().any(|key| key.origin == KeyOrigin::Shared).then_some(())
+    });
 }
 
 #[test]
