@@ -2,12 +2,13 @@
 
 use std::{
     cell::RefCell,
+    ops::RangeInclusive,
     rc::Rc,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use redis::Pipeline;
+use redis::{Pipeline, Value};
 use tokio::{
     sync::Notify,
     task::{AbortHandle, spawn_local},
@@ -17,8 +18,10 @@ use tokio::{
 use super::{
     command::tombstone,
     link::Link,
+    sealing::Name,
     settings::RedisAddress,
     shared::Shared,
+    slot::slot,
     trouble::{Area, Trouble},
 };
 
@@ -37,6 +40,8 @@ pub(super) struct Node {
     pub(super) address: RedisAddress,
     shared: Arc<Shared>,
     link: RefCell<Option<Rc<Link>>>,
+    /// Those of the keys that the server has.
+    slots: RefCell<Vec<RangeInclusive<u16>>>,
     /// Told whenever the connection ends.
     lost: Rc<Notify>,
     task: RefCell<Option<AbortHandle>>,
@@ -45,11 +50,22 @@ pub(super) struct Node {
 impl Node {
     /// Starts to connect to `address`. `lost` is told whenever that fails or ends.
     pub(super) fn start(address: RedisAddress, shared: Arc<Shared>, lost: Rc<Notify>) -> Rc<Self> {
-        let node =
-            Rc::new(Self { address, shared, link: RefCell::default(), lost, task: RefCell::default() });
+        let node = Rc::new(Self {
+            address,
+            shared,
+            link: RefCell::default(),
+            slots: RefCell::default(),
+            lost,
+            task: RefCell::default(),
+        });
         let task = spawn_local(Rc::clone(&node).keep()).abort_handle();
         node.task.replace(Some(task));
         node
+    }
+
+    /// The server has the keys of these slots from now on.
+    pub(super) fn set_slots(&self, slots: Vec<RangeInclusive<u16>>) {
+        self.slots.replace(slots);
     }
 
     /// The connection, if there is one.
@@ -128,6 +144,11 @@ impl Node {
     /// One sign of life. False when there was none, and the link has ended.
     async fn beat(&self, link: &Link) -> bool {
         let (settings, troubles) = (&self.shared.settings, &self.shared.troubles);
+        // First, so that on a new link nothing is asked before it.
+        if !self.mark_spent(link).await {
+            link.end(Trouble::silent(settings.patience));
+            return false;
+        }
         let started = Instant::now();
         let beat = match time::timeout(settings.patience, link.beat(settings.prefix.as_bytes())).await {
             Ok(Ok(beat)) if beat.is_replica => {
@@ -149,8 +170,8 @@ impl Node {
             }
             return true;
         }
-        if !self.shared.breaker.is_closed() {
-            self.close_breaker(link).await;
+        if !self.shared.breaker.is_closed() && self.mark_spent(link).await {
+            self.shared.breaker.close();
         }
         if beat.epoch.is_known() {
             troubles.end(&self.address, Area::Connection);
@@ -160,25 +181,40 @@ impl Node {
         true
     }
 
-    /// What was spent while Redis could not be asked is marked there before anybody may ask again. Of a cluster this
-    /// reaches the names that belong to this node; the others are refused, as they would be by one that is down.
-    async fn close_breaker(&self, link: &Link) {
-        let names = self.shared.spent.take();
-        for batch in names.chunks(SPENT_AT_ONCE) {
+    /// Marks in Redis what was spent because it could not be asked, as far as this server has it. False when there was no
+    /// answer. An answer that is an error ends it for now: who may not write here may not take anything either.
+    async fn mark_spent(&self, link: &Link) -> bool {
+        let (mut names, others): (Vec<_>, Vec<_>) =
+            self.shared.spent.take().into_iter().partition(|name| self.has(name));
+        self.spend_again(others);
+        while !names.is_empty() {
+            let batch = names.len().min(SPENT_AT_ONCE);
             let mut pipeline = Pipeline::new();
-            for name in batch {
+            for name in &names[..batch] {
                 pipeline.add_command(tombstone(&self.shared.key(name)));
             }
-            if !matches!(
-                time::timeout(self.shared.settings.patience, link.ask_all(&pipeline)).await,
-                Ok(Ok(_))
-            ) {
-                for name in names {
-                    self.shared.spent.add(name);
-                }
-                return;
+            let answers = time::timeout(self.shared.settings.patience, link.ask_all(&pipeline)).await;
+            let Ok(Ok(answers)) = answers else {
+                self.spend_again(names);
+                return false;
+            };
+            if answers.iter().any(|answer| matches!(answer, Value::ServerError(_))) {
+                self.spend_again(names);
+                break;
             }
+            names.drain(..batch);
         }
-        self.shared.breaker.close();
+        true
+    }
+
+    fn has(&self, name: &Name) -> bool {
+        let slot = slot(&self.shared.key(name));
+        self.slots.borrow().iter().any(|slots| slots.contains(&slot))
+    }
+
+    fn spend_again(&self, names: Vec<Name>) {
+        for name in names {
+            self.shared.spent.add(name);
+        }
     }
 }

@@ -85,6 +85,10 @@ impl Router {
                 Node::start(range.server.clone(), Arc::clone(&self.shared), Rc::clone(&self.doubt))
             });
         }
+        for (address, node) in nodes.iter() {
+            let own = slots.iter().filter(|range| range.server == *address);
+            node.set_slots(own.map(|range| range.first..=range.last).collect());
+        }
         self.slots.replace(slots);
     }
 

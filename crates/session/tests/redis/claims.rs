@@ -186,6 +186,22 @@ fn early_data_refused_while_redis_was_down_is_refused_afterwards() {
 }
 
 #[test]
+fn early_data_refused_for_want_of_room_is_refused_afterwards() {
+    let redis = Redis::start();
+    let crowded = started(RedisSettings { queue: 1, patience: Duration::from_mins(1), ..settings(&redis) });
+    let other = store(&redis);
+    put(&other, b"id");
+    let key = redis.cli(&["KEYS", "*"]);
+    redis.pause();
+    let _waiting = crowded.get(b"another");
+    assert_eq!(take(&crowded, b"id"), Err(Miss::Late));
+    assert!(!crowded.statistics().breaker_open, "Redis is not out of order");
+    redis.resume();
+    wait_until("a mark in Redis", || (redis.cli(&["STRLEN", &key]) == "0").then_some(()));
+    assert_eq!(take(&other, b"id"), Err(Miss::Used));
+}
+
+#[test]
 fn a_session_that_was_taken_is_not_put_again() {
     let redis = Redis::start();
     let store = store(&redis);

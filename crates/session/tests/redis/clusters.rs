@@ -1,12 +1,14 @@
 //! Sentinels and clusters: the store follows the primaries wherever they go.
 
-use brisk_session::{Miss, RedisSettings, RedisStore, RedisTopology, SessionStore};
+use std::time::Duration;
+
+use brisk_session::{Claim, Lookup, Miss, RedisSettings, RedisStore, RedisTopology, SessionStore};
 use brisk_testkit::{
     process::wait_until,
     redis::{Cluster, Redis, Sentinel},
 };
 
-use crate::{address, answer, put, secret, session, settings, started, take, wait_for_closed};
+use crate::{address, answer, put, secret, session, settings, started, take, wait_for_closed, wait_for_open};
 
 fn clustered(cluster: &Cluster) -> RedisStore {
     let store = started(RedisSettings { topology: RedisTopology::Cluster, ..settings(&cluster.nodes[1]) });
@@ -91,6 +93,35 @@ fn a_node_that_is_gone_takes_its_own_sessions_only() {
     let found = (0..30_u32).filter(|number| answer(store.get(&number.to_be_bytes())).is_ok()).count();
     assert!((1..30).contains(&found), "{found}");
     assert!(!store.statistics().breaker_open);
+}
+
+#[test]
+fn early_data_refused_while_a_cluster_hung_is_refused_by_each_node_afterwards() {
+    let cluster = Cluster::start();
+    let other = clustered(&cluster);
+    let impatient = started(RedisSettings {
+        topology: RedisTopology::Cluster,
+        deadline: Duration::from_millis(100),
+        patience: Duration::from_millis(300),
+        ..settings(&cluster.nodes[1])
+    });
+    for number in 0..30_u32 {
+        put(&other, &number.to_be_bytes());
+    }
+    cluster.nodes.iter().for_each(Redis::pause);
+    wait_for_open(&impatient);
+    for number in 0..30_u32 {
+        let found = impatient.take(&number.to_be_bytes(), Claim::Everywhere);
+        assert!(matches!(found, Lookup::Ready(Err(Miss::Down))));
+    }
+    cluster.nodes.iter().for_each(Redis::resume);
+    let marks = |node: &Redis| {
+        let keys = node.cli(&["KEYS", "*"]);
+        keys.lines().filter(|key| node.cli(&["STRLEN", key]) == "0").count()
+    };
+    wait_until("marks on every node", || {
+        (cluster.nodes.iter().map(marks).sum::<usize>() == 30).then_some(())
+    });
 }
 
 #[test]
