@@ -1,4 +1,4 @@
-//! Why a ticket does not open, and why a rotation cannot be as wished.
+//! Why a ticket does not open, and why its keys cannot be had or changed as wished.
 
 use std::{io, path::PathBuf, time::Duration};
 
