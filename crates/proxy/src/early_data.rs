@@ -5,7 +5,6 @@
 //! someone who held it back, only the client's `Finished` tells. So each route says what it answers before that comes.
 
 use std::cell::Cell;
-use std::future::pending;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
@@ -111,9 +110,6 @@ impl Handshake {
     pub(crate) async fn complete(&self) {
         let _waiting = Waiting::new(&self.waiting);
         self.confirmation.confirmed().await;
-        if !self.is_complete() {
-            pending::<()>().await;
-        }
     }
 
     /// Requests that wait for the end.
