@@ -67,7 +67,7 @@ pub struct StoreFigures {
     pub down: u64,
     /// Writes given up because too many were waiting.
     pub dropped_writes: u64,
-    /// Writes and look-ups that wait to be sent now.
+    /// Writes and look-ups that wait to be sent, or to be answered, now.
     pub queue_length: u64,
     /// Whether the store is taken to be out of order, and spared until a probe succeeds.
     pub breaker_open: bool,

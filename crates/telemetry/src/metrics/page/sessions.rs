@@ -87,7 +87,8 @@ fn fleet(page: &mut Encoder<'_, '_>, store: &StoreFigures) -> fmt::Result {
     let mut family =
         page.counter("session_store_dropped_writes", "Writes given up because too many were waiting.")?;
     family.counter(&[], store.dropped_writes)?;
-    let mut family = page.gauge("session_store_queue_length", "Commands that wait to be sent now.")?;
+    let mut family =
+        page.gauge("session_store_queue_length", "Commands that wait to be sent, or to be answered, now.")?;
     family.gauge(&[], store.queue_length)?;
     let mut family =
         page.gauge("session_store_breaker_open", "1 while the store is spared, 0 if it is used.")?;
