@@ -49,7 +49,9 @@ impl Gateway {
         let admin = admin.transpose()?;
         addresses.admin = admin.as_ref().map(|(address, _)| *address);
         if addresses.admin.is_some_and(|address| !address.ip().is_loopback()) {
-            tracing::warn!("the admin listener is not on loopback: whoever reaches it reads the metrics");
+            tracing::warn!(
+                "the admin listener is not on loopback: whoever reaches it reads the metrics and rotates ticket keys"
+            );
         }
         Ok(Self { settings, shared, sockets, admin: admin.map(|(_, socket)| socket), addresses, files })
     }
