@@ -60,7 +60,7 @@ impl SessionStore for TieredStore {
             known => return Lookup::Ready(known),
         }
         match self.redis.find(id, How::Get) {
-            Lookup::Ready(found) => Lookup::Ready(only_session(found)),
+            Lookup::Ready(found) => Lookup::Ready(found.map(Kept::into_session)),
             Lookup::Pending(found) => {
                 let (memory, id) = (Arc::clone(&self.memory), Box::<[u8]>::from(id));
                 Lookup::Pending(Box::pin(async move {
@@ -69,7 +69,7 @@ impl SessionStore for TieredStore {
                         let left = kept.expires.saturating_sub(seconds(SystemTime::now()));
                         ready(memory.put(&id, kept.session.to_vec(), Duration::from_secs(left)));
                     }
-                    only_session(found)
+                    found.map(Kept::into_session)
                 }))
             }
         }
@@ -91,10 +91,6 @@ impl SessionStore for TieredStore {
             (Claim::Here, Err(_)) => self.redis.take(id, claim),
         }
     }
-}
-
-fn only_session(found: Result<Kept, Miss>) -> Found {
-    found.map(|mut kept| std::mem::take(&mut *kept.session))
 }
 
 /// The answer of a store in memory, or of a write that is done behind.

@@ -1,6 +1,9 @@
 //! What workers ask of Redis, and how an answer is understood. None of it is ever sent twice.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::{
+    mem,
+    time::{Duration, Instant, SystemTime},
+};
 
 use redis::{Cmd, Pipeline, ServerErrorKind, Value};
 use tokio::sync::oneshot;
@@ -43,6 +46,13 @@ pub(crate) struct Kept {
     pub(crate) session: Zeroizing<Vec<u8>>,
     /// When it ends.
     pub(crate) expires: Seconds,
+}
+
+impl Kept {
+    /// The session, for the caller to wipe.
+    pub(crate) fn into_session(mut self) -> Vec<u8> {
+        mem::take(&mut *self.session)
+    }
 }
 
 impl Command {

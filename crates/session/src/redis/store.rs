@@ -1,7 +1,7 @@
 //! The store as workers see it: a queue, an answer or a deadline.
 
 use std::{
-    fmt, mem,
+    fmt,
     sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
@@ -153,10 +153,11 @@ impl SessionStore for RedisStore {
 }
 
 fn only_session(found: Lookup<Result<Kept, Miss>>) -> Lookup<Found> {
-    let session = |found: Result<Kept, Miss>| found.map(|mut kept| mem::take(&mut *kept.session));
     match found {
-        Lookup::Ready(found) => Lookup::Ready(session(found)),
-        Lookup::Pending(found) => Lookup::Pending(Box::pin(async move { session(found.await) })),
+        Lookup::Ready(found) => Lookup::Ready(found.map(Kept::into_session)),
+        Lookup::Pending(found) => {
+            Lookup::Pending(Box::pin(async move { found.await.map(Kept::into_session) }))
+        }
     }
 }
 
