@@ -11,9 +11,8 @@ use serde::de::{self, Deserializer, SeqAccess, Visitor, value};
 use super::Written;
 
 /// `sessions.ticket_keys`: where the keys of tickets come from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TicketKeys {
-    #[default]
     Memory,
     Secret,
     Redis,
@@ -55,9 +54,8 @@ impl<'de> Deserialize<'de> for TicketKeys {
 }
 
 /// `early_data` of a route: which requests may be answered before the handshake is complete.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EarlyData {
-    #[default]
     No,
     Safe,
     Paths(Vec<String>),
