@@ -5,7 +5,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use brisk_keys::{
@@ -25,7 +25,7 @@ use tokio::task::{JoinSet, LocalSet};
 
 use crate::GatewayError;
 use crate::page;
-use crate::resumption::Resumption;
+use crate::resumption::{Resumption, unix_seconds};
 use crate::settings::{GatewaySettings, ProxyProtocol};
 
 /// What one configuration came to. Replaced whole on reload.
@@ -183,15 +183,10 @@ fn expiries(settings: &GatewaySettings) -> Vec<CertificateExpiry> {
         certificates.map(move |certificate| CertificateExpiry {
             host: name.clone(),
             algorithm: certificate.algorithm.label().to_owned(),
-            not_after: unix_seconds(certificate.not_after),
+            not_after: i64::try_from(unix_seconds(certificate.not_after)).unwrap_or(i64::MAX),
         })
     };
     settings.hosts.iter().flat_map(of_host).collect()
-}
-
-fn unix_seconds(time: SystemTime) -> i64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// Counts key operations.

@@ -11,10 +11,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use aws_lc_rs::{
-    aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
-    rand,
-};
+use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
 use redis::{Cmd, Value};
 use tokio::{sync::oneshot, time};
 use zeroize::Zeroizing;
@@ -24,6 +21,7 @@ use super::{
     error::RedisError,
     link::Link,
     router::Router,
+    sealing::{VERSION, opened, sealed},
     shared::Shared,
     store::RedisStore,
     trouble::{Area, Trouble},
@@ -38,8 +36,6 @@ const SETTLE: Duration = Duration::from_secs(6);
 
 /// Fields looked at; a fleet has some thirty at most.
 const MOST_FIELDS: usize = 1000;
-
-const VERSION: u8 = 1;
 
 /// Fills a [`TicketKeyring`] whose source is [`KeySource::Shared`](crate::KeySource::Shared) with the keys of the
 /// fleet, and makes those that are missing. Dropping it ends that, and so does the end of the store's last copy; the keys
@@ -174,36 +170,21 @@ impl Exchange {
     }
 
     fn seal(&self, key: &SharedKey) -> Vec<u8> {
-        let mut nonce = [0; NONCE_LEN];
-        rand::fill(&mut nonce).expect("the system's randomness");
-        let mut sealed = key.to_bytes();
-        let tag = self
-            .key
-            .seal_in_place_separate_tag(
-                Nonce::assume_unique_for_key(nonce),
-                context(key.slot()),
-                sealed.as_mut_slice(),
-            )
-            .expect("a key is shorter than what AES-GCM can seal");
-        [&[VERSION], &nonce[..], &sealed, tag.as_ref()].concat()
+        sealed(&self.key, &context(key.slot()), &[&key.to_bytes()])
     }
 
     fn open(&self, field: &Value, value: &Value) -> Option<SharedKey> {
         let (Value::BulkString(field), Value::BulkString(value)) = (field, value) else { return None };
         let slot: u64 = std::str::from_utf8(field).ok()?.parse().ok()?;
-        let (&[VERSION], rest) = value.split_first_chunk()? else { return None };
-        let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>()?;
-        let mut sealed = Zeroizing::new(sealed.to_vec());
-        let nonce = Nonce::assume_unique_for_key(*nonce);
-        let bytes = self.key.open_in_place(nonce, context(slot), &mut sealed).ok()?;
+        let mut value = Zeroizing::new(value.clone());
+        let bytes = opened(&self.key, &context(slot), &mut value)?;
         SharedKey::from_bytes(bytes).filter(|key| key.slot() == slot)
     }
 }
 
-fn context(slot: u64) -> Aad<[u8; 9]> {
-    let mut context = [VERSION; 9];
-    context[1..].copy_from_slice(&slot.to_be_bytes());
-    Aad::from(context)
+/// A key is good for its own slot only.
+fn context(slot: u64) -> Vec<u8> {
+    [VERSION, &slot.to_be_bytes()].concat()
 }
 
 fn refused(command: &str, error: &redis::ServerError, link: &Link, shared: &Shared) -> Failed {

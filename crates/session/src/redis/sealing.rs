@@ -16,12 +16,9 @@ use super::epoch::Epoch;
 use crate::{FleetSecret, Purpose, rotation::Seconds};
 
 /// First byte of a value, and what its seal covers beside the contents.
-const VERSION: &[u8] = &[1];
+pub(super) const VERSION: &[u8] = &[1];
 
 const TAG_LEN: usize = 16;
-
-/// Expiry and epoch.
-const HEAD: usize = 8 + Epoch::LEN;
 
 /// The name of a session in Redis, without the prefix.
 pub(super) type Name = [u8; 16];
@@ -54,37 +51,13 @@ impl Sealer {
     }
 
     pub(super) fn seal(&self, id: &[u8], expires: Seconds, epoch: Epoch, session: &[u8]) -> Vec<u8> {
-        let mut nonce = [0; NONCE_LEN];
-        rand::fill(&mut nonce).expect("the system's randomness");
-        let mut value = Vec::with_capacity(VERSION.len() + NONCE_LEN + HEAD + session.len() + TAG_LEN);
-        value.extend_from_slice(VERSION);
-        value.extend_from_slice(&nonce);
-        let start = value.len();
-        value.extend_from_slice(&expires.to_be_bytes());
-        value.extend_from_slice(epoch.as_bytes());
-        value.extend_from_slice(session);
-        let tag = self
-            .key(id)
-            .seal_in_place_separate_tag(
-                Nonce::assume_unique_for_key(nonce),
-                Aad::from(VERSION),
-                &mut value[start..],
-            )
-            .expect("a session is shorter than what AES-GCM can seal");
-        value.extend_from_slice(tag.as_ref());
-        value
+        sealed(&self.key(id), VERSION, &[&expires.to_be_bytes(), epoch.as_bytes(), session])
     }
 
     /// None for what this fleet did not seal for this ID, or what was changed since.
     pub(super) fn open(&self, id: &[u8], value: Vec<u8>) -> Option<Stored> {
         let mut value = Zeroizing::new(value);
-        let (version, rest) = value.split_at_mut_checked(VERSION.len())?;
-        if *version != *VERSION {
-            return None;
-        }
-        let (nonce, sealed) = rest.split_first_chunk_mut::<NONCE_LEN>()?;
-        let nonce = Nonce::assume_unique_for_key(*nonce);
-        let plain = self.key(id).open_in_place(nonce, Aad::from(VERSION), sealed).ok()?;
+        let plain = opened(&self.key(id), VERSION, &mut value)?;
         let (expires, rest) = plain.split_first_chunk()?;
         let (epoch, session) = rest.split_first_chunk()?;
         Some(Stored {
@@ -98,6 +71,38 @@ impl Sealer {
         let key = hmac::sign(&self.seal, id);
         LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key.as_ref()).expect("HMAC-SHA256 has 32 bytes"))
     }
+}
+
+/// A value for Redis, `version (1) | nonce (12) | encrypted | tag (16)`, of the parts of `plain`. What is in clear beside
+/// it is in `context`. The contents are short, and the nonces random: `key` may seal 2^32 values.
+pub(super) fn sealed(key: &LessSafeKey, context: &[u8], plain: &[&[u8]]) -> Vec<u8> {
+    let mut nonce = [0; NONCE_LEN];
+    rand::fill(&mut nonce).expect("the system's randomness");
+    let length: usize = plain.iter().map(|part| part.len()).sum();
+    let mut value = Vec::with_capacity(VERSION.len() + NONCE_LEN + length + TAG_LEN);
+    value.extend_from_slice(VERSION);
+    value.extend_from_slice(&nonce);
+    let start = value.len();
+    for part in plain {
+        value.extend_from_slice(part);
+    }
+    let nonce = Nonce::assume_unique_for_key(nonce);
+    let tag = key
+        .seal_in_place_separate_tag(nonce, Aad::from(context), &mut value[start..])
+        .expect("the contents are shorter than what AES-GCM can seal");
+    value.extend_from_slice(tag.as_ref());
+    value
+}
+
+/// The contents of such a value, decrypted where it lies. None if `key` did not seal it with `context`.
+pub(super) fn opened<'a>(key: &LessSafeKey, context: &[u8], value: &'a mut [u8]) -> Option<&'a mut [u8]> {
+    let (version, rest) = value.split_at_mut_checked(VERSION.len())?;
+    if *version != *VERSION {
+        return None;
+    }
+    let (nonce, encrypted) = rest.split_first_chunk_mut::<NONCE_LEN>()?;
+    let nonce = Nonce::assume_unique_for_key(*nonce);
+    key.open_in_place(nonce, Aad::from(context), encrypted).ok()
 }
 
 impl fmt::Debug for Sealer {

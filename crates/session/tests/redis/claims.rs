@@ -2,15 +2,16 @@
 
 use std::{thread, time::Duration};
 
-use brisk_session::{
-    Claim, FleetSecret, Found, Lookup, Miss, RedisSettings, RedisStore, RedisTopology, SessionStore,
-};
+use brisk_session::{Claim, FleetSecret, Found, Lookup, Miss, RedisSettings, RedisStore, SessionStore};
 use brisk_testkit::{
     process::wait_until,
     redis::{Redis, RedisOptions, Sentinel},
 };
 
-use crate::{address, answer, put, session, settings, started, store, take, wait_for_closed, wait_for_open};
+use crate::{
+    answer, put, session, settings, started, store, take, wait_for_closed, wait_for_open,
+    with_a_replicated_session,
+};
 
 #[test]
 fn what_one_store_puts_another_takes_once() {
@@ -90,12 +91,7 @@ fn a_restart_does_not_keep_a_session_from_a_handshake_without_early_data() {
 #[test]
 fn a_session_that_was_taken_does_not_come_back_with_a_replica() {
     let mut sentinel = Sentinel::start();
-    let mut settings = settings(&sentinel.primary);
-    settings.servers = vec![address(sentinel.address().port())];
-    settings.topology = RedisTopology::Sentinel { service: Sentinel::SERVICE.to_owned() };
-    let store = started(settings);
-    put(&store, b"id");
-    wait_until("a replica that has the session", || (sentinel.replica.cli(&["DBSIZE"]) == "1").then_some(()));
+    let store = with_a_replicated_session(&sentinel);
     // The replica shall not learn of the take.
     sentinel.replica.pause();
     sentinel.primary.cli(&["CLIENT", "KILL", "TYPE", "replica"]);

@@ -8,7 +8,10 @@ use brisk_testkit::{
     redis::{Cluster, Redis, Sentinel},
 };
 
-use crate::{address, answer, put, secret, session, settings, started, take, wait_for_closed, wait_for_open};
+use crate::{
+    address, answer, put, secret, session, settings, started, take, wait_for_closed, wait_for_open,
+    with_a_replicated_session,
+};
 
 fn clustered(cluster: &Cluster) -> RedisStore {
     let store = started(RedisSettings { topology: RedisTopology::Cluster, ..settings(&cluster.nodes[1]) });
@@ -36,6 +39,23 @@ fn sessions_are_spread_over_a_cluster_and_each_is_taken_once() {
 }
 
 /// Moves the slot and what is in it.
+/// Where a session lies, and a node that it can move to.
+struct Place<'a> {
+    key: String,
+    slot: String,
+    from: &'a Redis,
+    to: &'a Redis,
+}
+
+fn place_of_the_only_session(cluster: &Cluster) -> Place<'_> {
+    let key = cluster.nodes.iter().map(|node| node.cli(&["KEYS", "*"])).collect::<String>();
+    let slot = cluster.nodes[0].cli(&["CLUSTER", "KEYSLOT", &key]);
+    let from = cluster.node_of(slot.parse().expect("a slot is a number"));
+    let to =
+        cluster.nodes.iter().find(|node| node.port() != from.port()).expect("a cluster has several nodes");
+    Place { key, slot, from, to }
+}
+
 fn migrate(slot: &str, key: &str, from: &Redis, to: &Redis) {
     let [source, target] = [from, to].map(|node| node.cli(&["CLUSTER", "MYID"]));
     to.cli(&["CLUSTER", "SETSLOT", slot, "IMPORTING", &source]);
@@ -52,10 +72,7 @@ fn a_session_that_moved_to_another_node_resumes_and_is_not_taken_for_early_data(
     let cluster = Cluster::start();
     let store = clustered(&cluster);
     put(&store, b"id");
-    let key = cluster.nodes.iter().map(|node| node.cli(&["KEYS", "*"])).collect::<String>();
-    let slot = cluster.nodes[0].cli(&["CLUSTER", "KEYSLOT", &key]);
-    let from = cluster.node_of(slot.parse().unwrap());
-    let to = cluster.nodes.iter().find(|node| node.port() != from.port()).unwrap();
+    let Place { key, slot, from, to } = place_of_the_only_session(&cluster);
     migrate(&slot, &key, from, to);
     wait_until("a session that is found where it is now", || answer(store.get(b"id")).ok());
     assert_eq!(take(&store, b"id"), Err(Miss::Unknown));
@@ -67,10 +84,7 @@ fn a_session_that_moved_away_and_came_back_is_not_taken_for_early_data() {
     let cluster = Cluster::start();
     let store = clustered(&cluster);
     put(&store, b"id");
-    let key = cluster.nodes.iter().map(|node| node.cli(&["KEYS", "*"])).collect::<String>();
-    let slot = cluster.nodes[0].cli(&["CLUSTER", "KEYSLOT", &key]);
-    let from = cluster.node_of(slot.parse().unwrap());
-    let to = cluster.nodes.iter().find(|node| node.port() != from.port()).unwrap();
+    let Place { key, slot, from, to } = place_of_the_only_session(&cluster);
     migrate(&slot, &key, from, to);
     migrate(&slot, &key, to, from);
     wait_until("a session that is found", || answer(store.get(b"id")).ok());
@@ -136,12 +150,7 @@ fn a_server_that_is_no_cluster_is_said_clearly() {
 #[test]
 fn the_store_follows_a_failover_and_finds_what_the_replica_had() {
     let mut sentinel = Sentinel::start();
-    let mut settings = settings(&sentinel.primary);
-    settings.servers = vec![address(sentinel.address().port())];
-    settings.topology = RedisTopology::Sentinel { service: Sentinel::SERVICE.to_owned() };
-    let store = started(settings);
-    put(&store, b"id");
-    wait_until("a replica that has the session", || (sentinel.replica.cli(&["DBSIZE"]) == "1").then_some(()));
+    let store = with_a_replicated_session(&sentinel);
     sentinel.primary.kill();
     sentinel.wait_for_failover();
     wait_until("a session that is found again", || answer(store.get(b"id")).ok());

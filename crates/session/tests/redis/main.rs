@@ -16,7 +16,10 @@ use std::{
 use brisk_session::{
     Claim, FleetSecret, Found, Lookup, RedisAddress, RedisSettings, RedisStore, RedisTopology, SessionStore,
 };
-use brisk_testkit::{process::wait_until, redis::Redis};
+use brisk_testkit::{
+    process::wait_until,
+    redis::{Redis, Sentinel},
+};
 use tokio::runtime::{Builder, Runtime};
 use tracing::{Event, Metadata, Subscriber, field::Field, span};
 
@@ -50,6 +53,17 @@ fn settings(redis: &Redis) -> RedisSettings {
     let mut settings = RedisSettings::new(vec![address(redis.port())], RedisTopology::Single);
     settings.deadline = GENEROUS;
     settings
+}
+
+/// A store that asks `sentinel` for its Redis, with the session `id`, which the replica has too.
+fn with_a_replicated_session(sentinel: &Sentinel) -> RedisStore {
+    let mut settings = settings(&sentinel.primary);
+    settings.servers = vec![address(sentinel.address().port())];
+    settings.topology = RedisTopology::Sentinel { service: Sentinel::SERVICE.to_owned() };
+    let store = started(settings);
+    put(&store, b"id");
+    wait_until("a replica that has the session", || (sentinel.replica.cli(&["DBSIZE"]) == "1").then_some(()));
+    store
 }
 
 /// A store that has reached its Redis.
