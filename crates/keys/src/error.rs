@@ -27,6 +27,12 @@ pub enum KeyError {
         /// What the key is.
         algorithm: KeyAlgorithm,
     },
+    /// Only RSA keys decrypt.
+    #[error("a {0} key cannot decrypt")]
+    CannotDecrypt(KeyAlgorithm),
+    /// The ciphertext is not as long as the key's modulus, or as a number not below it.
+    #[error("the ciphertext is not a number below the modulus of the key, in as many bytes")]
+    OutOfRange,
     /// The bytes are not a private key that we can use; the text says what they are and what would be right.
     #[error("{0}")]
     Malformed(String),

@@ -12,6 +12,9 @@ mod metered;
 mod operation;
 mod pending;
 mod private_key;
+mod rsa;
+#[cfg(test)]
+mod testing;
 
 pub use algorithm::KeyAlgorithm;
 pub use engine::PrivateKeyEngine;

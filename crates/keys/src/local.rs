@@ -9,8 +9,6 @@ use std::{
     time::Instant,
 };
 
-use brisk_wire::registry::SignatureScheme;
-use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 
 use crate::{
@@ -21,7 +19,7 @@ use crate::{
 /// How a [`LocalEngine`] is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalSettings {
-    /// Threads that make RSA signatures. Default: one per core.
+    /// Threads that perform RSA operations. Default: one per core.
     pub rsa_threads: NonZeroUsize,
     /// RSA operations that may wait for a thread; one more is refused as overloaded. Default: 1024, which one core
     /// works off in about a quarter of a second at 2048 bits.
@@ -65,15 +63,14 @@ impl LocalEngine {
 
     fn start(&self, operation: KeyOperation) -> Result<PendingOperation, KeyError> {
         let key = self.keystore.get(operation.key)?;
-        let OperationKind::Sign { scheme, message } = operation.kind;
-        key.check(scheme)?;
+        key.check(&operation.kind)?;
         if key.is_slow() {
-            return self.pool.submit(key, scheme, message, operation.deadline);
+            return self.pool.submit(key, operation.kind, operation.deadline);
         }
         if Instant::now() >= operation.deadline {
             return Err(KeyError::DeadlinePassed);
         }
-        Ok(PendingOperation::ready(key.sign(scheme, &message)))
+        Ok(PendingOperation::ready(key.perform(&operation.kind)))
     }
 }
 
@@ -92,8 +89,7 @@ struct Pool {
 /// One slow operation, with all that a thread needs for it.
 struct Job {
     key: Arc<PrivateKey>,
-    scheme: SignatureScheme,
-    message: Bytes,
+    kind: OperationKind,
     completion: Completion,
 }
 
@@ -110,12 +106,11 @@ impl Pool {
     fn submit(
         &self,
         key: &Arc<PrivateKey>,
-        scheme: SignatureScheme,
-        message: Bytes,
+        kind: OperationKind,
         deadline: Instant,
     ) -> Result<PendingOperation, KeyError> {
         let (pending, completion) = PendingOperation::with_completion(deadline);
-        let job = Job { key: Arc::clone(key), scheme, message, completion };
+        let job = Job { key: Arc::clone(key), kind, completion };
         match self.queue.try_send(job) {
             Ok(()) => Ok(pending),
             Err(TrySendError::Full(_)) => Err(KeyError::Overloaded),
@@ -127,60 +122,36 @@ impl Pool {
 }
 
 fn work(jobs: &Receiver<Job>) {
-    for Job { key, scheme, message, completion } in jobs {
+    for Job { key, kind, completion } in jobs {
         if let Some(completion) = completion.begin() {
             // The queue outlives its threads: if they died of a panic, what waits in it would wait for ever.
-            let signed = catch_unwind(AssertUnwindSafe(|| key.sign(scheme, &message)));
-            completion.complete(signed.unwrap_or(Err(KeyError::Failed("the engine panicked"))));
+            let performed = catch_unwind(AssertUnwindSafe(|| key.perform(&kind)));
+            completion.complete(performed.unwrap_or(Err(KeyError::Failed("the engine panicked"))));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::OnceLock, time::Duration};
-
-    use aws_lc_rs::signature::{self, ParsedPublicKey, VerificationAlgorithm};
-    use rcgen::RsaKeySize;
+    use aws_lc_rs::{
+        rsa::{Pkcs1PublicEncryptingKey, PublicEncryptingKey},
+        signature::ParsedPublicKey,
+    };
+    use brisk_wire::registry::SignatureScheme;
+    use bytes::Bytes;
 
     use super::*;
-    use crate::{KeyAlgorithm, KeyId};
-
-    const MESSAGE: &[u8] = b"what the server signs";
-
-    fn pem(algorithm: &'static rcgen::SignatureAlgorithm) -> String {
-        rcgen::KeyPair::generate_for(algorithm).unwrap().serialize_pem()
-    }
-
-    /// One key of each kind; made once, since RSA keys take long.
-    fn keystore() -> Arc<Keystore> {
-        static KEYSTORE: OnceLock<Arc<Keystore>> = OnceLock::new();
-        let make = || {
-            let rsa = rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048).unwrap();
-            let mut keystore = Keystore::new();
-            for algorithm in
-                [&rcgen::PKCS_ECDSA_P256_SHA256, &rcgen::PKCS_ECDSA_P384_SHA384, &rcgen::PKCS_ED25519]
-            {
-                keystore.add_pem(pem(algorithm).as_bytes()).unwrap();
-            }
-            keystore.add_pem(rsa.serialize_pem().as_bytes()).unwrap();
-            Arc::new(keystore)
-        };
-        Arc::clone(KEYSTORE.get_or_init(make))
-    }
-
-    fn key(algorithm: KeyAlgorithm) -> KeyId {
-        let keystore = keystore();
-        keystore.ids().find(|id| keystore.algorithm(*id) == Some(algorithm)).unwrap()
-    }
-
-    fn sign(key: KeyId, scheme: SignatureScheme) -> KeyOperation {
-        let deadline = Instant::now() + Duration::from_hours(1);
-        KeyOperation::sign(key, scheme, Bytes::from_static(MESSAGE), deadline)
-    }
+    use crate::{
+        KeyAlgorithm, KeyId,
+        testing::{MESSAGE, deadline, key, keystore, sign, verification},
+    };
 
     fn rsa() -> KeyOperation {
         sign(key(KeyAlgorithm::Rsa { bits: 2048 }), SignatureScheme::RSA_PSS_RSAE_SHA256)
+    }
+
+    fn decrypt(key: KeyId, ciphertext: &[u8]) -> KeyOperation {
+        KeyOperation::decrypt(key, Bytes::copy_from_slice(ciphertext), deadline())
     }
 
     fn engine() -> LocalEngine {
@@ -191,21 +162,6 @@ mod tests {
     fn idle_engine(queue: usize) -> (LocalEngine, Receiver<Job>) {
         let (queue, jobs) = crossbeam_channel::bounded(queue);
         (LocalEngine { keystore: keystore(), pool: Pool { queue } }, jobs)
-    }
-
-    fn verification(scheme: SignatureScheme) -> &'static dyn VerificationAlgorithm {
-        match scheme {
-            SignatureScheme::ECDSA_SECP256R1_SHA256 => &signature::ECDSA_P256_SHA256_ASN1,
-            SignatureScheme::ECDSA_SECP384R1_SHA384 => &signature::ECDSA_P384_SHA384_ASN1,
-            SignatureScheme::ED25519 => &signature::ED25519,
-            SignatureScheme::RSA_PSS_RSAE_SHA256 => &signature::RSA_PSS_2048_8192_SHA256,
-            SignatureScheme::RSA_PSS_RSAE_SHA384 => &signature::RSA_PSS_2048_8192_SHA384,
-            SignatureScheme::RSA_PSS_RSAE_SHA512 => &signature::RSA_PSS_2048_8192_SHA512,
-            SignatureScheme::RSA_PKCS1_SHA256 => &signature::RSA_PKCS1_2048_8192_SHA256,
-            SignatureScheme::RSA_PKCS1_SHA384 => &signature::RSA_PKCS1_2048_8192_SHA384,
-            SignatureScheme::RSA_PKCS1_SHA512 => &signature::RSA_PKCS1_2048_8192_SHA512,
-            _ => panic!("no key makes {scheme}"),
-        }
     }
 
     #[tokio::test]
@@ -220,6 +176,20 @@ mod tests {
                 assert!(public.verify_sig(b"another message", &signature).is_err(), "{scheme}");
             }
         }
+    }
+
+    #[tokio::test]
+    async fn an_rsa_key_decrypts_and_leaves_the_padding() {
+        let (engine, id) = (engine(), key(KeyAlgorithm::Rsa { bits: 2048 }));
+        let public = PublicEncryptingKey::from_der(keystore().public_key(id).unwrap()).unwrap();
+        let mut ciphertext = [0; 256];
+        let public = Pkcs1PublicEncryptingKey::new(public).unwrap();
+        public.encrypt(b"premaster secret", &mut ciphertext).unwrap();
+        let padded = engine.submit(decrypt(id, &ciphertext)).await.unwrap();
+        assert_eq!((padded.len(), &padded[..2]), (256, &[0, 2][..]));
+        assert!(padded.ends_with(b"\0premaster secret"));
+        let too_great = engine.submit(decrypt(id, &[0xff; 256])).await;
+        assert_eq!(too_great, Err(KeyError::OutOfRange));
     }
 
     #[test]
@@ -282,6 +252,11 @@ mod tests {
         let scheme = SignatureScheme::ED25519;
         let refused = engine.submit(sign(key(algorithm), scheme)).try_take();
         assert_eq!(refused, Some(Err(KeyError::UnsupportedScheme { scheme, algorithm })));
+        let refused = engine.submit(decrypt(key(algorithm), &[1; 255])).try_take();
+        assert_eq!(refused, Some(Err(KeyError::OutOfRange)));
+        let algorithm = KeyAlgorithm::EcdsaP256;
+        let refused = engine.submit(decrypt(key(algorithm), &[1; 256])).try_take();
+        assert_eq!(refused, Some(Err(KeyError::CannotDecrypt(algorithm))));
         assert!(jobs.is_empty());
     }
 

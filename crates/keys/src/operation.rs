@@ -52,10 +52,15 @@ impl KeyOperation {
     pub const fn sign(key: KeyId, scheme: SignatureScheme, message: Bytes, deadline: Instant) -> Self {
         Self { key, kind: OperationKind::Sign { scheme, message }, deadline }
     }
+
+    /// The decryption of `ciphertext` with `key`, which is an RSA key.
+    pub const fn decrypt(key: KeyId, ciphertext: Bytes, deadline: Instant) -> Self {
+        Self { key, kind: OperationKind::Decrypt { ciphertext }, deadline }
+    }
 }
 
 impl fmt::Debug for KeyOperation {
-    /// Without the message.
+    /// Without what is signed or decrypted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyOperation")
             .field("key", &self.key)
@@ -68,6 +73,12 @@ impl fmt::Debug for KeyOperation {
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum OperationKind {
+    /// RSA decryption of a premaster secret of TLS 1.2, the padding left in place: a key server must not be the one that
+    /// tells good padding from bad, RFC 5246 section 7.4.7.1. The result is as long as the modulus, and secret.
+    Decrypt {
+        /// As long as the modulus; as a number, below it.
+        ciphertext: Bytes,
+    },
     /// A signature over `message`, not over its digest, so that a key server can see what it signs.
     Sign {
         /// How to hash, pad and sign. ECDSA signatures come back in DER, as TLS has them.
@@ -81,15 +92,17 @@ impl OperationKind {
     /// The family of key that the operation is for, `ecdsa-p256` or `rsa`: a label for metrics.
     pub fn algorithm_label(&self) -> &'static str {
         match self {
+            Self::Decrypt { .. } => "rsa",
             Self::Sign { scheme, .. } => scheme_label(*scheme),
         }
     }
 }
 
 impl fmt::Debug for OperationKind {
-    /// Without the message.
+    /// Without what is signed or decrypted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Decrypt { .. } => f.debug_struct("Decrypt").finish_non_exhaustive(),
             Self::Sign { scheme, .. } => {
                 f.debug_struct("Sign").field("scheme", scheme).finish_non_exhaustive()
             }
@@ -102,13 +115,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debug_does_not_show_the_message() {
-        let message = Bytes::from_static(b"a-message-nobody-should-log");
-        let scheme = SignatureScheme::ED25519;
-        let operation = KeyOperation::sign(KeyId([7; 32]), scheme, message, Instant::now());
-        let shown = format!("{operation:?}");
-        assert!(shown.contains("KeyId(0707"), "{shown}");
-        assert!(!shown.contains("message"), "{shown}");
+    fn debug_does_not_show_the_content() {
+        let (key, now) = (KeyId([7; 32]), Instant::now());
+        let content = Bytes::from_static(b"nobody-should-log-this");
+        let sign = KeyOperation::sign(key, SignatureScheme::ED25519, content.clone(), now);
+        for operation in [sign, KeyOperation::decrypt(key, content, now)] {
+            let shown = format!("{operation:?}");
+            assert!(shown.contains("KeyId(0707"), "{shown}");
+            assert!(!shown.contains("nobody") && !shown.contains("110"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn decryption_counts_as_rsa() {
+        let operation = KeyOperation::decrypt(KeyId([7; 32]), Bytes::new(), Instant::now());
+        assert_eq!(operation.kind.algorithm_label(), "rsa");
     }
 
     #[test]

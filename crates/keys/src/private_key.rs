@@ -1,17 +1,19 @@
-//! One private key held by this process: how it is read, and how it signs.
+//! One private key held by this process: how it is read, and what it does.
 
 use std::fmt;
 
 use aws_lc_rs::{
     encoding::{AsDer, PublicKeyX509Der},
-    error::KeyRejected,
+    error::{KeyRejected, Unspecified},
     rand::SystemRandom,
-    signature::{self, EcdsaKeyPair, Ed25519KeyPair, KeyPair, RsaEncoding, RsaKeyPair},
+    signature::{self, EcdsaKeyPair, Ed25519KeyPair, KeyPair},
 };
-use brisk_wire::registry::SignatureScheme;
 use rustls_pki_types::PrivateKeyDer;
 
-use crate::{KeyAlgorithm, KeyError, KeyId, KeyResult};
+use crate::{KeyAlgorithm, KeyError, KeyId, KeyResult, OperationKind, rsa::RsaPrivateKey};
+
+/// What a failure of aws-lc within a signature becomes.
+pub(crate) const REFUSED_TO_SIGN: KeyError = KeyError::Failed("the cryptographic library refused to sign");
 
 /// A private key. aws-lc wipes the key's memory when it is dropped.
 pub(crate) struct PrivateKey {
@@ -23,7 +25,7 @@ pub(crate) struct PrivateKey {
 
 enum Pair {
     Ecdsa(EcdsaKeyPair),
-    Rsa(RsaKeyPair),
+    Rsa(RsaPrivateKey),
     Ed25519(Ed25519KeyPair),
 }
 
@@ -31,48 +33,45 @@ impl PrivateKey {
     /// Reads PKCS#8, PKCS#1 (RSA) or SEC1 (ECDSA), without a passphrase.
     pub(crate) fn from_der(der: &PrivateKeyDer<'_>) -> Result<Self, KeyError> {
         match der {
-            PrivateKeyDer::Pkcs1(key) => RsaKeyPair::from_der(key.secret_pkcs1_der())
-                .map_err(|rejected| refused("RSA (PKCS#1)", rejected))
-                .and_then(Self::rsa),
+            PrivateKeyDer::Pkcs1(_) => RsaPrivateKey::from_der(der).and_then(Self::from_rsa),
             PrivateKeyDer::Sec1(key) => ecdsa_pair(key.secret_sec1_der())
                 .map_err(|rejected| refused("EC (SEC1, P-256 or P-384)", rejected))
-                .and_then(|(algorithm, pair)| Self::ecdsa(algorithm, pair)),
-            PrivateKeyDer::Pkcs8(key) => Self::from_pkcs8(key.secret_pkcs8_der()),
+                .and_then(|(algorithm, pair)| Self::from_ecdsa(algorithm, pair)),
+            PrivateKeyDer::Pkcs8(key) => Self::from_pkcs8(der, key.secret_pkcs8_der()),
             _ => Err(KeyError::Malformed("not a PKCS#8, PKCS#1 or SEC1 private key".into())),
         }
     }
 
     /// PKCS#8 holds any kind of key, so each kind is tried; what was wrong with the last tells too little to repeat.
-    fn from_pkcs8(der: &[u8]) -> Result<Self, KeyError> {
-        if let Ok((algorithm, pair)) = ecdsa_pair(der) {
-            return Self::ecdsa(algorithm, pair);
+    fn from_pkcs8(der: &PrivateKeyDer<'_>, bytes: &[u8]) -> Result<Self, KeyError> {
+        if let Ok((algorithm, pair)) = ecdsa_pair(bytes) {
+            return Self::from_ecdsa(algorithm, pair);
         }
         // OpenSSL writes Ed25519 keys without their public half, which only this function accepts.
-        if let Ok(pair) = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der) {
-            return Self::ed25519(pair);
+        if let Ok(pair) = Ed25519KeyPair::from_pkcs8_maybe_unchecked(bytes) {
+            return Self::from_ed25519(pair);
         }
-        RsaKeyPair::from_pkcs8(der).map_err(|rejected| refused("PKCS#8", rejected)).and_then(Self::rsa)
+        RsaPrivateKey::from_der(der).and_then(Self::from_rsa)
     }
 
-    fn ecdsa(algorithm: KeyAlgorithm, pair: EcdsaKeyPair) -> Result<Self, KeyError> {
+    fn from_ecdsa(algorithm: KeyAlgorithm, pair: EcdsaKeyPair) -> Result<Self, KeyError> {
         let spki = pair.public_key().as_der();
         Self::new(algorithm, spki, Pair::Ecdsa(pair))
     }
 
-    fn ed25519(pair: Ed25519KeyPair) -> Result<Self, KeyError> {
+    fn from_ed25519(pair: Ed25519KeyPair) -> Result<Self, KeyError> {
         let spki = pair.public_key().as_der();
         Self::new(KeyAlgorithm::Ed25519, spki, Pair::Ed25519(pair))
     }
 
-    fn rsa(pair: RsaKeyPair) -> Result<Self, KeyError> {
-        let bits = u16::try_from(pair.public_modulus_len() * 8).expect("aws-lc accepts at most 8192 bits");
-        let spki = pair.public_key().as_der();
-        Self::new(KeyAlgorithm::Rsa { bits }, spki, Pair::Rsa(pair))
+    fn from_rsa(key: RsaPrivateKey) -> Result<Self, KeyError> {
+        let spki = key.spki();
+        Self::new(key.algorithm(), spki, Pair::Rsa(key))
     }
 
     fn new(
         algorithm: KeyAlgorithm,
-        spki: Result<PublicKeyX509Der<'_>, aws_lc_rs::error::Unspecified>,
+        spki: Result<PublicKeyX509Der<'_>, Unspecified>,
         pair: Pair,
     ) -> Result<Self, KeyError> {
         let spki = spki.map_err(|_| KeyError::Malformed("the private key has no public half".into()))?;
@@ -98,30 +97,44 @@ impl PrivateKey {
         matches!(self.pair, Pair::Rsa(_))
     }
 
-    /// An error if the key cannot sign with `scheme`.
-    pub(crate) fn check(&self, scheme: SignatureScheme) -> Result<(), KeyError> {
-        if self.algorithm.schemes().contains(&scheme) {
-            return Ok(());
+    /// The key as an RSA key, if it is one.
+    pub(crate) const fn rsa(&self) -> Option<&RsaPrivateKey> {
+        match &self.pair {
+            Pair::Rsa(key) => Some(key),
+            Pair::Ecdsa(_) | Pair::Ed25519(_) => None,
         }
-        Err(KeyError::UnsupportedScheme { scheme, algorithm: self.algorithm })
     }
 
-    /// Signs `message` itself: hashing is part of the scheme.
-    pub(crate) fn sign(&self, scheme: SignatureScheme, message: &[u8]) -> KeyResult {
-        self.check(scheme)?;
-        match &self.pair {
-            Pair::Ecdsa(pair) => {
-                pair.sign(&SystemRandom::new(), message).map(|signature| signature.as_ref().to_vec())
+    /// An error if the key cannot do this, whatever it cost.
+    pub(crate) fn check(&self, kind: &OperationKind) -> Result<(), KeyError> {
+        let algorithm = self.algorithm;
+        match kind {
+            OperationKind::Sign { scheme, .. } if !algorithm.schemes().contains(scheme) => {
+                Err(KeyError::UnsupportedScheme { scheme: *scheme, algorithm })
             }
-            Pair::Ed25519(pair) => pair.try_sign(message).map(|signature| signature.as_ref().to_vec()),
-            Pair::Rsa(pair) => {
-                let mut signature = vec![0; pair.public_modulus_len()];
-                let encoding =
-                    rsa_encoding(scheme).expect("`check` lets only RSA schemes pass for an RSA key");
-                pair.sign(encoding, &SystemRandom::new(), message, &mut signature).map(|()| signature)
+            OperationKind::Sign { .. } => Ok(()),
+            OperationKind::Decrypt { ciphertext } => match self.rsa() {
+                Some(key) if ciphertext.len() == key.size() => Ok(()),
+                Some(_) => Err(KeyError::OutOfRange),
+                None => Err(KeyError::CannotDecrypt(algorithm)),
+            },
+        }
+    }
+
+    /// Does it, with aws-lc and on this thread.
+    pub(crate) fn perform(&self, kind: &OperationKind) -> KeyResult {
+        self.check(kind)?;
+        match (&self.pair, kind) {
+            (Pair::Rsa(key), OperationKind::Sign { scheme, message }) => key.sign(*scheme, message),
+            (Pair::Rsa(key), OperationKind::Decrypt { ciphertext }) => key.decrypt(ciphertext),
+            (Pair::Ecdsa(pair), OperationKind::Sign { message, .. }) => {
+                signature(pair.sign(&SystemRandom::new(), message))
+            }
+            (Pair::Ed25519(pair), OperationKind::Sign { message, .. }) => signature(pair.try_sign(message)),
+            (Pair::Ecdsa(_) | Pair::Ed25519(_), OperationKind::Decrypt { .. }) => {
+                Err(KeyError::CannotDecrypt(self.algorithm))
             }
         }
-        .map_err(|_| KeyError::Failed("the cryptographic library refused to sign"))
     }
 }
 
@@ -145,19 +158,11 @@ fn ecdsa_pair(der: &[u8]) -> Result<(KeyAlgorithm, EcdsaKeyPair), KeyRejected> {
         })
 }
 
-fn rsa_encoding(scheme: SignatureScheme) -> Option<&'static dyn RsaEncoding> {
-    Some(match scheme {
-        SignatureScheme::RSA_PSS_RSAE_SHA256 => &signature::RSA_PSS_SHA256,
-        SignatureScheme::RSA_PSS_RSAE_SHA384 => &signature::RSA_PSS_SHA384,
-        SignatureScheme::RSA_PSS_RSAE_SHA512 => &signature::RSA_PSS_SHA512,
-        SignatureScheme::RSA_PKCS1_SHA256 => &signature::RSA_PKCS1_SHA256,
-        SignatureScheme::RSA_PKCS1_SHA384 => &signature::RSA_PKCS1_SHA384,
-        SignatureScheme::RSA_PKCS1_SHA512 => &signature::RSA_PKCS1_SHA512,
-        _ => return None,
-    })
+fn signature(signed: Result<signature::Signature, Unspecified>) -> KeyResult {
+    signed.map(|signature| signature.as_ref().to_vec()).map_err(|Unspecified| REFUSED_TO_SIGN)
 }
 
-fn refused(form: &str, rejected: KeyRejected) -> KeyError {
+pub(crate) fn refused(form: &str, rejected: KeyRejected) -> KeyError {
     KeyError::Malformed(format!(
         "not a usable {form} private key ({rejected}): wanted ECDSA on P-256 or P-384, Ed25519, or RSA of 2048 to 8192 bits"
     ))
