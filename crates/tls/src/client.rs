@@ -96,14 +96,15 @@ impl Client {
         if early.is_some() && facts.early_data == EarlyOutcome::None {
             facts.early_data = EarlyOutcome::Unsent;
         }
-        let Handshake { tls, notes, incoming, plaintext, peer_closed, .. } = handshake;
-        let many = self.inner.settings.session_use == SessionUse::Many
-            && facts.version == ProtocolVersion::TLS1_3
-            && facts.resumption == Resumption::Full;
-        let layer = if many {
+        let Handshake { tls, mut notes, incoming, plaintext, peer_closed, .. } = handshake;
+        let many =
+            self.inner.settings.session_use == SessionUse::Many && facts.version == ProtocolVersion::TLS1_3;
+        let layer = if many && facts.resumption == Resumption::Full {
             let records = Records::new(*tls).map_err(|error| ClientError::Protocol(error.to_string()))?;
             Layer::Records(Box::new(records))
         } else {
+            // What rustls makes of them could be resumed once only.
+            notes.refuses_sessions = many;
             Layer::Tls { tls, notes, closed: peer_closed }
         };
         Ok(ClientStream::new(tcp, layer, facts, incoming, plaintext))

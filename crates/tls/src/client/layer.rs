@@ -39,6 +39,11 @@ impl Layer {
         matches!(self, Self::Tls { closed: true, .. })
     }
 
+    /// Whether sessions that the server gives are kept.
+    pub(super) fn brings_sessions(&self) -> bool {
+        !matches!(self, Self::Tls { notes: Notes { refuses_sessions: true, .. }, .. })
+    }
+
     /// Opens the records in `incoming`: how many bytes of it are done with, and whether the server has closed its side.
     /// What is to be answered, an alert after an error among it, is appended to `outgoing`.
     pub(super) fn open(

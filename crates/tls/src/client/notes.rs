@@ -32,6 +32,8 @@ pub(super) struct Notes {
     pub(super) offered: Option<SessionValue>,
     /// Sessions that the server gave.
     pub(super) received: Vec<SessionValue>,
+    /// None of those that come from now on is kept.
+    pub(super) refuses_sessions: bool,
     /// The scheme of the server's signature.
     pub(super) scheme: Option<SignatureScheme>,
     /// Length of the stapled OCSP response.
@@ -100,6 +102,9 @@ impl ClientSessionStore for CallersSessions {
 
 fn keep(value: SessionValue) {
     update(|notes| {
+        if notes.refuses_sessions {
+            return;
+        }
         if notes.received.len() == KEPT {
             notes.received.remove(0);
         }

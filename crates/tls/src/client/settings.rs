@@ -96,7 +96,7 @@ pub enum Tls12Sessions {
 pub enum SessionUse {
     /// Once, as clients should (RFC 8446 appendix C.4). Each connection, resumed ones too, brings new sessions.
     Once,
-    /// Any number of times, as load generators do. Only connections with a full handshake bring sessions.
+    /// Any number of times, as load generators do. Of TLS 1.3 only connections with a full handshake bring sessions.
     Many,
 }
 

@@ -88,19 +88,21 @@ impl ClientStream {
     }
 
     /// The sessions that the server has given since the last call, the newest last. Servers of TLS 1.3 give them after the
-    /// handshake: they come with what is read.
+    /// handshake: they come with what is read. Of [`SessionUse::Many`](crate::client::SessionUse::Many), a connection
+    /// that resumed one of TLS 1.3 brings none.
     pub fn take_sessions(&mut self) -> Vec<SavedSession> {
         self.layer.take_sessions()
     }
 
     /// Waits until the server has given a session, and takes the newest; what else it sends is kept for the reader. `None`
-    /// when the server closes before. Has no time limit of its own: many servers give none.
+    /// when the server closes before, and at once on a connection that brings none. Has no time limit of its own: many
+    /// servers give none.
     pub async fn next_session(&mut self) -> io::Result<Option<SavedSession>> {
         loop {
             if let Some(session) = self.layer.take_session() {
                 return Ok(Some(session));
             }
-            if self.peer_closed {
+            if self.peer_closed || !self.layer.brings_sessions() {
                 return Ok(None);
             }
             poll_fn(|cx| self.poll_more(cx, None)).await?;
