@@ -42,8 +42,16 @@ struct Verified {
     intermediates: Vec<Vec<u8>>,
     until: UnixTime,
     /// The key of the certificate if it is one for ECDSA on secp256r1, parsed.
-    key: Option<ParsedPublicKey>,
+    key: Option<Arc<ParsedPublicKey>>,
 }
+
+/// How a signature is verified with a certificate that has to be parsed.
+type SignatureCheck = fn(
+    &[u8],
+    &CertificateDer<'_>,
+    &DigitallySignedStruct,
+    &WebPkiSupportedAlgorithms,
+) -> Result<HandshakeSignatureValid, Error>;
 
 impl Verifier {
     /// `schemes` are accepted from servers; an empty list stands for all.
@@ -82,7 +90,7 @@ impl Verifier {
     fn remember(&self, end_entity: &[u8], intermediates: &[CertificateDer<'_>], now: UnixTime) {
         let until = UnixTime::since_unix_epoch(Duration::from_secs(now.as_secs()) + BELIEVED);
         let intermediates = intermediates.iter().map(|certificate| certificate.to_vec()).collect();
-        let key = secp256r1_key(end_entity);
+        let key = secp256r1_key(end_entity).map(Arc::new);
         let chain = Verified { end_entity: end_entity.to_vec(), intermediates, until, key };
         let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
         verified.retain(|chain| chain.until > now);
@@ -102,13 +110,32 @@ impl Verifier {
         if signed.scheme != SignatureScheme::ECDSA_NISTP256_SHA256 {
             return None;
         }
-        let verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
-        let chain = verified.iter().find(|chain| chain.end_entity == certificate.as_ref())?;
-        let valid = chain.key.as_ref()?.verify_sig(message, signed.signature());
+        let valid = self.remembered_key(certificate)?.verify_sig(message, signed.signature());
         Some(match valid {
             Ok(()) => Ok(HandshakeSignatureValid::assertion()),
             Err(_) => Err(CertificateError::BadSignature.into()),
         })
+    }
+
+    /// Verifying takes long: other threads get theirs meanwhile.
+    fn remembered_key(&self, certificate: &[u8]) -> Option<Arc<ParsedPublicKey>> {
+        let verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        verified.iter().find(|chain| chain.end_entity == certificate)?.key.clone()
+    }
+
+    fn verify_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+        otherwise: SignatureCheck,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.note_scheme(signed.scheme)?;
+        if self.chains.is_none() {
+            return Ok(HandshakeSignatureValid::assertion());
+        }
+        self.verify_with_remembered(message, certificate, signed)
+            .unwrap_or_else(|| otherwise(message, certificate, signed, &self.algorithms))
     }
 
     /// The server may sign only as it was asked to.
@@ -152,11 +179,7 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.note_scheme(signed.scheme)?;
-        if self.chains.is_none() {
-            return Ok(HandshakeSignatureValid::assertion());
-        }
-        verify_tls12_signature(message, certificate, signed, &self.algorithms)
+        self.verify_signature(message, certificate, signed, verify_tls12_signature)
     }
 
     fn verify_tls13_signature(
@@ -165,12 +188,7 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.note_scheme(signed.scheme)?;
-        if self.chains.is_none() {
-            return Ok(HandshakeSignatureValid::assertion());
-        }
-        self.verify_with_remembered(message, certificate, signed)
-            .unwrap_or_else(|| verify_tls13_signature(message, certificate, signed, &self.algorithms))
+        self.verify_signature(message, certificate, signed, verify_tls13_signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
