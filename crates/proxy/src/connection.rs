@@ -7,7 +7,7 @@ use std::time::Instant;
 use brisk_telemetry::ConnectionRecord;
 use brisk_tls::Confirmation;
 
-use crate::early_data::Handshake;
+use crate::early_data::{Completion, Handshake};
 use crate::forwarding::ForwardedValues;
 use crate::upgrade::PendingUpgrade;
 
@@ -45,10 +45,15 @@ impl Connection {
     /// An HTTPS connection whose handshake is not complete: its early data holds the first requests. `confirmation` tells
     /// when it is, `until` is when the client has taken too long for it.
     pub fn with_early_data(record: ConnectionRecord, confirmation: Confirmation, until: Instant) -> Rc<Self> {
-        Self::with_handshake(record, true, Some(Box::new(Handshake::new(confirmation, until))))
+        let handshake = Handshake::new(Completion::Stream(confirmation), until);
+        Self::with_handshake(record, true, Some(Box::new(handshake)))
     }
 
-    fn with_handshake(record: ConnectionRecord, secure: bool, handshake: Option<Box<Handshake>>) -> Rc<Self> {
+    pub(crate) fn with_handshake(
+        record: ConnectionRecord,
+        secure: bool,
+        handshake: Option<Box<Handshake>>,
+    ) -> Rc<Self> {
         Rc::new(Self {
             record: RefCell::new(record),
             secure,

@@ -87,29 +87,57 @@ impl EarlyDataPolicy {
     }
 }
 
+/// Tells the end of a handshake.
+#[derive(Debug)]
+pub(crate) enum Completion {
+    /// Its stream does.
+    Stream(Confirmation),
+    /// A test does, which has no stream.
+    #[cfg(test)]
+    Told(std::rc::Rc<testing::Told>),
+}
+
+impl Completion {
+    fn is_reached(&self) -> bool {
+        match self {
+            Self::Stream(confirmation) => confirmation.is_confirmed(),
+            #[cfg(test)]
+            Self::Told(told) => told.is_complete(),
+        }
+    }
+
+    async fn reached(&self) {
+        match self {
+            Self::Stream(confirmation) => confirmation.confirmed().await,
+            #[cfg(test)]
+            Self::Told(told) => told.completed().await,
+        }
+    }
+}
+
 /// The handshake of a connection whose early data is being answered.
 #[derive(Debug)]
 pub(crate) struct Handshake {
-    confirmation: Confirmation,
+    completion: Completion,
     until: Instant,
     waiting: Cell<u32>,
     failure: Cell<Option<End>>,
 }
 
 impl Handshake {
-    /// A handshake whose end `confirmation` tells, and which may take until then.
-    pub(crate) fn new(confirmation: Confirmation, until: Instant) -> Self {
-        Self { confirmation, until, waiting: Cell::new(0), failure: Cell::new(None) }
+    /// A handshake whose end `completion` tells, and which may take until then.
+    pub(crate) fn new(completion: Completion, until: Instant) -> Self {
+        Self { completion, until, waiting: Cell::new(0), failure: Cell::new(None) }
     }
 
     pub(crate) fn is_complete(&self) -> bool {
-        self.confirmation.is_confirmed()
+        self.completion.is_reached()
     }
 
     /// Waits for the end of the handshake; for ever, if it fails.
     pub(crate) async fn complete(&self) {
         let _waiting = Waiting::new(&self.waiting);
-        self.confirmation.confirmed().await;
+        self.completion.reached().await;
     }
 
     /// Requests that wait for the end.
@@ -149,8 +177,42 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// Handshakes without a stream.
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::cell::Cell;
+
+    use tokio::sync::Notify;
+
+    /// The end of a handshake, for a test to tell.
+    #[derive(Debug, Default)]
+    pub(crate) struct Told {
+        complete: Cell<bool>,
+        waiting: Notify,
+    }
+
+    impl Told {
+        pub(crate) fn complete(&self) {
+            self.complete.set(true);
+            self.waiting.notify_waiters();
+        }
+
+        pub(super) fn is_complete(&self) -> bool {
+            self.complete.get()
+        }
+
+        pub(super) async fn completed(&self) {
+            let notified = self.waiting.notified();
+            if !self.is_complete() {
+                notified.await;
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
     use std::task::{Context, Poll, Waker};
 
     use http::Request;
@@ -211,8 +273,8 @@ mod tests {
 
     #[test]
     fn who_waits_is_counted_until_the_end_or_until_it_gives_up() {
-        let confirmation = Confirmation::default();
-        let handshake = Handshake::new(confirmation.clone(), Instant::now());
+        let told = Rc::new(testing::Told::default());
+        let handshake = Handshake::new(Completion::Told(Rc::clone(&told)), Instant::now());
         let cx = &mut Context::from_waker(Waker::noop());
         let mut first = Box::pin(handshake.complete());
         let mut second = Box::pin(handshake.complete());
@@ -220,7 +282,7 @@ mod tests {
         assert_eq!(handshake.waiting(), 2);
         drop(second);
         assert_eq!(handshake.waiting(), 1);
-        confirmation.confirm();
+        told.complete();
         assert_eq!(first.as_mut().poll(cx), Poll::Ready(()));
         drop(first);
         assert_eq!(handshake.waiting(), 0);
@@ -228,7 +290,7 @@ mod tests {
 
     #[test]
     fn the_first_failure_counts() {
-        let handshake = Handshake::new(Confirmation::default(), Instant::now());
+        let handshake = Handshake::new(Completion::Told(Rc::default()), Instant::now());
         handshake.fail(End::Malformed);
         handshake.fail(End::ClientGone);
         assert_eq!(handshake.failure(), Some(End::Malformed));

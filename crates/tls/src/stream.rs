@@ -70,7 +70,7 @@ pub struct Stream {
 
 impl Stream {
     pub(crate) fn new(io: TcpStream, handshake: Handshake, bytes_received: u64, bytes_sent: u64) -> Self {
-        let confirmation = handshake.tls.is_handshaking().then(Confirmation::default);
+        let confirmation = handshake.tls.is_handshaking().then(Confirmation::new);
         Self {
             io,
             tls: handshake.tls,

@@ -16,7 +16,7 @@ use super::Stream;
 /// Tells when the handshake of a connection is complete that has given early data. Clones tell the same.
 ///
 /// For the thread of the connection only, like the [`Stream`] it comes from.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Confirmation(Rc<State>);
 
 #[derive(Debug, Default)]
@@ -26,6 +26,11 @@ struct State {
 }
 
 impl Confirmation {
+    /// Of a handshake that is not complete.
+    pub(super) fn new() -> Self {
+        Self(Rc::default())
+    }
+
     /// Whether the client has proved that it is there now: from then on nothing it sent is a replay.
     pub fn is_confirmed(&self) -> bool {
         self.confirmed_at().is_some()
@@ -46,9 +51,8 @@ impl Confirmation {
         }
     }
 
-    /// Says that the handshake is complete, which its stream does as soon as it is. For who serves other connections as if
-    /// they were one with early data.
-    pub fn confirm(&self) {
+    /// The handshake is complete.
+    fn confirm(&self) {
         self.0.at.set(Some(Instant::now()));
         self.0.waiting.notify_waiters();
     }

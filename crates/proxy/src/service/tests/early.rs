@@ -1,10 +1,11 @@
 //! Requests that come before the end of their handshake.
 
-use brisk_tls::Confirmation;
 use tokio::net::TcpStream;
 use tokio::task::yield_now;
 
 use super::*;
+use crate::early_data::testing::Told;
+use crate::early_data::{Completion, Handshake};
 use crate::settings::EarlyDataPolicy;
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
@@ -13,7 +14,7 @@ const POST: &str = "POST /api HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhe
 
 /// A connection with early data, and a host "a" with these routes.
 struct Stage {
-    confirmation: Confirmation,
+    told: Rc<Told>,
     connection: Rc<Connection>,
     metrics: std::sync::Arc<Metrics>,
     service: Option<Service>,
@@ -37,11 +38,12 @@ impl Stage {
         let metrics = Metrics::new();
         let telemetry = Telemetry { metrics: std::sync::Arc::clone(&metrics), access_log: None };
         let service = Service::new(&settings, telemetry, |_| Some(Rc::clone(&group))).expect("a service");
-        let confirmation = Confirmation::default();
+        let told = Rc::new(Told::default());
         let address = SocketAddr::from(([192, 0, 2, 1], 40000));
         let record = ConnectionRecord::new(1, address, address, Instant::now());
-        let connection = Connection::with_early_data(record, confirmation.clone(), Instant::now());
-        Self { confirmation, connection, metrics, service: Some(service), origin }
+        let handshake = Handshake::new(Completion::Told(Rc::clone(&told)), Instant::now());
+        let connection = Connection::with_handshake(record, true, Some(Box::new(handshake)));
+        Self { told, connection, metrics, service: Some(service), origin }
     }
 
     fn send(&mut self, request: &'static str) -> tokio::task::JoinHandle<String> {
@@ -92,7 +94,7 @@ async fn what_it_does_not_let_pass_waits_and_is_forwarded_whole_without_the_mark
     let mut stage = Stage::new(EarlyDataPolicy::Safe).await;
     let answer = stage.send(POST);
     stage.held().await;
-    stage.confirmation.confirm();
+    stage.told.complete();
     let asked = stage.answer(OK).await;
     assert!(!asked.contains("early-data") && asked.ends_with("hello"), "{asked}");
     assert_eq!(status(&answer.await.expect("answered")), 200);
@@ -105,7 +107,7 @@ async fn answers_without_an_upstream_wait_too() {
     let answer = stage.send("GET /fixed HTTP/1.1\r\nhost: a\r\n\r\n");
     stage.held().await;
     assert!(!answer.is_finished());
-    stage.confirmation.confirm();
+    stage.told.complete();
     assert!(answer.await.expect("answered").ends_with("fixed"));
 }
 
@@ -124,7 +126,7 @@ async fn what_an_upstream_has_seen_is_repeated_only_after_the_handshake() {
     let answer = stage.send(GET);
     drop(stage.accept().await);
     stage.held().await;
-    stage.confirmation.confirm();
+    stage.told.complete();
     let asked = stage.answer(OK).await;
     assert!(asked.contains("early-data: 1\r\n"), "{asked}");
     assert_eq!(status(&answer.await.expect("answered")), 200);
@@ -133,7 +135,7 @@ async fn what_an_upstream_has_seen_is_repeated_only_after_the_handshake() {
 #[tokio::test(flavor = "local")]
 async fn after_the_handshake_nothing_is_early() {
     let mut stage = Stage::new(EarlyDataPolicy::Safe).await;
-    stage.confirmation.confirm();
+    stage.told.complete();
     let answer = stage.send(GET);
     let asked = stage.answer(OK).await;
     assert!(!asked.contains("early-data"), "{asked}");
