@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use brisk_net::TcpInfo;
 use brisk_telemetry::{Milestone, Resumption, Timeline};
-use brisk_tls::client::{Client, ClientFacts, ClientStream, EarlyOutcome, SavedSession, SessionUse};
+use brisk_tls::client::{Client, ClientFacts, EarlyOutcome, SavedSession, SessionUse};
 use brisk_wire::registry::ProtocolVersion;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::choice::{Axis, Weighted};
@@ -18,6 +19,7 @@ use crate::measure::{Handshake, Recorder};
 use crate::result::Cause;
 use crate::sessions::Sessions;
 use crate::settings::is_as_asked;
+use crate::transport::Transport;
 
 /// How long a server may take for what comes after the last response: sessions and its end of the connection.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -44,9 +46,18 @@ pub(crate) enum Protocol {
     Http2,
 }
 
+/// What connections are.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    /// TCP alone.
+    Plain,
+    /// TLS with this kind of handshake.
+    Tls(HandshakeKind),
+}
+
 /// One kind of handshake: its client, and its sessions if it resumes.
 #[derive(Clone, Debug)]
-pub(crate) struct Kind {
+pub(crate) struct HandshakeKind {
     pub(crate) asked: Resumption,
     pub(crate) client: Client,
     pub(crate) sessions: Option<Rc<Sessions>>,
@@ -55,7 +66,7 @@ pub(crate) struct Kind {
 /// A connection whose handshake is over. When it is dropped, its traffic is counted and its sessions are kept.
 #[derive(Debug)]
 pub(crate) struct Link {
-    pub(crate) stream: ClientStream,
+    pub(crate) stream: Transport,
     /// From the moment TCP was connected.
     pub(crate) timeline: Timeline,
     recorder: Rc<Recorder>,
@@ -70,8 +81,16 @@ pub(crate) struct Link {
     used: bool,
 }
 
+/// TCP that was connected just now.
+struct Connected {
+    tcp: TcpStream,
+    timeline: Timeline,
+    /// How long it took.
+    connect: Duration,
+}
+
 impl Opener {
-    /// The kind of the next handshake.
+    /// The kind of the next connection.
     pub(crate) fn next_kind(&self) -> &Kind {
         let number = self.next.get();
         self.next.set(number + self.stride);
@@ -88,55 +107,74 @@ impl Opener {
     ) -> Result<Link, Failure> {
         let start = Instant::now();
         let tcp = self.dialer.connect().await?;
-        let mut timeline = Timeline::start();
+        let timeline = Timeline::start();
         let connect = timeline.started() - start;
-        let offered = session.is_some();
-        let stream = kind.client.connect(tcp, session, early).await?;
-        timeline.mark(Milestone::HandshakeFinished);
-        let link = self.link(kind, stream, timeline, connect);
-        if let Some(failure) = kind.shortfall(offered, link.facts()) {
-            self.recorder.failure(Instant::now(), &failure);
-        }
-        match self.protocol.and_then(|protocol| protocol.shortfall(link.facts())) {
-            Some(failure) => Err(failure),
-            None => Ok(link),
+        let connected = Connected { tcp, timeline, connect };
+        match kind {
+            Kind::Plain => Ok(self.plain(connected)),
+            Kind::Tls(kind) => self.secure(kind, connected, session, early).await,
         }
     }
 
-    fn link(&self, kind: &Kind, stream: ClientStream, timeline: Timeline, connect: Duration) -> Link {
-        let finished = timeline.offset(Milestone::HandshakeFinished).unwrap_or_default();
-        let now = timeline.started() + finished;
-        let session_use = kind.client.settings().session_use;
-        // A session that is resumed often has to come from a full handshake; what others bring would push it out.
-        let brings = session_use == SessionUse::Once || stream.facts().resumption == Resumption::Full;
-        let mut link = Link {
-            counted: (0, 0),
-            segments: None,
-            used: false,
-            recorder: Rc::clone(&self.recorder),
-            sessions: kind.sessions.clone().filter(|_| brings),
-            session_use,
-            stream,
-            timeline,
-        };
-        if self.recorder.is_measured(now) {
-            let (segments_sent, segments_received) = link.read_segments();
-            let facts = link.stream.facts();
-            let handshake = Handshake {
-                asked: kind.asked,
-                connect,
-                tls: finished,
-                segments_sent,
-                segments_received,
-                facts,
-            };
-            self.recorder.handshake(now, &handshake);
-            self.recorder.segments(segments_sent, segments_received);
-            link.segments = Some((segments_sent, segments_received));
+    fn plain(&self, connected: Connected) -> Link {
+        let Connected { tcp, timeline, connect } = connected;
+        let now = timeline.started();
+        let segments = self.recorder.is_measured(now).then(|| segments(&tcp));
+        if segments.is_some() {
+            self.recorder.connection(now, connect);
         }
+        self.link(Transport::plain(tcp), timeline, None, segments)
+    }
+
+    async fn secure(
+        &self,
+        kind: &HandshakeKind,
+        connected: Connected,
+        session: Option<SavedSession>,
+        early: Option<&[u8]>,
+    ) -> Result<Link, Failure> {
+        let Connected { tcp, mut timeline, connect } = connected;
+        let offered = session.is_some();
+        let stream = kind.client.connect(tcp, session, early).await?;
+        timeline.mark(Milestone::HandshakeFinished);
+        let tls = timeline.offset(Milestone::HandshakeFinished).unwrap_or_default();
+        let (now, facts) = (timeline.started() + tls, stream.facts());
+        let segments = self.recorder.is_measured(now).then(|| segments(stream.tcp()));
+        if let Some(segments) = segments {
+            let handshake = Handshake { asked: kind.asked, connect, tls, segments, facts };
+            self.recorder.handshake(now, &handshake);
+        }
+        if let Some(failure) = kind.shortfall(offered, facts) {
+            self.recorder.failure(Instant::now(), &failure);
+        }
+        let refused = self.protocol.and_then(|protocol| protocol.shortfall(facts));
+        let mut link = self.link(Transport::Tls(stream), timeline, Some(kind), segments);
         link.account(now);
         link.used = false;
-        link
+        refused.map_or(Ok(link), Err)
+    }
+
+    /// Counts the segments that went over it so far.
+    fn link(
+        &self,
+        stream: Transport,
+        timeline: Timeline,
+        kind: Option<&HandshakeKind>,
+        segments: Option<(u32, u32)>,
+    ) -> Link {
+        if let Some((sent, received)) = segments {
+            self.recorder.segments(sent, received);
+        }
+        Link {
+            stream,
+            timeline,
+            recorder: Rc::clone(&self.recorder),
+            sessions: kind.and_then(|kind| kind.sessions.clone()),
+            session_use: kind.map_or(SessionUse::Once, |kind| kind.client.settings().session_use),
+            counted: (0, 0),
+            segments,
+            used: false,
+        }
     }
 }
 
@@ -155,16 +193,26 @@ impl Protocol {
 }
 
 impl Kind {
+    /// The handshake, if there is one.
+    pub(crate) fn handshake(&self) -> Option<&HandshakeKind> {
+        match self {
+            Self::Plain => None,
+            Self::Tls(kind) => Some(kind),
+        }
+    }
+
     /// A session to offer, if this kind resumes and there is one.
     pub(crate) fn session(&self) -> Option<SavedSession> {
-        self.sessions.as_ref()?.take()
+        self.handshake()?.sessions.as_ref()?.take()
     }
 
     /// Whether a request goes with the first flight.
     pub(crate) fn is_early(&self) -> bool {
-        self.asked == Resumption::EarlyData
+        self.handshake().is_some_and(|kind| kind.asked == Resumption::EarlyData)
     }
+}
 
+impl HandshakeKind {
     /// What there is to complain about a handshake that was to be of this kind.
     fn shortfall(&self, offered: bool, facts: &ClientFacts) -> Option<Failure> {
         let (asked, got) = (self.asked, facts.resumption);
@@ -190,14 +238,17 @@ impl Kind {
 }
 
 impl Link {
-    /// What came of the handshake.
-    pub(crate) fn facts(&self) -> &ClientFacts {
-        self.stream.facts()
+    /// What came of the handshake, if there was one.
+    pub(crate) fn facts(&self) -> Option<&ClientFacts> {
+        match &self.stream {
+            Transport::Tls(stream) => Some(stream.facts()),
+            Transport::Plain(_) => None,
+        }
     }
 
     /// Whether the server took the early data.
     pub(crate) fn early_was_accepted(&self) -> bool {
-        self.facts().early_data == EarlyOutcome::Accepted
+        self.facts().is_some_and(|facts| facts.early_data == EarlyOutcome::Accepted)
     }
 
     /// Counts what went over it since the last time, if `now` is in the measured time.
@@ -206,7 +257,7 @@ impl Link {
         if self.recorder.is_measured(now) {
             self.recorder.bytes(sent - self.counted.0, received - self.counted.1);
             if self.segments.is_none() {
-                self.segments = Some(self.read_segments());
+                self.segments = Some(segments(self.stream.tcp()));
             }
         }
         self.counted = (sent, received);
@@ -228,42 +279,38 @@ impl Link {
 
     /// Closes after a handshake without requests. Waits for a session only where each one is used up by one connection.
     pub(crate) async fn close_unused(mut self) {
-        if self.wants_session() && self.session_use == SessionUse::Once {
+        if self.session_use == SessionUse::Once {
             self.fetch_session().await;
         }
         let _ = self.stream.shutdown().await;
     }
 
-    /// Waits until the server has given a session, if there is one to wait for.
+    /// Waits until the server has given a session, if there is one to wait for: TLS 1.2 gives it with the handshake.
     pub(crate) async fn fetch_session(&mut self) {
-        if self.wants_session()
-            && let Ok(Ok(session)) = timeout(FAREWELL, self.stream.next_session()).await
-            && let Some(sessions) = &self.sessions
+        if let (Some(sessions), Transport::Tls(stream)) = (&self.sessions, &mut self.stream)
+            && stream.facts().version == ProtocolVersion::TLS1_3
+            && let Ok(Ok(session)) = timeout(FAREWELL, stream.next_session()).await
         {
             sessions.put(session);
         }
     }
+}
 
-    /// TLS 1.2 gives its session with the handshake.
-    fn wants_session(&self) -> bool {
-        self.sessions.is_some() && self.facts().version == ProtocolVersion::TLS1_3
-    }
-
-    fn read_segments(&self) -> (u32, u32) {
-        let info = TcpInfo::of(self.stream.tcp());
-        info.map_or((0, 0), |info| (info.segments_sent, info.segments_received))
-    }
+/// Segments sent and received so far.
+fn segments(tcp: &TcpStream) -> (u32, u32) {
+    let info = TcpInfo::of(tcp);
+    info.map_or((0, 0), |info| (info.segments_sent, info.segments_received))
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        if let Some(sessions) = &self.sessions {
-            sessions.put(self.stream.take_sessions());
+        if let (Some(sessions), Transport::Tls(stream)) = (&self.sessions, &mut self.stream) {
+            sessions.put(stream.take_sessions());
         }
         if self.used
             && let Some((sent, received)) = self.segments
         {
-            let now = self.read_segments();
+            let now = segments(self.stream.tcp());
             self.recorder.segments(now.0.saturating_sub(sent), now.1.saturating_sub(received));
         }
     }

@@ -15,7 +15,7 @@ use tokio::net::lookup_host;
 use tokio::time::timeout;
 
 use crate::choice::{Axis, Weighted};
-use crate::connection::{Kind, Opener, Protocol};
+use crate::connection::{HandshakeKind, Kind, Opener, Protocol};
 use crate::dial::Dialer;
 use crate::error::{BenchError, Failure};
 use crate::http1::Http1;
@@ -33,8 +33,8 @@ const SESSIONS: usize = 4;
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) address: SocketAddr,
-    /// Kinds of handshake, with clients that use sessions as the target allows.
-    pub(crate) kinds: Weighted<(Resumption, Client)>,
+    /// Kinds of handshake, with clients that use sessions as the target allows; `None` without TLS.
+    pub(crate) kinds: Option<Weighted<(Resumption, Client)>>,
 }
 
 impl Found {
@@ -46,10 +46,12 @@ impl Found {
         thread: usize,
         sessions: impl Fn(&Client) -> usize,
     ) -> Opener {
-        let kind = |(kind, client): &(Resumption, Client)| Kind {
-            asked: *kind,
-            client: client.clone(),
-            sessions: (*kind != Resumption::Full).then(|| Rc::new(Sessions::new(sessions(client)))),
+        let kind = |(kind, client): &(Resumption, Client)| {
+            Kind::Tls(HandshakeKind {
+                asked: *kind,
+                client: client.clone(),
+                sessions: (*kind != Resumption::Full).then(|| Rc::new(Sessions::new(sessions(client)))),
+            })
         };
         let protocol = match (settings.workload.requests, settings.workload.http) {
             (PerConnection::HandshakeOnly, _) => None,
@@ -58,7 +60,7 @@ impl Found {
         };
         Opener {
             dialer: Dialer::new(self.address, settings.fast_open, thread),
-            kinds: self.kinds.map(kind),
+            kinds: self.kinds.as_ref().map_or_else(|| Weighted::one(Kind::Plain), |kinds| kinds.map(kind)),
             protocol,
             recorder,
             next: Cell::new(thread as u64),
@@ -97,8 +99,9 @@ async fn resolve(settings: &Settings) -> Result<Vec<SocketAddr>, BenchError> {
 
 /// One connection of the first kind has to succeed; whether others do is part of the run.
 async fn greet(settings: &Settings, address: SocketAddr) -> Result<Result<Found, Failure>, BenchError> {
-    let session_use = settings.handshakes.session_use.unwrap_or(SessionUse::Many);
-    let found = Found { address, kinds: clients(settings, |_| session_use)? };
+    let handshakes = settings.handshakes.as_ref();
+    let session_use = handshakes.and_then(|handshakes| handshakes.session_use);
+    let found = Found { address, kinds: clients(settings, |_| session_use.unwrap_or(SessionUse::Many))? };
     let recorder = Rc::new(Recorder::new(channel().0));
     let opener = found.opener(settings, recorder, 0, |_| SESSIONS);
     let mut kinds = opener.kinds.values();
@@ -106,12 +109,14 @@ async fn greet(settings: &Settings, address: SocketAddr) -> Result<Result<Found,
     if let Err(failure) = attempt(settings, &opener, first, None).await {
         return Ok(Err(failure));
     }
-    if settings.handshakes.session_use.is_some() {
+    if session_use.is_some() {
         return Ok(Ok(found));
     }
     let mut uses = Vec::new();
     for kind in [first].into_iter().chain(kinds) {
-        uses.push((kind.asked, session_use_of(settings, &opener, kind).await));
+        if let Some(handshake) = kind.handshake() {
+            uses.push((handshake.asked, session_use_of(settings, &opener, kind, handshake).await));
+        }
     }
     let wanted = |kind| {
         let found = uses.iter().find(|(own, _)| *own == kind);
@@ -123,8 +128,8 @@ async fn greet(settings: &Settings, address: SocketAddr) -> Result<Result<Found,
 fn clients(
     settings: &Settings,
     session_use: impl Fn(Resumption) -> SessionUse,
-) -> Result<Weighted<(Resumption, Client)>, BenchError> {
-    let handshakes = &settings.handshakes;
+) -> Result<Option<Weighted<(Resumption, Client)>>, BenchError> {
+    let Some(handshakes) = &settings.handshakes else { return Ok(None) };
     let mut clients = Vec::new();
     for (weight, kind) in handshakes.mix.weights() {
         let client =
@@ -132,13 +137,18 @@ fn clients(
         let client = Client::new(client).map_err(|error| BenchError::settings(error.to_string()))?;
         clients.push((weight as u32, (*kind, client)));
     }
-    Ok(Weighted::new(clients).expect("a mix has kinds"))
+    Ok(Some(Weighted::new(clients).expect("a mix has kinds")))
 }
 
 /// Whether the target lets a TLS 1.3 session be resumed twice. One that does not resume at all is treated as if it did:
 /// the run will tell.
-async fn session_use_of(settings: &Settings, opener: &Opener, kind: &Kind) -> SessionUse {
-    let Some(sessions) = &kind.sessions else { return SessionUse::Many };
+async fn session_use_of(
+    settings: &Settings,
+    opener: &Opener,
+    kind: &Kind,
+    handshake: &HandshakeKind,
+) -> SessionUse {
+    let Some(sessions) = &handshake.sessions else { return SessionUse::Many };
     if sessions.len() == 0 && attempt(settings, opener, kind, None).await.is_err() {
         return SessionUse::Many;
     }
@@ -146,8 +156,9 @@ async fn session_use_of(settings: &Settings, opener: &Opener, kind: &Kind) -> Se
         return SessionUse::Many;
     };
     let Some(again) = session.try_clone() else { return SessionUse::Once };
-    let is_resumed = |facts: Result<ClientFacts, Failure>| {
-        facts.is_ok_and(|facts| is_as_asked(kind.asked, facts.resumption))
+    let is_resumed = |facts: Result<Option<ClientFacts>, Failure>| {
+        let facts = facts.ok().flatten();
+        facts.is_some_and(|facts| is_as_asked(handshake.asked, facts.resumption))
     };
     if !is_resumed(attempt(settings, opener, kind, Some(session)).await) {
         return SessionUse::Many;
@@ -164,23 +175,24 @@ async fn attempt(
     opener: &Opener,
     kind: &Kind,
     session: Option<SavedSession>,
-) -> Result<ClientFacts, Failure> {
+) -> Result<Option<ClientFacts>, Failure> {
     let once = once(opener, kind, session, &settings.workload);
     let late = |limit: Duration| Failure::new(Cause::Timeout, format!("nothing within {limit:?}"));
     timeout(settings.timeout, once).await.unwrap_or_else(|_| Err(late(settings.timeout)))
 }
 
-/// One connection of this kind with one request, unless there are none, ended in good order; its sessions are kept.
+/// One connection of this kind with one request, unless there are none, ended in good order; its sessions are kept. Answers
+/// what came of the handshake, if there was one.
 pub(crate) async fn once(
     opener: &Opener,
     kind: &Kind,
     session: Option<SavedSession>,
     workload: &Workload,
-) -> Result<ClientFacts, Failure> {
+) -> Result<Option<ClientFacts>, Failure> {
     if workload.requests == PerConnection::HandshakeOnly {
         let mut link = opener.open(kind, session, None).await?;
         link.fetch_session().await;
-        let facts = link.facts().clone();
+        let facts = link.facts().cloned();
         link.close().await;
         return Ok(facts);
     }
@@ -189,14 +201,14 @@ pub(crate) async fn once(
     match workload.http {
         HttpVersion::One => {
             let mut connection = Http1::open(opener, kind, session, one, request).await?;
-            let facts = connection.facts().clone();
+            let facts = connection.facts().cloned();
             connection.exchange(request).await.map_err(Failure::from)?;
             connection.close().await;
             Ok(facts)
         }
         HttpVersion::Two { .. } => {
             let connection = Http2::open(opener, kind, session, one, request).await?;
-            let facts = connection.facts().expect("a connection that was opened");
+            let facts = connection.facts();
             connection.exchange(request).await?;
             connection.close().await;
             Ok(facts)

@@ -170,6 +170,7 @@ impl<'a> Gathering<'a> {
             elapsed,
             interrupted: self.interrupted,
             settings: self.settings.listing.clone(),
+            plain: self.settings.handshakes.is_none(),
             unit: self.settings.unit(),
             operations: totals.operations,
             negotiated: totals

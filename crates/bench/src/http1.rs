@@ -72,8 +72,8 @@ impl Http1 {
         Ok(Self { link, buffer, left, answered: 0, sent_early, server_closes: false })
     }
 
-    /// What came of the handshake.
-    pub(crate) fn facts(&self) -> &ClientFacts {
+    /// What came of the handshake, if there was one.
+    pub(crate) fn facts(&self) -> Option<&ClientFacts> {
         self.link.facts()
     }
 

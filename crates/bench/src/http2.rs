@@ -142,7 +142,7 @@ impl Http2 {
         Self { sender, left: Cell::new(requests.most()), early: RefCell::new(early), driver }
     }
 
-    /// What came of the handshake; `None` after the connection was cut.
+    /// What came of the handshake; `None` without one, and after the connection was cut.
     pub(crate) fn facts(&self) -> Option<ClientFacts> {
         self.driver.io.facts()
     }

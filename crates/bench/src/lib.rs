@@ -27,6 +27,7 @@ mod sessions;
 pub mod settings;
 mod timer;
 mod totals;
+mod transport;
 mod worker;
 pub mod workload;
 

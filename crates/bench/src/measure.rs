@@ -65,8 +65,8 @@ pub(crate) struct Handshake<'a> {
     pub(crate) asked: Resumption,
     pub(crate) connect: Duration,
     pub(crate) tls: Duration,
-    pub(crate) segments_sent: u32,
-    pub(crate) segments_received: u32,
+    /// Segments sent and received.
+    pub(crate) segments: (u32, u32),
     pub(crate) facts: &'a ClientFacts,
 }
 
@@ -121,6 +121,13 @@ impl Recorder {
     /// An operation was not started.
     pub(crate) fn unstarted(&self, number: usize) {
         self.totals.borrow_mut().unstarted += number as u64;
+    }
+
+    /// A connection without TLS was made at `now`, and took so long.
+    pub(crate) fn connection(&self, now: Instant, connect: Duration) {
+        if self.roll(now) {
+            self.totals.borrow_mut().connection(connect);
+        }
     }
 
     /// A handshake was completed at `now`.

@@ -35,7 +35,7 @@ const CONCURRENCY_FIXED: u32 = 256;
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "as typed: each is a flag of its own")]
 pub struct Options {
-    /// `https://host[:port][/path]`.
+    /// `https://host[:port][/path]`, or with `http://` without TLS.
     pub url: String,
     /// Connect there instead of to the URL's host and port.
     pub connect: Option<String>,
@@ -54,7 +54,7 @@ pub struct Options {
     /// File with requests and weights, instead of the URL's path.
     pub urls: Option<PathBuf>,
     /// Kinds of handshake. Default: full.
-    pub mix: Mix,
+    pub mix: Option<Mix>,
     /// How often a TLS 1.3 session is resumed. Default: what the server allows.
     pub session_use: Option<SessionUse>,
     /// Versions offered. Default: TLS 1.2 and 1.3.
@@ -156,7 +156,7 @@ impl Options {
             headers: Vec::new(),
             body: None,
             urls: None,
-            mix: Mix::default(),
+            mix: None,
             session_use: None,
             versions: Vec::new(),
             suites: Vec::new(),
@@ -194,7 +194,11 @@ impl Options {
             }
             None => place.target.clone(),
         };
+        if place.is_plain() {
+            self.refuse_tls()?;
+        }
         let workload = self.workload(&place)?;
+        let handshakes = (!place.is_plain()).then(|| self.handshakes(&place, workload.http)).transpose()?;
         let schedule = self.schedule()?;
         let most = schedule.most().div_ceil(workload.http.streams());
         let threads = self.threads.map_or(1, |threads| threads.get() as usize).min(most);
@@ -202,7 +206,7 @@ impl Options {
         Ok(Settings {
             url: self.url.clone(),
             target,
-            handshakes: self.handshakes(&place, workload.http)?,
+            handshakes,
             workload,
             schedule,
             threads,
@@ -212,6 +216,18 @@ impl Options {
             server: self.server,
             listing: self.listing(),
         })
+    }
+
+    /// Plain connections have no handshake: options that are about one were meant for another URL.
+    fn refuse_tls(&self) -> Result<(), BenchError> {
+        let mut names = if self.handshake_only { vec!["--handshake-only"] } else { Vec::new() };
+        names.extend(self.listing_of_handshakes().into_iter().map(|(option, _)| option));
+        names.dedup();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let names = names.join(", ");
+        Err(BenchError::settings(format!("not without TLS, which needs a URL with https://: {names}")))
     }
 
     fn workload(&self, place: &Place) -> Result<Workload, BenchError> {
@@ -225,11 +241,12 @@ impl Options {
             (false, Some(number)) => PerConnection::Requests(number),
             (false, None) => PerConnection::Unlimited,
         };
-        if self.handshake_only && self.mix.kinds().any(|kind| kind == Resumption::EarlyData) {
+        let early = self.mix.iter().flat_map(Mix::kinds).any(|kind| kind == Resumption::EarlyData);
+        if self.handshake_only && early {
             return Err(BenchError::settings("0-rtt sends a request: it does not go with --handshake-only"));
         }
         let headers = self.headers.iter().map(|text| workload::header(text)).collect::<Result<_, _>>()?;
-        let common = Common { authority: place.authority.clone(), headers };
+        let common = Common { scheme: place.scheme.clone(), authority: place.authority.clone(), headers };
         let choice = match &self.urls {
             Some(file) => workload::read_list(file, &common)?,
             None => Weighted::one(self.request(&place.path, &common)?),
@@ -294,8 +311,9 @@ impl Options {
             },
             ..ClientSettings::new(name)
         };
-        let handshakes = Handshakes { mix: self.mix.weighted(), client, session_use: self.session_use };
-        for kind in self.mix.kinds() {
+        let mix = self.mix.clone().unwrap_or_default();
+        let handshakes = Handshakes { mix: mix.weighted(), client, session_use: self.session_use };
+        for kind in mix.kinds() {
             if handshakes.client(kind, SessionUse::Once).is_none() {
                 let version = if kind == Resumption::SessionId { "1.2" } else { "1.3" };
                 return Err(BenchError::settings(format!(
@@ -323,6 +341,7 @@ fn conflict(one: &str, other: &str) -> BenchError {
 /// What a URL says.
 #[derive(Clone, Debug)]
 struct Place {
+    scheme: Scheme,
     host: String,
     authority: http::uri::Authority,
     target: Target,
@@ -333,17 +352,24 @@ impl Place {
     fn of(url: &str) -> Result<Self, BenchError> {
         let wrong = |why: &str| BenchError::settings(format!("{url:?} {why}, as https://localhost:8443/"));
         let uri: Uri = url.parse().map_err(|_| wrong("is not a URL"))?;
-        if uri.scheme() != Some(&Scheme::HTTPS) {
-            return Err(wrong("does not begin with https://"));
-        }
+        let (scheme, port) = match uri.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTPS => (Scheme::HTTPS, 443),
+            Some(scheme) if *scheme == Scheme::HTTP => (Scheme::HTTP, 80),
+            _ => return Err(wrong("does not begin with https:// or http://")),
+        };
         let authority = uri.authority().ok_or_else(|| wrong("has no host"))?;
         if authority.as_str().contains('@') {
             return Err(wrong("has a user name, which brisk bench does not send"));
         }
-        let target = Target::new(authority.host(), authority.port_u16().unwrap_or(443));
+        let target = Target::new(authority.host(), authority.port_u16().unwrap_or(port));
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
         let path = uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
-        Ok(Self { host, authority: authority.clone(), target, path })
+        Ok(Self { scheme, host, authority: authority.clone(), target, path })
+    }
+
+    /// Whether connections are without TLS.
+    fn is_plain(&self) -> bool {
+        self.scheme == Scheme::HTTP
     }
 }
 

@@ -32,6 +32,8 @@ pub struct RunResult {
     pub interrupted: bool,
     /// What was asked for: option and value, in the order in which to show them; defaults are left out.
     pub settings: Vec<(&'static str, String)>,
+    /// Connections were without TLS.
+    pub plain: bool,
     /// What operations are: requests, or handshakes where there are no requests.
     pub unit: Unit,
     /// Operations that succeeded.
@@ -315,6 +317,16 @@ impl RunResult {
     /// Completed handshakes.
     pub fn handshake_count(&self) -> u64 {
         self.handshakes.iter().map(|kind| kind.count).sum()
+    }
+
+    /// Completed connections: handshakes, or without TLS TCP connections.
+    pub fn connection_count(&self) -> u64 {
+        self.phases.connect.len()
+    }
+
+    /// Completed connections per second.
+    pub fn connection_rate(&self) -> f64 {
+        per_second(self.connection_count(), self.elapsed)
     }
 
     /// Completed handshakes per second.

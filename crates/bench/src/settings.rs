@@ -19,8 +19,8 @@ pub struct Settings {
     pub url: String,
     /// Where connections go.
     pub target: Target,
-    /// What handshakes are like.
-    pub handshakes: Handshakes,
+    /// What handshakes are like; `None` without TLS.
+    pub handshakes: Option<Handshakes>,
     /// What connections do.
     pub workload: Workload,
     /// When they do it.

@@ -57,9 +57,13 @@ impl Totals {
         }
     }
 
+    pub(crate) fn connection(&mut self, connect: Duration) {
+        record(&mut self.phases.connect, connect);
+    }
+
     pub(crate) fn handshake(&mut self, handshake: &Handshake<'_>) {
         let facts = handshake.facts;
-        record(&mut self.phases.connect, handshake.connect);
+        self.connection(handshake.connect);
         record(&mut self.phases.tls, handshake.tls);
         self.count_handshake(HandshakeCount { asked: handshake.asked, got: facts.resumption, count: 1 });
         match self.negotiated.iter_mut().find(|(agreement, _)| agreement.is_of(facts)) {
@@ -69,8 +73,8 @@ impl Totals {
         self.traffic.handshakes += 1;
         self.traffic.handshake_sent += facts.bytes_sent;
         self.traffic.handshake_received += facts.bytes_received;
-        self.traffic.handshake_segments_sent += u64::from(handshake.segments_sent);
-        self.traffic.handshake_segments_received += u64::from(handshake.segments_received);
+        self.traffic.handshake_segments_sent += u64::from(handshake.segments.0);
+        self.traffic.handshake_segments_received += u64::from(handshake.segments.1);
     }
 
     pub(crate) fn response(&mut self, start: Instant, exchange: &Exchange) {

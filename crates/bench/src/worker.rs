@@ -153,7 +153,7 @@ async fn stop(setup: &Setup, recorder: &Recorder) {
 async fn prime(setup: &Setup, opener: Opener) -> Opener {
     let opener = Rc::new(opener);
     for kind in opener.kinds.values() {
-        let Some(sessions) = &kind.sessions else { continue };
+        let Some(sessions) = kind.handshake().and_then(|kind| kind.sessions.as_ref()) else { continue };
         let mut fetching = JoinSet::new();
         for attempt in 0..sessions.most() {
             if fetching.len() == FETCHERS {

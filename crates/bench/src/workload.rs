@@ -94,6 +94,8 @@ pub struct Request {
 /// What all requests of a run have in common.
 #[derive(Clone, Debug)]
 pub struct Common {
+    /// `http` or `https`.
+    pub scheme: Scheme,
     /// Host and port as in the URL.
     pub authority: Authority,
     /// Headers besides `Host`, `Content-Length` and, unless given here, `User-Agent`. A `Host` replaces the authority.
@@ -121,7 +123,8 @@ impl Request {
         }
         let write = |ending| http1(&method, path, &authority, &headers, ending, &body);
         let (kept, last) = (write(""), write("Connection: close\r\n"));
-        let uri = Uri::builder().scheme(Scheme::HTTPS).authority(authority).path_and_query(path.clone());
+        let uri =
+            Uri::builder().scheme(common.scheme.clone()).authority(authority).path_and_query(path.clone());
         let uri = uri.build().map_err(|error| BenchError::settings(format!("{path}: {error}")))?;
         Ok(Self { method, uri, headers, body, kept, last })
     }
@@ -215,7 +218,8 @@ mod tests {
 
     fn common(headers: &[&str]) -> Common {
         let headers = headers.iter().map(|text| header(text).expect("a header")).collect();
-        Common { authority: "site.test:8443".parse().expect("an authority"), headers }
+        let authority = "site.test:8443".parse().expect("an authority");
+        Common { scheme: Scheme::HTTPS, authority, headers }
     }
 
     fn request(method: Method, body: &'static str, headers: &[&str]) -> Request {

@@ -50,10 +50,10 @@ impl Io {
         }
     }
 
-    /// What came of its handshake.
+    /// What came of its handshake, if there was one.
     pub(super) fn facts(&self) -> Option<ClientFacts> {
         match &*self.0.borrow() {
-            State::Open(link) => Some(link.facts().clone()),
+            State::Open(link) => link.facts().cloned(),
             State::Gathering { .. } | State::Cut => None,
         }
     }

@@ -1,7 +1,6 @@
 //! What was asked for, for reports: whatever is not a default.
 
 use super::Options;
-use crate::mix::Mix;
 use brisk_tls::client::SessionUse;
 
 impl Options {
@@ -14,6 +13,7 @@ impl Options {
     fn listing_of_workload(&self) -> Vec<(&'static str, String)> {
         let mut list = Vec::new();
         text(&mut list, "--connect", self.connect.as_ref());
+        flag(&mut list, "--fast-open", self.fast_open);
         flag(&mut list, "--handshake-only", self.handshake_only);
         text(&mut list, "--per-connection", self.per_connection.as_ref());
         text(&mut list, "--h2", self.streams.as_ref());
@@ -24,9 +24,10 @@ impl Options {
         list
     }
 
-    fn listing_of_handshakes(&self) -> Vec<(&'static str, String)> {
+    /// Those that make no sense without TLS.
+    pub(super) fn listing_of_handshakes(&self) -> Vec<(&'static str, String)> {
         let mut list = Vec::new();
-        text(&mut list, "--mix", Some(&self.mix).filter(|mix| **mix != Mix::default()));
+        text(&mut list, "--mix", self.mix.as_ref());
         let name = |used| if used == SessionUse::Once { "once" } else { "many" };
         text(&mut list, "--sessions", self.session_use.map(name).as_ref());
         self.versions.iter().for_each(|version| {
@@ -49,7 +50,6 @@ impl Options {
         flag(&mut list, "--insecure", self.insecure);
         flag(&mut list, "--ocsp", self.ocsp);
         flag(&mut list, "--fresh-keys", self.fresh_keys);
-        flag(&mut list, "--fast-open", self.fast_open);
         list
     }
 

@@ -22,8 +22,9 @@ fn the_defaults_are_a_closed_loop_of_kept_connections_for_ten_seconds() {
     assert_eq!(settings.workload.http, HttpVersion::One);
     assert_eq!(settings.schedule.pace(), &Pace::Closed(Steps::constant(16.0)));
     assert_eq!(settings.schedule.end(), Some(Duration::from_secs(11)));
-    assert_eq!(settings.handshakes.client.protocols, ["http/1.1"]);
-    assert_eq!(settings.handshakes.client.server_name, "site.test");
+    let client = settings.handshakes.expect("TLS").client;
+    assert_eq!(client.protocols, ["http/1.1"]);
+    assert_eq!(client.server_name, "site.test");
     assert_eq!(settings.listing, []);
 }
 
@@ -33,12 +34,14 @@ fn a_url_says_where_to_connect_and_what_to_ask_for() {
         ("https://a.test", "a.test:443", "a.test", "/"),
         ("https://127.0.0.1:1/x", "127.0.0.1:1", "127.0.0.1", "/x"),
         ("https://[::1]:1", "[::1]:1", "::1", "/"),
+        ("http://a.test/x", "a.test:80", "a.test", "/x"),
+        ("http://a.test:8080", "a.test:8080", "a.test", "/"),
     ] {
         let place = Place::of(url).expect(url);
         let found = (place.target.to_string(), place.host, place.path.to_string());
         assert_eq!(found, (target.to_owned(), host.to_owned(), path.to_owned()));
     }
-    for url in ["", "a.test", "http://a.test", "https://", "https://u@a.test", "https://a b"] {
+    for url in ["", "a.test", "ftp://a.test", "https://", "https://u@a.test", "https://a b"] {
         assert!(Place::of(url).is_err(), "{url:?}");
     }
     let settings = options(|options| options.connect = Some("127.0.0.1:1".to_owned())).settings();
@@ -55,7 +58,7 @@ fn streams_are_operations_at_once() {
     let settings = settings.settings().expect("settings");
     assert_eq!(settings.schedule.most(), 40);
     assert_eq!(settings.threads, 4, "no more threads than connections");
-    assert_eq!(settings.handshakes.client.protocols, ["h2"]);
+    assert_eq!(settings.handshakes.expect("TLS").client.protocols, ["h2"]);
 }
 
 #[test]
@@ -67,9 +70,9 @@ fn a_count_alone_has_no_end_in_time_and_no_warm_up() {
 #[test]
 fn each_kind_of_handshake_offers_what_it_needs() {
     let settings = options(|options| {
-        options.mix = "full=20,session-id=20,ticket=20,psk=20,0-rtt=20".parse().expect("a mix");
+        options.mix = "full=20,session-id=20,ticket=20,psk=20,0-rtt=20".parse().ok();
     });
-    let handshakes = settings.settings().expect("settings").handshakes;
+    let handshakes = settings.settings().expect("settings").handshakes.expect("TLS");
     let versions = |kind| handshakes.client(kind, SessionUse::Once).expect("settings").versions;
     assert_eq!(versions(Resumption::Full), []);
     assert_eq!(versions(Resumption::Ticket), []);
@@ -80,7 +83,7 @@ fn each_kind_of_handshake_offers_what_it_needs() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let mix = |text: &str| text.parse::<Mix>().expect(text);
+    let mix = |text: &str| Some(text.parse::<Mix>().expect(text));
     let found = [
         refused(|options| {
             options.mix = mix("session-id");
@@ -119,9 +122,27 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
+fn without_tls_there_are_no_handshakes_and_options_for_them_are_refused() {
+    let mut options = Options::new("http://site.test/a");
+    options.streams = NonZeroU32::new(2);
+    options.fast_open = true;
+    let settings = options.settings().expect("settings");
+    assert!(settings.handshakes.is_none());
+    let request = settings.workload.choice.pick(0, crate::choice::Axis::Request);
+    assert_eq!(request.http2().uri(), "http://site.test/a");
+    options.handshake_only = true;
+    options.streams = None;
+    options.versions = vec![ProtocolVersion::TLS1_2, ProtocolVersion::TLS1_3];
+    options.mix = Some(Mix::default());
+    options.insecure = true;
+    let error = options.settings().expect_err("refused").to_string();
+    assert!(error.ends_with("https://: --handshake-only, --mix, --tls, --insecure"), "{error}");
+}
+
+#[test]
 fn the_listing_says_what_is_not_usual() {
     let options = options(|options| {
-        options.mix = "ticket".parse().expect("a mix");
+        options.mix = "ticket".parse().ok();
         options.versions = vec![ProtocolVersion::TLS1_2];
         options.rate = Some(50.0);
         options.insecure = true;

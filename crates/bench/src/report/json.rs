@@ -35,7 +35,8 @@ struct Report<'a> {
     unit: &'static str,
     operations: u64,
     rate_per_s: f64,
-    handshakes_per_s: f64,
+    /// Null without TLS.
+    handshakes_per_s: Option<f64>,
     unstarted: u64,
     primed: u64,
     latency_us: BTreeMap<String, Latency>,
@@ -161,7 +162,7 @@ impl<'a> Report<'a> {
             unit: result.unit.name(),
             operations: result.operations,
             rate_per_s: result.rate(),
-            handshakes_per_s: result.handshake_rate(),
+            handshakes_per_s: (!result.plain).then(|| result.handshake_rate()),
             unstarted: result.unstarted,
             primed: result.primed,
             latency_us: phases.collect(),

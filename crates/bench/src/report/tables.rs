@@ -20,7 +20,7 @@ pub fn all(result: &RunResult) -> Vec<Table> {
         steps(result),
         handshakes(result),
         negotiated(result),
-        traffic(&result.traffic, result.handshake_count()),
+        traffic(&result.traffic, result.connection_count()),
         responses(result),
         server(result),
         alerts(result),
@@ -39,11 +39,9 @@ fn summary(result: &RunResult) -> Table {
         format!("{}, {} per second", count(result.operations), number(result.rate())),
     ]);
     if result.unit == Unit::Request {
-        let rate = number(result.handshake_rate());
-        table.row([
-            "handshakes".to_owned(),
-            format!("{}, {rate} per second", count(result.handshake_count())),
-        ]);
+        let name = if result.plain { "connections" } else { "handshakes" };
+        let rate = number(result.connection_rate());
+        table.row([name.to_owned(), format!("{}, {rate} per second", count(result.connection_count()))]);
     }
     let errors = result.error_count();
     let tried = errors + result.operations;
@@ -214,7 +212,7 @@ fn negotiated(result: &RunResult) -> Table {
     table
 }
 
-fn traffic(traffic: &Traffic, handshakes: u64) -> Table {
+fn traffic(traffic: &Traffic, connections: u64) -> Table {
     let mut table = Table::new("On the wire, seen from the client").text("").figures(["sent", "received"]);
     table = table.figures(["packets sent", "packets received"]);
     if traffic.handshakes > 0 {
@@ -225,8 +223,8 @@ fn traffic(traffic: &Traffic, handshakes: u64) -> Table {
         table.row(["each handshake".to_owned()].into_iter().chain(bytes).chain(packets.map(each)));
     }
     if traffic.sent + traffic.received > 0 {
-        if handshakes > 0 {
-            let each = |value: u64| value as f64 / handshakes as f64;
+        if connections > 0 {
+            let each = |value: u64| value as f64 / connections as f64;
             let sizes = [traffic.sent, traffic.received].map(|value| bytes(each(value)));
             let packets = [traffic.segments_sent, traffic.segments_received].map(|value| number(each(value)));
             table.row(["each connection".to_owned()].into_iter().chain(sizes).chain(packets));

@@ -21,6 +21,7 @@ pub(crate) fn sample() -> RunResult {
         elapsed: Duration::from_secs(40),
         interrupted: false,
         settings: vec![("--ramp", "1000:4000:1000/10s".to_owned()), ("--insecure", String::new())],
+        plain: false,
         unit: Unit::Request,
         operations: series.iter().map(|interval| interval.operations).sum(),
         negotiated: vec![Negotiated {
@@ -143,6 +144,22 @@ fn tables_with_nothing_to_show_are_left_out() {
         assert!(!text.contains(title), "{title} in\n{text}");
     }
     assert!(text.contains("  errors       none\n"), "{text}");
+}
+
+#[test]
+fn without_tls_there_are_connections_in_place_of_handshakes() {
+    let mut result = sample();
+    result.plain = true;
+    (result.handshakes, result.negotiated) = (Vec::new(), Vec::new());
+    (result.errors, result.alerts) = (Vec::new(), Vec::new());
+    (result.primed, result.traffic.handshakes) = (0, 0);
+    result.phases.tls = histogram();
+    result.server = None;
+    let text = terminal::text(&result);
+    assert!(text.contains("  connections  93,000, 2,325 per second\n"), "{text}");
+    assert!(!text.contains("andshake") && !text.contains("tls"), "{text}");
+    let value: Value = serde_json::from_str(&json::text(&result, &machine(), "brisk 1.2.3")).unwrap();
+    assert_eq!(value["handshakes_per_s"], Value::Null);
 }
 
 #[test]

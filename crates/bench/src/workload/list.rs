@@ -14,7 +14,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use http::Method;
-use http::uri::{PathAndQuery, Scheme, Uri};
+use http::uri::{PathAndQuery, Uri};
 
 use crate::choice::Weighted;
 use crate::error::BenchError;
@@ -72,12 +72,14 @@ fn request(line: &str, folder: &Path, common: &Common) -> Result<(u32, Request),
 }
 
 fn path_of(target: &str, common: &Common) -> Result<PathAndQuery, BenchError> {
-    let wrong =
-        || BenchError::settings(format!("{target:?} is neither a path, as /search, nor an https URL"));
+    let scheme = &common.scheme;
+    let wrong = || {
+        BenchError::settings(format!("{target:?} is neither a path, as /search, nor a URL with {scheme}://"))
+    };
     let uri: Uri = target.parse().map_err(|_| wrong())?;
     match uri.authority() {
         _ if target.starts_with('/') => {}
-        _ if uri.scheme() != Some(&Scheme::HTTPS) => return Err(wrong()),
+        _ if uri.scheme() != Some(scheme) => return Err(wrong()),
         None => return Err(wrong()),
         Some(authority) if *authority == common.authority => {}
         Some(_) => {
@@ -91,6 +93,7 @@ fn path_of(target: &str, common: &Common) -> Result<PathAndQuery, BenchError> {
 #[cfg(test)]
 mod tests {
     use http::HeaderMap;
+    use http::uri::Scheme;
 
     use super::*;
 
@@ -100,7 +103,7 @@ mod tests {
         let file = folder.path().join("urls");
         fs::write(&file, text).expect("a file");
         let authority = "site.test".parse().expect("an authority");
-        read(&file, &Common { authority, headers: HeaderMap::new() })
+        read(&file, &Common { scheme: Scheme::HTTPS, authority, headers: HeaderMap::new() })
     }
 
     #[test]
@@ -125,6 +128,7 @@ mod tests {
             ("/\nhttps://other.test/", "urls:2: https://other.test/: all requests go to one server"),
             ("/\n\n3 GET / more", "urls:3: "),
             ("search", "neither a path"),
+            ("http://site.test/", "nor a URL with https://"),
             ("G(T /", "not a method"),
             ("POST / @missing", "missing"),
         ] {

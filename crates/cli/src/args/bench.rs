@@ -68,7 +68,7 @@ pub(crate) struct Compare {
 /// One load: what `brisk bench` and the modes of a plan have in common.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Load {
-    /// Where the load goes, as https://localhost:8443/
+    /// Where the load goes, as https://localhost:8443/, or with http:// for a server without TLS
     #[arg(value_name = "URL", required = true)]
     url: Option<String>,
     /// Connect there instead of to the URL's host and port
@@ -110,15 +110,18 @@ struct Workload {
         help = "File with requests and their weights, a line each: [WEIGHT] [METHOD] PATH [@BODY]"
     )]
     urls: Option<PathBuf>,
+    /// Send what is said first with the SYN where the server agrees (TCP Fast Open)
+    #[arg(long)]
+    fast_open: bool,
 }
 
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "What handshakes are like")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 struct Handshake {
-    /// Kinds in percent, as full=20,ticket=50,0-rtt=30, or one of full, session-id, ticket, psk, 0-rtt
-    #[arg(long, value_name = "KINDS", default_value = "full")]
-    mix: Mix,
+    /// Kinds in percent, as full=20,ticket=50,0-rtt=30, or one of full, session-id, ticket, psk, 0-rtt [default: full]
+    #[arg(long, value_name = "KINDS")]
+    mix: Option<Mix>,
     /// How often a TLS 1.3 session is resumed [default: as often as the server allows]
     #[arg(long, value_name = "USE")]
     sessions: Option<Sessions>,
@@ -161,9 +164,6 @@ struct Handshake {
     /// Make a new key share for each handshake instead of one per thread
     #[arg(long)]
     fresh_keys: bool,
-    /// Send the first flight with the SYN where the server agrees (TCP Fast Open)
-    #[arg(long)]
-    fast_open: bool,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -244,6 +244,7 @@ impl Workload {
         options.headers = self.header;
         options.body = self.body;
         options.urls = self.urls;
+        options.fast_open = self.fast_open;
     }
 }
 
@@ -269,7 +270,6 @@ impl Handshake {
         options.insecure = self.insecure;
         options.ocsp = self.ocsp;
         options.fresh_keys = self.fresh_keys;
-        options.fast_open = self.fast_open;
     }
 }
 
@@ -334,7 +334,7 @@ mod tests {
             method: Some("put".to_owned()),
             headers: vec!["A:b".to_owned()],
             body: Some("f".into()),
-            mix: "full=50,ticket=50".parse().expect("a mix"),
+            mix: Some("full=50,ticket=50".parse().expect("a mix")),
             session_use: Some(SessionUse::Once),
             versions: vec![ProtocolVersion::TLS1_3, ProtocolVersion::TLS1_2],
             suites: vec![CipherSuite::TLS_AES_128_GCM_SHA256],

@@ -183,6 +183,20 @@ fn what_makes_no_sense_ends_with_code_2() {
 }
 
 #[test]
+fn what_is_about_tls_is_refused_without_it() {
+    let plain = |url: &str, options: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_brisk"));
+        finished(command.arg("bench").arg(url).args(options.split(' ')))
+    };
+    let refused = plain("http://127.0.0.1:1/", "--tls 1.2 --tls 1.3 --insecure --mix full -n 1");
+    is_one_line(&refused, 2, &["https://: --mix, --tls, --insecure"]);
+    is_one_line(&plain("http://127.0.0.1:1/", "--handshake-only"), 2, &["https://: --handshake-only"]);
+    let nginx = Nginx::http();
+    let refused = plain(&format!("http://{}/1k", nginx.address()), "--h2 2 -d 30s");
+    is_one_line(&refused, 1, &["http://127.0.0.1"]);
+}
+
+#[test]
 fn a_signal_ends_the_run_and_what_was_measured_is_told() {
     let target = Target::new("");
     let mut command = target.command("-d 1h --warmup 0 --json");
