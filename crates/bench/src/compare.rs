@@ -22,8 +22,9 @@ use crate::result::RunResult;
 /// The part of failed operations beyond which a run says nothing.
 const TOLERATED_ERRORS: f64 = 0.01;
 
-/// Runs of a cell that may fail before it is given up.
+/// Runs of a cell that may fail before it is given up: of one that worked before, and of one that never did.
 const TOLERATED_FAILURES: usize = 2;
+const TOLERATED_FIRST_FAILURES: usize = 1;
 
 /// What was measured.
 #[derive(Debug, Clone)]
@@ -38,6 +39,13 @@ pub struct Comparison {
     pub ended: Ended,
     /// In the order of [`Plan::cells`].
     pub cells: Vec<Cell>,
+}
+
+impl Comparison {
+    /// Whether anything was measured.
+    pub fn has_figures(&self) -> bool {
+        self.cells.iter().any(Cell::has_figures)
+    }
 }
 
 /// Why a comparison ended.
@@ -138,7 +146,8 @@ pub fn run(plan: &Plan, is_there: &[bool], bench: &mut impl Bench) -> Comparison
     Comparison { started, elapsed: bench.now().saturating_sub(begin), rounds, ended, cells }
 }
 
-/// Measures each cell that is needed once.
+/// Measures each cell that is needed once; those that fail the first time, once more at the end of the round, since that
+/// may have been a matter of the moment.
 fn round(
     plan: &Plan,
     cells: &mut [Cell],
@@ -147,28 +156,51 @@ fn round(
     bench: &mut impl Bench,
 ) -> Option<Ended> {
     let needed = needed(plan, cells, index);
-    for place in order(plan, cells, index) {
-        if bench.interrupted() {
-            return Some(Ended::Interrupted);
+    let order = order(plan, cells, index);
+    for place in &order {
+        let is_measured = needed[*place] && !cells[*place].given_up;
+        let sample = if is_measured { attempt(plan, cells, *place, index, begin, bench) } else { Ok(None) };
+        match sample {
+            Ok(sample) => cells[*place].samples.push(sample),
+            Err(ended) => return Some(ended),
         }
-        if bench.now().saturating_sub(begin) >= plan.limits.time {
-            return Some(Ended::Time);
-        }
-        if !needed[place] || cells[place].given_up {
-            cells[place].samples.push(None);
+    }
+    for place in order {
+        if !cells[place].is_to_be_repeated() {
             continue;
         }
-        let working = cells.iter().filter(|cell| !cell.given_up).count();
-        let settled = if index == 0 { 0 } else { working.saturating_sub(unsettled(plan, cells).len()) };
-        let Cell { target, mode, .. } = cells[place];
-        bench.progress(&Progress { round: index + 1, target, mode, settled, cells: working });
-        let result = bench.measure(target, mode);
-        if bench.interrupted() {
-            return Some(Ended::Interrupted);
+        match attempt(plan, cells, place, index, begin, bench) {
+            Ok(sample) => *cells[place].samples.last_mut().expect("this round's") = sample,
+            Err(ended) => return Some(ended),
         }
-        cells[place].take(result);
     }
     None
+}
+
+/// Measures one cell; `None` if it failed. The error is a reason to end the comparison.
+fn attempt(
+    plan: &Plan,
+    cells: &mut [Cell],
+    place: usize,
+    round: usize,
+    begin: Duration,
+    bench: &mut impl Bench,
+) -> Result<Option<Sample>, Ended> {
+    if bench.interrupted() {
+        return Err(Ended::Interrupted);
+    }
+    if bench.now().saturating_sub(begin) >= plan.limits.time {
+        return Err(Ended::Time);
+    }
+    let working = cells.iter().filter(|cell| !cell.given_up).count();
+    let settled = if round == 0 { 0 } else { working.saturating_sub(unsettled(plan, cells).len()) };
+    let Cell { target, mode, .. } = cells[place];
+    bench.progress(&Progress { round: round + 1, target, mode, settled, cells: working });
+    let result = bench.measure(target, mode);
+    if bench.interrupted() {
+        return Err(Ended::Interrupted);
+    }
+    Ok(cells[place].take(result))
 }
 
 /// Which cells a round measures: in the first rounds all, then those that are not known well enough, and what they are
@@ -255,18 +287,29 @@ impl Cell {
         estimate(self.samples.iter().flatten().filter_map(|sample| sample.get(measure)))
     }
 
-    fn take(&mut self, result: Result<RunResult, String>) {
+    /// Whether any of its runs came to something.
+    pub fn has_figures(&self) -> bool {
+        self.samples.iter().any(Option::is_some)
+    }
+
+    /// It failed the very first time.
+    fn is_to_be_repeated(&self) -> bool {
+        !self.has_figures() && self.failures == TOLERATED_FIRST_FAILURES && !self.given_up
+    }
+
+    fn take(&mut self, result: Result<RunResult, String>) -> Option<Sample> {
         match result.and_then(|result| usable(&result)) {
             Ok((sample, errors)) => {
-                self.samples.push(Some(sample));
                 self.errors += errors;
+                Some(sample)
             }
             Err(failure) => {
-                self.samples.push(None);
                 self.failures += 1;
                 self.failure = Some(failure);
-                let never = self.samples.iter().all(Option::is_none);
-                self.given_up = never || self.failures > TOLERATED_FAILURES;
+                let tolerated =
+                    if self.has_figures() { TOLERATED_FAILURES } else { TOLERATED_FIRST_FAILURES };
+                self.given_up = self.failures > tolerated;
+                None
             }
         }
     }

@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &Compare) -> anyhow::Result<ExitCode> {
     let plan = plan(arguments)?;
     let interrupt = Interrupt::watch().context("cannot listen for signals")?;
     let wrong = |problem| PlanError::Wrong { path: arguments.plan.clone(), problem };
-    let stage = Stage::start(&plan).map_err(|error| match error {
+    let stage = Stage::start(&plan, &interrupt).map_err(|error| match error {
         ServerError::Plan { .. } => wrong(error.to_string()).into(),
         _ => anyhow::Error::from(error),
     })?;
@@ -42,6 +42,9 @@ pub(crate) fn run(arguments: &Compare) -> anyhow::Result<ExitCode> {
         Measured { plan: &plan, cells, begin, interrupt, is_terminal: io::stderr().is_terminal() };
     let comparison = compare::run(&plan, &is_there, &mut bench);
     bench.clear();
+    if comparison.ended == Ended::Interrupted && !comparison.has_figures() {
+        return Err(ServerError::Interrupted.into());
+    }
     let report = Report::new(&plan, &comparison, &stage, concat!("brisk ", env!("CARGO_PKG_VERSION")));
     write(arguments.html.as_deref(), || report.html())?;
     write(arguments.markdown.as_deref(), || report.markdown())?;

@@ -13,6 +13,7 @@ use std::{env, fs, thread};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use thiserror::Error;
 
+use crate::interrupt::Interrupt;
 use crate::plan::{Plan, ProcessSource, Target, Variables};
 
 /// How long a server may take until it accepts connections.
@@ -23,6 +24,9 @@ const STOP: Duration = Duration::from_secs(3);
 
 /// How often a condition is looked at that nobody tells us of.
 const POLL: Duration = Duration::from_millis(20);
+
+/// How long one attempt to connect may take: servers are near, and signals are looked at between attempts.
+const ATTEMPT: Duration = Duration::from_millis(250);
 
 /// Exit code of a start command whose server is not installed (`EX_UNAVAILABLE`).
 const MISSING: i32 = 69;
@@ -70,6 +74,9 @@ pub enum ServerError {
         /// Where connections were tried.
         address: String,
     },
+    /// A signal came.
+    #[error("interrupted before anything was measured")]
+    Interrupted,
     /// A free port or a temporary file could not be had.
     #[error("{0}")]
     System(#[from] io::Error),
@@ -115,11 +122,12 @@ pub struct Server {
 
 impl Stage {
     /// Prepares, and starts services and servers one after the other. A server that is optional and not installed is
-    /// marked as missing; any other problem is an error.
-    pub fn start(plan: &Plan) -> Result<Self, ServerError> {
+    /// marked as missing; any other problem is an error. So is a signal, which stops what was started.
+    pub fn start(plan: &Plan, interrupt: &Interrupt) -> Result<Self, ServerError> {
         let mut variables = Variables::default();
+        let surroundings = Surroundings { folder: &plan.folder, interrupt };
         if let Some(command) = &plan.prepare {
-            let lines = output("prepare", command, &variables, &plan.folder)?;
+            let lines = surroundings.output("prepare", command, &variables)?;
             for (name, value) in lines.lines().filter_map(|line| line.split_once('=')) {
                 variables.set(name, value);
             }
@@ -130,16 +138,20 @@ impl Stage {
             let fill =
                 |text| variables.fill(text).map_err(|problem| ServerError::plan(&service.name, problem));
             let ready = fill(&service.ready)?;
-            services.push(Process::start(&service.name, &service.start, &variables, &plan.folder, &ready)?);
+            services.push(surroundings.start(&service.name, &service.start, &variables, &ready)?);
         }
-        let start = |target| Server::start(target, variables.clone(), &plan.folder);
+        let start = |target| Server::start(target, variables.clone(), &surroundings);
         let servers = plan.targets.iter().map(start).collect::<Result<_, _>>()?;
         Ok(Self { servers, _services: services })
     }
 }
 
 impl Server {
-    fn start(target: &Target, mut variables: Variables, folder: &Path) -> Result<Self, ServerError> {
+    fn start(
+        target: &Target,
+        mut variables: Variables,
+        surroundings: &Surroundings<'_>,
+    ) -> Result<Self, ServerError> {
         let fill = |variables: &Variables, text: &str| {
             variables.fill(text).map_err(|problem| ServerError::plan(&target.name, problem))
         };
@@ -155,7 +167,7 @@ impl Server {
             ProcessSource::PidFile(file) => server.pid = Some(read_pid(&target.name, file)?),
             ProcessSource::Start { command, optional } => {
                 let ready = fill(&server.variables, target.ready.as_deref().unwrap_or_default())?;
-                match Process::start(&target.name, command, &server.variables, folder, &ready) {
+                match surroundings.start(&target.name, command, &server.variables, &ready) {
                     Ok(process) => {
                         server.pid = Some(process.child.id());
                         server.process = Some(process);
@@ -169,7 +181,7 @@ impl Server {
             }
         }
         if let Some(command) = &target.version {
-            let lines = output(&target.name, command, &server.variables, folder)?;
+            let lines = surroundings.output(&target.name, command, &server.variables)?;
             server.version = first_line(&lines);
         }
         Ok(server)
@@ -197,67 +209,122 @@ fn set_ports(variables: &mut Variables, names: &[String]) -> io::Result<()> {
     Ok(())
 }
 
+/// What all commands of a plan have in common.
+struct Surroundings<'a> {
+    /// Where they run.
+    folder: &'a Path,
+    interrupt: &'a Interrupt,
+}
+
+impl Surroundings<'_> {
+    /// A server, when `ready` accepts connections.
+    fn start(
+        &self,
+        name: &str,
+        text: &str,
+        variables: &Variables,
+        ready: &str,
+    ) -> Result<Process, ServerError> {
+        let mut command = self.command(name, text, variables)?;
+        let mut process = Process::spawn(name, command.stdout(Stdio::null()), text)?;
+        process.wait_until_ready(ready, self.interrupt)?;
+        Ok(process)
+    }
+
+    /// What a command writes to standard output; it must succeed.
+    fn output(&self, name: &str, text: &str, variables: &Variables) -> Result<String, ServerError> {
+        let mut written = tempfile::tempfile()?;
+        let mut command = self.command(name, text, variables)?;
+        let mut process = Process::spawn(name, command.stdout(written.try_clone()?), text)?;
+        process.wait_until_done(self.interrupt)?;
+        Ok(read_all(&mut written)?)
+    }
+
+    fn command(&self, name: &str, text: &str, variables: &Variables) -> Result<Command, ServerError> {
+        let words = variables.words(text).map_err(|problem| ServerError::plan(name, problem))?;
+        let mut words: VecDeque<_> = words.into();
+        let program =
+            words.pop_front().ok_or_else(|| ServerError::plan(name, "a command is empty".to_owned()))?;
+        // Where a relative program is looked for, if the folder changes too, is not said anywhere.
+        let program =
+            if program.contains('/') { fs::canonicalize(self.folder)?.join(program) } else { program.into() };
+        let mut command = Command::new(program);
+        command.args(words).current_dir(self.folder).stdin(Stdio::null());
+        if let (Ok(own), None) = (env::current_exe(), env::var_os(PROGRAM)) {
+            command.env(PROGRAM, own);
+        }
+        Ok(command)
+    }
+}
+
 /// A process of ours in a group of its own, so that a signal from the terminal does not stop it before its time.
 #[derive(Debug)]
 struct Process {
     name: String,
     child: Child,
     complaints: File,
+    /// It has ended well, as it was to.
+    done: bool,
 }
 
 impl Process {
-    /// Returns when `ready` accepts connections.
-    fn start(
-        name: &str,
-        text: &str,
-        variables: &Variables,
-        folder: &Path,
-        ready: &str,
-    ) -> Result<Self, ServerError> {
+    fn spawn(name: &str, command: &mut Command, text: &str) -> Result<Self, ServerError> {
         // An unnamed file rather than a pipe: nobody has to read it while the process runs.
         let complaints = tempfile::tempfile()?;
-        let mut command = command(name, text, variables, folder)?;
-        command.stdout(Stdio::null()).stderr(complaints.try_clone()?).process_group(0);
+        command.stderr(complaints.try_clone()?).process_group(0);
         let child = command.spawn().map_err(|reason| cannot_run(name, text, reason))?;
-        let mut process = Self { name: name.to_owned(), child, complaints };
-        process.wait_until_ready(ready)?;
-        Ok(process)
+        Ok(Self { name: name.to_owned(), child, complaints, done: false })
     }
 
-    fn wait_until_ready(&mut self, address: &str) -> Result<(), ServerError> {
+    fn wait_until_ready(&mut self, address: &str, interrupt: &Interrupt) -> Result<(), ServerError> {
         let started = Instant::now();
         while started.elapsed() < START {
             if let Some(status) = self.child.try_wait()? {
-                return Err(ServerError::Ended {
-                    name: self.name.clone(),
-                    status,
-                    last: self.last_complaint(),
-                });
+                return Err(self.ended(status));
             }
             let addresses = address.to_socket_addrs().map_err(|reason| {
                 ServerError::plan(&self.name, format!("ready = {address:?} is no address: {reason}"))
             })?;
-            if addresses.into_iter().any(|address| TcpStream::connect_timeout(&address, START).is_ok()) {
+            if addresses.into_iter().any(|address| TcpStream::connect_timeout(&address, ATTEMPT).is_ok()) {
                 return Ok(());
             }
-            thread::sleep(POLL);
+            rest(interrupt)?;
         }
         Err(ServerError::Silent { name: self.name.clone(), address: address.to_owned() })
     }
 
+    /// Returns when it has ended well.
+    fn wait_until_done(&mut self, interrupt: &Interrupt) -> Result<(), ServerError> {
+        loop {
+            match self.child.try_wait()? {
+                Some(status) if status.success() => {
+                    self.done = true;
+                    return Ok(());
+                }
+                Some(status) => return Err(self.ended(status)),
+                None => rest(interrupt)?,
+            }
+        }
+    }
+
+    fn ended(&mut self, status: ExitStatus) -> ServerError {
+        ServerError::Ended { name: self.name.clone(), status, last: self.last_complaint() }
+    }
+
     fn last_complaint(&mut self) -> String {
-        let mut text = Vec::new();
-        let read = self.complaints.rewind().and_then(|()| self.complaints.read_to_end(&mut text));
-        let text = String::from_utf8_lossy(&text);
+        // What cannot be read is as good as nothing.
+        let text = read_all(&mut self.complaints).unwrap_or_default();
         let last = text.lines().rfind(|line| !line.trim().is_empty());
-        last.filter(|_| read.is_ok())
-            .map_or_else(|| "it said nothing".to_owned(), |line| line.trim().to_owned())
+        last.map_or_else(|| "it said nothing".to_owned(), |line| line.trim().to_owned())
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
         let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) else { return };
+        if self.done {
+            return;
+        }
         // Errors mean that it has ended already.
         let _ = kill_process(pid, Signal::TERM);
         let started = Instant::now();
@@ -270,36 +337,25 @@ impl Drop for Process {
     }
 }
 
-fn command(name: &str, text: &str, variables: &Variables, folder: &Path) -> Result<Command, ServerError> {
-    let words = variables.words(text).map_err(|problem| ServerError::plan(name, problem))?;
-    let mut words: VecDeque<_> = words.into();
-    let program =
-        words.pop_front().ok_or_else(|| ServerError::plan(name, "a command is empty".to_owned()))?;
-    // Where a relative program is looked for, if the folder changes too, is not said anywhere.
-    let program =
-        if program.contains('/') { fs::canonicalize(folder)?.join(program) } else { program.into() };
-    let mut command = Command::new(program);
-    command.args(words).current_dir(folder).stdin(Stdio::null());
-    if let (Ok(own), None) = (env::current_exe(), env::var_os(PROGRAM)) {
-        command.env(PROGRAM, own);
-    }
-    Ok(command)
+/// All that was written to a file.
+fn read_all(file: &mut File) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn cannot_run(name: &str, command: &str, reason: io::Error) -> ServerError {
     ServerError::Command { name: name.to_owned(), command: command.to_owned(), reason }
 }
 
-/// What a command writes to standard output; it must succeed.
-fn output(name: &str, text: &str, variables: &Variables, folder: &Path) -> Result<String, ServerError> {
-    let output =
-        command(name, text, variables, folder)?.output().map_err(|reason| cannot_run(name, text, reason))?;
-    if !output.status.success() {
-        let complaints = String::from_utf8_lossy(&output.stderr);
-        let last = complaints.lines().last().unwrap_or("it said nothing").to_owned();
-        return Err(ServerError::Ended { name: name.to_owned(), status: output.status, last });
+/// A pause before the next look, unless a signal came.
+fn rest(interrupt: &Interrupt) -> Result<(), ServerError> {
+    if interrupt.is_noted() {
+        return Err(ServerError::Interrupted);
     }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    thread::sleep(POLL);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -318,6 +374,10 @@ mod tests {
         format!("[[target]]\nname = \"one\"\nstart = \"\"\"{start}\"\"\"\n{ready}\n{more}")
     }
 
+    fn started(plan: &Plan) -> Result<Stage, ServerError> {
+        Stage::start(plan, &Interrupt::default())
+    }
+
     fn is_running(pid: u32) -> bool {
         Path::new(&format!("/proc/{pid}")).exists()
     }
@@ -325,7 +385,7 @@ mod tests {
     #[test]
     fn a_server_is_waited_for_and_stopped() {
         let plan = plan(&target(SERVE, "version = \"echo one {port}\""));
-        let stage = Stage::start(&plan).unwrap();
+        let stage = started(&plan).unwrap();
         let server = &stage.servers[0];
         let (pid, port) = (server.pid.unwrap(), server.variables.fill("{port}").unwrap());
         assert_eq!(server.version, format!("one {port}"));
@@ -338,25 +398,25 @@ mod tests {
     #[test]
     fn what_was_started_is_stopped_when_something_else_fails() {
         let text = target(SERVE, "") + &target("false", "").replace("\"one\"", "\"two\"");
-        let error = Stage::start(&plan(&text)).unwrap_err().to_string();
+        let error = started(&plan(&text)).unwrap_err().to_string();
         assert_eq!(error, "two: ended with exit status: 1: it said nothing");
     }
 
     #[test]
     fn a_missing_server_is_left_out_only_where_the_plan_says_so() {
         let missing = "sh -c 'echo get it with: apt-get >&2; exit 69'";
-        let stage = Stage::start(&plan(&target(missing, "optional = true"))).unwrap();
+        let stage = started(&plan(&target(missing, "optional = true"))).unwrap();
         assert_eq!(stage.servers[0].missing.as_deref(), Some("get it with: apt-get"));
-        let error = Stage::start(&plan(&target(missing, ""))).unwrap_err().to_string();
+        let error = started(&plan(&target(missing, ""))).unwrap_err().to_string();
         assert_eq!(error, "one: ended with exit status: 69: get it with: apt-get");
         let broken = target("sh -c 'exit 64'", "optional = true");
-        assert!(Stage::start(&plan(&broken)).is_err());
+        assert!(started(&plan(&broken)).is_err());
     }
 
     #[test]
     fn what_prepare_writes_can_be_used() {
         let text = "prepare = \"echo ca=/root.pem\"\n[[target]]\nname = \"one\"\nversion = \"echo {ca}\"";
-        let stage = Stage::start(&plan(text)).unwrap();
+        let stage = started(&plan(text)).unwrap();
         assert_eq!(stage.servers[0].version, "/root.pem");
         assert_eq!(stage.servers[0].pid, None);
     }
@@ -368,7 +428,7 @@ mod tests {
             ("nginx {prot}", "one: {prot} in \"{prot}\" stands for nothing: there are {port}"),
             ("", "one: a command is empty"),
         ] {
-            let error = Stage::start(&plan(&target(start, ""))).unwrap_err().to_string();
+            let error = started(&plan(&target(start, ""))).unwrap_err().to_string();
             assert!(error.starts_with(hint), "{error}");
         }
     }

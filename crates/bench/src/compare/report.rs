@@ -113,11 +113,12 @@ impl<'a> Report<'a> {
         for (target, reason) in self.plan.targets.iter().zip(&self.missing) {
             notes.extend(reason.as_ref().map(|reason| format!("{} was left out: {reason}.", target.name)));
         }
-        for cell in &self.comparison.cells {
+        // Those without figures are told of below their table.
+        for cell in self.comparison.cells.iter().filter(|cell| cell.has_figures()) {
             let Some(failure) = &cell.failure else { continue };
             let name =
                 format!("{}, {}", self.plan.targets[cell.target].name, self.plan.modes[cell.mode].name);
-            let what = if cell.given_up { "was given up" } else { "failed once or twice" };
+            let what = if cell.given_up { "was given up after some rounds" } else { "failed once or twice" };
             notes.push(format!("{name} {what}: {failure}."));
         }
         let few = self.comparison.cells.iter().map(|cell| cell.errors).sum::<u64>();

@@ -1,7 +1,7 @@
 //! The tables of a comparison: an overview of all cells, then each group with its ratios and intervals.
 
 use super::Report;
-use crate::compare::{Cell, Estimate, Measure, baseline, ratio};
+use crate::compare::{Cell, Ended, Estimate, Measure, baseline, ratio};
 use crate::report::figures::{number, percent};
 use crate::report::table::Table;
 
@@ -54,12 +54,26 @@ pub(super) fn groups(report: &Report<'_>) -> Vec<Group> {
             modes.map(|(index, mode)| of(&mode.name, &|cell| cell.mode == index)).collect()
         }
     };
-    let shown = |group: &Group| group.cells.iter().any(|place| has_figures(&cells[*place]));
+    let shown = |group: &Group| group.cells.iter().any(|place| is_there(report, &cells[*place]));
     found.into_iter().filter(shown).collect()
 }
 
-fn has_figures(cell: &Cell) -> bool {
-    cell.samples.iter().any(Option::is_some)
+/// Whether its server was there to be measured.
+fn is_there(report: &Report<'_>, cell: &Cell) -> bool {
+    report.missing[cell.target].is_none()
+}
+
+/// What stands in place of figures, and why there are none; `None` of a cell that has some.
+fn absence(report: &Report<'_>, cell: &Cell) -> Option<(&'static str, String)> {
+    if cell.has_figures() {
+        return None;
+    }
+    Some(match (&cell.failure, report.comparison.ended) {
+        (Some(failure), _) if cell.given_up => ("failed", format!("given up, it failed twice: {failure}")),
+        (Some(failure), _) => ("failed", failure.clone()),
+        (None, Ended::Time) => ("not run", "time was up before its turn".to_owned()),
+        (None, _) => ("not run", "the comparison ended before its turn".to_owned()),
+    })
 }
 
 /// What a cell is called within its group.
@@ -86,8 +100,9 @@ fn overviews(report: &Report<'_>) -> Vec<Table> {
         for (index, mode) in plan.modes.iter().enumerate() {
             let value = |target: &usize| {
                 let cell = cells.iter().find(|cell| cell.target == *target && cell.mode == index);
-                let found = cell.and_then(|cell| cell.value(*measure));
-                found.map_or_else(|| "–".to_owned(), |found| measure.show(found.median))
+                let Some(cell) = cell else { return "–".to_owned() };
+                let found = cell.value(*measure).map(|found| measure.show(found.median));
+                found.unwrap_or_else(|| absence(report, cell).map_or("–", |(word, _)| word).to_owned())
             };
             table.row([mode.name.clone()].into_iter().chain(targets.iter().map(value)));
         }
@@ -112,10 +127,17 @@ fn details(report: &Report<'_>, group: &Group, measures: &[Measure], part: usize
         table = if compared { table.figure("ratio") } else { table.figure("interval") };
     }
     table = table.figure("runs");
-    for place in group.cells.iter().copied().filter(|place| has_figures(&cells[*place])) {
-        let mut row = vec![name(report, &cells[place])];
-        for measure in measures {
-            row.extend(pair(report, place, *measure));
+    for place in group.cells.iter().copied().filter(|place| is_there(report, &cells[*place])) {
+        let name = name(report, &cells[place]);
+        let mut row = vec![name.clone()];
+        if let Some((word, reason)) = absence(report, &cells[place]) {
+            row.push(word.to_owned());
+            row.resize(2 * measures.len() + 1, String::new());
+            if part == 0 {
+                table.note(format!("{name}: {reason}."));
+            }
+        } else {
+            row.extend(measures.iter().flat_map(|measure| pair(report, place, *measure)));
         }
         row.push(cells[place].samples.iter().flatten().count().to_string());
         table.row(row);

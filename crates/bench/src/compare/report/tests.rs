@@ -75,13 +75,14 @@ fn the_text_fits_a_terminal_and_has_ratios_with_intervals() {
     assert!(longest <= WIDTH, "{longest} characters:\n{text}");
     for part in [
         "6 rounds in 3 min 20 s; not every ratio of rate is known to ± 3.0 %: time is up.\n",
-        "All: rate /s\n                        nginx  brisk\n",
-        "  TLS 1.3, full         4,025  8,025\n",
-        "  TLS 1.2, session ID  20,025      –\n",
+        "All: rate /s\n                        nginx   brisk\n",
+        "  TLS 1.3, full         4,025   8,025\n",
+        "  TLS 1.2, session ID  20,025  failed\n",
         "TLS 1.3, full\n",
         "  brisk    8,025  1.99 (1.99–2.00)",
         "  caddy was left out: get it with: make caddy.\n",
-        "  brisk, TLS 1.2, session ID was given up: 9 of 9 failed: not-resumed: it was full.\n",
+        "  brisk   failed",
+        "  brisk: given up, it failed twice: 9 of 9 failed: not-resumed: it was full.\n",
         "In 2 cells the server was less than 90 % busy",
     ] {
         assert!(text.contains(part), "no {part:?} in\n{text}");
