@@ -1,0 +1,147 @@
+#![doc = include_str!("rsa_ifma/README.md")]
+
+mod block;
+mod digits;
+mod exponentiation;
+#[cfg(target_arch = "x86_64")]
+mod ifma;
+mod key;
+mod lanes;
+mod montgomery;
+mod operation;
+mod portable;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod timing;
+
+pub(crate) use key::PreparedKey;
+
+use portable::Portable;
+use zeroize::Zeroize;
+
+/// Operations in one batch.
+pub(crate) const LANES: usize = 4;
+
+/// The sizes of key that the lanes work with. Only keys of one size can share a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Width {
+    /// 2048 bits.
+    Rsa2048,
+    /// 3072 bits.
+    Rsa3072,
+    /// 4096 bits.
+    Rsa4096,
+}
+
+impl Width {
+    fn of_bits(bits: usize) -> Option<Self> {
+        [Self::Rsa2048, Self::Rsa3072, Self::Rsa4096].into_iter().find(|width| width.bits() == bits)
+    }
+
+    /// Bits of the modulus.
+    pub(crate) const fn bits(self) -> usize {
+        match self {
+            Self::Rsa2048 => 2048,
+            Self::Rsa3072 => 3072,
+            Self::Rsa4096 => 4096,
+        }
+    }
+
+    /// Digits of a prime: as many as leave at least 16 bits free.
+    const fn prime_digits(self) -> usize {
+        match self {
+            Self::Rsa2048 => 20,
+            Self::Rsa3072 => 30,
+            Self::Rsa4096 => 40,
+        }
+    }
+
+    /// From how many operations on a batch takes less time than aws-lc does for them one by one, by measurement.
+    pub(crate) const fn break_even(self) -> usize {
+        match self {
+            Self::Rsa2048 | Self::Rsa3072 => 2,
+            Self::Rsa4096 => 3,
+        }
+    }
+}
+
+/// One operation of a batch.
+#[derive(Debug)]
+pub(crate) struct Lane<'a> {
+    /// The key.
+    pub(crate) key: &'a PreparedKey,
+    /// Big-endian, as long as the modulus.
+    pub(crate) input: &'a [u8],
+    /// Becomes `input^d mod n`, as long; zeroes, unless the verdict is [`Verdict::Done`].
+    pub(crate) output: &'a mut [u8],
+}
+
+/// What became of one operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The result is there, and raised to the public exponent it is the input.
+    Done,
+    /// The result did not stand the check, or there was no randomness for blinding: to be performed by other means.
+    Fault,
+    /// The input is not a number below the modulus.
+    OutOfRange,
+}
+
+/// Whether the processor has the instructions that make this fast: AVX-512F and AVX-512 IFMA.
+pub(crate) fn is_supported() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    let supported = ifma::is_supported();
+    #[cfg(not(target_arch = "x86_64"))]
+    let supported = false;
+    supported
+}
+
+/// Performs up to [`LANES`] operations with keys of one width, in the time of a whole batch however few they are.
+///
+/// Verdicts beyond the operations mean nothing. On a processor without the instructions it is as right, and some fifty
+/// times slower than aws-lc.
+pub(crate) fn private_transform(lanes: &mut [Lane<'_>]) -> [Verdict; LANES] {
+    let width = lanes.first().map(|lane| lane.key.width());
+    debug_assert!(lanes.iter().all(|lane| Some(lane.key.width()) == width), "a batch of different widths");
+    let verdicts = match (width, is_supported()) {
+        #[cfg(target_arch = "x86_64")]
+        (Some(Width::Rsa2048 | Width::Rsa4096), true) => ifma::perform::<20>(lanes),
+        #[cfg(target_arch = "x86_64")]
+        (Some(Width::Rsa3072), true) => ifma::perform::<15>(lanes),
+        (Some(Width::Rsa2048 | Width::Rsa4096), _) => operation::perform::<Portable, 20>(lanes),
+        (Some(Width::Rsa3072), _) => operation::perform::<Portable, 15>(lanes),
+        (None, _) => [Verdict::OutOfRange; LANES],
+    };
+    scrub_stack();
+    verdicts
+}
+
+/// Overwrites what registers left on the stack of the functions that have just returned.
+#[inline(never)]
+fn scrub_stack() {
+    let mut deepest = [0u8; 16 * 1024];
+    deepest.zeroize();
+    std::hint::black_box(&mut deepest);
+}
+
+/// Faults on purpose, to see them caught.
+#[cfg(test)]
+pub(crate) mod faults {
+    use std::cell::Cell;
+
+    thread_local! {
+        static LANE: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+
+    /// The next batch of this thread has one wrong bit in this of the eight lanes: 0 to 3 modulo p, 4 to 7 modulo q.
+    pub(crate) fn in_next_batch(lane: usize) {
+        LANE.set(Some(lane));
+    }
+
+    pub(super) fn inject(digits: &mut [u64; 8]) {
+        if let Some(lane) = LANE.take() {
+            digits[lane] ^= 1;
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Powers with secret exponents, by windows of five bits.
+
+use super::{
+    lanes::Lanes,
+    montgomery::{self, Arithmetic, Modulus, Scratch},
+};
+
+/// Bits of the exponent that one multiplication deals with.
+const WINDOW: usize = 5;
+
+/// The powers 0 to 31 of the base; for each digit of them the 32 candidates side by side.
+pub(super) struct Table<V>(Vec<[V; 1 << WINDOW]>);
+
+impl<V: Lanes> Table<V> {
+    /// Room for numbers of so many digits.
+    pub(super) fn new(digits: usize) -> Self {
+        Self(vec![[V::splat(0); 1 << WINDOW]; digits])
+    }
+
+    fn put<const B: usize>(&mut self, index: usize, power: &[[V; B]]) {
+        for (candidates, digit) in self.0.iter_mut().zip(power.as_flattened()) {
+            candidates[index] = *digit;
+        }
+    }
+
+    pub(super) fn wipe(&mut self) {
+        montgomery::wipe(self.0.as_flattened_mut());
+    }
+}
+
+/// Raises `base` to a power in each lane; base and result in Montgomery form.
+///
+/// `one` is 1 in that form, `windows` the exponent from its greatest window on. Each window takes five squarings and a
+/// multiplication, whatever it is, and what it multiplies by is found by reading the whole table.
+#[inline(always)]
+pub(super) fn exponentiate<V: Arithmetic<B>, const B: usize>(
+    base: &mut [[V; B]],
+    one: &[[V; B]],
+    windows: &[V],
+    modulus: &Modulus<V, B>,
+    table: &mut Table<V>,
+    scratch: &mut Scratch<V, B>,
+) {
+    let mut power = one.to_vec();
+    let mut next = one.to_vec();
+    table.put(0, one);
+    for index in 1..1 << WINDOW {
+        V::multiply(&mut next, &power, base, modulus, scratch);
+        table.put(index, &next);
+        std::mem::swap(&mut power, &mut next);
+    }
+    let (result, entry) = (base, &mut next);
+    let (greatest, further) = windows.split_first().expect("an exponent has windows");
+    V::look_up(result, &table.0, *greatest);
+    for window in further {
+        for _ in 0..WINDOW {
+            V::square(result, modulus, scratch);
+        }
+        V::look_up(entry, &table.0, *window);
+        V::multiply(&mut power, result, entry, modulus, scratch);
+        result.copy_from_slice(&power);
+    }
+    montgomery::wipe(power.as_flattened_mut());
+    montgomery::wipe(next.as_flattened_mut());
+}

@@ -1,0 +1,253 @@
+//! Almost-Montgomery arithmetic on whole numbers: some blocks of digits in each of eight lanes.
+//!
+//! With R = 2^(52·digits) and m the modulus, R is more than 2^16·m. So a product of two numbers below 2·m, reduced, is
+//! below m + m/2^14: no subtraction is needed in between, and one at the end makes the result less than m.
+
+use zeroize::Zeroize;
+
+use super::{block, lanes::Lanes};
+
+/// A modulus in each lane, odd.
+pub(super) struct Modulus<V, const B: usize> {
+    /// Its digits, block by block.
+    pub(super) digits: Vec<[V; B]>,
+    /// -1/modulus modulo 2^52.
+    pub(super) inverse: V,
+}
+
+/// Room for what is computed on the way.
+pub(super) struct Scratch<V, const B: usize> {
+    /// A product before it is reduced, as columns.
+    product: Vec<[V; B]>,
+    /// The products of different blocks of a number that is squared.
+    cross: Vec<[V; B]>,
+    quotient: [V; B],
+}
+
+impl<V: Lanes, const B: usize> Scratch<V, B> {
+    /// For numbers of up to `blocks` blocks.
+    pub(super) fn new(blocks: usize) -> Self {
+        let zero = [V::splat(0); B];
+        Self { product: vec![zero; 2 * blocks], cross: vec![zero; 2 * blocks], quotient: zero }
+    }
+
+    pub(super) fn wipe(&mut self) {
+        wipe(self.product.as_flattened_mut());
+        wipe(self.cross.as_flattened_mut());
+        wipe(&mut self.quotient);
+    }
+}
+
+/// The operations that a private operation consists of.
+///
+/// A trait, so that each kind of lanes can have them compiled as functions for the instructions that it is made of. The
+/// functions of this module are the only implementation there is.
+pub(super) trait Arithmetic<const B: usize>: Lanes {
+    /// `product = a·b/R`.
+    fn multiply(
+        product: &mut [[Self; B]],
+        a: &[[Self; B]],
+        b: &[[Self; B]],
+        modulus: &Modulus<Self, B>,
+        scratch: &mut Scratch<Self, B>,
+    );
+
+    /// `number = number²/R`.
+    fn square(number: &mut [[Self; B]], modulus: &Modulus<Self, B>, scratch: &mut Scratch<Self, B>);
+
+    /// Entry number `index` of a table, by reading all of it.
+    fn look_up(entry: &mut [[Self; B]], table: &[[Self; 32]], index: Self);
+}
+
+#[inline(always)]
+pub(super) fn multiply<V: Lanes, const B: usize>(
+    product: &mut [[V; B]],
+    a: &[[V; B]],
+    b: &[[V; B]],
+    modulus: &Modulus<V, B>,
+    scratch: &mut Scratch<V, B>,
+) {
+    let columns = &mut scratch.product[..2 * a.len()];
+    multiply_columns(columns, a, b);
+    reduce_columns(columns, modulus, &mut scratch.quotient);
+    normalize(product, &columns[a.len()..]);
+}
+
+#[inline(always)]
+pub(super) fn square<V: Lanes, const B: usize>(
+    number: &mut [[V; B]],
+    modulus: &Modulus<V, B>,
+    scratch: &mut Scratch<V, B>,
+) {
+    let blocks = number.len();
+    let columns = &mut scratch.product[..2 * blocks];
+    for (index, digits) in number.iter().enumerate() {
+        let (low, high) = two(columns, 2 * index);
+        block::square(low, high, digits);
+    }
+    if blocks > 1 {
+        let cross = &mut scratch.cross[..2 * blocks];
+        cross.fill([V::splat(0); B]);
+        for (index, digits) in number.iter().enumerate() {
+            for (further, others) in number.iter().enumerate().skip(index + 1) {
+                let (low, high) = two(cross, index + further);
+                block::multiply::<V, B, true>(low, high, digits, others);
+            }
+        }
+        for (column, cross) in columns.as_flattened_mut().iter_mut().zip(cross.as_flattened()) {
+            *column = column.add(*cross).add(*cross);
+        }
+    }
+    reduce_columns(columns, modulus, &mut scratch.quotient);
+    normalize(number, &columns[blocks..]);
+}
+
+/// The columns of `a·b`.
+#[inline(always)]
+fn multiply_columns<V: Lanes, const B: usize>(columns: &mut [[V; B]], a: &[[V; B]], b: &[[V; B]]) {
+    // The products of blocks of the same number cover all columns once, so these are put and all others added.
+    for (index, (a, b)) in a.iter().zip(b).enumerate() {
+        let (low, high) = two(columns, 2 * index);
+        block::multiply::<V, B, false>(low, high, a, b);
+    }
+    for (i, a) in a.iter().enumerate() {
+        for (j, b) in b.iter().enumerate().filter(|(j, _)| *j != i) {
+            let (low, high) = two(columns, i + j);
+            block::multiply::<V, B, true>(low, high, a, b);
+        }
+    }
+}
+
+/// Makes the lower half of the columns zero by adding a multiple of the modulus: what is then in the upper half is the
+/// number divided by R.
+#[inline(always)]
+fn reduce_columns<V: Lanes, const B: usize>(
+    columns: &mut [[V; B]],
+    modulus: &Modulus<V, B>,
+    quotient: &mut [V; B],
+) {
+    let (least, further) = modulus.digits.split_first().expect("a modulus has digits");
+    for index in 0..modulus.digits.len() {
+        let (low, high) = two(columns, index);
+        block::reduce(low, high, quotient, least, modulus.inverse);
+        for (offset, digits) in further.iter().enumerate() {
+            let (low, high) = two(columns, index + 1 + offset);
+            block::multiply::<V, B, true>(low, high, digits, quotient);
+        }
+    }
+}
+
+#[inline(always)]
+pub(super) fn look_up<V: Lanes, const B: usize>(entry: &mut [[V; B]], table: &[[V; 32]], index: V) {
+    let bits = [index.has_bit(0), index.has_bit(1), index.has_bit(2), index.has_bit(3), index.has_bit(4)];
+    for (digit, entries) in entry.as_flattened_mut().iter_mut().zip(table) {
+        let sixteen: [V; 16] = choose(entries, bits[0]);
+        let eight: [V; 8] = choose(&sixteen, bits[1]);
+        let four: [V; 4] = choose(&eight, bits[2]);
+        let two: [V; 2] = choose(&four, bits[3]);
+        let [one] = choose(&two, bits[4]);
+        *digit = one;
+    }
+}
+
+/// Of each pair the second where the bit is set, the first where it is not.
+#[inline(always)]
+fn choose<V: Lanes, const N: usize, const HALF: usize>(from: &[V; N], bit: V::Mask) -> [V; HALF] {
+    let mut chosen = [V::splat(0); HALF];
+    for (index, chosen) in chosen.iter_mut().enumerate() {
+        *chosen = V::select(bit, from[2 * index + 1], from[2 * index]);
+    }
+    chosen
+}
+
+/// `product = a·b + addend`, not reduced. `addend` has the length of `a`.
+#[inline(always)]
+pub(super) fn multiply_add<V: Lanes, const B: usize>(
+    product: &mut [[V; B]],
+    a: &[[V; B]],
+    b: &[[V; B]],
+    addend: &[[V; B]],
+    scratch: &mut Scratch<V, B>,
+) {
+    let columns = &mut scratch.product[..2 * a.len()];
+    multiply_columns(columns, a, b);
+    for (column, digit) in columns.as_flattened_mut().iter_mut().zip(addend.as_flattened()) {
+        *column = column.add(*digit);
+    }
+    normalize(product, columns);
+}
+
+/// `result = number/R`, of a number of twice as many blocks as the modulus has.
+#[inline(always)]
+pub(super) fn reduce<V: Lanes, const B: usize>(
+    result: &mut [[V; B]],
+    number: &[[V; B]],
+    modulus: &Modulus<V, B>,
+    scratch: &mut Scratch<V, B>,
+) {
+    let columns = &mut scratch.product[..number.len()];
+    columns.copy_from_slice(number);
+    reduce_columns(columns, modulus, &mut scratch.quotient);
+    normalize(result, &columns[result.len()..]);
+}
+
+/// Subtracts the modulus in the lanes in which the number is not less.
+#[inline(always)]
+pub(super) fn subtract_once<V: Lanes, const B: usize>(number: &mut [[V; B]], modulus: &Modulus<V, B>) {
+    let modulus = modulus.digits.as_flattened();
+    let number = number.as_flattened_mut();
+    let difference = |number: V, modulus: V, borrow: V| number.subtract(modulus).add(borrow);
+    let mut borrow = V::splat(0);
+    for (digit, other) in number.iter().zip(modulus) {
+        borrow = difference(*digit, *other, borrow).carry();
+    }
+    let (less, mut borrow) = (borrow.is_negative(), V::splat(0));
+    for (digit, other) in number.iter_mut().zip(modulus) {
+        let difference = difference(*digit, *other, borrow);
+        borrow = difference.carry();
+        *digit = V::select(less, *digit, difference.digit());
+    }
+}
+
+/// `difference = a - b + 2·modulus`, which is positive for numbers below 2·modulus.
+#[inline(always)]
+pub(super) fn difference<V: Lanes, const B: usize>(
+    difference: &mut [[V; B]],
+    a: &[[V; B]],
+    b: &[[V; B]],
+    modulus: &Modulus<V, B>,
+) {
+    let operands = a.as_flattened().iter().zip(b.as_flattened()).zip(modulus.digits.as_flattened());
+    for (result, ((a, b), modulus)) in difference.as_flattened_mut().iter_mut().zip(operands) {
+        *result = a.add(*modulus).add(*modulus).subtract(*b);
+    }
+    let mut carry = V::splat(0);
+    for digit in difference.as_flattened_mut() {
+        let column = digit.add(carry);
+        (*digit, carry) = (column.digit(), column.carry());
+    }
+}
+
+/// Digits from columns.
+#[inline(always)]
+fn normalize<V: Lanes, const B: usize>(digits: &mut [[V; B]], columns: &[[V; B]]) {
+    let mut carry = V::splat(0);
+    for (digit, column) in digits.as_flattened_mut().iter_mut().zip(columns.as_flattened()) {
+        let column = column.add(carry);
+        (*digit, carry) = (column.digit(), column.carry());
+    }
+}
+
+/// Two neighbouring blocks.
+#[inline(always)]
+fn two<V, const B: usize>(blocks: &mut [[V; B]], index: usize) -> (&mut [V; B], &mut [V; B]) {
+    let (low, high) = blocks[index..].split_at_mut(1);
+    (&mut low[0], &mut high[0])
+}
+
+/// Overwrites lanes with zeroes, in a way that the compiler does not leave out.
+pub(super) fn wipe<V: Lanes>(lanes: &mut [V]) {
+    for lanes in lanes {
+        lanes.lanes_mut().zeroize();
+    }
+}

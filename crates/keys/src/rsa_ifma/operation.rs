@@ -1,0 +1,263 @@
+//! One batch of private operations, from bytes to bytes: blinding, two powers by the Chinese remainder theorem, and the
+//! check of what came out.
+//!
+//! Modulo the primes, lanes 0 to 3 compute modulo p and lanes 4 to 7 modulo q, for operations 0 to 3. Modulo n the
+//! operations are in lanes 0 to 3, and the upper lanes square the blinding factors meanwhile, for the next operation.
+
+use super::{
+    LANES, Lane, Verdict, digits,
+    exponentiation::{Table, exponentiate},
+    key::{Blinding, PreparedKey},
+    lanes::Lanes,
+    montgomery::{self, Arithmetic, Modulus, Scratch},
+};
+
+type Number<V, const B: usize> = Vec<[V; B]>;
+
+/// The batch in lanes.
+struct Batch<'a, V: Lanes, const B: usize> {
+    /// The key of each of the four; a lane that is not asked for computes something with the first key.
+    keys: [&'a PreparedKey; LANES],
+    blindings: [Option<Blinding>; LANES],
+    /// Modulo n.
+    input: Number<V, B>,
+    modulus: Modulus<V, B>,
+    r2: Number<V, B>,
+    /// Modulo p and q.
+    primes: Modulus<V, B>,
+    one: Number<V, B>,
+    r3: Number<V, B>,
+    q_inverse: Number<V, B>,
+    windows: Vec<V>,
+    table: Table<V>,
+    scratch: Scratch<V, B>,
+}
+
+/// Performs up to four operations; the keys of all are of the width that `B` belongs to.
+#[inline(always)]
+pub(super) fn perform<V: Arithmetic<B>, const B: usize>(lanes: &mut [Lane<'_>]) -> [Verdict; LANES] {
+    let Some(first) = lanes.first() else {
+        return [Verdict::OutOfRange; LANES];
+    };
+    let keys: [&PreparedKey; LANES] =
+        std::array::from_fn(|lane| lanes.get(lane).map_or(first.key, |lane| lane.key));
+    let mut batch = Batch::<V, B>::new(keys);
+    let mut verdicts = [Verdict::OutOfRange; LANES];
+    for (index, (lane, verdict)) in lanes.iter().zip(&mut verdicts).enumerate() {
+        if lane.key.accepts(lane.input) {
+            *verdict = batch.load(index, lane.input);
+        }
+    }
+    let mut result = batch.transform();
+    let right = batch.check(&result);
+    for (index, (lane, verdict)) in lanes.iter_mut().zip(&mut verdicts).enumerate() {
+        if *verdict == Verdict::Done && !right[index] {
+            *verdict = Verdict::Fault;
+        }
+        if *verdict == Verdict::Done {
+            digits::to_bytes(&digits_of(&result, index), lane.output);
+        } else {
+            lane.output.fill(0);
+        }
+    }
+    montgomery::wipe(result.as_flattened_mut());
+    batch.give_blindings();
+    verdicts
+}
+
+impl<'a, V: Arithmetic<B>, const B: usize> Batch<'a, V, B> {
+    #[inline(always)]
+    fn new(keys: [&'a PreparedKey; LANES]) -> Self {
+        let digits = keys[0].width.prime_digits();
+        let half = || vec![[V::splat(0); B]; digits / B];
+        let whole = || vec![[V::splat(0); B]; 2 * digits / B];
+        let mut batch = Self {
+            keys,
+            blindings: [const { None }; LANES],
+            input: whole(),
+            modulus: Modulus { digits: whole(), inverse: V::splat(0) },
+            r2: whole(),
+            primes: Modulus { digits: half(), inverse: V::splat(0) },
+            one: half(),
+            r3: half(),
+            q_inverse: half(),
+            windows: vec![V::splat(0); keys[0].p.exponent.len()],
+            table: Table::new(digits),
+            scratch: Scratch::new(2 * digits / B),
+        };
+        for (lane, key) in keys.into_iter().enumerate() {
+            batch.load_key(lane, key);
+        }
+        batch
+    }
+
+    #[inline(always)]
+    fn load_key(&mut self, lane: usize, key: &PreparedKey) {
+        // The upper lanes have the same modulus, for the blinding factors of the operation in the lower one.
+        for lane in [lane, lane + LANES] {
+            put(&mut self.modulus.digits, lane, &key.modulus.digits);
+            self.modulus.inverse.lanes_mut()[lane] = key.modulus.inverse;
+        }
+        put(&mut self.r2, lane, &key.modulus.r2);
+        put(&mut self.q_inverse, lane, &key.q_inverse);
+        for (lane, prime) in [(lane, &key.p), (lane + LANES, &key.q)] {
+            put(&mut self.primes.digits, lane, &prime.digits);
+            self.primes.inverse.lanes_mut()[lane] = *prime.inverse;
+            put(&mut self.one, lane, &prime.one);
+            put(&mut self.r3, lane, &prime.r3);
+            for (windows, window) in self.windows.iter_mut().zip(prime.exponent.iter()) {
+                windows.lanes_mut()[lane] = u64::from(*window);
+            }
+        }
+    }
+
+    /// Takes an operation into a lane, and blinding factors for it. Without these it is not performed.
+    #[inline(always)]
+    fn load(&mut self, lane: usize, input: &[u8]) -> Verdict {
+        let Some(blinding) = self.keys[lane].take_blinding() else {
+            return Verdict::Fault;
+        };
+        let digits = digits::from_bytes(input, self.keys[lane].modulus.digits.len());
+        put(&mut self.input, lane, &digits);
+        self.blindings[lane] = Some(blinding);
+        Verdict::Done
+    }
+
+    /// `input^d mod n` in lanes 0 to 3.
+    #[inline(always)]
+    fn transform(&mut self) -> Number<V, B> {
+        let blocks = self.input.len();
+        let mut blinded = self.input.clone();
+        self.blind(&mut blinded, |blinding| &mut blinding.factor);
+        let mut power = self.reduce_for_primes(&blinded);
+        let Self { one, windows, primes, table, scratch, .. } = self;
+        exponentiate(&mut power, one, windows, primes, table, scratch);
+        // Out of Montgomery form.
+        blinded[..blocks / 2].copy_from_slice(&power);
+        blinded[blocks / 2..].fill([V::splat(0); B]);
+        montgomery::reduce(&mut power, &blinded, primes, scratch);
+        montgomery::subtract_once(&mut power, primes);
+        #[cfg(test)]
+        super::faults::inject(power.as_flattened_mut()[0].lanes_mut());
+        let mut result = blinded;
+        self.recombine(&mut result, &mut power);
+        montgomery::wipe(power.as_flattened_mut());
+        self.blind(&mut result, |blinding| &mut blinding.inverse);
+        montgomery::subtract_once(&mut result, &self.modulus);
+        result
+    }
+
+    /// Multiplies the lower lanes by one of the blinding factors, and squares that factor in the upper ones.
+    #[inline(always)]
+    fn blind(&mut self, number: &mut Number<V, B>, factor: impl Fn(&mut Blinding) -> &mut digits::Digits) {
+        let mut factors = vec![[V::splat(0); B]; number.len()];
+        for (lane, blinding) in self.blindings.iter_mut().enumerate() {
+            let Some(blinding) = blinding else {
+                continue;
+            };
+            put(&mut factors, lane, factor(blinding));
+            put(&mut factors, lane + LANES, factor(blinding));
+            put(number, lane + LANES, factor(blinding));
+        }
+        let mut product = factors.clone();
+        V::multiply(&mut product, number, &factors, &self.modulus, &mut self.scratch);
+        for (lane, blinding) in self.blindings.iter_mut().enumerate() {
+            if let Some(blinding) = blinding {
+                factor(blinding).copy_from_slice(&digits_of(&product, lane + LANES));
+            }
+        }
+        montgomery::wipe(number.as_flattened_mut());
+        montgomery::wipe(factors.as_flattened_mut());
+        *number = product;
+    }
+
+    /// The number of the lower lanes modulo p and, in the upper lanes, modulo q, in Montgomery form.
+    #[inline(always)]
+    fn reduce_for_primes(&mut self, number: &Number<V, B>) -> Number<V, B> {
+        let mut both = number.clone();
+        for digit in both.as_flattened_mut() {
+            digit.lanes_mut().copy_within(..LANES, LANES);
+        }
+        // Reduction divides by R and the product by R³ multiplies by R².
+        let mut reduced = self.r3.clone();
+        montgomery::reduce(&mut reduced, &both, &self.primes, &mut self.scratch);
+        let mut result = self.r3.clone();
+        V::multiply(&mut result, &reduced, &self.r3, &self.primes, &mut self.scratch);
+        montgomery::wipe(both.as_flattened_mut());
+        montgomery::wipe(reduced.as_flattened_mut());
+        result
+    }
+
+    /// Garner's formula: from `m_p` and `m_q`, less than p and q, `m_q + q · ((m_p - m_q)/q mod p)`.
+    #[inline(always)]
+    fn recombine(&mut self, result: &mut Number<V, B>, power: &mut Number<V, B>) {
+        let Self { primes, q_inverse, scratch, .. } = self;
+        let (mut of_q, mut q) = (power.clone(), primes.digits.clone());
+        for digit in of_q.as_flattened_mut().iter_mut().chain(q.as_flattened_mut()) {
+            *digit = digit.swap_halves();
+        }
+        let mut difference = power.clone();
+        montgomery::difference(&mut difference, power, &of_q, primes);
+        V::multiply(power, &difference, q_inverse, primes, scratch);
+        montgomery::subtract_once(power, primes);
+        montgomery::multiply_add(result, power, &q, &of_q, scratch);
+        for number in [&mut of_q, &mut q, &mut difference] {
+            montgomery::wipe(number.as_flattened_mut());
+        }
+    }
+
+    /// For each operation whether `result^65537 mod n` is the input.
+    ///
+    /// A fault in the computation modulo one of the primes makes a result that is right modulo the other, and whose
+    /// difference from the right one has that other prime as its greatest common divisor with n: it must not get out.
+    #[inline(always)]
+    fn check(&mut self, result: &Number<V, B>) -> [bool; LANES] {
+        let Self { modulus, r2, input, scratch, .. } = self;
+        let (mut power, mut product) = (result.clone(), result.clone());
+        V::multiply(&mut power, result, r2, modulus, scratch);
+        for _ in 0..16 {
+            V::square(&mut power, modulus, scratch);
+        }
+        V::multiply(&mut product, &power, result, modulus, scratch);
+        montgomery::subtract_once(&mut product, modulus);
+        let digits = product.as_flattened().iter().zip(input.as_flattened());
+        let unequal = digits.fold(V::splat(0), |unequal, (a, b)| unequal.or(a.xor(*b)));
+        std::array::from_fn(|lane| unequal.lanes()[lane] == 0)
+    }
+
+    /// Gives the blinding factors back, squared by now.
+    fn give_blindings(&mut self) {
+        for (key, blinding) in self.keys.into_iter().zip(&mut self.blindings) {
+            if let Some(blinding) = blinding.take() {
+                key.give_blinding(blinding);
+            }
+        }
+    }
+}
+
+impl<V: Lanes, const B: usize> Drop for Batch<'_, V, B> {
+    fn drop(&mut self) {
+        let numbers =
+            [&mut self.input, &mut self.one, &mut self.r3, &mut self.q_inverse, &mut self.primes.digits];
+        for number in numbers {
+            montgomery::wipe(number.as_flattened_mut());
+        }
+        montgomery::wipe(std::slice::from_mut(&mut self.primes.inverse));
+        montgomery::wipe(&mut self.windows);
+        self.table.wipe();
+        self.scratch.wipe();
+    }
+}
+
+/// Puts a number into one lane.
+#[inline(always)]
+fn put<V: Lanes, const B: usize>(number: &mut [[V; B]], lane: usize, digits: &[u64]) {
+    for (lanes, digit) in number.as_flattened_mut().iter_mut().zip(digits) {
+        lanes.lanes_mut()[lane] = *digit;
+    }
+}
+
+/// The number in one lane.
+fn digits_of<V: Lanes, const B: usize>(number: &[[V; B]], lane: usize) -> digits::Digits {
+    zeroize::Zeroizing::new(number.as_flattened().iter().map(|lanes| lanes.lanes()[lane]).collect())
+}

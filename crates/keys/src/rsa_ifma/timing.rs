@@ -1,0 +1,122 @@
+//! Does the time of a batch depend on secrets? In the manner of dudect (Reparaz, Balasch and Verbauwhede, 2017): times of
+//! two classes of keys and inputs, taken in random order, are compared by Welch's t-test.
+//!
+//! Run by `make check-timing`. A test of time can only find a leak, not prove that there is none, and a busy machine
+//! makes it blind; it fails at |t| of 10 and tells t in any case.
+
+use std::time::Instant;
+
+use aws_lc_rs::{
+    encoding::{AsDer, Pkcs8V1Der},
+    rand::{SecureRandom, SystemRandom},
+    rsa::KeySize,
+    signature::RsaKeyPair,
+};
+use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+
+use super::*;
+use crate::rsa::RawRsa;
+
+/// Keys of each class. Those of the fixed class are copies of one: so both classes use as much memory.
+const KEYS: usize = 24;
+
+/// Above this a difference is not chance: with no leak |t| stays below 4.5 but once in 100,000 runs.
+const LEAK: f64 = 10.0;
+
+struct Class {
+    keys: Vec<PreparedKey>,
+    /// Of a fixed input there are copies too.
+    inputs: Vec<Vec<u8>>,
+    times: Vec<f64>,
+}
+
+fn der() -> PrivateKeyDer<'static> {
+    let pair = RsaKeyPair::generate(KeySize::Rsa2048).expect("a key");
+    let der: Pkcs8V1Der<'_> = pair.as_der().expect("DER");
+    PrivatePkcs8KeyDer::from(der.as_ref().to_vec()).into()
+}
+
+fn prepared(der: &PrivateKeyDer<'_>) -> PreparedKey {
+    PreparedKey::new(&RawRsa::from_private_der(der).expect("a key").numbers()).expect("2048 bits")
+}
+
+fn random_input() -> Vec<u8> {
+    let mut input = vec![0; 256];
+    SystemRandom::new().fill(&mut input).expect("randomness");
+    input[0] &= 0x7f;
+    input
+}
+
+impl Class {
+    fn of_fixed(der: &PrivateKeyDer<'_>, input: &[u8]) -> Self {
+        let keys = (0..KEYS).map(|_| prepared(der)).collect();
+        Self { keys, inputs: vec![input.to_vec(); KEYS], times: Vec::new() }
+    }
+
+    fn of_random() -> Self {
+        let keys = (0..KEYS).map(|_| prepared(&der())).collect();
+        Self { keys, inputs: (0..KEYS).map(|_| random_input()).collect(), times: Vec::new() }
+    }
+
+    fn measure(&mut self, turn: usize) {
+        let mut outputs = [[0; 256]; LANES];
+        let chosen = |lane: usize| (LANES * turn + lane) % KEYS;
+        let mut lanes: Vec<Lane<'_>> = outputs
+            .iter_mut()
+            .enumerate()
+            .map(|(lane, output)| Lane {
+                key: &self.keys[chosen(lane)],
+                input: &self.inputs[chosen(lane)],
+                output,
+            })
+            .collect();
+        let began = Instant::now();
+        let verdicts = private_transform(&mut lanes);
+        self.times.push(began.elapsed().as_secs_f64());
+        assert_eq!(verdicts, [Verdict::Done; LANES]);
+    }
+}
+
+/// Welch's t of the times below `limit`.
+fn t_value(classes: &[Class; 2], limit: f64) -> f64 {
+    let [(mean, error), (other_mean, other_error)] = [0, 1].map(|class| {
+        let times: Vec<f64> = classes[class].times.iter().copied().filter(|time| *time <= limit).collect();
+        let count = times.len() as f64;
+        let mean = times.iter().sum::<f64>() / count;
+        let variance = times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        (mean, variance / count)
+    });
+    (mean - other_mean) / (error + other_error).sqrt()
+}
+
+fn compare(name: &str, mut classes: [Class; 2]) {
+    let measurements = if is_supported() { 40_000 } else { 1_000 };
+    let mut coins = vec![0; measurements];
+    SystemRandom::new().fill(&mut coins).expect("randomness");
+    for (turn, coin) in coins.iter().enumerate() {
+        classes[usize::from(coin & 1)].measure(turn);
+    }
+    let mut all: Vec<f64> = classes.iter().flat_map(|class| class.times.iter().copied()).collect();
+    all.sort_by(f64::total_cmp);
+    // Interruptions make a long tail that says nothing, so the test is done on several parts of the times.
+    for share in [0.5, 0.75, 0.9, 1.0] {
+        let limit = all[((all.len() - 1) as f64 * share) as usize];
+        let t = t_value(&classes, limit);
+        eprintln!("{name}: {measurements} batches, fastest {:>3.0} %: t = {t:.2}", share * 100.0);
+        assert!(t.abs() < LEAK, "the time depends on {name}");
+    }
+}
+
+#[test]
+#[ignore = "takes minutes, and a quiet machine: `make check-timing`"]
+fn timing_tells_no_key() {
+    compare("the key", [Class::of_fixed(&der(), &random_input()), Class::of_random()]);
+}
+
+#[test]
+#[ignore = "takes minutes, and a quiet machine: `make check-timing`"]
+fn timing_tells_no_input() {
+    let (key, mut one) = (der(), vec![0; 256]);
+    one[255] = 1;
+    compare("the input", [Class::of_fixed(&key, &one), Class::of_fixed(&key, &random_input())]);
+}
