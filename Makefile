@@ -4,12 +4,19 @@
 # make peers   measure beside nginx                          (PEERS='nginx brisk haproxy')
 # make peers-all  compare all servers with brisk bench       (PLAN=peers-http COMPARE='--html peers.html')
 # make results    run all plans, write docs/results          (RESULTS='resumption ciphers'); an hour on a quiet machine
+# make agreement  compare brisk bench with other load generators (AGREEMENT='--rounds 15')
+# make flood      latency of requests while RSA handshakes flood the server (FLOOD='--rounds 15'); ten minutes, quiet
+# make check-timing  does the time of RSA operations depend on secrets? minutes on a quiet machine
 #
 # Each installs what it lacks on Debian, see tools/setup.
 
 CACHE ?= $(HOME)/.cache/brisk
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 export PATH := $(CACHE)/bin:$(PATH):/usr/sbin:/sbin
+
+# Options of bench/agreement and bench/flood.
+AGREEMENT ?=
+FLOOD ?=
 
 # Where the load generator and the scripts that start the peers are.
 TOOLS ?= ../shared/tools
@@ -20,7 +27,7 @@ PLAN ?= peers
 COMPARE ?=
 RESULTS ?= resumption certificates stapling ciphers peers peers-http
 
-.PHONY: run build test check peers peers-all results setup
+.PHONY: run build test check peers peers-all results agreement flood check-timing setup
 run: build
 	@exec $(CARGO_TARGET_DIR)/release/brisk serve $(ARGS)
 
@@ -53,6 +60,19 @@ results: build
 	  $(CARGO_TARGET_DIR)/release/brisk bench compare bench/plans/$$plan.toml \
 	    --html docs/results/$$plan.html --markdown docs/results/$$plan.md; \
 	done
+
+agreement: build
+	@CACHE=$(CACHE) tools/setup peers
+	CARGO_TARGET_DIR=$(CACHE)/hsload cargo build --locked --release --manifest-path $(TOOLS)/hsload/Cargo.toml
+	@mkdir -p docs/results
+	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/agreement --output docs/results/agreement.md $(AGREEMENT)
+
+flood: build
+	@mkdir -p docs/results
+	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/flood --output docs/results/rsa-flood.md $(FLOOD)
+
+check-timing:
+	cargo test --locked --release --package brisk-keys --lib -- --ignored timing_tells --nocapture --test-threads 1
 
 setup:
 	@CACHE=$(CACHE) tools/setup build test peers

@@ -8,7 +8,7 @@ use std::thread;
 pub struct Machine {
     /// Model of the processor, as it calls itself.
     pub processor: String,
-    /// Cores that this process could use when it started.
+    /// Its cores, those too on which this process may not run.
     pub cores: usize,
     /// Operating system: `Debian GNU/Linux 12 (bookworm)`.
     pub system: String,
@@ -20,12 +20,14 @@ impl Machine {
     /// This machine. What it does not tell reads `unknown`.
     pub fn this() -> Self {
         let kernel = rustix::system::uname();
-        let words = [kernel.sysname(), kernel.release()].map(|word| word.to_string_lossy().into_owned());
+        let release = kernel.release().to_string_lossy();
+        // What a distribution or a provider adds to the version says nothing to others.
+        let version = release.split('-').next().unwrap_or_default();
         Self {
             processor: entry("/proc/cpuinfo", "model name", ':'),
-            cores: thread::available_parallelism().map_or(1, usize::from),
+            cores: cores(),
             system: entry("/etc/os-release", "PRETTY_NAME", '='),
-            kernel: words.join(" "),
+            kernel: format!("{} {version}", kernel.sysname().to_string_lossy()),
         }
     }
 
@@ -34,6 +36,12 @@ impl Machine {
         let cores = if self.cores == 1 { "core" } else { "cores" };
         format!("{}, {} {cores}, {}, {}", self.processor, self.cores, self.kernel, self.system)
     }
+}
+
+fn cores() -> usize {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let listed = text.lines().filter(|line| line.starts_with("processor")).count();
+    if listed > 0 { listed } else { thread::available_parallelism().map_or(1, usize::from) }
 }
 
 /// The value of the first line with this name.
@@ -51,7 +59,7 @@ mod tests {
     #[test]
     fn this_machine_is_known() {
         let machine = Machine::this();
-        assert!(machine.cores >= 1);
+        assert!(machine.cores >= thread::available_parallelism().unwrap().get());
         assert!(machine.kernel.starts_with("Linux "), "{machine:?}");
         assert!(machine.line().contains(&machine.processor));
     }
