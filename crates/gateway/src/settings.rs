@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_keys::{Keystore, LocalSettings};
+use brisk_keys::{BatchSettings, Keystore};
 use brisk_net::ListenerSettings;
 use brisk_proxy::serve::HttpSettings;
 use brisk_proxy::settings::ServiceSettings;
@@ -43,8 +43,8 @@ pub struct GatewaySettings {
     pub tls: TlsSettings,
     /// What makes sessions resumable.
     pub sessions: SessionSettings,
-    /// Where the local engine runs. Fixed at the start.
-    pub keys: LocalSettings,
+    /// Where and how key operations are performed. Fixed at the start.
+    pub keys: BatchSettings,
     /// The private keys of all hosts.
     pub keystore: Arc<Keystore>,
     /// How hosts prove their names; at least one, exactly one of them the default, and no name twice.

@@ -1,4 +1,4 @@
-//! The trait of everything that performs private-key operations.
+//! The trait of everything that performs private-key operations, and the names of what computes them.
 
 use std::{fmt, sync::Arc};
 
@@ -16,6 +16,26 @@ pub trait PrivateKeyEngine: fmt::Debug + Send + Sync + 'static {
     /// more than passing it on (ECDSA, some 12 us) may be performed before this returns; the result is then there to
     /// take with [`PendingOperation::try_take`]. An operation whose deadline has passed is not begun.
     fn submit(&self, operation: KeyOperation) -> PendingOperation;
+}
+
+/// Which code performs an operation, on which hardware.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Performer {
+    /// aws-lc on this processor, one operation at a time.
+    AwsLc,
+    /// Lanes of AVX-512 IFMA on this processor, up to four operations at a time.
+    Ifma,
+}
+
+impl Performer {
+    /// In lower case: a label for metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AwsLc => "aws-lc",
+            Self::Ifma => "ifma",
+        }
+    }
 }
 
 impl<E: PrivateKeyEngine + ?Sized> PrivateKeyEngine for Arc<E> {

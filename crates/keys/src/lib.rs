@@ -4,6 +4,7 @@
 //! cannot tell whether it lies in this process, in an HSM or on another machine.
 
 mod algorithm;
+mod batch;
 mod engine;
 mod error;
 mod keystore;
@@ -13,14 +14,16 @@ mod operation;
 mod pending;
 mod private_key;
 mod rsa;
+mod rsa_ifma;
 #[cfg(test)]
 mod testing;
 
 pub use algorithm::KeyAlgorithm;
-pub use engine::PrivateKeyEngine;
+pub use batch::{BatchEngine, BatchSettings, BatchStatistics, Offload};
+pub use engine::{Performer, PrivateKeyEngine};
 pub use error::KeyError;
 pub use keystore::Keystore;
-pub use local::{LocalEngine, LocalSettings};
+pub use local::LocalEngine;
 pub use metered::{Metered, OperationObserver, OperationOutcome, OperationReport};
 pub use operation::{KeyId, KeyOperation, OperationKind};
 pub use pending::{Completion, KeyResult, PendingOperation};

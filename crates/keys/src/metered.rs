@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{KeyError, KeyOperation, KeyResult, PendingOperation, PrivateKeyEngine};
+use crate::{KeyError, KeyOperation, KeyResult, PendingOperation, Performer, PrivateKeyEngine};
 
 /// Learns of every operation of a [`Metered`] engine once. Called on the threads that serve connections: it must not
 /// block, and should cost no more than a few atomic additions.
@@ -29,9 +29,11 @@ impl<F: Fn(&OperationReport) + Send + Sync + 'static> OperationObserver for F {
 pub struct OperationReport {
     /// The family of the key: `ecdsa-p256`, `ecdsa-p384`, `rsa`, `ed25519`.
     pub algorithm: &'static str,
+    /// Who performed it; `None` if nobody did: it was refused, came too late or was abandoned.
+    pub performer: Option<Performer>,
     /// Time before the work began and until the result was noticed: the queue, and the way there and back.
     pub wait: Duration,
-    /// Time of the work itself. For an engine that does not tell it apart, all of the time.
+    /// Time of the work itself; of a batch, the time of the whole. Zero if nobody performed it.
     pub compute: Duration,
     /// How it ended.
     pub outcome: OperationOutcome,
@@ -78,9 +80,10 @@ impl<E: PrivateKeyEngine> PrivateKeyEngine for Metered<E> {
         let submitted = Instant::now();
         let pending = self.engine.submit(operation);
         if let Some(result) = pending.result() {
-            let compute = submitted.elapsed();
-            let outcome = OperationOutcome::of(result);
-            self.observer.observe(&OperationReport { algorithm, wait: Duration::ZERO, compute, outcome });
+            let (performer, outcome) = (pending.work().performer, OperationOutcome::of(result));
+            let compute = performer.map_or(Duration::ZERO, |_| submitted.elapsed());
+            let report = OperationReport { algorithm, performer, wait: Duration::ZERO, compute, outcome };
+            self.observer.observe(&report);
             return pending;
         }
         let observer = Arc::clone(&self.observer);
@@ -119,10 +122,12 @@ impl Watched {
         let Some(observer) = self.observer.take() else {
             return;
         };
-        let total = self.submitted.elapsed();
-        let compute = self.pending.worked().unwrap_or(total);
+        let (total, work) = (self.submitted.elapsed(), self.pending.work());
+        // An engine that does not say when it began is taken to have worked all the time.
+        let compute = work.time.or(work.performer.map(|_| total)).unwrap_or_default();
         let wait = total.saturating_sub(compute);
-        observer.observe(&OperationReport { algorithm: self.algorithm, wait, compute, outcome });
+        let (algorithm, performer) = (self.algorithm, work.performer);
+        observer.observe(&OperationReport { algorithm, performer, wait, compute, outcome });
     }
 }
 
@@ -161,8 +166,10 @@ mod tests {
 
     impl PrivateKeyEngine for Scripted {
         fn submit(&self, operation: KeyOperation) -> PendingOperation {
-            if let Some(answer) = self.answer.clone() {
-                return PendingOperation::ready(answer);
+            match self.answer.clone() {
+                Some(Ok(result)) => return PendingOperation::ready(Ok(result), Performer::AwsLc),
+                Some(Err(error)) => return PendingOperation::refused(error),
+                None => {}
             }
             let (pending, completion) = PendingOperation::with_completion(operation.deadline);
             self.completions.lock().unwrap().push(completion);
@@ -191,6 +198,7 @@ mod tests {
         let mut pending = engine.submit(operation());
         let [report] = reports.lock().unwrap()[..] else { panic!("one report") };
         assert_eq!((report.algorithm, report.outcome), ("rsa", OperationOutcome::Done));
+        assert_eq!(report.performer, Some(Performer::AwsLc));
         assert_eq!(report.wait, Duration::ZERO);
         assert_eq!(pending.try_take(), Some(Ok(vec![1])));
     }
@@ -200,7 +208,7 @@ mod tests {
         let (engine, reports) = metered(Some(Err(KeyError::Overloaded)));
         drop(engine.submit(operation()));
         let [report] = reports.lock().unwrap()[..] else { panic!("one report") };
-        assert_eq!(report.outcome, OperationOutcome::Overloaded);
+        assert_eq!((report.outcome, report.performer), (OperationOutcome::Overloaded, None));
     }
 
     #[tokio::test]
@@ -209,10 +217,10 @@ mod tests {
         let pending = engine.submit(operation());
         assert_eq!(reports.lock().unwrap().len(), 0);
         let completion = engine.engine().completions.lock().unwrap().pop().unwrap();
-        completion.begin().expect("it is wanted").complete(Ok(vec![2]));
+        completion.begin().expect("it is wanted").complete(Ok(vec![2]), Performer::Ifma);
         assert_eq!(pending.await, Ok(vec![2]));
         let [report] = reports.lock().unwrap()[..] else { panic!("one report") };
-        assert_eq!(report.outcome, OperationOutcome::Done);
+        assert_eq!((report.outcome, report.performer), (OperationOutcome::Done, Some(Performer::Ifma)));
         assert!(report.wait > Duration::ZERO);
     }
 
@@ -222,6 +230,7 @@ mod tests {
         drop(engine.submit(operation()));
         let [report] = reports.lock().unwrap()[..] else { panic!("one report") };
         assert_eq!(report.outcome, OperationOutcome::Abandoned);
+        assert_eq!((report.performer, report.compute), (None, Duration::ZERO));
         assert!(engine.engine().completions.lock().unwrap()[0].is_abandoned());
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use crate::KeyError;
+use crate::{KeyError, Performer};
 
 /// What a key operation yields: for a signature, its bytes as they stand in the TLS message.
 pub type KeyResult = Result<Vec<u8>, KeyError>;
@@ -25,7 +25,7 @@ const ENGINE_GONE: KeyError = KeyError::Failed("the engine dropped it");
 #[must_use = "dropping it abandons the operation"]
 pub struct PendingOperation {
     state: State,
-    worked: Option<Duration>,
+    work: Work,
 }
 
 enum State {
@@ -38,25 +38,43 @@ enum State {
 /// What travels from the engine's end to the caller's.
 struct Answer {
     result: KeyResult,
-    worked: Option<Duration>,
+    work: Work,
+}
+
+/// Who worked on an operation, and how long; as far as it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Work {
+    /// `None`: nobody began it.
+    pub(crate) performer: Option<Performer>,
+    /// Without the time that it lay in a queue.
+    pub(crate) time: Option<Duration>,
+}
+
+impl Work {
+    const NONE: Self = Self { performer: None, time: None };
 }
 
 impl PendingOperation {
-    /// An operation that is already done. Costs no allocation.
-    pub const fn ready(result: KeyResult) -> Self {
-        Self { state: State::Ready(result), worked: None }
+    /// An operation that is refused. Costs no allocation.
+    pub const fn refused(error: KeyError) -> Self {
+        Self { state: State::Ready(Err(error)), work: Work::NONE }
+    }
+
+    /// An operation that is already done, and by whom. Costs no allocation.
+    pub const fn ready(result: KeyResult, performer: Performer) -> Self {
+        Self { state: State::Ready(result), work: Work { performer: Some(performer), time: None } }
     }
 
     /// An operation that another thread or task will answer through the [`Completion`]. One allocation.
     pub fn with_completion(deadline: Instant) -> (Self, Completion) {
         let (sender, receiver) = oneshot::channel();
-        let pending = Self { state: State::Waiting(receiver), worked: None };
+        let pending = Self { state: State::Waiting(receiver), work: Work::NONE };
         (pending, Completion { sender, deadline, begun: None })
     }
 
     /// An operation that is done when `future` is: for engines that add something to the answer of another.
     pub fn from_future(future: impl Future<Output = KeyResult> + Send + 'static) -> Self {
-        Self { state: State::Wrapping(Box::pin(future)), worked: None }
+        Self { state: State::Wrapping(Box::pin(future)), work: Work::NONE }
     }
 
     /// The result, if it is there already: the way past any waiting for an engine that worked in `submit`.
@@ -78,9 +96,9 @@ impl PendingOperation {
         }
     }
 
-    /// How long the engine worked on it, without the time it lay in a queue; known after completion, if at all.
-    pub(crate) const fn worked(&self) -> Option<Duration> {
-        self.worked
+    /// Who worked on it and how long; known after completion, if at all.
+    pub(crate) const fn work(&self) -> Work {
+        self.work
     }
 
     fn poll_result(&mut self, context: &mut Context<'_>) -> Poll<KeyResult> {
@@ -88,8 +106,8 @@ impl PendingOperation {
             State::Ready(_) | State::Taken => return Poll::Ready(self.take_ready()),
             State::Waiting(receiver) => {
                 let received = ready!(Pin::new(receiver).poll(context));
-                let answer = received.unwrap_or(Answer { result: Err(ENGINE_GONE), worked: None });
-                self.worked = answer.worked;
+                let answer = received.unwrap_or(Answer { result: Err(ENGINE_GONE), work: Work::NONE });
+                self.work = answer.work;
                 answer.result
             }
             State::Wrapping(future) => ready!(future.as_mut().poll(context)),
@@ -140,6 +158,11 @@ impl Completion {
         self.sender.is_closed()
     }
 
+    /// Whether the work is worth beginning: somebody waits, and the deadline lies ahead.
+    pub(crate) fn is_wanted(&self, now: Instant) -> bool {
+        now < self.deadline && !self.is_abandoned()
+    }
+
     /// To be called when the work starts; gives itself back if the work is still wanted.
     ///
     /// An operation whose deadline has passed is answered here and now, an abandoned one needs no answer.
@@ -150,18 +173,22 @@ impl Completion {
         }
         let now = Instant::now();
         if now >= self.deadline {
-            self.complete(Err(KeyError::DeadlinePassed));
+            self.answer(Err(KeyError::DeadlinePassed), Work::NONE);
             return None;
         }
         self.begun = Some(now);
         Some(self)
     }
 
-    /// Answers the operation. A result that nobody waits for is dropped.
-    pub fn complete(self, result: KeyResult) {
-        let worked = self.begun.map(|begun| begun.elapsed());
+    /// Answers the operation, and says who performed it. A result that nobody waits for is dropped.
+    pub fn complete(self, result: KeyResult, performer: Performer) {
+        let time = self.begun.map(|begun| begun.elapsed());
+        self.answer(result, Work { performer: Some(performer), time });
+    }
+
+    fn answer(self, result: KeyResult, work: Work) {
         // An error means that the caller has gone, which is its right.
-        drop(self.sender.send(Answer { result, worked }));
+        drop(self.sender.send(Answer { result, work }));
     }
 }
 
@@ -183,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_ready_result_can_be_taken_once() {
-        let mut pending = PendingOperation::ready(Ok(vec![1, 2]));
+        let mut pending = PendingOperation::ready(Ok(vec![1, 2]), Performer::AwsLc);
         assert_eq!(pending.try_take(), Some(Ok(vec![1, 2])));
         assert_eq!(pending.try_take(), Some(Err(TAKEN)));
     }
@@ -194,10 +221,12 @@ mod tests {
         assert_eq!(pending.try_take(), None);
         let engine = std::thread::spawn(move || {
             let completion = completion.begin().expect("somebody waits");
-            completion.complete(Ok(vec![3]));
+            completion.complete(Ok(vec![3]), Performer::Ifma);
         });
         assert_eq!((&mut pending).await, Ok(vec![3]));
-        assert!(pending.worked().is_some());
+        let work = pending.work();
+        assert_eq!(work.performer, Some(Performer::Ifma));
+        assert!(work.time.is_some());
         engine.join().unwrap();
     }
 
@@ -214,29 +243,32 @@ mod tests {
         assert!(!completion.is_abandoned());
         drop(pending);
         assert!(completion.is_abandoned());
+        assert!(!completion.is_wanted(Instant::now()));
         assert!(completion.begin().is_none());
     }
 
     #[test]
     fn an_operation_past_its_deadline_is_answered_instead_of_begun() {
         let (mut pending, completion) = PendingOperation::with_completion(Instant::now());
+        assert!(!completion.is_wanted(Instant::now()));
         assert!(completion.begin().is_none());
         assert_eq!(pending.try_take(), Some(Err(KeyError::DeadlinePassed)));
+        assert_eq!(pending.work(), Work::NONE);
     }
 
     #[tokio::test]
     async fn an_engine_can_add_to_the_answer_of_another() {
         let (inner, completion) = pair();
         let outer = PendingOperation::from_future(async { inner.await.or(Ok(vec![9])) });
-        completion.complete(Err(KeyError::Overloaded));
+        completion.complete(Err(KeyError::Overloaded), Performer::AwsLc);
         assert_eq!(outer.await, Ok(vec![9]));
     }
 
     #[test]
     fn debug_shows_no_result() {
         let (pending, completion) = pair();
-        completion.complete(Ok(b"secret".to_vec()));
-        let ready = PendingOperation::ready(Ok(b"secret".to_vec()));
+        completion.complete(Ok(b"secret".to_vec()), Performer::AwsLc);
+        let ready = PendingOperation::ready(Ok(b"secret".to_vec()), Performer::AwsLc);
         assert_eq!(
             format!("{pending:?} {ready:?}"),
             "PendingOperation(\"waiting\") PendingOperation(\"ready\")"

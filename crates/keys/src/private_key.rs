@@ -6,7 +6,7 @@ use aws_lc_rs::{
     encoding::{AsDer, PublicKeyX509Der},
     error::{KeyRejected, Unspecified},
     rand::SystemRandom,
-    signature::{self, EcdsaKeyPair, Ed25519KeyPair, KeyPair},
+    signature::{self, EcdsaKeyPair, Ed25519KeyPair, KeyPair, Signature},
 };
 use rustls_pki_types::PrivateKeyDer;
 
@@ -25,7 +25,7 @@ pub(crate) struct PrivateKey {
 
 enum Pair {
     Ecdsa(EcdsaKeyPair),
-    Rsa(RsaPrivateKey),
+    Rsa(Box<RsaPrivateKey>),
     Ed25519(Ed25519KeyPair),
 }
 
@@ -66,7 +66,7 @@ impl PrivateKey {
 
     fn from_rsa(key: RsaPrivateKey) -> Result<Self, KeyError> {
         let spki = key.spki();
-        Self::new(key.algorithm(), spki, Pair::Rsa(key))
+        Self::new(key.algorithm(), spki, Pair::Rsa(Box::new(key)))
     }
 
     fn new(
@@ -90,11 +90,6 @@ impl PrivateKey {
     /// The public key as DER `SubjectPublicKeyInfo`, RFC 5280 section 4.1.
     pub(crate) fn spki(&self) -> &[u8] {
         &self.spki
-    }
-
-    /// Whether a signature takes so long (RSA: 0.2 to 5 ms) that a thread serving connections must not make it.
-    pub(crate) const fn is_slow(&self) -> bool {
-        matches!(self.pair, Pair::Rsa(_))
     }
 
     /// The key as an RSA key, if it is one.
@@ -128,9 +123,9 @@ impl PrivateKey {
             (Pair::Rsa(key), OperationKind::Sign { scheme, message }) => key.sign(*scheme, message),
             (Pair::Rsa(key), OperationKind::Decrypt { ciphertext }) => key.decrypt(ciphertext),
             (Pair::Ecdsa(pair), OperationKind::Sign { message, .. }) => {
-                signature(pair.sign(&SystemRandom::new(), message))
+                signature(&pair.sign(&SystemRandom::new(), message))
             }
-            (Pair::Ed25519(pair), OperationKind::Sign { message, .. }) => signature(pair.try_sign(message)),
+            (Pair::Ed25519(pair), OperationKind::Sign { message, .. }) => signature(&pair.try_sign(message)),
             (Pair::Ecdsa(_) | Pair::Ed25519(_), OperationKind::Decrypt { .. }) => {
                 Err(KeyError::CannotDecrypt(self.algorithm))
             }
@@ -158,8 +153,9 @@ fn ecdsa_pair(der: &[u8]) -> Result<(KeyAlgorithm, EcdsaKeyPair), KeyRejected> {
         })
 }
 
-fn signature(signed: Result<signature::Signature, Unspecified>) -> KeyResult {
-    signed.map(|signature| signature.as_ref().to_vec()).map_err(|Unspecified| REFUSED_TO_SIGN)
+fn signature(signed: &Result<Signature, Unspecified>) -> KeyResult {
+    let signature = signed.as_ref().map_err(|_| REFUSED_TO_SIGN)?;
+    Ok(signature.as_ref().to_vec())
 }
 
 pub(crate) fn refused(form: &str, rejected: KeyRejected) -> KeyError {

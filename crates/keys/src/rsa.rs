@@ -18,6 +18,7 @@ pub(crate) use self::aws_lc::{RawRsa, RsaNumbers, blinding_pair};
 use crate::{
     KeyAlgorithm, KeyError, KeyResult, OperationKind,
     private_key::{REFUSED_TO_SIGN, refused},
+    rsa_ifma::{self, PreparedKey},
 };
 
 /// An RSA private key. Whatever holds a part of it wipes that when it is dropped.
@@ -26,6 +27,8 @@ pub(crate) struct RsaPrivateKey {
     pair: RsaKeyPair,
     /// For a decryption alone.
     raw: RawRsa,
+    /// For a lane of a batch, where this processor and this key allow it.
+    prepared: Option<PreparedKey>,
 }
 
 impl RsaPrivateKey {
@@ -39,7 +42,10 @@ impl RsaPrivateKey {
             _ => return Err(KeyError::Malformed("not a PKCS#8 or PKCS#1 private key".into())),
         };
         let raw = RawRsa::from_private_der(der)?;
-        Ok(Self { pair, raw })
+        // Tests of batches work on any processor, if slowly.
+        let lanes = rsa_ifma::is_supported() || cfg!(test);
+        let prepared = lanes.then(|| PreparedKey::new(&raw.numbers())).flatten();
+        Ok(Self { pair, raw, prepared })
     }
 
     /// With the exact length of the modulus.
@@ -56,6 +62,11 @@ impl RsaPrivateKey {
     /// The public half as DER `SubjectPublicKeyInfo`.
     pub(crate) fn spki(&self) -> Result<PublicKeyX509Der<'static>, Unspecified> {
         self.pair.public_key().as_der()
+    }
+
+    /// What a batch computes with. `None`: the key's operations are performed one by one.
+    pub(crate) const fn prepared(&self) -> Option<&PreparedKey> {
+        self.prepared.as_ref()
     }
 
     /// What the private operation is applied to: the encoded message, or the ciphertext itself.

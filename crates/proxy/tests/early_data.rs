@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use brisk_keys::{Keystore, LocalEngine, LocalSettings, PrivateKeyEngine};
+use brisk_keys::{Keystore, LocalEngine, PrivateKeyEngine};
 use brisk_net::{DeadlineWheel, Drain, DrainTrigger, drain};
 use brisk_proxy::serve::{CurrentService, End, Http, HttpIo, HttpSettings, serve};
 use brisk_proxy::settings::{
@@ -270,7 +270,7 @@ fn acceptor(ca: &TestCa) -> Acceptor {
     let leaf = ca.server(&[HOST]).issue();
     let mut keystore = Keystore::new();
     let loaded = brisk_certs::load(&leaf.chain, &leaf.key, &mut keystore, SystemTime::now());
-    let engine = LocalEngine::new(Arc::new(keystore), &LocalSettings::default()).expect("threads");
+    let engine = LocalEngine::new(Arc::new(keystore));
     let engine: Arc<dyn PrivateKeyEngine> = Arc::new(engine);
     let sessions: Arc<dyn SessionStore> = Arc::new(MemoryStore::new(&MemorySettings::default()));
     let keys = KeySource::Generated(RotationSettings::default());

@@ -19,10 +19,10 @@ use arc_swap::ArcSwap;
 use crate::access_log::AccessLog;
 use crate::outcome::{EarlyData, EarlyRequest, HandshakeOutcome, Side, named};
 use crate::record::TlsFacts;
-pub use figures::{SessionFigures, StoreFigures, TicketKeyFigures};
+pub use figures::{KeyFigures, SessionFigures, StoreFigures, TicketKeyFigures};
 use handshakes::Handshakes;
+pub use series::{KeyOperationFacts, KeyOutcome, UpstreamMetrics};
 use series::{KeyOperations, Source, Upstreams};
-pub use series::{KeyOutcome, UpstreamMetrics};
 use shard::Shards;
 
 /// The `Content-Type` of what [`Metrics::render`] returns.
@@ -70,6 +70,7 @@ pub struct Metrics {
     reloads: [AtomicU64; Reload::ALL.len()],
     certificates: ArcSwap<Vec<CertificateExpiry>>,
     sessions: Source<SessionFigures>,
+    keys: Source<KeyFigures>,
     lost_lines: Mutex<Vec<Arc<AtomicU64>>>,
 }
 
@@ -85,6 +86,7 @@ impl Metrics {
             reloads: Default::default(),
             certificates: ArcSwap::default(),
             sessions: Source::none(),
+            keys: Source::none(),
             lost_lines: Mutex::default(),
         })
     }
@@ -157,15 +159,9 @@ impl Metrics {
         }
     }
 
-    /// Counts a key operation and the time from its start to its answer.
-    pub fn key_operation(
-        &self,
-        engine: &'static str,
-        algorithm: &'static str,
-        outcome: KeyOutcome,
-        time: Duration,
-    ) {
-        self.key_operations.observe(engine, algorithm, outcome, time);
+    /// Counts a key operation that is over.
+    pub fn key_operation(&self, facts: &KeyOperationFacts) {
+        self.key_operations.observe(facts);
     }
 
     /// The figures of one upstream server, to be held as long as it is configured. The same ones for the same names, so
@@ -187,6 +183,11 @@ impl Metrics {
     /// Asks `source` for the session layer's figures at every scrape. Replaces an earlier source.
     pub fn set_session_source(&self, source: impl Fn() -> SessionFigures + Send + Sync + 'static) {
         self.sessions.set(Box::new(source));
+    }
+
+    /// Asks `source` for the key engine's figures at every scrape. Replaces an earlier source.
+    pub fn set_key_source(&self, source: impl Fn() -> KeyFigures + Send + Sync + 'static) {
+        self.keys.set(Box::new(source));
     }
 
     /// Shows how many lines `log` loses. Logs attached before count on, so that the sum never falls.

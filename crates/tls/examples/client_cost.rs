@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use brisk_certs::load;
-use brisk_keys::{Keystore, LocalEngine, LocalSettings, PrivateKeyEngine};
+use brisk_keys::{Keystore, LocalEngine, PrivateKeyEngine};
 use brisk_session::{KeySource, MemorySettings, MemoryStore, RotationSettings, SessionStore, TicketKeyring};
 use brisk_telemetry::{Resumption, Timeline};
 use brisk_testkit::ca::{Leaf, TestCa};
@@ -184,7 +184,7 @@ async fn session(client: &Client, address: SocketAddr) -> Result<SavedSession, B
 fn serve(leaf: &Leaf, listening: &mpsc::Sender<SocketAddr>) {
     let mut keystore = Keystore::new();
     let loaded = load(&leaf.chain, &leaf.key, &mut keystore, SystemTime::now()).expect("a certificate");
-    let engine = LocalEngine::new(Arc::new(keystore), &LocalSettings::default()).expect("an engine");
+    let engine = LocalEngine::new(Arc::new(keystore));
     let engine: Arc<dyn PrivateKeyEngine> = Arc::new(engine);
     let sessions: Arc<dyn SessionStore> = Arc::new(MemoryStore::new(&MemorySettings::default()));
     let keys = KeySource::Generated(RotationSettings::default());

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use brisk_certs::{Certificate, load};
 use brisk_keys::{
-    Completion, KeyError, KeyOperation, Keystore, LocalEngine, LocalSettings, PendingOperation,
+    Completion, KeyError, KeyOperation, Keystore, LocalEngine, PendingOperation, Performer,
     PrivateKeyEngine,
 };
 use brisk_session::{KeySource, MemorySettings, MemoryStore, RotationSettings, SessionStore, TicketKeyring};
@@ -60,7 +60,7 @@ impl Stage {
         let leaf = ca.server(&[HOST]).issue();
         let mut keystore = Keystore::new();
         let loaded = load(&leaf.chain, &leaf.key, &mut keystore, SystemTime::now()).expect("a certificate");
-        let engine = LocalEngine::new(Arc::new(keystore), &LocalSettings::default()).expect("threads");
+        let engine = LocalEngine::new(Arc::new(keystore));
         let sessions: Arc<dyn SessionStore> = Arc::new(MemoryStore::new(&MemorySettings::default()));
         let keys = KeySource::Generated(RotationSettings::default());
         let keyring = Arc::new(TicketKeyring::new(keys, SystemTime::now()));
@@ -241,7 +241,7 @@ impl LateEngine {
     pub(crate) fn answer(&self) {
         for (operation, completion) in self.take() {
             let result = self.inner.submit(operation).try_take();
-            completion.complete(result.expect("an engine that works in line"));
+            completion.complete(result.expect("an engine that works in line"), Performer::AwsLc);
         }
     }
 }
@@ -260,7 +260,7 @@ pub(crate) struct BrokenEngine;
 
 impl PrivateKeyEngine for BrokenEngine {
     fn submit(&self, _operation: KeyOperation) -> PendingOperation {
-        PendingOperation::ready(Err(KeyError::Failed("out of order")))
+        PendingOperation::refused(KeyError::Failed("out of order"))
     }
 }
 

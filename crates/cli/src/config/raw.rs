@@ -144,12 +144,24 @@ pub(crate) enum RedisTopology {
     Cluster,
 }
 
-/// `[keys]`: where key operations run.
+/// `[keys]`: where and how key operations are performed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Keys {
-    pub(crate) rsa_threads: Option<u16>,
+    pub(crate) threads: Option<u16>,
+    pub(crate) cores: Vec<u16>,
     pub(crate) queue: Option<u32>,
+    pub(crate) offload: Option<Vec<KeyFamily>>,
+    pub(crate) simd: Option<bool>,
+}
+
+/// What kind of key an operation is with.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum KeyFamily {
+    Rsa,
+    Ecdsa,
+    Ed25519,
 }
 
 /// `[access_log]`.

@@ -2,6 +2,7 @@
 
 mod early_data;
 mod hosts;
+mod keys;
 mod names;
 mod redis;
 mod routes;

@@ -45,7 +45,7 @@ fn traffic_is_counted() {
         ("brisk_handshakes_total", &full[..], 4.0),
         ("brisk_handshake_seconds_count", &[], 4.0),
         ("brisk_key_operations_total", &["outcome=\"ok\""], 4.0),
-        ("brisk_key_operation_seconds_count", &[], 4.0),
+        ("brisk_key_operation_compute_seconds_count", &[], 4.0),
         ("brisk_requests_total", &["status=\"200\""], 3.0),
         ("brisk_requests_total", &["status=\"404\""], 1.0),
         ("brisk_request_seconds_count", &[], 4.0),

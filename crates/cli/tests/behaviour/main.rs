@@ -23,6 +23,7 @@ mod fleet_clients;
 mod fleet_redis;
 mod grpc;
 mod h2spec;
+mod keys;
 mod load;
 mod openssl;
 mod proxy_protocol;

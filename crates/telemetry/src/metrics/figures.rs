@@ -1,4 +1,4 @@
-//! What the session layer tells of itself at every scrape.
+//! What other layers tell of themselves at every scrape: sessions, key operations.
 
 /// What the session layer has counted, and what it holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -75,4 +75,15 @@ pub struct StoreFigures {
     pub operations: u64,
     /// Time from handing over each of them to its answer, in microseconds, added up.
     pub operation_micros: u64,
+}
+
+/// What the engine of key operations has done on its threads, and has to do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KeyFigures {
+    /// Operations that wait for a thread.
+    pub queue_length: u64,
+    /// Operations by how many were performed together: alone, two, three, four.
+    pub by_batch: [u64; 4],
+    /// Results that did not stand their check and were computed again.
+    pub faults: u64,
 }

@@ -1,5 +1,6 @@
 //! The page that a scrape gets: names, labels and help texts of all metrics.
 
+mod keys;
 mod sessions;
 
 use std::fmt;
@@ -34,7 +35,10 @@ impl Collector for Page {
         connections(&mut page, &self.0)?;
         handshakes(&mut page, &self.0)?;
         early_data(&mut page, &self.0)?;
-        key_operations(&mut page, &self.0)?;
+        keys::operations(&mut page, &self.0.key_operations.all())?;
+        if let Some(figures) = self.0.keys.figures() {
+            keys::engine(&mut page, &figures)?;
+        }
         requests(&mut page, &self.0)?;
         upstreams(&mut page, &self.0)?;
         if let Some(figures) = self.0.sessions.figures() {
@@ -112,26 +116,6 @@ fn early_data(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     for treatment in EarlyRequest::ALL {
         let count = metrics.shards.sum(|shard| &shard.early_requests[*treatment as usize]);
         family.counter(&[("treatment", treatment.name())], count)?;
-    }
-    Ok(())
-}
-
-fn key_operations(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
-    let all = metrics.key_operations.all();
-    let mut family =
-        page.counter("key_operations", "Private-key operations, by engine, algorithm and outcome.")?;
-    for series in all.iter() {
-        for (outcome, count) in series.outcomes().filter(|(_, count)| *count > 0) {
-            let labels =
-                [("engine", series.engine), ("algorithm", series.algorithm), ("outcome", outcome.name())];
-            family.counter(&labels, count)?;
-        }
-    }
-    let mut family =
-        page.seconds("key_operation", "Time from the start of a key operation to its answer.")?;
-    for series in all.iter() {
-        let labels = [("engine", series.engine), ("algorithm", series.algorithm)];
-        family.histogram(&labels, &Totals::of([&series.time]))?;
     }
     Ok(())
 }

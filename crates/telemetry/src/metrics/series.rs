@@ -27,24 +27,59 @@ named! {
     }
 }
 
+/// One key operation that is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyOperationFacts {
+    /// What performed it; `None` if nothing did.
+    pub engine: Option<&'static str>,
+    /// The family of the key.
+    pub algorithm: &'static str,
+    /// How it ended.
+    pub outcome: KeyOutcome,
+    /// Time that was not spent on the work itself.
+    pub wait: Duration,
+    /// Time of the work itself.
+    pub compute: Duration,
+}
+
+impl KeyOperationFacts {
+    fn engine_label(&self) -> &'static str {
+        self.engine.unwrap_or("none")
+    }
+}
+
 /// The key operations of one engine with one algorithm.
 #[derive(Debug)]
 pub(super) struct KeySeries {
     pub(super) engine: &'static str,
     pub(super) algorithm: &'static str,
-    pub(super) time: Histogram,
+    pub(super) wait: Histogram,
+    /// Empty where the engine is none.
+    pub(super) compute: Histogram,
     outcomes: [AtomicU64; KeyOutcome::ALL.len()],
 }
 
 impl KeySeries {
-    fn new(engine: &'static str, algorithm: &'static str) -> Self {
-        let outcomes = array::from_fn(|_| AtomicU64::new(0));
-        Self { engine, algorithm, time: Histogram::default(), outcomes }
+    fn new(facts: &KeyOperationFacts) -> Self {
+        Self {
+            engine: facts.engine_label(),
+            algorithm: facts.algorithm,
+            wait: Histogram::default(),
+            compute: Histogram::default(),
+            outcomes: array::from_fn(|_| AtomicU64::new(0)),
+        }
     }
 
-    fn observe(&self, outcome: KeyOutcome, time: Duration) {
-        self.outcomes[outcome as usize].fetch_add(1, Ordering::Relaxed);
-        self.time.observe(time);
+    fn is_of(&self, facts: &KeyOperationFacts) -> bool {
+        self.engine == facts.engine_label() && self.algorithm == facts.algorithm
+    }
+
+    fn observe(&self, facts: &KeyOperationFacts) {
+        self.outcomes[facts.outcome as usize].fetch_add(1, Ordering::Relaxed);
+        self.wait.observe(facts.wait);
+        if facts.engine.is_some() {
+            self.compute.observe(facts.compute);
+        }
     }
 
     /// Operations by outcome.
@@ -59,27 +94,20 @@ impl KeySeries {
 pub(super) struct KeyOperations(ArcSwap<Vec<Arc<KeySeries>>>);
 
 impl KeyOperations {
-    pub(super) fn observe(
-        &self,
-        engine: &'static str,
-        algorithm: &'static str,
-        outcome: KeyOutcome,
-        time: Duration,
-    ) {
-        let known = |series: &&Arc<KeySeries>| series.engine == engine && series.algorithm == algorithm;
-        if let Some(series) = self.0.load().iter().find(known) {
-            return series.observe(outcome, time);
+    pub(super) fn observe(&self, facts: &KeyOperationFacts) {
+        if let Some(series) = self.0.load().iter().find(|series| series.is_of(facts)) {
+            return series.observe(facts);
         }
-        let new = Arc::new(KeySeries::new(engine, algorithm));
+        let new = Arc::new(KeySeries::new(facts));
         self.0.rcu(|all| {
             let mut all = Vec::clone(all);
-            if !all.iter().any(|series| known(&series)) {
+            if !all.iter().any(|series| series.is_of(facts)) {
                 all.push(Arc::clone(&new));
             }
             all
         });
-        if let Some(series) = self.0.load().iter().find(known) {
-            series.observe(outcome, time);
+        if let Some(series) = self.0.load().iter().find(|series| series.is_of(facts)) {
+            series.observe(facts);
         }
     }
 
@@ -206,19 +234,32 @@ impl<T> fmt::Debug for Source<T> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::histogram::Totals;
     use super::*;
 
     #[test]
     fn key_operations_with_the_same_labels_are_one_series() {
         let operations = KeyOperations::default();
-        for outcome in [KeyOutcome::Ok, KeyOutcome::Ok, KeyOutcome::Overloaded] {
-            operations.observe("local", "ecdsa-p256", outcome, Duration::from_micros(20));
+        let facts = |engine, outcome| KeyOperationFacts {
+            engine,
+            algorithm: "rsa",
+            outcome,
+            wait: Duration::from_micros(20),
+            compute: Duration::from_micros(900),
+        };
+        for outcome in [KeyOutcome::Ok, KeyOutcome::Ok, KeyOutcome::Failed] {
+            operations.observe(&facts(Some("ifma"), outcome));
         }
-        operations.observe("local", "rsa-2048", KeyOutcome::Ok, Duration::from_micros(900));
+        operations.observe(&facts(None, KeyOutcome::Overloaded));
         let all = operations.all();
-        assert_eq!(all.len(), 2);
-        let counts: Vec<_> = all[0].outcomes().filter(|(_, count)| *count > 0).collect();
-        assert_eq!(counts, [(KeyOutcome::Ok, 2), (KeyOutcome::Overloaded, 1)]);
+        let [performed, refused] = &all[..] else { panic!("two series: {all:?}") };
+        let counts: Vec<_> = performed.outcomes().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(
+            (performed.engine, &counts[..]),
+            ("ifma", &[(KeyOutcome::Ok, 2), (KeyOutcome::Failed, 1)][..])
+        );
+        let counts = |series: &KeySeries| [&series.wait, &series.compute].map(|of| Totals::of([of]).count());
+        assert_eq!((counts(performed), refused.engine, counts(refused)), ([3, 3], "none", [1, 0]));
     }
 
     #[test]

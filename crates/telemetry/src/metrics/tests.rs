@@ -51,6 +51,7 @@ fn shows(metrics: &Arc<Metrics>, line: &str) -> bool {
 fn the_page_ends_and_names_every_metric_once() {
     let metrics = Metrics::new();
     metrics.set_session_source(figures);
+    metrics.set_key_source(KeyFigures::default);
     let page = metrics.render();
     assert!(page.ends_with("# EOF\n"));
     let mut names: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
@@ -66,6 +67,7 @@ fn every_metric_on_the_page_is_documented() {
     let documentation = include_str!("../../../../docs/metrics.md");
     let metrics = Metrics::new();
     metrics.set_session_source(figures);
+    metrics.set_key_source(KeyFigures::default);
     let page = metrics.render();
     for name in page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
         assert!(documentation.contains(&format!("`{name}")), "{name} is not documented");
@@ -175,12 +177,38 @@ fn ticket_keys_and_the_fleets_store_are_shown_where_there_are_any() {
 #[test]
 fn key_operations_are_counted_by_engine_algorithm_and_outcome() {
     let metrics = Metrics::new();
-    metrics.key_operation("local", "rsa-2048", KeyOutcome::Overloaded, Duration::from_micros(1));
-    assert!(shows(
-        &metrics,
-        "brisk_key_operations_total{engine=\"local\",algorithm=\"rsa-2048\",outcome=\"overloaded\"} 1"
-    ));
-    assert!(shows(&metrics, "brisk_key_operation_seconds_count{engine=\"local\",algorithm=\"rsa-2048\"} 1"));
+    let performed = KeyOperationFacts {
+        engine: Some("ifma"),
+        algorithm: "rsa",
+        outcome: KeyOutcome::Ok,
+        wait: Duration::from_micros(80),
+        compute: Duration::from_micros(240),
+    };
+    metrics.key_operation(&performed);
+    metrics.key_operation(&KeyOperationFacts { engine: None, outcome: KeyOutcome::Overloaded, ..performed });
+    let shown = |line: &str| assert!(shows(&metrics, line), "{line} is not in {}", metrics.render());
+    shown("brisk_key_operations_total{engine=\"ifma\",algorithm=\"rsa\",outcome=\"ok\"} 1");
+    shown("brisk_key_operations_total{engine=\"none\",algorithm=\"rsa\",outcome=\"overloaded\"} 1");
+    shown("brisk_key_operation_wait_seconds_bucket{le=\"0.0001\",engine=\"ifma\",algorithm=\"rsa\"} 1");
+    shown("brisk_key_operation_wait_seconds_count{engine=\"none\",algorithm=\"rsa\"} 1");
+    shown("brisk_key_operation_compute_seconds_bucket{le=\"0.0002\",engine=\"ifma\",algorithm=\"rsa\"} 0");
+    shown("brisk_key_operation_compute_seconds_count{engine=\"ifma\",algorithm=\"rsa\"} 1");
+    assert!(!metrics.render().contains("brisk_key_operation_compute_seconds_count{engine=\"none\""));
+}
+
+#[test]
+fn the_key_engine_tells_of_its_queue_and_its_batches() {
+    let metrics = Metrics::new();
+    assert!(!metrics.render().contains("brisk_key_queue_length"));
+    metrics.set_key_source(|| KeyFigures { queue_length: 7, by_batch: [1, 0, 3, 8], faults: 2 });
+    for line in [
+        "brisk_key_queue_length 7",
+        "brisk_key_batch_operations_total{size=\"1\"} 1",
+        "brisk_key_batch_operations_total{size=\"4\"} 8",
+        "brisk_key_faults_total 2",
+    ] {
+        assert!(shows(&metrics, line), "{line} is not in {}", metrics.render());
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@ mod early;
 
 use std::rc::Rc;
 
+use brisk_keys::Performer;
 use brisk_session::Miss;
 use brisk_telemetry::{Resumption, ResumptionFailure};
 use brisk_testkit::ca::TestCa;
@@ -112,7 +113,7 @@ async fn a_handshake_given_up_in_mid_signature_leaves_nothing_behind() {
     }
     let (_, completion) = engine.take().pop().expect("an operation");
     assert!(completion.is_abandoned());
-    completion.complete(Ok(vec![0; 70]));
+    completion.complete(Ok(vec![0; 70]), Performer::AwsLc);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! `[server]`, `[tls]`, `[keys]`, `[access_log]` and `[admin]`: what is the same for all hosts.
+//! `[server]`, `[tls]`, `[access_log]` and `[admin]`: what is the same for all hosts.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use brisk_certs::UnknownName;
 use brisk_gateway::settings::{ConnectionLimits, GatewaySettings, ProxyProtocol, SessionSettings};
-use brisk_keys::{Keystore, LocalSettings};
+use brisk_keys::{BatchSettings, Keystore};
 use brisk_net::ListenerSettings;
 use brisk_proxy::serve::{HttpSettings, HttpTimeouts};
 use brisk_proxy::settings::ServiceSettings;
@@ -22,7 +22,7 @@ use brisk_wire::registry::ProtocolVersion;
 use ipnet::IpNet;
 
 use super::hosts::Host;
-use super::{Context, sessions};
+use super::{Context, keys, sessions};
 use crate::config::error::KeyPath;
 use crate::config::raw;
 use crate::config::units::{Period, Size};
@@ -50,7 +50,7 @@ pub(super) struct Server {
     protocol: HttpSettings,
     tls: TlsSettings,
     sessions: SessionSettings,
-    keys: LocalSettings,
+    keys: BatchSettings,
     access_log: Option<AccessLogSettings>,
 }
 
@@ -100,9 +100,9 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
     let path = KeyPath::of("server");
     let server = &raw.server;
     addresses(raw, context);
-    let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN).get() as u16;
-    let workers =
-        context.findings.within(&path.key("workers"), server.workers, cores.clamp(1, 1024), &(1..=1024));
+    let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let usual = cores.get().min(1024) as u16;
+    let workers = count(context.findings.within(&path.key("workers"), server.workers, usual, &(1..=1024)));
     let listeners = |addresses: &[Address], context: &mut Context<'_>| listeners(addresses, server, context);
     let (https, http) = (listeners(&server.https, context), listeners(&server.http, context));
     let state_dir = server.state_dir.as_ref().map(|dir| context.base.join(dir));
@@ -115,7 +115,7 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
     let drains = Period(Duration::ZERO)..=*TIMEOUTS.end();
     Server {
         state_dir: state_dir.or_else(|| dirs::state_dir().map(|dir| dir.join("brisk"))),
-        workers: count(workers),
+        workers,
         https,
         http,
         admin: raw.admin.listen.map(|address| address.0),
@@ -136,7 +136,7 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
         protocol: protocol(server, &path, context),
         sessions: sessions::sessions(raw, tls.session_lifetime, context),
         tls,
-        keys: keys(&raw.keys, context),
+        keys: keys::keys(&raw.keys, cores, workers, context),
         access_log: access_log(&raw.access_log, context),
     }
 }
@@ -258,16 +258,6 @@ fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
     }
 }
 
-fn keys(raw: &raw::Keys, context: &mut Context<'_>) -> LocalSettings {
-    let (path, usual) = (KeyPath::of("keys"), LocalSettings::default());
-    let threads = usual.rsa_threads.get().min(1024) as u16;
-    let threads = context.findings.within(&path.key("rsa_threads"), raw.rsa_threads, threads, &(1..=1024));
-    let queue = usual.queue.get() as u32;
-    let queue = context.findings.within(&path.key("queue"), raw.queue, queue, &(1..=1_000_000));
-    let queue = NonZeroUsize::new(queue as usize).unwrap_or(usual.queue);
-    LocalSettings { rsa_threads: count(threads), queue }
-}
-
 fn access_log(raw: &raw::AccessLog, context: &mut Context<'_>) -> Option<AccessLogSettings> {
     let format = match raw.format.unwrap_or(raw::AccessLogFormat::Text) {
         raw::AccessLogFormat::Off => return None,
@@ -296,6 +286,6 @@ fn log_file(file: &std::path::Path, context: &mut Context<'_>) -> PathBuf {
 }
 
 /// A number that was checked to be at least 1.
-fn count(number: u16) -> NonZeroUsize {
+pub(super) fn count(number: u16) -> NonZeroUsize {
     NonZeroUsize::new(number.into()).unwrap_or(NonZeroUsize::MIN)
 }

@@ -1,0 +1,59 @@
+//! `[keys]`: where and how key operations are performed.
+
+use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
+
+use brisk_keys::{BatchSettings, Offload};
+
+use super::Context;
+use super::server::count;
+use crate::config::error::KeyPath;
+use crate::config::raw::{self, KeyFamily};
+
+/// The numbers that cores can have on Linux.
+const CORES: RangeInclusive<u16> = 0..=1023;
+
+/// `cores` are those of the machine, `workers` the threads that serve connections.
+pub(super) fn keys(
+    raw: &raw::Keys,
+    cores: NonZeroUsize,
+    workers: NonZeroUsize,
+    context: &mut Context<'_>,
+) -> BatchSettings {
+    let (path, usual) = (KeyPath::of("keys"), BatchSettings::default());
+    let simd = raw.simd.unwrap_or(usual.simd);
+    let offload = raw.offload.as_deref().map_or(usual.offload, offload);
+    let kept_on = kept_on(&raw.cores, &path, context);
+    let threads = NonZeroUsize::new(kept_on.len())
+        .unwrap_or_else(|| BatchSettings::usual_threads(cores, workers, simd));
+    let threads = threads.get().min(1024) as u16;
+    let findings = &mut context.findings;
+    let threads = findings.within(&path.key("threads"), raw.threads, threads, &(1..=1024));
+    let queue =
+        findings.within(&path.key("queue"), raw.queue, usual.queue.get() as u32, &(1..=1_000_000)) as usize;
+    let queue = NonZeroUsize::new(queue).unwrap_or(usual.queue);
+    if raw.offload.as_ref().is_some_and(Vec::is_empty) && (raw.threads.is_some() || !raw.cores.is_empty()) {
+        findings.warn(
+            "[keys]: offload = [] leaves all operations to the workers: threads and cores mean nothing",
+        );
+    }
+    BatchSettings { threads: count(threads), cores: kept_on, queue, offload, simd }
+}
+
+fn offload(families: &[KeyFamily]) -> Offload {
+    let named = |family| families.contains(&family);
+    Offload { rsa: named(KeyFamily::Rsa), ecdsa: named(KeyFamily::Ecdsa), ed25519: named(KeyFamily::Ed25519) }
+}
+
+/// Each core once.
+fn kept_on(cores: &[u16], path: &KeyPath, context: &mut Context<'_>) -> Vec<usize> {
+    let path = path.key("cores");
+    for (index, core) in cores.iter().enumerate() {
+        let place = path.index(index);
+        context.findings.within(&place, Some(*core), 0, &CORES);
+        if let Some(first) = cores[..index].iter().position(|other| other == core) {
+            context.findings.wrong(&place, format!("{} is {core} already", path.index(first)));
+        }
+    }
+    cores.iter().map(|core| usize::from(*core)).collect()
+}

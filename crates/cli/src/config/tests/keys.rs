@@ -1,0 +1,66 @@
+//! `[keys]`.
+
+use brisk_keys::{BatchSettings, Offload};
+
+use super::*;
+
+fn with_keys(keys: &str) -> String {
+    format!("{LISTENER}workers = 1\n[keys]\n{keys}\n{HOST}")
+}
+
+fn settings(keys: &str) -> BatchSettings {
+    accepted(&with_keys(keys)).settings.keys
+}
+
+#[test]
+fn rsa_alone_is_offloaded_unless_told_otherwise() {
+    let keys = settings("");
+    assert_eq!(keys.offload, Offload { rsa: true, ecdsa: false, ed25519: false });
+    assert!(keys.simd && keys.cores.is_empty());
+    assert_eq!(keys.queue.get(), 1024);
+}
+
+#[test]
+fn what_is_written_about_keys_is_what_is_meant() {
+    let keys =
+        settings("threads = 3\ncores = [4, 0]\nqueue = 9\noffload = [\"ecdsa\", \"ed25519\"]\nsimd = false");
+    assert_eq!((keys.threads.get(), keys.queue.get(), keys.simd), (3, 9, false));
+    assert_eq!(keys.cores, [4, 0]);
+    assert_eq!(keys.offload, Offload { rsa: false, ecdsa: true, ed25519: true });
+}
+
+#[test]
+fn cores_have_a_thread_each_unless_told_otherwise() {
+    assert_eq!(settings("cores = [5, 6, 7]").threads.get(), 3);
+}
+
+#[test]
+fn threads_that_have_nothing_to_do_are_a_warning() {
+    let resolved = accepted(&with_keys("offload = []\nthreads = 2"));
+    assert_eq!(
+        resolved.warnings,
+        ["[keys]: offload = [] leaves all operations to the workers: threads and cores mean nothing"]
+    );
+    assert_eq!(resolved.settings.keys.offload, Offload { rsa: false, ecdsa: false, ed25519: false });
+    assert_eq!(accepted(&with_keys("offload = []")).warnings, [""; 0]);
+}
+
+#[test]
+fn wrong_settings_of_keys_are_told_in_a_line() {
+    for (line, column, message) in [
+        ("threads = 0", 11, "threads: 0 is out of range: write 1 to 1024"),
+        ("queue = 0", 9, "queue: 0 is out of range: write 1 to 1000000"),
+        ("cores = [0, 5000]", 13, "cores[1]: 5000 is out of range: write 0 to 1023"),
+        ("cores = [2, 3, 2]", 16, "cores[2]: keys.cores[0] is 2 already"),
+        ("cores = 2", 9, "cores: expected a list, found the number 2; put it in brackets"),
+        ("offload = [\"ecsda\"]", 12, "offload[0]: \"ecsda\" is not known here; did you mean `ecdsa`?"),
+        (
+            "offload = [\"dsa512\"]",
+            12,
+            "offload[0]: \"dsa512\" is not known here; known here: `rsa`, `ecdsa`, `ed25519`",
+        ),
+        ("simd = \"no\"", 8, "simd: expected `true` or `false`, found the text \"no\""),
+    ] {
+        refused(&with_keys(line), &format!("brisk.toml:5:{column}: keys.{message}"));
+    }
+}

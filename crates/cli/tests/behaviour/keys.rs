@@ -1,0 +1,161 @@
+//! Where RSA is performed, what the log and the metrics say of it, and that handshakes given up leave nothing behind.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::thread;
+
+use brisk_testkit::brisk::{base, host};
+use brisk_testkit::ca::{LeafKey, TestCa};
+use brisk_testkit::process::wait_until;
+
+use crate::site::{NAME, NAMES, Site, setup};
+
+/// With an RSA certificate alone, and these keys before the host.
+fn rsa_site(keys: &str) -> Site {
+    let ca = TestCa::new();
+    let leaf = ca.server(&NAMES).key(LeafKey::Rsa2048).issue();
+    let config = format!("{}{}", base(keys), host(&NAMES, &[&leaf]));
+    Site { brisk: setup().config(&config).start(), ca }
+}
+
+/// What the log says of RSA.
+fn told(site: &Site) -> String {
+    let log = site.brisk.process().stderr();
+    let mut lines = log.lines().filter_map(|line| line.find("RSA: ").map(|start| line[start..].to_owned()));
+    let told = lines.next().unwrap_or_else(|| panic!("nothing about RSA in {log}"));
+    assert_eq!(lines.next(), None, "{log}");
+    told
+}
+
+fn has_lanes() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    let has = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512ifma");
+    #[cfg(not(target_arch = "x86_64"))]
+    let has = false;
+    has
+}
+
+/// A full handshake of each version.
+fn handshakes(site: &Site) {
+    for client in [site.client(), site.client().tls12()] {
+        let mut connection = client.connect(site.brisk.https()).expect("a handshake");
+        assert_eq!(connection.get(NAME, "/").status(), 200);
+    }
+}
+
+fn count(site: &Site, name: &str, label: &str) -> u64 {
+    site.brisk.metrics().sum(name, &[label]) as u64
+}
+
+#[test]
+fn rsa_works_with_and_without_batches_and_the_log_says_which() {
+    let site = rsa_site("keys.threads = 1\n");
+    handshakes(&site);
+    let expected = if has_lanes() {
+        "RSA: batches of four with AVX-512 IFMA on 1 thread"
+    } else {
+        "RSA: one by one with AWS-LC on 1 thread, since this processor has no AVX-512 IFMA"
+    };
+    assert_eq!(told(&site), expected);
+
+    let masked = rsa_site("keys.threads = 2\nkeys.simd = false\n");
+    handshakes(&masked);
+    assert_eq!(told(&masked), "RSA: one by one with AWS-LC on 2 threads, since simd = false");
+    assert_eq!(count(&masked, "brisk_key_operations_total", "engine=\"aws-lc\""), 2);
+    assert_eq!(count(&masked, "brisk_key_batch_operations_total", "size=\"1\""), 2);
+
+    let in_line = rsa_site("keys.offload = []\n");
+    handshakes(&in_line);
+    assert_eq!(
+        told(&in_line),
+        "RSA: one by one with AWS-LC by the workers themselves, since offload does not name it"
+    );
+    assert_eq!(count(&in_line, "brisk_key_operations_total", "engine=\"aws-lc\""), 2);
+    assert_eq!(count(&in_line, "brisk_key_batch_operations_total", ""), 0);
+}
+
+#[test]
+fn ecdsa_can_leave_the_workers_too() {
+    let site = Site::custom("keys.offload = [\"rsa\", \"ecdsa\"]\n", "", |setup| setup);
+    handshakes(&site);
+    assert_eq!(count(&site, "brisk_key_batch_operations_total", "size=\"1\""), 2);
+    assert_eq!(count(&site, "brisk_key_operation_compute_seconds_count", "algorithm=\"ecdsa-p256\""), 2);
+}
+
+#[test]
+fn handshakes_that_meet_go_together_and_the_metrics_say_so() {
+    let site = rsa_site("keys.threads = 1\n");
+    let crowd = || {
+        thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| site.client().connect(site.brisk.https()).expect("a handshake"));
+            }
+        });
+    };
+    crowd();
+    let together = || count(&site, "brisk_key_operations_total", "engine=\"ifma\"");
+    if has_lanes() {
+        wait_until("operations that go together", || {
+            crowd();
+            (together() > 0).then_some(())
+        });
+        assert!(count(&site, "brisk_key_operation_compute_seconds_count", "engine=\"ifma\"") > 0);
+    }
+    assert_eq!(together(), count(&site, "brisk_key_batch_operations_total", "") - alone(&site));
+    assert_eq!(count(&site, "brisk_key_faults_total", ""), 0);
+}
+
+fn alone(site: &Site) -> u64 {
+    count(site, "brisk_key_operations_total", "engine=\"aws-lc\"")
+}
+
+#[test]
+fn thousands_of_handshakes_given_up_in_the_middle_leave_nothing_behind() {
+    let site = rsa_site("keys.threads = 1\n");
+    let hello = site.client().hello();
+    for _ in 0..20 {
+        let connections: Vec<_> = (0..150)
+            .map(|_| {
+                let mut tcp = TcpStream::connect(site.brisk.https()).expect("a listener");
+                tcp.write_all(&hello).expect("a server that reads");
+                tcp
+            })
+            .collect();
+        drop(connections);
+    }
+    wait_until("all connections closed and nothing waiting", || {
+        let metrics = site.brisk.metrics();
+        let left = ["brisk_connections_open", "brisk_key_queue_length"].map(|name| metrics.sum(name, &[]));
+        let all = metrics.sum("brisk_connections_accepted_total", &[]) >= 3000.0;
+        (all && left.iter().sum::<f64>() < 0.5).then_some(())
+    });
+    assert!(count(&site, "brisk_key_operations_total", "") > 0, "{}", site.brisk.metrics().0);
+    handshakes(&site);
+}
+
+#[test]
+fn wrong_settings_of_keys_are_told_before_anything_is_served() {
+    for (line, parts) in [
+        ("keys.threads = 0", ["keys.threads", "write 1 to 1024"]),
+        ("keys.cores = [0, 0]", ["keys.cores[1]", "keys.cores[0] is 0 already"]),
+        ("keys.offload = [\"dsa512\"]", ["keys.offload[0]", "known here: `rsa`, `ecdsa`, `ed25519`"]),
+        ("keys.simd = 1", ["keys.simd", "`true` or `false`"]),
+    ] {
+        let config = format!("{}{}", base(&format!("{line}\n")), "\n[[host]]\nnames = [\"localhost\"]\n");
+        let output = setup().config(&config).check("brisk.toml");
+        assert_eq!(
+            (output.status.code(), output.stderr.trim().lines().count()),
+            (Some(2), 1),
+            "{}",
+            output.text()
+        );
+        for part in parts {
+            assert!(output.stderr.contains(part), "{part} is missing: {}", output.stderr);
+        }
+    }
+    // Which cores there are is known where they are used.
+    let config = base("keys.cores = [1023]\n") + "\n[[host]]\nnames = [\"localhost\"]\n";
+    let output = setup().config(&config).fail();
+    assert_eq!(output.status.code(), Some(1), "{}", output.text());
+    assert!(output.stderr.contains("this process may not use core 1023"), "{}", output.stderr);
+}

@@ -1,0 +1,237 @@
+//! The engine that keeps slow operations off the threads that serve connections, and performs RSA in batches where the
+//! processor can.
+
+mod class;
+mod gather;
+pub(crate) mod on_caller;
+mod perform;
+mod statistics;
+mod threads;
+
+use std::{fmt, io, num::NonZeroUsize, sync::Arc};
+
+use crossbeam_channel::{Sender, TrySendError};
+
+use self::{
+    class::Class,
+    perform::{Job, Performing, Transform},
+};
+use crate::{
+    KeyAlgorithm, KeyError, KeyOperation, Keystore, LocalEngine, PendingOperation, PrivateKeyEngine,
+    private_key::PrivateKey, rsa_ifma,
+};
+pub use statistics::BatchStatistics;
+
+/// How a [`BatchEngine`] is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchSettings {
+    /// Threads that perform operations. Default: one.
+    pub threads: NonZeroUsize,
+    /// Numbers of the cores that the threads are kept on. Default: none, the system chooses among all.
+    pub cores: Vec<usize>,
+    /// Operations that may wait for a thread; one more is refused as overloaded. Default: 1024, which one core works off
+    /// in a quarter of a second at 2048 bits, or in a fifteenth with batches.
+    pub queue: NonZeroUsize,
+    /// What goes to the threads; the rest is performed in `submit`. Default: RSA.
+    pub offload: Offload,
+    /// Whether RSA is performed in batches, where the processor has the instructions for it. Default: yes.
+    pub simd: bool,
+}
+
+impl BatchSettings {
+    /// How many threads suit a machine of so many cores, `workers` of which have a thread that serves connections: one
+    /// for each core that is left. If none is, the threads share cores with the workers: one per core, or, with batches,
+    /// one per four cores, since it does as much as three without.
+    pub fn usual_threads(cores: NonZeroUsize, workers: NonZeroUsize, simd: bool) -> NonZeroUsize {
+        let left = cores.get().saturating_sub(workers.get());
+        let shared = if simd && rsa_ifma::is_supported() { cores.get().div_ceil(4) } else { cores.get() };
+        NonZeroUsize::new(if left > 0 { left } else { shared }).unwrap_or(NonZeroUsize::MIN)
+    }
+}
+
+impl Default for BatchSettings {
+    fn default() -> Self {
+        Self {
+            threads: NonZeroUsize::MIN,
+            cores: Vec::new(),
+            queue: NonZeroUsize::new(1024).unwrap_or(NonZeroUsize::MIN),
+            offload: Offload::default(),
+            simd: true,
+        }
+    }
+}
+
+/// Which operations leave the thread that submits them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offload {
+    /// RSA: 200 us and more.
+    pub rsa: bool,
+    /// ECDSA: about 12 us with P-256, four times that with P-384.
+    pub ecdsa: bool,
+    /// Ed25519: about 12 us.
+    pub ed25519: bool,
+}
+
+impl Offload {
+    const fn anything(self) -> bool {
+        self.rsa || self.ecdsa || self.ed25519
+    }
+
+    const fn includes(self, algorithm: KeyAlgorithm) -> bool {
+        match algorithm {
+            KeyAlgorithm::Rsa { .. } => self.rsa,
+            KeyAlgorithm::EcdsaP256 | KeyAlgorithm::EcdsaP384 => self.ecdsa,
+            KeyAlgorithm::Ed25519 => self.ed25519,
+        }
+    }
+}
+
+impl Default for Offload {
+    fn default() -> Self {
+        Self { rsa: true, ecdsa: false, ed25519: false }
+    }
+}
+
+/// Performs key operations in this process: slow ones on threads of its own, the others at once in `submit`.
+///
+/// RSA operations of one key size, of whatever keys, are performed four at a time in vector lanes, in little more than the
+/// time of one. An operation waits for others only while so many arrive that threads could not keep up with them one by
+/// one, and never longer than it takes by itself.
+///
+/// Operations wait in a bounded queue; one that was abandoned or whose deadline has passed when its turn comes is not
+/// performed.
+#[derive(Debug)]
+pub struct BatchEngine {
+    keystore: Arc<Keystore>,
+    local: LocalEngine,
+    /// `None`: everything is performed in `submit`.
+    pool: Option<Pool>,
+    statistics: Arc<BatchStatistics>,
+}
+
+/// The threads, by the sending end of their queue.
+#[derive(Clone, Debug)]
+struct Pool {
+    queue: Sender<Job>,
+    offload: Offload,
+    threads: NonZeroUsize,
+    batches: Batches,
+}
+
+/// Whether there are batches, and why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Batches {
+    Made,
+    Masked,
+    Unsupported,
+}
+
+impl BatchEngine {
+    /// Starts the threads, if anything is offloaded; they end when the last engine that shares them has gone and the
+    /// queue is empty.
+    ///
+    /// The error is the operating system's, when it refuses a thread or a core.
+    pub fn new(keystore: Arc<Keystore>, settings: &BatchSettings) -> io::Result<Self> {
+        let transform: Option<Transform> = rsa_ifma::is_supported().then_some(rsa_ifma::private_transform);
+        Self::with_transform(keystore, settings, transform)
+    }
+
+    fn with_transform(
+        keystore: Arc<Keystore>,
+        settings: &BatchSettings,
+        transform: Option<Transform>,
+    ) -> io::Result<Self> {
+        let statistics = Arc::<BatchStatistics>::default();
+        let (transform, batches) = match transform {
+            _ if !settings.simd => (None, Batches::Masked),
+            Some(transform) => (Some(transform), Batches::Made),
+            None => (None, Batches::Unsupported),
+        };
+        let pool = if settings.offload.anything() {
+            let performing = Performing::new(transform, Arc::clone(&statistics));
+            let queue = threads::start(settings, performing, &statistics)?;
+            Some(Pool { queue, offload: settings.offload, threads: settings.threads, batches })
+        } else {
+            None
+        };
+        let local = LocalEngine::new(Arc::clone(&keystore));
+        Ok(Self { keystore, local, pool, statistics })
+    }
+
+    /// An engine for other keys on the same threads and queue: what a reload makes, while operations that are under
+    /// way finish with the keys they were begun with.
+    #[must_use]
+    pub fn with_keystore(&self, keystore: Arc<Keystore>) -> Self {
+        let local = LocalEngine::new(Arc::clone(&keystore));
+        Self { keystore, local, pool: self.pool.clone(), statistics: Arc::clone(&self.statistics) }
+    }
+
+    /// What the threads have done, and have to do; the same for all engines that share them.
+    pub const fn statistics(&self) -> &Arc<BatchStatistics> {
+        &self.statistics
+    }
+
+    fn start(&self, operation: KeyOperation) -> Result<PendingOperation, KeyError> {
+        let key = self.keystore.get(operation.key)?;
+        match &self.pool {
+            Some(pool) if pool.offload.includes(key.algorithm()) => {
+                key.check(&operation.kind)?;
+                pool.submit(key, operation, &self.statistics)
+            }
+            _ => Ok(self.local.submit(operation)),
+        }
+    }
+}
+
+impl PrivateKeyEngine for BatchEngine {
+    fn submit(&self, operation: KeyOperation) -> PendingOperation {
+        self.start(operation).unwrap_or_else(PendingOperation::refused)
+    }
+}
+
+impl fmt::Display for BatchEngine {
+    /// Says in a line how RSA is performed, and why.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(pool) = self.pool.as_ref().filter(|pool| pool.offload.rsa) else {
+            return f.write_str(
+                "RSA: one by one with AWS-LC by the workers themselves, since offload does not name it",
+            );
+        };
+        let (threads, s) = (pool.threads, if pool.threads.get() == 1 { "" } else { "s" });
+        match pool.batches {
+            Batches::Made => write!(f, "RSA: batches of four with AVX-512 IFMA on {threads} thread{s}"),
+            Batches::Masked => {
+                write!(f, "RSA: one by one with AWS-LC on {threads} thread{s}, since simd = false")
+            }
+            Batches::Unsupported => write!(
+                f,
+                "RSA: one by one with AWS-LC on {threads} thread{s}, since this processor has no AVX-512 IFMA"
+            ),
+        }
+    }
+}
+
+impl Pool {
+    fn submit(
+        &self,
+        key: &Arc<PrivateKey>,
+        operation: KeyOperation,
+        statistics: &BatchStatistics,
+    ) -> Result<PendingOperation, KeyError> {
+        let class = if self.batches == Batches::Made { Class::with_lanes(key) } else { Class::Alone };
+        let (pending, completion) = PendingOperation::with_completion(operation.deadline);
+        // Counted before a thread can take it, and be faster than this one.
+        statistics.arrived();
+        let Err(error) = self.queue.try_send(Job::new(key, operation.kind, class, completion)) else {
+            return Ok(pending);
+        };
+        statistics.left(1);
+        Err(match error {
+            TrySendError::Full(_) => KeyError::Overloaded,
+            TrySendError::Disconnected(_) => KeyError::Failed("the threads of the key engine have ended"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

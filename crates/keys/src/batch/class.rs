@@ -1,0 +1,66 @@
+//! Which operations can be performed together: what they are gathered by.
+
+use std::time::Duration;
+
+use crate::{
+    private_key::PrivateKey,
+    rsa_ifma::{LANES, PreparedKey, Width},
+};
+
+/// What an operation must have in common with others to be performed together with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Nothing: it is performed alone.
+    Alone,
+    /// An RSA key of 2048 bits that has lanes.
+    Rsa2048,
+    /// An RSA key of 3072 bits that has lanes.
+    Rsa3072,
+    /// An RSA key of 4096 bits that has lanes.
+    Rsa4096,
+}
+
+impl Class {
+    pub(super) const ALL: [Self; 4] = [Self::Alone, Self::Rsa2048, Self::Rsa3072, Self::Rsa4096];
+
+    /// The class of operations with `key` on a processor whose lanes can be used.
+    pub(super) fn with_lanes(key: &PrivateKey) -> Self {
+        match key.rsa().and_then(|rsa| rsa.prepared()).map(PreparedKey::width) {
+            None => Self::Alone,
+            Some(Width::Rsa2048) => Self::Rsa2048,
+            Some(Width::Rsa3072) => Self::Rsa3072,
+            Some(Width::Rsa4096) => Self::Rsa4096,
+        }
+    }
+
+    const fn width(self) -> Option<Width> {
+        match self {
+            Self::Alone => None,
+            Self::Rsa2048 => Some(Width::Rsa2048),
+            Self::Rsa3072 => Some(Width::Rsa3072),
+            Self::Rsa4096 => Some(Width::Rsa4096),
+        }
+    }
+
+    /// How many operations go together at most.
+    pub(super) const fn together(self) -> usize {
+        match self {
+            Self::Alone => 1,
+            _ => LANES,
+        }
+    }
+
+    /// How many operations are performed faster together than one by one; more than ever go together if none are.
+    pub(super) fn break_even(self) -> usize {
+        self.width().map_or(usize::MAX, Width::break_even)
+    }
+
+    /// What an operation alone costs on a recent processor: assumed until it was measured.
+    pub(super) const fn usual_time(self) -> Duration {
+        match self {
+            Self::Alone | Self::Rsa2048 => Duration::from_micros(200),
+            Self::Rsa3072 => Duration::from_micros(600),
+            Self::Rsa4096 => Duration::from_micros(1300),
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! How operations that go together are performed and answered.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use super::{class::Class, statistics::BatchStatistics};
+use crate::{
+    Completion, KeyError, KeyResult, OperationKind, Performer,
+    private_key::PrivateKey,
+    rsa_ifma::{LANES, Lane, Verdict},
+};
+
+/// What performs a batch: [`rsa_ifma::private_transform`](crate::rsa_ifma::private_transform), or what a test has in its
+/// place.
+pub(super) type Transform = fn(&mut [Lane<'_>]) -> [Verdict; LANES];
+
+/// Faults are told of in the log so often at most; the metrics count them all.
+const FAULTS_TOLD: Duration = Duration::from_mins(1);
+
+/// One operation, with all that a thread needs for it.
+pub(super) struct Job {
+    key: Arc<PrivateKey>,
+    kind: OperationKind,
+    class: Class,
+    arrived: Instant,
+    /// Gone once it is answered, or need not be.
+    completion: Option<Completion>,
+    /// What the key is applied to in a lane, and what comes of it; empty before.
+    input: Vec<u8>,
+    output: Vec<u8>,
+}
+
+impl Job {
+    pub(super) fn new(
+        key: &Arc<PrivateKey>,
+        kind: OperationKind,
+        class: Class,
+        completion: Completion,
+    ) -> Self {
+        let (key, arrived, completion) = (Arc::clone(key), Instant::now(), Some(completion));
+        Self { key, kind, class, arrived, completion, input: Vec::new(), output: Vec::new() }
+    }
+
+    pub(super) const fn class(&self) -> Class {
+        self.class
+    }
+
+    pub(super) const fn arrived(&self) -> Instant {
+        self.arrived
+    }
+
+    /// Whether anybody wants the result, and in time.
+    pub(super) fn is_wanted(&self, now: Instant) -> bool {
+        self.completion.as_ref().is_some_and(|completion| completion.is_wanted(now))
+    }
+
+    /// Begins the work, if it is still wanted; if not, answers where somebody came too late.
+    pub(super) fn begin(&mut self) -> bool {
+        self.completion = self.completion.take().and_then(Completion::begin);
+        self.completion.is_some()
+    }
+
+    /// Answers an operation that is not wanted any more.
+    pub(super) fn dismiss(mut self) {
+        self.begin();
+    }
+
+    fn complete(&mut self, result: KeyResult, performer: Performer) {
+        if let Some(completion) = self.completion.take() {
+            completion.complete(result, performer);
+        }
+    }
+
+    /// Performs it with aws-lc.
+    fn perform_alone(&mut self) {
+        let result = self.key.perform(&self.kind);
+        self.complete(result, Performer::AwsLc);
+    }
+
+    /// Makes ready what a lane needs. Where that fails the operation is answered.
+    fn fill_lane(&mut self) -> bool {
+        let rsa = self.key.rsa().expect("only RSA keys have lanes");
+        match rsa.representative(&self.kind) {
+            Ok(input) => {
+                self.output = vec![0; input.len()];
+                self.input = input;
+                true
+            }
+            Err(error) => {
+                self.complete(Err(error), Performer::AwsLc);
+                false
+            }
+        }
+    }
+
+    fn lane(&mut self) -> Lane<'_> {
+        let key = self.key.rsa().and_then(|rsa| rsa.prepared()).expect("only prepared keys have lanes");
+        Lane { key, input: &self.input, output: &mut self.output }
+    }
+
+    /// Takes the result out of its lane.
+    fn complete_from_lane(&mut self) {
+        let output = std::mem::take(&mut self.output);
+        self.complete(Ok(output), Performer::Ifma);
+    }
+}
+
+/// Performs batches; shared by the threads.
+#[derive(Debug)]
+pub(super) struct Performing {
+    transform: Option<Transform>,
+    statistics: Arc<BatchStatistics>,
+    fault_told: Mutex<Option<Instant>>,
+}
+
+impl Performing {
+    /// Without `transform` everything is performed alone.
+    pub(super) fn new(transform: Option<Transform>, statistics: Arc<BatchStatistics>) -> Self {
+        Self { transform, statistics, fault_told: Mutex::new(None) }
+    }
+
+    /// Performs and answers `jobs`, which are of one class, and leaves the list empty. Says what the first of them took if
+    /// they were performed alone.
+    pub(super) fn perform(&self, class: Class, jobs: &mut Vec<Job>) -> Option<Duration> {
+        // The queue outlives its threads: if they died of a panic, what waits in it would wait for ever.
+        let performed = catch_unwind(AssertUnwindSafe(|| self.choose(class, jobs)));
+        for job in &mut *jobs {
+            job.complete(Err(KeyError::Failed("the engine panicked")), Performer::AwsLc);
+        }
+        jobs.clear();
+        performed.ok().flatten()
+    }
+
+    fn choose(&self, class: Class, jobs: &mut [Job]) -> Option<Duration> {
+        let now = Instant::now();
+        let wanted = jobs.iter().filter(|job| job.is_wanted(now)).count();
+        match self.transform {
+            Some(transform) if wanted >= class.break_even() => {
+                self.together(transform, jobs);
+                None
+            }
+            _ => self.one_by_one(jobs),
+        }
+    }
+
+    fn one_by_one(&self, jobs: &mut [Job]) -> Option<Duration> {
+        let mut first = None;
+        for job in jobs {
+            let began = Instant::now();
+            if job.begin() {
+                self.statistics.perform(1);
+                job.perform_alone();
+                first.get_or_insert_with(|| began.elapsed());
+            }
+        }
+        first
+    }
+
+    fn together(&self, transform: Transform, jobs: &mut [Job]) {
+        let begun = jobs.iter_mut().filter_map(|job| (job.begin() && job.fill_lane()).then_some(job));
+        let mut jobs: Vec<_> = begun.collect();
+        if jobs.is_empty() {
+            return;
+        }
+        self.statistics.perform(jobs.len());
+        let mut lanes: Vec<_> = jobs.iter_mut().map(|job| job.lane()).collect();
+        let verdicts = transform(&mut lanes);
+        drop(lanes);
+        // Nobody waits for a result that is there because another must be computed again.
+        for (job, _) in jobs.iter_mut().zip(verdicts).filter(|(_, verdict)| *verdict == Verdict::Done) {
+            job.complete_from_lane();
+        }
+        for (job, verdict) in jobs.iter_mut().zip(verdicts).filter(|(_, verdict)| *verdict != Verdict::Done) {
+            if verdict == Verdict::Fault {
+                self.tell_fault();
+            }
+            job.perform_alone();
+        }
+    }
+
+    fn tell_fault(&self) {
+        let (faults, now) = (self.statistics.fault(), Instant::now());
+        let mut told = self.fault_told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|told| now.duration_since(told) >= FAULTS_TOLD) {
+            *told = Some(now);
+            tracing::warn!(
+                faults,
+                "a result of an RSA batch did not stand its check; it was not used but computed again with AWS-LC. \
+                 If this happens again, the processor or the memory of this machine is not to be trusted"
+            );
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The threads of a batch engine, and the queue between them and whoever submits.
+//!
+//! One thread at a time looks at the queue and gathers, so that two of them do not split a batch. It goes off with what it
+//! gathered, and the next one takes its place.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::Instant,
+};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use super::{
+    BatchSettings,
+    class::Class,
+    gather::{Decision, Gather},
+    perform::{Job, Performing},
+    statistics::BatchStatistics,
+};
+use crate::rsa_ifma::LANES;
+
+/// Starts the threads; they end when the queue is empty and nobody holds its sending end any more.
+pub(super) fn start(
+    settings: &BatchSettings,
+    performing: Performing,
+    statistics: &Arc<BatchStatistics>,
+) -> io::Result<Sender<Job>> {
+    let (sender, queue) = crossbeam_channel::bounded(settings.queue.get());
+    let shared = Arc::new((Mutex::new(Desk::new(queue, Arc::clone(statistics))), performing));
+    let (tell, told) = crossbeam_channel::bounded(settings.threads.get());
+    for number in 0..settings.threads.get() {
+        let (shared, tell, cores) = (Arc::clone(&shared), tell.clone(), settings.cores.clone());
+        thread::Builder::new().name(format!("keys-{number}")).spawn(move || {
+            let pinned = pin(&cores);
+            let runs = pinned.is_ok();
+            // An error means that another thread could not be started, and all of them end.
+            drop(tell.send(pinned));
+            drop(tell);
+            if runs {
+                work(&shared.0, &shared.1);
+            }
+        })?;
+    }
+    drop(tell);
+    told.iter().collect::<io::Result<()>>()?;
+    Ok(sender)
+}
+
+/// Keeps the calling thread on these cores. None is all.
+fn pin(cores: &[usize]) -> io::Result<()> {
+    if cores.is_empty() {
+        return Ok(());
+    }
+    let mut set = CpuSet::new();
+    for core in cores {
+        set.set(*core);
+    }
+    let wrong = |core: &usize| io::Error::other(format!("this process may not use core {core}"));
+    if let Err(error) = sched_setaffinity(None, &set) {
+        return Err(cores.first().map_or_else(|| error.into(), wrong));
+    }
+    // The system passes over the cores that there are not.
+    let allowed = sched_getaffinity(None)?;
+    cores.iter().find(|core| !allowed.is_set(**core)).map_or(Ok(()), |core| Err(wrong(core)))
+}
+
+pub(super) fn work(desk: &Mutex<Desk>, performing: &Performing) {
+    let mut jobs = Vec::with_capacity(LANES);
+    let mut alone = None;
+    loop {
+        let class = {
+            let mut desk = desk.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((class, time)) = alone {
+                desk.gather.performed_alone(class, time);
+            }
+            desk.next(&mut jobs)
+        };
+        let Some(class) = class else { return };
+        alone = performing.perform(class, &mut jobs).map(|time| (class, time));
+    }
+}
+
+/// The receiving end of the queue, and what was taken from it and has not gone yet.
+pub(super) struct Desk {
+    queue: Receiver<Job>,
+    gather: Gather<Job>,
+    statistics: Arc<BatchStatistics>,
+}
+
+impl Desk {
+    pub(super) fn new(queue: Receiver<Job>, statistics: Arc<BatchStatistics>) -> Self {
+        Self { queue, gather: Gather::new(), statistics }
+    }
+
+    /// Waits until operations should go, and moves them to `jobs`. `None`: nothing is left and nothing will come.
+    fn next(&mut self, jobs: &mut Vec<Job>) -> Option<Class> {
+        self.gather.watch(Instant::now());
+        loop {
+            self.take_waiting();
+            let now = Instant::now();
+            match self.gather.decide(now) {
+                Decision::Go(class) => {
+                    self.gather.take(class, jobs, now);
+                    self.statistics.left(jobs.len());
+                    return Some(class);
+                }
+                Decision::Wait(until) => match self.queue.recv_deadline(until) {
+                    Ok(job) => self.add(job),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => self.gather.close(),
+                },
+                Decision::Sleep => {
+                    let job = self.queue.recv().ok()?;
+                    self.add(job);
+                }
+            }
+        }
+    }
+
+    /// Takes what is there, up to a full batch, and parts with what nobody wants any more.
+    fn take_waiting(&mut self) {
+        let now = Instant::now();
+        for job in self.gather.remove(&|job: &Job| !job.is_wanted(now)) {
+            self.statistics.left(1);
+            job.dismiss();
+        }
+        while !self.gather.is_full()
+            && let Ok(job) = self.queue.try_recv()
+        {
+            self.add(job);
+        }
+    }
+
+    fn add(&mut self, job: Job) {
+        let now = Instant::now();
+        if job.is_wanted(now) {
+            let (class, arrived) = (job.class(), job.arrived());
+            self.gather.push(class, job, arrived, now);
+        } else {
+            self.statistics.left(1);
+            job.dismiss();
+        }
+    }
+}

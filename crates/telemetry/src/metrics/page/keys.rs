@@ -1,0 +1,53 @@
+//! Operations on private keys, and the engine that performs them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Encoder;
+use crate::metrics::figures::KeyFigures;
+use crate::metrics::histogram::Totals;
+use crate::metrics::series::KeySeries;
+
+pub(super) fn operations(page: &mut Encoder<'_, '_>, all: &[Arc<KeySeries>]) -> fmt::Result {
+    let mut family =
+        page.counter("key_operations", "Private-key operations, by engine, algorithm and outcome.")?;
+    for series in all {
+        for (outcome, count) in series.outcomes().filter(|(_, count)| *count > 0) {
+            let labels =
+                [("engine", series.engine), ("algorithm", series.algorithm), ("outcome", outcome.name())];
+            family.counter(&labels, count)?;
+        }
+    }
+    let mut family =
+        page.seconds("key_operation_wait", "Time of a key operation that was not spent on its computation.")?;
+    for series in all {
+        family.histogram(&labels(series), &Totals::of([&series.wait]))?;
+    }
+    let mut family = page.seconds("key_operation_compute", "Time of a key operation's computation.")?;
+    for series in all {
+        let totals = Totals::of([&series.compute]);
+        if totals.count() > 0 {
+            family.histogram(&labels(series), &totals)?;
+        }
+    }
+    Ok(())
+}
+
+fn labels(series: &KeySeries) -> [(&'static str, &'static str); 2] {
+    [("engine", series.engine), ("algorithm", series.algorithm)]
+}
+
+pub(super) fn engine(page: &mut Encoder<'_, '_>, figures: &KeyFigures) -> fmt::Result {
+    let mut family = page.gauge("key_queue_length", "Key operations that wait for a thread now.")?;
+    family.gauge(&[], figures.queue_length)?;
+    let mut family = page.counter(
+        "key_batch_operations",
+        "Key operations performed by the engine's threads, by how many went together.",
+    )?;
+    for (size, count) in ["1", "2", "3", "4"].into_iter().zip(figures.by_batch) {
+        family.counter(&[("size", size)], count)?;
+    }
+    let mut family =
+        page.counter("key_faults", "Results of batches that did not stand their check and were not used.")?;
+    family.counter(&[], figures.faults)
+}
