@@ -79,8 +79,10 @@ pub struct Options {
     pub insecure: bool,
     /// Ask for a stapled OCSP response. With a client certificate it is asked for in any case.
     pub ocsp: bool,
-    /// A new key share for each handshake.
+    /// A new key share for each handshake. Default: one for each group and thread.
     pub fresh_keys: bool,
+    /// Key shares whose private key is 1: they cost the client nothing and keep nothing secret.
+    pub unit_keys: bool,
     /// TCP Fast Open.
     pub fast_open: bool,
     /// Connections. Default: 16; at a fixed rate at most 256.
@@ -170,6 +172,7 @@ impl Options {
             insecure: false,
             ocsp: false,
             fresh_keys: false,
+            unit_keys: false,
             fast_open: false,
             connections: None,
             rate: None,
@@ -302,7 +305,7 @@ impl Options {
             protocols: self.alpn.clone().unwrap_or_else(usual),
             identity,
             verification: self.verification()?,
-            key_shares: if self.fresh_keys { KeyShares::Fresh } else { KeyShares::Reused },
+            key_shares: self.key_shares()?,
             // Where the client signs what it said in TLS 1.2, nothing of it can be taken back.
             staple_request: if self.ocsp || self.identity.is_some() {
                 StapleRequest::Sent
@@ -322,6 +325,15 @@ impl Options {
             }
         }
         Ok(handshakes)
+    }
+
+    fn key_shares(&self) -> Result<KeyShares, BenchError> {
+        match (self.fresh_keys, self.unit_keys) {
+            (false, false) => Ok(KeyShares::Reused),
+            (true, false) => Ok(KeyShares::Fresh),
+            (false, true) => Ok(KeyShares::Unit),
+            (true, true) => Err(conflict("--fresh-keys", "--unit-keys")),
+        }
     }
 
     fn verification(&self) -> Result<Verification, BenchError> {

@@ -50,6 +50,7 @@ impl Options {
         flag(&mut list, "--insecure", self.insecure);
         flag(&mut list, "--ocsp", self.ocsp);
         flag(&mut list, "--fresh-keys", self.fresh_keys);
+        flag(&mut list, "--unit-keys", self.unit_keys);
         list
     }
 

@@ -97,6 +97,10 @@ fn what_makes_no_sense_is_refused() {
             options.mix = mix("0-rtt");
             options.handshake_only = true;
         }),
+        refused(|options| {
+            options.fresh_keys = true;
+            options.unit_keys = true;
+        }),
         refused(|options| options.rate = Some(0.0)),
         refused(|options| {
             options.rate = Some(1.0);
@@ -110,6 +114,7 @@ fn what_makes_no_sense_is_refused() {
         "session-id needs TLS 1.2",
         "0-rtt needs TLS 1.3",
         "--handshake-only",
+        "--fresh-keys does not go with --unit-keys",
         "above 0",
         "--rate does not go with --ramp",
         "whole numbers",

@@ -164,6 +164,9 @@ struct Handshake {
     /// Make a new key share for each handshake instead of one per thread
     #[arg(long)]
     fresh_keys: bool,
+    /// Send key shares whose secret anyone can compute: they cost the client nothing, and nothing that is sent is secret
+    #[arg(long, conflicts_with = "fresh_keys")]
+    unit_keys: bool,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -270,6 +273,7 @@ impl Handshake {
         options.insecure = self.insecure;
         options.ocsp = self.ocsp;
         options.fresh_keys = self.fresh_keys;
+        options.unit_keys = self.unit_keys;
     }
 }
 
@@ -377,6 +381,7 @@ mod tests {
             ("https://a --handshake-only -r 1", "cannot be used with"),
             ("https://a --client-cert c", "--client-key"),
             ("https://a --insecure --ca x", "cannot be used with"),
+            ("https://a --fresh-keys --unit-keys", "cannot be used with"),
             ("compare", "<PLAN>"),
         ] {
             let line = format!("brisk bench {line}");

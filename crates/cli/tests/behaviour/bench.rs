@@ -242,6 +242,21 @@ fn version_suite_group_and_certificate_are_those_asked_for() {
 }
 
 #[test]
+fn key_shares_of_every_origin_are_accepted() {
+    let target = Target::resuming();
+    for (options, line) in [
+        ("--group x25519", "TLSv1.3 . - TLS_AES_128_GCM_SHA256 X25519 "),
+        ("--group x25519 --fresh-keys", "TLSv1.3 . - TLS_AES_128_GCM_SHA256 X25519 "),
+        ("--group x25519 --unit-keys", "TLSv1.3 . - TLS_AES_128_GCM_SHA256 X25519 "),
+        ("--group P-256 --unit-keys", "TLSv1.3 . - TLS_AES_128_GCM_SHA256 prime256v1 "),
+    ] {
+        let before = target.count(line);
+        target.result(&format!("-n 10 -r 1 --tls 1.3 --suite TLS_AES_128_GCM_SHA256 {options}"));
+        wait_until(&format!("{line:?} in nginx's log"), || (target.count(line) == before + 11).then_some(()));
+    }
+}
+
+#[test]
 fn without_tls_there_are_requests_and_no_handshakes() {
     for (nginx, options, connections) in [
         (Nginx::http(), "-n 60 -c 1", 1),
