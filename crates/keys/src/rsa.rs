@@ -4,6 +4,8 @@ mod aws_lc;
 mod encoding;
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod vectors;
 
 use aws_lc_rs::{
     encoding::{AsDer, PublicKeyX509Der},

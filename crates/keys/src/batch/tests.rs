@@ -178,7 +178,9 @@ fn a_batch_that_is_not_full_goes_where_it_pays() {
         let stage = Stage::new();
         let mut pending = stage.submit((0..operations).map(|_| rsa(id)));
         assert_eq!(stage.finish(), expected, "{operations}");
-        pending.iter_mut().for_each(|pending| assert_signed(id, SCHEME, answer(pending)));
+        for pending in &mut pending {
+            assert_signed(id, SCHEME, answer(pending));
+        }
     }
 }
 
@@ -245,7 +247,9 @@ fn abandoned_operations_do_not_count_for_a_batch() {
         number % 2 == 0
     });
     assert_eq!(stage.finish(), [0, 0, 0, 4]);
-    pending.iter_mut().for_each(|pending| assert_signed(id, SCHEME, answer(pending)));
+    for pending in &mut pending {
+        assert_signed(id, SCHEME, answer(pending));
+    }
 }
 
 #[test]
@@ -332,7 +336,9 @@ fn a_result_that_does_not_stand_the_check_is_computed_again() {
     let mut pending = stage.submit((0..4).map(|_| rsa(id)));
     let statistics = stage.finish_with_statistics();
     assert_eq!((statistics.performed(), statistics.faults()), ([0, 0, 0, 4], 1));
-    pending.iter_mut().for_each(|pending| assert_signed(id, SCHEME, answer(pending)));
+    for pending in &mut pending {
+        assert_signed(id, SCHEME, answer(pending));
+    }
     let performers: Vec<_> = pending.iter().filter_map(|pending| pending.work().performer).collect();
     assert_eq!(performers, [Performer::Ifma, Performer::AwsLc, Performer::Ifma, Performer::Ifma]);
 }

@@ -107,7 +107,9 @@ fn mask(hash: &Hash, seed: &[u8], block: &mut [u8]) {
 
 fn concatenated(hash: &Hash, parts: &[&[u8]]) -> Digest {
     let mut context = Context::new(hash.algorithm);
-    parts.iter().for_each(|part| context.update(part));
+    for part in parts {
+        context.update(part);
+    }
     context.finish()
 }
 
@@ -122,10 +124,34 @@ const fn digest_info(number: u8, size: u8) -> [u8; 19] {
 }
 
 #[cfg(test)]
+pub(super) mod testing {
+    use super::*;
+
+    /// The salt in an encoded message of PSS, a modulus of whole bytes supposed. Everything before it must be right.
+    pub(crate) fn salt(scheme: SignatureScheme, encoded: &[u8]) -> Vec<u8> {
+        let hash = match scheme {
+            SignatureScheme::RSA_PSS_RSAE_SHA256 => SHA256,
+            SignatureScheme::RSA_PSS_RSAE_SHA384 => SHA384,
+            SignatureScheme::RSA_PSS_RSAE_SHA512 => SHA512,
+            _ => panic!("{scheme} has no salt"),
+        };
+        let size = hash.algorithm.output_len();
+        let (block, rest) = encoded.split_at(encoded.len() - size - 1);
+        let mut block = block.to_vec();
+        mask(&hash, &rest[..size], &mut block);
+        let (padding, salt) = block.split_at(block.len() - size);
+        // The highest bit was cleared after masking.
+        assert_eq!(padding[0] & 0x7f, 0);
+        assert!(padding[1..].strip_suffix(&[1]).unwrap().iter().all(|byte| *byte == 0));
+        salt.to_vec()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use aws_lc_rs::{rand::SystemRandom, test::rand::FixedByteRandom};
 
-    use super::*;
+    use super::{testing::salt, *};
 
     const MESSAGE: &[u8] = b"what the server signs";
     const SCHEMES: &[SignatureScheme] = KeyAlgorithm::Rsa { bits: 2048 }.schemes();
@@ -159,15 +185,9 @@ mod tests {
     #[test]
     fn the_salt_is_as_long_as_the_hash() {
         let random = FixedByteRandom { byte: 0x5a };
-        let encoded = encode(SignatureScheme::RSA_PSS_RSAE_SHA384, MESSAGE, 2048, &random).unwrap();
-        let (masked, rest) = encoded.split_at(256 - 49);
-        let mut block = masked.to_vec();
-        mask(&SHA384, &rest[..48], &mut block);
-        let (padding, salt) = block.split_at(256 - 49 - 48);
-        assert_eq!(salt, [0x5a; 48]);
-        // The highest bit was cleared after masking.
-        assert_eq!(padding[0] & 0x7f, 0);
-        assert_eq!(padding[1..], [[0; 157].as_slice(), &[1]].concat());
+        let scheme = SignatureScheme::RSA_PSS_RSAE_SHA384;
+        let encoded = encode(scheme, MESSAGE, 2048, &random).unwrap();
+        assert_eq!(salt(scheme, &encoded), [0x5a; 48]);
     }
 
     #[test]
@@ -190,13 +210,12 @@ mod tests {
     #[test]
     fn the_prefixes_are_those_of_the_rfc() {
         let known = [
-            (SHA256, "3031300d060960864801650304020105000420"),
-            (SHA384, "3041300d060960864801650304020205000430"),
-            (SHA512, "3051300d060960864801650304020305000440"),
+            (SHA256, b"\x30\x31\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01\x05\x00\x04\x20"),
+            (SHA384, b"\x30\x41\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x02\x05\x00\x04\x30"),
+            (SHA512, b"\x30\x51\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x03\x05\x00\x04\x40"),
         ];
         for (hash, known) in known {
-            let prefix: String = hash.prefix.iter().map(|byte| format!("{byte:02x}")).collect();
-            assert_eq!(prefix, known);
+            assert_eq!(hash.prefix, *known);
         }
     }
 }

@@ -32,7 +32,7 @@ impl TestKey {
     pub(crate) fn generate(bits: usize) -> Self {
         let length = bits.to_string();
         // With the usual exponent, openssl makes primes of one length, and thus no key of odd length.
-        let exponent = if bits % 2 == 0 { "-f4" } else { "-3" };
+        let exponent = if bits.is_multiple_of(2) { "-f4" } else { "-3" };
         let pem = openssl(&["genrsa", exponent, &length], b"");
         let pem = String::from_utf8(pem).unwrap();
         Self { der: PrivateKeyDer::from_pem_slice(pem.as_bytes()).unwrap(), pem }
