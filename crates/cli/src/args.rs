@@ -2,6 +2,7 @@
 #![expect(clippy::doc_markdown, reason = "doc comments of arguments are help texts for a terminal")]
 
 mod bench;
+mod speed;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use brisk_proxy::upstream_settings::ServerUrl;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use bench::{Bench, BenchCommand, Compare, Load};
+pub(crate) use speed::Speed;
 
 /// The fastest HTTPS for the least CPU.
 #[derive(Debug, Parser)]
@@ -28,6 +30,8 @@ pub(crate) enum Command {
     Check(Check),
     /// Load a server with handshakes and requests, and measure it
     Bench(Box<Bench>),
+    /// Measure the algorithms of TLS on one core, and the handshakes it can be expected to serve
+    Speed(Speed),
 }
 
 /// Arguments of `brisk serve`. Without a file: development certificates for localhost.

@@ -15,7 +15,7 @@ use clap::Parser;
 use crate::args::{Bench, BenchCommand, Load};
 use crate::{bench_compare, limits};
 
-const PROGRAM: &str = concat!("brisk ", env!("CARGO_PKG_VERSION"));
+pub(crate) const PROGRAM: &str = concat!("brisk ", env!("CARGO_PKG_VERSION"));
 
 /// 0 if something was measured and nothing failed, 2 if what was asked for makes no sense, otherwise 1.
 pub(crate) fn run(arguments: Bench) -> ExitCode {

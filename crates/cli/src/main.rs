@@ -8,6 +8,8 @@ mod config;
 mod limits;
 mod memory;
 mod serve;
+mod speed;
+mod speed_report;
 mod summary;
 mod tune;
 
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
         }
         Command::Check(arguments) => check::run(&arguments),
         Command::Bench(arguments) => return bench::run(*arguments),
+        Command::Speed(arguments) => return speed::run(arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

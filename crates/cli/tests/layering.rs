@@ -13,7 +13,7 @@ const LAYERS: &[&[&str]] = &[
     &["certs", "session"],
     &["tls"],
     &["proxy"],
-    &["gateway", "bench"],
+    &["gateway", "bench", "speed"],
     &["cli"],
 ];
 

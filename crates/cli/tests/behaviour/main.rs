@@ -32,6 +32,7 @@ mod reload;
 mod replay;
 mod resumption;
 mod smuggling;
+mod speed;
 mod store_trouble;
 mod testssl;
 mod upstream_faults;

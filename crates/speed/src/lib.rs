@@ -1,0 +1,103 @@
+//! The algorithms of TLS alone, on one core; and how many handshakes a second that core can be expected to serve.
+//!
+//! The handshakes are measured as the algorithms are, not calculated from them: a handshake is more than its
+//! cryptography. What is here does not print: [`json`] makes text of a result, and tables are made of its public parts.
+
+mod cores;
+mod error;
+mod handshakes;
+pub mod json;
+mod measure;
+pub mod result;
+mod server;
+mod settings;
+mod subject;
+mod work;
+
+use std::thread::{self, ScopedJoinHandle};
+
+pub use error::SpeedError;
+pub use result::SpeedResult;
+pub use settings::Settings;
+pub use subject::{Algorithm, Subject};
+
+use cores::Cores;
+use result::{Forecast, Row};
+use settings::Pace;
+
+/// Learns how far a run has come.
+pub trait Observer: Send {
+    /// Something was measured for a while. Called on a thread that measures, between two measurements.
+    fn step(&mut self, step: &Step<'_>);
+}
+
+/// One measurement of many.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'a> {
+    /// Measurements so far, this one included.
+    pub done: u32,
+    /// Measurements in all.
+    pub of: u32,
+    /// What was measured.
+    pub what: &'a str,
+    /// How often it could be done in a second.
+    pub rate: f64,
+}
+
+/// Measures on threads of its own, of which one at a time runs on the core that is measured. Takes the time of the
+/// settings for each operation and each kind of handshake, and before that some seconds to make the keys.
+pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<SpeedResult, SpeedError> {
+    let cores = Cores::choose(settings.core)?;
+    let pace = settings.pace();
+    let works = work::all(settings)?;
+    let measured = works.iter().filter(|work| work.act.is_ok()).count();
+    let kinds = if settings.forecasts() { handshakes::MEASURED } else { 0 };
+    let of = pace.rounds * (measured + kinds) as u32;
+    let mut progress = Progress { observer, done: 0, of };
+    let rows = on_core(&cores, || measure::measure(works, pace, &mut progress))?;
+    let handshakes =
+        if settings.forecasts() { forecast(&cores, pace, &mut progress, &rows)? } else { Vec::new() };
+    Ok(SpeedResult { core: cores.measured(), time: settings.time, rounds: pace.rounds, rows, handshakes })
+}
+
+fn forecast(
+    cores: &Cores,
+    pace: Pace,
+    progress: &mut Progress<'_>,
+    rows: &[Row],
+) -> Result<Vec<Forecast>, SpeedError> {
+    let measured = handshakes::measure(cores, pace, progress)?;
+    Ok(result::with_batches(measured, rows))
+}
+
+/// Runs it on the core that is measured.
+fn on_core<T: Send>(
+    cores: &Cores,
+    measure: impl FnOnce() -> Result<T, SpeedError> + Send,
+) -> Result<T, SpeedError> {
+    thread::scope(|scope| {
+        join(scope.spawn(|| {
+            cores.occupy()?;
+            measure()
+        }))
+    })
+}
+
+/// What the thread came to; its panic goes on here.
+fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Counts the steps of a run.
+struct Progress<'a> {
+    observer: &'a mut dyn Observer,
+    done: u32,
+    of: u32,
+}
+
+impl Progress<'_> {
+    fn step(&mut self, what: &str, rate: f64) {
+        self.done += 1;
+        self.observer.step(&Step { done: self.done, of: self.of, what, rate });
+    }
+}

@@ -1,0 +1,210 @@
+//! Operations in turns: each has a slice of every round, so that what disturbs the machine for a while disturbs all
+//! alike, and medians leave it out.
+
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::result::{Figure, Operation, Row};
+use crate::settings::Pace;
+use crate::work::{Act, Work};
+use crate::{Progress, SpeedError};
+
+/// A sample takes so long at least: reading the clock takes some 30 ns, and must not count. Shorter operations are
+/// performed several times for one.
+const SAMPLE: Duration = Duration::from_micros(20);
+
+/// Most calls for one sample.
+const MOST_CALLS: u32 = 1 << 16;
+
+/// The longest sample that is told apart from longer ones.
+const LONGEST: Duration = Duration::from_mins(1);
+
+/// Measures all that can be done.
+pub(crate) fn measure(
+    works: Vec<Work>,
+    pace: Pace,
+    progress: &mut Progress<'_>,
+) -> Result<Vec<Row>, SpeedError> {
+    let mut meters = Vec::with_capacity(works.len());
+    for Work { operation, act } in works {
+        let meter = match act {
+            Ok(act) => Ok(Meter::new(operation, act)?),
+            Err(missing) => Err(missing),
+        };
+        meters.push((operation, meter));
+    }
+    for _ in 0..pace.rounds {
+        for (operation, meter) in &mut meters {
+            if let Ok(meter) = meter {
+                let rate = meter.round(pace.slice)?;
+                progress.step(&operation.to_string(), rate);
+            }
+        }
+    }
+    let rows = meters.into_iter();
+    Ok(rows.map(|(operation, meter)| Row { operation, figure: meter.map(Meter::figure) }).collect())
+}
+
+/// The measurements of one operation.
+struct Meter {
+    act: Act,
+    /// Calls for one sample.
+    calls: u32,
+    /// Operations in one sample.
+    operations: u64,
+    /// Nanoseconds of samples.
+    samples: Histogram<u64>,
+    /// Operations per second of processor time, of each round.
+    rates: Vec<f64>,
+}
+
+impl Meter {
+    /// Finds out how many calls a sample needs.
+    fn new(operation: Operation, mut act: Act) -> Result<Self, SpeedError> {
+        // What is set up once is no part of a sample.
+        act()?;
+        let mut calls = 1;
+        while calls < MOST_CALLS && fastest(&mut act, calls)? < SAMPLE {
+            calls *= 2;
+        }
+        let samples = Histogram::new_with_bounds(1, LONGEST.as_nanos() as u64, 3);
+        Ok(Self {
+            act,
+            calls,
+            operations: u64::from(calls) * operation.batch as u64,
+            samples: samples.expect("bounds that are apart"),
+            rates: Vec::new(),
+        })
+    }
+
+    /// Performs it for so long, once at least; how many operations that were in a second of processor time, so that what
+    /// was taken by others in between takes nothing from it.
+    fn round(&mut self, time: Duration) -> Result<f64, SpeedError> {
+        // The caches are full of what was measured before.
+        perform(&mut self.act, self.calls)?;
+        let (cpu, started) = (thread_cpu(), Instant::now());
+        let mut last = started;
+        let mut samples = 0;
+        while samples == 0 || last - started < time {
+            perform(&mut self.act, self.calls)?;
+            let now = Instant::now();
+            self.samples.saturating_record((now - last).as_nanos() as u64);
+            last = now;
+            samples += 1;
+        }
+        let rate = (samples * self.operations) as f64 / thread_cpu().saturating_sub(cpu).as_secs_f64();
+        self.rates.push(rate);
+        Ok(rate)
+    }
+
+    fn figure(self) -> Figure {
+        let each = |quantile| self.samples.value_at_quantile(quantile) as f64 / 1e3 / self.operations as f64;
+        Figure {
+            count: self.samples.len() * self.operations,
+            median: each(0.5),
+            p99: each(0.99),
+            rate: median(self.rates).expect("there is a round at least"),
+        }
+    }
+}
+
+fn perform(act: &mut Act, calls: u32) -> Result<(), SpeedError> {
+    (0..calls).try_for_each(|_| act())
+}
+
+/// The shortest of three samples: the others may have been interrupted.
+fn fastest(act: &mut Act, calls: u32) -> Result<Duration, SpeedError> {
+    let mut shortest = Duration::MAX;
+    for _ in 0..3 {
+        let started = Instant::now();
+        perform(act, calls)?;
+        shortest = shortest.min(started.elapsed());
+    }
+    Ok(shortest)
+}
+
+/// Processor time of the calling thread, user and system.
+pub(crate) fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).expect("processor time is not negative")
+}
+
+/// The middle one, or the mean of both.
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let first = values.len().checked_sub(1)? / 2;
+    Some(f64::midpoint(values[first], values[values.len() / 2]))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::result::{Action, Missing};
+    use crate::subject::Algorithm;
+    use crate::{Observer, Step};
+
+    struct Steps(Vec<(u32, String)>);
+
+    impl Observer for Steps {
+        fn step(&mut self, step: &Step<'_>) {
+            assert_eq!(step.of, 6);
+            assert!(step.rate > 0.0);
+            self.0.push((step.done, step.what.to_owned()));
+        }
+    }
+
+    fn work(algorithm: Algorithm, batch: usize, act: Result<Act, Missing>) -> Work {
+        Work { operation: Operation { algorithm, action: Action::Sign, batch, bytes: None }, act }
+    }
+
+    #[test]
+    fn operations_take_turns_and_are_counted() {
+        let calls = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&calls);
+        let count: Act = Box::new(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let started = Instant::now();
+            while started.elapsed() < Duration::from_micros(50) {}
+            Ok(())
+        });
+        let works = vec![
+            work(Algorithm::Rsa2048, 4, Ok(count)),
+            work(Algorithm::Rsa3072, 4, Err(Missing::Ifma)),
+            work(Algorithm::P256, 1, Ok(Box::new(|| Ok(())))),
+        ];
+        let mut steps = Steps(Vec::new());
+        let mut progress = Progress { observer: &mut steps, done: 0, of: 6 };
+        let pace = Pace { rounds: 3, slice: Duration::from_millis(1) };
+        let rows = measure(works, pace, &mut progress).unwrap();
+
+        let figure = rows[0].figure.unwrap();
+        // One call before everything, three to find the length of a sample, one before each round.
+        assert_eq!(figure.count, 4 * (calls.load(Ordering::Relaxed) - 1 - 3 - 3));
+        assert!(figure.median >= 50.0 / 4.0 && figure.p99 >= figure.median, "{figure:?}");
+        assert_eq!(rows[1].figure, Err(Missing::Ifma));
+        assert!(rows[2].figure.unwrap().rate > figure.rate);
+        let turns = ["RSA-2048 sign, batches of 4", "P-256 sign"].into_iter().cycle().map(str::to_owned);
+        assert!((1..).zip(turns).take(6).eq(steps.0));
+    }
+
+    #[test]
+    fn an_operation_that_fails_ends_the_run() {
+        let works = vec![work(Algorithm::P256, 1, Ok(Box::new(|| Err(SpeedError::Library))))];
+        let mut steps = Steps(Vec::new());
+        let mut progress = Progress { observer: &mut steps, done: 0, of: 6 };
+        let pace = Pace { rounds: 3, slice: Duration::from_millis(1) };
+        assert!(matches!(measure(works, pace, &mut progress), Err(SpeedError::Library)));
+    }
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(Vec::new()), None);
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    }
+}

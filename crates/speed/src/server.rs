@@ -1,0 +1,123 @@
+//! The server's side of the handshakes that are measured: an acceptor as the gateway has it, on one thread, without HTTP.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use brisk_certs::{DevelopmentCa, load};
+use brisk_keys::{Keystore, LocalEngine, PrivateKeyEngine};
+use brisk_net::{Listener, ListenerSettings, listener};
+use brisk_session::{KeySource, MemorySettings, MemoryStore, RotationSettings, SessionStore, TicketKeyring};
+use brisk_telemetry::Timeline;
+use brisk_tls::{Acceptor, HostSettings, TlsSettings};
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{LocalSet, spawn_local};
+
+use crate::SpeedError;
+use crate::measure::thread_cpu;
+
+/// The name that its certificates are for.
+pub(crate) const NAME: &str = "localhost";
+
+/// Asks for its usage.
+pub(crate) type Question = oneshot::Sender<Usage>;
+
+/// What the server has done so far.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    /// Processor time of its thread, with that of the kernel on its behalf.
+    pub(crate) cpu: Duration,
+    /// Handshakes that it completed.
+    pub(crate) handshakes: u64,
+    /// Connections that have not ended.
+    pub(crate) open: usize,
+}
+
+/// A server that listens.
+pub(crate) struct Server {
+    acceptor: Arc<Acceptor>,
+    socket: TcpListener,
+    runtime: Runtime,
+}
+
+impl Server {
+    /// Makes certificates of ECDSA P-256 and RSA-2048, and listens on a port of loopback.
+    pub(crate) fn new() -> Result<Self, SpeedError> {
+        let acceptor = Arc::new(acceptor()?);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let socket =
+            listener::bind(&ListenerSettings { reuse_port: false, ..ListenerSettings::new(address) })?;
+        Ok(Self { acceptor, socket, runtime: Builder::new_current_thread().enable_all().build()? })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Serves on the calling thread, until nobody can ask any more.
+    pub(crate) fn run(self, mut questions: mpsc::Receiver<Question>) -> io::Result<()> {
+        let Self { acceptor, socket, runtime } = self;
+        LocalSet::new().block_on(&runtime, async {
+            let mut listener = Listener::new(socket)?;
+            // Every open connection has one more of it.
+            let completed = Rc::new(Cell::new(0));
+            loop {
+                tokio::select! {
+                    accepted = listener.accept() => {
+                        let (tcp, _) = accepted?;
+                        spawn_local(connection(Arc::clone(&acceptor), tcp, Rc::clone(&completed)));
+                    }
+                    question = questions.recv() => {
+                        let Some(question) = question else { return Ok(()) };
+                        let open = Rc::strong_count(&completed) - 1;
+                        // Who does not wait for the answer does not need it.
+                        let _ = question.send(Usage { cpu: thread_cpu(), handshakes: completed.get(), open });
+                    }
+                }
+            }
+        })
+    }
+}
+
+/// A handshake, the ticket after it, and the client's end.
+async fn connection(acceptor: Arc<Acceptor>, tcp: TcpStream, completed: Rc<Cell<u64>>) {
+    // The client knows best why a handshake failed, and tells.
+    let Ok(mut accepted) = acceptor.accept(tcp, Vec::new(), &mut Timeline::start()).await else { return };
+    completed.set(completed.get() + 1);
+    let stream = &mut accepted.stream;
+    // The client may have left without its ticket.
+    let _ = poll_fn(|cx| stream.poll_drain(cx)).await;
+    let _ = poll_fn(|cx| stream.poll_read(cx, <[u8]>::len)).await;
+}
+
+/// With all defaults of the gateway, and an engine that works on the thread that asks.
+fn acceptor() -> Result<Acceptor, SpeedError> {
+    let now = SystemTime::now();
+    let folder = tempfile::tempdir()?;
+    let authority = DevelopmentCa::open_or_create(folder.path(), now)?;
+    let mut keystore = Keystore::new();
+    let mut certificates = Vec::new();
+    for files in authority.servers() {
+        let loaded = load(&files.chain, &files.key, &mut keystore, now)?;
+        certificates.push(Arc::new(loaded.certificate));
+    }
+    let host = HostSettings {
+        names: vec![NAME.to_owned()],
+        default: true,
+        certificates,
+        client_certificates: None,
+        early_data: 0,
+    };
+    let engine: Arc<dyn PrivateKeyEngine> = Arc::new(LocalEngine::new(Arc::new(keystore)));
+    let sessions: Arc<dyn SessionStore> = Arc::new(MemoryStore::new(&MemorySettings::default()));
+    let keys = KeySource::Generated(RotationSettings::default());
+    let keyring = Arc::new(TicketKeyring::new(keys, now));
+    Ok(Acceptor::new(TlsSettings::default(), &[host], &engine, &sessions, &keyring)?)
+}

@@ -1,0 +1,121 @@
+//! Signatures, as a server makes them and a client verifies them.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
+use aws_lc_rs::rsa::KeySize;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1,
+    ECDSA_P384_SHA384_ASN1_SIGNING, ED25519, EcdsaKeyPair, EcdsaSigningAlgorithm, Ed25519KeyPair,
+    ParsedPublicKey, RsaKeyPair, VerificationAlgorithm,
+};
+use brisk_keys::{KeyId, KeyOperation, KeyResult, Keystore, LocalEngine, PrivateKeyEngine};
+use brisk_wire::registry::SignatureScheme;
+use bytes::Bytes;
+use rustls_pki_types::PrivatePkcs8KeyDer;
+
+use super::Work;
+use crate::SpeedError;
+use crate::result::{Action, Missing, Operation};
+use crate::subject::Algorithm;
+
+/// As many bytes as a server signs in TLS 1.3 with a suite of SHA-256: 64 spaces, the context, a zero and a digest
+/// (RFC 8446 section 4.4.3).
+static MESSAGE: [u8; 130] = [0x20; 130];
+
+/// Operations in a batch: as many as there are lanes.
+const BATCH: usize = 4;
+
+/// No operation of a run is too late.
+const FAR: Duration = Duration::from_hours(24 * 365);
+
+/// Signing one by one, and in batches.
+pub(super) fn rsa(algorithm: Algorithm) -> Result<Vec<Work>, SpeedError> {
+    let size = match algorithm {
+        Algorithm::Rsa3072 => KeySize::Rsa3072,
+        Algorithm::Rsa4096 => KeySize::Rsa4096,
+        _ => KeySize::Rsa2048,
+    };
+    let der: Pkcs8V1Der<'_> = RsaKeyPair::generate(size)?.as_der()?;
+    // What servers use: in TLS 1.3 there is no other padding.
+    let single = Signer::new(der.as_ref(), SignatureScheme::RSA_PSS_RSAE_SHA256)?;
+    let batched = single.clone();
+    let alone = Work::new(algorithm, Action::Sign, move || single.sign().map(drop));
+    let operation = Operation { batch: BATCH, ..alone.operation };
+    let together = if LocalEngine::has_lanes() {
+        let act = move || batched.sign_together();
+        Work { operation, act: Ok(Box::new(act)) }
+    } else {
+        Work { operation, act: Err(Missing::Ifma) }
+    };
+    Ok(vec![alone, together])
+}
+
+/// Signing and verifying.
+pub(super) fn others(algorithm: Algorithm) -> Result<Vec<Work>, SpeedError> {
+    let (der, scheme, verification): (_, _, &'static dyn VerificationAlgorithm) = match algorithm {
+        Algorithm::P384 => {
+            let der = ecdsa(&ECDSA_P384_SHA384_ASN1_SIGNING)?;
+            (der, SignatureScheme::ECDSA_SECP384R1_SHA384, &ECDSA_P384_SHA384_ASN1)
+        }
+        Algorithm::Ed25519 => {
+            let der = Ed25519KeyPair::generate()?.to_pkcs8v1()?.as_ref().to_vec();
+            (der, SignatureScheme::ED25519, &ED25519)
+        }
+        _ => {
+            let der = ecdsa(&ECDSA_P256_SHA256_ASN1_SIGNING)?;
+            (der, SignatureScheme::ECDSA_SECP256R1_SHA256, &ECDSA_P256_SHA256_ASN1)
+        }
+    };
+    let signer = Signer::new(&der, scheme)?;
+    let public = ParsedPublicKey::new(verification, &signer.public)?;
+    let signature = signer.sign()?;
+    let verify = move || Ok(public.verify_sig(&MESSAGE, black_box(&signature))?);
+    Ok(vec![
+        Work::new(algorithm, Action::Sign, move || signer.sign().map(drop)),
+        Work::new(algorithm, Action::Verify, verify),
+    ])
+}
+
+fn ecdsa(algorithm: &'static EcdsaSigningAlgorithm) -> Result<Vec<u8>, SpeedError> {
+    Ok(EcdsaKeyPair::generate(algorithm)?.to_pkcs8v1()?.as_ref().to_vec())
+}
+
+/// One key, and the engine that the gateway asks.
+#[derive(Clone)]
+struct Signer {
+    engine: Arc<LocalEngine>,
+    key: KeyId,
+    /// The public half, DER.
+    public: Vec<u8>,
+    scheme: SignatureScheme,
+    deadline: Instant,
+}
+
+impl Signer {
+    fn new(pkcs8: &[u8], scheme: SignatureScheme) -> Result<Self, SpeedError> {
+        let mut keystore = Keystore::new();
+        let key = keystore.add_der(PrivatePkcs8KeyDer::from(pkcs8.to_vec()).into())?;
+        let public = keystore.public_key(key).expect("it was added").to_vec();
+        let engine = Arc::new(LocalEngine::new(Arc::new(keystore)));
+        Ok(Self { engine, key, public, scheme, deadline: Instant::now() + FAR })
+    }
+
+    fn operation(&self) -> KeyOperation {
+        KeyOperation::sign(self.key, self.scheme, Bytes::from_static(&MESSAGE), self.deadline)
+    }
+
+    fn sign(&self) -> Result<Vec<u8>, SpeedError> {
+        let result = self.engine.submit(self.operation()).try_take();
+        Ok(result.expect("a local engine performs within `submit`")?)
+    }
+
+    fn sign_together(&self) -> Result<(), SpeedError> {
+        let operations = (0..BATCH).map(|_| self.operation()).collect();
+        let results = self.engine.perform_batch(operations);
+        results.into_iter().try_for_each(|result: KeyResult| result.map(drop))?;
+        Ok(())
+    }
+}
