@@ -1,10 +1,12 @@
 //! The engine that keeps slow operations off the threads that serve connections, and performs RSA in batches where the
 //! processor can.
 
+#[cfg(feature = "cuda")]
+mod beside_card;
 mod class;
 mod gather;
 pub(crate) mod on_caller;
-mod perform;
+pub(crate) mod perform;
 mod statistics;
 mod threads;
 
@@ -100,7 +102,7 @@ impl Default for Offload {
 ///
 /// Operations wait in a bounded queue; one that was abandoned or whose deadline has passed when its turn comes is not
 /// performed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct BatchEngine {
     keystore: Arc<Keystore>,
     local: LocalEngine,
@@ -212,13 +214,17 @@ impl fmt::Display for BatchEngine {
 }
 
 impl Pool {
+    fn class(&self, key: &PrivateKey) -> Class {
+        if self.batches == Batches::Made { Class::with_lanes(key) } else { Class::Alone }
+    }
+
     fn submit(
         &self,
         key: &Arc<PrivateKey>,
         operation: KeyOperation,
         statistics: &BatchStatistics,
     ) -> Result<PendingOperation, KeyError> {
-        let class = if self.batches == Batches::Made { Class::with_lanes(key) } else { Class::Alone };
+        let class = self.class(key);
         let (pending, completion) = PendingOperation::with_completion(operation.deadline);
         // Counted before a thread can take it, and be faster than this one.
         statistics.arrived();

@@ -26,6 +26,8 @@ pub enum Performer {
     AwsLc,
     /// Lanes of AVX-512 IFMA on this processor, up to four operations at a time.
     Ifma,
+    /// A GPU, thousands of operations at a time.
+    Cuda,
 }
 
 impl Performer {
@@ -34,6 +36,7 @@ impl Performer {
         match self {
             Self::AwsLc => "aws-lc",
             Self::Ifma => "ifma",
+            Self::Cuda => "cuda",
         }
     }
 }

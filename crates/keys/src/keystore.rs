@@ -65,6 +65,12 @@ impl Keystore {
         self.keys.is_empty()
     }
 
+    /// All of them, in no order.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Arc<PrivateKey>> {
+        self.keys.values()
+    }
+
     pub(crate) fn get(&self, id: KeyId) -> Result<&Arc<PrivateKey>, KeyError> {
         self.keys.get(&id).ok_or(KeyError::UnknownKey(id))
     }

@@ -5,6 +5,8 @@
 
 mod algorithm;
 mod batch;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod engine;
 mod error;
 mod keystore;
@@ -20,6 +22,8 @@ mod testing;
 
 pub use algorithm::KeyAlgorithm;
 pub use batch::{BatchEngine, BatchSettings, BatchStatistics, Offload};
+#[cfg(feature = "cuda")]
+pub use cuda::{CudaEngine, CudaError, CudaSettings, CudaStatistics, CudaTimes, Tiered};
 pub use engine::{Performer, PrivateKeyEngine};
 pub use error::KeyError;
 pub use keystore::Keystore;

@@ -11,7 +11,7 @@ use crate::{
 ///
 /// For ECDSA and Ed25519 that costs less than handing the operation to another thread. RSA holds the calling thread up for
 /// 0.2 to 5 ms: a thread that serves connections asks a [`BatchEngine`](crate::BatchEngine) instead.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct LocalEngine {
     keystore: Arc<Keystore>,
 }

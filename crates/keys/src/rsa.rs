@@ -17,6 +17,8 @@ use brisk_wire::registry::SignatureScheme;
 use rustls_pki_types::PrivateKeyDer;
 
 pub(crate) use self::aws_lc::{RawRsa, RsaNumbers, blinding_pair};
+#[cfg(feature = "cuda")]
+use crate::rsa_ifma::Width;
 use crate::{
     KeyAlgorithm, KeyError, KeyResult, OperationKind,
     private_key::{REFUSED_TO_SIGN, refused},
@@ -31,6 +33,9 @@ pub(crate) struct RsaPrivateKey {
     raw: RawRsa,
     /// For a lane of a batch, where this processor and this key allow it.
     prepared: Option<PreparedKey>,
+    /// The width on a card, which takes the same keys.
+    #[cfg(feature = "cuda")]
+    card_width: Option<Width>,
 }
 
 impl RsaPrivateKey {
@@ -47,7 +52,15 @@ impl RsaPrivateKey {
         // Tests of batches work on any processor, if slowly.
         let lanes = rsa_ifma::is_supported() || cfg!(test);
         let prepared = lanes.then(|| PreparedKey::new(&raw.numbers())).flatten();
-        Ok(Self { pair, raw, prepared })
+        #[cfg(feature = "cuda")]
+        let card_width = Width::of_key(&raw.numbers());
+        Ok(Self {
+            pair,
+            raw,
+            prepared,
+            #[cfg(feature = "cuda")]
+            card_width,
+        })
     }
 
     /// With the exact length of the modulus.
@@ -69,6 +82,18 @@ impl RsaPrivateKey {
     /// What a batch computes with. `None`: the key's operations are performed one by one.
     pub(crate) const fn prepared(&self) -> Option<&PreparedKey> {
         self.prepared.as_ref()
+    }
+
+    /// What a card computes with. `None`: the key has no place there.
+    #[cfg(feature = "cuda")]
+    pub(crate) const fn card_width(&self) -> Option<Width> {
+        self.card_width
+    }
+
+    /// Copies of the key's numbers.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn numbers(&self) -> RsaNumbers {
+        self.raw.numbers()
     }
 
     /// What the private operation is applied to: the encoded message, or the ciphertext itself.

@@ -20,6 +20,8 @@ pub(crate) use key::PreparedKey;
 use portable::Portable;
 use zeroize::Zeroize;
 
+use crate::rsa::RsaNumbers;
+
 /// Operations in one batch.
 pub(crate) const LANES: usize = 4;
 
@@ -35,8 +37,24 @@ pub(crate) enum Width {
 }
 
 impl Width {
-    fn of_bits(bits: usize) -> Option<Self> {
-        [Self::Rsa2048, Self::Rsa3072, Self::Rsa4096].into_iter().find(|width| width.bits() == bits)
+    /// All of them, the smallest first.
+    pub(crate) const ALL: [Self; 3] = [Self::Rsa2048, Self::Rsa3072, Self::Rsa4096];
+
+    /// The one of so many bits.
+    pub(crate) fn of_bits(bits: usize) -> Option<Self> {
+        Self::ALL.into_iter().find(|width| width.bits() == bits)
+    }
+
+    /// The one of a key with these numbers. `None` for a key that cannot share a batch: of a size that is none of these,
+    /// with a public exponent that is not 65537, or with primes that are not of half the size of the modulus.
+    pub(crate) fn of_key(numbers: &RsaNumbers) -> Option<Self> {
+        let width = Self::of_bits(bits(&numbers.n))?;
+        let half = width.bits() / 2;
+        let odd = |number: &[u8]| number.last().is_some_and(|byte| byte & 1 == 1);
+        let usable = **numbers.e == [1, 0, 1]
+            && [&numbers.p, &numbers.q].iter().all(|prime| bits(prime) == half && odd(prime))
+            && odd(&numbers.n);
+        usable.then_some(width)
     }
 
     /// Bits of the modulus.
@@ -115,6 +133,13 @@ pub(crate) fn private_transform(lanes: &mut [Lane<'_>]) -> [Verdict; LANES] {
     };
     scrub_stack();
     verdicts
+}
+
+/// The length of a big-endian number in bits.
+fn bits(number: &[u8]) -> usize {
+    let significant = number.iter().skip_while(|byte| **byte == 0);
+    let length = significant.clone().count();
+    significant.clone().next().map_or(0, |first| 8 * length - first.leading_zeros() as usize)
 }
 
 /// Overwrites what registers left on the stack of the functions that have just returned.

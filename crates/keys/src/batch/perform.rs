@@ -12,6 +12,8 @@ use crate::{
     private_key::PrivateKey,
     rsa_ifma::{LANES, Lane, Verdict},
 };
+#[cfg(feature = "cuda")]
+use crate::{rsa::RsaPrivateKey, rsa_ifma::Width};
 
 /// What performs a batch: [`rsa_ifma::private_transform`](crate::rsa_ifma::private_transform), or what a test has in its
 /// place.
@@ -21,7 +23,7 @@ pub(super) type Transform = fn(&mut [Lane<'_>]) -> [Verdict; LANES];
 const FAULTS_TOLD: Duration = Duration::from_mins(1);
 
 /// One operation, with all that a thread needs for it.
-pub(super) struct Job {
+pub(crate) struct Job {
     key: Arc<PrivateKey>,
     kind: OperationKind,
     class: Class,
@@ -48,34 +50,34 @@ impl Job {
         self.class
     }
 
-    pub(super) const fn arrived(&self) -> Instant {
+    pub(crate) const fn arrived(&self) -> Instant {
         self.arrived
     }
 
     /// Whether anybody wants the result, and in time.
-    pub(super) fn is_wanted(&self, now: Instant) -> bool {
+    pub(crate) fn is_wanted(&self, now: Instant) -> bool {
         self.completion.as_ref().is_some_and(|completion| completion.is_wanted(now))
     }
 
     /// Begins the work, if it is still wanted; if not, answers where somebody came too late.
-    pub(super) fn begin(&mut self) -> bool {
+    pub(crate) fn begin(&mut self) -> bool {
         self.completion = self.completion.take().and_then(Completion::begin);
         self.completion.is_some()
     }
 
     /// Answers an operation that is not wanted any more.
-    pub(super) fn dismiss(mut self) {
+    pub(crate) fn dismiss(mut self) {
         self.begin();
     }
 
-    fn complete(&mut self, result: KeyResult, performer: Performer) {
+    pub(crate) fn complete(&mut self, result: KeyResult, performer: Performer) {
         if let Some(completion) = self.completion.take() {
             completion.complete(result, performer);
         }
     }
 
     /// Performs it with aws-lc.
-    fn perform_alone(&mut self) {
+    pub(super) fn perform_alone(&mut self) {
         let result = self.key.perform(&self.kind);
         self.complete(result, Performer::AwsLc);
     }
@@ -83,17 +85,18 @@ impl Job {
     /// Makes ready what a lane needs. Where that fails the operation is answered.
     fn fill_lane(&mut self) -> bool {
         let rsa = self.key.rsa().expect("only RSA keys have lanes");
-        match rsa.representative(&self.kind) {
-            Ok(input) => {
-                self.output = vec![0; input.len()];
-                self.input = input;
-                true
-            }
-            Err(error) => {
-                self.complete(Err(error), Performer::AwsLc);
-                false
+        // It is there already if a card was to have the operation.
+        if self.input.is_empty() {
+            match rsa.representative(&self.kind) {
+                Ok(input) => self.input = input,
+                Err(error) => {
+                    self.complete(Err(error), Performer::AwsLc);
+                    return false;
+                }
             }
         }
+        self.output = vec![0; self.input.len()];
+        true
     }
 
     fn lane(&mut self) -> Lane<'_> {
@@ -105,6 +108,27 @@ impl Job {
     fn complete_from_lane(&mut self) {
         let output = std::mem::take(&mut self.output);
         self.complete(Ok(output), Performer::Ifma);
+    }
+}
+
+/// What a card needs of an operation.
+#[cfg(feature = "cuda")]
+impl Job {
+    /// With what the key is applied to, which the caller had the time for.
+    pub(crate) fn with_input(self, input: Vec<u8>) -> Self {
+        Self { input, ..self }
+    }
+
+    pub(crate) fn input(&self) -> &[u8] {
+        &self.input
+    }
+
+    pub(crate) const fn key(&self) -> &Arc<PrivateKey> {
+        &self.key
+    }
+
+    pub(crate) fn card_width(&self) -> Option<Width> {
+        self.key.rsa().and_then(RsaPrivateKey::card_width)
     }
 }
 

@@ -69,18 +69,9 @@ pub(super) struct Blinding {
 }
 
 impl PreparedKey {
-    /// `None` for a key that the lanes cannot work with: a size that is none of [`Width`]'s, a public exponent that is not
-    /// 65537, or primes that are not of half the size of the modulus.
+    /// `None` for a key that the lanes cannot work with, see [`Width::of_key`].
     pub(crate) fn new(numbers: &RsaNumbers) -> Option<Self> {
-        let width = Width::of_bits(bits(&numbers.n))?;
-        let half = width.bits() / 2;
-        let odd = |number: &[u8]| number.last().is_some_and(|byte| byte & 1 == 1);
-        let usable = **numbers.e == [1, 0, 1]
-            && [&numbers.p, &numbers.q].iter().all(|prime| bits(prime) == half && odd(prime))
-            && odd(&numbers.n);
-        if !usable {
-            return None;
-        }
+        let width = Width::of_key(numbers)?;
         let count = width.prime_digits();
         let p = Prime::new(&numbers.p, &numbers.dp, width);
         let q = Prime::new(&numbers.q, &numbers.dq, width);
@@ -160,11 +151,4 @@ impl Prime {
             digits,
         }
     }
-}
-
-/// The length of a big-endian number in bits.
-fn bits(number: &[u8]) -> usize {
-    let significant = number.iter().skip_while(|byte| **byte == 0);
-    let length = significant.clone().count();
-    significant.clone().next().map_or(0, |first| 8 * length - first.leading_zeros() as usize)
 }

@@ -1,0 +1,151 @@
+//! The card of this machine: found by the driver, with the kernels compiled for it. Driver and NVRTC are loaded when they
+//! are first asked for.
+#![expect(unsafe_code, reason = "the driver's interface is C")]
+
+mod compiler;
+mod memory;
+mod stream;
+
+use std::{ffi::CStr, fmt, sync::Arc};
+
+use cudarc::driver::{
+    CudaContext, DriverError,
+    result::{function, module, occupancy},
+    sys::{self, CUdevice_attribute, CUfunction, CUfunction_attribute_enum, CUmodule},
+};
+
+pub(super) use self::stream::Stream;
+use super::{engine::CudaSettings, error::CudaError, source::Geometry};
+use crate::rsa_ifma::Width;
+
+/// The least compute capability: before it, the threads of a warp do not go on independently.
+const LEAST_CAPABILITY: (i32, i32) = (7, 0);
+
+/// A card, and the kernels for each width.
+pub(super) struct Device {
+    context: Arc<CudaContext>,
+    name: String,
+    multiprocessors: usize,
+    /// In the order of widths.
+    kernels: Vec<Kernels>,
+}
+
+/// The kernels of one width.
+struct Kernels {
+    module: CUmodule,
+    private: CUfunction,
+    advance: CUfunction,
+    geometry: Geometry,
+    /// Blocks of `private` that a multiprocessor has room for at a time.
+    resident: usize,
+}
+
+// SAFETY: handles of modules and functions may be used by any thread while their context is alive and current there
+// (CUDA driver API, section "Context Management"); nothing changes them after they were made.
+unsafe impl Send for Kernels {}
+// SAFETY: as above.
+unsafe impl Sync for Kernels {}
+
+impl Device {
+    /// The card that the settings name, with kernels laid out as they say. Compiling these takes seconds.
+    pub(super) fn open(settings: &CudaSettings) -> Result<Self, CudaError> {
+        let geometries = Width::ALL.map(|width| settings.geometry(width));
+        let ordinal = settings.device;
+        // SAFETY: the library is the driver's; what it runs while it is loaded is its own business.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(CudaError::NoDriver);
+        }
+        let found = match CudaContext::device_count() {
+            Ok(count) => count as usize,
+            Err(DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE)) => 0,
+            Err(error) => return Err(failed("be counted")(error)),
+        };
+        if ordinal >= found {
+            return Err(CudaError::NoDevice { device: ordinal, found });
+        }
+        compiler::find()?;
+        let context = CudaContext::new(ordinal).map_err(failed("be opened"))?;
+        // A thread that waits for the card leaves its core to others.
+        context.set_blocking_synchronize().map_err(failed("be waited for"))?;
+        let name = context.name().map_err(failed("say its name"))?;
+        let (major, minor) = context.compute_capability().map_err(failed("say what it can do"))?;
+        if (major, minor) < LEAST_CAPABILITY {
+            return Err(CudaError::TooOld { name, major, minor });
+        }
+        let multiprocessors = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+        let multiprocessors = context.attribute(multiprocessors).map_err(failed("say how large it is"))?;
+        let mut device =
+            Self { context, name, multiprocessors: multiprocessors as usize, kernels: Vec::new() };
+        for geometry in geometries {
+            let geometry = geometry?;
+            let code = compiler::compile(&geometry, (major, minor))?;
+            device.load(geometry, &code)?;
+        }
+        Ok(device)
+    }
+
+    /// Makes the card the one that this thread's calls are for.
+    fn bind(&self) -> Result<(), CudaError> {
+        self.context.bind_to_thread().map_err(failed("be bound to a thread"))
+    }
+
+    fn load(&mut self, geometry: Geometry, code: &[u8]) -> Result<(), CudaError> {
+        // SAFETY: `code` is what NVRTC made for this device, whole and in memory until the call returns.
+        let module =
+            unsafe { module::load_data(code.as_ptr().cast()) }.map_err(failed("load the kernels"))?;
+        let find = |name: &CStr| {
+            // SAFETY: the module was loaded a moment ago.
+            unsafe { module::get_function(module, name.to_owned()) }.map_err(failed("find a kernel"))
+        };
+        let (private, advance) = (find(c"rsa_private")?, find(c"advance_blinding")?);
+        let carve_out = CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+        // As much shared memory as there is: tables of powers limit how many operations there is room for.
+        // SAFETY: the function is there.
+        unsafe { function::set_function_attribute(private, carve_out, 100) }
+            .map_err(failed("share its memory out"))?;
+        let block = geometry.block().cast_signed();
+        // SAFETY: the function is there; what shared memory it has, it declares.
+        let resident = unsafe { occupancy::max_active_block_per_multiprocessor(private, block, 0) };
+        let resident = resident.map_err(failed("say how much it has room for"))?.max(1) as usize;
+        self.kernels.push(Kernels { module, private, advance, geometry, resident });
+        Ok(())
+    }
+
+    fn kernels(&self, width: Width) -> &Kernels {
+        &self.kernels[width as usize]
+    }
+
+    /// Operations that the card has room for at a time.
+    fn resident(&self, width: Width) -> usize {
+        let kernels = self.kernels(width);
+        self.multiprocessors * kernels.resident * kernels.geometry.operations() as usize
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let bound = self.bind().is_ok();
+        for kernels in self.kernels.iter().filter(|_| bound) {
+            // SAFETY: the module was loaded in this context, and all streams that ran it have gone: each has a share of us.
+            // A failure leaves it to the context, whose end is its end.
+            let _ = unsafe { module::unload(kernels.module) };
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {} multiprocessors", self.name, self.multiprocessors)
+    }
+}
+
+/// What a refusal of the driver becomes: what the card could not do, in the driver's words why.
+fn failed(action: &'static str) -> impl Fn(DriverError) -> CudaError {
+    move |error| {
+        let reason = match error.error_string() {
+            Ok(text) => text.to_string_lossy().into_owned(),
+            Err(_) => format!("error {}", error.0 as u32),
+        };
+        CudaError::Driver { action, reason }
+    }
+}

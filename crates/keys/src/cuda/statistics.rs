@@ -1,0 +1,157 @@
+//! What a card has done, counted for metrics, and how long it takes, for who chooses between it and the processor.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use crate::rsa_ifma::Width;
+
+/// What the card of a [`CudaEngine`](super::CudaEngine) has done since the start, and has to do.
+#[derive(Debug, Default)]
+pub struct CudaStatistics {
+    pending: AtomicUsize,
+    operations: AtomicU64,
+    launches: AtomicU64,
+    faults: AtomicU64,
+    taken_over: AtomicU64,
+    lost: AtomicBool,
+    times: [Measured; Width::ALL.len()],
+}
+
+/// How long operations of one width take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CudaTimes {
+    /// A launch of one operation on the card, from host memory to host memory.
+    pub one: Duration,
+    /// A launch of as many as one stream takes.
+    pub wave: Duration,
+    /// How many these are.
+    pub wave_operations: usize,
+    /// An operation on one core of the processor, in a batch if it has the instructions.
+    pub processor: Duration,
+}
+
+/// [`CudaTimes`], in nanoseconds; zeroes as long as nothing was measured.
+#[derive(Debug, Default)]
+struct Measured {
+    one: AtomicU64,
+    wave: AtomicU64,
+    wave_operations: AtomicU64,
+    processor: AtomicU64,
+}
+
+impl CudaStatistics {
+    /// Operations that wait for the card or are on it.
+    pub fn pending(&self) -> usize {
+        self.pending.load(Ordering::Relaxed)
+    }
+
+    /// Operations that the card performed.
+    pub fn operations(&self) -> u64 {
+        self.operations.load(Ordering::Relaxed)
+    }
+
+    /// Launches in which it did so.
+    pub fn launches(&self) -> u64 {
+        self.launches.load(Ordering::Relaxed)
+    }
+
+    /// Results that did not stand the check and were not used.
+    pub fn faults(&self) -> u64 {
+        self.faults.load(Ordering::Relaxed)
+    }
+
+    /// Operations that were meant for the card and that the processor performed, for want of a result or of the card.
+    pub fn taken_over(&self) -> u64 {
+        self.taken_over.load(Ordering::Relaxed)
+    }
+
+    /// Whether the card was given up. Nothing is sent to it any more.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// What was measured with the first key of so many bits; `None` if there was none yet.
+    pub fn times(&self, bits: usize) -> Option<CudaTimes> {
+        Width::of_bits(bits).and_then(|width| self.times_of(width))
+    }
+
+    pub(super) fn times_of(&self, width: Width) -> Option<CudaTimes> {
+        let measured = &self.times[width as usize];
+        let time = |nanoseconds: &AtomicU64| Duration::from_nanos(nanoseconds.load(Ordering::Acquire));
+        // Written last.
+        let processor = Some(time(&measured.processor)).filter(|time| !time.is_zero())?;
+        Some(CudaTimes {
+            one: time(&measured.one),
+            wave: time(&measured.wave),
+            wave_operations: measured.wave_operations.load(Ordering::Relaxed) as usize,
+            processor,
+        })
+    }
+
+    pub(super) fn measured(&self, width: Width, times: &CudaTimes) {
+        let measured = &self.times[width as usize];
+        let set = |place: &AtomicU64, time: Duration| {
+            place.store((time.as_nanos() as u64).max(1), Ordering::Release);
+        };
+        measured.wave_operations.store(times.wave_operations as u64, Ordering::Relaxed);
+        set(&measured.one, times.one);
+        set(&measured.wave, times.wave);
+        set(&measured.processor, times.processor);
+    }
+
+    pub(super) fn arrived(&self) {
+        self.pending.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// So many operations are answered, or were handed on.
+    pub(super) fn left(&self, operations: usize) {
+        self.pending.fetch_sub(operations, Ordering::Relaxed);
+    }
+
+    pub(super) fn launched(&self, operations: usize) {
+        self.operations.fetch_add(operations as u64, Ordering::Relaxed);
+        self.launches.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn take_over(&self) {
+        self.taken_over.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// More faults; returns how many there were by now.
+    pub(super) fn fault(&self, faults: usize) -> u64 {
+        self.faults.fetch_add(faults as u64, Ordering::Relaxed) + faults as u64
+    }
+
+    /// Whether this is news.
+    pub(super) fn lose(&self) -> bool {
+        !self.lost.swap(true, Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_there_once_they_were_measured() {
+        let statistics = CudaStatistics::default();
+        assert_eq!(statistics.times(3072), None);
+        let times = CudaTimes {
+            one: Duration::from_micros(900),
+            wave: Duration::from_millis(3),
+            wave_operations: 4000,
+            processor: Duration::from_micros(190),
+        };
+        statistics.measured(Width::Rsa3072, &times);
+        assert_eq!(statistics.times(3072), Some(times));
+        assert_eq!((statistics.times(2048), statistics.times(1024)), (None, None));
+    }
+
+    #[test]
+    fn a_card_is_lost_once() {
+        let statistics = CudaStatistics::default();
+        assert!(!statistics.is_lost() && statistics.lose() && !statistics.lose() && statistics.is_lost());
+    }
+}
