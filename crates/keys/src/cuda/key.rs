@@ -204,7 +204,7 @@ mod tests {
             let inverses = [take(1), take(1), take(1)];
             assert_eq!(take(1), BigUint::ZERO);
             let [n, p, q] = [&numbers.n, &numbers.p, &numbers.q].map(|bytes| number(bytes));
-            let base = BigUint::from(1_u8) << 32;
+            let base: BigUint = BigUint::from(1_u8) << 32;
             for (inverse, modulus) in inverses.iter().zip([&n, &p, &q]) {
                 assert_eq!((inverse * modulus + 1_u8) % &base, BigUint::ZERO);
             }

@@ -35,12 +35,13 @@ impl Geometry {
     /// What is best, as far as known, where nothing else is asked for. `None` if it cannot be done.
     ///
     /// `threads` compute modulo one prime, twice as many an operation: a power of two up to 16 that leaves each of them an
-    /// even number of words. `block` threads share a multiprocessor's memory; a multiple of 32.
+    /// even number of words. `block` threads share a multiprocessor's memory; a multiple of 32. The window is as wide as
+    /// is best, and narrower if the tables of powers would not find room.
     pub(super) fn new(width: Width, threads: Option<u32>, block: Option<u32>) -> Option<Self> {
         let best = Self::best(width);
         let geometry =
             Self { threads: threads.unwrap_or(best.threads), block: block.unwrap_or(best.block), ..best };
-        geometry.is_possible().then_some(geometry)
+        (1..=best.window).rev().find_map(|window| geometry.with_window(window))
     }
 
     /// The same with another width of window: so many bits of an exponent to one multiplication. `None` if it cannot be
@@ -77,11 +78,6 @@ impl Geometry {
     /// Words of the modulus, of an input and of an output.
     pub(super) const fn words(&self) -> u32 {
         words(self.width)
-    }
-
-    /// Threads of the card for each half of an operation.
-    pub(super) const fn threads(&self) -> u32 {
-        self.threads
     }
 
     /// Threads to a block: how both kernels are to be launched.
@@ -150,9 +146,15 @@ mod tests {
         assert!(new(32, 32).is_none(), "an operation on more threads than run in lockstep");
         assert!(new(3, 32).is_none());
         assert!(new(8, 48).is_none(), "half a warp");
-        assert!(new(1, 64).is_none(), "more shared memory than there is");
-        assert!(new(8, 32).unwrap().with_window(0).is_none());
-        assert!(new(8, 32).unwrap().with_window(3).is_some());
+        assert!(new(1, 1024).is_none(), "more shared memory than there is");
+        let windows = [0, 3, 4, 7].map(|window| new(8, 32).unwrap().with_window(window).is_some());
+        assert_eq!(windows, [false, true, true, false]);
+    }
+
+    #[test]
+    fn the_window_is_as_wide_as_memory_allows() {
+        let window = |threads, block| Geometry::new(Width::Rsa2048, Some(threads), Some(block)).unwrap().window;
+        assert_eq!((window(4, 32), window(1, 32), window(1, 128)), (4, 3, 1));
     }
 
     #[test]
