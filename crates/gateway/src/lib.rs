@@ -2,6 +2,7 @@
 
 mod admin;
 mod connection;
+mod engine;
 mod error;
 mod gateway;
 mod listen;

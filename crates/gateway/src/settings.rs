@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "cuda")]
+use brisk_keys::CudaSettings;
 use brisk_keys::{BatchSettings, Keystore};
 use brisk_net::ListenerSettings;
 use brisk_proxy::serve::HttpSettings;
@@ -45,6 +47,9 @@ pub struct GatewaySettings {
     pub sessions: SessionSettings,
     /// Where and how key operations are performed. Fixed at the start.
     pub keys: BatchSettings,
+    /// The card that performs RSA under load; `None` is the processor alone. Fixed at the start.
+    #[cfg(feature = "cuda")]
+    pub cuda: Option<CudaSettings>,
     /// The private keys of all hosts.
     pub keystore: Arc<Keystore>,
     /// How hosts prove their names; at least one, exactly one of them the default, and no name twice.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use brisk_keys::{
-    BatchEngine, Metered, OperationObserver, OperationOutcome, OperationReport, Performer, PrivateKeyEngine,
+    Metered, OperationObserver, OperationOutcome, OperationReport, Performer, PrivateKeyEngine,
 };
 use brisk_net::{AddressLimit, ConnectionLimit, DeadlineWheel};
 use brisk_proxy::redirect::HttpsRedirect;
@@ -18,12 +18,13 @@ use brisk_proxy::settings::ServiceSettings;
 use brisk_proxy::upstream::{Group, GroupState};
 use brisk_proxy::{Service, ServiceError, Telemetry, health};
 use brisk_telemetry::AccessLog;
-use brisk_telemetry::metrics::{CertificateExpiry, KeyFigures, KeyOperationFacts, KeyOutcome, Metrics};
+use brisk_telemetry::metrics::{CertificateExpiry, KeyOperationFacts, KeyOutcome, Metrics};
 use brisk_tls::{Acceptor, HostSettings};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::GatewayError;
+use crate::engine::Engine;
 use crate::page;
 use crate::resumption::{Resumption, unix_seconds};
 use crate::settings::{GatewaySettings, ProxyProtocol};
@@ -79,7 +80,7 @@ pub(crate) struct Shared {
     pub(crate) client_connections: Option<AddressLimit>,
     pub(crate) give_back_memory: fn(),
     pub(crate) resumption: Resumption,
-    engine: BatchEngine,
+    engine: Engine,
     ids: AtomicU64,
 }
 
@@ -87,7 +88,7 @@ impl Shared {
     /// Prepares everything that `settings` ask for, without serving anything yet.
     pub(crate) fn new(settings: &GatewaySettings, give_back_memory: fn()) -> Result<Arc<Self>, GatewayError> {
         let metrics = Metrics::new();
-        let engine = engine(settings, &metrics)?;
+        let engine = Engine::start(settings, &metrics)?;
         let resumption = Resumption::new(&settings.sessions, &metrics)?;
         let access_log = open_access_log(settings, &metrics)?;
         let live = live(settings, &engine, &resumption, &metrics)?;
@@ -135,23 +136,9 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// The engine that performs key operations for as long as the process lives.
-fn engine(settings: &GatewaySettings, metrics: &Metrics) -> Result<BatchEngine, GatewayError> {
-    let engine =
-        BatchEngine::new(Arc::clone(&settings.keystore), &settings.keys).map_err(GatewayError::Threads)?;
-    tracing::info!("{engine}");
-    let statistics = Arc::clone(engine.statistics());
-    metrics.set_key_source(move || KeyFigures {
-        queue_length: statistics.waiting() as u64,
-        by_batch: statistics.performed(),
-        faults: statistics.faults(),
-    });
-    Ok(engine)
-}
-
 fn live(
     settings: &GatewaySettings,
-    engine: &BatchEngine,
+    engine: &Engine,
     resumption: &Resumption,
     metrics: &Arc<Metrics>,
 ) -> Result<Live, GatewayError> {

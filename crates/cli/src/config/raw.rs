@@ -153,6 +153,8 @@ pub(crate) struct Keys {
     pub(crate) queue: Option<u32>,
     pub(crate) offload: Option<Vec<KeyFamily>>,
     pub(crate) simd: Option<bool>,
+    pub(crate) cuda: Option<bool>,
+    pub(crate) cuda_wait: Option<Period>,
 }
 
 /// What kind of key an operation is with.

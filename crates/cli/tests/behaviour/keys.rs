@@ -74,6 +74,21 @@ fn rsa_works_with_and_without_batches_and_the_log_says_which() {
     assert_eq!(count(&in_line, "brisk_key_batch_operations_total", ""), 0);
 }
 
+#[cfg(feature = "cuda")]
+#[test]
+fn a_gpu_that_is_not_there_is_missed_in_a_line_and_the_processor_serves() {
+    let site = rsa_site("keys.threads = 1\nkeys.cuda = true\n");
+    handshakes(&site);
+    let log = site.brisk.process().stderr();
+    if log.contains("RSA on ") {
+        eprintln!("not tested, since there is a GPU");
+        return;
+    }
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("keys.cuda: no N")).collect();
+    assert!(matches!(lines[..], [line] if line.contains("WARN")), "{log}");
+    assert_eq!(count(&site, "brisk_key_operations_total", "engine=\"cuda\""), 0);
+}
+
 #[test]
 fn ecdsa_can_leave_the_workers_too() {
     let site = Site::custom("keys.offload = [\"rsa\", \"ecdsa\"]\n", "", |setup| setup);
@@ -140,6 +155,8 @@ fn wrong_settings_of_keys_are_told_before_anything_is_served() {
         ("keys.cores = [0, 0]", ["keys.cores[1]", "keys.cores[0] is 0 already"]),
         ("keys.offload = [\"dsa512\"]", ["keys.offload[0]", "known here: `rsa`, `ecdsa`, `ed25519`"]),
         ("keys.simd = 1", ["keys.simd", "`true` or `false`"]),
+        #[cfg(not(feature = "cuda"))]
+        ("keys.cuda = true", ["keys.cuda", "--features cuda"]),
     ] {
         let config = format!("{}{}", base(&format!("{line}\n")), "\n[[host]]\nnames = [\"localhost\"]\n");
         let output = setup().config(&config).check("brisk.toml");

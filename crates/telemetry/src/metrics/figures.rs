@@ -86,4 +86,21 @@ pub struct KeyFigures {
     pub by_batch: [u64; 4],
     /// Results that did not stand their check and were computed again.
     pub faults: u64,
+    /// The card beside the threads; `None` where there is none.
+    pub card: Option<CardFigures>,
+}
+
+/// What a card has done of key operations, and has to do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CardFigures {
+    /// Operations that wait for it or are on it.
+    pub pending: u64,
+    /// Launches, each of many operations.
+    pub launches: u64,
+    /// Results that did not stand their check and were computed again.
+    pub faults: u64,
+    /// Operations that were meant for it and went to the threads.
+    pub taken_over: u64,
+    /// Whether it was given up.
+    pub is_lost: bool,
 }

@@ -200,12 +200,30 @@ fn key_operations_are_counted_by_engine_algorithm_and_outcome() {
 fn the_key_engine_tells_of_its_queue_and_its_batches() {
     let metrics = Metrics::new();
     assert!(!metrics.render().contains("brisk_key_queue_length"));
-    metrics.set_key_source(|| KeyFigures { queue_length: 7, by_batch: [1, 0, 3, 8], faults: 2 });
+    let figures = KeyFigures { queue_length: 7, by_batch: [1, 0, 3, 8], faults: 2, card: None };
+    metrics.set_key_source(move || figures);
     for line in [
         "brisk_key_queue_length 7",
         "brisk_key_batch_operations_total{size=\"1\"} 1",
         "brisk_key_batch_operations_total{size=\"4\"} 8",
         "brisk_key_faults_total 2",
+    ] {
+        assert!(shows(&metrics, line), "{line} is not in {}", metrics.render());
+    }
+    assert!(!metrics.render().contains("brisk_key_gpu"));
+}
+
+#[test]
+fn a_card_tells_of_what_it_has_done_and_of_its_loss() {
+    let metrics = Metrics::new();
+    let card = CardFigures { pending: 9, launches: 3, faults: 4, taken_over: 5, is_lost: true };
+    metrics.set_key_source(move || KeyFigures { faults: 2, card: Some(card), ..KeyFigures::default() });
+    for line in [
+        "brisk_key_faults_total 6",
+        "brisk_key_gpu_pending 9",
+        "brisk_key_gpu_launches_total 3",
+        "brisk_key_gpu_taken_over_total 5",
+        "brisk_key_gpu_lost 1",
     ] {
         assert!(shows(&metrics, line), "{line} is not in {}", metrics.render());
     }

@@ -2,16 +2,23 @@
 
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
+#[cfg(feature = "cuda")]
+use brisk_keys::CudaSettings;
 use brisk_keys::{BatchSettings, Offload};
 
 use super::Context;
 use super::server::count;
 use crate::config::error::KeyPath;
 use crate::config::raw::{self, KeyFamily};
+use crate::config::units::Period;
 
 /// The numbers that cores can have on Linux.
 const CORES: RangeInclusive<u16> = 0..=1023;
+
+/// How long an operation may wait for others on their way to a card.
+const WAITS: RangeInclusive<Period> = Period(Duration::from_millis(1))..=Period(Duration::from_secs(1));
 
 /// `cores` are those of the machine, `workers` the threads that serve connections.
 pub(super) fn keys(
@@ -38,6 +45,34 @@ pub(super) fn keys(
         );
     }
     BatchSettings { threads: count(threads), cores: kept_on, queue, offload, simd }
+}
+
+/// The card, if there is to be one; `keys` is what the processor's part came to.
+#[cfg(feature = "cuda")]
+pub(super) fn cuda(raw: &raw::Keys, keys: &BatchSettings, context: &mut Context<'_>) -> Option<CudaSettings> {
+    let (path, usual, findings) = (KeyPath::of("keys"), CudaSettings::default(), &mut context.findings);
+    let wait = findings.within(&path.key("cuda_wait"), raw.cuda_wait, Period(usual.wait), &WAITS).0;
+    let wanted = raw.cuda.unwrap_or(false);
+    if wanted && !keys.offload.rsa {
+        findings.wrong(
+            &path.key("cuda"),
+            "needs offload to name \"rsa\", so that there are threads beside the GPU",
+        );
+    }
+    wanted.then_some(CudaSettings { wait, ..usual })
+}
+
+/// Says so if a card is asked for: this program knows none.
+#[cfg(not(feature = "cuda"))]
+pub(super) fn cuda(raw: &raw::Keys, _: &BatchSettings, context: &mut Context<'_>) {
+    let (path, findings) = (KeyPath::of("keys"), &mut context.findings);
+    findings.within(&path.key("cuda_wait"), raw.cuda_wait, *WAITS.start(), &WAITS);
+    if raw.cuda == Some(true) {
+        findings.wrong(
+            &path.key("cuda"),
+            "this brisk was built without it: build it with `cargo build --release -p brisk-cli --features cuda`, or write `false`",
+        );
+    }
 }
 
 fn offload(families: &[KeyFamily]) -> Offload {

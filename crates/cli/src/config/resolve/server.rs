@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use brisk_certs::UnknownName;
 use brisk_gateway::settings::{ConnectionLimits, GatewaySettings, ProxyProtocol, SessionSettings};
+#[cfg(feature = "cuda")]
+use brisk_keys::CudaSettings;
 use brisk_keys::{BatchSettings, Keystore};
 use brisk_net::ListenerSettings;
 use brisk_proxy::serve::{HttpSettings, HttpTimeouts};
@@ -51,6 +53,8 @@ pub(super) struct Server {
     tls: TlsSettings,
     sessions: SessionSettings,
     keys: BatchSettings,
+    #[cfg(feature = "cuda")]
+    cuda: Option<CudaSettings>,
     access_log: Option<AccessLogSettings>,
 }
 
@@ -85,6 +89,8 @@ impl Server {
             tls: self.tls,
             sessions: self.sessions,
             keys: self.keys,
+            #[cfg(feature = "cuda")]
+            cuda: self.cuda,
             keystore,
             hosts,
             service,
@@ -111,6 +117,11 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
         context.findings.within(&path, value, Period(usual), &TIMEOUTS).0
     };
     let tls = tls(raw, context);
+    let keys = keys::keys(&raw.keys, cores, workers, context);
+    #[cfg(feature = "cuda")]
+    let cuda = keys::cuda(&raw.keys, &keys, context);
+    #[cfg(not(feature = "cuda"))]
+    keys::cuda(&raw.keys, &keys, context);
     let drain = Period(Duration::from_secs(30));
     let drains = Period(Duration::ZERO)..=*TIMEOUTS.end();
     Server {
@@ -136,7 +147,9 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
         protocol: protocol(server, &path, context),
         sessions: sessions::sessions(raw, tls.session_lifetime, context),
         tls,
-        keys: keys::keys(&raw.keys, cores, workers, context),
+        #[cfg(feature = "cuda")]
+        cuda,
+        keys,
         access_log: access_log(&raw.access_log, context),
     }
 }

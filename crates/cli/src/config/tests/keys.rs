@@ -45,6 +45,25 @@ fn threads_that_have_nothing_to_do_are_a_warning() {
     assert_eq!(accepted(&with_keys("offload = []")).warnings, [""; 0]);
 }
 
+#[cfg(feature = "cuda")]
+#[test]
+fn a_gpu_is_asked_for_and_has_a_deadline() {
+    let cuda = |keys| accepted(&with_keys(keys)).settings.cuda;
+    assert_eq!(cuda("cuda_wait = \"5ms\""), None);
+    assert_eq!(cuda("cuda = true").unwrap().wait, Duration::from_millis(2));
+    assert_eq!(cuda("cuda = true\ncuda_wait = \"5ms\"").unwrap().wait, Duration::from_millis(5));
+    let message = "needs offload to name \"rsa\", so that there are threads beside the GPU";
+    refused(&with_keys("cuda = true\noffload = []"), &format!("brisk.toml:5:8: keys.cuda: {message}"));
+}
+
+#[cfg(not(feature = "cuda"))]
+#[test]
+fn a_program_that_knows_no_gpu_says_so() {
+    let message = "this brisk was built without it: build it with `cargo build --release -p brisk-cli --features cuda`, or write `false`";
+    refused(&with_keys("cuda = true"), &format!("brisk.toml:5:8: keys.cuda: {message}"));
+    assert_eq!(accepted(&with_keys("cuda = false\ncuda_wait = \"5ms\"")).warnings, [""; 0]);
+}
+
 #[test]
 fn wrong_settings_of_keys_are_told_in_a_line() {
     for (line, column, message) in [
@@ -59,6 +78,7 @@ fn wrong_settings_of_keys_are_told_in_a_line() {
             12,
             "offload[0]: \"dsa512\" is not known here; known here: `rsa`, `ecdsa`, `ed25519`",
         ),
+        ("cuda_wait = \"2s\"", 13, "cuda_wait: 2s is out of range: write 1ms to 1s"),
         ("simd = \"no\"", 8, "simd: expected `true` or `false`, found the text \"no\""),
     ] {
         refused(&with_keys(line), &format!("brisk.toml:5:{column}: keys.{message}"));

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Encoder;
-use crate::metrics::figures::KeyFigures;
+use crate::metrics::figures::{CardFigures, KeyFigures};
 use crate::metrics::histogram::Totals;
 use crate::metrics::series::KeySeries;
 
@@ -49,5 +49,21 @@ pub(super) fn engine(page: &mut Encoder<'_, '_>, figures: &KeyFigures) -> fmt::R
     }
     let mut family =
         page.counter("key_faults", "Results of batches that did not stand their check and were not used.")?;
-    family.counter(&[], figures.faults)
+    family.counter(&[], figures.faults + figures.card.map_or(0, |card| card.faults))?;
+    figures.card.map_or(Ok(()), |card| self::card(page, &card))
+}
+
+fn card(page: &mut Encoder<'_, '_>, figures: &CardFigures) -> fmt::Result {
+    let mut family =
+        page.gauge("key_gpu_pending", "Key operations that wait for the GPU or are on it now.")?;
+    family.gauge(&[], figures.pending)?;
+    let mut family = page.counter("key_gpu_launches", "Launches on the GPU, each of many key operations.")?;
+    family.counter(&[], figures.launches)?;
+    let mut family = page.counter(
+        "key_gpu_taken_over",
+        "Key operations that were meant for the GPU and that the processor performed.",
+    )?;
+    family.counter(&[], figures.taken_over)?;
+    let mut family = page.gauge("key_gpu_lost", "1 once the GPU was given up, 0 before.")?;
+    family.gauge(&[], u64::from(figures.is_lost))
 }
