@@ -19,6 +19,7 @@ use brisk_wire::registry::SignatureScheme;
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio::runtime::Builder;
 
 const SIZES: [(&str, KeySize); 3] =
     [("RSA-2048", KeySize::Rsa2048), ("RSA-3072", KeySize::Rsa3072), ("RSA-4096", KeySize::Rsa4096)];
@@ -42,6 +43,7 @@ fn operation(key: KeyId) -> KeyOperation {
 }
 
 fn rsa(criterion: &mut Criterion) {
+    let runtime = Builder::new_current_thread().build().expect("a runtime");
     for (name, size) in SIZES {
         let (keystore, key) = keystore(size);
         let local = LocalEngine::new(Arc::clone(&keystore));
@@ -54,7 +56,7 @@ fn rsa(criterion: &mut Criterion) {
             bencher.iter(|| local.submit(operation(key)).try_take());
         });
         group.bench_function("engine, alone", |bencher| {
-            bencher.iter(|| wait_for(vec![batch.submit(operation(key))]));
+            bencher.iter(|| runtime.block_on(batch.submit(operation(key))));
         });
         group.throughput(Throughput::Elements(4));
         group.bench_function("lanes, 4", |bencher| {
@@ -62,19 +64,15 @@ fn rsa(criterion: &mut Criterion) {
         });
         group.throughput(Throughput::Elements(WAITING as u64));
         group.bench_function("engine, 16 waiting", |bencher| {
-            bencher.iter(|| wait_for((0..WAITING).map(|_| batch.submit(operation(key))).collect()));
+            bencher.iter(|| {
+                let pending: Vec<_> = (0..WAITING).map(|_| batch.submit(operation(key))).collect();
+                for pending in pending {
+                    runtime.block_on(pending).expect("a signature");
+                }
+            });
         });
         group.finish();
     }
-}
-
-fn wait_for(pending: Vec<brisk_keys::PendingOperation>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    runtime.block_on(async {
-        for pending in pending {
-            pending.await.expect("a signature");
-        }
-    });
 }
 
 criterion_group!(benches, rsa);

@@ -32,7 +32,7 @@ pub struct BatchSettings {
     /// Numbers of the cores that the threads are kept on. Default: none, the system chooses among all.
     pub cores: Vec<usize>,
     /// Operations that may wait for a thread; one more is refused as overloaded. Default: 1024, which one core works off
-    /// in a quarter of a second at 2048 bits, or in a fifteenth with batches.
+    /// in a fifth of a second at 2048 bits, or in a fifteenth with batches.
     pub queue: NonZeroUsize,
     /// What goes to the threads; the rest is performed in `submit`. Default: RSA.
     pub offload: Offload,
@@ -97,8 +97,8 @@ impl Default for Offload {
 /// Performs key operations in this process: slow ones on threads of its own, the others at once in `submit`.
 ///
 /// RSA operations of one key size, of whatever keys, are performed four at a time in vector lanes, in little more than the
-/// time of one. An operation waits for others only while so many arrive that threads could not keep up with them one by
-/// one, and never longer than it takes by itself.
+/// time of one. An operation waits for others only while more arrive than one thread could perform one by one, and never
+/// longer than it takes by itself.
 ///
 /// Operations wait in a bounded queue; one that was abandoned or whose deadline has passed when its turn comes is not
 /// performed.

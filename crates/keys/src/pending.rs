@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use crate::{KeyError, Performer};
 
@@ -82,10 +82,20 @@ impl PendingOperation {
     /// To be asked before the future is polled for the first time, or not at all: it may forget the waker of a poll.
     /// Once it has given the result, the future has none to give and yields an error.
     pub fn try_take(&mut self) -> Option<KeyResult> {
-        match self.poll_result(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(result) => Some(result),
-            Poll::Pending => None,
-        }
+        let result = match &mut self.state {
+            State::Ready(_) | State::Taken => return Some(self.take_ready()),
+            // A poll might find that the task has spent its budget with tokio, and see nothing.
+            State::Waiting(receiver) => match receiver.try_recv() {
+                Err(TryRecvError::Empty) => return None,
+                received => self.answer(received.ok()),
+            },
+            State::Wrapping(future) => match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(result) => result,
+                Poll::Pending => return None,
+            },
+        };
+        self.state = State::Taken;
+        Some(result)
     }
 
     /// A result that was there from the start; `None` if there is yet to be one.
@@ -106,14 +116,19 @@ impl PendingOperation {
             State::Ready(_) | State::Taken => return Poll::Ready(self.take_ready()),
             State::Waiting(receiver) => {
                 let received = ready!(Pin::new(receiver).poll(context));
-                let answer = received.unwrap_or(Answer { result: Err(ENGINE_GONE), work: Work::NONE });
-                self.work = answer.work;
-                answer.result
+                self.answer(received.ok())
             }
             State::Wrapping(future) => ready!(future.as_mut().poll(context)),
         };
         self.state = State::Taken;
         Poll::Ready(result)
+    }
+
+    /// The result in an answer, of which it notes the rest. `None`: the engine is gone.
+    fn answer(&mut self, received: Option<Answer>) -> KeyResult {
+        let answer = received.unwrap_or(Answer { result: Err(ENGINE_GONE), work: Work::NONE });
+        self.work = answer.work;
+        answer.result
     }
 
     fn take_ready(&mut self) -> KeyResult {

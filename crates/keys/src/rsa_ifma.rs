@@ -9,6 +9,7 @@ mod key;
 mod lanes;
 mod montgomery;
 mod operation;
+#[cfg(test)]
 mod portable;
 #[cfg(test)]
 mod tests;
@@ -17,7 +18,6 @@ mod timing;
 
 pub(crate) use key::PreparedKey;
 
-use portable::Portable;
 use zeroize::Zeroize;
 
 use crate::rsa::RsaNumbers;
@@ -85,7 +85,6 @@ impl Width {
 }
 
 /// One operation of a batch.
-#[derive(Debug)]
 pub(crate) struct Lane<'a> {
     /// The key.
     pub(crate) key: &'a PreparedKey,
@@ -117,8 +116,8 @@ pub(crate) fn is_supported() -> bool {
 
 /// Performs up to [`LANES`] operations with keys of one width, in the time of a whole batch however few they are.
 ///
-/// Verdicts beyond the operations mean nothing. On a processor without the instructions it is as right, and some fifty
-/// times slower than aws-lc.
+/// Verdicts beyond the operations mean nothing. Panics on a processor without the instructions; in tests it is as right
+/// there, and some fifty times slower than aws-lc.
 pub(crate) fn private_transform(lanes: &mut [Lane<'_>]) -> [Verdict; LANES] {
     let width = lanes.first().map(|lane| lane.key.width());
     debug_assert!(lanes.iter().all(|lane| Some(lane.key.width()) == width), "a batch of different widths");
@@ -127,8 +126,12 @@ pub(crate) fn private_transform(lanes: &mut [Lane<'_>]) -> [Verdict; LANES] {
         (Some(Width::Rsa2048 | Width::Rsa4096), true) => ifma::perform::<20>(lanes),
         #[cfg(target_arch = "x86_64")]
         (Some(Width::Rsa3072), true) => ifma::perform::<15>(lanes),
-        (Some(Width::Rsa2048 | Width::Rsa4096), _) => operation::perform::<Portable, 20>(lanes),
-        (Some(Width::Rsa3072), _) => operation::perform::<Portable, 15>(lanes),
+        #[cfg(test)]
+        (Some(Width::Rsa2048 | Width::Rsa4096), _) => operation::perform::<portable::Portable, 20>(lanes),
+        #[cfg(test)]
+        (Some(Width::Rsa3072), _) => operation::perform::<portable::Portable, 15>(lanes),
+        #[cfg(not(test))]
+        (Some(_), _) => unreachable!("keys are prepared only where the processor has the instructions"),
         (None, _) => [Verdict::OutOfRange; LANES],
     };
     scrub_stack();
@@ -155,17 +158,29 @@ fn scrub_stack() {
 pub(crate) mod faults {
     use std::cell::Cell;
 
+    /// Where there is to be a wrong bit.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Place {
+        /// The power: in lanes 0 to 3 modulo p, in lanes 4 to 7 modulo q.
+        Power,
+        /// The blinded input in lanes 0 to 3; in lanes 4 to 7 the factor for a later operation.
+        Blinding,
+    }
+
     thread_local! {
-        static LANE: Cell<Option<usize>> = const { Cell::new(None) };
+        static FAULT: Cell<Option<(Place, usize)>> = const { Cell::new(None) };
     }
 
-    /// The next batch of this thread has one wrong bit in this of the eight lanes: 0 to 3 modulo p, 4 to 7 modulo q.
-    pub(crate) fn in_next_batch(lane: usize) {
-        LANE.set(Some(lane));
+    /// The next batch of this thread has one wrong bit there, in this of the eight lanes.
+    pub(crate) fn in_next_batch(place: Place, lane: usize) {
+        FAULT.set(Some((place, lane)));
     }
 
-    pub(super) fn inject(digits: &mut [u64; 8]) {
-        if let Some(lane) = LANE.take() {
+    pub(super) fn inject(place: Place, digits: &mut [u64; 8]) {
+        if let Some((at, lane)) = FAULT.get()
+            && at == place
+        {
+            FAULT.set(None);
             digits[lane] ^= 1;
         }
     }

@@ -2,7 +2,7 @@
 //! key.
 //!
 //! A batch of four costs hardly more than one operation, so it is worth waiting a little for the fourth, but only while
-//! more operations arrive than could be performed one by one. Below that rate a batch saves nobody anything, and every
+//! more operations arrive than one thread could perform one by one. Below that rate a batch saves nobody anything, and every
 //! operation goes at once.
 
 use std::time::{Duration, Instant};
@@ -106,8 +106,8 @@ struct List<T> {
     items: Vec<(T, Instant)>,
     /// Whether they may wait for more.
     trusting: bool,
-    /// How many there were when they began to wait.
-    hoping_with: Option<usize>,
+    /// Whether another came since they began to wait; `None` before that.
+    joined: Option<bool>,
     /// When the last operation arrived, and the idle absence until then.
     last_arrival: Option<(Instant, Duration)>,
     /// Average time that waiting for the next arrival takes.
@@ -124,7 +124,7 @@ impl<T> List<T> {
             class,
             items: Vec::with_capacity(class.together()),
             trusting: false,
-            hoping_with: None,
+            joined: None,
             last_arrival: None,
             gap: calm(alone),
             alone,
@@ -139,8 +139,11 @@ impl<T> List<T> {
     fn push(&mut self, item: T, arrived: Instant, now: Instant, idle: Duration) {
         self.note_arrival(arrived, idle);
         if self.items.is_empty() {
+            // Those that waited before, if any, are not wanted any more.
+            self.joined = None;
             self.trusting = self.gap >= self.alone || self.trust.allows();
         }
+        self.joined = self.joined.map(|_| true);
         self.items.push((item, now));
     }
 
@@ -174,13 +177,13 @@ impl<T> List<T> {
 
     fn hope(&mut self) {
         if !self.items.is_empty() {
-            self.hoping_with.get_or_insert(self.items.len());
+            self.joined.get_or_insert(false);
         }
     }
 
     fn take(&mut self, batch: &mut Vec<T>) {
-        if let Some(before) = self.hoping_with.take() {
-            self.trust.learn(self.items.len() > before);
+        if let Some(joined) = self.joined.take() {
+            self.trust.learn(joined);
         }
         batch.extend(self.items.drain(..).map(|(item, _)| item));
     }

@@ -51,6 +51,8 @@ fn prepare(
 mod tests {
     use std::time::Instant;
 
+    use tokio::runtime::Builder;
+
     use aws_lc_rs::signature::ParsedPublicKey;
     use brisk_wire::registry::SignatureScheme;
 
@@ -59,6 +61,18 @@ mod tests {
         KeyAlgorithm, KeyId,
         testing::{MESSAGE, key, keystore, sign, verification},
     };
+
+    #[test]
+    fn a_task_may_ask_for_many_at_once() {
+        // More than a task may take from channels of tokio before it has to let others go on.
+        let scheme = SignatureScheme::ECDSA_SECP256R1_SHA256;
+        let operations = vec![sign(key(KeyAlgorithm::EcdsaP256), scheme); 200];
+        let results = Builder::new_current_thread()
+            .build()
+            .unwrap()
+            .block_on(async { perform(&keystore(), operations) });
+        assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 200);
+    }
 
     #[test]
     fn results_are_in_the_order_of_the_operations() {

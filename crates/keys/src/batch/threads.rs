@@ -54,11 +54,14 @@ fn pin(cores: &[usize]) -> io::Result<()> {
     if cores.is_empty() {
         return Ok(());
     }
+    let wrong = |core: &usize| io::Error::other(format!("this process may not use core {core}"));
     let mut set = CpuSet::new();
     for core in cores {
+        if *core >= CpuSet::MAX_CPU {
+            return Err(wrong(core));
+        }
         set.set(*core);
     }
-    let wrong = |core: &usize| io::Error::other(format!("this process may not use core {core}"));
     if let Err(error) = sched_setaffinity(None, &set) {
         return Err(cores.first().map_or_else(|| error.into(), wrong));
     }

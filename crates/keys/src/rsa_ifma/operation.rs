@@ -4,6 +4,8 @@
 //! Modulo the primes, lanes 0 to 3 compute modulo p and lanes 4 to 7 modulo q, for operations 0 to 3. Modulo n the
 //! operations are in lanes 0 to 3, and the upper lanes square the blinding factors meanwhile, for the next operation.
 
+#[cfg(test)]
+use super::faults::{self, Place};
 use super::{
     LANES, Lane, Verdict, digits,
     exponentiation::{Table, exponentiate},
@@ -61,7 +63,7 @@ pub(super) fn perform<V: Arithmetic<B>, const B: usize>(lanes: &mut [Lane<'_>]) 
         }
     }
     montgomery::wipe(result.as_flattened_mut());
-    batch.give_blindings();
+    batch.give_blindings(&verdicts);
     verdicts
 }
 
@@ -138,7 +140,7 @@ impl<'a, V: Arithmetic<B>, const B: usize> Batch<'a, V, B> {
         montgomery::reduce(&mut power, &blinded, primes, scratch);
         montgomery::subtract_once(&mut power, primes);
         #[cfg(test)]
-        super::faults::inject(power.as_flattened_mut()[0].lanes_mut());
+        faults::inject(Place::Power, power.as_flattened_mut()[0].lanes_mut());
         let mut result = blinded;
         self.recombine(&mut result, &mut power);
         montgomery::wipe(power.as_flattened_mut());
@@ -161,6 +163,8 @@ impl<'a, V: Arithmetic<B>, const B: usize> Batch<'a, V, B> {
         }
         let mut product = factors.clone();
         V::multiply(&mut product, number, &factors, &self.modulus, &mut self.scratch);
+        #[cfg(test)]
+        faults::inject(Place::Blinding, product.as_flattened_mut()[0].lanes_mut());
         for (lane, blinding) in self.blindings.iter_mut().enumerate() {
             if let Some(blinding) = blinding {
                 factor(blinding).copy_from_slice(&digits_of(&product, lane + LANES));
@@ -222,13 +226,16 @@ impl<'a, V: Arithmetic<B>, const B: usize> Batch<'a, V, B> {
         montgomery::subtract_once(&mut product, modulus);
         let digits = product.as_flattened().iter().zip(input.as_flattened());
         let unequal = digits.fold(V::splat(0), |unequal, (a, b)| unequal.or(a.xor(*b)));
+        // Of a decryption the input is known, and the input through this power is the result.
+        montgomery::wipe(power.as_flattened_mut());
+        montgomery::wipe(product.as_flattened_mut());
         std::array::from_fn(|lane| unequal.lanes()[lane] == 0)
     }
 
-    /// Gives the blinding factors back, squared by now.
-    fn give_blindings(&mut self) {
-        for (key, blinding) in self.keys.into_iter().zip(&mut self.blindings) {
-            if let Some(blinding) = blinding.take() {
+    /// Gives the blinding factors back, squared by now; but not those of an operation that failed, since they may be why.
+    fn give_blindings(&mut self, verdicts: &[Verdict; LANES]) {
+        for ((key, blinding), verdict) in self.keys.into_iter().zip(&mut self.blindings).zip(verdicts) {
+            if let Some(blinding) = blinding.take().filter(|_| *verdict == Verdict::Done) {
                 key.give_blinding(blinding);
             }
         }

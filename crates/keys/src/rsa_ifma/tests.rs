@@ -10,7 +10,7 @@ use aws_lc_rs::{
 };
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use super::{lanes::Lanes, *};
+use super::{faults::Place, lanes::Lanes, portable::Portable, *};
 use crate::rsa::{RawRsa, RsaNumbers};
 
 const WIDTHS: [Width; 3] = [Width::Rsa2048, Width::Rsa3072, Width::Rsa4096];
@@ -158,7 +158,7 @@ fn a_fault_in_any_lane_is_caught_and_shows_nothing() {
         let key = &keys(width)[0];
         for lane in 0..2 * LANES {
             let operations: Vec<_> = (0..LANES).map(|_| (key, random_below(&key.numbers.n))).collect();
-            faults::in_next_batch(lane);
+            faults::in_next_batch(Place::Power, lane);
             for (index, ((_, input), (verdict, output))) in
                 operations.iter().zip(perform(&operations)).enumerate()
             {
@@ -171,6 +171,25 @@ fn a_fault_in_any_lane_is_caught_and_shows_nothing() {
             }
         }
     }
+}
+
+#[test]
+fn a_fault_in_the_blinding_is_caught_and_spoils_one_operation_only() {
+    let key = key(Width::Rsa2048);
+    let faults_in_a_batch = || {
+        let operations: Vec<_> = (0..LANES).map(|_| (&key, random_below(&key.numbers.n))).collect();
+        let results = perform(&operations);
+        for ((_, input), (verdict, output)) in operations.iter().zip(&results) {
+            assert!(*verdict == Verdict::Fault || *output == reference(&key, input));
+        }
+        results.iter().filter(|(verdict, _)| *verdict == Verdict::Fault).count()
+    };
+    assert_eq!(faults_in_a_batch(), 0);
+    faults::in_next_batch(Place::Blinding, 1);
+    assert_eq!([faults_in_a_batch(), faults_in_a_batch()], [1, 0]);
+    // What is wrong here is not used before the next batch.
+    faults::in_next_batch(Place::Blinding, LANES + 1);
+    assert_eq!([faults_in_a_batch(), faults_in_a_batch(), faults_in_a_batch()], [0, 1, 0]);
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn ecdsa(algorithm: &'static EcdsaSigningAlgorithm) -> Result<Vec<u8>, SpeedErro
     Ok(EcdsaKeyPair::generate(algorithm)?.to_pkcs8v1()?.as_ref().to_vec())
 }
 
-/// One key, and the engine that the gateway asks.
+/// One key, and the engine that performs its operations on the thread that asks.
 #[derive(Clone)]
 struct Signer {
     engine: Arc<LocalEngine>,

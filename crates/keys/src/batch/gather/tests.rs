@@ -302,6 +302,31 @@ fn what_is_not_wanted_any_more_does_not_count() {
 }
 
 #[test]
+fn waiting_that_ended_without_an_operation_teaches_nothing() {
+    let mut scene = Scene::with_gap(50);
+    scene.arrives(CLASS, 0, 0);
+    assert_eq!(scene.decides(), scene.wait(150));
+    assert_eq!(scene.gather.remove(&|_| true).count(), 1);
+    scene.arrives(CLASS, 1, 10);
+    scene.gather.close();
+    assert_eq!(scene.decides(), Decision::Go(CLASS));
+    assert_eq!(scene.take(CLASS), [1]);
+    assert!(scene.gather.list(CLASS).trust.allows());
+}
+
+#[test]
+fn one_that_came_counts_though_another_left() {
+    let mut scene = Scene::with_gap(50);
+    scene.arrives(CLASS, 0, 0);
+    scene.arrives(CLASS, 1, 10);
+    assert!(matches!(scene.decides(), Decision::Wait(_)));
+    assert_eq!(scene.gather.remove(&|item| *item == 0).count(), 1);
+    scene.arrives(CLASS, 2, 10);
+    assert_eq!(scene.take(CLASS), [1, 2]);
+    assert!(scene.gather.list(CLASS).trust.allows());
+}
+
+#[test]
 fn when_nothing_can_come_nobody_waits() {
     let mut scene = Scene::with_gap(50);
     scene.arrives(CLASS, 0, 0);
