@@ -63,7 +63,8 @@ results: build
 
 agreement: build
 	@CACHE=$(CACHE) tools/setup peers
-	CARGO_TARGET_DIR=$(CACHE)/hsload cargo build --locked --release --manifest-path $(TOOLS)/hsload/Cargo.toml
+	[ ! -e $(TOOLS)/hsload/Cargo.toml ] || CARGO_TARGET_DIR=$(CACHE)/hsload \
+	  cargo build --locked --release --manifest-path $(TOOLS)/hsload/Cargo.toml
 	@mkdir -p docs/results
 	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/agreement --output docs/results/agreement.md $(AGREEMENT)
 
