@@ -12,13 +12,13 @@ mod kernel_tests;
 mod key;
 mod rehearsal;
 mod source;
-mod statistics;
 mod station;
+mod statistics;
 #[cfg(test)]
 mod tests;
 mod tiered;
 
 pub use engine::{CudaEngine, CudaSettings};
 pub use error::CudaError;
-pub use statistics::{CudaStatistics, CudaTimes};
+pub use statistics::{CudaLayout, CudaStatistics, CudaTimes};
 pub use tiered::Tiered;

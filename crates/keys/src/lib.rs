@@ -23,7 +23,7 @@ mod testing;
 pub use algorithm::KeyAlgorithm;
 pub use batch::{BatchEngine, BatchSettings, BatchStatistics, Offload};
 #[cfg(feature = "cuda")]
-pub use cuda::{CudaEngine, CudaError, CudaSettings, CudaStatistics, CudaTimes, Tiered};
+pub use cuda::{CudaEngine, CudaError, CudaLayout, CudaSettings, CudaStatistics, CudaTimes, Tiered};
 pub use engine::{Performer, PrivateKeyEngine};
 pub use error::KeyError;
 pub use keystore::Keystore;

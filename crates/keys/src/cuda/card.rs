@@ -3,7 +3,7 @@
 //! A stream is used by one thread, which waits for it. Two of them keep a card busy: while one computes, the other gathers,
 //! copies and answers.
 
-use super::error::CudaError;
+use super::{error::CudaError, statistics::CudaLayout};
 use crate::rsa_ifma::Width;
 
 /// One stream of a card. Its keys, their blinding factors and its buffers belong to it alone; all of them are wiped when
@@ -12,7 +12,11 @@ use crate::rsa_ifma::Width;
 /// For each width there are places for keys, from 0 on. After an error nothing more can be expected of the stream.
 pub(crate) trait Card: Send {
     /// How many operations of this width one launch takes at most: as many as the stream should have under way at a time.
+    /// One, as long as there has been no room for a key.
     fn wave(&self, width: Width) -> usize;
+
+    /// How operations of this width lie on the card. There has been room for a key.
+    fn layout(&self, width: Width) -> CudaLayout;
 
     /// Makes room for so many keys at least. Keys that are there stay.
     fn reserve(&mut self, width: Width, places: usize) -> Result<(), CudaError>;

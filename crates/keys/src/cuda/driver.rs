@@ -6,7 +6,11 @@ mod compiler;
 mod memory;
 mod stream;
 
-use std::{ffi::CStr, fmt, sync::Arc};
+use std::{
+    ffi::CStr,
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use cudarc::driver::{
     CudaContext, DriverError,
@@ -15,7 +19,7 @@ use cudarc::driver::{
 };
 
 pub(super) use self::stream::Stream;
-use super::{engine::CudaSettings, error::CudaError, source::Geometry};
+use super::{engine::CudaSettings, error::CudaError, source::Geometry, statistics::CudaLayout};
 use crate::rsa_ifma::Width;
 
 /// The least compute capability: before it, the threads of a warp do not go on independently.
@@ -26,8 +30,10 @@ pub(super) struct Device {
     context: Arc<CudaContext>,
     name: String,
     multiprocessors: usize,
-    /// In the order of widths.
-    kernels: Vec<Kernels>,
+    capability: (i32, i32),
+    geometries: [Result<Geometry, CudaError>; Width::ALL.len()],
+    /// Compiled when the first key of a width comes.
+    kernels: [OnceLock<Result<Kernels, CudaError>>; Width::ALL.len()],
 }
 
 /// The kernels of one width.
@@ -36,8 +42,7 @@ struct Kernels {
     private: CUfunction,
     advance: CUfunction,
     geometry: Geometry,
-    /// Blocks of `private` that a multiprocessor has room for at a time.
-    resident: usize,
+    layout: CudaLayout,
 }
 
 // SAFETY: handles of modules and functions may be used by any thread while their context is alive and current there
@@ -47,7 +52,7 @@ unsafe impl Send for Kernels {}
 unsafe impl Sync for Kernels {}
 
 impl Device {
-    /// The card that the settings name, with kernels laid out as they say. Compiling these takes seconds.
+    /// The card that the settings name, whose kernels are to be laid out as they say.
     pub(super) fn open(settings: &CudaSettings) -> Result<Self, CudaError> {
         let geometries = Width::ALL.map(|width| settings.geometry(width));
         let ordinal = settings.device;
@@ -74,14 +79,14 @@ impl Device {
         }
         let multiprocessors = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
         let multiprocessors = context.attribute(multiprocessors).map_err(failed("say how large it is"))?;
-        let mut device =
-            Self { context, name, multiprocessors: multiprocessors as usize, kernels: Vec::new() };
-        for geometry in geometries {
-            let geometry = geometry?;
-            let code = compiler::compile(&geometry, (major, minor))?;
-            device.load(geometry, &code)?;
-        }
-        Ok(device)
+        Ok(Self {
+            context,
+            name,
+            multiprocessors: multiprocessors as usize,
+            capability: (major, minor),
+            geometries,
+            kernels: Default::default(),
+        })
     }
 
     /// Makes the card the one that this thread's calls are for.
@@ -89,7 +94,21 @@ impl Device {
         self.context.bind_to_thread().map_err(failed("be bound to a thread"))
     }
 
-    fn load(&mut self, geometry: Geometry, code: &[u8]) -> Result<(), CudaError> {
+    /// The kernels for this width. Takes seconds the first time.
+    fn kernels(&self, width: Width) -> Result<&Kernels, CudaError> {
+        let kernels = self.kernels[width as usize].get_or_init(|| self.compile(width));
+        kernels.as_ref().map_err(CudaError::clone)
+    }
+
+    /// The kernels for a width of which there is a key.
+    fn compiled(&self, width: Width) -> Option<&Kernels> {
+        self.kernels[width as usize].get()?.as_ref().ok()
+    }
+
+    fn compile(&self, width: Width) -> Result<Kernels, CudaError> {
+        let geometry = self.geometries[width as usize].clone()?;
+        let code = compiler::compile(&geometry, self.capability)?;
+        self.bind()?;
         // SAFETY: `code` is what NVRTC made for this device, whole and in memory until the call returns.
         let module =
             unsafe { module::load_data(code.as_ptr().cast()) }.map_err(failed("load the kernels"))?;
@@ -105,27 +124,29 @@ impl Device {
             .map_err(failed("share its memory out"))?;
         let block = geometry.block().cast_signed();
         // SAFETY: the function is there; what shared memory it has, it declares.
-        let resident = unsafe { occupancy::max_active_block_per_multiprocessor(private, block, 0) };
-        let resident = resident.map_err(failed("say how much it has room for"))?.max(1) as usize;
-        self.kernels.push(Kernels { module, private, advance, geometry, resident });
-        Ok(())
-    }
-
-    fn kernels(&self, width: Width) -> &Kernels {
-        &self.kernels[width as usize]
-    }
-
-    /// Operations that the card has room for at a time.
-    fn resident(&self, width: Width) -> usize {
-        let kernels = self.kernels(width);
-        self.multiprocessors * kernels.resident * kernels.geometry.operations() as usize
+        let blocks = unsafe { occupancy::max_active_block_per_multiprocessor(private, block, 0) };
+        let blocks = blocks.map_err(failed("say how much it has room for"))?.max(1) as usize;
+        let attribute = |attribute| {
+            // SAFETY: the function is there.
+            unsafe { function::get_function_attribute(private, attribute) }
+                .map_err(failed("say what a kernel needs"))
+        };
+        let layout = CudaLayout {
+            threads: geometry.threads(),
+            block: geometry.block(),
+            window: geometry.window(),
+            registers: attribute(CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_NUM_REGS)? as u32,
+            spilled: attribute(CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)? as u32,
+            resident: self.multiprocessors * blocks * geometry.operations() as usize,
+        };
+        Ok(Kernels { module, private, advance, geometry, layout })
     }
 }
 
 impl Drop for Device {
     fn drop(&mut self) {
         let bound = self.bind().is_ok();
-        for kernels in self.kernels.iter().filter(|_| bound) {
+        for kernels in Width::ALL.iter().filter_map(|width| self.compiled(*width)).filter(|_| bound) {
             // SAFETY: the module was loaded in this context, and all streams that ran it have gone: each has a share of us.
             // A failure leaves it to the context, whose end is its end.
             let _ = unsafe { module::unload(kernels.module) };

@@ -98,8 +98,8 @@ struct Threads {
 }
 
 impl CudaEngine {
-    /// Prepares the card for the keys that `processor` has: compiles the kernels, uploads the keys, measures.
-    /// Takes some seconds.
+    /// Prepares the card for the keys that `processor` has: compiles the kernels for keys of their sizes, uploads the keys,
+    /// measures. Takes some seconds. A size that a reload brings is compiled for with its first operation, which waits.
     pub fn new(processor: BatchEngine, settings: &CudaSettings) -> Result<Self, CudaError> {
         let device = Arc::new(Device::open(settings)?);
         let stream = |_| {
@@ -254,8 +254,8 @@ impl Turns {
     /// Gathers and launches until nothing will come any more. Without its station, what comes goes to the processor.
     fn work(&self, station: Station) {
         let (mut station, mut jobs) = (Some(station), Vec::new());
-        let waves = Width::ALL.map(|width| station.as_ref().map_or(1, |station| station.wave(width)));
         loop {
+            let waves = Width::ALL.map(|width| station.as_ref().map_or(1, |station| station.wave(width)));
             let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
             let task = desk.next(waves, &mut jobs);
             drop(desk);

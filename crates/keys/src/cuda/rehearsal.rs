@@ -32,17 +32,19 @@ pub(super) fn all(
 ) -> Result<(), CudaError> {
     for width in Width::ALL {
         if let Some(key) = keystore.keys().find(|key| card_width(key) == Some(width)) {
-            statistics.measured(width, &times(station, width, key)?);
+            statistics.measured(width, times(station, width, key)?);
         }
     }
     Ok(())
 }
 
 fn times(station: &mut Station, width: Width, key: &Arc<PrivateKey>) -> Result<CudaTimes, CudaError> {
-    let wave_operations = station.wave(width);
+    // It knows them with its first key.
+    station.admit(width, [key].into_iter())?;
+    let (wave_operations, layout) = (station.wave(width), station.layout(width));
     let mut on_card = |count| shortest(|| station.rehearse(width, key, count));
     let (one, wave) = (on_card(1)?, on_card(wave_operations)?);
-    Ok(CudaTimes { one, wave, wave_operations, processor: on_processor(key)? })
+    Ok(CudaTimes { one, wave, wave_operations, processor: on_processor(key)?, layout })
 }
 
 /// The time of one operation on this thread, in a batch where that is faster.

@@ -80,6 +80,16 @@ impl Geometry {
         words(self.width)
     }
 
+    /// Threads of the card for each half of an operation.
+    pub(super) const fn threads(&self) -> u32 {
+        self.threads
+    }
+
+    /// Bits of an exponent to one multiplication.
+    pub(super) const fn window(&self) -> u32 {
+        self.window
+    }
+
     /// Threads to a block: how both kernels are to be launched.
     pub(super) const fn block(&self) -> u32 {
         self.block
@@ -153,7 +163,8 @@ mod tests {
 
     #[test]
     fn the_window_is_as_wide_as_memory_allows() {
-        let window = |threads, block| Geometry::new(Width::Rsa2048, Some(threads), Some(block)).unwrap().window;
+        let window =
+            |threads, block| Geometry::new(Width::Rsa2048, Some(threads), Some(block)).unwrap().window;
         assert_eq!((window(4, 32), window(1, 32), window(1, 128)), (4, 3, 1));
     }
 

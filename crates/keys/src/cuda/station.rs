@@ -13,6 +13,7 @@ use super::{
     error::CudaError,
     key::CardKey,
     source::SLOTS,
+    statistics::CudaLayout,
 };
 use crate::{
     KeyError, KeyId, Performer, batch::perform::Job, private_key::PrivateKey, rsa::RsaPrivateKey,
@@ -65,6 +66,11 @@ impl Station {
     /// How many operations go together at most.
     pub(super) fn wave(&self, width: Width) -> usize {
         self.card.wave(width)
+    }
+
+    /// How operations of this width lie on the card, once it has had a key.
+    pub(super) fn layout(&self, width: Width) -> CudaLayout {
+        self.card.layout(width)
     }
 
     /// Performs `jobs`, which are of this width, have begun and are no more than a wave, and answers them. What is left in

@@ -1,7 +1,10 @@
 //! What a card has done, counted for metrics, and how long it takes, for who chooses between it and the processor.
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -16,10 +19,10 @@ pub struct CudaStatistics {
     faults: AtomicU64,
     taken_over: AtomicU64,
     lost: AtomicBool,
-    times: [Measured; Width::ALL.len()],
+    times: [OnceLock<CudaTimes>; Width::ALL.len()],
 }
 
-/// How long operations of one width take.
+/// How long operations of one width take, and how they lie on the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CudaTimes {
     /// A launch of one operation on the card, from host memory to host memory.
@@ -30,15 +33,25 @@ pub struct CudaTimes {
     pub wave_operations: usize,
     /// An operation on one core of the processor, in a batch if it has the instructions.
     pub processor: Duration,
+    /// How the operations are laid out.
+    pub layout: CudaLayout,
 }
 
-/// [`CudaTimes`], in nanoseconds; zeroes as long as nothing was measured.
-#[derive(Debug, Default)]
-struct Measured {
-    one: AtomicU64,
-    wave: AtomicU64,
-    wave_operations: AtomicU64,
-    processor: AtomicU64,
+/// How operations of one width lie on the card.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CudaLayout {
+    /// Threads of the card for each half of an operation.
+    pub threads: u32,
+    /// Threads to a block.
+    pub block: u32,
+    /// Bits of an exponent to one multiplication.
+    pub window: u32,
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Bytes of a thread that found no room in registers; anything but 0 is slow.
+    pub spilled: u32,
+    /// Operations that the card has room for at a time.
+    pub resident: usize,
 }
 
 impl CudaStatistics {
@@ -78,27 +91,12 @@ impl CudaStatistics {
     }
 
     pub(super) fn times_of(&self, width: Width) -> Option<CudaTimes> {
-        let measured = &self.times[width as usize];
-        let time = |nanoseconds: &AtomicU64| Duration::from_nanos(nanoseconds.load(Ordering::Acquire));
-        // Written last.
-        let processor = Some(time(&measured.processor)).filter(|time| !time.is_zero())?;
-        Some(CudaTimes {
-            one: time(&measured.one),
-            wave: time(&measured.wave),
-            wave_operations: measured.wave_operations.load(Ordering::Relaxed) as usize,
-            processor,
-        })
+        self.times[width as usize].get().copied()
     }
 
-    pub(super) fn measured(&self, width: Width, times: &CudaTimes) {
-        let measured = &self.times[width as usize];
-        let set = |place: &AtomicU64, time: Duration| {
-            place.store((time.as_nanos() as u64).max(1), Ordering::Release);
-        };
-        measured.wave_operations.store(times.wave_operations as u64, Ordering::Relaxed);
-        set(&measured.one, times.one);
-        set(&measured.wave, times.wave);
-        set(&measured.processor, times.processor);
+    /// What is measured first stays.
+    pub(super) fn measured(&self, width: Width, times: CudaTimes) {
+        self.times[width as usize].get_or_init(|| times);
     }
 
     pub(super) fn arrived(&self) {
@@ -143,8 +141,9 @@ mod tests {
             wave: Duration::from_millis(3),
             wave_operations: 4000,
             processor: Duration::from_micros(190),
+            layout: CudaLayout::default(),
         };
-        statistics.measured(Width::Rsa3072, &times);
+        statistics.measured(Width::Rsa3072, times);
         assert_eq!(statistics.times(3072), Some(times));
         assert_eq!((statistics.times(2048), statistics.times(1024)), (None, None));
     }

@@ -96,10 +96,11 @@ fn threshold(times: &CudaTimes, wait: Duration, threads: usize, queue: usize) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::CudaLayout;
 
     fn times(one: u64, processor: u64) -> CudaTimes {
         let [one, processor] = [one, processor].map(Duration::from_micros);
-        CudaTimes { one, wave: one * 2, wave_operations: 8000, processor }
+        CudaTimes { one, wave: one * 2, wave_operations: 8000, processor, layout: CudaLayout::default() }
     }
 
     #[test]

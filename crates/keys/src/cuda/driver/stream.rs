@@ -17,16 +17,22 @@ use crate::{
         card::{Buffers, Card, Results},
         key::record_words,
         source::SLOTS,
+        statistics::CudaLayout,
     },
     rsa_ifma::Width,
 };
+
+/// Operations in a launch, however many threads a card has: they must fit into its memory and ours.
+const MOST: usize = 1 << 16;
 
 /// A stream, and all memory that its work uses.
 pub(in crate::cuda) struct Stream {
     handle: CUstream,
     /// Recorded behind the copies of results.
     results: CUevent,
-    waves: [usize; Width::ALL.len()],
+    /// Operations in a launch, if that is not left to the card; and how many streams share it.
+    wave: Option<NonZeroUsize>,
+    streams: NonZeroUsize,
     lanes: [Option<Lane>; Width::ALL.len()],
     device: Arc<Device>,
 }
@@ -67,12 +73,7 @@ impl Stream {
         // The thread sleeps until it is recorded.
         let results =
             event::create(CUevent_flags::CU_EVENT_BLOCKING_SYNC).map_err(failed("make an event"))?;
-        let mut waves = [1; Width::ALL.len()];
-        for width in Width::ALL {
-            let share = device.resident(width).div_ceil((streams.get() - 1).max(1));
-            waves[width as usize] = wave.map_or(share, NonZeroUsize::get).min(1 << 20);
-        }
-        Ok(Self { handle, results, waves, lanes: Default::default(), device })
+        Ok(Self { handle, results, wave, streams, lanes: Default::default(), device })
     }
 
     fn wait(&self) -> Result<(), CudaError> {
@@ -84,18 +85,25 @@ impl Stream {
     fn lane(&mut self, width: Width) -> (&mut Lane, &Kernels) {
         let lane =
             self.lanes[width as usize].as_mut().expect("there is room for a key before there is a key");
-        (lane, self.device.kernels(width))
+        (lane, self.device.compiled(width).expect("they were compiled with the first key"))
     }
 }
 
 impl Card for Stream {
     fn wave(&self, width: Width) -> usize {
-        self.waves[width as usize]
+        let Some(kernels) = self.device.compiled(width) else { return 1 };
+        let share = kernels.layout.resident.div_ceil((self.streams.get() - 1).max(1));
+        self.wave.map_or(share, NonZeroUsize::get).min(MOST)
+    }
+
+    fn layout(&self, width: Width) -> CudaLayout {
+        self.device.compiled(width).map(|kernels| kernels.layout).unwrap_or_default()
     }
 
     fn reserve(&mut self, width: Width, places: usize) -> Result<(), CudaError> {
         self.device.bind()?;
-        let (handle, wave) = (self.handle, self.waves[width as usize]);
+        self.device.kernels(width)?;
+        let (handle, wave) = (self.handle, self.wave(width));
         match &mut self.lanes[width as usize] {
             Some(lane) if lane.places >= places => return Ok(()),
             Some(lane) => lane.grow(width, places.next_power_of_two(), handle)?,

@@ -18,6 +18,7 @@ use crate::{
         host::{Fault, HostKernels},
         key::record_words,
         source::{Geometry, SLOTS},
+        statistics::CudaLayout,
     },
     rsa::RawRsa,
     rsa_ifma::Width,
@@ -156,6 +157,10 @@ fn ring(width: Width) -> usize {
 impl Card for HostCard {
     fn wave(&self, _: Width) -> usize {
         self.wave
+    }
+
+    fn layout(&self, width: Width) -> CudaLayout {
+        CudaLayout { threads: geometry(width).threads(), ..CudaLayout::default() }
     }
 
     fn reserve(&mut self, width: Width, places: usize) -> Result<(), CudaError> {
