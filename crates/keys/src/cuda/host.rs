@@ -29,8 +29,7 @@ type Private = unsafe extern "C" fn(
     count: u32,
     fault: u32,
 );
-type Advance =
-    unsafe extern "C" fn(keys: *const u32, blinding: *mut u32, advances: *const u32, count: u32);
+type Advance = unsafe extern "C" fn(keys: *const u32, blinding: *mut u32, advances: *const u32, count: u32);
 type Multiply =
     unsafe extern "C" fn(modulus: *const u32, inverse: u32, a: *const u32, b: *const u32, product: *mut u32);
 
@@ -68,7 +67,9 @@ impl HostKernels {
         let kernels = Arc::clone(cache.entry((geometry, faults)).or_default());
         // Others may be compiled meanwhile.
         drop(cache);
-        Arc::clone(kernels.get_or_init(|| Arc::new(Self { geometry, library: Mutex::new(build(geometry, faults)) })))
+        Arc::clone(
+            kernels.get_or_init(|| Arc::new(Self { geometry, library: Mutex::new(build(geometry, faults)) })),
+        )
     }
 
     /// A launch of `rsa_private` with as many operations as there are verdicts. Inputs and outputs are big-endian.
@@ -122,7 +123,8 @@ impl HostKernels {
             return;
         }
         // Bytes need not begin where words can.
-        let inputs: Vec<u32> = inputs.chunks(4).map(|word| u32::from_ne_bytes(word.try_into().unwrap())).collect();
+        let inputs: Vec<u32> =
+            inputs.chunks(4).map(|word| u32::from_ne_bytes(word.try_into().unwrap())).collect();
         let mut written = vec![0; words * count];
         let library = self.library.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the library has this function, of this type; slices are as long as the kernel takes them to be, the
@@ -197,7 +199,16 @@ fn build(geometry: Geometry, faults: bool) -> Library {
     let [source, library] = ["kernels.cpp", "kernels.so"].map(|name| folder.path().join(name));
     fs::write(&source, [BEFORE, SOURCE, AFTER].concat()).unwrap();
     let mut compiler = Command::new("g++");
-    compiler.args(["-std=c++17", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"]);
+    compiler.args([
+        "-std=c++17",
+        "-O2",
+        "-fPIC",
+        "-shared",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-Wno-unknown-pragmas",
+    ]);
     compiler.args(geometry.definitions()).args(faults.then_some("-DFAULTS"));
     // A longjmp to another stack looks like an attack to the hardened C library.
     compiler.args(["-U_FORTIFY_SOURCE", "-o"]).args([&library, &source]);
