@@ -3,6 +3,8 @@
 
 mod bench;
 mod speed;
+#[cfg(feature = "cuda")]
+mod speed_cuda;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,7 +13,7 @@ use brisk_proxy::upstream_settings::ServerUrl;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use bench::{Bench, BenchCommand, Compare, Load};
-pub(crate) use speed::Speed;
+pub(crate) use speed::{Engine, Speed};
 
 /// The fastest HTTPS for the least CPU.
 #[derive(Debug, Parser)]

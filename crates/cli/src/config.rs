@@ -6,7 +6,7 @@ mod findings;
 pub(crate) mod raw;
 mod reader;
 mod resolve;
-mod units;
+pub(crate) mod units;
 mod values;
 
 #[cfg(test)]

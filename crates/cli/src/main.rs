@@ -9,6 +9,8 @@ mod limits;
 mod memory;
 mod serve;
 mod speed;
+#[cfg(feature = "cuda")]
+mod speed_cuda;
 mod speed_report;
 mod summary;
 mod tune;

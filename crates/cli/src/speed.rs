@@ -8,19 +8,38 @@ use brisk_bench::report::Machine;
 use brisk_bench::report::figures::number;
 use brisk_speed::{Observer, SpeedError, Step, json};
 
-use crate::args::Speed;
+use crate::args::{Engine, Speed};
 use crate::bench::PROGRAM;
 use crate::speed_report;
+
+/// What is said where a GPU is asked for that this program knows nothing of.
+#[cfg(not(feature = "cuda"))]
+pub(crate) const WITHOUT_CUDA: &str =
+    "this brisk was built without it: build it with `cargo build --release -p brisk-cli --features cuda`";
 
 /// To the start of the line, and everything after it removed.
 const REWRITE: &str = "\r\x1b[2K";
 
 /// 2 if what was asked for makes no sense, 1 if nothing could be measured.
 pub(crate) fn run(arguments: Speed) -> ExitCode {
+    if arguments.engine == Some(Engine::Cuda) {
+        return on_gpu(arguments);
+    }
     let Err(error) = measure(arguments) else { return ExitCode::SUCCESS };
     eprintln!("{error:#}");
     let usage = error.downcast_ref::<SpeedError>().is_some_and(SpeedError::is_usage);
     if usage { ExitCode::from(2) } else { ExitCode::FAILURE }
+}
+
+#[cfg(feature = "cuda")]
+fn on_gpu(arguments: Speed) -> ExitCode {
+    crate::speed_cuda::run(arguments)
+}
+
+#[cfg(not(feature = "cuda"))]
+fn on_gpu(_: Speed) -> ExitCode {
+    eprintln!("--engine cuda: {WITHOUT_CUDA}");
+    ExitCode::from(2)
 }
 
 fn measure(arguments: Speed) -> anyhow::Result<()> {
@@ -35,12 +54,12 @@ fn measure(arguments: Speed) -> anyhow::Result<()> {
 }
 
 /// A line in the terminal, if there is one, that says how far the run is. What cannot be shown is no failure.
-struct Live {
+pub(crate) struct Live {
     terminal: Option<Stderr>,
 }
 
 impl Live {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut live = Self { terminal: io::stderr().is_terminal().then(io::stderr) };
         live.show("making keys");
         live
@@ -53,7 +72,7 @@ impl Live {
     }
 
     /// Removes the line.
-    fn finish(mut self) {
+    pub(crate) fn finish(mut self) {
         self.show("");
     }
 }

@@ -4,6 +4,8 @@
 //! cryptography. What is here does not print: [`json`] makes text of a result, and tables are made of its public parts.
 
 mod cores;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod error;
 mod handshakes;
 pub mod json;

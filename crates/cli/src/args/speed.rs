@@ -3,9 +3,14 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "cuda")]
+use brisk_speed::cuda::CudaPlan;
 use brisk_speed::{Settings, Subject};
-use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+
+#[cfg(feature = "cuda")]
+use super::speed_cuda::CudaOptions;
 
 /// Arguments of `brisk speed`.
 #[derive(Args, Debug)]
@@ -23,12 +28,33 @@ pub(crate) struct Speed {
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// What is measured of RSA [default: cpu]
+    #[arg(long, value_name = "ENGINE", conflicts_with = "core")]
+    pub(crate) engine: Option<Engine>,
+    #[cfg(feature = "cuda")]
+    #[command(flatten)]
+    pub(crate) cuda: CudaOptions,
+}
+
+/// What performs operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Engine {
+    /// Everything, on one core
+    Cpu,
+    /// RSA on an NVIDIA GPU, from one operation to as many as it takes, beside the processor
+    Cuda,
 }
 
 impl Speed {
     /// For what measures.
     pub(crate) fn settings(self) -> Settings {
         Settings { subjects: self.subjects, time: self.seconds, core: self.core }
+    }
+
+    /// For what measures a GPU.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn cuda_plan(self) -> Result<CudaPlan, String> {
+        self.cuda.plan(&self.subjects, self.seconds)
     }
 }
 
@@ -37,6 +63,7 @@ Examples:
   brisk speed                          every algorithm, and the handshakes that one core can be expected to serve
   brisk speed rsa2048 p256             two algorithms
   brisk speed handshakes --core 3      the handshakes, with RSA-2048 which they need, on core 3
+  brisk speed --engine cuda            RSA on a GPU, if brisk was built for it
 docs/speed.md says what is measured and what the forecast means.";
 
 /// The longest time for one operation.
@@ -85,6 +112,27 @@ mod tests {
     #[test]
     fn without_arguments_everything_is_measured() {
         assert_eq!(parse("").expect("a right line").settings(), Settings::default());
+    }
+
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn every_option_of_a_gpu_arrives() {
+        let line = "rsa3072 --engine cuda --device 1 --streams 4 --wait 5ms --wave 512 --threads 8 --block 64 --window 5 \
+                    --variants --verify --keys 9 --operations 99 --markdown gpu.md";
+        let speed = parse(line).expect("a right line");
+        assert_eq!(speed.cuda.markdown, Some("gpu.md".into()));
+        let plan = speed.cuda_plan().unwrap();
+        let settings = &plan.settings;
+        assert_eq!((settings.device, settings.streams.get(), settings.wait.as_millis()), (1, 4, 5));
+        assert_eq!((settings.threads, settings.block, settings.window), (Some(8), Some(64), Some(5)));
+        assert_eq!(settings.wave.map(std::num::NonZero::get), Some(512));
+        assert_eq!((plan.algorithms, plan.variants), (vec![Algorithm::Rsa3072], true));
+        let verify = plan.verify.unwrap();
+        assert_eq!((verify.keys.get(), verify.operations), (9, 99));
+        assert_eq!(parse("--engine cuda").unwrap().cuda_plan().unwrap().verify, None);
+        let refused = parse("p256 --engine cuda").unwrap().cuda_plan().unwrap_err();
+        assert_eq!(refused, "a GPU performs rsa2048, rsa3072 and rsa4096, not p256");
+        assert!(parse("--variants").is_err() && parse("--engine cuda --keys 9").is_err());
     }
 
     #[test]

@@ -145,3 +145,21 @@ fn what_makes_no_sense_is_refused() {
         assert!(finished.stderr.contains(hint), "{options}: {finished:?}");
     }
 }
+
+#[cfg(feature = "cuda")]
+#[test]
+fn without_a_gpu_its_measurement_says_in_a_line_what_is_missing() {
+    let output = speed("--engine cuda --device 999");
+    assert_eq!(output.status.code(), Some(1), "{}", output.text());
+    assert!(output.stderr.starts_with("no N") && output.stderr.lines().count() == 1, "{}", output.stderr);
+    let output = speed("p256 --engine cuda");
+    assert_eq!(output.status.code(), Some(2), "{}", output.text());
+}
+
+#[cfg(not(feature = "cuda"))]
+#[test]
+fn a_program_that_knows_no_gpu_says_so() {
+    let output = speed("--engine cuda");
+    assert_eq!(output.status.code(), Some(2), "{}", output.text());
+    assert!(output.stderr.contains("--features cuda"), "{}", output.stderr);
+}

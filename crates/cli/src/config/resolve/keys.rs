@@ -13,6 +13,8 @@ use super::server::count;
 use crate::config::error::KeyPath;
 use crate::config::raw::{self, KeyFamily};
 use crate::config::units::Period;
+#[cfg(not(feature = "cuda"))]
+use crate::speed::WITHOUT_CUDA;
 
 /// The numbers that cores can have on Linux.
 const CORES: RangeInclusive<u16> = 0..=1023;
@@ -68,10 +70,7 @@ pub(super) fn cuda(raw: &raw::Keys, _: &BatchSettings, context: &mut Context<'_>
     let (path, findings) = (KeyPath::of("keys"), &mut context.findings);
     findings.within(&path.key("cuda_wait"), raw.cuda_wait, *WAITS.start(), &WAITS);
     if raw.cuda == Some(true) {
-        findings.wrong(
-            &path.key("cuda"),
-            "this brisk was built without it: build it with `cargo build --release -p brisk-cli --features cuda`, or write `false`",
-        );
+        findings.wrong(&path.key("cuda"), format!("{WITHOUT_CUDA}, or write `false`"));
     }
 }
 

@@ -1,0 +1,54 @@
+//! `brisk speed --engine cuda`: RSA on a GPU, beside the processor.
+
+use std::fs;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use brisk_bench::report::Machine;
+use brisk_speed::cuda::{self, CudaResult, json, markdown};
+
+use crate::args::Speed;
+use crate::bench::PROGRAM;
+use crate::speed::Live;
+
+/// 2 if what was asked for makes no sense, 1 if nothing could be measured, or a result was wrong.
+pub(crate) fn run(arguments: Speed) -> ExitCode {
+    let (as_json, file) = (arguments.json, arguments.cuda.markdown.clone());
+    let plan = match arguments.cuda_plan() {
+        Ok(plan) => plan,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(2);
+        }
+    };
+    let machine = Machine::this();
+    let tables = |result: &CudaResult| markdown::text(result, &machine.line());
+    let mut live = Live::new();
+    let result = cuda::run(&plan, &mut live, |so_far| {
+        // What cannot be written now is complained of at the end.
+        if let Some(file) = &file {
+            drop(fs::write(file, tables(so_far)));
+        }
+    });
+    live.finish();
+    let told = result.map_err(anyhow::Error::from).and_then(|result| {
+        let text = if as_json { json::text(&result, &machine, PROGRAM) } else { tables(&result) };
+        io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
+        if let Some(file) = &file {
+            fs::write(file, tables(&result)).with_context(|| format!("cannot write {}", file.display()))?;
+        }
+        Ok(result.verified.iter().map(|verified| verified.wrong).sum::<u64>())
+    });
+    match told {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(wrong) => {
+            eprintln!("{wrong} results of the GPU are not those of AWS-LC");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

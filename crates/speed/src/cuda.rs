@@ -1,0 +1,344 @@
+//! RSA on a GPU: how fast it is, how long an operation takes at each load, beside the processor; and whether it is right.
+
+pub mod json;
+mod keys;
+mod load;
+pub mod markdown;
+mod verify;
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use brisk_keys::{
+    BatchEngine, BatchSettings, CudaEngine, CudaError, CudaLayout, CudaSettings, CudaTimes, Keystore, Tiered,
+};
+
+use self::keys::Pool;
+use self::load::Loader;
+pub use self::load::Point;
+pub use self::verify::Verified;
+use crate::subject::Algorithm;
+use crate::{Observer, SpeedError, Step};
+
+/// Keys of each size that speed is measured with.
+const KEYS: usize = 16;
+
+/// What all is measured at, of what can be done at most.
+const SHARE: f64 = 0.8;
+
+/// Layouts that are tried: threads for each half of an operation, threads to a block, bits of a window.
+const THREADS: [u32; 5] = [1, 2, 4, 8, 16];
+const BLOCKS: [u32; 3] = [32, 64, 128];
+const WINDOWS: [u32; 2] = [4, 5];
+
+/// What a run is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CudaPlan {
+    /// The sizes; nothing stands for all three.
+    pub algorithms: Vec<Algorithm>,
+    /// The card, and how it is used.
+    pub settings: CudaSettings,
+    /// For each load.
+    pub time: Duration,
+    /// Whether other layouts of operations on the card are measured too: minutes, since each is compiled.
+    pub variants: bool,
+    /// How much is compared with AWS-LC; `None` is nothing.
+    pub verify: Option<Verification>,
+}
+
+/// How much is compared with AWS-LC, for each size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verification {
+    /// Keys, made for it.
+    pub keys: NonZeroUsize,
+    /// Operations, of random keys on random numbers, the edges among them.
+    pub operations: usize,
+}
+
+/// A finished run.
+#[derive(Clone, Debug)]
+pub struct CudaResult {
+    /// The card.
+    pub card: String,
+    /// Threads of the processor's engine.
+    pub processor_threads: usize,
+    /// What the card was used with.
+    pub settings: CudaSettings,
+    /// For each load.
+    pub time: Duration,
+    /// The speed of each size.
+    pub rows: Vec<CudaRow>,
+    /// The speed of other layouts.
+    pub variants: Vec<Variant>,
+    /// What was compared.
+    pub verified: Vec<Verified>,
+}
+
+/// How fast operations of one size are.
+#[derive(Clone, Debug)]
+pub struct CudaRow {
+    /// The size.
+    pub algorithm: Algorithm,
+    /// Single launches, and how they lie on the card.
+    pub times: CudaTimes,
+    /// From how many operations under way on they would go to the card, by default.
+    pub threshold: Option<usize>,
+    /// The processor with more and more operations under way.
+    pub processor: Vec<Point>,
+    /// The card likewise.
+    pub card: Vec<Point>,
+    /// The card with 80 % of the most it did, at a fixed rate.
+    pub paced: Point,
+}
+
+impl CudaRow {
+    /// Most operations per second on the card.
+    pub fn rate(&self) -> f64 {
+        most(&self.card)
+    }
+
+    /// Most operations per second on all cores.
+    pub fn processor_rate(&self) -> f64 {
+        most(&self.processor)
+    }
+}
+
+fn most(points: &[Point]) -> f64 {
+    points.iter().map(|point| point.rate).fold(0.0, f64::max)
+}
+
+/// A layout, and how fast it is.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// The size.
+    pub algorithm: Algorithm,
+    /// Threads, block and window that were asked for; once it was compiled, all of it.
+    pub layout: CudaLayout,
+    /// Operations per second, and the time of one with the card full; or why there is none, in a line.
+    pub outcome: Result<Point, String>,
+}
+
+/// Measures all that the plan asks for. `done` learns what was found after each size, so that a run that is cut short
+/// leaves something behind.
+pub fn run(
+    plan: &CudaPlan,
+    observer: &mut dyn Observer,
+    mut done: impl FnMut(&CudaResult),
+) -> Result<CudaResult, SpeedError> {
+    let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let mut progress = Progress { observer, done: 0, of: steps(plan) };
+    let mut result = CudaResult {
+        card: String::new(),
+        processor_threads: cores.get(),
+        settings: plan.settings.clone(),
+        time: plan.time,
+        rows: Vec::new(),
+        variants: Vec::new(),
+        verified: Vec::new(),
+    };
+    // Before keys are made: without a card all of it would be in vain.
+    result.card = engine(Arc::default(), cores, &plan.settings)?.to_string();
+    let mut pools = Vec::new();
+    for algorithm in plan.algorithms() {
+        let pool = Pool::new(algorithm, KEYS, cores)?;
+        result.rows.push(row(plan, &pool, cores, &mut progress)?);
+        pools.push(pool);
+        done(&result);
+    }
+    if let Some(wanted) = plan.verify {
+        for algorithm in plan.algorithms() {
+            let verified =
+                verify::verify(algorithm, wanted, cores, |keystore| engine(keystore, cores, &plan.settings))?;
+            progress.step(&format!("{algorithm} compared with AWS-LC"), 0.0);
+            result.verified.push(verified);
+            done(&result);
+        }
+    }
+    for pool in pools.iter().filter(|_| plan.variants) {
+        for settings in layouts(&plan.settings) {
+            result.variants.push(variant(plan, pool, cores, &settings, &mut progress)?);
+        }
+        done(&result);
+    }
+    Ok(result)
+}
+
+impl CudaPlan {
+    fn algorithms(&self) -> Vec<Algorithm> {
+        let all = [Algorithm::Rsa2048, Algorithm::Rsa3072, Algorithm::Rsa4096];
+        all.into_iter()
+            .filter(|algorithm| self.algorithms.is_empty() || self.algorithms.contains(algorithm))
+            .collect()
+    }
+}
+
+/// A card beside as many threads as there are cores, with a queue that has room for all that a run has under way.
+fn engine(
+    keystore: Arc<Keystore>,
+    cores: NonZeroUsize,
+    settings: &CudaSettings,
+) -> Result<CudaEngine, SpeedError> {
+    let queue = settings.queue;
+    let processor =
+        BatchEngine::new(keystore, &BatchSettings { threads: cores, queue, ..BatchSettings::default() })?;
+    Ok(CudaEngine::new(processor, settings)?)
+}
+
+fn row(
+    plan: &CudaPlan,
+    pool: &Pool,
+    cores: NonZeroUsize,
+    progress: &mut Progress<'_>,
+) -> Result<CudaRow, SpeedError> {
+    let (algorithm, bits) = (pool.algorithm(), pool.bits());
+    let cuda = engine(Arc::clone(pool.keystore()), cores, &plan.settings)?;
+    let times = cuda.statistics().times(bits).expect("there are keys of this size");
+    let threshold = Tiered::new(cuda.with_keystore(Arc::clone(pool.keystore())), plan.settings.wait);
+    let threshold = threshold.threshold(bits);
+    let mut loader = Loader::new(pool, cores, plan.time);
+    let mut curve = |name: &str, engine: &dyn brisk_keys::PrivateKeyEngine, most: usize| {
+        let levels = levels(most).into_iter();
+        let points = levels.map(|under_way| {
+            let point = loader.closed(engine, under_way)?;
+            progress.step(&format!("{algorithm} on the {name}, {under_way} under way"), point.rate);
+            Ok(point)
+        });
+        points.collect::<Result<Vec<_>, SpeedError>>()
+    };
+    let processor = curve("processor", cuda.processor(), 16 * cores.get())?;
+    let card = curve("GPU", &cuda, full(&plan.settings, &times))?;
+    let paced = loader.paced(&cuda, SHARE * most(&card))?;
+    progress.step(&format!("{algorithm} on the GPU, at a fixed rate"), paced.rate);
+    Ok(CudaRow { algorithm, times, threshold, processor, card, paced })
+}
+
+/// As many operations under way as keep all streams busy while as many are gathered.
+fn full(settings: &CudaSettings, times: &CudaTimes) -> usize {
+    (2 * settings.streams.get() * times.wave_operations).min(settings.queue.get())
+}
+
+/// 1, 4, 16 and so on, and the most.
+fn levels(most: usize) -> Vec<usize> {
+    let quarters = (0..).map(|power| 1 << (2 * power)).take_while(|level| *level < most);
+    quarters.chain([most]).collect()
+}
+
+/// The layouts to be tried.
+fn layouts(settings: &CudaSettings) -> Vec<CudaSettings> {
+    let all = THREADS.into_iter().flat_map(|threads| {
+        BLOCKS.into_iter().flat_map(move |block| WINDOWS.map(|window| (threads, block, window)))
+    });
+    all.map(|(threads, block, window)| CudaSettings {
+        threads: Some(threads),
+        block: Some(block),
+        window: Some(window),
+        ..settings.clone()
+    })
+    .collect()
+}
+
+/// One layout. Those that cannot be are no error.
+fn variant(
+    plan: &CudaPlan,
+    pool: &Pool,
+    cores: NonZeroUsize,
+    settings: &CudaSettings,
+    progress: &mut Progress<'_>,
+) -> Result<Variant, SpeedError> {
+    let number = |number: Option<u32>| number.unwrap_or_default();
+    let asked = CudaLayout {
+        threads: number(settings.threads),
+        block: number(settings.block),
+        window: number(settings.window),
+        ..CudaLayout::default()
+    };
+    let algorithm = pool.algorithm();
+    let (layout, outcome) = match engine(Arc::clone(pool.keystore()), cores, settings) {
+        Ok(cuda) => {
+            let times = cuda.statistics().times(pool.bits()).expect("there are keys of this size");
+            let mut loader = Loader::new(pool, cores, plan.time / 2);
+            (times.layout, Ok(loader.closed(&cuda, full(settings, &times))?))
+        }
+        Err(SpeedError::Cuda(error @ (CudaError::Geometry { .. } | CudaError::Compilation(_)))) => {
+            (asked, Err(error.to_string()))
+        }
+        Err(error) => return Err(error),
+    };
+    let what = format!(
+        "{algorithm} with {} threads, blocks of {}, windows of {}",
+        asked.threads, asked.block, asked.window
+    );
+    progress.step(&what, outcome.as_ref().map_or(0.0, |point| point.rate));
+    Ok(Variant { algorithm, layout, outcome })
+}
+
+/// As many as a run is likely to have: the curves of cards have about eight loads.
+fn steps(plan: &CudaPlan) -> u32 {
+    let each = 14
+        + if plan.variants { THREADS.len() * BLOCKS.len() * WINDOWS.len() } else { 0 }
+        + usize::from(plan.verify.is_some());
+    (plan.algorithms().len() * each) as u32
+}
+
+/// Counts the steps of a run.
+struct Progress<'a> {
+    observer: &'a mut dyn Observer,
+    done: u32,
+    of: u32,
+}
+
+impl Progress<'_> {
+    fn step(&mut self, what: &str, rate: f64) {
+        self.done += 1;
+        self.of = self.of.max(self.done);
+        self.observer.step(&Step { done: self.done, of: self.of, what, rate });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_rise_from_one_to_the_most() {
+        assert_eq!(levels(1), [1]);
+        assert_eq!(levels(64), [1, 4, 16, 64]);
+        assert_eq!(levels(100), [1, 4, 16, 64, 100]);
+    }
+
+    #[test]
+    fn nothing_named_is_all_sizes_and_they_have_an_order() {
+        let plan = |algorithms| CudaPlan {
+            algorithms,
+            settings: CudaSettings::default(),
+            time: Duration::from_secs(1),
+            variants: true,
+            verify: None,
+        };
+        let all = [Algorithm::Rsa2048, Algorithm::Rsa3072, Algorithm::Rsa4096];
+        assert_eq!(plan(Vec::new()).algorithms(), all);
+        assert_eq!(plan(vec![all[2], all[0]]).algorithms(), [all[0], all[2]]);
+        assert_eq!(steps(&plan(vec![all[0]])), 14 + 30);
+    }
+
+    #[test]
+    fn without_a_card_a_run_ends_before_keys_are_made() {
+        struct Nobody;
+        impl Observer for Nobody {
+            fn step(&mut self, _: &Step<'_>) {}
+        }
+        let settings = CudaSettings { device: 999, ..CudaSettings::default() };
+        let verify = Some(Verification { keys: NonZeroUsize::MAX, operations: usize::MAX });
+        let plan = CudaPlan {
+            algorithms: Vec::new(),
+            settings,
+            time: Duration::from_secs(1),
+            variants: true,
+            verify,
+        };
+        let refused = run(&plan, &mut Nobody, |_| panic!("there is nothing to tell")).unwrap_err();
+        assert!(matches!(refused, SpeedError::Cuda(_)), "{refused}");
+    }
+}
