@@ -12,7 +12,8 @@ use std::thread;
 use std::time::Duration;
 
 use brisk_keys::{
-    BatchEngine, BatchSettings, CudaEngine, CudaError, CudaLayout, CudaSettings, CudaTimes, Keystore, Tiered,
+    BatchEngine, BatchSettings, CudaEngine, CudaLayout, CudaSettings, CudaTimes, Keystore, PrivateKeyEngine,
+    Tiered,
 };
 
 use self::keys::Pool;
@@ -28,10 +29,10 @@ const KEYS: usize = 16;
 /// What all is measured at, of what can be done at most.
 const SHARE: f64 = 0.8;
 
-/// Layouts that are tried: threads for each half of an operation, threads to a block, bits of a window.
-const THREADS: [u32; 5] = [1, 2, 4, 8, 16];
+/// Layouts that are tried: threads for each half of an operation and bits of a window, threads to a block. A thread alone
+/// has no room for the table of a wider window.
+const THREADS: [(u32, u32); 9] = [(1, 3), (2, 4), (2, 5), (4, 4), (4, 5), (8, 4), (8, 5), (16, 4), (16, 5)];
 const BLOCKS: [u32; 3] = [32, 64, 128];
-const WINDOWS: [u32; 2] = [4, 5];
 
 /// What a run is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,10 +199,11 @@ fn row(
     let threshold = Tiered::new(cuda.with_keystore(Arc::clone(pool.keystore())), plan.settings.wait);
     let threshold = threshold.threshold(bits);
     let mut loader = Loader::new(pool, cores, plan.time);
-    let mut curve = |name: &str, engine: &dyn brisk_keys::PrivateKeyEngine, most: usize| {
+    let mut curve = |name: &str, engine: &dyn PrivateKeyEngine, most: usize| {
         let levels = levels(most).into_iter();
         let points = levels.map(|under_way| {
             let point = loader.closed(engine, under_way)?;
+            still_there(&cuda)?;
             progress.step(&format!("{algorithm} on the {name}, {under_way} under way"), point.rate);
             Ok(point)
         });
@@ -210,8 +212,14 @@ fn row(
     let processor = curve("processor", cuda.processor(), 16 * cores.get())?;
     let card = curve("GPU", &cuda, full(&plan.settings, &times))?;
     let paced = loader.paced(&cuda, SHARE * most(&card))?;
+    still_there(&cuda)?;
     progress.step(&format!("{algorithm} on the GPU, at a fixed rate"), paced.rate);
     Ok(CudaRow { algorithm, times, threshold, processor, card, paced })
+}
+
+/// An error if the card was given up: figures would be those of the processor.
+fn still_there(cuda: &CudaEngine) -> Result<(), SpeedError> {
+    cuda.statistics().loss().map_or(Ok(()), |loss| Err(SpeedError::Cuda(loss.clone())))
 }
 
 /// As many operations under way as keep all streams busy while as many are gathered.
@@ -227,19 +235,18 @@ fn levels(most: usize) -> Vec<usize> {
 
 /// The layouts to be tried.
 fn layouts(settings: &CudaSettings) -> Vec<CudaSettings> {
-    let all = THREADS.into_iter().flat_map(|threads| {
-        BLOCKS.into_iter().flat_map(move |block| WINDOWS.map(|window| (threads, block, window)))
-    });
-    all.map(|(threads, block, window)| CudaSettings {
+    let layout = |threads, window, block| CudaSettings {
         threads: Some(threads),
         block: Some(block),
         window: Some(window),
         ..settings.clone()
-    })
-    .collect()
+    };
+    let all =
+        THREADS.into_iter().flat_map(|(threads, window)| BLOCKS.map(|block| layout(threads, window, block)));
+    all.collect()
 }
 
-/// One layout. Those that cannot be are no error.
+/// One layout. Those that cannot be, or that the card fails at, are no error.
 fn variant(
     plan: &CudaPlan,
     pool: &Pool,
@@ -255,15 +262,15 @@ fn variant(
         ..CudaLayout::default()
     };
     let algorithm = pool.algorithm();
-    let (layout, outcome) = match engine(Arc::clone(pool.keystore()), cores, settings) {
-        Ok(cuda) => {
-            let times = cuda.statistics().times(pool.bits()).expect("there are keys of this size");
-            let mut loader = Loader::new(pool, cores, plan.time / 2);
-            (times.layout, Ok(loader.closed(&cuda, full(settings, &times))?))
-        }
-        Err(SpeedError::Cuda(error @ (CudaError::Geometry { .. } | CudaError::Compilation(_)))) => {
-            (asked, Err(error.to_string()))
-        }
+    let measured = engine(Arc::clone(pool.keystore()), cores, settings).and_then(|cuda| {
+        let times = cuda.statistics().times(pool.bits()).expect("there are keys of this size");
+        let mut loader = Loader::new(pool, cores, plan.time / 2);
+        let point = loader.closed(&cuda, full(settings, &times))?;
+        still_there(&cuda).map(|()| (times.layout, point))
+    });
+    let (layout, outcome) = match measured {
+        Ok((layout, point)) => (layout, Ok(point)),
+        Err(SpeedError::Cuda(error)) => (asked, Err(error.to_string())),
         Err(error) => return Err(error),
     };
     let what = format!(
@@ -277,7 +284,7 @@ fn variant(
 /// As many as a run is likely to have: the curves of cards have about eight loads.
 fn steps(plan: &CudaPlan) -> u32 {
     let each = 14
-        + if plan.variants { THREADS.len() * BLOCKS.len() * WINDOWS.len() } else { 0 }
+        + if plan.variants { THREADS.len() * BLOCKS.len() } else { 0 }
         + usize::from(plan.verify.is_some());
     (plan.algorithms().len() * each) as u32
 }
@@ -320,7 +327,7 @@ mod tests {
         let all = [Algorithm::Rsa2048, Algorithm::Rsa3072, Algorithm::Rsa4096];
         assert_eq!(plan(Vec::new()).algorithms(), all);
         assert_eq!(plan(vec![all[2], all[0]]).algorithms(), [all[0], all[2]]);
-        assert_eq!(steps(&plan(vec![all[0]])), 14 + 30);
+        assert_eq!(steps(&plan(vec![all[0]])), 14 + 27);
     }
 
     #[test]

@@ -302,7 +302,7 @@ impl Turns {
     }
 
     fn lose(&self, error: &CudaError) {
-        if self.statistics.lose() {
+        if self.statistics.lose(error) {
             tracing::error!(%error, "RSA goes on without the GPU, on the processor alone, until brisk is started again");
         }
     }

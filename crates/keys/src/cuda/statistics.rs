@@ -3,11 +3,12 @@
 use std::{
     sync::{
         OnceLock,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
+use super::error::CudaError;
 use crate::rsa_ifma::Width;
 
 /// What the card of a [`CudaEngine`](super::CudaEngine) has done since the start, and has to do.
@@ -18,7 +19,7 @@ pub struct CudaStatistics {
     launches: AtomicU64,
     faults: AtomicU64,
     taken_over: AtomicU64,
-    lost: AtomicBool,
+    lost: OnceLock<CudaError>,
     times: [OnceLock<CudaTimes>; Width::ALL.len()],
 }
 
@@ -82,7 +83,12 @@ impl CudaStatistics {
 
     /// Whether the card was given up. Nothing is sent to it any more.
     pub fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Relaxed)
+        self.loss().is_some()
+    }
+
+    /// Why the card was given up, if it was.
+    pub fn loss(&self) -> Option<&CudaError> {
+        self.lost.get()
     }
 
     /// What was measured with the first key of so many bits; `None` if there was none yet.
@@ -123,8 +129,8 @@ impl CudaStatistics {
     }
 
     /// Whether this is news.
-    pub(super) fn lose(&self) -> bool {
-        !self.lost.swap(true, Ordering::Relaxed)
+    pub(super) fn lose(&self, error: &CudaError) -> bool {
+        self.lost.set(error.clone()).is_ok()
     }
 }
 
@@ -151,6 +157,9 @@ mod tests {
     #[test]
     fn a_card_is_lost_once() {
         let statistics = CudaStatistics::default();
-        assert!(!statistics.is_lost() && statistics.lose() && !statistics.lose() && statistics.is_lost());
+        assert!(!statistics.is_lost());
+        let reasons = [CudaError::Panicked, CudaError::NoDriver];
+        assert_eq!(reasons.each_ref().map(|reason| statistics.lose(reason)), [true, false]);
+        assert_eq!(statistics.loss(), Some(&reasons[0]));
     }
 }

@@ -28,7 +28,7 @@ pub struct Verified {
     pub keys: usize,
     /// Operations.
     pub operations: usize,
-    /// Those that the card performed: all but the ones that no key performs.
+    /// Those that the card performed, or refused as no key performs them.
     pub on_card: u64,
     /// Results of the card that did not stand its own check.
     pub faults: u64,
