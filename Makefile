@@ -14,6 +14,9 @@ CACHE ?= $(HOME)/.cache/brisk
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 export PATH := $(CACHE)/bin:$(PATH):/usr/sbin:/sbin
 
+# What has more in it when brisk is built for a GPU; its tests need none.
+WITH_GPU = --package brisk-keys --package brisk-speed --features brisk-keys/cuda,brisk-speed/cuda
+
 # Options of bench/agreement and bench/flood.
 AGREEMENT ?=
 FLOOD ?=
@@ -38,10 +41,12 @@ build:
 test:
 	@CACHE=$(CACHE) tools/setup build test
 	cargo test --locked --workspace --lib --bins --tests --no-fail-fast -- $(TEST)
+	cargo test --locked $(WITH_GPU) --lib --no-fail-fast -- $(or $(TEST),cuda::)
 
 check:
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
+	cargo clippy --locked --workspace --all-targets --features brisk-cli/cuda -- --deny warnings
 	RUSTDOCFLAGS='--deny warnings' cargo doc --locked --workspace --no-deps
 
 peers: build
