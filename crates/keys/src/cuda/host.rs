@@ -209,7 +209,7 @@ fn build(geometry: Geometry, faults: bool) -> Library {
         "-Werror",
         "-Wno-unknown-pragmas",
     ]);
-    compiler.args(geometry.definitions()).args(faults.then_some("-DFAULTS"));
+    compiler.args(geometry.options()).args(faults.then_some("-DFAULTS"));
     // A longjmp to another stack looks like an attack to the hardened C library.
     compiler.args(["-U_FORTIFY_SOURCE", "-o"]).args([&library, &source]);
     let output = compiler.output().unwrap_or_else(|error| {

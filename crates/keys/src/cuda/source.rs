@@ -8,6 +8,10 @@ pub(super) const SLOTS: u32 = 128;
 /// Threads that run in lockstep, whatever the card.
 const WARP: u32 = 32;
 
+/// Words of a number that fit in the registers of a thread, with the sum and the modulus. More make the compiler take
+/// minutes, for code that is slow.
+const MOST_LIMBS: u32 = 32;
+
 /// Shared memory that a block can have without asking for more.
 const SHARED_BYTES: u32 = 48 * 1024;
 
@@ -35,8 +39,8 @@ impl Geometry {
     /// What is best, as far as known, where nothing else is asked for. `None` if it cannot be done.
     ///
     /// `threads` compute modulo one prime, twice as many an operation: a power of two up to 16 that leaves each of them an
-    /// even number of words. `block` threads share a multiprocessor's memory; a multiple of 32. The window is as wide as
-    /// is best, and narrower if the tables of powers would not find room.
+    /// even number of words up to 32. `block` threads share a multiprocessor's memory; a multiple of 32. The window is as
+    /// wide as is best, and narrower if the tables of powers would not find room.
     pub(super) fn new(width: Width, threads: Option<u32>, block: Option<u32>) -> Option<Self> {
         let best = Self::best(width);
         let geometry =
@@ -64,6 +68,7 @@ impl Geometry {
         self.threads.is_power_of_two()
             && self.threads <= WARP / 2
             && half.is_multiple_of(2 * self.threads)
+            && half / self.threads <= MOST_LIMBS
             && (WARP..=1024).contains(&self.block)
             && self.block.is_multiple_of(WARP)
             && (1..=6).contains(&self.window)
@@ -115,13 +120,15 @@ impl Geometry {
         blocks(2 * advances, self.operations())
     }
 
-    /// Definitions for the compiler of [`SOURCE`].
-    pub(super) fn definitions(&self) -> Vec<String> {
+    /// Options for the compiler of [`SOURCE`], NVRTC or another.
+    pub(super) fn options(&self) -> Vec<String> {
         let Self { threads, block, window, .. } = self;
         let words = self.words();
         [("WORDS", words), ("THREADS", *threads), ("BLOCK", *block), ("WINDOW", *window), ("SLOTS", SLOTS)]
             .map(|(name, value)| format!("-D{name}={value}"))
-            .to_vec()
+            .into_iter()
+            .chain(["-std=c++17".into()])
+            .collect()
     }
 }
 
@@ -151,12 +158,13 @@ mod tests {
     #[test]
     fn what_cannot_be_laid_out_is_refused() {
         let new = |threads, block| Geometry::new(Width::Rsa3072, Some(threads), Some(block));
+        assert!(new(1, 32).is_none(), "more words than registers");
         assert!(new(8, 32).is_some());
         assert!(new(16, 32).is_none(), "three words to a thread");
         assert!(new(32, 32).is_none(), "an operation on more threads than run in lockstep");
         assert!(new(3, 32).is_none());
         assert!(new(8, 48).is_none(), "half a warp");
-        assert!(new(1, 1024).is_none(), "more shared memory than there is");
+        assert!(new(2, 1024).is_none(), "more shared memory than there is");
         let windows = [0, 3, 4, 7].map(|window| new(8, 32).unwrap().with_window(window).is_some());
         assert_eq!(windows, [false, true, true, false]);
     }

@@ -22,7 +22,7 @@ pub(super) fn find() -> Result<(), CudaError> {
 pub(super) fn compile(geometry: &Geometry, (major, minor): (i32, i32)) -> Result<Vec<u8>, CudaError> {
     let text = CString::new(SOURCE).expect("the kernels are text");
     let source = Source::new(&text).map_err(|error| refused(error, ""))?;
-    let mut options = geometry.definitions();
+    let mut options = geometry.options();
     options.push(format!("--gpu-architecture=sm_{major}{minor}"));
     // SAFETY: the program is alive.
     if let Err(error) = unsafe { result::compile_program(source.0, &options) } {
@@ -70,4 +70,57 @@ impl Drop for Source {
 fn refused(error: NvrtcError, log: &str) -> CudaError {
     let first = log.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     CudaError::Compilation(format!("{:?} {first}", error.0).trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, fs, mem, path::PathBuf};
+
+    use libloading::Library;
+
+    use super::*;
+    use crate::rsa_ifma::Width;
+
+    /// Loads NVRTC from the folder that `BRISK_NVRTC` names, if it does, so that it is found by its name from then on.
+    fn load_from_folder() {
+        let Some(folder) = env::var_os("BRISK_NVRTC").map(PathBuf::from) else { return };
+        let entries = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
+        let mut libraries: Vec<_> = entries
+            .filter(|path| {
+                path.to_str().is_some_and(|path| path.contains("/libnvrtc") && !path.contains(".alt."))
+            })
+            .collect();
+        // The built-ins come first by their name, and NVRTC will look for them.
+        libraries.sort();
+        for library in libraries {
+            // SAFETY: as in `find`.
+            mem::forget(unsafe { Library::new(library) }.unwrap());
+        }
+    }
+
+    #[test]
+    fn nvrtc_compiles_the_kernels_and_keeps_all_numbers_in_registers() {
+        load_from_folder();
+        if find().is_err() {
+            eprintln!(
+                "skipped: NVRTC is not where the loader looks, and BRISK_NVRTC names no folder with it"
+            );
+            return;
+        }
+        let text = CString::new(SOURCE).unwrap();
+        for width in Width::ALL {
+            let geometry = Geometry::new(width, None, None).unwrap();
+            let source = Source::new(&text).unwrap();
+            let more = ["--gpu-architecture=sm_90", "--ptxas-options=-v"].map(String::from);
+            let options: Vec<_> = geometry.options().into_iter().chain(more).collect();
+            // SAFETY: the program is alive.
+            let compiled = unsafe { result::compile_program(source.0, &options) };
+            let log = source.log();
+            assert!(compiled.is_ok(), "{log}");
+            let spills: Vec<_> = log.lines().filter(|line| line.contains("spill")).collect();
+            assert_eq!(spills.len(), 2, "one line for each kernel: {log}");
+            assert!(spills.iter().all(|line| line.contains(" 0 bytes stack frame, 0 bytes spill")), "{log}");
+            assert!(source.machine_code().unwrap().len() > 10_000);
+        }
+    }
 }
