@@ -1,5 +1,4 @@
 //! The command line of `brisk speed`.
-#![expect(clippy::doc_markdown, reason = "doc comments of arguments are help texts for a terminal")]
 
 use std::time::Duration;
 

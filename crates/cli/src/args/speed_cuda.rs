@@ -1,5 +1,4 @@
 //! The command line of `brisk speed --engine cuda`.
-#![expect(clippy::doc_markdown, reason = "doc comments of arguments are help texts for a terminal")]
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;

@@ -114,7 +114,7 @@ fn operation(number: usize, ids: &[KeyId], algorithm: Algorithm) -> Result<KeyOp
             }
         }
     }
-    keys::operation(key, input)
+    Ok(keys::operation(key, input))
 }
 
 #[cfg(test)]
