@@ -41,7 +41,7 @@ build:
 test:
 	@CACHE=$(CACHE) tools/setup build test
 	cargo test --locked --workspace --lib --bins --tests --no-fail-fast -- $(TEST)
-	BRISK_NVRTC=$(CACHE)/nvrtc/nvidia/cu13/lib cargo test --locked $(WITH_GPU) --lib --no-fail-fast -- $(or $(TEST),cuda::)
+	BRISK_NVRTC=$(CACHE)/nvrtc/nvidia/cu13/lib cargo test --locked $(WITH_GPU) --lib --tests --no-fail-fast -- $(or $(TEST),cuda:: card)
 
 check:
 	cargo fmt --all --check

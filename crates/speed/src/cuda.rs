@@ -30,8 +30,8 @@ const KEYS: usize = 16;
 const SHARE: f64 = 0.8;
 
 /// Layouts that are tried: threads for each half of an operation and bits of a window, threads to a block. A thread alone
-/// has no room for the table of a wider window.
-const THREADS: [(u32, u32); 9] = [(1, 3), (2, 4), (2, 5), (4, 4), (4, 5), (8, 4), (8, 5), (16, 4), (16, 5)];
+/// has no room for the table of a wider window, and comes last since it takes the compiler half a minute.
+const THREADS: [(u32, u32); 9] = [(4, 4), (4, 5), (8, 4), (8, 5), (16, 4), (16, 5), (2, 4), (2, 5), (1, 3)];
 const BLOCKS: [u32; 3] = [32, 64, 128];
 
 /// What a run is to do.
@@ -121,7 +121,7 @@ pub struct Variant {
     pub outcome: Result<Point, String>,
 }
 
-/// Measures all that the plan asks for. `done` learns what was found after each size, so that a run that is cut short
+/// Measures all that the plan asks for. `done` learns what was found after each size and layout, so that a run that is cut short
 /// leaves something behind.
 pub fn run(
     plan: &CudaPlan,
@@ -160,8 +160,8 @@ pub fn run(
     for pool in pools.iter().filter(|_| plan.variants) {
         for settings in layouts(&plan.settings) {
             result.variants.push(variant(plan, pool, cores, &settings, &mut progress)?);
+            done(&result);
         }
-        done(&result);
     }
     Ok(result)
 }

@@ -70,8 +70,6 @@ impl Device {
         }
         compiler::find()?;
         let context = CudaContext::new(ordinal).map_err(failed("be opened"))?;
-        // A thread that waits for the card leaves its core to others.
-        context.set_blocking_synchronize().map_err(failed("be waited for"))?;
         let name = context.name().map_err(failed("say its name"))?;
         let (major, minor) = context.compute_capability().map_err(failed("say what it can do"))?;
         if (major, minor) < LEAST_CAPABILITY {

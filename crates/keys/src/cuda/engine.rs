@@ -120,11 +120,7 @@ impl CudaEngine {
         let statistics = Arc::<CudaStatistics>::default();
         let (sender, queue) = crossbeam_channel::bounded(settings.queue.get());
         let mut stations: Vec<_> = cards.into_iter().map(Station::new).collect();
-        for station in &mut stations {
-            for width in Width::ALL {
-                station.admit(width, keystore.keys().filter(|key| card_width(key) == Some(width)))?;
-            }
-        }
+        upload(&mut stations, &keystore)?;
         if let Some(first) = stations.first_mut() {
             rehearsal::all(first, &keystore, &statistics)?;
         }
@@ -225,6 +221,20 @@ impl fmt::Debug for Threads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Threads").field("card", &self.card).finish_non_exhaustive()
     }
+}
+
+/// Uploads all keys to all stations, side by side: it takes milliseconds for each of them.
+fn upload(stations: &mut [Station], keystore: &Keystore) -> Result<(), CudaError> {
+    thread::scope(|scope| {
+        let upload = |station: &mut Station| {
+            Width::ALL.into_iter().try_for_each(|width| {
+                station.admit(width, keystore.keys().filter(|key| card_width(key) == Some(width)))
+            })
+        };
+        let threads: Vec<_> =
+            stations.iter_mut().map(|station| scope.spawn(move || upload(station))).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Err(CudaError::Panicked)))
+    })
 }
 
 /// The width that a key has on the card, if it has a place there.
