@@ -31,11 +31,6 @@ impl CardKey {
         Some(Self { width, record: record(numbers, width), n: numbers.n.to_vec(), e: numbers.e.to_vec() })
     }
 
-    /// Which other keys share a launch with it.
-    pub(super) const fn width(&self) -> Width {
-        self.width
-    }
-
     /// [`record_words`] of them.
     pub(super) fn words(&self) -> &[u32] {
         &self.record
@@ -194,7 +189,7 @@ mod tests {
         for width in Width::ALL {
             let numbers = key(width.bits()).raw().numbers();
             let card_key = CardKey::new(&numbers).unwrap();
-            assert_eq!((card_key.width(), card_key.words().len()), (width, record_words(width)));
+            assert_eq!((card_key.width, card_key.words().len()), (width, record_words(width)));
             let (count, mut rest) = (width.bits() / 32, card_key.words());
             let mut take = |words| {
                 let (taken, left) = rest.split_at(words);

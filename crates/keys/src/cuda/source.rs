@@ -76,6 +76,7 @@ impl Geometry {
     }
 
     /// Of which keys.
+    #[cfg(test)]
     pub(super) const fn width(&self) -> Width {
         self.width
     }
