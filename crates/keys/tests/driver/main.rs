@@ -26,20 +26,21 @@ fn stand_in(name: &str, folder: &Path) -> Library {
     let output = compiler.output().unwrap_or_else(|error| panic!("g++ cannot be run: {error}"));
     assert!(output.status.success(), "g++: {}", String::from_utf8_lossy(&output.stderr));
     // SAFETY: loading it runs nothing but the constructors of its empty maps.
-    unsafe { Library::new(&library) }.unwrap()
+    unsafe { Library::new(&library) }.expect("a library")
 }
 
 fn keystore(keys: &[rcgen::KeyPair]) -> (Arc<Keystore>, Vec<KeyId>) {
     let mut keystore = Keystore::new();
-    let ids = keys.iter().map(|key| keystore.add_pem(key.serialize_pem().as_bytes()).unwrap()).collect();
+    let ids =
+        keys.iter().map(|key| keystore.add_pem(key.serialize_pem().as_bytes()).expect("a key")).collect();
     (Arc::new(keystore), ids)
 }
 
 fn engine(keystore: &Arc<Keystore>) -> CudaEngine {
-    let two = NonZeroUsize::new(2).unwrap();
+    let two = NonZeroUsize::new(2).expect("not zero");
     let settings = CudaSettings { streams: two, wave: NonZeroUsize::new(6), ..CudaSettings::default() };
-    let processor = BatchEngine::new(Arc::clone(keystore), &BatchSettings::default()).unwrap();
-    CudaEngine::new(processor, &settings).unwrap()
+    let processor = BatchEngine::new(Arc::clone(keystore), &BatchSettings::default()).expect("threads");
+    CudaEngine::new(processor, &settings).expect("a card")
 }
 
 /// Two operations with each key, compared with AWS-LC.
@@ -47,7 +48,7 @@ async fn compare(engine: &CudaEngine, keystore: &Arc<Keystore>, ids: &[KeyId]) {
     let far = std::time::Instant::now() + Duration::from_hours(1);
     let operations = ids.iter().chain(ids).map(|id| {
         let mut number = vec![0; 256];
-        rand::fill(&mut number[1..]).unwrap();
+        rand::fill(&mut number[1..]).expect("randomness");
         KeyOperation::decrypt(*id, Bytes::from(number), far)
     });
     let operations: Vec<_> = operations.collect();
