@@ -47,7 +47,7 @@ fn highlights(result: &RunResult) -> Vec<(String, String)> {
 }
 
 /// Title and what the page is about, in one sentence.
-pub(crate) fn head(title: &str, lead: &str) -> String {
+pub fn head(title: &str, lead: &str) -> String {
     format!("<h1>{}</h1>\n<p class=\"lead\">{}</p>\n", escape(title), escape(lead))
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn cards(all: &[(String, String)]) -> String {
 }
 
 /// A whole page around `body`, which is HTML.
-pub(crate) fn page(title: &str, body: &str) -> String {
+pub fn page(title: &str, body: &str) -> String {
     let title = escape(title);
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\

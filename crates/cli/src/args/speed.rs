@@ -117,9 +117,10 @@ mod tests {
     #[test]
     fn every_option_of_a_gpu_arrives() {
         let line = "rsa3072 --engine cuda --device 1 --streams 4 --wait 5ms --wave 512 --threads 8 --block 64 --window 5 \
-                    --variants --verify --keys 9 --operations 99 --markdown gpu.md";
+                    --variants --verify --keys 9 --operations 99 --markdown gpu.md --html gpu.html";
         let speed = parse(line).expect("a right line");
         assert_eq!(speed.cuda.markdown, Some("gpu.md".into()));
+        assert_eq!(speed.cuda.html, Some("gpu.html".into()));
         let plan = speed.cuda_plan().unwrap();
         let settings = &plan.settings;
         assert_eq!((settings.device, settings.streams.get(), settings.wait.as_millis()), (1, 4, 5));

@@ -51,6 +51,9 @@ pub(crate) struct CudaOptions {
     /// Write tables to this file too, as soon as there is something to write
     #[arg(long, value_name = "FILE", requires = "engine")]
     pub(crate) markdown: Option<PathBuf>,
+    /// Write a page with the times of operations against the load to this file
+    #[arg(long, value_name = "FILE", requires = "engine")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 impl CudaOptions {
