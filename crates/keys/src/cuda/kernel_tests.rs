@@ -182,9 +182,10 @@ fn ring_words(width: Width) -> usize {
     (SLOTS * 2 * words(width)) as usize
 }
 
-/// Every geometry of one width that differs in more than the size of its blocks.
+/// The geometries that may be best, and for the least width all that differ in more than the size of their blocks.
 fn geometries(width: Width) -> impl Iterator<Item = Geometry> {
-    [1, 2, 4, 8, 16].into_iter().filter_map(move |threads| Geometry::new(width, Some(threads), None))
+    let threads: &[u32] = if width == Width::Rsa2048 { &[1, 2, 4, 8, 16] } else { &[4, 8, 16] };
+    threads.iter().filter_map(move |threads| Geometry::new(width, Some(*threads), None))
 }
 
 fn best(width: Width) -> Geometry {
@@ -213,10 +214,8 @@ fn random_operations_agree_with_aws_lc_on_any_number_of_threads() {
 fn windows_need_not_divide_the_exponent_and_blocks_may_be_of_several_warps() {
     let width = Width::Rsa2048;
     let geometries = [
-        best(width).with_window(1),
-        best(width).with_window(3),
         best(width).with_window(5),
-        Geometry::new(width, Some(8), Some(96)),
+        Geometry::new(width, Some(8), Some(96)).and_then(|geometry| geometry.with_window(3)),
     ];
     for geometry in geometries {
         let geometry = geometry.unwrap();
