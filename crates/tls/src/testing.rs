@@ -15,8 +15,7 @@ use std::time::{Duration, SystemTime};
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use brisk_certs::{Certificate, load};
 use brisk_keys::{
-    Completion, KeyError, KeyOperation, Keystore, LocalEngine, PendingOperation, Performer,
-    PrivateKeyEngine,
+    Completion, KeyError, KeyOperation, Keystore, LocalEngine, PendingOperation, Performer, PrivateKeyEngine,
 };
 use brisk_session::{KeySource, MemorySettings, MemoryStore, RotationSettings, SessionStore, TicketKeyring};
 use brisk_telemetry::Timeline;
