@@ -1,4 +1,8 @@
 #![doc = include_str!("rsa_ifma/README.md")]
+#![expect(
+    clippy::inline_always,
+    reason = "what is not inlined into a function with the features enabled does without the instructions"
+)]
 
 mod block;
 mod digits;

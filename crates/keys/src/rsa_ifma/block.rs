@@ -150,6 +150,7 @@ impl<V: Lanes, const B: usize> Columns<V, B> {
 
 /// Digit number `ROW` times each digit above it.
 #[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "an index into both, as in the other rows")]
 fn square_row<V: Lanes, const B: usize, const ROW: usize>(columns: &mut Columns<V, B>, a: &[V; B]) {
     let digit = a[ROW];
     for other in ROW + 1..B {

@@ -140,6 +140,7 @@ impl Lanes for Ifma {
     }
 
     #[inline(always)]
+    #[expect(clippy::pointers_in_nomem_asm_block, reason = "the assembly reads nothing, it hides an address")]
     fn hide<T>(reference: &T) -> &T {
         let mut pointer = std::ptr::from_ref(reference);
         // SAFETY: the assembly is a comment; the pointer comes out as it went in. It is not declared `pure`: then it would

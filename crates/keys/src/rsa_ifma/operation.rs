@@ -63,7 +63,7 @@ pub(super) fn perform<V: Arithmetic<B>, const B: usize>(lanes: &mut [Lane<'_>]) 
         }
     }
     montgomery::wipe(result.as_flattened_mut());
-    batch.give_blindings(&verdicts);
+    batch.give_blindings(verdicts);
     verdicts
 }
 
@@ -233,9 +233,9 @@ impl<'a, V: Arithmetic<B>, const B: usize> Batch<'a, V, B> {
     }
 
     /// Gives the blinding factors back, squared by now; but not those of an operation that failed, since they may be why.
-    fn give_blindings(&mut self, verdicts: &[Verdict; LANES]) {
+    fn give_blindings(&mut self, verdicts: [Verdict; LANES]) {
         for ((key, blinding), verdict) in self.keys.into_iter().zip(&mut self.blindings).zip(verdicts) {
-            if let Some(blinding) = blinding.take().filter(|_| *verdict == Verdict::Done) {
+            if let Some(blinding) = blinding.take().filter(|_| verdict == Verdict::Done) {
                 key.give_blinding(blinding);
             }
         }
