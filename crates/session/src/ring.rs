@@ -116,7 +116,11 @@ impl Ring {
             KeySource::Files { keys, .. } => take_from_files(&mut entries, keys, now),
             KeySource::Shared { .. } => Seconds::MAX,
         };
-        entries.sort_unstable_by_key(|entry| (Reverse(entry.validity.seals_from), *entry.key.name()));
+        // One that was retired in the second in which another began comes after that.
+        entries.sort_unstable_by_key(|entry| {
+            let Validity { seals_from, seals_until, .. } = entry.validity;
+            (Reverse((seals_from, seals_until)), *entry.key.name())
+        });
         let first_end = entries.iter().map(|entry| entry.validity.opens_until).min();
         Self {
             next_change: first_end.map_or(due, |end| end.min(due)),
