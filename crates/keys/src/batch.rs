@@ -20,7 +20,7 @@ use self::{
 };
 use crate::{
     KeyAlgorithm, KeyError, KeyOperation, Keystore, LocalEngine, PendingOperation, PrivateKeyEngine,
-    private_key::PrivateKey, rsa_ifma,
+    private_key::PrivateKey, rsa_lanes::Instructions,
 };
 pub use statistics::BatchStatistics;
 
@@ -43,10 +43,13 @@ pub struct BatchSettings {
 impl BatchSettings {
     /// How many threads suit a machine of so many cores, `workers` of which have a thread that serves connections: one
     /// for each core that is left. If none is, the threads share cores with the workers: one per core, or, with batches,
-    /// one per four cores, since it does as much as three without.
+    /// one for as many cores as a batch has operations, since it does nearly as much as all of them without.
     pub fn usual_threads(cores: NonZeroUsize, workers: NonZeroUsize, simd: bool) -> NonZeroUsize {
         let left = cores.get().saturating_sub(workers.get());
-        let shared = if simd && rsa_ifma::is_supported() { cores.get().div_ceil(4) } else { cores.get() };
+        let batch = Transform::supported()
+            .filter(|_| simd)
+            .map_or(1, |transform| transform.instructions.operations());
+        let shared = cores.get().div_ceil(batch);
         NonZeroUsize::new(if left > 0 { left } else { shared }).unwrap_or(NonZeroUsize::MIN)
     }
 }
@@ -96,8 +99,8 @@ impl Default for Offload {
 
 /// Performs key operations in this process: slow ones on threads of its own, the others at once in `submit`.
 ///
-/// RSA operations of one key size, of whatever keys, are performed four at a time in vector lanes, in little more than the
-/// time of one. An operation waits for others only while more arrive than one thread could perform one by one, and never
+/// RSA operations of one key size, of whatever keys, are performed two or four at a time in vector lanes, in little more
+/// than the time of one. An operation waits for others only while more arrive than one thread could perform one by one, and never
 /// longer than it takes by itself.
 ///
 /// Operations wait in a bounded queue; one that was abandoned or whose deadline has passed when its turn comes is not
@@ -123,7 +126,7 @@ struct Pool {
 /// Whether there are batches, and why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Batches {
-    Made,
+    Made(Instructions),
     Masked,
     Unsupported,
 }
@@ -134,8 +137,7 @@ impl BatchEngine {
     ///
     /// The error is the operating system's, when it refuses a thread or a core.
     pub fn new(keystore: Arc<Keystore>, settings: &BatchSettings) -> io::Result<Self> {
-        let transform: Option<Transform> = rsa_ifma::is_supported().then_some(rsa_ifma::private_transform);
-        Self::with_transform(keystore, settings, transform)
+        Self::with_transform(keystore, settings, Transform::supported())
     }
 
     fn with_transform(
@@ -146,7 +148,7 @@ impl BatchEngine {
         let statistics = Arc::<BatchStatistics>::default();
         let (transform, batches) = match transform {
             _ if !settings.simd => (None, Batches::Masked),
-            Some(transform) => (Some(transform), Batches::Made),
+            Some(transform) => (Some(transform), Batches::Made(transform.instructions)),
             None => (None, Batches::Unsupported),
         };
         let pool = if settings.offload.anything() {
@@ -201,13 +203,18 @@ impl fmt::Display for BatchEngine {
         };
         let (threads, s) = (pool.threads, if pool.threads.get() == 1 { "" } else { "s" });
         match pool.batches {
-            Batches::Made => write!(f, "RSA: batches of four with AVX-512 IFMA on {threads} thread{s}"),
+            Batches::Made(Instructions::Ifma) => {
+                write!(f, "RSA: batches of four with AVX-512 IFMA on {threads} thread{s}")
+            }
+            Batches::Made(Instructions::Fma) => {
+                write!(f, "RSA: batches of two with AVX2 and FMA on {threads} thread{s}")
+            }
             Batches::Masked => {
                 write!(f, "RSA: one by one with AWS-LC on {threads} thread{s}, since simd = false")
             }
             Batches::Unsupported => write!(
                 f,
-                "RSA: one by one with AWS-LC on {threads} thread{s}, since this processor has no AVX-512 IFMA"
+                "RSA: one by one with AWS-LC on {threads} thread{s}, since this processor has no AVX2"
             ),
         }
     }
@@ -215,7 +222,7 @@ impl fmt::Display for BatchEngine {
 
 impl Pool {
     fn class(&self, key: &PrivateKey) -> Class {
-        if self.batches == Batches::Made { Class::with_lanes(key) } else { Class::Alone }
+        if matches!(self.batches, Batches::Made(_)) { Class::with_lanes(key) } else { Class::Alone }
     }
 
     fn submit(

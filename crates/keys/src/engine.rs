@@ -26,6 +26,8 @@ pub enum Performer {
     AwsLc,
     /// Lanes of AVX-512 IFMA on this processor, up to four operations at a time.
     Ifma,
+    /// Lanes of AVX2 and FMA on this processor, two operations at a time.
+    Fma,
     /// A GPU, thousands of operations at a time.
     Cuda,
 }
@@ -36,6 +38,7 @@ impl Performer {
         match self {
             Self::AwsLc => "aws-lc",
             Self::Ifma => "ifma",
+            Self::Fma => "fma",
             Self::Cuda => "cuda",
         }
     }

@@ -16,7 +16,7 @@ mod operation;
 mod pending;
 mod private_key;
 mod rsa;
-mod rsa_ifma;
+mod rsa_lanes;
 #[cfg(test)]
 mod testing;
 

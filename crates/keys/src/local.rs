@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Instant};
 
 use crate::{
     KeyError, KeyOperation, KeyResult, Keystore, PendingOperation, Performer, PrivateKeyEngine,
-    batch::on_caller, private_key::PrivateKey, rsa_ifma,
+    batch::{on_caller, perform::Transform},
+    private_key::PrivateKey,
 };
 
 /// Performs key operations in this process, before [`submit`](PrivateKeyEngine::submit) returns.
@@ -22,12 +23,13 @@ impl LocalEngine {
         Self { keystore }
     }
 
-    /// Whether this processor has the instructions for RSA in batches, AVX-512 IFMA.
-    pub fn has_lanes() -> bool {
-        rsa_ifma::is_supported()
+    /// How many RSA operations this processor performs together: four with AVX-512 IFMA, two with AVX2 and FMA. `None`: it
+    /// has neither.
+    pub fn batch() -> Option<usize> {
+        Transform::supported().map(|transform| transform.instructions.operations())
     }
 
-    /// Performs operations that the caller has together: RSA four at a time where the processor can, as a
+    /// Performs operations that the caller has together: RSA in batches where the processor can, as a
     /// [`BatchEngine`](crate::BatchEngine) that found them all waiting. Results are in the order of operations.
     pub fn perform_batch(&self, operations: Vec<KeyOperation>) -> Vec<KeyResult> {
         on_caller::perform(&self.keystore, operations)

@@ -18,11 +18,11 @@ use rustls_pki_types::PrivateKeyDer;
 
 pub(crate) use self::aws_lc::{RawRsa, RsaNumbers, blinding_pair};
 #[cfg(feature = "cuda")]
-use crate::rsa_ifma::Width;
+use crate::rsa_lanes::Width;
 use crate::{
     KeyAlgorithm, KeyError, KeyResult, OperationKind,
     private_key::{REFUSED_TO_SIGN, refused},
-    rsa_ifma::{self, PreparedKey},
+    rsa_lanes::{Instructions, PreparedKey},
 };
 
 /// An RSA private key. Whatever holds a part of it wipes that when it is dropped.
@@ -49,9 +49,8 @@ impl RsaPrivateKey {
             _ => return Err(KeyError::Malformed("not a PKCS#8 or PKCS#1 private key".into())),
         };
         let raw = RawRsa::from_private_der(der)?;
-        // Tests of batches work on any processor, if slowly.
-        let lanes = rsa_ifma::is_supported() || cfg!(test);
-        let prepared = lanes.then(|| PreparedKey::new(&raw.numbers())).flatten();
+        let prepared =
+            Instructions::in_use().and_then(|instructions| PreparedKey::new(&raw.numbers(), instructions));
         #[cfg(feature = "cuda")]
         let card_width = Width::of_key(&raw.numbers());
         Ok(Self {

@@ -116,7 +116,7 @@ mod tests {
             rounds: 20,
             rows: vec![
                 Row { operation, figure: Ok(figure) },
-                Row { operation: together, figure: Err(Missing::Ifma) },
+                Row { operation: together, figure: Err(Missing::Lanes) },
             ],
             handshakes: vec![Forecast {
                 handshake: Handshake::Resumed,
@@ -134,7 +134,7 @@ mod tests {
                 {
                     "algorithm": "rsa2048", "operation": "sign", "batch": 4, "bytes": null, "count": null,
                     "per_s": null, "us_median": null, "us_p99": null, "mb_per_s": null,
-                    "missing": "no AVX-512 IFMA",
+                    "missing": "no AVX2",
                 },
             ],
             "handshakes": [{

@@ -174,7 +174,7 @@ mod tests {
         });
         let works = vec![
             work(Algorithm::Rsa2048, 4, Ok(count)),
-            work(Algorithm::Rsa3072, 4, Err(Missing::Ifma)),
+            work(Algorithm::Rsa3072, 4, Err(Missing::Lanes)),
             work(Algorithm::P256, 1, Ok(Box::new(|| Ok(())))),
         ];
         let mut steps = Steps(Vec::new());
@@ -186,7 +186,7 @@ mod tests {
         // One call before everything, three to find the length of a sample, one before each round.
         assert_eq!(figure.count, 4 * (calls.load(Ordering::Relaxed) - 1 - 3 - 3));
         assert!(figure.median >= 50.0 / 4.0 && figure.p99 >= figure.median, "{figure:?}");
-        assert_eq!(rows[1].figure, Err(Missing::Ifma));
+        assert_eq!(rows[1].figure, Err(Missing::Lanes));
         assert!(rows[2].figure.unwrap().rate > figure.rate);
         let turns = ["RSA-2048 sign, batches of 4", "P-256 sign"].into_iter().cycle().map(str::to_owned);
         assert!((1..).zip(turns).take(6).eq(steps.0));

@@ -117,13 +117,13 @@ impl Figure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// The processor cannot compute RSA in batches.
-    Ifma,
+    Lanes,
 }
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ifma => f.write_str("no AVX-512 IFMA"),
+            Self::Lanes => f.write_str("no AVX2"),
         }
     }
 }
@@ -194,7 +194,7 @@ impl Handshake {
             Self::EcdsaP256 => "full, ECDSA P-256, X25519",
             Self::EcdsaP256MlKem768 => "full, ECDSA P-256, X25519MLKEM768",
             Self::Rsa2048 => "full, RSA-2048, X25519",
-            Self::Rsa2048Batched => "full, RSA-2048 in batches of 4, X25519",
+            Self::Rsa2048Batched => "full, RSA-2048 in batches, X25519",
             Self::Resumed => "resumed by ticket, X25519",
         }
     }
@@ -262,9 +262,9 @@ mod tests {
 
     #[test]
     fn without_batches_the_forecast_says_why() {
-        let all = with_batches(measured(), &[row(1, Ok(300.0)), row(4, Err(Missing::Ifma))]);
+        let all = with_batches(measured(), &[row(1, Ok(300.0)), row(4, Err(Missing::Lanes))]);
         assert_eq!(all[2].handshake, Handshake::Rsa2048Batched);
-        assert_eq!(all[2].cost, Err(Missing::Ifma));
+        assert_eq!(all[2].cost, Err(Missing::Lanes));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     private_key::PrivateKey,
-    rsa_ifma::{LANES, PreparedKey, Width},
+    rsa_lanes::{PreparedKey, Width},
 };
 
 /// What an operation must have in common with others to be performed together with them.
@@ -33,26 +33,13 @@ impl Class {
         }
     }
 
-    const fn width(self) -> Option<Width> {
+    pub(super) const fn width(self) -> Option<Width> {
         match self {
             Self::Alone => None,
             Self::Rsa2048 => Some(Width::Rsa2048),
             Self::Rsa3072 => Some(Width::Rsa3072),
             Self::Rsa4096 => Some(Width::Rsa4096),
         }
-    }
-
-    /// How many operations go together at most.
-    pub(super) const fn together(self) -> usize {
-        match self {
-            Self::Alone => 1,
-            _ => LANES,
-        }
-    }
-
-    /// How many operations are performed faster together than one by one; more than ever go together if none are.
-    pub(super) fn break_even(self) -> usize {
-        self.width().map_or(usize::MAX, Width::break_even)
     }
 
     /// What an operation alone costs on a recent processor: assumed until it was measured.

@@ -1,7 +1,7 @@
 //! When operations go, and which of them together: decided from arrivals, times and costs alone, without clock, thread or
 //! key.
 //!
-//! A batch of four costs hardly more than one operation, so it is worth waiting a little for the fourth, but only while
+//! A full batch costs hardly more than one operation, so it is worth waiting a little for the last, but only while
 //! more operations arrive than one thread could perform one by one. Below that rate a batch saves nobody anything, and every
 //! operation goes at once.
 
@@ -38,8 +38,10 @@ pub(super) struct Gather<T> {
 }
 
 impl<T> Gather<T> {
-    pub(super) fn new() -> Self {
-        Self { lists: Class::ALL.map(List::new), absence: Absence::default(), closed: false }
+    /// For batches of so many operations; those of [`Class::Alone`] go one by one.
+    pub(super) fn new(batch: usize) -> Self {
+        let list = |class| List::new(class, if class == Class::Alone { 1 } else { batch });
+        Self { lists: Class::ALL.map(list), absence: Absence::default(), closed: false }
     }
 
     /// Somebody watches what arrives from now on, until operations are taken.
@@ -102,6 +104,8 @@ impl<T> Gather<T> {
 #[derive(Debug)]
 struct List<T> {
     class: Class,
+    /// How many operations go together at most.
+    batch: usize,
     /// Each with the time when it was taken from the queue.
     items: Vec<(T, Instant)>,
     /// Whether they may wait for more.
@@ -118,11 +122,12 @@ struct List<T> {
 }
 
 impl<T> List<T> {
-    fn new(class: Class) -> Self {
+    fn new(class: Class, batch: usize) -> Self {
         let alone = class.usual_time();
         Self {
             class,
-            items: Vec::with_capacity(class.together()),
+            batch,
+            items: Vec::with_capacity(batch),
             trusting: false,
             joined: None,
             last_arrival: None,
@@ -133,7 +138,7 @@ impl<T> List<T> {
     }
 
     fn is_full(&self) -> bool {
-        self.items.len() >= self.class.together()
+        self.items.len() >= self.batch
     }
 
     fn push(&mut self, item: T, arrived: Instant, now: Instant, idle: Duration) {
@@ -168,7 +173,7 @@ impl<T> List<T> {
     /// alone takes. `None` if there is no operation.
     fn until(&self) -> Option<Instant> {
         let ((_, first), (_, latest)) = (self.items.first()?, self.items.last()?);
-        let missing = self.class.together().saturating_sub(self.items.len()) as u32;
+        let missing = self.batch.saturating_sub(self.items.len()) as u32;
         if missing == 0 || !self.trusting || self.gap >= self.alone {
             return Some(*first);
         }

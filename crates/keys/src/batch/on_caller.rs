@@ -6,22 +6,21 @@ use super::{
     class::Class,
     perform::{Job, Performing, Transform},
 };
-use crate::{KeyError, KeyOperation, KeyResult, Keystore, PendingOperation, rsa_ifma};
+use crate::{KeyError, KeyOperation, KeyResult, Keystore, PendingOperation};
 
 /// Performs `operations` as a batch engine would if it found them all waiting. Results are in the order of operations.
 pub(crate) fn perform(keystore: &Keystore, operations: Vec<KeyOperation>) -> Vec<KeyResult> {
-    let has_lanes = rsa_ifma::is_supported();
-    let transform: Option<Transform> = has_lanes.then_some(rsa_ifma::private_transform);
+    let transform = Transform::supported();
     let performing = Performing::new(transform, Arc::default());
     let mut gathered = Class::ALL.map(|_| Vec::new());
     let mut results = Vec::with_capacity(operations.len());
     for operation in operations {
-        match prepare(keystore, operation, has_lanes) {
+        match prepare(keystore, operation, transform.is_some()) {
             Ok((job, pending)) => {
                 let class = job.class();
                 let jobs = &mut gathered[class as usize];
                 jobs.push(job);
-                if jobs.len() == class.together() {
+                if jobs.len() == performing.batch() {
                     performing.perform(class, jobs);
                 }
                 results.push(pending);

@@ -10,14 +10,34 @@ use super::{class::Class, statistics::BatchStatistics};
 use crate::{
     Completion, KeyError, KeyResult, OperationKind, Performer,
     private_key::PrivateKey,
-    rsa_ifma::{LANES, Lane, Verdict},
+    rsa_lanes::{Instructions, Lane, OPERATIONS, Verdict, private_transform},
 };
 #[cfg(feature = "cuda")]
-use crate::{rsa::RsaPrivateKey, rsa_ifma::Width};
+use crate::{rsa::RsaPrivateKey, rsa_lanes::Width};
 
-/// What performs a batch: [`rsa_ifma::private_transform`](crate::rsa_ifma::private_transform), or what a test has in its
-/// place.
-pub(super) type Transform = fn(&mut [Lane<'_>]) -> [Verdict; LANES];
+/// What performs a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Transform {
+    /// What the keys have to be made ready for.
+    pub(crate) instructions: Instructions,
+    /// [`private_transform`], or what a test has in its place.
+    pub(super) function: fn(&mut [Lane<'_>]) -> [Verdict; OPERATIONS],
+}
+
+impl Transform {
+    /// `None`: this processor has no instructions for it.
+    pub(crate) fn supported() -> Option<Self> {
+        let instructions = Instructions::in_use().filter(|instructions| instructions.are_supported())?;
+        Some(Self { instructions, function: private_transform })
+    }
+
+    const fn performer(self) -> Performer {
+        match self.instructions {
+            Instructions::Ifma => Performer::Ifma,
+            Instructions::Fma => Performer::Fma,
+        }
+    }
+}
 
 /// Faults are told of in the log so often at most; the metrics count them all.
 const FAULTS_TOLD: Duration = Duration::from_mins(1);
@@ -105,9 +125,9 @@ impl Job {
     }
 
     /// Takes the result out of its lane.
-    fn complete_from_lane(&mut self) {
+    fn complete_from_lane(&mut self, performer: Performer) {
         let output = std::mem::take(&mut self.output);
-        self.complete(Ok(output), Performer::Ifma);
+        self.complete(Ok(output), performer);
     }
 }
 
@@ -146,6 +166,11 @@ impl Performing {
         Self { transform, statistics, fault_told: Mutex::new(None) }
     }
 
+    /// How many operations go together at most.
+    pub(super) fn batch(&self) -> usize {
+        self.transform.map_or(1, |transform| transform.instructions.operations())
+    }
+
     /// Performs and answers `jobs`, which are of one class, and leaves the list empty. Says what the first of them took if
     /// they were performed alone.
     pub(super) fn perform(&self, class: Class, jobs: &mut Vec<Job>) -> Option<Duration> {
@@ -161,8 +186,8 @@ impl Performing {
     fn choose(&self, class: Class, jobs: &mut [Job]) -> Option<Duration> {
         let now = Instant::now();
         let wanted = jobs.iter().filter(|job| job.is_wanted(now)).count();
-        match self.transform {
-            Some(transform) if wanted >= class.break_even() => {
+        match (self.transform, class.width()) {
+            (Some(transform), Some(width)) if wanted >= transform.instructions.break_even(width) => {
                 self.together(transform, jobs);
                 None
             }
@@ -191,11 +216,11 @@ impl Performing {
         }
         self.statistics.perform(jobs.len());
         let mut lanes: Vec<_> = jobs.iter_mut().map(|job| job.lane()).collect();
-        let verdicts = transform(&mut lanes);
+        let verdicts = (transform.function)(&mut lanes);
         drop(lanes);
         // Nobody waits for a result that is there because another must be computed again.
         for (job, _) in jobs.iter_mut().zip(verdicts).filter(|(_, verdict)| *verdict == Verdict::Done) {
-            job.complete_from_lane();
+            job.complete_from_lane(transform.performer());
         }
         for (job, verdict) in jobs.iter_mut().zip(verdicts).filter(|(_, verdict)| *verdict != Verdict::Done) {
             if verdict == Verdict::Fault {

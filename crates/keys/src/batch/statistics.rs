@@ -2,13 +2,13 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::rsa_ifma::LANES;
+use crate::rsa_lanes::OPERATIONS;
 
 /// What a [`BatchEngine`](super::BatchEngine) has done since its threads were started, and what it has to do.
 #[derive(Debug, Default)]
 pub struct BatchStatistics {
     waiting: AtomicUsize,
-    performed: [AtomicU64; LANES],
+    performed: [AtomicU64; OPERATIONS],
     faults: AtomicU64,
 }
 
@@ -19,7 +19,7 @@ impl BatchStatistics {
     }
 
     /// Operations that the threads performed, by how many were performed together: alone, two, three, four.
-    pub fn performed(&self) -> [u64; LANES] {
+    pub fn performed(&self) -> [u64; OPERATIONS] {
         self.performed.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 

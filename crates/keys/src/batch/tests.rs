@@ -15,9 +15,12 @@ use super::{
 use crate::{
     KeyId, KeyResult, Performer,
     rsa::testing::{TestKey, key},
-    rsa_ifma::{LANES, Lane, Verdict},
+    rsa_lanes::{Instructions, Lane, OPERATIONS, Verdict, private_transform},
     testing::{self, MESSAGE, deadline, verification},
 };
+
+/// Batches of four.
+const IFMA: Transform = Transform { instructions: Instructions::Ifma, function: private_transform };
 
 const SCHEME: SignatureScheme = SignatureScheme::RSA_PSS_RSAE_SHA256;
 
@@ -88,7 +91,7 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
-        Self::with(64, Some(rsa_ifma::private_transform))
+        Self::with(64, Some(IFMA))
     }
 
     fn with(queue: usize, transform: Option<Transform>) -> Self {
@@ -98,12 +101,13 @@ impl Stage {
     fn of(keystore: Arc<Keystore>, queue: usize, transform: Option<Transform>) -> Self {
         let statistics = Arc::<BatchStatistics>::default();
         let (queue, jobs) = crossbeam_channel::bounded(queue);
-        let batches = transform.map_or(Batches::Masked, |_| Batches::Made);
+        let batches = transform.map_or(Batches::Masked, |transform| Batches::Made(transform.instructions));
         let pool = Pool { queue, offload: Offload::default(), threads: NonZeroUsize::MIN, batches };
         let local = LocalEngine::new(Arc::clone(&keystore));
         let engine = BatchEngine { keystore, local, pool: Some(pool), statistics: Arc::clone(&statistics) };
         let performing = Performing::new(transform, Arc::clone(&statistics));
-        Self { engine, desk: Mutex::new(Desk::new(jobs, statistics)), performing }
+        let desk = Mutex::new(Desk::new(jobs, performing.batch(), statistics));
+        Self { engine, desk, performing }
     }
 
     fn submit(&self, operations: impl IntoIterator<Item = KeyOperation>) -> Vec<PendingOperation> {
@@ -111,7 +115,7 @@ impl Stage {
     }
 
     /// Does all that waits; returns what went together.
-    fn finish(self) -> [u64; LANES] {
+    fn finish(self) -> [u64; OPERATIONS] {
         self.finish_with_statistics().performed()
     }
 
@@ -211,7 +215,7 @@ async fn lanes_can_be_masked() {
 
 #[test]
 fn a_full_queue_refuses_instead_of_blocking() {
-    let stage = Stage::with(2, Some(rsa_ifma::private_transform));
+    let stage = Stage::with(2, Some(IFMA));
     let [id, _] = keys().rsa_2048;
     let mut waiting = stage.submit([rsa(id), rsa(id)]);
     let mut refused = stage.engine.submit(rsa(id));
@@ -255,12 +259,12 @@ fn abandoned_operations_do_not_count_for_a_batch() {
 #[test]
 fn ten_thousand_abandoned_operations_leave_nothing_behind() {
     let (keystore, id) = own_keystore();
-    let stage = Stage::of(Arc::clone(&keystore), 10_000, Some(rsa_ifma::private_transform));
+    let stage = Stage::of(Arc::clone(&keystore), 10_000, Some(IFMA));
     let pending = stage.submit((0..10_000).map(|_| rsa(id)));
     assert_eq!(stage.engine.statistics().waiting(), 10_000);
     assert_eq!(Arc::strong_count(keystore.get(id).unwrap()), 10_001);
     drop(pending);
-    assert_eq!(stage.finish(), [0; LANES], "nothing was performed");
+    assert_eq!(stage.finish(), [0; OPERATIONS], "nothing was performed");
     assert_eq!(Arc::strong_count(keystore.get(id).unwrap()), 1);
     assert_eq!(Arc::strong_count(&keystore), 1);
 }
@@ -285,7 +289,7 @@ async fn only_what_is_offloaded_leaves_the_thread() {
     let [id, _] = keys().rsa_2048;
     let engine = BatchEngine::new(Arc::clone(&keys().store), &BatchSettings::default()).unwrap();
     assert!(engine.submit(ecdsa()).try_take().is_some());
-    assert_eq!(engine.statistics().performed(), [0; LANES]);
+    assert_eq!(engine.statistics().performed(), [0; OPERATIONS]);
 
     let offload = Offload { rsa: false, ecdsa: true, ed25519: false };
     let settings = BatchSettings { offload, ..BatchSettings::default() };
@@ -311,7 +315,7 @@ fn without_offload_there_are_no_threads() {
 
 #[test]
 fn a_panic_is_answered_and_does_not_end_the_thread() {
-    let stage = Stage::with(64, Some(|_| panic!("injected")));
+    let stage = Stage::with(64, Some(Transform { function: |_| panic!("injected"), ..IFMA }));
     let [id, _] = keys().rsa_2048;
     let mut pending = stage.submit((0..5).map(|_| rsa(id)));
     stage.finish();
@@ -322,8 +326,8 @@ fn a_panic_is_answered_and_does_not_end_the_thread() {
 }
 
 /// The second lane's result does not stand the check.
-fn with_a_fault(lanes: &mut [Lane<'_>]) -> [Verdict; LANES] {
-    let mut verdicts = rsa_ifma::private_transform(lanes);
+fn with_a_fault(lanes: &mut [Lane<'_>]) -> [Verdict; OPERATIONS] {
+    let mut verdicts = private_transform(lanes);
     lanes[1].output.fill(0);
     verdicts[1] = Verdict::Fault;
     verdicts
@@ -331,7 +335,7 @@ fn with_a_fault(lanes: &mut [Lane<'_>]) -> [Verdict; LANES] {
 
 #[test]
 fn a_result_that_does_not_stand_the_check_is_computed_again() {
-    let stage = Stage::with(64, Some(with_a_fault));
+    let stage = Stage::with(64, Some(Transform { function: with_a_fault, ..IFMA }));
     let [id, _] = keys().rsa_2048;
     let mut pending = stage.submit((0..4).map(|_| rsa(id)));
     let statistics = stage.finish_with_statistics();
@@ -409,7 +413,7 @@ fn threads_get_the_cores_that_are_left() {
     let usual = |cores, workers, simd| BatchSettings::usual_threads(count(cores), count(workers), simd).get();
     assert_eq!([usual(8, 6, true), usual(8, 1, false), usual(2, 1, true)], [2, 7, 1]);
     assert_eq!([usual(8, 8, false), usual(2, 4, false), usual(1, 1, false)], [8, 2, 1]);
-    if rsa_ifma::is_supported() {
+    if Instructions::Ifma.are_supported() {
         assert_eq!([usual(1, 1, true), usual(4, 4, true), usual(9, 9, true)], [1, 1, 3]);
     }
 }
@@ -421,12 +425,13 @@ fn the_engine_says_how_it_performs_rsa() {
         BatchEngine::with_transform(Arc::default(), settings, transform).unwrap().to_string()
     };
     let settings = BatchSettings { threads, ..BatchSettings::default() };
+    assert_eq!(shown(&settings, Some(IFMA)), "RSA: batches of four with AVX-512 IFMA on 2 threads");
     assert_eq!(
-        shown(&settings, Some(rsa_ifma::private_transform)),
-        "RSA: batches of four with AVX-512 IFMA on 2 threads"
+        shown(&settings, Some(Transform { instructions: Instructions::Fma, ..IFMA })),
+        "RSA: batches of two with AVX2 and FMA on 2 threads"
     );
     assert_eq!(
         shown(&settings, None),
-        "RSA: one by one with AWS-LC on 2 threads, since this processor has no AVX-512 IFMA"
+        "RSA: one by one with AWS-LC on 2 threads, since this processor has no AVX2"
     );
 }

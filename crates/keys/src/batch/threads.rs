@@ -20,7 +20,7 @@ use super::{
     perform::{Job, Performing},
     statistics::BatchStatistics,
 };
-use crate::rsa_ifma::LANES;
+use crate::rsa_lanes::OPERATIONS;
 
 /// Starts the threads; they end when the queue is empty and nobody holds its sending end any more.
 pub(super) fn start(
@@ -29,7 +29,8 @@ pub(super) fn start(
     statistics: &Arc<BatchStatistics>,
 ) -> io::Result<Sender<Job>> {
     let (sender, queue) = crossbeam_channel::bounded(settings.queue.get());
-    let shared = Arc::new((Mutex::new(Desk::new(queue, Arc::clone(statistics))), performing));
+    let shared =
+        Arc::new((Mutex::new(Desk::new(queue, performing.batch(), Arc::clone(statistics))), performing));
     let (tell, told) = crossbeam_channel::bounded(settings.threads.get());
     for number in 0..settings.threads.get() {
         let (shared, tell, cores) = (Arc::clone(&shared), tell.clone(), settings.cores.clone());
@@ -71,7 +72,7 @@ fn pin(cores: &[usize]) -> io::Result<()> {
 }
 
 pub(super) fn work(desk: &Mutex<Desk>, performing: &Performing) {
-    let mut jobs = Vec::with_capacity(LANES);
+    let mut jobs = Vec::with_capacity(OPERATIONS);
     let mut alone = None;
     loop {
         let class = {
@@ -94,8 +95,9 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    pub(super) fn new(queue: Receiver<Job>, statistics: Arc<BatchStatistics>) -> Self {
-        Self { queue, gather: Gather::new(), statistics }
+    /// Takes what is in `queue`, to be performed in batches of up to `batch`.
+    pub(super) fn new(queue: Receiver<Job>, batch: usize, statistics: Arc<BatchStatistics>) -> Self {
+        Self { queue, gather: Gather::new(batch), statistics }
     }
 
     /// Waits until operations should go, and moves them to `jobs`. `None`: nothing is left and nothing will come.

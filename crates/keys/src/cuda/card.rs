@@ -4,7 +4,7 @@
 //! copies and answers.
 
 use super::{error::CudaError, statistics::CudaLayout};
-use crate::rsa_ifma::Width;
+use crate::rsa_lanes::Width;
 
 /// One stream of a card. Its keys, their blinding factors and its buffers belong to it alone; all of them are wiped when
 /// it is dropped.

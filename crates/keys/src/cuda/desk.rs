@@ -11,7 +11,7 @@ use std::{
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use super::statistics::CudaStatistics;
-use crate::{batch::perform::Job, rsa_ifma::Width};
+use crate::{batch::perform::Job, rsa_lanes::Width};
 
 /// How long a thread sits without anything to do before it looks after its keys.
 const IDLE: Duration = Duration::from_secs(1);

@@ -20,7 +20,7 @@ use cudarc::driver::{
 
 pub(super) use self::stream::Stream;
 use super::{engine::CudaSettings, error::CudaError, source::Geometry, statistics::CudaLayout};
-use crate::rsa_ifma::Width;
+use crate::rsa_lanes::Width;
 
 /// The least compute capability: before it, the threads of a warp do not go on independently.
 const LEAST_CAPABILITY: (i32, i32) = (7, 0);

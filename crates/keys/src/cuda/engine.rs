@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     BatchEngine, KeyOperation, Keystore, PendingOperation, PrivateKeyEngine, batch::perform::Job,
-    private_key::PrivateKey, rsa::RsaPrivateKey, rsa_ifma::Width,
+    private_key::PrivateKey, rsa::RsaPrivateKey, rsa_lanes::Width,
 };
 
 /// Faults are told of in the log so often at most; the metrics count them all.

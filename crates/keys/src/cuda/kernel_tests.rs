@@ -15,7 +15,7 @@ use crate::{
         RawRsa, RsaNumbers,
         testing::{TestKey, bytes, edge_inputs, key, number},
     },
-    rsa_ifma::Width,
+    rsa_lanes::Width,
 };
 
 const DONE: u32 = 1;

@@ -10,7 +10,7 @@ use super::source;
 use crate::{
     KeyError,
     rsa::{RsaNumbers, blinding_pair},
-    rsa_ifma::Width,
+    rsa_lanes::Width,
 };
 
 /// A number of 32-bit words, the least first; wiped when dropped.

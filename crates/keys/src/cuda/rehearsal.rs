@@ -17,7 +17,7 @@ use super::{
 use crate::{
     KeyError, Keystore, OperationKind,
     private_key::PrivateKey,
-    rsa_ifma::{self, LANES, Lane, Width},
+    rsa_lanes::{Instructions, Lane, Width, private_transform},
 };
 
 /// The shortest of so many counts: the others may have been interrupted, or found the card asleep. In tests the card is
@@ -61,16 +61,17 @@ fn on_processor(key: &PrivateKey) -> Result<Duration, CudaError> {
         key.perform(&kind)?;
         Ok(started.elapsed())
     })?;
-    let Some(prepared) = rsa.prepared().filter(|_| rsa_ifma::is_supported()) else { return Ok(alone) };
-    let mut outputs = [(); LANES].map(|()| vec![0; input.len()]);
+    let lanes = Instructions::in_use().filter(|instructions| instructions.are_supported());
+    let (Some(prepared), Some(lanes)) = (rsa.prepared(), lanes) else { return Ok(alone) };
+    let mut outputs = vec![vec![0; input.len()]; lanes.operations()];
     let together = shortest(|| {
-        let mut lanes =
-            outputs.each_mut().map(|output| Lane { key: prepared, input: &input, output: &mut output[..] });
+        let lane = |output| Lane { key: prepared, input: &input, output };
+        let mut lanes: Vec<_> = outputs.iter_mut().map(|output| lane(&mut output[..])).collect();
         let started = Instant::now();
-        rsa_ifma::private_transform(&mut lanes);
+        private_transform(&mut lanes);
         Ok(started.elapsed())
     })?;
-    Ok(alone.min(together / LANES as u32))
+    Ok(alone.min(together / lanes.operations() as u32))
 }
 
 fn shortest(mut measure: impl FnMut() -> Result<Duration, CudaError>) -> Result<Duration, CudaError> {

@@ -1,6 +1,6 @@
 //! The text of the kernels, what the compiler is told with it, and how work is laid out on the card.
 
-use crate::rsa_ifma::Width;
+use crate::rsa_lanes::Width;
 
 /// Blinding pairs of a key. Each is the square of the one before it, round in a ring.
 pub(super) const SLOTS: u32 = 128;

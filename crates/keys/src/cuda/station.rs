@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     KeyError, KeyId, Performer, batch::perform::Job, private_key::PrivateKey, rsa::RsaPrivateKey,
-    rsa_ifma::Width,
+    rsa_lanes::Width,
 };
 
 /// More wrong results than these in one launch, and more than right ones, are no accident.

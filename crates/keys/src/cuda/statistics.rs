@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::error::CudaError;
-use crate::rsa_ifma::Width;
+use crate::rsa_lanes::Width;
 
 /// What the card of a [`CudaEngine`](super::CudaEngine) has done since the start, and has to do.
 #[derive(Debug, Default)]

@@ -19,7 +19,7 @@ use crate::{
     BatchEngine, BatchSettings, KeyError, KeyId, KeyOperation, KeyResult, Keystore, Offload, OperationKind,
     PendingOperation, Performer, PrivateKeyEngine,
     rsa::testing::{TestKey, key},
-    rsa_ifma::Width,
+    rsa_lanes::Width,
     testing::{self, MESSAGE, deadline, verification},
 };
 

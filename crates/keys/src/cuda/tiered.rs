@@ -6,7 +6,7 @@ use super::{
     engine::{CudaEngine, card_width},
     statistics::{CudaStatistics, CudaTimes},
 };
-use crate::{BatchEngine, KeyOperation, Keystore, PendingOperation, PrivateKeyEngine, rsa_ifma::Width};
+use crate::{BatchEngine, KeyOperation, Keystore, PendingOperation, PrivateKeyEngine, rsa_lanes::Width};
 
 /// Performs operations on the processor while few are under way, and on a card while there are many.
 ///

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     KeyError, KeyResult,
-    rsa_ifma::{Lane, Verdict, private_transform},
+    rsa_lanes::{Lane, Verdict, private_transform},
 };
 
 #[test]

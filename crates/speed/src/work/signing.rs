@@ -25,8 +25,8 @@ use crate::subject::Algorithm;
 /// (RFC 8446 section 4.4.3).
 static MESSAGE: [u8; 130] = [0x20; 130];
 
-/// Operations in a batch: as many as there are lanes.
-const BATCH: usize = 4;
+/// Operations in the smallest batch, which is missing where there is none.
+const FEWEST: usize = 2;
 
 /// No operation of a run is too late.
 const FAR: Duration = Duration::from_hours(24 * 365);
@@ -43,12 +43,12 @@ pub(super) fn rsa(algorithm: Algorithm) -> Result<Vec<Work>, SpeedError> {
     let single = Signer::new(der.as_ref(), SignatureScheme::RSA_PSS_RSAE_SHA256)?;
     let batched = single.clone();
     let alone = Work::new(algorithm, Action::Sign, move || single.sign().map(drop));
-    let operation = Operation { batch: BATCH, ..alone.operation };
-    let together = if LocalEngine::has_lanes() {
-        let act = move || batched.sign_together();
-        Work { operation, act: Ok(Box::new(act)) }
-    } else {
-        Work { operation, act: Err(Missing::Ifma) }
+    let together = match LocalEngine::batch() {
+        Some(batch) => {
+            let act = move || batched.sign_together(batch);
+            Work { operation: Operation { batch, ..alone.operation }, act: Ok(Box::new(act)) }
+        }
+        None => Work { operation: Operation { batch: FEWEST, ..alone.operation }, act: Err(Missing::Lanes) },
     };
     Ok(vec![alone, together])
 }
@@ -112,8 +112,8 @@ impl Signer {
         Ok(result.expect("a local engine performs within `submit`")?)
     }
 
-    fn sign_together(&self) -> Result<(), SpeedError> {
-        let operations = (0..BATCH).map(|_| self.operation()).collect();
+    fn sign_together(&self, count: usize) -> Result<(), SpeedError> {
+        let operations = (0..count).map(|_| self.operation()).collect();
         let results = self.engine.perform_batch(operations);
         results.into_iter().try_for_each(|result: KeyResult| result.map(drop))?;
         Ok(())

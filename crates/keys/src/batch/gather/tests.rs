@@ -16,7 +16,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let mut scene = Self { gather: Gather::new(), now: Instant::now() };
+        let mut scene = Self { gather: Gather::new(4), now: Instant::now() };
         scene.gather.watch(scene.now);
         scene
     }

@@ -79,7 +79,7 @@ mod tests {
     use libloading::Library;
 
     use super::*;
-    use crate::rsa_ifma::Width;
+    use crate::rsa_lanes::Width;
 
     /// Loads NVRTC from the folder that `BRISK_NVRTC` names, if it does, so that it is found by its name from then on.
     fn load_from_folder() {

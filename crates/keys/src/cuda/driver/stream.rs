@@ -19,7 +19,7 @@ use crate::{
         source::SLOTS,
         statistics::CudaLayout,
     },
-    rsa_ifma::Width,
+    rsa_lanes::Width,
 };
 
 /// Operations in a launch, however many threads a card has: they must fit into its memory and ours.

@@ -21,7 +21,7 @@ use crate::{
         statistics::CudaLayout,
     },
     rsa::RawRsa,
-    rsa_ifma::Width,
+    rsa_lanes::Width,
 };
 
 /// What befalls a launch.

@@ -1,4 +1,5 @@
-//! Products and Montgomery reduction of one block of digits: the loops in which nearly all of the time is spent.
+//! Products and Montgomery reduction of one block of digits with instructions that multiply integers and add: the loops in
+//! which nearly all of the time is spent.
 //!
 //! A block is `B` digits (20 or 15) in each of eight lanes. Sums are kept as 64-bit columns whose carries are not yet
 //! handed on: a column takes the low or high half of a product, below 2^52, at most 4 · 80 times, and so stays below 2^61.
@@ -7,7 +8,7 @@
 //! by one column with each row: the lowest is finished and leaves, the next one enters. So the accumulators are registers
 //! throughout, the digits of `a` are read from memory by the multiplying instruction itself, and a row is 2·B of these.
 
-use super::lanes::{DIGIT_MASK, Lanes};
+use super::lanes::MultiplyAdd;
 
 /// All rows of a block. Two to a turn of the loop measured best; one, four and five were slower by a tenth.
 macro_rules! rows_by_twos {
@@ -24,7 +25,7 @@ macro_rules! rows_by_twos {
 
 /// Adds `a·b` to the `2·B` columns `low` and `high`, or puts it there if not `ADD`.
 #[inline(always)]
-pub(super) fn multiply<V: Lanes, const B: usize, const ADD: bool>(
+pub(super) fn multiply<V: MultiplyAdd, const B: usize, const ADD: bool>(
     low: &mut [V; B],
     high: &mut [V; B],
     a: &[V; B],
@@ -43,7 +44,7 @@ pub(super) fn multiply<V: Lanes, const B: usize, const ADD: bool>(
 
 /// Adds `a·digit` to the window and slides it by a column; gives the column that leaves.
 #[inline(always)]
-fn multiply_row<V: Lanes, const B: usize>(window: &mut [V; B], entering: V, a: &[V; B], digit: V) -> V {
+fn multiply_row<V: MultiplyAdd, const B: usize>(window: &mut [V; B], entering: V, a: &[V; B], digit: V) -> V {
     for column in 0..B {
         window[column] = window[column].multiply_add_low(a[column], digit);
     }
@@ -60,7 +61,7 @@ fn multiply_row<V: Lanes, const B: usize>(window: &mut [V; B], entering: V, a: &
 /// `quotient` becomes the digits of what it multiplied by, for the further blocks of the modulus; `inverse` is
 /// -1/modulus modulo 2^52.
 #[inline(always)]
-pub(super) fn reduce<V: Lanes, const B: usize>(
+pub(super) fn reduce<V: MultiplyAdd, const B: usize>(
     low: &[V; B],
     high: &mut [V; B],
     quotient: &mut [V; B],
@@ -82,7 +83,7 @@ pub(super) fn reduce<V: Lanes, const B: usize>(
 /// Adds `modulus·digit` to the window and slides it by a column, of which nothing but the carry is left. `digit` becomes
 /// that of the next row.
 #[inline(always)]
-fn reduce_row<V: Lanes, const B: usize>(
+fn reduce_row<V: MultiplyAdd, const B: usize>(
     window: &mut [V; B],
     entering: V,
     modulus: &[V; B],
@@ -92,7 +93,7 @@ fn reduce_row<V: Lanes, const B: usize>(
     let digit = *next;
     // The low half of the lowest product is what the column lacks to the next multiple of 2^52, nothing if it is one
     // already. So the carry is known without computing it.
-    let carry = window[0].add(V::splat(DIGIT_MASK)).carry();
+    let carry = window[0].add(V::splat(V::RADIX.mask())).carry();
     // The next digit comes first, since all of the next row waits for it.
     let first = window[1].multiply_add_low(modulus[1], digit).multiply_add_high(modulus[0], digit).add(carry);
     *next = V::splat(0).multiply_add_low(first, inverse);
@@ -111,7 +112,7 @@ fn reduce_row<V: Lanes, const B: usize>(
 /// Products of two different digits are computed once and doubled when their column is complete, so this takes little
 /// more than half of the multiplications. Rows get shorter, so they cannot be turns of one loop.
 #[inline(always)]
-pub(super) fn square<V: Lanes, const B: usize>(low: &mut [V; B], high: &mut [V; B], a: &[V; B]) {
+pub(super) fn square<V: MultiplyAdd, const B: usize>(low: &mut [V; B], high: &mut [V; B], a: &[V; B]) {
     let mut columns = Columns { low: [V::splat(0); B], high: [V::splat(0); B] };
     macro_rules! rows {
         ($($index:literal)*) => {
@@ -134,7 +135,7 @@ struct Columns<V, const B: usize> {
     high: [V; B],
 }
 
-impl<V: Lanes, const B: usize> Columns<V, B> {
+impl<V: MultiplyAdd, const B: usize> Columns<V, B> {
     #[inline(always)]
     fn column(&mut self, index: usize) -> &mut V {
         if index < B { &mut self.low[index] } else { &mut self.high[index - B] }
@@ -151,7 +152,7 @@ impl<V: Lanes, const B: usize> Columns<V, B> {
 /// Digit number `ROW` times each digit above it.
 #[inline(always)]
 #[expect(clippy::needless_range_loop, reason = "an index into both, as in the other rows")]
-fn square_row<V: Lanes, const B: usize, const ROW: usize>(columns: &mut Columns<V, B>, a: &[V; B]) {
+fn square_row<V: MultiplyAdd, const B: usize, const ROW: usize>(columns: &mut Columns<V, B>, a: &[V; B]) {
     let digit = a[ROW];
     for other in ROW + 1..B {
         let column = columns.column(ROW + other);

@@ -1,27 +1,33 @@
 //! Almost-Montgomery arithmetic on whole numbers: some blocks of digits in each of eight lanes.
 //!
-//! With R = 2^(52·digits) and m the modulus, R is more than 2^16·m. So a product of two numbers below 2·m, reduced, is
-//! below m + m/2^14: no subtraction is needed in between, and one at the end makes the result less than m.
+//! With R the radix to the power of the number of digits and m the modulus, R is more than 2^16·m. So a product of two
+//! numbers below 2·m, reduced, is below m + m/2^14: no subtraction is needed in between, and one at the end makes the
+//! result less than m.
 
 use zeroize::Zeroize;
 
-use super::{block, lanes::Lanes};
+use super::{
+    block,
+    lanes::{Lanes, MultiplyAdd},
+};
 
 /// A modulus in each lane, odd.
 pub(super) struct Modulus<V, const B: usize> {
     /// Its digits, block by block.
     pub(super) digits: Vec<[V; B]>,
-    /// -1/modulus modulo 2^52.
+    /// -1/modulus modulo the radix.
     pub(super) inverse: V,
+    /// The modulus times `inverse`, whose least digit is the greatest there is; empty for lanes that have no use for it.
+    pub(super) multiple: Vec<[V; B]>,
 }
 
 /// Room for what is computed on the way.
 pub(super) struct Scratch<V, const B: usize> {
     /// A product before it is reduced, as columns.
-    product: Vec<[V; B]>,
+    pub(super) product: Vec<[V; B]>,
     /// The products of different blocks of a number that is squared.
     cross: Vec<[V; B]>,
-    quotient: [V; B],
+    pub(super) quotient: [V; B],
 }
 
 impl<V: Lanes, const B: usize> Scratch<V, B> {
@@ -38,12 +44,52 @@ impl<V: Lanes, const B: usize> Scratch<V, B> {
     }
 }
 
+/// What is done with one block of digits.
+pub(super) trait Blocks<const B: usize>: Lanes {
+    /// Adds `a·b` to the `2·B` columns `low` and `high`, or puts it there if not `ADD`.
+    fn multiply_block<const ADD: bool>(
+        low: &mut [Self; B],
+        high: &mut [Self; B],
+        a: &[Self; B],
+        b: &[Self; B],
+    );
+
+    /// Adds the multiple of `modulus`, a least block, that makes the columns `low` zero, and hands their carry to `high`.
+    ///
+    /// `quotient` becomes the digits of what it multiplied by, for the further blocks of the modulus; `inverse` is
+    /// -1/modulus modulo the radix.
+    fn reduce_block(
+        low: &mut [Self; B],
+        high: &mut [Self; B],
+        quotient: &mut [Self; B],
+        modulus: &[Self; B],
+        inverse: Self,
+    );
+}
+
+impl<V: MultiplyAdd, const B: usize> Blocks<B> for V {
+    #[inline(always)]
+    fn multiply_block<const ADD: bool>(low: &mut [V; B], high: &mut [V; B], a: &[V; B], b: &[V; B]) {
+        block::multiply::<V, B, ADD>(low, high, a, b);
+    }
+
+    #[inline(always)]
+    fn reduce_block(
+        low: &mut [V; B],
+        high: &mut [V; B],
+        quotient: &mut [V; B],
+        modulus: &[V; B],
+        inverse: V,
+    ) {
+        block::reduce(low, high, quotient, modulus, inverse);
+    }
+}
+
 /// The operations that a private operation consists of.
 ///
-/// A trait, so that each kind of lanes can have them compiled as functions for the instructions that it is made of. The
-/// functions of this module are the only implementation there is.
-pub(super) trait Arithmetic<const B: usize>: Lanes {
-    /// `product = a·b/R`.
+/// A trait, so that each kind of lanes can have them compiled as functions for the instructions that it is made of.
+pub(super) trait Arithmetic<const B: usize>: Blocks<B> {
+    /// `product = a·b/R` modulo the modulus, good as a factor of further products, and not to be shown.
     fn multiply(
         product: &mut [[Self; B]],
         a: &[[Self; B]],
@@ -52,15 +98,25 @@ pub(super) trait Arithmetic<const B: usize>: Lanes {
         scratch: &mut Scratch<Self, B>,
     );
 
-    /// `number = number²/R`.
+    /// `product = a·b/R`, less than twice the modulus.
+    fn multiply_exactly(
+        product: &mut [[Self; B]],
+        a: &[[Self; B]],
+        b: &[[Self; B]],
+        modulus: &Modulus<Self, B>,
+        scratch: &mut Scratch<Self, B>,
+    );
+
+    /// `number = number²/R`, as [`multiply`](Self::multiply).
     fn square(number: &mut [[Self; B]], modulus: &Modulus<Self, B>, scratch: &mut Scratch<Self, B>);
 
     /// Entry number `index` of a table, by reading all of it.
     fn look_up(entry: &mut [[Self; B]], table: &[[Self; 32]], index: Self);
 }
 
+/// `product = a·b/R`, less than twice the modulus.
 #[inline(always)]
-pub(super) fn multiply<V: Lanes, const B: usize>(
+pub(super) fn multiply<V: Blocks<B>, const B: usize>(
     product: &mut [[V; B]],
     a: &[[V; B]],
     b: &[[V; B]],
@@ -69,12 +125,13 @@ pub(super) fn multiply<V: Lanes, const B: usize>(
 ) {
     let columns = &mut scratch.product[..2 * a.len()];
     multiply_columns(columns, a, b);
-    reduce_columns(columns, modulus, &mut scratch.quotient);
+    reduce_columns(columns, &modulus.digits, modulus.inverse, &mut scratch.quotient);
     normalize(product, &columns[a.len()..]);
 }
 
+/// `number = number²/R`, less than twice the modulus.
 #[inline(always)]
-pub(super) fn square<V: Lanes, const B: usize>(
+pub(super) fn square<V: MultiplyAdd, const B: usize>(
     number: &mut [[V; B]],
     modulus: &Modulus<V, B>,
     scratch: &mut Scratch<V, B>,
@@ -98,22 +155,26 @@ pub(super) fn square<V: Lanes, const B: usize>(
             *column = column.add(*cross).add(*cross);
         }
     }
-    reduce_columns(columns, modulus, &mut scratch.quotient);
+    reduce_columns(columns, &modulus.digits, modulus.inverse, &mut scratch.quotient);
     normalize(number, &columns[blocks..]);
 }
 
 /// The columns of `a·b`.
 #[inline(always)]
-fn multiply_columns<V: Lanes, const B: usize>(columns: &mut [[V; B]], a: &[[V; B]], b: &[[V; B]]) {
+pub(super) fn multiply_columns<V: Blocks<B>, const B: usize>(
+    columns: &mut [[V; B]],
+    a: &[[V; B]],
+    b: &[[V; B]],
+) {
     // The products of blocks of the same number cover all columns once, so these are put and all others added.
     for (index, (a, b)) in a.iter().zip(b).enumerate() {
         let (low, high) = two(columns, 2 * index);
-        block::multiply::<V, B, false>(low, high, a, b);
+        V::multiply_block::<false>(low, high, a, b);
     }
     for (i, a) in a.iter().enumerate() {
         for (j, b) in b.iter().enumerate().filter(|(j, _)| *j != i) {
             let (low, high) = two(columns, i + j);
-            block::multiply::<V, B, true>(low, high, a, b);
+            V::multiply_block::<true>(low, high, a, b);
         }
     }
 }
@@ -121,18 +182,19 @@ fn multiply_columns<V: Lanes, const B: usize>(columns: &mut [[V; B]], a: &[[V; B
 /// Makes the lower half of the columns zero by adding a multiple of the modulus: what is then in the upper half is the
 /// number divided by R.
 #[inline(always)]
-fn reduce_columns<V: Lanes, const B: usize>(
+fn reduce_columns<V: Blocks<B>, const B: usize>(
     columns: &mut [[V; B]],
-    modulus: &Modulus<V, B>,
+    modulus: &[[V; B]],
+    inverse: V,
     quotient: &mut [V; B],
 ) {
-    let (least, further) = modulus.digits.split_first().expect("a modulus has digits");
-    for index in 0..modulus.digits.len() {
+    let (least, further) = modulus.split_first().expect("a modulus has digits");
+    for index in 0..modulus.len() {
         let (low, high) = two(columns, index);
-        block::reduce(low, high, quotient, least, modulus.inverse);
+        V::reduce_block(low, high, quotient, least, inverse);
         for (offset, digits) in further.iter().enumerate() {
             let (low, high) = two(columns, index + 1 + offset);
-            block::multiply::<V, B, true>(low, high, digits, quotient);
+            V::multiply_block::<true>(low, high, digits, quotient);
         }
     }
 }
@@ -162,7 +224,7 @@ fn choose<V: Lanes, const N: usize, const HALF: usize>(from: &[V; N], bit: V::Ma
 
 /// `product = a·b + addend`, not reduced. `addend` has the length of `a`.
 #[inline(always)]
-pub(super) fn multiply_add<V: Lanes, const B: usize>(
+pub(super) fn multiply_add<V: Blocks<B>, const B: usize>(
     product: &mut [[V; B]],
     a: &[[V; B]],
     b: &[[V; B]],
@@ -172,22 +234,24 @@ pub(super) fn multiply_add<V: Lanes, const B: usize>(
     let columns = &mut scratch.product[..2 * a.len()];
     multiply_columns(columns, a, b);
     for (column, digit) in columns.as_flattened_mut().iter_mut().zip(addend.as_flattened()) {
-        *column = column.add(*digit);
+        *column = column.add(digit.column());
     }
     normalize(product, columns);
 }
 
-/// `result = number/R`, of a number of twice as many blocks as the modulus has.
+/// `result = number/R`, less than twice the modulus, of a number of twice as many blocks as the modulus has.
 #[inline(always)]
-pub(super) fn reduce<V: Lanes, const B: usize>(
+pub(super) fn reduce<V: Blocks<B>, const B: usize>(
     result: &mut [[V; B]],
     number: &[[V; B]],
     modulus: &Modulus<V, B>,
     scratch: &mut Scratch<V, B>,
 ) {
     let columns = &mut scratch.product[..number.len()];
-    columns.copy_from_slice(number);
-    reduce_columns(columns, modulus, &mut scratch.quotient);
+    for (column, digit) in columns.as_flattened_mut().iter_mut().zip(number.as_flattened()) {
+        *column = digit.column();
+    }
+    reduce_columns(columns, &modulus.digits, modulus.inverse, &mut scratch.quotient);
     normalize(result, &columns[result.len()..]);
 }
 
@@ -196,7 +260,8 @@ pub(super) fn reduce<V: Lanes, const B: usize>(
 pub(super) fn subtract_once<V: Lanes, const B: usize>(number: &mut [[V; B]], modulus: &Modulus<V, B>) {
     let modulus = modulus.digits.as_flattened();
     let number = number.as_flattened_mut();
-    let difference = |number: V, modulus: V, borrow: V| number.subtract(modulus).add(borrow);
+    let difference =
+        |number: V, modulus: V, borrow: V| number.column().subtract(modulus.column()).add(borrow);
     let mut borrow = V::splat(0);
     for (digit, other) in number.iter().zip(modulus) {
         borrow = difference(*digit, *other, borrow).carry();
@@ -218,29 +283,23 @@ pub(super) fn difference<V: Lanes, const B: usize>(
     modulus: &Modulus<V, B>,
 ) {
     let operands = a.as_flattened().iter().zip(b.as_flattened()).zip(modulus.digits.as_flattened());
-    for (result, ((a, b), modulus)) in difference.as_flattened_mut().iter_mut().zip(operands) {
-        *result = a.add(*modulus).add(*modulus).subtract(*b);
-    }
     let mut carry = V::splat(0);
-    for digit in difference.as_flattened_mut() {
-        let column = digit.add(carry);
-        (*digit, carry) = (column.digit(), column.carry());
+    for (result, ((a, b), modulus)) in difference.as_flattened_mut().iter_mut().zip(operands) {
+        let modulus = modulus.column();
+        let column = a.column().add(modulus).add(modulus).subtract(b.column()).add(carry);
+        (*result, carry) = (column.digit(), column.carry());
     }
 }
 
 /// Digits from columns.
 #[inline(always)]
-fn normalize<V: Lanes, const B: usize>(digits: &mut [[V; B]], columns: &[[V; B]]) {
-    let mut carry = V::splat(0);
-    for (digit, column) in digits.as_flattened_mut().iter_mut().zip(columns.as_flattened()) {
-        let column = column.add(carry);
-        (*digit, carry) = (column.digit(), column.carry());
-    }
+pub(super) fn normalize<V: Lanes, const B: usize>(digits: &mut [[V; B]], columns: &[[V; B]]) {
+    V::normalize(digits.as_flattened_mut(), columns.as_flattened());
 }
 
 /// Two neighbouring blocks.
 #[inline(always)]
-fn two<V, const B: usize>(blocks: &mut [[V; B]], index: usize) -> (&mut [V; B], &mut [V; B]) {
+pub(super) fn two<V, const B: usize>(blocks: &mut [[V; B]], index: usize) -> (&mut [V; B], &mut [V; B]) {
     let (low, high) = blocks[index..].split_at_mut(1);
     (&mut low[0], &mut high[0])
 }

@@ -8,9 +8,8 @@ use std::{
 use zeroize::Zeroizing;
 
 use super::{
-    Width,
-    digits::{self, Digits},
-    lanes::DIGIT_BITS,
+    Instructions, Width,
+    digits::{self, Digits, Radix},
 };
 use crate::rsa::{RsaNumbers, blinding_pair};
 
@@ -20,9 +19,13 @@ const BLINDING_USES: u32 = 256;
 
 /// A private key, ready for the lanes. Wiped when it is dropped.
 pub(crate) struct PreparedKey {
-    pub(super) width: Width,
+    width: Width,
+    instructions: Instructions,
     public: Public,
-    pub(super) modulus: PublicModulus,
+    /// n
+    pub(super) modulus: Modulus,
+    /// R² mod n.
+    pub(super) r2: Digits,
     pub(super) p: Prime,
     pub(super) q: Prime,
     /// 1/q mod p, in Montgomery form.
@@ -36,20 +39,18 @@ struct Public {
     e: Vec<u8>,
 }
 
-/// n, and what Montgomery arithmetic needs of it.
-pub(super) struct PublicModulus {
-    pub(super) digits: Vec<u64>,
-    /// -1/n modulo 2^52.
-    pub(super) inverse: u64,
-    /// R² mod n.
-    pub(super) r2: Vec<u64>,
+/// A modulus, and what Montgomery arithmetic needs of it.
+pub(super) struct Modulus {
+    pub(super) digits: Digits,
+    /// -1/modulus modulo the radix.
+    pub(super) inverse: Zeroizing<u64>,
+    /// The modulus times `inverse`; empty if the lanes do not need it.
+    pub(super) multiple: Digits,
 }
 
 /// One prime and the exponent that belongs to it.
 pub(super) struct Prime {
-    pub(super) digits: Digits,
-    /// -1/p modulo 2^52.
-    pub(super) inverse: Zeroizing<u64>,
+    pub(super) modulus: Modulus,
     /// R mod p: 1 in Montgomery form.
     pub(super) one: Digits,
     /// R³ mod p.
@@ -69,17 +70,24 @@ pub(super) struct Blinding {
 }
 
 impl PreparedKey {
-    /// `None` for a key that the lanes cannot work with, see [`Width::of_key`].
-    pub(crate) fn new(numbers: &RsaNumbers) -> Option<Self> {
+    /// For lanes of these instructions. `None` for a key that they cannot work with, see [`Width::of_key`].
+    pub(crate) fn new(numbers: &RsaNumbers, instructions: Instructions) -> Option<Self> {
         let width = Width::of_key(numbers)?;
-        let count = width.prime_digits();
-        let p = Prime::new(&numbers.p, &numbers.dp, width);
-        let q = Prime::new(&numbers.q, &numbers.dq, width);
-        let q_inverse = digits::from_bytes(&numbers.qinv, count);
-        let q_inverse = digits::shift_left(&q_inverse, DIGIT_BITS * count as u32, &p.digits);
+        let (count, radix) = (instructions.prime_digits(width), instructions.radix());
+        let modulus = |number: &[u8], count| Modulus::new(number, count, instructions);
+        let p = Prime::new(modulus(&numbers.p, count), &numbers.dp, width, radix);
+        let q = Prime::new(modulus(&numbers.q, count), &numbers.dq, width, radix);
+        let q_inverse = digits::from_bytes(&numbers.qinv, count, radix);
+        let q_inverse = digits::shift_left(&q_inverse, radix.bits * count as u32, &p.modulus.digits, radix);
         let public = Public { n: numbers.n.to_vec(), e: numbers.e.to_vec() };
-        let modulus = PublicModulus::new(&public.n, 2 * count);
-        Some(Self { width, public, modulus, p, q, q_inverse, blinding: Mutex::default() })
+        let modulus = modulus(&public.n, 2 * count);
+        let r2 = modulus.power_of_radix(2 * 2 * count, radix);
+        Some(Self { width, instructions, public, modulus, r2, p, q, q_inverse, blinding: Mutex::default() })
+    }
+
+    /// The instructions that it was made ready for.
+    pub(super) const fn instructions(&self) -> Instructions {
+        self.instructions
     }
 
     /// Which other keys it can share a batch with.
@@ -110,9 +118,9 @@ impl PreparedKey {
     fn fresh_blinding(&self) -> Option<Blinding> {
         let pair = blinding_pair(&self.public.n, &self.public.e).ok()?;
         let montgomery = |bytes: &[u8]| {
-            let number = digits::from_bytes(bytes, self.modulus.digits.len());
-            let PublicModulus { digits, inverse, r2 } = &self.modulus;
-            digits::montgomery_multiply(&number, r2, digits, *inverse)
+            let (Modulus { digits, inverse, .. }, radix) = (&self.modulus, self.instructions.radix());
+            let number = digits::from_bytes(bytes, digits.len(), radix);
+            digits::montgomery_multiply(&number, &self.r2, digits, **inverse, radix)
         };
         Some(Blinding { factor: montgomery(&pair.factor), inverse: montgomery(&pair.inverse), uses: 0 })
     }
@@ -125,30 +133,35 @@ impl fmt::Debug for PreparedKey {
     }
 }
 
-impl PublicModulus {
-    fn new(n: &[u8], count: usize) -> Self {
-        let digits = digits::from_bytes(n, count);
-        let mut one = vec![0; count];
+impl Modulus {
+    fn new(modulus: &[u8], count: usize, instructions: Instructions) -> Self {
+        let radix = instructions.radix();
+        let digits = digits::from_bytes(modulus, count, radix);
+        let inverse = digits::negated_inverse(digits[0], radix);
+        let multiple = if instructions.reduce_by_multiple() {
+            digits::multiple(&digits, inverse, radix)
+        } else {
+            Digits::default()
+        };
+        Self { digits, inverse: Zeroizing::new(inverse), multiple }
+    }
+
+    /// The radix to the power `exponent`, modulo this.
+    fn power_of_radix(&self, exponent: usize, radix: Radix) -> Digits {
+        let mut one = Zeroizing::new(vec![0; self.digits.len()]);
         one[0] = 1;
-        let r2 = digits::shift_left(&one, 2 * DIGIT_BITS * count as u32, &digits).to_vec();
-        Self { inverse: digits::negated_inverse(digits[0]), digits: digits.to_vec(), r2 }
+        digits::shift_left(&one, radix.bits * exponent as u32, &self.digits, radix)
     }
 }
 
 impl Prime {
-    fn new(prime: &[u8], exponent: &[u8], width: Width) -> Self {
-        let count = width.prime_digits();
-        let digits = digits::from_bytes(prime, count);
-        let r_bits = DIGIT_BITS * count as u32;
-        let mut one = Zeroizing::new(vec![0; count]);
-        one[0] = 1;
-        let one = digits::shift_left(&one, r_bits, &digits);
+    fn new(modulus: Modulus, exponent: &[u8], width: Width, radix: Radix) -> Self {
+        let count = modulus.digits.len();
         Self {
-            inverse: Zeroizing::new(digits::negated_inverse(digits[0])),
-            r3: digits::shift_left(&one, 2 * r_bits, &digits),
+            one: modulus.power_of_radix(count, radix),
+            r3: modulus.power_of_radix(3 * count, radix),
             exponent: digits::windows(exponent, width.bits() / 2),
-            one,
-            digits,
+            modulus,
         }
     }
 }

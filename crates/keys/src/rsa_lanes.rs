@@ -1,4 +1,4 @@
-#![doc = include_str!("rsa_ifma/README.md")]
+#![doc = include_str!("rsa_lanes/README.md")]
 #![expect(
     clippy::inline_always,
     reason = "what is not inlined into a function with the features enabled does without the instructions"
@@ -8,7 +8,10 @@ mod block;
 mod digits;
 mod exponentiation;
 #[cfg(target_arch = "x86_64")]
+mod fma;
+#[cfg(target_arch = "x86_64")]
 mod ifma;
+mod instructions;
 mod key;
 mod lanes;
 mod montgomery;
@@ -20,14 +23,15 @@ mod tests;
 #[cfg(test)]
 mod timing;
 
+pub(crate) use instructions::Instructions;
 pub(crate) use key::PreparedKey;
 
 use zeroize::Zeroize;
 
 use crate::rsa::RsaNumbers;
 
-/// Operations in one batch.
-pub(crate) const LANES: usize = 4;
+/// Most operations in one batch, whatever the instructions.
+pub(crate) const OPERATIONS: usize = 4;
 
 /// The sizes of key that the lanes work with. Only keys of one size can share a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,23 +73,6 @@ impl Width {
             Self::Rsa4096 => 4096,
         }
     }
-
-    /// Digits of a prime: as many as leave at least 16 bits free.
-    const fn prime_digits(self) -> usize {
-        match self {
-            Self::Rsa2048 => 20,
-            Self::Rsa3072 => 30,
-            Self::Rsa4096 => 40,
-        }
-    }
-
-    /// From how many operations on a batch takes less time than aws-lc does for them one by one, by measurement.
-    pub(crate) const fn break_even(self) -> usize {
-        match self {
-            Self::Rsa2048 | Self::Rsa3072 => 2,
-            Self::Rsa4096 => 3,
-        }
-    }
 }
 
 /// One operation of a batch.
@@ -109,34 +96,37 @@ pub(crate) enum Verdict {
     OutOfRange,
 }
 
-/// Whether the processor has the instructions that make this fast: AVX-512F and AVX-512 IFMA.
-pub(crate) fn is_supported() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    let supported = ifma::is_supported();
-    #[cfg(not(target_arch = "x86_64"))]
-    let supported = false;
-    supported
-}
-
-/// Performs up to [`LANES`] operations with keys of one width, in the time of a whole batch however few they are.
+/// Performs operations with keys of one width that were made ready for the same instructions, in the time of a whole batch
+/// however few they are; at most [`Instructions::operations`].
 ///
 /// Verdicts beyond the operations mean nothing. Panics on a processor without the instructions; in tests it is as right
-/// there, and some fifty times slower than aws-lc.
-pub(crate) fn private_transform(lanes: &mut [Lane<'_>]) -> [Verdict; LANES] {
-    let width = lanes.first().map(|lane| lane.key.width());
-    debug_assert!(lanes.iter().all(|lane| Some(lane.key.width()) == width), "a batch of different widths");
-    let verdicts = match (width, is_supported()) {
-        #[cfg(target_arch = "x86_64")]
-        (Some(Width::Rsa2048 | Width::Rsa4096), true) => ifma::perform::<20>(lanes),
-        #[cfg(target_arch = "x86_64")]
-        (Some(Width::Rsa3072), true) => ifma::perform::<15>(lanes),
+/// there with those of [`Instructions::Ifma`], and some fifty times slower than aws-lc.
+pub(crate) fn private_transform(lanes: &mut [Lane<'_>]) -> [Verdict; OPERATIONS] {
+    let Some(first) = lanes.first() else { return [Verdict::OutOfRange; OPERATIONS] };
+    let (width, instructions) = (first.key.width(), first.key.instructions());
+    debug_assert!(lanes.iter().all(|lane| lane.key.width() == width), "a batch of different widths");
+    debug_assert!(
+        lanes.iter().all(|lane| lane.key.instructions() == instructions),
+        "keys for different lanes"
+    );
+    assert!(lanes.len() <= instructions.operations(), "more operations than lanes");
+    let verdicts = match (instructions, width) {
         #[cfg(test)]
-        (Some(Width::Rsa2048 | Width::Rsa4096), _) => operation::perform::<portable::Portable, 20>(lanes),
+        (Instructions::Ifma, Width::Rsa3072) if !instructions.are_supported() => {
+            operation::perform::<portable::Portable, 15>(lanes)
+        }
         #[cfg(test)]
-        (Some(Width::Rsa3072), _) => operation::perform::<portable::Portable, 15>(lanes),
-        #[cfg(not(test))]
-        (Some(_), _) => unreachable!("keys are prepared only where the processor has the instructions"),
-        (None, _) => [Verdict::OutOfRange; LANES],
+        (Instructions::Ifma, _) if !instructions.are_supported() => {
+            operation::perform::<portable::Portable, 20>(lanes)
+        }
+        #[cfg(target_arch = "x86_64")]
+        (Instructions::Ifma, Width::Rsa3072) => ifma::perform::<15>(lanes),
+        #[cfg(target_arch = "x86_64")]
+        (Instructions::Ifma, _) => ifma::perform::<20>(lanes),
+        #[cfg(target_arch = "x86_64")]
+        (Instructions::Fma, _) => fma::perform(lanes),
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => unreachable!("keys are made ready only where the processor has the instructions"),
     };
     scrub_stack();
     verdicts
@@ -162,12 +152,14 @@ fn scrub_stack() {
 pub(crate) mod faults {
     use std::cell::Cell;
 
+    use super::lanes::Lanes;
+
     /// Where there is to be a wrong bit.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Place {
-        /// The power: in lanes 0 to 3 modulo p, in lanes 4 to 7 modulo q.
+        /// The power: in the lower half of the lanes modulo p, in the upper half modulo q.
         Power,
-        /// The blinded input in lanes 0 to 3; in lanes 4 to 7 the factor for a later operation.
+        /// The blinded input in the lower half; in the upper half the factor for a later operation.
         Blinding,
     }
 
@@ -175,17 +167,18 @@ pub(crate) mod faults {
         static FAULT: Cell<Option<(Place, usize)>> = const { Cell::new(None) };
     }
 
-    /// The next batch of this thread has one wrong bit there, in this of the eight lanes.
+    /// The next batch of this thread has one wrong bit there, in this of the lanes.
     pub(crate) fn in_next_batch(place: Place, lane: usize) {
         FAULT.set(Some((place, lane)));
     }
 
-    pub(super) fn inject(place: Place, digits: &mut [u64; 8]) {
+    pub(super) fn inject<V: Lanes>(place: Place, digits: &mut V) {
         if let Some((at, lane)) = FAULT.get()
             && at == place
         {
             FAULT.set(None);
-            digits[lane] ^= 1;
+            let digit = &mut digits.lanes_mut()[lane];
+            *digit = V::encode(V::decode(*digit) ^ 1);
         }
     }
 }

@@ -1,15 +1,16 @@
 //! One batch of private operations, from bytes to bytes: blinding, two powers by the Chinese remainder theorem, and the
 //! check of what came out.
 //!
-//! Modulo the primes, lanes 0 to 3 compute modulo p and lanes 4 to 7 modulo q, for operations 0 to 3. Modulo n the
-//! operations are in lanes 0 to 3, and the upper lanes square the blinding factors meanwhile, for the next operation.
+//! Modulo the primes, the lower half of the lanes computes modulo p and the upper half modulo q, each lane for one
+//! operation. Modulo n the operations are in the lower half, and the upper lanes square the blinding factors meanwhile, for
+//! the next operation.
 
 #[cfg(test)]
 use super::faults::{self, Place};
 use super::{
-    LANES, Lane, Verdict, digits,
+    Lane, OPERATIONS, Verdict, digits,
     exponentiation::{Table, exponentiate},
-    key::{Blinding, PreparedKey},
+    key::{self, Blinding, PreparedKey},
     lanes::Lanes,
     montgomery::{self, Arithmetic, Modulus, Scratch},
 };
@@ -18,9 +19,9 @@ type Number<V, const B: usize> = Vec<[V; B]>;
 
 /// The batch in lanes.
 struct Batch<'a, V: Lanes, const B: usize> {
-    /// The key of each of the four; a lane that is not asked for computes something with the first key.
-    keys: [&'a PreparedKey; LANES],
-    blindings: [Option<Blinding>; LANES],
+    /// The key of each operation; a lane that is not asked for computes something with the first key.
+    keys: [&'a PreparedKey; OPERATIONS],
+    blindings: [Option<Blinding>; OPERATIONS],
     /// Modulo n.
     input: Number<V, B>,
     modulus: Modulus<V, B>,
@@ -35,16 +36,16 @@ struct Batch<'a, V: Lanes, const B: usize> {
     scratch: Scratch<V, B>,
 }
 
-/// Performs up to four operations; the keys of all are of the width that `B` belongs to.
+/// Performs as many operations as there are pairs of lanes, or fewer; the keys of all are of the width that `B` belongs to.
 #[inline(always)]
-pub(super) fn perform<V: Arithmetic<B>, const B: usize>(lanes: &mut [Lane<'_>]) -> [Verdict; LANES] {
+pub(super) fn perform<V: Arithmetic<B>, const B: usize>(lanes: &mut [Lane<'_>]) -> [Verdict; OPERATIONS] {
     let Some(first) = lanes.first() else {
-        return [Verdict::OutOfRange; LANES];
+        return [Verdict::OutOfRange; OPERATIONS];
     };
-    let keys: [&PreparedKey; LANES] =
+    let keys: [&PreparedKey; OPERATIONS] =
         std::array::from_fn(|lane| lanes.get(lane).map_or(first.key, |lane| lane.key));
     let mut batch = Batch::<V, B>::new(keys);
-    let mut verdicts = [Verdict::OutOfRange; LANES];
+    let mut verdicts = [Verdict::OutOfRange; OPERATIONS];
     for (index, (lane, verdict)) in lanes.iter().zip(&mut verdicts).enumerate() {
         if lane.key.accepts(lane.input) {
             *verdict = batch.load(index, lane.input);
@@ -57,7 +58,7 @@ pub(super) fn perform<V: Arithmetic<B>, const B: usize>(lanes: &mut [Lane<'_>]) 
             *verdict = Verdict::Fault;
         }
         if *verdict == Verdict::Done {
-            digits::to_bytes(&digits_of(&result, index), lane.output);
+            digits::to_bytes(&digits_of(&result, index), lane.output, V::RADIX);
         } else {
             lane.output.fill(0);
         }
@@ -68,18 +69,29 @@ pub(super) fn perform<V: Arithmetic<B>, const B: usize>(lanes: &mut [Lane<'_>]) 
 }
 
 impl<'a, V: Arithmetic<B>, const B: usize> Batch<'a, V, B> {
+    /// The first lane of the upper half: as many operations as a batch has.
+    const UPPER: usize = V::COUNT / 2;
+
     #[inline(always)]
-    fn new(keys: [&'a PreparedKey; LANES]) -> Self {
-        let digits = keys[0].width.prime_digits();
+    fn new(keys: [&'a PreparedKey; OPERATIONS]) -> Self {
+        let digits = keys[0].p.modulus.digits.len();
         let half = || vec![[V::splat(0); B]; digits / B];
         let whole = || vec![[V::splat(0); B]; 2 * digits / B];
+        let modulus = |modulus: &key::Modulus| {
+            let number = |digits: &[u64]| vec![[V::splat(0); B]; digits.len() / B];
+            Modulus {
+                digits: number(&modulus.digits),
+                inverse: V::splat(0),
+                multiple: number(&modulus.multiple),
+            }
+        };
         let mut batch = Self {
             keys,
-            blindings: [const { None }; LANES],
+            blindings: [const { None }; OPERATIONS],
             input: whole(),
-            modulus: Modulus { digits: whole(), inverse: V::splat(0) },
+            modulus: modulus(&keys[0].modulus),
             r2: whole(),
-            primes: Modulus { digits: half(), inverse: V::splat(0) },
+            primes: modulus(&keys[0].p.modulus),
             one: half(),
             r3: half(),
             q_inverse: half(),
@@ -87,7 +99,7 @@ impl<'a, V: Arithmetic<B>, const B: usize> Batch<'a, V, B> {
             table: Table::new(digits),
             scratch: Scratch::new(2 * digits / B),
         };
-        for (lane, key) in keys.into_iter().enumerate() {
+        for (lane, key) in keys.into_iter().enumerate().take(Self::UPPER) {
             batch.load_key(lane, key);
         }
         batch
@@ -96,15 +108,13 @@ impl<'a, V: Arithmetic<B>, const B: usize> Batch<'a, V, B> {
     #[inline(always)]
     fn load_key(&mut self, lane: usize, key: &PreparedKey) {
         // The upper lanes have the same modulus, for the blinding factors of the operation in the lower one.
-        for lane in [lane, lane + LANES] {
-            put(&mut self.modulus.digits, lane, &key.modulus.digits);
-            self.modulus.inverse.lanes_mut()[lane] = key.modulus.inverse;
+        for lane in [lane, lane + Self::UPPER] {
+            load_modulus(&mut self.modulus, lane, &key.modulus);
         }
-        put(&mut self.r2, lane, &key.modulus.r2);
+        put(&mut self.r2, lane, &key.r2);
         put(&mut self.q_inverse, lane, &key.q_inverse);
-        for (lane, prime) in [(lane, &key.p), (lane + LANES, &key.q)] {
-            put(&mut self.primes.digits, lane, &prime.digits);
-            self.primes.inverse.lanes_mut()[lane] = *prime.inverse;
+        for (lane, prime) in [(lane, &key.p), (lane + Self::UPPER, &key.q)] {
+            load_modulus(&mut self.primes, lane, &prime.modulus);
             put(&mut self.one, lane, &prime.one);
             put(&mut self.r3, lane, &prime.r3);
             for (windows, window) in self.windows.iter_mut().zip(prime.exponent.iter()) {
@@ -119,7 +129,7 @@ impl<'a, V: Arithmetic<B>, const B: usize> Batch<'a, V, B> {
         let Some(blinding) = self.keys[lane].take_blinding() else {
             return Verdict::Fault;
         };
-        let digits = digits::from_bytes(input, self.keys[lane].modulus.digits.len());
+        let digits = digits::from_bytes(input, self.keys[lane].modulus.digits.len(), V::RADIX);
         put(&mut self.input, lane, &digits);
         self.blindings[lane] = Some(blinding);
         Verdict::Done
@@ -140,7 +150,7 @@ impl<'a, V: Arithmetic<B>, const B: usize> Batch<'a, V, B> {
         montgomery::reduce(&mut power, &blinded, primes, scratch);
         montgomery::subtract_once(&mut power, primes);
         #[cfg(test)]
-        faults::inject(Place::Power, power.as_flattened_mut()[0].lanes_mut());
+        faults::inject(Place::Power, &mut power.as_flattened_mut()[0]);
         let mut result = blinded;
         self.recombine(&mut result, &mut power);
         montgomery::wipe(power.as_flattened_mut());
@@ -158,16 +168,16 @@ impl<'a, V: Arithmetic<B>, const B: usize> Batch<'a, V, B> {
                 continue;
             };
             put(&mut factors, lane, factor(blinding));
-            put(&mut factors, lane + LANES, factor(blinding));
-            put(number, lane + LANES, factor(blinding));
+            put(&mut factors, lane + Self::UPPER, factor(blinding));
+            put(number, lane + Self::UPPER, factor(blinding));
         }
         let mut product = factors.clone();
-        V::multiply(&mut product, number, &factors, &self.modulus, &mut self.scratch);
+        V::multiply_exactly(&mut product, number, &factors, &self.modulus, &mut self.scratch);
         #[cfg(test)]
-        faults::inject(Place::Blinding, product.as_flattened_mut()[0].lanes_mut());
+        faults::inject(Place::Blinding, &mut product.as_flattened_mut()[0]);
         for (lane, blinding) in self.blindings.iter_mut().enumerate() {
             if let Some(blinding) = blinding {
-                factor(blinding).copy_from_slice(&digits_of(&product, lane + LANES));
+                factor(blinding).copy_from_slice(&digits_of(&product, lane + Self::UPPER));
             }
         }
         montgomery::wipe(number.as_flattened_mut());
@@ -180,7 +190,7 @@ impl<'a, V: Arithmetic<B>, const B: usize> Batch<'a, V, B> {
     fn reduce_for_primes(&mut self, number: &Number<V, B>) -> Number<V, B> {
         let mut both = number.clone();
         for digit in both.as_flattened_mut() {
-            digit.lanes_mut().copy_within(..LANES, LANES);
+            digit.lanes_mut().copy_within(..Self::UPPER, Self::UPPER);
         }
         // Reduction divides by R and the product by R³ multiplies by R².
         let mut reduced = self.r3.clone();
@@ -202,7 +212,7 @@ impl<'a, V: Arithmetic<B>, const B: usize> Batch<'a, V, B> {
         }
         let mut difference = power.clone();
         montgomery::difference(&mut difference, power, &of_q, primes);
-        V::multiply(power, &difference, q_inverse, primes, scratch);
+        V::multiply_exactly(power, &difference, q_inverse, primes, scratch);
         montgomery::subtract_once(power, primes);
         montgomery::multiply_add(result, power, &q, &of_q, scratch);
         for number in [&mut of_q, &mut q, &mut difference] {
@@ -215,25 +225,25 @@ impl<'a, V: Arithmetic<B>, const B: usize> Batch<'a, V, B> {
     /// A fault in the computation modulo one of the primes makes a result that is right modulo the other, and whose
     /// difference from the right one has that other prime as its greatest common divisor with n: it must not get out.
     #[inline(always)]
-    fn check(&mut self, result: &Number<V, B>) -> [bool; LANES] {
+    fn check(&mut self, result: &Number<V, B>) -> [bool; OPERATIONS] {
         let Self { modulus, r2, input, scratch, .. } = self;
         let (mut power, mut product) = (result.clone(), result.clone());
         V::multiply(&mut power, result, r2, modulus, scratch);
         for _ in 0..16 {
             V::square(&mut power, modulus, scratch);
         }
-        V::multiply(&mut product, &power, result, modulus, scratch);
+        V::multiply_exactly(&mut product, &power, result, modulus, scratch);
         montgomery::subtract_once(&mut product, modulus);
         let digits = product.as_flattened().iter().zip(input.as_flattened());
         let unequal = digits.fold(V::splat(0), |unequal, (a, b)| unequal.or(a.xor(*b)));
         // Of a decryption the input is known, and the input through this power is the result.
         montgomery::wipe(power.as_flattened_mut());
         montgomery::wipe(product.as_flattened_mut());
-        std::array::from_fn(|lane| unequal.lanes()[lane] == 0)
+        std::array::from_fn(|lane| lane < Self::UPPER && unequal.lanes()[lane] == 0)
     }
 
     /// Gives the blinding factors back, squared by now; but not those of an operation that failed, since they may be why.
-    fn give_blindings(&mut self, verdicts: [Verdict; LANES]) {
+    fn give_blindings(&mut self, verdicts: [Verdict; OPERATIONS]) {
         for ((key, blinding), verdict) in self.keys.into_iter().zip(&mut self.blindings).zip(verdicts) {
             if let Some(blinding) = blinding.take().filter(|_| verdict == Verdict::Done) {
                 key.give_blinding(blinding);
@@ -244,27 +254,35 @@ impl<'a, V: Arithmetic<B>, const B: usize> Batch<'a, V, B> {
 
 impl<V: Lanes, const B: usize> Drop for Batch<'_, V, B> {
     fn drop(&mut self) {
-        let numbers =
-            [&mut self.input, &mut self.one, &mut self.r3, &mut self.q_inverse, &mut self.primes.digits];
-        for number in numbers {
+        let Modulus { digits, inverse, multiple } = &mut self.primes;
+        for number in [&mut self.input, &mut self.one, &mut self.r3, &mut self.q_inverse, digits, multiple] {
             montgomery::wipe(number.as_flattened_mut());
         }
-        montgomery::wipe(std::slice::from_mut(&mut self.primes.inverse));
+        montgomery::wipe(std::slice::from_mut(inverse));
         montgomery::wipe(&mut self.windows);
         self.table.wipe();
         self.scratch.wipe();
     }
 }
 
+/// Puts a modulus into one lane.
+#[inline(always)]
+fn load_modulus<V: Lanes, const B: usize>(modulus: &mut Modulus<V, B>, lane: usize, of_key: &key::Modulus) {
+    put(&mut modulus.digits, lane, &of_key.digits);
+    put(&mut modulus.multiple, lane, &of_key.multiple);
+    modulus.inverse.lanes_mut()[lane] = V::encode(*of_key.inverse);
+}
+
 /// Puts a number into one lane.
 #[inline(always)]
 fn put<V: Lanes, const B: usize>(number: &mut [[V; B]], lane: usize, digits: &[u64]) {
     for (lanes, digit) in number.as_flattened_mut().iter_mut().zip(digits) {
-        lanes.lanes_mut()[lane] = *digit;
+        lanes.lanes_mut()[lane] = V::encode(*digit);
     }
 }
 
 /// The number in one lane.
 fn digits_of<V: Lanes, const B: usize>(number: &[[V; B]], lane: usize) -> digits::Digits {
-    zeroize::Zeroizing::new(number.as_flattened().iter().map(|lanes| lanes.lanes()[lane]).collect())
+    let digits = number.as_flattened().iter().map(|lanes| V::decode(lanes.lanes()[lane]));
+    zeroize::Zeroizing::new(digits.collect())
 }

@@ -1,7 +1,9 @@
-//! The lanes as an array: the same arithmetic on any processor, for tests and for comparison, in no hurry.
+//! The lanes of AVX-512 IFMA as an array: the same arithmetic on any processor, for tests, in no hurry.
 
 use super::{
-    lanes::{DIGIT_BITS, DIGIT_MASK, Lanes},
+    Instructions,
+    digits::Radix,
+    lanes::{Lanes, MultiplyAdd},
     montgomery::{self, Arithmetic, Modulus, Scratch},
 };
 
@@ -20,22 +22,26 @@ impl Portable {
     }
 
     fn products(a: Self, b: Self) -> [u128; 8] {
-        std::array::from_fn(|lane| u128::from(a.0[lane] & DIGIT_MASK) * u128::from(b.0[lane] & DIGIT_MASK))
+        std::array::from_fn(|lane| {
+            u128::from(a.0[lane] & Self::RADIX.mask()) * u128::from(b.0[lane] & Self::RADIX.mask())
+        })
     }
 }
 
 impl Lanes for Portable {
+    const COUNT: usize = 8;
+    const RADIX: Radix = Instructions::Ifma.radix();
     type Mask = u8;
 
     fn splat(value: u64) -> Self {
         Self([value; 8])
     }
 
-    fn lanes(&self) -> &[u64; 8] {
+    fn lanes(&self) -> &[u64] {
         &self.0
     }
 
-    fn lanes_mut(&mut self) -> &mut [u64; 8] {
+    fn lanes_mut(&mut self) -> &mut [u64] {
         &mut self.0
     }
 
@@ -55,22 +61,24 @@ impl Lanes for Portable {
         self.map(other, |a, b| a | b)
     }
 
-    fn multiply_add_low(self, a: Self, b: Self) -> Self {
-        let products = Self::products(a, b);
-        self.add(Self(products.map(|product| product as u64 & DIGIT_MASK)))
+    fn encode(digit: u64) -> u64 {
+        digit
     }
 
-    fn multiply_add_high(self, a: Self, b: Self) -> Self {
-        let products = Self::products(a, b);
-        self.add(Self(products.map(|product| (product >> DIGIT_BITS) as u64)))
+    fn decode(lane: u64) -> u64 {
+        lane
     }
 
     fn digit(self) -> Self {
-        Self(self.0.map(|lane| lane & DIGIT_MASK))
+        Self(self.0.map(|lane| lane & Self::RADIX.mask()))
+    }
+
+    fn column(self) -> Self {
+        self
     }
 
     fn carry(self) -> Self {
-        Self(self.0.map(|lane| (lane.cast_signed() >> DIGIT_BITS).cast_unsigned()))
+        Self(self.0.map(|lane| (lane.cast_signed() >> Self::RADIX.bits).cast_unsigned()))
     }
 
     fn has_bit(self, bit: u32) -> u8 {
@@ -88,6 +96,18 @@ impl Lanes for Portable {
     fn swap_halves(self) -> Self {
         Self(std::array::from_fn(|lane| self.0[(lane + 4) % 8]))
     }
+}
+
+impl MultiplyAdd for Portable {
+    fn multiply_add_low(self, a: Self, b: Self) -> Self {
+        let products = Self::products(a, b);
+        self.add(Self(products.map(|product| product as u64 & Self::RADIX.mask())))
+    }
+
+    fn multiply_add_high(self, a: Self, b: Self) -> Self {
+        let products = Self::products(a, b);
+        self.add(Self(products.map(|product| (product >> Self::RADIX.bits) as u64)))
+    }
 
     fn hide<T>(reference: &T) -> &T {
         reference
@@ -96,6 +116,16 @@ impl Lanes for Portable {
 
 impl<const B: usize> Arithmetic<B> for Portable {
     fn multiply(
+        product: &mut [[Self; B]],
+        a: &[[Self; B]],
+        b: &[[Self; B]],
+        modulus: &Modulus<Self, B>,
+        scratch: &mut Scratch<Self, B>,
+    ) {
+        montgomery::multiply(product, a, b, modulus, scratch);
+    }
+
+    fn multiply_exactly(
         product: &mut [[Self; B]],
         a: &[[Self; B]],
         b: &[[Self; B]],

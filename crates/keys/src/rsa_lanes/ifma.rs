@@ -9,11 +9,14 @@ use std::arch::x86_64::{
 };
 
 use super::{
-    LANES, Lane, Verdict,
-    lanes::{DIGIT_BITS, DIGIT_MASK, Lanes},
+    Instructions, Lane, OPERATIONS, Verdict,
+    digits::Radix,
+    lanes::{Lanes, MultiplyAdd},
     montgomery::{self, Arithmetic, Modulus, Scratch},
     operation,
 };
+
+const RADIX: Radix = Instructions::Ifma.radix();
 
 /// Whether this processor has what [`Ifma`] needs.
 pub(super) fn is_supported() -> bool {
@@ -25,9 +28,9 @@ pub(super) fn is_supported() -> bool {
 /// # Panics
 ///
 /// On a processor without the instructions.
-pub(super) fn perform<const B: usize>(lanes: &mut [Lane<'_>]) -> [Verdict; LANES] {
+pub(super) fn perform<const B: usize>(lanes: &mut [Lane<'_>]) -> [Verdict; OPERATIONS] {
     #[target_feature(enable = "avx512f,avx512ifma")]
-    fn with_features<const B: usize>(lanes: &mut [Lane<'_>]) -> [Verdict; LANES] {
+    fn with_features<const B: usize>(lanes: &mut [Lane<'_>]) -> [Verdict; OPERATIONS] {
         operation::perform::<Ifma, B>(lanes)
     }
 
@@ -46,6 +49,8 @@ pub(super) struct Ifma(__m512i);
 
 // SAFETY (of every `unsafe` block of intrinsics below): see `Ifma`.
 impl Lanes for Ifma {
+    const COUNT: usize = 8;
+    const RADIX: Radix = RADIX;
     type Mask = __mmask8;
 
     #[inline(always)]
@@ -55,16 +60,16 @@ impl Lanes for Ifma {
     }
 
     #[inline(always)]
-    fn lanes(&self) -> &[u64; 8] {
+    fn lanes(&self) -> &[u64] {
         // SAFETY: both are 64 bytes without padding in which every bit pattern is valid; the register's alignment is more
         // than the array's.
-        unsafe { &*std::ptr::from_ref(self).cast() }
+        unsafe { &*std::ptr::from_ref(self).cast::<[u64; Self::COUNT]>() }
     }
 
     #[inline(always)]
-    fn lanes_mut(&mut self) -> &mut [u64; 8] {
+    fn lanes_mut(&mut self) -> &mut [u64] {
         // SAFETY: as in `lanes`, and the reference is unique.
-        unsafe { &mut *std::ptr::from_mut(self).cast() }
+        unsafe { &mut *std::ptr::from_mut(self).cast::<[u64; Self::COUNT]>() }
     }
 
     #[inline(always)]
@@ -92,27 +97,30 @@ impl Lanes for Ifma {
     }
 
     #[inline(always)]
-    fn multiply_add_low(self, a: Self, b: Self) -> Self {
-        // SAFETY: see `Ifma`.
-        Self(unsafe { _mm512_madd52lo_epu64(self.0, a.0, b.0) })
+    fn encode(digit: u64) -> u64 {
+        digit
     }
 
     #[inline(always)]
-    fn multiply_add_high(self, a: Self, b: Self) -> Self {
-        // SAFETY: see `Ifma`.
-        Self(unsafe { _mm512_madd52hi_epu64(self.0, a.0, b.0) })
+    fn decode(lane: u64) -> u64 {
+        lane
     }
 
     #[inline(always)]
     fn digit(self) -> Self {
         // SAFETY: see `Ifma`.
-        Self(unsafe { _mm512_and_si512(self.0, Self::splat(DIGIT_MASK).0) })
+        Self(unsafe { _mm512_and_si512(self.0, Self::splat(RADIX.mask()).0) })
+    }
+
+    #[inline(always)]
+    fn column(self) -> Self {
+        self
     }
 
     #[inline(always)]
     fn carry(self) -> Self {
         // SAFETY: see `Ifma`.
-        Self(unsafe { _mm512_srai_epi64::<DIGIT_BITS>(self.0) })
+        Self(unsafe { _mm512_srai_epi64::<{ RADIX.bits }>(self.0) })
     }
 
     #[inline(always)]
@@ -137,6 +145,20 @@ impl Lanes for Ifma {
     fn swap_halves(self) -> Self {
         // SAFETY: see `Ifma`. The result's quarters are number 2, 3, 0 and 1 of the operand.
         Self(unsafe { _mm512_shuffle_i64x2::<0b01_00_11_10>(self.0, self.0) })
+    }
+}
+
+impl MultiplyAdd for Ifma {
+    #[inline(always)]
+    fn multiply_add_low(self, a: Self, b: Self) -> Self {
+        // SAFETY: see `Ifma`.
+        Self(unsafe { _mm512_madd52lo_epu64(self.0, a.0, b.0) })
+    }
+
+    #[inline(always)]
+    fn multiply_add_high(self, a: Self, b: Self) -> Self {
+        // SAFETY: see `Ifma`.
+        Self(unsafe { _mm512_madd52hi_epu64(self.0, a.0, b.0) })
     }
 
     #[inline(always)]
@@ -173,6 +195,16 @@ impl<const B: usize> Arithmetic<B> for Ifma {
         }
         // SAFETY: see `Ifma`.
         unsafe { with_features(product, a, b, modulus, scratch) }
+    }
+
+    fn multiply_exactly(
+        product: &mut [[Self; B]],
+        a: &[[Self; B]],
+        b: &[[Self; B]],
+        modulus: &Modulus<Self, B>,
+        scratch: &mut Scratch<Self, B>,
+    ) {
+        Self::multiply(product, a, b, modulus, scratch);
     }
 
     fn square(number: &mut [[Self; B]], modulus: &Modulus<Self, B>, scratch: &mut Scratch<Self, B>) {

@@ -1,0 +1,279 @@
+//! Products and Montgomery reduction of one block of digits with floating-point instructions: the loops in which nearly all
+//! of the time is spent.
+//!
+//! # One product
+//!
+//! Two digits of 51 bits have a product below 2^102, of which a floating-point number cannot hold all. But FMA computes
+//! `a·b + c` as if without bounds and rounds once, so what it leaves out can be had by a second one:
+//!
+//! - `high = a·b + 2^103`. Numbers there are 2^51 apart, so this is `2^103 + h·2^51` with `h` the product in units of the
+//!   radix, rounded; and the bits of the number, taken as an integer, are [`HIGH_BITS`] plus `h`.
+//! - `low = a·b + ((2^103 + 3·2^51) - high)`. Both steps are exact: `low` is `3·2^51` plus `l`, the product less
+//!   `h·2^51`, which is between -2^50 and 2^50; and its bits are [`LOW_BITS`] plus `l`.
+//!
+//! Columns are integers, to which these bits are added as they are. What is too much in them, so many times `LOW_BITS` and
+//! `HIGH_BITS`, depends only on how many products a column gets, and is taken off in one addition when the column enters:
+//! [`Surplus`]. One factor may be twice a digit: then `h` is below 2^52, and all of this still holds.
+//!
+//! A column gets at most 2·88 highs and lows, so it stays within ±2^60.
+//!
+//! # Rows
+//!
+//! As in [`super::super::block`]: row by row one digit of `b` meets all of `a`, and 11 columns are in registers. What is
+//! different is that rows are written out, so that the column that leaves and the one that enters share a register, and
+//! nothing moves. The instructions of a product are written out too: left to itself LLVM computes all products of a row
+//! before it adds the first, with most of them on the stack in between, which takes half as long again.
+
+use std::arch::{
+    asm,
+    x86_64::{_mm256_castpd_si256, _mm256_castsi256_pd, _mm256_fmadd_pd, _mm256_set1_pd, _mm256_sub_pd},
+};
+
+use super::{super::lanes::Lanes, Fma};
+
+/// Digits in a block: beside as many columns there are registers for a digit, two constants and two halves of a product.
+pub(super) const DIGITS: usize = 11;
+
+/// To which a product is added to get its high half: 2^103.
+const HIGH: f64 = (1u128 << 103) as f64;
+/// From which the high half is subtracted to get what the low half is added to.
+const LOW: f64 = ((1u128 << 103) + (3u128 << 51)) as f64;
+
+/// The bits of a high half that is zero.
+const HIGH_BITS: u64 = HIGH.to_bits();
+/// The bits of a low half that is zero: those of 3·2^51.
+const LOW_BITS: u64 = ((3u64 << 51) as f64).to_bits();
+
+/// The columns of a block, from which more than the products is taken off beforehand.
+#[repr(align(32))]
+struct Surplus([[u64; Fma::COUNT]; 2 * DIGITS]);
+
+impl Surplus {
+    /// Of the products of each digit with each, or with those from `first` on, or, for a square, from itself on.
+    const fn new(first: usize, square: bool) -> Self {
+        let mut columns = [[0u64; Fma::COUNT]; 2 * DIGITS];
+        let mut a = 0;
+        while a < DIGITS {
+            let mut b = if square { a } else { first };
+            while b < DIGITS {
+                let low = columns[a + b][0].wrapping_sub(LOW_BITS);
+                columns[a + b] = [low; Fma::COUNT];
+                let high = columns[a + b + 1][0].wrapping_sub(HIGH_BITS);
+                columns[a + b + 1] = [high; Fma::COUNT];
+                b += 1;
+            }
+            a += 1;
+        }
+        Self(columns)
+    }
+
+    #[inline(always)]
+    fn of(&self, column: usize) -> Fma {
+        let lanes: *const [u64; Fma::COUNT] = &raw const self.0[column];
+        // SAFETY: 32 bytes, aligned so since the first is, in which every bit pattern is valid.
+        unsafe { *lanes.cast::<Fma>() }
+    }
+}
+
+static OF_PRODUCT: Surplus = Surplus::new(0, false);
+static OF_SQUARE: Surplus = Surplus::new(0, true);
+/// Without the least digit of the modulus.
+static OF_REDUCTION: Surplus = Surplus::new(1, false);
+
+/// Adds the halves of `digits[index]·digit` to two columns.
+macro_rules! add_product {
+    ($digits:ident[$index:expr], $digit:expr => $low:expr, $high:expr) => {
+        // SAFETY: what it reads is digit number `index` of the block that `digits` points to.
+        unsafe {
+            asm!(
+                "vmovapd {high}, [{digits} + {offset}]",
+                "vfmadd213pd {high}, {digit}, {HIGH}",
+                "vsubpd {low}, {LOW}, {high}",
+                "vpaddq {high_column}, {high_column}, {high}",
+                "vfmadd231pd {low}, {digit}, [{digits} + {offset}]",
+                "vpaddq {low_column}, {low_column}, {low}",
+                digits = in(reg) $digits,
+                offset = const size_of::<Fma>() * $index,
+                digit = in(ymm_reg) $digit.0,
+                HIGH = in(ymm_reg) _mm256_set1_pd(HIGH),
+                LOW = in(ymm_reg) _mm256_set1_pd(LOW),
+                low_column = inout(ymm_reg) $low.0,
+                high_column = inout(ymm_reg) $high.0,
+                high = out(ymm_reg) _,
+                low = out(ymm_reg) _,
+                options(readonly, nostack, preserves_flags),
+            )
+        }
+    };
+}
+
+/// Does something with each index of a block, as a literal.
+macro_rules! for_each_index {
+    ($what:ident) => {
+        $what!(0);
+        $what!(1);
+        $what!(2);
+        $what!(3);
+        $what!(4);
+        $what!(5);
+        $what!(6);
+        $what!(7);
+        $what!(8);
+        $what!(9);
+        $what!(10);
+    };
+}
+
+/// Adds a row of products, of `digit` with the digits from `first` on, to the window, in which column `row + i` has place
+/// `(row + i) % DIGITS`, and to the column that enters.
+macro_rules! add_row {
+    ($digits:ident[$first:literal..], $digit:expr => $window:ident[$row:expr], $entering:ident) => {
+        let digit = $digit;
+        macro_rules! column {
+            ($index:expr) => {
+                if $index >= $first && $index + 1 < DIGITS {
+                    add_product!($digits[$index], digit =>
+                        $window[($row + $index) % DIGITS], $window[($row + $index + 1) % DIGITS]);
+                } else if $index >= $first {
+                    add_product!($digits[$index], digit => $window[($row + $index) % DIGITS], $entering);
+                }
+            };
+        }
+        for_each_index!(column);
+    };
+}
+
+/// Adds `a·b` to the columns `low` and `high`, or puts it there if not `ADD`.
+#[target_feature(enable = "avx2,fma")]
+pub(super) fn multiply<const ADD: bool>(
+    low: &mut [Fma; DIGITS],
+    high: &mut [Fma; DIGITS],
+    a: &[Fma; DIGITS],
+    b: &[Fma; DIGITS],
+) {
+    macro_rules! enter {
+        ($surplus:expr, $column:expr) => {
+            if ADD { $column.add(OF_PRODUCT.of($surplus)) } else { OF_PRODUCT.of($surplus) }
+        };
+    }
+    let (mut window, a) = (*low, a.as_ptr());
+    macro_rules! first {
+        ($column:expr) => {
+            window[$column] = enter!($column, low[$column]);
+        };
+    }
+    for_each_index!(first);
+    macro_rules! row {
+        ($row:expr) => {
+            let mut entering = enter!(DIGITS + $row, high[$row]);
+            add_row!(a[0..], b[$row] => window[$row], entering);
+            low[$row] = window[$row];
+            window[$row] = entering;
+        };
+    }
+    for_each_index!(row);
+    *high = window;
+}
+
+/// Puts `a²` into the columns `low` and `high`. Products of two different digits are computed once, with one of them
+/// doubled.
+#[target_feature(enable = "avx2,fma")]
+pub(super) fn square(low: &mut [Fma; DIGITS], high: &mut [Fma; DIGITS], a: &[Fma; DIGITS]) {
+    let mut columns: [Fma; 2 * DIGITS] = [Fma::splat(0); 2 * DIGITS];
+    let digits = a.as_ptr();
+    macro_rules! row {
+        ($row:expr) => {
+            let doubled = a[$row].doubled();
+            macro_rules! column {
+                ($index:expr) => {
+                    if $index > $row {
+                        add_product!(digits[$index], doubled => columns[$row + $index], columns[$row + $index + 1]);
+                    }
+                };
+            }
+            add_product!(digits[$row], a[$row] => columns[2 * $row], columns[2 * $row + 1]);
+            for_each_index!(column);
+            macro_rules! leave {
+                ($column:expr) => {
+                    let column = columns[$column].add(OF_SQUARE.of($column));
+                    if $column < DIGITS { low[$column % DIGITS] = column } else { high[$column % DIGITS] = column }
+                };
+            }
+            leave!(2 * $row);
+            leave!(2 * $row + 1);
+        };
+    }
+    for_each_index!(row);
+}
+
+/// Adds the multiple of `modulus` that makes the columns `low` zero, and hands their carry to `high`.
+#[target_feature(enable = "avx2,fma")]
+pub(super) fn reduce(
+    low: &[Fma; DIGITS],
+    high: &mut [Fma; DIGITS],
+    quotient: &mut [Fma; DIGITS],
+    modulus: &[Fma; DIGITS],
+    inverse: Fma,
+) {
+    let (mut window, modulus) = (*low, modulus.as_ptr());
+    macro_rules! first {
+        ($column:expr) => {
+            window[$column] = low[$column].add(OF_PRODUCT.of($column));
+        };
+    }
+    for_each_index!(first);
+    macro_rules! row {
+        ($row:expr) => {
+            // The surplus of the product that the column still lacks is not in its lowest digit.
+            let digit = low_half(window[$row].digit(), inverse).digit();
+            quotient[$row] = digit;
+            let mut entering = high[$row].add(OF_PRODUCT.of(DIGITS + $row));
+            add_row!(modulus[0..], digit => window[$row], entering);
+            let next = ($row + 1) % DIGITS;
+            window[next] = window[next].add(window[$row].carry());
+            window[$row] = entering;
+        };
+    }
+    for_each_index!(row);
+    *high = window;
+}
+
+/// The low half of `a·b`, with a surplus that is not in its lowest digit.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn low_half(a: Fma, b: Fma) -> Fma {
+    let [a, b] = [a, b].map(|digit| _mm256_castsi256_pd(digit.0));
+    let high = _mm256_fmadd_pd(a, b, _mm256_set1_pd(HIGH));
+    Fma(_mm256_castpd_si256(_mm256_fmadd_pd(a, b, _mm256_sub_pd(_mm256_set1_pd(LOW), high))))
+}
+
+/// The same with a modulus whose least digit is the greatest there is, R - 1: then a column times that is what makes the
+/// column zero, and of their sum the column itself is the carry, added to what it had to hand on.
+#[target_feature(enable = "avx2,fma")]
+pub(super) fn reduce_by_multiple(
+    low: &[Fma; DIGITS],
+    high: &mut [Fma; DIGITS],
+    quotient: &mut [Fma; DIGITS],
+    modulus: &[Fma; DIGITS],
+) {
+    let (mut window, modulus) = (*low, modulus.as_ptr());
+    macro_rules! first {
+        ($column:expr) => {
+            window[$column] = low[$column].add(OF_REDUCTION.of($column));
+        };
+    }
+    for_each_index!(first);
+    macro_rules! row {
+        ($row:expr) => {
+            let digit = window[$row].digit();
+            quotient[$row] = digit;
+            let next = ($row + 1) % DIGITS;
+            window[next] = window[next].add(window[$row].carry()).add(window[$row].lowest());
+            let mut entering = high[$row].add(OF_REDUCTION.of(DIGITS + $row));
+            add_row!(modulus[1..], digit => window[$row], entering);
+            window[$row] = entering;
+        };
+    }
+    for_each_index!(row);
+    *high = window;
+}

@@ -1,0 +1,79 @@
+//! Which instructions there are for lanes, and what depends on the choice.
+
+use super::{Width, digits::Radix};
+#[cfg(target_arch = "x86_64")]
+use super::{fma, ifma};
+
+/// What lanes are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Instructions {
+    /// AVX-512 IFMA multiplies integers of 52 bits in eight lanes.
+    Ifma,
+    /// FMA multiplies floating-point numbers in four lanes, of which a digit of 51 bits is one. AVX2 does the rest.
+    Fma,
+}
+
+impl Instructions {
+    /// All of them, the fastest first.
+    pub(crate) const ALL: [Self; 2] = [Self::Ifma, Self::Fma];
+
+    /// Those that keys are made ready for: the fastest that this processor has. Tests have the same batches everywhere,
+    /// if slow ones.
+    pub(crate) fn in_use() -> Option<Self> {
+        if cfg!(test) {
+            return Some(Self::Ifma);
+        }
+        Self::ALL.into_iter().find(|instructions| instructions.are_supported())
+    }
+
+    /// Whether this processor has them.
+    pub(crate) fn are_supported(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return match self {
+            Self::Ifma => ifma::is_supported(),
+            Self::Fma => fma::is_supported(),
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        return false;
+    }
+
+    /// Operations in a full batch, at most [`OPERATIONS`](super::OPERATIONS).
+    pub(crate) const fn operations(self) -> usize {
+        match self {
+            Self::Ifma => 4,
+            Self::Fma => 2,
+        }
+    }
+
+    /// From how many operations on a batch takes less time than aws-lc does for them one by one, by measurement.
+    pub(crate) const fn break_even(self, width: Width) -> usize {
+        match (self, width) {
+            (Self::Ifma, Width::Rsa4096) => 3,
+            _ => 2,
+        }
+    }
+
+    pub(super) const fn radix(self) -> Radix {
+        match self {
+            Self::Ifma => Radix { bits: 52 },
+            Self::Fma => Radix { bits: 51 },
+        }
+    }
+
+    /// Digits of a prime: as many as leave at least 16 bits free, and with FMA 32 bits beside one more digit.
+    pub(super) const fn prime_digits(self, width: Width) -> usize {
+        match (self, width) {
+            (Self::Ifma, Width::Rsa2048) => 20,
+            (Self::Ifma, Width::Rsa3072) => 30,
+            (Self::Ifma, Width::Rsa4096) => 40,
+            (Self::Fma, Width::Rsa2048) => 22,
+            (Self::Fma, Width::Rsa3072) => 33,
+            (Self::Fma, Width::Rsa4096) => 44,
+        }
+    }
+
+    /// Whether a multiple of the modulus is what is reduced by.
+    pub(super) const fn reduce_by_multiple(self) -> bool {
+        matches!(self, Self::Fma)
+    }
+}
