@@ -194,13 +194,13 @@ mod tests {
 
     #[test]
     fn what_is_done_at_once_is_reported_at_once_and_stays_ready() {
-        let (engine, reports) = metered(Some(Ok(vec![1])));
+        let (engine, reports) = metered(Some(Ok(vec![1].into())));
         let mut pending = engine.submit(operation());
         let [report] = reports.lock().unwrap()[..] else { panic!("one report") };
         assert_eq!((report.algorithm, report.outcome), ("rsa", OperationOutcome::Done));
         assert_eq!(report.performer, Some(Performer::AwsLc));
         assert_eq!(report.wait, Duration::ZERO);
-        assert_eq!(pending.try_take(), Some(Ok(vec![1])));
+        assert_eq!(pending.try_take(), Some(Ok(vec![1].into())));
     }
 
     #[test]
@@ -217,8 +217,8 @@ mod tests {
         let pending = engine.submit(operation());
         assert_eq!(reports.lock().unwrap().len(), 0);
         let completion = engine.engine().completions.lock().unwrap().pop().unwrap();
-        completion.begin().expect("it is wanted").complete(Ok(vec![2]), Performer::Ifma);
-        assert_eq!(pending.await, Ok(vec![2]));
+        completion.begin().expect("it is wanted").complete(Ok(vec![2].into()), Performer::Ifma);
+        assert_eq!(pending.await, Ok(vec![2].into()));
         let [report] = reports.lock().unwrap()[..] else { panic!("one report") };
         assert_eq!((report.outcome, report.performer), (OperationOutcome::Done, Some(Performer::Ifma)));
         assert!(report.wait > Duration::ZERO);

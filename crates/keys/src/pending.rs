@@ -9,11 +9,13 @@ use std::{
 };
 
 use tokio::sync::oneshot::{self, error::TryRecvError};
+use zeroize::Zeroizing;
 
 use crate::{KeyError, Performer};
 
-/// What a key operation yields: for a signature, its bytes as they stand in the TLS message.
-pub type KeyResult = Result<Vec<u8>, KeyError>;
+/// What a key operation yields: for a signature, its bytes as they stand in the TLS message. Wiped when it is dropped,
+/// since what a decryption yields is secret.
+pub type KeyResult = Result<Zeroizing<Vec<u8>>, KeyError>;
 
 const TAKEN: KeyError = KeyError::Failed("its result has already been taken");
 const ENGINE_GONE: KeyError = KeyError::Failed("the engine dropped it");
@@ -225,8 +227,8 @@ mod tests {
 
     #[test]
     fn a_ready_result_can_be_taken_once() {
-        let mut pending = PendingOperation::ready(Ok(vec![1, 2]), Performer::AwsLc);
-        assert_eq!(pending.try_take(), Some(Ok(vec![1, 2])));
+        let mut pending = PendingOperation::ready(Ok(vec![1, 2].into()), Performer::AwsLc);
+        assert_eq!(pending.try_take(), Some(Ok(vec![1, 2].into())));
         assert_eq!(pending.try_take(), Some(Err(TAKEN)));
     }
 
@@ -236,9 +238,9 @@ mod tests {
         assert_eq!(pending.try_take(), None);
         let engine = std::thread::spawn(move || {
             let completion = completion.begin().expect("somebody waits");
-            completion.complete(Ok(vec![3]), Performer::Ifma);
+            completion.complete(Ok(vec![3].into()), Performer::Ifma);
         });
-        assert_eq!((&mut pending).await, Ok(vec![3]));
+        assert_eq!((&mut pending).await, Ok(vec![3].into()));
         let work = pending.work();
         assert_eq!(work.performer, Some(Performer::Ifma));
         assert!(work.time.is_some());
@@ -274,16 +276,16 @@ mod tests {
     #[tokio::test]
     async fn an_engine_can_add_to_the_answer_of_another() {
         let (inner, completion) = pair();
-        let outer = PendingOperation::from_future(async { inner.await.or(Ok(vec![9])) });
+        let outer = PendingOperation::from_future(async { inner.await.or(Ok(vec![9].into())) });
         completion.complete(Err(KeyError::Overloaded), Performer::AwsLc);
-        assert_eq!(outer.await, Ok(vec![9]));
+        assert_eq!(outer.await, Ok(vec![9].into()));
     }
 
     #[test]
     fn debug_shows_no_result() {
         let (pending, completion) = pair();
-        completion.complete(Ok(b"secret".to_vec()), Performer::AwsLc);
-        let ready = PendingOperation::ready(Ok(b"secret".to_vec()), Performer::AwsLc);
+        completion.complete(Ok(b"secret".to_vec().into()), Performer::AwsLc);
+        let ready = PendingOperation::ready(Ok(b"secret".to_vec().into()), Performer::AwsLc);
         assert_eq!(
             format!("{pending:?} {ready:?}"),
             "PendingOperation(\"waiting\") PendingOperation(\"ready\")"

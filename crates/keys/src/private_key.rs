@@ -155,7 +155,7 @@ fn ecdsa_pair(der: &[u8]) -> Result<(KeyAlgorithm, EcdsaKeyPair), KeyRejected> {
 
 fn signature(signed: &Result<Signature, Unspecified>) -> KeyResult {
     let signature = signed.as_ref().map_err(|_| REFUSED_TO_SIGN)?;
-    Ok(signature.as_ref().to_vec())
+    Ok(signature.as_ref().to_vec().into())
 }
 
 pub(crate) fn refused(form: &str, rejected: KeyRejected) -> KeyError {

@@ -15,6 +15,7 @@ use aws_lc_rs::{
 };
 use brisk_wire::registry::SignatureScheme;
 use rustls_pki_types::PrivateKeyDer;
+use zeroize::Zeroizing;
 
 pub(crate) use self::aws_lc::{RawRsa, RsaNumbers, blinding_pair};
 #[cfg(feature = "cuda")]
@@ -114,12 +115,12 @@ impl RsaPrivateKey {
         self.pair
             .sign(encoding, &SystemRandom::new(), message, &mut signature)
             .map_err(|Unspecified| REFUSED_TO_SIGN)?;
-        Ok(signature)
+        Ok(signature.into())
     }
 
     /// Decrypts with aws-lc, and leaves the padding in place.
     pub(crate) fn decrypt(&self, ciphertext: &[u8]) -> KeyResult {
-        let mut plaintext = vec![0; self.size()];
+        let mut plaintext = Zeroizing::new(vec![0; self.size()]);
         self.raw.transform(ciphertext, &mut plaintext)?;
         Ok(plaintext)
     }
@@ -158,7 +159,7 @@ mod tests {
     /// The signature as a batch makes it: the encoded message, then the private operation.
     fn sign_in_two_steps(key: &RsaPrivateKey, scheme: SignatureScheme) -> Vec<u8> {
         let kind = OperationKind::Sign { scheme, message: Bytes::from_static(MESSAGE) };
-        key.decrypt(&key.representative(&kind).unwrap()).unwrap()
+        key.decrypt(&key.representative(&kind).unwrap()).unwrap().to_vec()
     }
 
     #[test]
@@ -181,7 +182,7 @@ mod tests {
             let key = private_key(bits);
             for &scheme in SCHEMES.iter().filter(|scheme| scheme.to_string().starts_with("rsa_pkcs1")) {
                 let signature = key.sign(scheme, MESSAGE).unwrap();
-                assert_eq!(sign_in_two_steps(&key, scheme), signature, "{scheme} {bits}");
+                assert_eq!(sign_in_two_steps(&key, scheme), *signature, "{scheme} {bits}");
             }
         }
     }

@@ -100,7 +100,9 @@ impl Signer for EngineSigner {
             notes.key_operation = Some((started, started.elapsed()));
             notes.key_failed = result.is_err();
         });
-        result.map_err(|error| rustls::Error::General(format!("key operation: {error}")))
+        result
+            .map(|mut signature| std::mem::take(&mut *signature))
+            .map_err(|error| rustls::Error::General(format!("key operation: {error}")))
     }
 
     fn scheme(&self) -> SignatureScheme {

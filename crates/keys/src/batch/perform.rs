@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use zeroize::Zeroizing;
+
 use super::{class::Class, statistics::BatchStatistics};
 use crate::{
     Completion, KeyError, KeyResult, OperationKind, Performer,
@@ -52,7 +54,7 @@ pub(crate) struct Job {
     completion: Option<Completion>,
     /// What the key is applied to in a lane, and what comes of it; empty before.
     input: Vec<u8>,
-    output: Vec<u8>,
+    output: Zeroizing<Vec<u8>>,
 }
 
 impl Job {
@@ -63,7 +65,7 @@ impl Job {
         completion: Completion,
     ) -> Self {
         let (key, arrived, completion) = (Arc::clone(key), Instant::now(), Some(completion));
-        Self { key, kind, class, arrived, completion, input: Vec::new(), output: Vec::new() }
+        Self { key, kind, class, arrived, completion, input: Vec::new(), output: Zeroizing::default() }
     }
 
     pub(super) const fn class(&self) -> Class {
@@ -115,7 +117,7 @@ impl Job {
                 }
             }
         }
-        self.output = vec![0; self.input.len()];
+        self.output = vec![0; self.input.len()].into();
         true
     }
 

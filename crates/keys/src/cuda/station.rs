@@ -83,7 +83,7 @@ impl Station {
         let mut answers = results.verdicts.iter().zip(results.outputs.chunks_exact(size));
         jobs.retain_mut(|job| match answers.next() {
             Some((&DONE, output)) => {
-                job.complete(Ok(output.to_vec()), Performer::Cuda);
+                job.complete(Ok(output.to_vec().into()), Performer::Cuda);
                 false
             }
             Some((&OUT_OF_RANGE, _)) => {

@@ -102,7 +102,7 @@ fn decrypted(key: &RsaPrivateKey, ciphertext: &[u8]) -> Vec<KeyResult> {
         let mut output = vec![0; key.size()];
         let lane = Lane { key: prepared, input: ciphertext, output: &mut output };
         results.push(match private_transform(&mut [lane])[0] {
-            Verdict::Done => Ok(output),
+            Verdict::Done => Ok(output.into()),
             Verdict::OutOfRange => Err(KeyError::OutOfRange),
             Verdict::Fault => Err(KeyError::Failed("a fault")),
         });

@@ -181,6 +181,12 @@ impl Lanes for Fma {
 }
 
 impl Fma {
+    /// As [`splat`](Lanes::splat), before there is a processor.
+    const fn same(value: u64) -> Self {
+        // SAFETY: both are 32 bytes without padding in which every bit pattern is valid.
+        Self(unsafe { std::mem::transmute::<[u64; Self::COUNT], __m256i>([value; Self::COUNT]) })
+    }
+
     /// The lowest digit of a column, still an integer.
     #[inline(always)]
     fn lowest(self) -> Self {
@@ -297,7 +303,7 @@ impl Arithmetic<DIGITS> for Fma {
                 block::square(low, high, digits);
             }
             for (index, digits) in number.iter().enumerate().take(blocks - 1) {
-                *doubled = digits.map(|digit| digit.doubled());
+                *doubled = digits.map(Fma::doubled);
                 for (further, others) in number.iter().enumerate().skip(index + 1) {
                     let (low, high) = two(columns, index + further);
                     block::multiply::<true>(low, high, others, doubled);

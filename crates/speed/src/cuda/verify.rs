@@ -146,7 +146,7 @@ mod tests {
 
     impl PrivateKeyEngine for Liar {
         fn submit(&self, _: KeyOperation) -> PendingOperation {
-            PendingOperation::ready(Ok(vec![7; 256]), Performer::Cuda)
+            PendingOperation::ready(Ok(vec![7; 256].into()), Performer::Cuda)
         }
     }
 

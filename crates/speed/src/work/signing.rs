@@ -109,7 +109,7 @@ impl Signer {
 
     fn sign(&self) -> Result<Vec<u8>, SpeedError> {
         let result = self.engine.submit(self.operation()).try_take();
-        Ok(result.expect("a local engine performs within `submit`")?)
+        Ok(result.expect("a local engine performs within `submit`")?.to_vec())
     }
 
     fn sign_together(&self, count: usize) -> Result<(), SpeedError> {

@@ -44,34 +44,35 @@ const HIGH_BITS: u64 = HIGH.to_bits();
 /// The bits of a low half that is zero: those of 3·2^51.
 const LOW_BITS: u64 = ((3u64 << 51) as f64).to_bits();
 
-/// The columns of a block, from which more than the products is taken off beforehand.
-#[repr(align(32))]
-struct Surplus([[u64; Fma::COUNT]; 2 * DIGITS]);
+/// What is added to the columns of a block so that no more than the products is in them in the end.
+struct Surplus([Fma; 2 * DIGITS]);
 
 impl Surplus {
     /// Of the products of each digit with each, or with those from `first` on, or, for a square, from itself on.
     const fn new(first: usize, square: bool) -> Self {
-        let mut columns = [[0u64; Fma::COUNT]; 2 * DIGITS];
+        let mut columns = [0u64; 2 * DIGITS];
         let mut a = 0;
         while a < DIGITS {
             let mut b = if square { a } else { first };
             while b < DIGITS {
-                let low = columns[a + b][0].wrapping_sub(LOW_BITS);
-                columns[a + b] = [low; Fma::COUNT];
-                let high = columns[a + b + 1][0].wrapping_sub(HIGH_BITS);
-                columns[a + b + 1] = [high; Fma::COUNT];
+                columns[a + b] = columns[a + b].wrapping_sub(LOW_BITS);
+                columns[a + b + 1] = columns[a + b + 1].wrapping_sub(HIGH_BITS);
                 b += 1;
             }
             a += 1;
         }
-        Self(columns)
+        let mut lanes = [const { Fma::same(0) }; 2 * DIGITS];
+        let mut column = 0;
+        while column < 2 * DIGITS {
+            lanes[column] = Fma::same(columns[column]);
+            column += 1;
+        }
+        Self(lanes)
     }
 
     #[inline(always)]
-    fn of(&self, column: usize) -> Fma {
-        let lanes: *const [u64; Fma::COUNT] = &raw const self.0[column];
-        // SAFETY: 32 bytes, aligned so since the first is, in which every bit pattern is valid.
-        unsafe { *lanes.cast::<Fma>() }
+    const fn of(&self, column: usize) -> Fma {
+        self.0[column]
     }
 }
 
