@@ -42,14 +42,12 @@ pub struct BatchSettings {
 
 impl BatchSettings {
     /// How many threads suit a machine of so many cores, `workers` of which have a thread that serves connections: one
-    /// for each core that is left. If none is, the threads share cores with the workers: one per core, or, with batches,
-    /// one for as many cores as a batch has operations, since it does nearly as much as all of them without.
+    /// for each core that is left. If none is, the threads share cores with the workers: one per core, or, with batches of
+    /// four, one per four cores, since it does as much as three without.
     pub fn usual_threads(cores: NonZeroUsize, workers: NonZeroUsize, simd: bool) -> NonZeroUsize {
         let left = cores.get().saturating_sub(workers.get());
-        let batch = Transform::supported()
-            .filter(|_| simd)
-            .map_or(1, |transform| transform.instructions.operations());
-        let shared = cores.get().div_ceil(batch);
+        let by_fours = simd && Instructions::Ifma.are_supported();
+        let shared = if by_fours { cores.get().div_ceil(4) } else { cores.get() };
         NonZeroUsize::new(if left > 0 { left } else { shared }).unwrap_or(NonZeroUsize::MIN)
     }
 }
@@ -99,9 +97,9 @@ impl Default for Offload {
 
 /// Performs key operations in this process: slow ones on threads of its own, the others at once in `submit`.
 ///
-/// RSA operations of one key size, of whatever keys, are performed two or four at a time in vector lanes, in little more
-/// than the time of one. An operation waits for others only while more arrive than one thread could perform one by one, and never
-/// longer than it takes by itself.
+/// RSA operations of one key size, of whatever keys, are performed up to two or four at a time in vector lanes, in little
+/// more than the time of one. An operation waits for others only while more arrive than one thread could perform one by
+/// one, and never longer than it takes by itself.
 ///
 /// Operations wait in a bounded queue; one that was abandoned or whose deadline has passed when its turn comes is not
 /// performed.
@@ -214,7 +212,7 @@ impl fmt::Display for BatchEngine {
             }
             Batches::Unsupported => write!(
                 f,
-                "RSA: one by one with AWS-LC on {threads} thread{s}, since this processor has no AVX2"
+                "RSA: one by one with AWS-LC on {threads} thread{s}, since this processor has no AVX2 and FMA"
             ),
         }
     }

@@ -26,7 +26,7 @@ pub enum Performer {
     AwsLc,
     /// Lanes of AVX-512 IFMA on this processor, up to four operations at a time.
     Ifma,
-    /// Lanes of AVX2 and FMA on this processor, two operations at a time.
+    /// Lanes of AVX2 and FMA on this processor, up to two operations at a time.
     Fma,
     /// A GPU, thousands of operations at a time.
     Cuda,

@@ -51,7 +51,7 @@ impl RsaPrivateKey {
         };
         let raw = RawRsa::from_private_der(der)?;
         let prepared =
-            Instructions::in_use().and_then(|instructions| PreparedKey::new(&raw.numbers(), instructions));
+            Instructions::of_keys().and_then(|instructions| PreparedKey::new(&raw.numbers(), instructions));
         #[cfg(feature = "cuda")]
         let card_width = Width::of_key(&raw.numbers());
         Ok(Self {

@@ -134,7 +134,7 @@ mod tests {
                 {
                     "algorithm": "rsa2048", "operation": "sign", "batch": 4, "bytes": null, "count": null,
                     "per_s": null, "us_median": null, "us_p99": null, "mb_per_s": null,
-                    "missing": "no AVX2",
+                    "missing": "no AVX2 and FMA",
                 },
             ],
             "handshakes": [{

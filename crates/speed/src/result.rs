@@ -123,7 +123,7 @@ pub enum Missing {
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Lanes => f.write_str("no AVX2"),
+            Self::Lanes => f.write_str("no AVX2 and FMA"),
         }
     }
 }

@@ -58,7 +58,7 @@ fn rsa_works_with_and_without_batches_and_the_log_says_which() {
     let site = rsa_site("keys.threads = 1\n");
     handshakes(&site);
     let expected = lanes().map_or_else(
-        || "RSA: one by one with AWS-LC on 1 thread, since this processor has no AVX2".to_owned(),
+        || "RSA: one by one with AWS-LC on 1 thread, since this processor has no AVX2 and FMA".to_owned(),
         |(_, batches)| format!("RSA: {batches} on 1 thread"),
     );
     assert_eq!(told(&site), expected);

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::site::LIMIT;
 
 /// All operations, in their order: algorithm, operation, batch, bytes.
-/// Each with the size of its batch; how many more than one go together depends on the processor.
+/// Each with the size of its batch (2 for any above 1: that depends on the processor) and its bytes.
 const OPERATIONS: [(&str, &str, u64, Option<u64>); 24] = [
     ("rsa2048", "sign", 1, None),
     ("rsa2048", "sign", 2, None),
@@ -75,7 +75,7 @@ fn every_algorithm_is_measured_and_the_strong_ones_are_slower() {
     });
     assert!(operations.eq(OPERATIONS), "{result}");
     for row in list(&result, "operations") {
-        if row["missing"] == "no AVX2" {
+        if row["missing"] == "no AVX2 and FMA" {
             assert!(row["per_s"].is_null(), "{row}");
             continue;
         }
@@ -129,7 +129,7 @@ fn handshakes_come_with_the_signatures_they_are_made_of() {
     let text = speed("handshakes --seconds 0.01").success();
     let lines: Vec<_> = text.lines().collect();
     assert!(lines[0].starts_with("Core "), "{text}");
-    assert!(lines[2].trim_start().starts_with("RSA-2048") && lines[3].contains("batches of 4"), "{text}");
+    assert!(lines[2].trim_start().starts_with("RSA-2048") && lines[3].contains("batches of "), "{text}");
     assert!(text.contains("  resumed by ticket, X25519"), "{text}");
     assert!(lines.iter().all(|line| line.chars().count() <= 100), "{text}");
 }

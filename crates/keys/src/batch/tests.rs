@@ -158,6 +158,22 @@ fn different_keys_of_one_size_share_a_batch() {
 }
 
 #[test]
+fn where_two_are_a_batch_no_more_go_together() {
+    let stage = Stage::with(64, Some(Transform { instructions: Instructions::Fma, ..IFMA }));
+    let [id, _] = keys().rsa_2048;
+    let mut pending = stage.submit((0..5).map(|_| rsa(id)));
+    assert_eq!(stage.finish(), [1, 4, 0, 0]);
+    for pending in &mut pending {
+        assert_signed(id, SCHEME, answer(pending));
+    }
+    let performers: Vec<_> = pending.iter().filter_map(|pending| pending.work().performer).collect();
+    assert_eq!(
+        performers,
+        [Performer::Fma, Performer::Fma, Performer::Fma, Performer::Fma, Performer::AwsLc]
+    );
+}
+
+#[test]
 fn sizes_are_not_mixed() {
     let stage = Stage::new();
     let ids = [keys().rsa_2048[0], keys().rsa_3072].repeat(3);
@@ -432,6 +448,6 @@ fn the_engine_says_how_it_performs_rsa() {
     );
     assert_eq!(
         shown(&settings, None),
-        "RSA: one by one with AWS-LC on 2 threads, since this processor has no AVX2"
+        "RSA: one by one with AWS-LC on 2 threads, since this processor has no AVX2 and FMA"
     );
 }

@@ -16,8 +16,9 @@ use super::{
 };
 use crate::{
     KeyError, Keystore, OperationKind,
+    batch::perform::Transform,
     private_key::PrivateKey,
-    rsa_lanes::{Instructions, Lane, Width, private_transform},
+    rsa_lanes::{Lane, Width, private_transform},
 };
 
 /// The shortest of so many counts: the others may have been interrupted, or found the card asleep. In tests the card is
@@ -61,9 +62,11 @@ fn on_processor(key: &PrivateKey) -> Result<Duration, CudaError> {
         key.perform(&kind)?;
         Ok(started.elapsed())
     })?;
-    let lanes = Instructions::in_use().filter(|instructions| instructions.are_supported());
-    let (Some(prepared), Some(lanes)) = (rsa.prepared(), lanes) else { return Ok(alone) };
-    let mut outputs = vec![vec![0; input.len()]; lanes.operations()];
+    let (Some(prepared), Some(transform)) = (rsa.prepared(), Transform::supported()) else {
+        return Ok(alone);
+    };
+    let operations = transform.instructions.operations();
+    let mut outputs = vec![vec![0; input.len()]; operations];
     let together = shortest(|| {
         let lane = |output| Lane { key: prepared, input: &input, output };
         let mut lanes: Vec<_> = outputs.iter_mut().map(|output| lane(&mut output[..])).collect();
@@ -71,7 +74,7 @@ fn on_processor(key: &PrivateKey) -> Result<Duration, CudaError> {
         private_transform(&mut lanes);
         Ok(started.elapsed())
     })?;
-    Ok(alone.min(together / lanes.operations() as u32))
+    Ok(alone.min(together / operations as u32))
 }
 
 fn shortest(mut measure: impl FnMut() -> Result<Duration, CudaError>) -> Result<Duration, CudaError> {

@@ -305,7 +305,7 @@ async fn a_reload_brings_keys_and_wipes_those_that_went() {
     let mut output = vec![0; 256];
     let OperationKind::Decrypt { ciphertext } = &operation.kind else { panic!("not a decryption") };
     other.raw().transform(ciphertext, &mut output).unwrap();
-    assert_eq!(second.submit(operation).await, Ok(output));
+    assert_eq!(second.submit(operation).await, Ok(output.into()));
     assert_eq!(Script::count(&script.uploads), 2, "what was there was not uploaded again");
     // The key that both have is the new keystore's from its next operation on.
     assert_performed(&second, vec![decrypt(id)], ON_CARD).await;

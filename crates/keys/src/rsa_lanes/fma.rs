@@ -226,7 +226,7 @@ impl Blocks<DIGITS> for Fma {
 
     #[inline(always)]
     fn reduce_block(
-        low: &mut [Self; DIGITS],
+        low: &[Self; DIGITS],
         high: &mut [Self; DIGITS],
         quotient: &mut [Self; DIGITS],
         modulus: &[Self; DIGITS],
@@ -326,7 +326,8 @@ impl Arithmetic<DIGITS> for Fma {
     }
 }
 
-/// Makes the lower half of the columns zero by adding a multiple of `modulus`, whose least digit is the greatest there is.
+/// Makes the lower half of the columns zero by adding a multiple of `modulus`, whose least digit is the greatest there is:
+/// what [`montgomery`] does block by block, with another step for the least block.
 #[target_feature(enable = "avx2,fma")]
 fn reduce_by_multiple(
     columns: &mut [[Fma; DIGITS]],

@@ -197,16 +197,6 @@ impl<const B: usize> Arithmetic<B> for Ifma {
         unsafe { with_features(product, a, b, modulus, scratch) }
     }
 
-    fn multiply_exactly(
-        product: &mut [[Self; B]],
-        a: &[[Self; B]],
-        b: &[[Self; B]],
-        modulus: &Modulus<Self, B>,
-        scratch: &mut Scratch<Self, B>,
-    ) {
-        Self::multiply(product, a, b, modulus, scratch);
-    }
-
     fn square(number: &mut [[Self; B]], modulus: &Modulus<Self, B>, scratch: &mut Scratch<Self, B>) {
         #[target_feature(enable = "avx512f,avx512ifma")]
         fn with_features<const B: usize>(

@@ -9,7 +9,7 @@ use super::{fma, ifma};
 pub(crate) enum Instructions {
     /// AVX-512 IFMA multiplies integers of 52 bits in eight lanes.
     Ifma,
-    /// FMA multiplies floating-point numbers in four lanes, of which a digit of 51 bits is one. AVX2 does the rest.
+    /// FMA multiplies floating-point numbers in four lanes, which are digits of 51 bits. AVX2 does the rest.
     Fma,
 }
 
@@ -17,12 +17,14 @@ impl Instructions {
     /// All of them, the fastest first.
     pub(crate) const ALL: [Self; 2] = [Self::Ifma, Self::Fma];
 
-    /// Those that keys are made ready for: the fastest that this processor has. Tests have the same batches everywhere,
-    /// if slow ones.
-    pub(crate) fn in_use() -> Option<Self> {
-        if cfg!(test) {
-            return Some(Self::Ifma);
-        }
+    /// Those that keys are made ready for: the fastest that this processor has. In tests always the same, there or not, so
+    /// that they see the same batches everywhere.
+    pub(crate) fn of_keys() -> Option<Self> {
+        if cfg!(test) { Some(Self::Ifma) } else { Self::fastest() }
+    }
+
+    /// The fastest that this processor has.
+    pub(super) fn fastest() -> Option<Self> {
         Self::ALL.into_iter().find(|instructions| instructions.are_supported())
     }
 
@@ -49,7 +51,7 @@ impl Instructions {
     pub(crate) const fn break_even(self, width: Width) -> usize {
         match (self, width) {
             (Self::Ifma, Width::Rsa4096) => 3,
-            _ => 2,
+            (Self::Ifma, Width::Rsa2048 | Width::Rsa3072) | (Self::Fma, _) => 2,
         }
     }
 
@@ -60,7 +62,8 @@ impl Instructions {
         }
     }
 
-    /// Digits of a prime: as many as leave at least 16 bits free, and with FMA 32 bits beside one more digit.
+    /// Digits of a prime: as many as leave at least 16 bits free; with FMA, where products are modulo a multiple that is
+    /// longer by a digit, 46 bits beside that digit.
     pub(super) const fn prime_digits(self, width: Width) -> usize {
         match (self, width) {
             (Self::Ifma, Width::Rsa2048) => 20,

@@ -1,8 +1,8 @@
 //! Almost-Montgomery arithmetic on whole numbers: some blocks of digits in each of eight lanes.
 //!
-//! With R the radix to the power of the number of digits and m the modulus, R is more than 2^16·m. So a product of two
-//! numbers below 2·m, reduced, is below m + m/2^14: no subtraction is needed in between, and one at the end makes the
-//! result less than m.
+//! With R the radix to the power of the number of digits and m the modulus, `a·b/R` is made by adding a multiple of m that
+//! is less than R·m, so it is below `a·b/R + m`. R is more than 2^16·m: of two numbers below 2·m that is below
+//! `m + m/2^14`, so no subtraction is needed in between, and one at the end makes the result less than m.
 
 use zeroize::Zeroize;
 
@@ -55,11 +55,12 @@ pub(super) trait Blocks<const B: usize>: Lanes {
     );
 
     /// Adds the multiple of `modulus`, a least block, that makes the columns `low` zero, and hands their carry to `high`.
+    /// Nobody looks at `low` any more, so it stays.
     ///
     /// `quotient` becomes the digits of what it multiplied by, for the further blocks of the modulus; `inverse` is
     /// -1/modulus modulo the radix.
     fn reduce_block(
-        low: &mut [Self; B],
+        low: &[Self; B],
         high: &mut [Self; B],
         quotient: &mut [Self; B],
         modulus: &[Self; B],
@@ -74,13 +75,7 @@ impl<V: MultiplyAdd, const B: usize> Blocks<B> for V {
     }
 
     #[inline(always)]
-    fn reduce_block(
-        low: &mut [V; B],
-        high: &mut [V; B],
-        quotient: &mut [V; B],
-        modulus: &[V; B],
-        inverse: V,
-    ) {
+    fn reduce_block(low: &[V; B], high: &mut [V; B], quotient: &mut [V; B], modulus: &[V; B], inverse: V) {
         block::reduce(low, high, quotient, modulus, inverse);
     }
 }
@@ -89,7 +84,8 @@ impl<V: MultiplyAdd, const B: usize> Blocks<B> for V {
 ///
 /// A trait, so that each kind of lanes can have them compiled as functions for the instructions that it is made of.
 pub(super) trait Arithmetic<const B: usize>: Blocks<B> {
-    /// `product = a·b/R` modulo the modulus, good as a factor of further products, and not to be shown.
+    /// `product = a·b/R` modulo the modulus, of factors that are such products or below 3 moduli. Good as a factor, and
+    /// not to be shown.
     fn multiply(
         product: &mut [[Self; B]],
         a: &[[Self; B]],
@@ -98,14 +94,18 @@ pub(super) trait Arithmetic<const B: usize>: Blocks<B> {
         scratch: &mut Scratch<Self, B>,
     );
 
-    /// `product = a·b/R`, less than twice the modulus.
+    /// `product = a·b/R`, less than twice the modulus, of factors of which one at most is from
+    /// [`multiply`](Self::multiply), and others are below 3 moduli.
+    #[inline(always)]
     fn multiply_exactly(
         product: &mut [[Self; B]],
         a: &[[Self; B]],
         b: &[[Self; B]],
         modulus: &Modulus<Self, B>,
         scratch: &mut Scratch<Self, B>,
-    );
+    ) {
+        Self::multiply(product, a, b, modulus, scratch);
+    }
 
     /// `number = number²/R`, as [`multiply`](Self::multiply).
     fn square(number: &mut [[Self; B]], modulus: &Modulus<Self, B>, scratch: &mut Scratch<Self, B>);
@@ -125,7 +125,7 @@ pub(super) fn multiply<V: Blocks<B>, const B: usize>(
 ) {
     let columns = &mut scratch.product[..2 * a.len()];
     multiply_columns(columns, a, b);
-    reduce_columns(columns, &modulus.digits, modulus.inverse, &mut scratch.quotient);
+    reduce_columns(columns, modulus, &mut scratch.quotient);
     normalize(product, &columns[a.len()..]);
 }
 
@@ -155,7 +155,7 @@ pub(super) fn square<V: MultiplyAdd, const B: usize>(
             *column = column.add(*cross).add(*cross);
         }
     }
-    reduce_columns(columns, &modulus.digits, modulus.inverse, &mut scratch.quotient);
+    reduce_columns(columns, modulus, &mut scratch.quotient);
     normalize(number, &columns[blocks..]);
 }
 
@@ -184,14 +184,13 @@ pub(super) fn multiply_columns<V: Blocks<B>, const B: usize>(
 #[inline(always)]
 fn reduce_columns<V: Blocks<B>, const B: usize>(
     columns: &mut [[V; B]],
-    modulus: &[[V; B]],
-    inverse: V,
+    modulus: &Modulus<V, B>,
     quotient: &mut [V; B],
 ) {
-    let (least, further) = modulus.split_first().expect("a modulus has digits");
-    for index in 0..modulus.len() {
+    let (least, further) = modulus.digits.split_first().expect("a modulus has digits");
+    for index in 0..modulus.digits.len() {
         let (low, high) = two(columns, index);
-        V::reduce_block(low, high, quotient, least, inverse);
+        V::reduce_block(low, high, quotient, least, modulus.inverse);
         for (offset, digits) in further.iter().enumerate() {
             let (low, high) = two(columns, index + 1 + offset);
             V::multiply_block::<true>(low, high, digits, quotient);
@@ -251,7 +250,7 @@ pub(super) fn reduce<V: Blocks<B>, const B: usize>(
     for (column, digit) in columns.as_flattened_mut().iter_mut().zip(number.as_flattened()) {
         *column = digit.column();
     }
-    reduce_columns(columns, &modulus.digits, modulus.inverse, &mut scratch.quotient);
+    reduce_columns(columns, modulus, &mut scratch.quotient);
     normalize(result, &columns[result.len()..]);
 }
 

@@ -135,7 +135,7 @@ impl<'a, V: Arithmetic<B>, const B: usize> Batch<'a, V, B> {
         Verdict::Done
     }
 
-    /// `input^d mod n` in lanes 0 to 3.
+    /// `input^d mod n` in the lower half of the lanes.
     #[inline(always)]
     fn transform(&mut self) -> Number<V, B> {
         let blocks = self.input.len();

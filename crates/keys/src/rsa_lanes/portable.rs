@@ -125,16 +125,6 @@ impl<const B: usize> Arithmetic<B> for Portable {
         montgomery::multiply(product, a, b, modulus, scratch);
     }
 
-    fn multiply_exactly(
-        product: &mut [[Self; B]],
-        a: &[[Self; B]],
-        b: &[[Self; B]],
-        modulus: &Modulus<Self, B>,
-        scratch: &mut Scratch<Self, B>,
-    ) {
-        montgomery::multiply(product, a, b, modulus, scratch);
-    }
-
     fn square(number: &mut [[Self; B]], modulus: &Modulus<Self, B>, scratch: &mut Scratch<Self, B>) {
         montgomery::square(number, modulus, scratch);
     }

@@ -14,7 +14,7 @@ use super::{faults::Place, *};
 #[cfg(target_arch = "x86_64")]
 use super::{
     lanes::{Lanes, MultiplyAdd},
-    montgomery::Blocks,
+    montgomery::{self, Arithmetic, Blocks, Modulus, Scratch},
     portable::Portable,
 };
 use crate::rsa::{RawRsa, RsaNumbers};
@@ -267,6 +267,7 @@ fn the_instructions_of_ifma_do_what_the_portable_lanes_do() {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
 fn random_words<const N: usize>(mask: u64) -> [u64; N] {
     [(); N].map(|()| {
         let mut bytes = [0; 8];
@@ -275,6 +276,7 @@ fn random_words<const N: usize>(mask: u64) -> [u64; N] {
     })
 }
 
+#[cfg(target_arch = "x86_64")]
 fn vector<V: Lanes>(lanes: &[u64]) -> V {
     let mut vector = V::splat(0);
     vector.lanes_mut().copy_from_slice(lanes);
@@ -362,6 +364,47 @@ fn products_of_the_greatest_digits_are_right() {
             let sum = 2 * products as u128 * u128::from(greatest) * u128::from(greatest) + carry;
             assert_eq!(digits.column().lanes(), [sum as u64 & mask; 4], "{greatest:x} {column}");
             carry = sum >> V::RADIX.bits;
+        }
+    }
+}
+
+/// Modulo R - 1, all digits of which are the greatest and which is its own multiple, a product by the multiple, a square and
+/// an exact product are the same number; of digits as large as can be, and of those where roundings turn.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn squares_and_products_of_the_greatest_digits_agree() {
+    const B: usize = 11;
+    type V = fma::Fma;
+    if !Instructions::Fma.are_supported() {
+        eprintln!("skipped: this processor has no AVX2 or no FMA");
+        return;
+    }
+    let (mask, vector) = (V::RADIX.mask(), |digit| V::splat(V::encode(digit)));
+    for blocks in [2, 3, 4, 6, 8] {
+        let greatest = vec![[vector(mask); B]; blocks];
+        let modulus = Modulus { digits: greatest.clone(), inverse: vector(1), multiple: greatest };
+        let mut scratch = Scratch::new(blocks);
+        for digit in [mask, mask - 1, (1 << 50) + 1, 1 << 50, (1 << 50) - 1, 1, 0] {
+            let number = vec![[vector(digit); B]; blocks];
+            let (mut square, mut product, mut exact) = (number.clone(), number.clone(), number.clone());
+            V::square(&mut square, &modulus, &mut scratch);
+            V::multiply(&mut product, &number, &number, &modulus, &mut scratch);
+            V::multiply_exactly(&mut exact, &number, &number, &modulus, &mut scratch);
+            for number in [&mut square, &mut product, &mut exact] {
+                montgomery::subtract_once(number, &modulus);
+            }
+            let lanes = |number: &[[V; B]]| -> Vec<u64> {
+                number.as_flattened().iter().flat_map(|digit| digit.column().lanes().to_vec()).collect()
+            };
+            assert_eq!(lanes(&square), lanes(&exact), "{blocks} {digit:x}");
+            assert_eq!(lanes(&product), lanes(&exact), "{blocks} {digit:x}");
+            // R is 1 modulo this, so what comes out is the square itself: of 1 in every digit, as many ones.
+            if digit == 0 {
+                assert!(lanes(&exact).iter().all(|digit| *digit == 0));
+            } else if digit == 1 {
+                let count = (blocks * B) as u64;
+                assert!(lanes(&exact).iter().all(|digit| *digit == count), "{blocks}");
+            }
         }
     }
 }

@@ -32,8 +32,7 @@ struct Class {
 
 /// What this processor would use, or the portable form of AVX-512 IFMA.
 fn instructions() -> Instructions {
-    let supported = Instructions::ALL.into_iter().find(|instructions| instructions.are_supported());
-    supported.unwrap_or(Instructions::Ifma)
+    Instructions::fastest().unwrap_or(Instructions::Ifma)
 }
 
 fn der() -> PrivateKeyDer<'static> {

@@ -20,9 +20,10 @@
 //! # Rows
 //!
 //! As in [`super::super::block`]: row by row one digit of `b` meets all of `a`, and 11 columns are in registers. What is
-//! different is that rows are written out, so that the column that leaves and the one that enters share a register, and
-//! nothing moves. The instructions of a product are written out too: left to itself LLVM computes all products of a row
-//! before it adds the first, with most of them on the stack in between, which takes half as long again.
+//! different is that rows are written out, so that the column that enters gets the register of the one that has left, and
+//! nothing moves. The instructions of a product are written out too, and not `pure`, since their order is the point: left
+//! to itself LLVM computes all products of a row before it adds the first, with most of them on the stack in between,
+//! which takes half as long again.
 
 use std::arch::{
     asm,
@@ -44,7 +45,7 @@ const HIGH_BITS: u64 = HIGH.to_bits();
 /// The bits of a low half that is zero: those of 3·2^51.
 const LOW_BITS: u64 = ((3u64 << 51) as f64).to_bits();
 
-/// What is added to the columns of a block so that no more than the products is in them in the end.
+/// For each column of a block, minus what the bits of its products have beyond their halves.
 struct Surplus([Fma; 2 * DIGITS]);
 
 impl Surplus {
@@ -102,7 +103,7 @@ macro_rules! add_product {
                 high_column = inout(ymm_reg) $high.0,
                 high = out(ymm_reg) _,
                 low = out(ymm_reg) _,
-                options(readonly, nostack, preserves_flags),
+                options(readonly, nostack),
             )
         }
     };
@@ -125,21 +126,18 @@ macro_rules! for_each_index {
     };
 }
 
-/// Adds a row of products, of `digit` with the digits from `first` on, to the window, in which column `row + i` has place
-/// `(row + i) % DIGITS`, and to the column that enters.
-macro_rules! add_row {
-    ($digits:ident[$first:literal..], $digit:expr => $window:ident[$row:expr], $entering:ident) => {
-        let digit = $digit;
+/// Adds the products of `digit` with the digits but the least to the window, in which column `row + i` has the place
+/// `(row + i) % DIGITS`: that of the column that left is the one of the column that has entered.
+macro_rules! add_further_products {
+    ($digits:ident, $digit:ident => $window:ident[$row:expr]) => {
         macro_rules! column {
-            ($index:expr) => {
-                if $index >= $first && $index + 1 < DIGITS {
-                    add_product!($digits[$index], digit =>
-                        $window[($row + $index) % DIGITS], $window[($row + $index + 1) % DIGITS]);
-                } else if $index >= $first {
-                    add_product!($digits[$index], digit => $window[($row + $index) % DIGITS], $entering);
+                    ($index:expr) => {
+                        if $index > 0 {
+                            add_product!($digits[$index], $digit =>
+                                $window[($row + $index) % DIGITS], $window[($row + $index + 1) % DIGITS]);
+                        }
+                    };
                 }
-            };
-        }
         for_each_index!(column);
     };
 }
@@ -166,10 +164,11 @@ pub(super) fn multiply<const ADD: bool>(
     for_each_index!(first);
     macro_rules! row {
         ($row:expr) => {
-            let mut entering = enter!(DIGITS + $row, high[$row]);
-            add_row!(a[0..], b[$row] => window[$row], entering);
+            let digit = b[$row];
+            add_product!(a[0], digit => window[$row], window[($row + 1) % DIGITS]);
             low[$row] = window[$row];
-            window[$row] = entering;
+            window[$row] = enter!(DIGITS + $row, high[$row]);
+            add_further_products!(a, digit => window[$row]);
         };
     }
     for_each_index!(row);
@@ -228,11 +227,11 @@ pub(super) fn reduce(
             // The surplus of the product that the column still lacks is not in its lowest digit.
             let digit = low_half(window[$row].digit(), inverse).digit();
             quotient[$row] = digit;
-            let mut entering = high[$row].add(OF_PRODUCT.of(DIGITS + $row));
-            add_row!(modulus[0..], digit => window[$row], entering);
             let next = ($row + 1) % DIGITS;
+            add_product!(modulus[0], digit => window[$row], window[next]);
             window[next] = window[next].add(window[$row].carry());
-            window[$row] = entering;
+            window[$row] = high[$row].add(OF_PRODUCT.of(DIGITS + $row));
+            add_further_products!(modulus, digit => window[$row]);
         };
     }
     for_each_index!(row);
@@ -270,9 +269,8 @@ pub(super) fn reduce_by_multiple(
             quotient[$row] = digit;
             let next = ($row + 1) % DIGITS;
             window[next] = window[next].add(window[$row].carry()).add(window[$row].lowest());
-            let mut entering = high[$row].add(OF_REDUCTION.of(DIGITS + $row));
-            add_row!(modulus[1..], digit => window[$row], entering);
-            window[$row] = entering;
+            window[$row] = high[$row].add(OF_REDUCTION.of(DIGITS + $row));
+            add_further_products!(modulus, digit => window[$row]);
         };
     }
     for_each_index!(row);
