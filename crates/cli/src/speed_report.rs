@@ -109,14 +109,14 @@ mod tests {
 Core 1 of A processor, 2 cores, Linux 1, a system
   algorithm    operation              operations/s  µs, median  µs, p99   MB/s
   RSA-2048     sign                          4,000         250      275
-  RSA-2048     sign, batches of 4       no AVX2 and FMA
+  RSA-2048     sign, batches of 4  no AVX2 and FMA
   AES-128-GCM  seal 16 KiB                 500,000        2.00     2.20  8,192
 
 TLS 1.3 handshakes that this core can be expected to serve
-  handshake                               µs of CPU       per second
-  full, RSA-2048, X25519                        400            2,500
+  handshake                          µs of CPU       per second
+  full, RSA-2048, X25519                   400            2,500
   full, RSA-2048 in batches, X25519             no AVX2 and FMA
-  resumed by ticket, X25519                    80.0           12,500
+  resumed by ticket, X25519               80.0           12,500
   The server's thread, its connections over loopback: the kernel's work is in, HTTP is not.
   docs/speed.md has more.
 ";

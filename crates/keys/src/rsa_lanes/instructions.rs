@@ -24,7 +24,7 @@ impl Instructions {
     }
 
     /// The fastest that this processor has.
-    pub(super) fn fastest() -> Option<Self> {
+    fn fastest() -> Option<Self> {
         Self::ALL.into_iter().find(|instructions| instructions.are_supported())
     }
 

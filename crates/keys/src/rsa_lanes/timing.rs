@@ -30,9 +30,11 @@ struct Class {
     times: Vec<f64>,
 }
 
-/// What this processor would use, or the portable form of AVX-512 IFMA.
-fn instructions() -> Instructions {
-    Instructions::fastest().unwrap_or(Instructions::Ifma)
+/// All that this processor has, or the portable form of AVX-512 IFMA.
+fn instructions() -> Vec<Instructions> {
+    let supported: Vec<_> =
+        Instructions::ALL.into_iter().filter(|instructions| instructions.are_supported()).collect();
+    if supported.is_empty() { vec![Instructions::Ifma] } else { supported }
 }
 
 fn der() -> PrivateKeyDer<'static> {
@@ -41,8 +43,8 @@ fn der() -> PrivateKeyDer<'static> {
     PrivatePkcs8KeyDer::from(der.as_ref().to_vec()).into()
 }
 
-fn prepared(der: &PrivateKeyDer<'_>) -> PreparedKey {
-    PreparedKey::new(&RawRsa::from_private_der(der).expect("a key").numbers(), instructions())
+fn prepared(der: &PrivateKeyDer<'_>, instructions: Instructions) -> PreparedKey {
+    PreparedKey::new(&RawRsa::from_private_der(der).expect("a key").numbers(), instructions)
         .expect("2048 bits")
 }
 
@@ -54,18 +56,18 @@ fn random_input() -> Vec<u8> {
 }
 
 impl Class {
-    fn of_fixed(der: &PrivateKeyDer<'_>, input: &[u8]) -> Self {
-        let keys = (0..KEYS).map(|_| prepared(der)).collect();
+    fn of_fixed(instructions: Instructions, der: &PrivateKeyDer<'_>, input: &[u8]) -> Self {
+        let keys = (0..KEYS).map(|_| prepared(der, instructions)).collect();
         Self { keys, inputs: vec![input.to_vec(); KEYS], times: Vec::new() }
     }
 
-    fn of_random() -> Self {
-        let keys = (0..KEYS).map(|_| prepared(&der())).collect();
+    fn of_random(instructions: Instructions) -> Self {
+        let keys = (0..KEYS).map(|_| prepared(&der(), instructions)).collect();
         Self { keys, inputs: (0..KEYS).map(|_| random_input()).collect(), times: Vec::new() }
     }
 
     fn measure(&mut self, turn: usize) {
-        let operations = instructions().operations();
+        let operations = self.keys[0].instructions().operations();
         let mut outputs = vec![[0; 256]; operations];
         let chosen = |lane: usize| (operations * turn + lane) % KEYS;
         let mut lanes: Vec<Lane<'_>> = outputs
@@ -97,7 +99,8 @@ fn t_value(classes: &[Class; 2], limit: f64) -> f64 {
 }
 
 fn compare(name: &str, mut classes: [Class; 2]) {
-    let measurements = if instructions().are_supported() { 40_000 } else { 1_000 };
+    let instructions = classes[0].keys[0].instructions();
+    let measurements = if instructions.are_supported() { 40_000 } else { 1_000 };
     let mut coins = vec![0; measurements];
     SystemRandom::new().fill(&mut coins).expect("randomness");
     for (turn, coin) in coins.iter().enumerate() {
@@ -108,12 +111,8 @@ fn compare(name: &str, mut classes: [Class; 2]) {
     // Interruptions make a long tail that says nothing, so the test is done on several parts of the times.
     for share in [0.5, 0.75, 0.9, 1.0] {
         let limit = all[((all.len() - 1) as f64 * share) as usize];
-        let t = t_value(&classes, limit);
-        eprintln!(
-            "{:?}, {name}: {measurements} batches, fastest {:>3.0} %: t = {t:.2}",
-            instructions(),
-            share * 100.0
-        );
+        let (t, percent) = (t_value(&classes, limit), share * 100.0);
+        eprintln!("{instructions:?}, {name}: {measurements} batches, fastest {percent:>3.0} %: t = {t:.2}");
         assert!(t.abs() < LEAK, "the time depends on {name}");
     }
 }
@@ -121,13 +120,19 @@ fn compare(name: &str, mut classes: [Class; 2]) {
 #[test]
 #[ignore = "takes minutes, and a quiet machine: `make check-timing`"]
 fn timing_tells_no_key() {
-    compare("the key", [Class::of_fixed(&der(), &random_input()), Class::of_random()]);
+    for instructions in instructions() {
+        let fixed = Class::of_fixed(instructions, &der(), &random_input());
+        compare("the key", [fixed, Class::of_random(instructions)]);
+    }
 }
 
 #[test]
 #[ignore = "takes minutes, and a quiet machine: `make check-timing`"]
 fn timing_tells_no_input() {
-    let (key, mut one) = (der(), vec![0; 256]);
-    one[255] = 1;
-    compare("the input", [Class::of_fixed(&key, &one), Class::of_fixed(&key, &random_input())]);
+    for instructions in instructions() {
+        let (key, mut one) = (der(), vec![0; 256]);
+        one[255] = 1;
+        let of_fixed = |input: &[u8]| Class::of_fixed(instructions, &key, input);
+        compare("the input", [of_fixed(&one), of_fixed(&random_input())]);
+    }
 }
