@@ -363,7 +363,7 @@ fn multiplies_right(kernels: &HostKernels, modulus_words: &[u32]) {
     // Factors need not be less than the modulus.
     let numbers = [BigUint::ZERO, 1_u8.into(), half - 1_u8, &modulus - 1_u8, modulus.clone(), &r - 1_u8, any];
     for a in &numbers {
-        for b in &numbers[3..] {
+        for b in &numbers[1..] {
             let product = kernels.multiply(modulus_words, inverse, &to_words(a), &to_words(b));
             let expected = a * b * &r_inverse % &modulus;
             assert_eq!(BigUint::from_slice(&product) % &modulus, expected, "{a:x} {b:x} {modulus:x}");
