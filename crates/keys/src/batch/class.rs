@@ -42,6 +42,14 @@ impl Class {
         }
     }
 
+    /// How many operations go together at most where as many as `batch` can.
+    pub(super) const fn together(self, batch: usize) -> usize {
+        match self {
+            Self::Alone => 1,
+            _ => batch,
+        }
+    }
+
     /// What an operation alone costs on a recent processor: assumed until it was measured.
     pub(super) const fn usual_time(self) -> Duration {
         match self {

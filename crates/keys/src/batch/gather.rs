@@ -38,10 +38,13 @@ pub(super) struct Gather<T> {
 }
 
 impl<T> Gather<T> {
-    /// For batches of so many operations; those of [`Class::Alone`] go one by one.
+    /// For batches of so many operations, in the classes that have batches.
     pub(super) fn new(batch: usize) -> Self {
-        let list = |class| List::new(class, if class == Class::Alone { 1 } else { batch });
-        Self { lists: Class::ALL.map(list), absence: Absence::default(), closed: false }
+        Self {
+            lists: Class::ALL.map(|class| List::new(class, class.together(batch))),
+            absence: Absence::default(),
+            closed: false,
+        }
     }
 
     /// Somebody watches what arrives from now on, until operations are taken.
@@ -105,7 +108,7 @@ impl<T> Gather<T> {
 struct List<T> {
     class: Class,
     /// How many operations go together at most.
-    batch: usize,
+    together: usize,
     /// Each with the time when it was taken from the queue.
     items: Vec<(T, Instant)>,
     /// Whether they may wait for more.
@@ -122,12 +125,12 @@ struct List<T> {
 }
 
 impl<T> List<T> {
-    fn new(class: Class, batch: usize) -> Self {
+    fn new(class: Class, together: usize) -> Self {
         let alone = class.usual_time();
         Self {
             class,
-            batch,
-            items: Vec::with_capacity(batch),
+            together,
+            items: Vec::with_capacity(together),
             trusting: false,
             joined: None,
             last_arrival: None,
@@ -138,7 +141,7 @@ impl<T> List<T> {
     }
 
     fn is_full(&self) -> bool {
-        self.items.len() >= self.batch
+        self.items.len() >= self.together
     }
 
     fn push(&mut self, item: T, arrived: Instant, now: Instant, idle: Duration) {
@@ -173,7 +176,7 @@ impl<T> List<T> {
     /// alone takes. `None` if there is no operation.
     fn until(&self) -> Option<Instant> {
         let ((_, first), (_, latest)) = (self.items.first()?, self.items.last()?);
-        let missing = self.batch.saturating_sub(self.items.len()) as u32;
+        let missing = self.together.saturating_sub(self.items.len()) as u32;
         if missing == 0 || !self.trusting || self.gap >= self.alone {
             return Some(*first);
         }

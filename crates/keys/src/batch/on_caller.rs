@@ -20,7 +20,7 @@ pub(crate) fn perform(keystore: &Keystore, operations: Vec<KeyOperation>) -> Vec
                 let class = job.class();
                 let jobs = &mut gathered[class as usize];
                 jobs.push(job);
-                if jobs.len() == performing.batch() {
+                if jobs.len() == class.together(performing.batch()) {
                     performing.perform(class, jobs);
                 }
                 results.push(pending);

@@ -326,21 +326,14 @@ impl Arithmetic<DIGITS> for Fma {
     }
 }
 
-/// Makes the lower half of the columns zero by adding a multiple of `modulus`, whose least digit is the greatest there is:
-/// what [`montgomery`] does block by block, with another step for the least block.
+/// Makes the lower half of the columns zero by adding a multiple of `modulus`, whose least digit is the greatest there is.
 #[target_feature(enable = "avx2,fma")]
 fn reduce_by_multiple(
     columns: &mut [[Fma; DIGITS]],
     modulus: &[[Fma; DIGITS]],
     quotient: &mut [Fma; DIGITS],
 ) {
-    let (least, further) = modulus.split_first().expect("a modulus has digits");
-    for index in 0..modulus.len() {
-        let (low, high) = two(columns, index);
+    montgomery::reduce_columns_with(columns, modulus, quotient, |low, high, quotient, least| {
         block::reduce_by_multiple(low, high, quotient, least);
-        for (offset, digits) in further.iter().enumerate() {
-            let (low, high) = two(columns, index + 1 + offset);
-            block::multiply::<true>(low, high, digits, quotient);
-        }
-    }
+    });
 }

@@ -157,9 +157,10 @@ impl Modulus {
 impl Prime {
     fn new(modulus: Modulus, exponent: &[u8], width: Width, radix: Radix) -> Self {
         let count = modulus.digits.len();
+        let one = modulus.power_of_radix(count, radix);
         Self {
-            one: modulus.power_of_radix(count, radix),
-            r3: modulus.power_of_radix(3 * count, radix),
+            r3: digits::shift_left(&one, 2 * radix.bits * count as u32, &modulus.digits, radix),
+            one,
             exponent: digits::windows(exponent, width.bits() / 2),
             modulus,
         }

@@ -1,4 +1,4 @@
-//! Almost-Montgomery arithmetic on whole numbers: some blocks of digits in each of eight lanes.
+//! Almost-Montgomery arithmetic on whole numbers: some blocks of digits in each lane.
 //!
 //! With R the radix to the power of the number of digits and m the modulus, `a·b/R` is made by adding a multiple of m that
 //! is less than R·m, so it is below `a·b/R + m`. R is more than 2^16·m: of two numbers below 2·m that is below
@@ -187,10 +187,23 @@ fn reduce_columns<V: Blocks<B>, const B: usize>(
     modulus: &Modulus<V, B>,
     quotient: &mut [V; B],
 ) {
-    let (least, further) = modulus.digits.split_first().expect("a modulus has digits");
-    for index in 0..modulus.digits.len() {
-        let (low, high) = two(columns, index);
+    reduce_columns_with(columns, &modulus.digits, quotient, |low, high, quotient, least| {
         V::reduce_block(low, high, quotient, least, modulus.inverse);
+    });
+}
+
+/// The same with `reduce_block` for the least block of the modulus, as [`Blocks::reduce_block`].
+#[inline(always)]
+pub(super) fn reduce_columns_with<V: Blocks<B>, const B: usize>(
+    columns: &mut [[V; B]],
+    modulus: &[[V; B]],
+    quotient: &mut [V; B],
+    reduce_block: impl Fn(&[V; B], &mut [V; B], &mut [V; B], &[V; B]),
+) {
+    let (least, further) = modulus.split_first().expect("a modulus has digits");
+    for index in 0..modulus.len() {
+        let (low, high) = two(columns, index);
+        reduce_block(low, high, quotient, least);
         for (offset, digits) in further.iter().enumerate() {
             let (low, high) = two(columns, index + 1 + offset);
             V::multiply_block::<true>(low, high, digits, quotient);

@@ -39,11 +39,9 @@ struct Batch<'a, V: Lanes, const B: usize> {
 /// Performs as many operations as there are pairs of lanes, or fewer; the keys of all are of the width that `B` belongs to.
 #[inline(always)]
 pub(super) fn perform<V: Arithmetic<B>, const B: usize>(lanes: &mut [Lane<'_>]) -> [Verdict; OPERATIONS] {
-    let Some(first) = lanes.first() else {
-        return [Verdict::OutOfRange; OPERATIONS];
-    };
+    let first = lanes.first().expect("a batch has operations").key;
     let keys: [&PreparedKey; OPERATIONS] =
-        std::array::from_fn(|lane| lanes.get(lane).map_or(first.key, |lane| lane.key));
+        std::array::from_fn(|lane| lanes.get(lane).map_or(first, |lane| lane.key));
     let mut batch = Batch::<V, B>::new(keys);
     let mut verdicts = [Verdict::OutOfRange; OPERATIONS];
     for (index, (lane, verdict)) in lanes.iter().zip(&mut verdicts).enumerate() {

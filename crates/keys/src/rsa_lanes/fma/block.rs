@@ -206,6 +206,15 @@ pub(super) fn square(low: &mut [Fma; DIGITS], high: &mut [Fma; DIGITS], a: &[Fma
     for_each_index!(row);
 }
 
+/// The low half of `a·b`, with a surplus that is not in its lowest digit.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn low_half(a: Fma, b: Fma) -> Fma {
+    let [a, b] = [a, b].map(|digit| _mm256_castsi256_pd(digit.0));
+    let high = _mm256_fmadd_pd(a, b, _mm256_set1_pd(HIGH));
+    Fma(_mm256_castpd_si256(_mm256_fmadd_pd(a, b, _mm256_sub_pd(_mm256_set1_pd(LOW), high))))
+}
+
 /// Adds the multiple of `modulus` that makes the columns `low` zero, and hands their carry to `high`.
 #[target_feature(enable = "avx2,fma")]
 pub(super) fn reduce(
@@ -238,17 +247,8 @@ pub(super) fn reduce(
     *high = window;
 }
 
-/// The low half of `a·b`, with a surplus that is not in its lowest digit.
-#[inline]
-#[target_feature(enable = "avx2,fma")]
-fn low_half(a: Fma, b: Fma) -> Fma {
-    let [a, b] = [a, b].map(|digit| _mm256_castsi256_pd(digit.0));
-    let high = _mm256_fmadd_pd(a, b, _mm256_set1_pd(HIGH));
-    Fma(_mm256_castpd_si256(_mm256_fmadd_pd(a, b, _mm256_sub_pd(_mm256_set1_pd(LOW), high))))
-}
-
-/// The same with a modulus whose least digit is the greatest there is, R - 1: then a column times that is what makes the
-/// column zero, and of their sum the column itself is the carry, added to what it had to hand on.
+/// The same with a modulus whose least digit is the greatest there is: then the column's own digit times that is what makes it
+/// zero, and of their sum the column itself is the carry, added to what it had to hand on.
 #[target_feature(enable = "avx2,fma")]
 pub(super) fn reduce_by_multiple(
     low: &[Fma; DIGITS],
