@@ -1,14 +1,13 @@
 # make run     build and serve https://localhost:8443        (ARGS='--upstream http://127.0.0.1:8080')
 # make test    all tests                                     (TEST='h2' runs those with h2 in their name)
 # make check   formatting, lints, documentation
-# make peers   measure beside nginx                          (PEERS='nginx brisk haproxy')
-# make peers-all  compare all servers with brisk bench       (PLAN=peers-http COMPARE='--html peers.html')
+# make peers   compare eight servers with brisk bench        (PLAN=peers-http COMPARE='--html peers.html')
 # make results    run all plans, write docs/results          (RESULTS='resumption ciphers'); an hour on a quiet machine
 # make agreement  compare brisk bench with other load generators (AGREEMENT='--rounds 15')
 # make flood      latency of requests while RSA handshakes flood the server (FLOOD='--rounds 15'); ten minutes, quiet
 # make check-timing  does the time of RSA operations depend on secrets? minutes on a quiet machine
 #
-# Each installs what it lacks on Debian, see tools/setup.
+# Each installs what it lacks on Debian: tools/setup does, from the list tools/programs.
 
 CACHE ?= $(HOME)/.cache/brisk
 export CARGO_TARGET_DIR ?= $(CACHE)/target
@@ -21,16 +20,15 @@ WITH_GPU = --package brisk-keys --package brisk-speed --features brisk-keys/cuda
 AGREEMENT ?=
 FLOOD ?=
 
-# Where the load generator and the scripts that start the peers are.
+# The folder of the load generator hsload, which `make agreement` builds if it is there.
 TOOLS ?= ../shared/tools
-PEERS ?= nginx brisk
 
 # A plan of bench/plans, and further options of brisk bench compare.
 PLAN ?= peers
 COMPARE ?=
 RESULTS ?= resumption certificates stapling ciphers peers peers-http
 
-.PHONY: run build test check peers peers-all results agreement flood check-timing setup
+.PHONY: run build test check peers results agreement flood check-timing setup
 run: build
 	@exec $(CARGO_TARGET_DIR)/release/brisk serve $(ARGS)
 
@@ -51,15 +49,10 @@ check:
 
 peers: build
 	@CACHE=$(CACHE) tools/setup peers
-	CARGO_TARGET_DIR=$(CACHE)/hsload cargo build --locked --release --manifest-path $(TOOLS)/hsload/Cargo.toml
-	HSLOAD=$(CACHE)/hsload/release/hsload bash $(TOOLS)/peers/measure.sh $(PEERS)
-
-peers-all: build
-	@CACHE=$(CACHE) tools/setup all-peers
 	@$(CARGO_TARGET_DIR)/release/brisk bench compare bench/plans/$(PLAN).toml $(COMPARE)
 
 results: build
-	@CACHE=$(CACHE) tools/setup all-peers
+	@CACHE=$(CACHE) tools/setup peers
 	@mkdir -p docs/results
 	@set -e; for plan in $(RESULTS); do \
 	  $(CARGO_TARGET_DIR)/release/brisk bench compare bench/plans/$$plan.toml \
@@ -67,13 +60,16 @@ results: build
 	done
 
 agreement: build
-	@CACHE=$(CACHE) tools/setup peers
-	[ ! -e $(TOOLS)/hsload/Cargo.toml ] || CARGO_TARGET_DIR=$(CACHE)/hsload \
-	  cargo build --locked --release --manifest-path $(TOOLS)/hsload/Cargo.toml
+	@CACHE=$(CACHE) tools/setup agreement
+	@[ ! -e $(TOOLS)/hsload/Cargo.toml ] || { \
+	  CACHE=$(CACHE) tools/setup hsload; \
+	  CARGO_TARGET_DIR=$(CACHE)/hsload cargo build --locked --release --manifest-path $(TOOLS)/hsload/Cargo.toml; \
+	}
 	@mkdir -p docs/results
 	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/agreement --output docs/results/agreement.md $(AGREEMENT)
 
 flood: build
+	@CACHE=$(CACHE) tools/setup flood
 	@mkdir -p docs/results
 	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/flood --output docs/results/rsa-flood.md $(FLOOD)
 
@@ -81,4 +77,4 @@ check-timing:
 	cargo test --locked --release --package brisk-keys --lib -- --ignored timing_tells --nocapture --test-threads 1
 
 setup:
-	@CACHE=$(CACHE) tools/setup build test peers
+	@CACHE=$(CACHE) tools/setup build test

@@ -117,8 +117,10 @@ fn kilobytes(file: &str, name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Command, Stdio};
+    use std::process::Stdio;
     use std::time::Instant;
+
+    use brisk_testkit::process::command;
 
     use super::*;
 
@@ -137,7 +139,7 @@ mod tests {
 
     #[test]
     fn children_belong_to_it() {
-        let mut child = Command::new("sleep").arg("60").stdout(Stdio::null()).spawn().expect("sleep");
+        let mut child = command("sleep").arg("60").stdout(Stdio::null()).spawn().expect("sleep");
         let members = Family::of(std::process::id()).members();
         child.kill().expect("a child");
         child.wait().expect("a child");

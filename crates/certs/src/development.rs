@@ -256,7 +256,9 @@ fn write_file(path: &Path, contents: &str, mode: u32) -> Result<(), CertError> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::MetadataExt;
-    use std::process::{Command, Output};
+    use std::process::Output;
+
+    use brisk_testkit::process::command;
 
     use super::*;
 
@@ -271,7 +273,7 @@ mod tests {
     }
 
     fn openssl_verify(ca: &Path, chain: &Path, more: &[&str]) -> Output {
-        let mut command = Command::new("openssl");
+        let mut command = command("openssl");
         command.args(["verify", "-x509_strict", "-purpose", "sslserver"]).args(more);
         command.arg("-CAfile").arg(ca).arg(chain).output().unwrap()
     }

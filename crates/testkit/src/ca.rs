@@ -214,14 +214,13 @@ fn write(path: &Path, contents: &str) {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
     use super::*;
+    use crate::process::command;
 
     fn openssl_verifies(ca: &TestCa, leaf: &Leaf) -> bool {
         let intermediate = ca.folder().join("intermediate.pem");
         write(&intermediate, &ca.intermediate_pem());
-        let output = Command::new("openssl")
+        let output = command("openssl")
             .args(["verify", "-x509_strict", "-CAfile"])
             .arg(ca.root_file())
             .arg("-untrusted")

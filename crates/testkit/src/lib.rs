@@ -8,5 +8,6 @@ pub mod http1;
 pub mod nginx;
 pub mod origin;
 pub mod process;
+pub mod programs;
 pub mod redis;
 pub mod relay;

@@ -1,9 +1,8 @@
-//! Programs that a test starts: found or missed loudly, their output captured, killed when they go out of scope.
+//! Programs that a test starts: their output captured, killed when they go out of scope.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,22 +11,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::programs::program;
+
 /// How long a condition may take to come true; generous, since it is only waited for in full when a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The path of an external program. One that is missing fails the test.
-pub fn program(name: &str) -> PathBuf {
-    let cache = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/brisk/bin"));
-    let tools = std::env::var_os("BRISK_TOOLS").map(PathBuf::from);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let system = ["/usr/bin", "/usr/sbin", "/sbin"].map(PathBuf::from);
-    let mut folders = tools.into_iter().chain(cache).chain(std::env::split_paths(&path)).chain(system);
-    folders
-        .find_map(|folder| Some(folder.join(name)).filter(|file| file.is_file()))
-        .unwrap_or_else(|| panic!("{name} is missing: run `make setup`"))
-}
-
-/// A command for an external program, with nothing to read.
+/// A command for an external program with nothing to read. Fails the test as [`program`] does.
 pub fn command(name: &str) -> Command {
     let mut command = Command::new(program(name));
     command.stdin(Stdio::null());
@@ -259,6 +248,8 @@ pub fn serve_on_free_port(mut command: impl FnMut(u16) -> Command) -> (Process, 
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     #[test]
@@ -272,12 +263,6 @@ mod tests {
     #[should_panic(expected = "did not end within")]
     fn a_program_that_does_not_end_fails_the_test() {
         run(command("sleep").arg("60"), b"", Duration::from_millis(20));
-    }
-
-    #[test]
-    #[should_panic(expected = "run `make setup`")]
-    fn a_program_that_is_missing_fails_the_test() {
-        program("no-program-has-this-name");
     }
 
     #[test]

@@ -4,10 +4,10 @@
 use std::{
     collections::HashMap,
     fs,
-    process::Command,
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
+use brisk_testkit::process::command;
 use libloading::{Library, Symbol};
 
 use super::{
@@ -198,7 +198,7 @@ fn build(geometry: Geometry, faults: bool) -> Library {
     let folder = tempfile::tempdir().unwrap();
     let [source, library] = ["kernels.cpp", "kernels.so"].map(|name| folder.path().join(name));
     fs::write(&source, [BEFORE, SOURCE, AFTER].concat()).unwrap();
-    let mut compiler = Command::new("g++");
+    let mut compiler = command("g++");
     compiler.args([
         "-std=c++17",
         "-O2",

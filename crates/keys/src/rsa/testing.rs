@@ -1,11 +1,8 @@
 //! RSA keys for tests, and the openssl program for a second opinion on them.
 
-use std::{
-    io::Write,
-    process::{Command, Stdio},
-    sync::OnceLock,
-};
+use std::{io::Write, process::Stdio, sync::OnceLock};
 
+use brisk_testkit::process::command;
 use num_bigint::BigUint;
 use rustls_pki_types::{PrivateKeyDer, pem::PemObject};
 
@@ -100,7 +97,7 @@ pub(crate) fn edge_inputs(key: &RsaNumbers) -> Vec<Vec<u8>> {
 }
 
 fn openssl(arguments: &[&str], input: &[u8]) -> Vec<u8> {
-    let mut command = Command::new("openssl");
+    let mut command = command("openssl");
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = command.spawn().unwrap();
     process.stdin.take().unwrap().write_all(input).unwrap();

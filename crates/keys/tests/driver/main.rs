@@ -2,13 +2,14 @@
 //! run by the processor, and whatever the driver would not have done ends the test.
 #![expect(unsafe_code, reason = "libraries are loaded, and functions of them called")]
 
-use std::{num::NonZeroUsize, path::Path, process::Command, sync::Arc, time::Duration};
+use std::{num::NonZeroUsize, path::Path, sync::Arc, time::Duration};
 
 use aws_lc_rs::rand;
 use brisk_keys::{
     BatchEngine, BatchSettings, CudaEngine, CudaSettings, KeyId, KeyOperation, Keystore, LocalEngine,
     PrivateKeyEngine,
 };
+use brisk_testkit::process::command;
 use bytes::Bytes;
 use libloading::{Library, Symbol};
 use rcgen::RsaKeySize;
@@ -18,7 +19,7 @@ fn stand_in(name: &str, folder: &Path) -> Library {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let [source, host] = [format!("tests/driver/{name}.cpp"), "src/cuda/kernels/host/".into()];
     let library = folder.join(format!("{name}.so"));
-    let mut compiler = Command::new("g++");
+    let mut compiler = command("g++");
     compiler.args(["-std=c++17", "-O1", "-fPIC", "-shared", "-Wall", "-Werror", "-o"]).arg(&library);
     compiler.arg(format!("-DHOST=\"{}\"", here.join(host).display()));
     compiler.arg(format!("-DFOLDER=\"{}\"", folder.display()));
