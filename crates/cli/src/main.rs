@@ -6,6 +6,7 @@ mod bench_compare;
 mod check;
 mod config;
 mod limits;
+mod log;
 mod memory;
 mod serve;
 mod speed;

@@ -1,27 +1,30 @@
 //! `brisk serve`: the gateway in the foreground.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
 
 use anyhow::anyhow;
 use brisk_certs::DevelopmentCa;
-use brisk_gateway::{Addresses, Gateway};
-use tracing_subscriber::EnvFilter;
+use brisk_gateway::{Addresses, Gateway, Program};
 
 use crate::args::Serve;
 use crate::config::{self, Resolved};
-use crate::{limits, memory, summary};
+use crate::{limits, log, memory, summary};
+
+/// What the gateway calls of this program.
+const PROGRAM: Program =
+    Program { give_back_memory: memory::give_back, dropped_log_lines: log::dropped_lines };
 
 /// Serves until it is told to stop.
 pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
-    start_log(&arguments.log)?;
+    let _log = log::start(&arguments.log)?;
     let Resolved { settings, warnings, development } = config::settings(arguments)?;
     tell(&warnings);
     if let Err(error) = limits::raise_open_files() {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
     let sessions = summary::sessions(&settings);
-    let gateway = Gateway::bind(settings, memory::give_back)?;
+    let gateway = Gateway::bind(settings, PROGRAM)?;
     print_start(gateway.addresses(), &sessions, development.as_ref())
         .map_err(|error| anyhow!("cannot write to standard output: {error}"))?;
     let served = gateway.run(|| {
@@ -30,15 +33,6 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
         Ok::<_, config::ConfigError>(resolved.settings)
     });
     Ok(served?)
-}
-
-fn start_log(filter: &str) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter).map_err(|error| {
-        anyhow!("--log {filter:?}: {error}: write a level (info) or a filter (info,brisk_tls=debug)")
-    })?;
-    let color = io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(color).init();
-    Ok(())
 }
 
 fn tell(warnings: &[String]) {

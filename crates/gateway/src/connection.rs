@@ -167,7 +167,9 @@ fn refused(worker: &Worker, record: &ConnectionRecord, refusal: &Refusal) {
     let (name, detail) = (refusal.server_name.as_deref(), refusal.detail.as_deref());
     match refusal.outcome {
         HandshakeOutcome::KeyOperation | HandshakeOutcome::Internal => {
-            tracing::warn!(connection = record.id, client = %record.client, name, detail, outcome = %refusal.outcome, "handshake failed");
+            if let Some(more) = worker.shared.handshake_warnings.pass() {
+                tracing::warn!(connection = record.id, client = %record.client, name, detail, outcome = %refusal.outcome, more, "handshake failed");
+            }
         }
         outcome => {
             tracing::debug!(connection = record.id, client = %record.client, name, detail, %outcome, "handshake failed");

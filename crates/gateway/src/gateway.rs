@@ -27,6 +27,18 @@ const QUIET: Duration = Duration::from_millis(500);
 /// How often what has passed its time is wiped.
 const MINUTE: Duration = Duration::from_mins(1);
 
+/// How often it is looked whether lines of the program's own log were dropped.
+const LOG_CHECK: Duration = Duration::from_secs(10);
+
+/// What a gateway asks of the program that it runs in.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Called by each worker once a second: gives memory back that the allocator keeps after a burst.
+    pub give_back_memory: fn(),
+    /// How many lines of the program's own log were dropped so far.
+    pub dropped_log_lines: fn() -> u64,
+}
+
 /// A gateway that has everything it needs and serves nothing yet.
 #[derive(Debug)]
 pub struct Gateway {
@@ -40,10 +52,9 @@ pub struct Gateway {
 
 impl Gateway {
     /// Binds all addresses and prepares keys, sessions and logs. What is wrong shows here, before anything is served.
-    /// Each worker calls `give_back_memory` once a second: the program's allocator may want to be told.
-    pub fn bind(settings: GatewaySettings, give_back_memory: fn()) -> Result<Self, GatewayError> {
+    pub fn bind(settings: GatewaySettings, program: Program) -> Result<Self, GatewayError> {
         let files = watch_files(&settings);
-        let shared = Shared::new(&settings, give_back_memory)?;
+        let shared = Shared::new(&settings, program)?;
         let (sockets, mut addresses) = listen::bind_all(&settings)?;
         let admin = settings.admin.map(|address| listen::bind_one(&ListenerSettings::new(address)));
         let admin = admin.transpose()?;
@@ -117,9 +128,12 @@ where
         }
         let mut checks = self.shared.health_checks();
         let mut minute = tokio::time::interval(MINUTE);
+        let mut log_check = tokio::time::interval(LOG_CHECK);
+        let mut dropped = 0;
         loop {
             tokio::select! {
                 _ = minute.tick() => self.shared.resumption.age(),
+                _ = log_check.tick() => dropped = self.report_dropped_lines(dropped),
                 told = signals.next() => match told {
                     Told::Stop => break,
                     Told::Reload => {
@@ -179,6 +193,16 @@ where
         for (key, _) in changed.into_iter().filter(|(_, changed)| *changed) {
             tracing::warn!(key, "changed, but takes full effect only after a restart");
         }
+    }
+
+    /// Reports lines of the program's log that were dropped since there were `before`, and answers how many there are.
+    fn report_dropped_lines(&self, before: u64) -> u64 {
+        let dropped = (self.shared.program.dropped_log_lines)();
+        if dropped > before {
+            tracing::warn!(dropped, "log lines were dropped: standard error is not read fast enough");
+        }
+        // Counted anew: this line may have been dropped as well, which is no news.
+        (self.shared.program.dropped_log_lines)()
     }
 
     fn reopen_log(&self) {

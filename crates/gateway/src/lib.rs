@@ -15,6 +15,6 @@ mod tickets;
 mod worker;
 
 pub use error::GatewayError;
-pub use gateway::Gateway;
+pub use gateway::{Gateway, Program};
 pub use listen::Addresses;
 pub use settings::GatewaySettings;

@@ -17,17 +17,21 @@ use brisk_proxy::serve::HttpSettings;
 use brisk_proxy::settings::ServiceSettings;
 use brisk_proxy::upstream::{Group, GroupState};
 use brisk_proxy::{Service, ServiceError, Telemetry, health};
-use brisk_telemetry::AccessLog;
 use brisk_telemetry::metrics::{CertificateExpiry, KeyOperationFacts, KeyOutcome, Metrics};
+use brisk_telemetry::{AccessLog, Throttle};
 use brisk_tls::{Acceptor, HostSettings};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::GatewayError;
 use crate::engine::Engine;
+use crate::gateway::Program;
 use crate::page;
 use crate::resumption::{Resumption, unix_seconds};
 use crate::settings::{GatewaySettings, ProxyProtocol};
+
+/// The least time between two warnings about failed handshakes: clients can make handshakes fail.
+const WARNING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What one configuration came to. Replaced whole on reload.
 pub(crate) struct Live {
@@ -78,7 +82,9 @@ pub(crate) struct Shared {
     pub(crate) changes: watch::Sender<()>,
     pub(crate) connections: ConnectionLimit,
     pub(crate) client_connections: Option<AddressLimit>,
-    pub(crate) give_back_memory: fn(),
+    pub(crate) program: Program,
+    /// Warnings about failed handshakes.
+    pub(crate) handshake_warnings: Throttle,
     pub(crate) resumption: Resumption,
     engine: Engine,
     ids: AtomicU64,
@@ -86,8 +92,9 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Prepares everything that `settings` ask for, without serving anything yet.
-    pub(crate) fn new(settings: &GatewaySettings, give_back_memory: fn()) -> Result<Arc<Self>, GatewayError> {
+    pub(crate) fn new(settings: &GatewaySettings, program: Program) -> Result<Arc<Self>, GatewayError> {
         let metrics = Metrics::new();
+        metrics.set_log_source(program.dropped_log_lines);
         let engine = Engine::start(settings, &metrics)?;
         let resumption = Resumption::new(&settings.sessions, &metrics)?;
         let access_log = open_access_log(settings, &metrics)?;
@@ -101,7 +108,8 @@ impl Shared {
             client_connections: settings.connections.per_client.map(AddressLimit::new),
             resumption,
             engine,
-            give_back_memory,
+            program,
+            handshake_warnings: Throttle::new(WARNING_INTERVAL),
             ids: AtomicU64::new(1),
             metrics,
         }))

@@ -80,7 +80,7 @@ async fn run(
     let deadlines = worker.wheel.clone();
     spawn_local(async move { deadlines.run().await });
     spawn_local(follow(Rc::clone(&worker), changes));
-    spawn_local(give_back_memory(worker.shared.give_back_memory));
+    spawn_local(give_back_memory(worker.shared.program.give_back_memory));
     let mut accepting = Vec::new();
     for socket in sockets.https {
         accepting.push(spawn_local(told(accept_https(Rc::clone(&worker), Listener::new(socket)?))));

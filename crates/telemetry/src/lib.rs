@@ -8,6 +8,7 @@ pub mod metrics;
 mod outcome;
 mod record;
 mod request_id;
+mod throttle;
 mod timeline;
 
 pub use access_log::{AccessLog, AccessLogError, AccessLogSettings};
@@ -15,4 +16,5 @@ pub use metrics::Metrics;
 pub use outcome::{EarlyData, EarlyRequest, HandshakeOutcome, Resumption, ResumptionFailure, Side};
 pub use record::{ConnectionRecord, RequestRecord, TlsFacts};
 pub use request_id::{RequestId, RequestIds};
+pub use throttle::Throttle;
 pub use timeline::{Milestone, Timeline};

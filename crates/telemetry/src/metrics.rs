@@ -72,6 +72,7 @@ pub struct Metrics {
     sessions: Source<SessionFigures>,
     keys: Source<KeyFigures>,
     lost_lines: Mutex<Vec<Arc<AtomicU64>>>,
+    log: Source<u64>,
 }
 
 impl Metrics {
@@ -88,6 +89,7 @@ impl Metrics {
             sessions: Source::none(),
             keys: Source::none(),
             lost_lines: Mutex::default(),
+            log: Source::none(),
         })
     }
 
@@ -188,6 +190,11 @@ impl Metrics {
     /// Asks `source` for the key engine's figures at every scrape. Replaces an earlier source.
     pub fn set_key_source(&self, source: impl Fn() -> KeyFigures + Send + Sync + 'static) {
         self.keys.set(Box::new(source));
+    }
+
+    /// Asks `source` at every scrape how many lines of the program's own log were dropped. Replaces an earlier source.
+    pub fn set_log_source(&self, source: impl Fn() -> u64 + Send + Sync + 'static) {
+        self.log.set(Box::new(source));
     }
 
     /// Shows how many lines `log` loses. Logs attached before count on, so that the sum never falls.

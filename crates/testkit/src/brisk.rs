@@ -52,13 +52,20 @@ pub struct Setup {
     folder: TempDir,
     options: Vec<String>,
     environment: Vec<(String, String)>,
+    unread: bool,
 }
 
 impl Setup {
     /// The program at this path, in a new temporary folder, without a configuration.
     pub fn new(program: &Path) -> Self {
         let folder = TempDir::with_prefix("brisk-test-").expect("a temporary folder");
-        Self { program: program.to_owned(), folder, options: Vec::new(), environment: Vec::new() }
+        Self {
+            program: program.to_owned(),
+            folder,
+            options: Vec::new(),
+            environment: Vec::new(),
+            unread: false,
+        }
     }
 
     /// With this configuration, in `brisk.toml`.
@@ -86,6 +93,12 @@ impl Setup {
         self
     }
 
+    /// With a standard error that nobody reads.
+    pub fn unread_stderr(mut self) -> Self {
+        self.unread = true;
+        self
+    }
+
     /// Where it will run.
     pub fn folder(&self) -> &Path {
         self.folder.path()
@@ -94,7 +107,8 @@ impl Setup {
     /// Starts it, and returns when it listens.
     #[track_caller]
     pub fn start(self) -> Brisk {
-        let mut process = Process::start(self.command("serve").args(&self.options));
+        let start = if self.unread { Process::start_unread } else { Process::start };
+        let mut process = start(self.command("serve").args(&self.options));
         let listeners = wait_until("brisk that serves", || {
             let ended = process.ended();
             assert!(ended.is_none(), "brisk ended: {}{}", process.stdout(), process.stderr());

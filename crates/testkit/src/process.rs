@@ -55,6 +55,16 @@ impl Process {
         Self { name, child, stdout, stderr }
     }
 
+    /// Starts `command` and never reads its standard error, as a supervisor that hangs.
+    pub fn start_unread(command: &mut Command) -> Self {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = child.unwrap_or_else(|error| panic!("cannot start {name}: {error}"));
+        let stdout = Captured::of(child.stdout.take().expect("stdout is piped"));
+        // The pipe stays open in `child`, and nobody reads it.
+        Self { name, child, stdout, stderr: Captured::default() }
+    }
+
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()

@@ -179,7 +179,10 @@ fn operation(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     }
     let mut family =
         page.counter("access_log_lost_lines", "Access log lines lost because the target did not keep up.")?;
-    family.counter(&[], metrics.lost_lines())
+    family.counter(&[], metrics.lost_lines())?;
+    let mut family =
+        page.counter("log_dropped_lines", "Log lines dropped because standard error was not read.")?;
+    family.counter(&[], metrics.log.figures().unwrap_or(0))
 }
 
 fn load(counter: &AtomicU64) -> u64 {

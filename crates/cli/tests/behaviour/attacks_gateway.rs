@@ -1,0 +1,90 @@
+//! What strangers can do to the gateway itself, beside the requests that it serves.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Instant;
+
+use brisk_testkit::brisk::{Setup, base, host};
+use brisk_testkit::ca::{LeafKey, TestCa};
+use brisk_testkit::client::{TlsClient, TlsStream};
+use brisk_testkit::process::{PATIENCE, wait_until};
+
+use crate::site::{NAME, NAMES, Site, setup};
+
+/// The preface of HTTP/2 and empty SETTINGS.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+/// An answer to a PING that nobody sent.
+const PING_ACK: [u8; 17] = [0, 0, 8, 6, 1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+
+fn h2(site: &Site) -> TlsStream {
+    let client = TlsClient::new(&site.ca.root_file(), NAME).alpn(&["h2"]);
+    let mut connection = client.connect(site.brisk.https()).expect("a handshake");
+    connection.write_all(PREFACE).expect("a server that reads");
+    connection
+}
+
+/// Sends `count` unasked answers to PINGs and waits until brisk has read them all: its answer to a PING of ours comes.
+fn flood(connection: &mut TlsStream, count: usize) {
+    connection.write_all(&PING_ACK.repeat(count)).expect("a server that reads");
+    let ping = [0, 0, 8, 6, 0, 0, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1];
+    connection.write_all(&ping).expect("a server that reads");
+    let answer = [8, 7, 6, 5, 4, 3, 2, 1];
+    let (mut seen, mut buffer) = (Vec::new(), [0; 4096]);
+    while !seen.windows(8).any(|window| window == answer) {
+        let len = connection.read(&mut buffer).expect("frames");
+        assert!(len > 0, "brisk closed the connection");
+        seen.extend_from_slice(&buffer[..len]);
+    }
+}
+
+#[test]
+fn frames_of_a_stranger_do_not_fill_the_log() {
+    let site = Site::custom("server.workers = 1\n", "", |setup| setup);
+    flood(&mut h2(&site), 20_000);
+    site.brisk.terminate();
+    wait_until("the end of the drain", || site.brisk.process().stderr().contains("drained").then_some(()));
+    let lines = site.brisk.process().stderr().lines().count();
+    assert!(lines < 50, "{lines} lines");
+}
+
+#[test]
+fn a_log_that_nobody_reads_stops_no_worker_and_its_lost_lines_are_counted() {
+    let prepare = |setup: Setup| setup.option("--log").option("debug").unread_stderr();
+    let site = Site::custom("server.workers = 1\n", "", prepare);
+    // At this level every frame is a line: several times what a pipe and the queue of lines hold.
+    flood(&mut h2(&site), 20_000);
+    assert_eq!(site.get("/").status(), 200);
+    wait_until("a count of dropped lines", || {
+        (site.brisk.metrics().sum("brisk_log_dropped_lines_total", &[]) > 0.5).then_some(())
+    });
+}
+
+#[test]
+fn failed_handshakes_are_logged_once_a_second_with_a_count_of_the_others() {
+    let ca = TestCa::new();
+    let leaf = ca.server(&NAMES).key(LeafKey::Rsa2048).issue();
+    let keys = "keys.queue = 1\nkeys.threads = 1\nserver.workers = 1\n";
+    let brisk = setup().config(&format!("{}{}", base(keys), host(&NAMES, &[&leaf]))).start();
+    let hello = TlsClient::new(&ca.root_file(), NAME).hello();
+    let started = Instant::now();
+    for _ in 0..5 {
+        let hellos: Vec<_> = (0..100)
+            .map(|_| {
+                let mut tcp = TcpStream::connect(brisk.https()).expect("a listener");
+                tcp.set_read_timeout(Some(PATIENCE)).expect("a socket");
+                tcp.write_all(&hello).expect("a connection");
+                tcp
+            })
+            .collect();
+        for mut tcp in hellos {
+            assert!(tcp.read(&mut [0; 16]).is_ok_and(|len| len > 0), "an alert or a flight");
+        }
+    }
+    let label = ["outcome=\"key-operation\""];
+    let failed = brisk.metrics().sum("brisk_handshakes_failed_total", &label);
+    assert!(failed > 50.0, "{failed} refused");
+    let written = || brisk.process().stderr().matches("handshake failed").count();
+    wait_until("a warning", || (written() > 0).then_some(()));
+    let most = started.elapsed().as_secs() as usize + 2;
+    assert!(written() <= most, "{} warnings within {most} s", written());
+}

@@ -1,0 +1,55 @@
+//! Keeps events that strangers can cause from filling a log.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Lets one event pass per interval and counts the others. Shared by all threads, without a lock.
+#[derive(Debug)]
+pub struct Throttle {
+    interval: Duration,
+    started: Instant,
+    /// Nanoseconds after `started` from which on the next event passes.
+    next: AtomicU64,
+    held_back: AtomicU64,
+}
+
+impl Throttle {
+    /// Lets the first event pass, then one per `interval`.
+    pub fn new(interval: Duration) -> Self {
+        Self { interval, started: Instant::now(), next: AtomicU64::new(0), held_back: AtomicU64::new(0) }
+    }
+
+    /// Whether this event passes: `Some` with the number of events held back since the last one that did.
+    pub fn pass(&self) -> Option<u64> {
+        let now = nanoseconds(self.started.elapsed());
+        let next = self.next.load(Ordering::Relaxed);
+        let later = now.saturating_add(nanoseconds(self.interval));
+        let passes = now >= next
+            && self.next.compare_exchange(next, later, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if passes {
+            return Some(self.held_back.swap(0, Ordering::Relaxed));
+        }
+        self.held_back.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_event_passes_and_the_others_are_counted() {
+        let throttle = Throttle::new(Duration::from_hours(1));
+        assert_eq!(throttle.pass(), Some(0));
+        assert_eq!(throttle.pass(), None);
+        assert_eq!(throttle.pass(), None);
+        throttle.next.store(0, Ordering::Relaxed);
+        assert_eq!(throttle.pass(), Some(2));
+        assert_eq!(throttle.pass(), None);
+    }
+}
