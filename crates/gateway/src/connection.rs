@@ -1,22 +1,21 @@
 //! The journey of one connection, from its acceptance to its record. Read it from top to bottom.
 
 use std::future::Future;
-use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
 
-use brisk_net::proxy_protocol::{self, Progress};
 use brisk_net::{Deadline, TcpInfo};
 use brisk_proxy::Connection;
 use brisk_proxy::serve::{End, Http, HttpIo, serve};
+use brisk_telemetry::metrics::Listening;
 use brisk_telemetry::{ConnectionRecord, HandshakeOutcome, Milestone};
 use brisk_tls::{Accepted, Refusal};
-use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
+use crate::client::{introduce, timed_out};
 use crate::worker::{Permits, Worker};
 
 /// Serves one HTTPS connection to its end. Never fails: what goes wrong is in the record.
@@ -25,17 +24,17 @@ pub(crate) async fn serve_https(
     tcp: TcpStream,
     peer: SocketAddr,
     local: SocketAddr,
-    permits: Permits,
+    mut permits: Permits,
 ) {
     let shared = &worker.shared;
     let record = ConnectionRecord::new(shared.next_connection_id(), peer, local, Instant::now());
     // Boxed, as the handshake below: what only its beginning needs does not make an idle connection larger.
     let mut record = Box::new(record);
     record.timeline.mark(Milestone::TcpEstablished);
-    shared.metrics.connection_opened();
+    shared.metrics.connection_opened(Listening::Https);
     let deadline = worker.wheel.register();
 
-    let (io, host) = match Box::pin(secure(&worker, tcp, &mut record, &deadline)).await {
+    let (io, host) = match Box::pin(secure(&worker, tcp, &mut record, &mut permits, &deadline)).await {
         Ok(secured) => secured,
         Err(refusal) => return refused(&worker, &record, &refusal),
     };
@@ -59,7 +58,7 @@ pub(crate) async fn serve_https(
     if record.early_bytes > 0 {
         shared.metrics.early_data_bytes(record.early_bytes);
     }
-    shared.metrics.connection_closed();
+    shared.metrics.connection_closed(Listening::Https);
     tracing::debug!(connection = record.id, client = %record.client, host, ?end, "connection ended");
 }
 
@@ -85,18 +84,14 @@ async fn secure(
     worker: &Worker,
     mut tcp: TcpStream,
     record: &mut ConnectionRecord,
+    permits: &mut Permits,
     deadline: &Deadline,
 ) -> Result<(HttpIo, usize), Refusal> {
     let live = worker.shared.live.load_full();
     deadline.set(live.handshake_timeout);
-    let mut received = Vec::new();
-    if live.proxy_protocol.expected_from(record.peer.ip()) {
-        let header = read_proxy_header(&mut tcp, &mut received, record);
-        within(deadline, header).await.unwrap_or_else(|| Err(Refusal::new(HandshakeOutcome::TimedOut)))?;
-    }
+    let received = introduce(worker, &live, &mut tcp, record, permits, deadline).await?;
     let accepted = live.acceptor.accept(tcp, received, &mut record.timeline);
-    let accepted =
-        within(deadline, accepted).await.unwrap_or_else(|| Err(Refusal::new(HandshakeOutcome::TimedOut)))?;
+    let accepted = within(deadline, accepted).await.unwrap_or_else(|| Err(timed_out()))?;
     if live.measures_rtt {
         record.rtt = TcpInfo::of(accepted.stream.tcp()).ok().map(|info| info.rtt);
     }
@@ -105,36 +100,8 @@ async fn secure(
     Ok((HttpIo::new(stream), host))
 }
 
-async fn read_proxy_header(
-    tcp: &mut TcpStream,
-    received: &mut Vec<u8>,
-    record: &mut ConnectionRecord,
-) -> Result<(), Refusal> {
-    loop {
-        if tcp.read_buf(received).await.map_err(|error| closed(&error))? == 0 {
-            return Err(closed(&io::ErrorKind::UnexpectedEof.into()));
-        }
-        let consumed = match proxy_protocol::parse(received) {
-            Ok(Progress::Incomplete) => continue,
-            Ok(Progress::Header { source, destination, consumed }) => {
-                record.client = source;
-                record.local = destination;
-                consumed
-            }
-            Ok(Progress::Local { consumed }) => consumed,
-            Err(error) => return Err(Refusal::because(HandshakeOutcome::ProxyProtocol, &error)),
-        };
-        received.drain(..consumed);
-        return Ok(());
-    }
-}
-
-fn closed(error: &io::Error) -> Refusal {
-    Refusal::because(HandshakeOutcome::ClientClosed, error)
-}
-
 /// The output of `work`, or nothing when the deadline passes first.
-async fn within<F: Future>(deadline: &Deadline, work: F) -> Option<F::Output> {
+pub(crate) async fn within<F: Future>(deadline: &Deadline, work: F) -> Option<F::Output> {
     let mut work = pin!(work);
     std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
@@ -154,7 +121,8 @@ fn unconfirmed(worker: &Worker, record: &ConnectionRecord, end: End) {
     tracing::debug!(connection = record.id, client = %record.client, %outcome, "handshake failed after early data");
 }
 
-fn failed(worker: &Worker, record: &ConnectionRecord, outcome: HandshakeOutcome) {
+/// Counts and logs a connection that ended before it could be served.
+pub(crate) fn failed(worker: &Worker, record: &ConnectionRecord, outcome: HandshakeOutcome) {
     worker.shared.metrics.handshake_failed(outcome);
     if let Some(log) = worker.shared.access_log.load().as_ref() {
         log.log_handshake(record, outcome);
@@ -163,7 +131,7 @@ fn failed(worker: &Worker, record: &ConnectionRecord, outcome: HandshakeOutcome)
 
 fn refused(worker: &Worker, record: &ConnectionRecord, refusal: &Refusal) {
     failed(worker, record, refusal.outcome);
-    worker.shared.metrics.connection_closed();
+    worker.shared.metrics.connection_closed(Listening::Https);
     let (name, detail) = (refusal.server_name.as_deref(), refusal.detail.as_deref());
     match refusal.outcome {
         HandshakeOutcome::KeyOperation | HandshakeOutcome::Internal => {

@@ -1,6 +1,7 @@
 //! The gateway: listeners, workers, and the journey of a connection (`connection.rs`, the file to open first).
 
 mod admin;
+mod client;
 mod connection;
 mod engine;
 mod error;

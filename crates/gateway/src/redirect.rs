@@ -2,39 +2,79 @@
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
+use std::io::Cursor;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::Poll;
+use std::time::Instant;
 
+use brisk_net::Deadline;
+use brisk_proxy::Connection;
+use brisk_telemetry::metrics::Listening;
+use brisk_telemetry::{ConnectionRecord, Milestone};
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
+use crate::client::introduce;
+use crate::connection::failed;
 use crate::worker::{Permits, Worker};
 
-/// Serves one plain HTTP connection to its end.
-pub(crate) async fn serve_http(worker: Rc<Worker>, tcp: TcpStream, permits: Permits) {
+/// Serves one plain HTTP connection to its end. It may begin with a PROXY header, as those of HTTPS.
+pub(crate) async fn serve_http(
+    worker: Rc<Worker>,
+    mut tcp: TcpStream,
+    peer: SocketAddr,
+    local: SocketAddr,
+    mut permits: Permits,
+) {
+    let shared = &worker.shared;
+    let mut record = ConnectionRecord::new(shared.next_connection_id(), peer, local, Instant::now());
+    record.timeline.mark(Milestone::TcpEstablished);
+    shared.metrics.connection_opened(Listening::Http);
+    let deadline = worker.wheel.register();
+    let live = shared.live.load_full();
+    deadline.set(live.handshake_timeout);
+    match introduce(&worker, &live, &mut tcp, &mut record, &mut permits, &deadline).await {
+        Ok(received) => answer(&worker, tcp, received, record, &deadline).await,
+        Err(refusal) => failed(&worker, &record, refusal.outcome),
+    }
+    shared.metrics.connection_closed(Listening::Http);
+}
+
+async fn answer(
+    worker: &Worker,
+    tcp: TcpStream,
+    received: Vec<u8>,
+    record: ConnectionRecord,
+    deadline: &Deadline,
+) {
+    let connection = Connection::new(record, false);
     let service = service_fn(|request| {
         let (head, _) = Request::<Incoming>::into_parts(request);
-        let response = worker.shared.live.load().redirect.answer(&head);
+        let redirect = worker.shared.live.load().redirect;
+        let response = worker.service.current().redirect(redirect, &connection, &head);
         async move { Ok::<_, Infallible>(response) }
     });
     let http = Rc::clone(&worker.http.borrow());
-    let connection = http1::Builder::new()
+    let (reader, writer) = tcp.into_split();
+    let io = tokio::io::join(Cursor::new(received).chain(reader), writer);
+    let hyper = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(http.timeouts.head)
         .max_buf_size(http.head_size.max(8192))
         .max_headers(http.headers)
-        .serve_connection(TokioIo::new(tcp), service);
-    let mut connection = std::pin::pin!(connection);
+        .serve_connection(TokioIo::new(io), service);
+    let mut hyper = std::pin::pin!(hyper);
     // A client may ask again and again, but not for ever, and may not let its answers lie.
-    let deadline = worker.wheel.register();
     deadline.set(http.timeouts.idle);
     let mut closing = false;
     let ended = poll_fn(|cx| {
-        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+        if let Poll::Ready(ended) = hyper.as_mut().poll(cx) {
             return Poll::Ready(Some(ended));
         }
         let late = deadline.poll_expired(cx).is_ready();
@@ -43,7 +83,7 @@ pub(crate) async fn serve_http(worker: Rc<Worker>, tcp: TcpStream, permits: Perm
         }
         if late || worker.drain.started() {
             closing = true;
-            connection.as_mut().graceful_shutdown();
+            hyper.as_mut().graceful_shutdown();
             deadline.set(http.timeouts.write);
             cx.waker().wake_by_ref();
         }
@@ -53,5 +93,4 @@ pub(crate) async fn serve_http(worker: Rc<Worker>, tcp: TcpStream, permits: Perm
     if let Some(Err(error)) = ended {
         tracing::debug!(%error, "plain HTTP connection");
     }
-    drop(permits);
 }

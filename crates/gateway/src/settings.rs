@@ -92,8 +92,25 @@ impl ProxyProtocol {
 pub struct ConnectionLimits {
     /// In all.
     pub total: usize,
-    /// From one address; `None` is no limit.
-    pub per_client: Option<usize>,
+    /// From one address; `None` is no limit. Trusted proxies are not counted, nor peers that send PROXY headers, but
+    /// the clients that these name.
+    pub per_client: Option<ClientLimit>,
+}
+
+/// How many connections one client may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientLimit {
+    /// From one IPv4 address or IPv6 /64.
+    pub most: usize,
+    /// Clients on this machine are not counted: behind a proxy of its own, all of them are one address.
+    pub spares_loopback: bool,
+}
+
+impl Default for ClientLimit {
+    /// 1024 connections, and any number from this machine.
+    fn default() -> Self {
+        Self { most: 1024, spares_loopback: true }
+    }
 }
 
 /// What makes sessions resumable.

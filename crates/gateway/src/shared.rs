@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +21,7 @@ use brisk_proxy::{Service, ServiceError, Telemetry, health};
 use brisk_telemetry::metrics::{CertificateExpiry, KeyOperationFacts, KeyOutcome, Metrics};
 use brisk_telemetry::{AccessLog, Throttle};
 use brisk_tls::{Acceptor, HostSettings};
+use ipnet::IpNet;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, LocalSet};
 
@@ -38,6 +40,7 @@ pub(crate) struct Live {
     pub(crate) acceptor: Acceptor,
     pub(crate) handshake_timeout: Duration,
     pub(crate) proxy_protocol: ProxyProtocol,
+    trusted_proxies: Vec<IpNet>,
     pub(crate) http: HttpSettings,
     pub(crate) redirect: HttpsRedirect,
     /// The round trip is asked of the kernel only where somebody will read it.
@@ -46,6 +49,12 @@ pub(crate) struct Live {
 }
 
 impl Live {
+    /// Whether an address stands for many clients: limits of one client do not apply to it.
+    pub(crate) fn is_many_clients(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.trusted_proxies.iter().any(|network| network.contains(&address))
+    }
+
     /// The service of one worker, with upstream connections of its own.
     pub(crate) fn service(
         &self,
@@ -82,6 +91,8 @@ pub(crate) struct Shared {
     pub(crate) changes: watch::Sender<()>,
     pub(crate) connections: ConnectionLimit,
     pub(crate) client_connections: Option<AddressLimit>,
+    /// Whether clients of this machine are not counted.
+    pub(crate) spares_loopback: bool,
     pub(crate) program: Program,
     /// Warnings about failed handshakes.
     pub(crate) handshake_warnings: Throttle,
@@ -105,7 +116,8 @@ impl Shared {
             live: ArcSwap::from_pointee(live),
             changes: watch::Sender::new(()),
             connections: ConnectionLimit::new(settings.connections.total),
-            client_connections: settings.connections.per_client.map(AddressLimit::new),
+            client_connections: settings.connections.per_client.map(|limit| AddressLimit::new(limit.most)),
+            spares_loopback: settings.connections.per_client.is_some_and(|limit| limit.spares_loopback),
             resumption,
             engine,
             program,
@@ -167,6 +179,7 @@ fn live(
         acceptor,
         handshake_timeout: settings.handshake_timeout,
         proxy_protocol: settings.proxy_protocol.clone(),
+        trusted_proxies: settings.service.trusted_proxies.clone(),
         http: settings.protocol.clone(),
         redirect: HttpsRedirect::new(settings.redirect_port),
         measures_rtt: settings.access_log.is_some() || has_page,

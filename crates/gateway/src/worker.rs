@@ -11,7 +11,6 @@ use std::time::Duration;
 use brisk_net::{AddressPermit, ConnectionPermit, DeadlineWheel, Drain, DrainGuard, Listener};
 use brisk_proxy::serve::{CurrentService, HttpSettings};
 use brisk_telemetry::metrics::Refusal;
-use tokio::net::TcpStream;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
 use tokio::task::spawn_local;
@@ -32,7 +31,8 @@ pub(crate) struct Worker {
 /// A connection's share of the limits, given back when it ends.
 pub(crate) struct Permits {
     _total: ConnectionPermit,
-    _client: Option<AddressPermit>,
+    /// None where the client is not counted, or not known yet.
+    pub(crate) client: Option<AddressPermit>,
     /// From its acceptance on: a drain waits for handshakes too.
     _drain: DrainGuard,
 }
@@ -130,34 +130,33 @@ async fn accept_https(worker: Rc<Worker>, mut listener: Listener) -> io::Result<
     let local = listener.local_address()?;
     loop {
         let (tcp, peer) = listener.accept().await?;
-        if let Some(permits) = admit(&worker, peer) {
+        if let Ok(permits) = admit(&worker, peer) {
             spawn_local(serve_https(Rc::clone(&worker), tcp, peer, local, permits));
         }
     }
 }
 
 async fn accept_http(worker: Rc<Worker>, mut listener: Listener) -> io::Result<()> {
+    let local = listener.local_address()?;
     loop {
-        let (tcp, peer): (TcpStream, _) = listener.accept().await?;
-        if let Some(permits) = admit(&worker, peer) {
-            spawn_local(serve_http(Rc::clone(&worker), tcp, permits));
+        let (tcp, peer) = listener.accept().await?;
+        if let Ok(permits) = admit(&worker, peer) {
+            spawn_local(serve_http(Rc::clone(&worker), tcp, peer, local, permits));
         }
     }
 }
 
-/// Limits refuse before any work is done.
-fn admit(worker: &Worker, peer: SocketAddr) -> Option<Permits> {
+/// Limits refuse before any work is done. A connection with a PROXY header is its client's only when that is read.
+fn admit(worker: &Worker, peer: SocketAddr) -> Result<Permits, Refusal> {
     let shared = &worker.shared;
     let Some(total) = shared.connections.try_acquire() else {
         shared.metrics.connection_refused(Refusal::Limit);
-        return None;
+        return Err(Refusal::Limit);
     };
-    let Some(limit) = &shared.client_connections else {
-        return Some(Permits { _total: total, _client: None, _drain: worker.drain.guard() });
-    };
-    let client = limit.try_acquire(peer.ip());
-    if client.is_none() {
-        shared.metrics.connection_refused(Refusal::ClientLimit);
+    let mut permits = Permits { _total: total, client: None, _drain: worker.drain.guard() };
+    let live = shared.live.load();
+    if !live.proxy_protocol.expected_from(peer.ip()) {
+        permits.count_client(shared, &live, peer.ip())?;
     }
-    Some(Permits { _total: total, _client: Some(client?), _drain: worker.drain.guard() })
+    Ok(permits)
 }

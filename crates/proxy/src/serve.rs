@@ -135,7 +135,8 @@ impl CurrentService {
         self.0.replace(service);
     }
 
-    fn get(&self) -> Rc<Service> {
+    /// The service that answers now.
+    pub fn current(&self) -> Rc<Service> {
         Rc::clone(&self.0.borrow())
     }
 }
@@ -216,7 +217,7 @@ async fn rest(io: &HttpIo, http: &Http) -> Result<(), Stop> {
 /// Serves HTTP/1.1 until the connection rests, closes or is upgraded. An upgraded one is served to its end here.
 async fn http1_turns(io: &HttpIo, http: &Http) -> Stop {
     let service = service_fn(|request| {
-        let (service, connection) = (http.service.get(), Rc::clone(&http.connection));
+        let (service, connection) = (http.service.current(), Rc::clone(&http.connection));
         async move { Ok::<_, Infallible>(service.respond(&connection, request).await) }
     });
     let mut hyper = http1::Builder::new()
@@ -254,7 +255,7 @@ async fn http1_turns(io: &HttpIo, http: &Http) -> Stop {
 /// Serves HTTP/2 until the connection closes.
 async fn http2_turns(io: &HttpIo, http: &Http) -> Stop {
     let service = service_fn(|request| {
-        let (service, connection) = (http.service.get(), Rc::clone(&http.connection));
+        let (service, connection) = (http.service.current(), Rc::clone(&http.connection));
         async move { Ok::<_, Infallible>(service.respond(&connection, request).await) }
     });
     let mut hyper = pin!(

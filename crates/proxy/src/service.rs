@@ -21,7 +21,7 @@ use crate::forwarding::Forwarding;
 use crate::headers;
 use crate::hosts::{Host, Hosts, Misdirected, Origin};
 use crate::path::{AmbiguousPath, RequestPath};
-use crate::redirect;
+use crate::redirect::{self, HttpsRedirect};
 use crate::route::Routes;
 use crate::settings::{
     Action, FixedResponse, HostSettings, HstsSettings, Page, Redirect, RouteSettings, ServiceSettings,
@@ -112,6 +112,17 @@ impl Service {
             Err(refusal) => refuse(refusal, version, &mut exchange),
         };
         exchange.respond(if is_head { without_body(response) } else { response })
+    }
+
+    /// Answers one request of plain HTTP with the way to HTTPS. Counted and logged as any other.
+    pub fn redirect(
+        &self,
+        redirect: HttpsRedirect,
+        connection: &Rc<Connection>,
+        head: &Parts,
+    ) -> Response<RecordedBody> {
+        let exchange = Exchange::begin(&self.telemetry, connection, self.ids.next(), head);
+        exchange.respond(redirect.answer(head))
     }
 
     pub(crate) fn telemetry(&self) -> &Telemetry {

@@ -29,6 +29,16 @@ use shard::Shards;
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 named! {
+    /// What kind of listener a connection came to.
+    Listening {
+        /// HTTPS.
+        Https = "https",
+        /// Plain HTTP, which is redirected.
+        Http = "http",
+    }
+}
+
+named! {
     /// Why a connection was closed before anything was read from it.
     Refusal {
         /// As many connections as allowed were open.
@@ -94,16 +104,17 @@ impl Metrics {
     }
 
     /// Counts a connection accepted.
-    pub fn connection_opened(&self) {
-        self.shards.mine().accepted.fetch_add(1, Ordering::Relaxed);
+    pub fn connection_opened(&self, listener: Listening) {
+        self.shards.mine().accepted[listener as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts the end of an accepted connection.
-    pub fn connection_closed(&self) {
-        self.shards.mine().closed.fetch_add(1, Ordering::Relaxed);
+    pub fn connection_closed(&self, listener: Listening) {
+        self.shards.mine().closed[listener as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a connection closed before anything was read from it. It counts as neither accepted nor open.
+    /// Counts a connection closed because of a limit: at once, so that it counts as neither accepted nor open, or when
+    /// its PROXY header was read.
     pub fn connection_refused(&self, reason: Refusal) {
         self.refused[reason as usize].fetch_add(1, Ordering::Relaxed);
     }

@@ -136,6 +136,8 @@ named! {
         Alert = "alert",
         /// The client broke the protocol.
         ProtocolError = "protocol-error",
+        /// The client has as many connections as allowed, or comes too often.
+        Limited = "limited",
         /// The key operation failed or was not answered in time.
         KeyOperation = "key-operation",
         /// A fault in brisk.

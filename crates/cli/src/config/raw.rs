@@ -9,8 +9,8 @@ use serde::Deserialize;
 
 use super::units::{Period, Size, SizeLimit};
 use super::values::{
-    Address, EarlyData, FastOpen, HashBy, LogFile, Network, ProxyProtocol, Redirect, RedisServer, TicketKeys,
-    UpstreamServer,
+    Address, ClientConnections, EarlyData, FastOpen, HashBy, LogFile, Network, ProxyProtocol, Redirect,
+    RedisServer, TicketKeys, UpstreamServer,
 };
 
 /// A whole file.
@@ -39,7 +39,7 @@ pub(crate) struct Server {
     pub(crate) proxy_protocol: Option<ProxyProtocol>,
     pub(crate) trusted_proxies: Vec<Network>,
     pub(crate) max_connections: Option<u32>,
-    pub(crate) max_connections_per_client: Option<u32>,
+    pub(crate) max_connections_per_client: Option<ClientConnections>,
     pub(crate) drain_timeout: Option<Period>,
     pub(crate) unknown_host: Option<UnknownHost>,
     pub(crate) state_dir: Option<PathBuf>,

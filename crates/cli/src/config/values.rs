@@ -118,6 +118,36 @@ impl<'de> Deserialize<'de> for FastOpen {
     }
 }
 
+/// `max_connections_per_client`: a number, or no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClientConnections(pub(crate) Option<u32>);
+
+impl<'de> Deserialize<'de> for ClientConnections {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl Visitor<'_> for Either {
+            type Value = ClientConnections;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of connections or `false`")
+            }
+
+            fn visit_bool<E: de::Error>(self, on: bool) -> Result<ClientConnections, E> {
+                if on {
+                    return Err(E::invalid_type(de::Unexpected::Bool(on), &self));
+                }
+                Ok(ClientConnections(None))
+            }
+
+            fn visit_i64<E: de::Error>(self, most: i64) -> Result<ClientConnections, E> {
+                let wrong = || E::invalid_value(de::Unexpected::Signed(most), &self);
+                u32::try_from(most).map(|most| ClientConnections(Some(most))).map_err(|_| wrong())
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
 /// `proxy_protocol`: from no one, everyone, or some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ProxyProtocol {

@@ -1,12 +1,13 @@
 //! What strangers can do to the gateway itself, beside the requests that it serves.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
 use brisk_testkit::brisk::{Setup, base, host};
 use brisk_testkit::ca::{LeafKey, TestCa};
 use brisk_testkit::client::{TlsClient, TlsStream};
+use brisk_testkit::http1::Message;
 use brisk_testkit::process::{PATIENCE, wait_until};
 
 use crate::site::{NAME, NAMES, Site, setup};
@@ -87,4 +88,47 @@ fn failed_handshakes_are_logged_once_a_second_with_a_count_of_the_others() {
     wait_until("a warning", || (written() > 0).then_some(()));
     let most = started.elapsed().as_secs() as usize + 2;
     assert!(written() <= most, "{} warnings within {most} s", written());
+}
+
+/// A connection that begins with a PROXY header for this client.
+fn proxied(address: SocketAddr, client: &str) -> TcpStream {
+    let mut tcp = TcpStream::connect(address).expect("a listener");
+    tcp.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    tcp.write_all(format!("PROXY TCP4 {client} 192.0.2.1 12345 443\r\n").as_bytes()).expect("a connection");
+    tcp
+}
+
+#[test]
+fn behind_a_balancer_each_client_has_a_limit_of_its_own() {
+    let keys = "server.proxy_protocol = true\nserver.max_connections_per_client = 2\n";
+    let site = Site::custom(keys, "", |setup| setup);
+    let connect = |client: &str| site.client().over(proxied(site.brisk.https(), client));
+    let clients = ["203.0.113.1", "203.0.113.1", "203.0.113.2", "203.0.113.3", "203.0.113.4"];
+    let held: Vec<_> = clients.map(|client| connect(client).expect(client)).into();
+    assert!(connect("203.0.113.1").is_err(), "a third connection of one client");
+    assert!(site.brisk.logged("\"outcome\":\"limited\"").contains("203.0.113.1"));
+    let refused = ["reason=\"client-limit\""];
+    assert!(site.brisk.metrics().sum("brisk_connections_refused_total", &refused) > 0.5);
+    drop(held);
+    wait_until("room for another connection", || connect("203.0.113.1").ok());
+}
+
+#[test]
+fn a_client_of_the_http_listener_is_named_by_its_proxy_header() {
+    let site = Site::custom("server.proxy_protocol = true\n", "", |setup| setup);
+    let mut tcp = proxied(site.brisk.http(), "203.0.113.7");
+    tcp.write_all(format!("GET /there HTTP/1.1\r\nHost: {NAME}\r\n\r\n").as_bytes()).expect("a connection");
+    let answer = Message::read_response(&mut tcp).expect("an answer");
+    assert_eq!(answer.status(), 308);
+    let open = site.brisk.metrics().sum("brisk_connections_open", &["listener=\"http\""]);
+    assert!((open - 1.0).abs() < 0.1, "{open} open");
+    let line = site.brisk.logged("/there");
+    assert!(line.contains("203.0.113.7") && line.contains("\"status\":308"), "{line}");
+    // Without the header there is no client to speak of.
+    let mut bare = TcpStream::connect(site.brisk.http()).expect("a listener");
+    bare.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    bare.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").expect("a connection");
+    let mut answer = Vec::new();
+    let _ = bare.read_to_end(&mut answer);
+    assert!(answer.is_empty(), "{answer:?}");
 }

@@ -39,7 +39,7 @@ fn complete(http: &Http) {
     let time = record.timeline.between(Milestone::ClientHello, Milestone::HandshakeFinished);
     if let Some(tls) = &mut record.tls {
         tls.handshake_time = time.unwrap_or(tls.handshake_time);
-        http.service.get().telemetry().metrics.handshake(tls);
+        http.service.current().telemetry().metrics.handshake(tls);
     }
 }
 

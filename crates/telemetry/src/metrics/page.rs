@@ -13,7 +13,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::histogram::Totals;
-use super::{Metrics, Refusal, Reload};
+use super::{Listening, Metrics, Refusal, Reload};
 use crate::outcome::{EarlyRequest, Side};
 
 /// All metrics as text. Allocates for everything it shows; for scrapes only.
@@ -56,14 +56,20 @@ fn build(page: &mut Encoder<'_, '_>) -> fmt::Result {
 fn connections(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     let shards = &metrics.shards;
     // Closed before accepted: a connection that comes and goes in between must not make the difference negative.
-    let closed = shards.sum(|shard| &shard.closed);
-    let accepted = shards.sum(|shard| &shard.accepted);
-    let mut family = page.gauge("connections_open", "Connections of clients open now.")?;
-    family.gauge(&[], accepted.saturating_sub(closed))?;
-    let mut family = page.counter("connections_accepted", "Connections accepted.")?;
-    family.counter(&[], accepted)?;
-    let mut family =
-        page.counter("connections_refused", "Connections closed before anything was read, by reason.")?;
+    let counts = Listening::ALL.iter().map(|&listener| {
+        let closed = shards.sum(|shard| &shard.closed[listener as usize]);
+        (listener, shards.sum(|shard| &shard.accepted[listener as usize]), closed)
+    });
+    let counts: Vec<_> = counts.collect();
+    let mut family = page.gauge("connections_open", "Connections of clients open now, by listener.")?;
+    for (listener, accepted, closed) in &counts {
+        family.gauge(&[("listener", listener.name())], accepted.saturating_sub(*closed))?;
+    }
+    let mut family = page.counter("connections_accepted", "Connections accepted, by listener.")?;
+    for (listener, accepted, _) in &counts {
+        family.counter(&[("listener", listener.name())], *accepted)?;
+    }
+    let mut family = page.counter("connections_refused", "Connections closed by a limit, by reason.")?;
     for (reason, count) in Refusal::ALL.iter().zip(&metrics.refused) {
         family.counter(&[("reason", reason.name())], load(count))?;
     }

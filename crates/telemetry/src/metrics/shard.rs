@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
+use super::Listening;
 use super::histogram::{Histogram, Totals};
 use crate::outcome::{EarlyRequest, Side};
 
@@ -15,8 +16,8 @@ const NO_STATUS: usize = 500;
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Shard {
-    pub(super) accepted: AtomicU64,
-    pub(super) closed: AtomicU64,
+    pub(super) accepted: [AtomicU64; Listening::ALL.len()],
+    pub(super) closed: [AtomicU64; Listening::ALL.len()],
     pub(super) received: AtomicU64,
     pub(super) sent: AtomicU64,
     pub(super) errors: [AtomicU64; Side::ALL.len()],
@@ -30,8 +31,8 @@ pub(super) struct Shard {
 impl Shard {
     fn new() -> Self {
         Self {
-            accepted: AtomicU64::new(0),
-            closed: AtomicU64::new(0),
+            accepted: Default::default(),
+            closed: Default::default(),
             received: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             errors: Default::default(),

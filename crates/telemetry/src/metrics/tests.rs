@@ -108,13 +108,15 @@ fn what_several_threads_count_adds_up() {
 #[test]
 fn connections_are_open_from_accept_to_close() {
     let metrics = Metrics::new();
-    (0..3).for_each(|_| metrics.connection_opened());
-    metrics.connection_closed();
+    (0..3).for_each(|_| metrics.connection_opened(Listening::Https));
+    metrics.connection_opened(Listening::Http);
+    metrics.connection_closed(Listening::Https);
     metrics.connection_refused(Refusal::ClientLimit);
     metrics.traffic(100, 2000);
     metrics.traffic(1, 1);
-    assert!(shows(&metrics, "brisk_connections_open 2"));
-    assert!(shows(&metrics, "brisk_connections_accepted_total 3"));
+    assert!(shows(&metrics, "brisk_connections_open{listener=\"https\"} 2"));
+    assert!(shows(&metrics, "brisk_connections_open{listener=\"http\"} 1"));
+    assert!(shows(&metrics, "brisk_connections_accepted_total{listener=\"https\"} 3"));
     assert!(shows(&metrics, "brisk_connections_refused_total{reason=\"client-limit\"} 1"));
     assert!(shows(&metrics, "brisk_received_bytes_total 101"));
     assert!(shows(&metrics, "brisk_sent_bytes_total 2001"));

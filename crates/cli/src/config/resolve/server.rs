@@ -10,7 +10,9 @@ use std::thread;
 use std::time::Duration;
 
 use brisk_certs::UnknownName;
-use brisk_gateway::settings::{ConnectionLimits, GatewaySettings, ProxyProtocol, SessionSettings};
+use brisk_gateway::settings::{
+    ClientLimit, ConnectionLimits, GatewaySettings, ProxyProtocol, SessionSettings,
+};
 #[cfg(feature = "cuda")]
 use brisk_keys::CudaSettings;
 use brisk_keys::{BatchSettings, Keystore};
@@ -28,7 +30,7 @@ use super::{Context, keys, sessions};
 use crate::config::error::KeyPath;
 use crate::config::raw;
 use crate::config::units::{Period, Size};
-use crate::config::values::{self, Address, LogFile};
+use crate::config::values::{self, Address, ClientConnections, LogFile};
 
 /// Limits of time: deadlines have a granularity of 100 ms, and a day is no limit any more.
 pub(super) const TIMEOUTS: RangeInclusive<Period> =
@@ -199,8 +201,13 @@ fn connections(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) 
     let total =
         context.findings.within(&path.key("max_connections"), server.max_connections, 100_000, &range);
     let path = path.key("max_connections_per_client");
-    let most = server.max_connections_per_client;
-    let per_client = most.map(|most| context.findings.within(&path, Some(most), 1, &range) as usize);
+    let per_client = match server.max_connections_per_client {
+        None => Some(ClientLimit::default()),
+        Some(ClientConnections(most)) => most.map(|most| ClientLimit {
+            most: context.findings.within(&path, Some(most), 1, &range) as usize,
+            spares_loopback: false,
+        }),
+    };
     ConnectionLimits { total: total as usize, per_client }
 }
 

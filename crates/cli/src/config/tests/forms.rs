@@ -93,6 +93,16 @@ fn a_value_of_the_wrong_kind_says_what_belongs_there() {
             "fast_open: expected a queue length from 1 to 65535 or `false`, found the number 0",
         ),
         (
+            "max_connections_per_client = true",
+            30,
+            "max_connections_per_client: expected a number of connections or `false`, found `true`",
+        ),
+        (
+            "max_connections_per_client = 0",
+            30,
+            "max_connections_per_client: 0 is out of range: write 1 to 10000000",
+        ),
+        (
             "proxy_protocol = 1",
             18,
             "proxy_protocol: expected `true`, `false` or a list of networks, found the number 1",

@@ -1,0 +1,95 @@
+//! Who the client of a connection is, and whether it may have one more: the first step of every connection.
+
+use std::io;
+use std::net::IpAddr;
+
+use brisk_net::Deadline;
+use brisk_net::proxy_protocol::{self, Progress};
+use brisk_telemetry::metrics::Refusal as Refused;
+use brisk_telemetry::{ConnectionRecord, HandshakeOutcome};
+use brisk_tls::Refusal;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+use crate::connection::within;
+use crate::shared::{Live, Shared};
+use crate::worker::{Permits, Worker};
+
+/// Reads the PROXY header where the peer sends one, notes the client that it names, and counts the connection as that
+/// client's. Answers what was read beyond the header. The deadline is set by the caller.
+pub(crate) async fn introduce(
+    worker: &Worker,
+    live: &Live,
+    tcp: &mut TcpStream,
+    record: &mut ConnectionRecord,
+    permits: &mut Permits,
+    deadline: &Deadline,
+) -> Result<Vec<u8>, Refusal> {
+    let mut received = Vec::new();
+    if !live.proxy_protocol.expected_from(record.peer.ip()) {
+        return Ok(received);
+    }
+    let header = read_proxy_header(tcp, &mut received, record);
+    let named = within(deadline, header).await.unwrap_or_else(|| Err(timed_out()))?;
+    // A balancer that speaks for itself is no client.
+    if named {
+        let admitted = permits.count_client(&worker.shared, live, record.client.ip());
+        admitted.map_err(|_counted| Refusal::new(HandshakeOutcome::Limited))?;
+    }
+    Ok(received)
+}
+
+/// The handshake took too long.
+pub(crate) fn timed_out() -> Refusal {
+    Refusal::new(HandshakeOutcome::TimedOut)
+}
+
+impl Permits {
+    /// Counts the connection as one of `client`. An error has been counted.
+    pub(crate) fn count_client(
+        &mut self,
+        shared: &Shared,
+        live: &Live,
+        client: IpAddr,
+    ) -> Result<(), Refused> {
+        let Some(limit) = shared.client_connections.as_ref() else { return Ok(()) };
+        if live.is_many_clients(client) || (shared.spares_loopback && client.to_canonical().is_loopback()) {
+            return Ok(());
+        }
+        self.client = limit.try_acquire(client);
+        if self.client.is_none() {
+            shared.metrics.connection_refused(Refused::ClientLimit);
+            return Err(Refused::ClientLimit);
+        }
+        Ok(())
+    }
+}
+
+/// Whether the header named a client; then it is in the record.
+async fn read_proxy_header(
+    tcp: &mut TcpStream,
+    received: &mut Vec<u8>,
+    record: &mut ConnectionRecord,
+) -> Result<bool, Refusal> {
+    loop {
+        if tcp.read_buf(received).await.map_err(|error| closed(&error))? == 0 {
+            return Err(closed(&io::ErrorKind::UnexpectedEof.into()));
+        }
+        let (consumed, named) = match proxy_protocol::parse(received) {
+            Ok(Progress::Incomplete) => continue,
+            Ok(Progress::Header { source, destination, consumed }) => {
+                record.client = source;
+                record.local = destination;
+                (consumed, true)
+            }
+            Ok(Progress::Local { consumed }) => (consumed, false),
+            Err(error) => return Err(Refusal::because(HandshakeOutcome::ProxyProtocol, &error)),
+        };
+        received.drain(..consumed);
+        return Ok(named);
+    }
+}
+
+fn closed(error: &io::Error) -> Refusal {
+    Refusal::because(HandshakeOutcome::ClientClosed, error)
+}
