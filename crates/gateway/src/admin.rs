@@ -23,6 +23,9 @@ use crate::tickets;
 /// Admin connections at a time: a few scrapers and people.
 const CONNECTIONS: usize = 64;
 
+/// Kept for admin connections: what goes on in a shortage is to be seen.
+pub(crate) const SPARE_DESCRIPTORS: usize = 8;
+
 /// To send a request head, or the next one.
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
 
@@ -36,7 +39,7 @@ pub(crate) struct Admin {
 
 /// Serves `socket` for as long as it is polled.
 pub(crate) async fn serve(admin: Admin, socket: TcpListener) -> std::io::Result<()> {
-    let mut listener = brisk_net::Listener::new(socket)?;
+    let mut listener = brisk_net::Listener::new(socket)?.with_spare_descriptors(SPARE_DESCRIPTORS);
     let free = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let (tcp, _) = listener.accept().await?;

@@ -34,7 +34,10 @@ pub(crate) async fn introduce(
     // A balancer that speaks for itself is no client.
     if named {
         let admitted = permits.count_client(&worker.shared, live, record.client.ip());
-        admitted.map_err(|_counted| Refusal::new(HandshakeOutcome::Limited))?;
+        admitted.map_err(|reason| {
+            worker.shared.metrics.connection_refused(reason);
+            Refusal::new(HandshakeOutcome::Limited)
+        })?;
     }
     Ok(received)
 }
@@ -45,7 +48,7 @@ pub(crate) fn timed_out() -> Refusal {
 }
 
 impl Permits {
-    /// Counts the connection as one of `client`. An error has been counted.
+    /// Counts the connection as one of `client`.
     pub(crate) fn count_client(
         &mut self,
         shared: &Shared,
@@ -57,11 +60,7 @@ impl Permits {
             return Ok(());
         }
         self.client = limit.try_acquire(client);
-        if self.client.is_none() {
-            shared.metrics.connection_refused(Refused::ClientLimit);
-            return Err(Refused::ClientLimit);
-        }
-        Ok(())
+        if self.client.is_some() { Ok(()) } else { Err(Refused::ClientLimit) }
     }
 }
 

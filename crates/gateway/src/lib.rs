@@ -1,8 +1,10 @@
 //! The gateway: listeners, workers, and the journey of a connection (`connection.rs`, the file to open first).
 
+mod accept;
 mod admin;
 mod client;
 mod connection;
+mod descriptors;
 mod engine;
 mod error;
 mod gateway;

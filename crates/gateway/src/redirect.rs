@@ -71,7 +71,7 @@ async fn answer(
         .serve_connection(TokioIo::new(io), service);
     let mut hyper = std::pin::pin!(hyper);
     // A client may ask again and again, but not for ever, and may not let its answers lie.
-    deadline.set(http.timeouts.idle);
+    deadline.set_idle(http.timeouts.idle);
     let mut closing = false;
     let ended = poll_fn(|cx| {
         if let Poll::Ready(ended) = hyper.as_mut().poll(cx) {

@@ -26,6 +26,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::GatewayError;
+use crate::descriptors;
 use crate::engine::Engine;
 use crate::gateway::Program;
 use crate::page;
@@ -89,6 +90,8 @@ pub(crate) struct Shared {
     pub(crate) live: ArcSwap<Live>,
     /// Tells the workers of a new [`Live`].
     pub(crate) changes: watch::Sender<()>,
+    /// Tells the workers that one of them needs places and has no idle connection.
+    pub(crate) shortages: watch::Sender<()>,
     pub(crate) connections: ConnectionLimit,
     pub(crate) client_connections: Option<AddressLimit>,
     /// Whether clients of this machine are not counted.
@@ -115,7 +118,8 @@ impl Shared {
             access_log: ArcSwapOption::from(access_log),
             live: ArcSwap::from_pointee(live),
             changes: watch::Sender::new(()),
-            connections: ConnectionLimit::new(settings.connections.total),
+            shortages: watch::Sender::new(()),
+            connections: ConnectionLimit::new(descriptors::connections(settings)),
             client_connections: settings.connections.per_client.map(|limit| AddressLimit::new(limit.most)),
             spares_loopback: settings.connections.per_client.is_some_and(|limit| limit.spares_loopback),
             resumption,

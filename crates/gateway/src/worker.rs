@@ -1,8 +1,8 @@
 //! One worker: a thread with its own runtime, listeners, upstream connections and deadlines.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
@@ -10,13 +10,12 @@ use std::time::Duration;
 
 use brisk_net::{AddressPermit, ConnectionPermit, DeadlineWheel, Drain, DrainGuard, Listener};
 use brisk_proxy::serve::{CurrentService, HttpSettings};
-use brisk_telemetry::metrics::Refusal;
+use brisk_telemetry::metrics::Listening;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
 use tokio::task::spawn_local;
 
-use crate::connection::serve_https;
-use crate::redirect::serve_http;
+use crate::accept::accept;
 use crate::shared::{Live, Shared};
 
 /// What the tasks of a worker share.
@@ -26,15 +25,26 @@ pub(crate) struct Worker {
     pub(crate) http: RefCell<Rc<HttpSettings>>,
     pub(crate) wheel: DeadlineWheel,
     pub(crate) drain: Drain,
+    /// Connections that wait for a place.
+    pub(crate) waiting: Cell<usize>,
+}
+
+impl Worker {
+    /// Lets go of connections that are idle longest: here, or, if none is, at other workers.
+    pub(crate) fn make_room(&self) {
+        if self.wheel.evict_idle() == 0 {
+            self.shared.shortages.send_replace(());
+        }
+    }
 }
 
 /// A connection's share of the limits, given back when it ends.
 pub(crate) struct Permits {
-    _total: ConnectionPermit,
+    pub(crate) _total: ConnectionPermit,
     /// None where the client is not counted, or not known yet.
     pub(crate) client: Option<AddressPermit>,
     /// From its acceptance on: a drain waits for handshakes too.
-    _drain: DrainGuard,
+    pub(crate) _drain: DrainGuard,
 }
 
 /// The sockets of one worker.
@@ -68,6 +78,7 @@ async fn run(
 ) -> io::Result<()> {
     // From before the configuration is read, so that no change of it is missed.
     let changes = shared.changes.subscribe();
+    let shortages = shared.shortages.subscribe();
     let wheel = DeadlineWheel::new();
     let live = shared.live.load_full();
     let worker = Rc::new(Worker {
@@ -76,17 +87,18 @@ async fn run(
         shared,
         wheel,
         drain,
+        waiting: Cell::new(0),
     });
     let deadlines = worker.wheel.clone();
     spawn_local(async move { deadlines.run().await });
     spawn_local(follow(Rc::clone(&worker), changes));
+    spawn_local(help_others(Rc::clone(&worker), shortages));
     spawn_local(give_back_memory(worker.shared.program.give_back_memory));
     let mut accepting = Vec::new();
-    for socket in sockets.https {
-        accepting.push(spawn_local(told(accept_https(Rc::clone(&worker), Listener::new(socket)?))));
-    }
-    for socket in sockets.http {
-        accepting.push(spawn_local(told(accept_http(Rc::clone(&worker), Listener::new(socket)?))));
+    let https = sockets.https.into_iter().map(|socket| (socket, Listening::Https));
+    let http = sockets.http.into_iter().map(|socket| (socket, Listening::Http));
+    for (socket, kind) in https.chain(http) {
+        accepting.push(spawn_local(accept(Rc::clone(&worker), Listener::new(socket)?, kind)));
     }
     worker.drain.wait().await;
     for task in accepting {
@@ -107,6 +119,13 @@ async fn give_back_memory(give_back: fn()) {
     }
 }
 
+/// Makes room when another worker has nothing to let go of.
+async fn help_others(worker: Rc<Worker>, mut shortages: watch::Receiver<()>) {
+    while shortages.changed().await.is_ok() {
+        worker.wheel.evict_idle();
+    }
+}
+
 /// Takes over each new configuration.
 async fn follow(worker: Rc<Worker>, mut changes: watch::Receiver<()>) {
     while changes.changed().await.is_ok() {
@@ -117,46 +136,4 @@ async fn follow(worker: Rc<Worker>, mut changes: watch::Receiver<()>) {
         }
         worker.http.replace(Rc::new(live.http.clone()));
     }
-}
-
-/// Accepting ends only with an error of the socket itself.
-async fn told(accepting: impl Future<Output = io::Result<()>>) {
-    if let Err(error) = accepting.await {
-        tracing::error!(%error, "a listener broke: its worker accepts nothing more on it");
-    }
-}
-
-async fn accept_https(worker: Rc<Worker>, mut listener: Listener) -> io::Result<()> {
-    let local = listener.local_address()?;
-    loop {
-        let (tcp, peer) = listener.accept().await?;
-        if let Ok(permits) = admit(&worker, peer) {
-            spawn_local(serve_https(Rc::clone(&worker), tcp, peer, local, permits));
-        }
-    }
-}
-
-async fn accept_http(worker: Rc<Worker>, mut listener: Listener) -> io::Result<()> {
-    let local = listener.local_address()?;
-    loop {
-        let (tcp, peer) = listener.accept().await?;
-        if let Ok(permits) = admit(&worker, peer) {
-            spawn_local(serve_http(Rc::clone(&worker), tcp, peer, local, permits));
-        }
-    }
-}
-
-/// Limits refuse before any work is done. A connection with a PROXY header is its client's only when that is read.
-fn admit(worker: &Worker, peer: SocketAddr) -> Result<Permits, Refusal> {
-    let shared = &worker.shared;
-    let Some(total) = shared.connections.try_acquire() else {
-        shared.metrics.connection_refused(Refusal::Limit);
-        return Err(Refusal::Limit);
-    };
-    let mut permits = Permits { _total: total, client: None, _drain: worker.drain.guard() };
-    let live = shared.live.load();
-    if !live.proxy_protocol.expected_from(peer.ip()) {
-        permits.count_client(shared, &live, peer.ip())?;
-    }
-    Ok(permits)
 }

@@ -3,6 +3,8 @@
 //! A connection sets and clears a deadline several times per request, and almost none ever passes. So a deadline is a
 //! tick number in an array of its worker, and one local task looks over the whole array ten times a second: setting is
 //! a store, and fifty thousand connections cost some tens of microseconds per tick.
+//!
+//! The same array knows which connections are idle, and since when: in a shortage those that are idle longest are let go.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -18,6 +20,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 pub const TICK: Duration = Duration::from_millis(100);
 
 const NEVER: u64 = u64::MAX;
+/// A deadline that passed because its place was needed. No deadline is set to it: the first tick is 1.
+const EVICTED: u64 = 0;
+
+/// One in this many idle connections is let go at a time, so that the search for them is rare when there are many.
+const EVICTED_SHARE: usize = 64;
+/// The most that are let go at a time.
+const MOST_EVICTED: usize = 64;
 
 /// All deadlines of one worker. Clones share them. Its [`run`](Self::run) must be running for deadlines to pass.
 #[derive(Clone, Debug)]
@@ -38,6 +47,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Slots {
     expires: Vec<u64>,
+    /// The tick since which a connection is idle, or `NEVER`.
+    idle_since: Vec<u64>,
     wakers: Vec<Option<Waker>>,
     free: Vec<usize>,
 }
@@ -94,6 +105,17 @@ impl DeadlineWheel {
         }
     }
 
+    /// Lets the deadlines pass that have been idle longest ([`Deadline::set_idle`]): one in 64 of them, at most 64, and one
+    /// if there is any. Answers how many. Looks at every deadline: for a shortage, not for every connection.
+    pub fn evict_idle(&self) -> usize {
+        let wakers = self.shared.slots.borrow_mut().evict_idle();
+        let evicted = wakers.len();
+        for waker in wakers.into_iter().flatten() {
+            waker.wake();
+        }
+        evicted
+    }
+
     async fn turn(&self) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -114,16 +136,30 @@ impl Default for DeadlineWheel {
 impl Deadline {
     /// Lets the deadline pass after `time`, in place of what was set before. Costs a few nanoseconds and wakes nobody.
     pub fn set(&self, time: Duration) {
+        self.store(self.after(time), NEVER);
+    }
+
+    /// As [`set`](Self::set), for a connection without work: it may be let go sooner, when its place is needed. So it is
+    /// until the deadline is set or cleared again.
+    pub fn set_idle(&self, time: Duration) {
+        self.store(self.after(time), self.shared.now.get());
+    }
+
+    fn after(&self, time: Duration) -> u64 {
         let ticks = time.as_millis().div_ceil(TICK.as_millis());
         let ticks = u64::try_from(ticks).unwrap_or(NEVER);
         // One more, for the part of the present tick that is already over.
-        let expires = self.shared.now.get().saturating_add(ticks).saturating_add(1);
-        self.store(expires);
+        self.shared.now.get().saturating_add(ticks).saturating_add(1)
     }
 
     /// Sets the deadline aside: it does not pass until it is set again.
     pub fn clear(&self) {
-        self.store(NEVER);
+        self.store(NEVER, NEVER);
+    }
+
+    /// Whether the deadline passed before its time, because the connection was idle and its place was needed.
+    pub fn is_evicted(&self) -> bool {
+        self.shared.slots.borrow().expires[self.slot] == EVICTED
     }
 
     /// Whether the time that was set is over.
@@ -149,8 +185,10 @@ impl Deadline {
         poll_fn(|context| self.poll_expired(context)).await;
     }
 
-    fn store(&self, expires: u64) {
-        self.shared.slots.borrow_mut().expires[self.slot] = expires;
+    fn store(&self, expires: u64, idle_since: u64) {
+        let mut slots = self.shared.slots.borrow_mut();
+        slots.expires[self.slot] = expires;
+        slots.idle_since[self.slot] = idle_since;
     }
 }
 
@@ -180,6 +218,7 @@ impl Slots {
     fn take(&mut self) -> usize {
         self.free.pop().unwrap_or_else(|| {
             self.expires.push(NEVER);
+            self.idle_since.push(NEVER);
             self.wakers.push(None);
             self.expires.len() - 1
         })
@@ -187,8 +226,25 @@ impl Slots {
 
     fn give_back(&mut self, slot: usize) -> Option<Waker> {
         self.expires[slot] = NEVER;
+        self.idle_since[slot] = NEVER;
         self.free.push(slot);
         self.wakers[slot].take()
+    }
+
+    /// Whoever waits for the deadlines that pass; `None` for one that nobody waits for yet.
+    fn evict_idle(&mut self) -> Vec<Option<Waker>> {
+        let idle = self.idle_since.iter().enumerate().filter(|(_, since)| **since != NEVER);
+        let mut idle: Vec<(u64, usize)> = idle.map(|(slot, since)| (*since, slot)).collect();
+        let count = (idle.len() / EVICTED_SHARE).clamp(1, MOST_EVICTED).min(idle.len());
+        if count < idle.len() {
+            idle.select_nth_unstable(count);
+        }
+        let evict = |&(_, slot): &(u64, usize)| {
+            self.expires[slot] = EVICTED;
+            self.idle_since[slot] = NEVER;
+            self.wakers[slot].take()
+        };
+        idle[..count].iter().map(evict).collect()
     }
 
     fn take_expired(&mut self, now: u64) -> Vec<Waker> {
@@ -270,6 +326,31 @@ mod tests {
             let start = Instant::now();
             deadline.wait().await;
             assert!(start.elapsed() >= Duration::from_secs(5), "{:?}", start.elapsed());
+        })
+        .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_idle_longest_are_let_go_first() {
+        let wheel = DeadlineWheel::new();
+        with(&wheel, async {
+            let [busy, late, early, worked] = std::array::from_fn(|_| wheel.register());
+            for deadline in [&busy, &early, &worked] {
+                deadline.set_idle(Duration::from_hours(1));
+            }
+            sleep(Duration::from_secs(1)).await;
+            busy.clear();
+            late.set_idle(Duration::from_hours(1));
+            worked.set(Duration::from_hours(1));
+            assert_eq!(wheel.evict_idle(), 1);
+            early.wait().await;
+            assert!(early.is_evicted() && !late.expired());
+            assert_eq!(wheel.evict_idle(), 1);
+            assert!(late.is_evicted());
+            assert_eq!(wheel.evict_idle(), 0);
+            assert!(!busy.expired() && !worked.expired());
+            early.set(Duration::from_secs(1));
+            assert!(!early.is_evicted() && !early.expired());
         })
         .await;
     }

@@ -1,6 +1,6 @@
 //! Listening sockets: bound with the options that the gateway wants, accepting through shortages.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -88,13 +88,23 @@ fn parse_fast_open(text: &str) -> FastOpenState {
 pub struct Listener {
     socket: TcpListener,
     last_log: Option<Instant>,
+    /// Descriptors kept for a shortage.
+    spare: Vec<File>,
+    spares: usize,
 }
 
 impl Listener {
     /// Takes a socket from [`bind`]. Must be called inside a runtime.
     pub fn new(socket: std::net::TcpListener) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        Ok(Self { socket: TcpListener::from_std(socket)?, last_log: None })
+        Ok(Self { socket: TcpListener::from_std(socket)?, last_log: None, spare: Vec::new(), spares: 0 })
+    }
+
+    /// Keeps `spares` descriptors, so that as many connections can be accepted while the process has no other left.
+    pub fn with_spare_descriptors(mut self, spares: usize) -> Self {
+        self.spares = spares;
+        self.keep_spare();
+        self
     }
 
     /// Where it listens, with the port that the kernel chose if it was to choose.
@@ -107,18 +117,37 @@ impl Listener {
     /// A client that left early is skipped; out of descriptors or memory, it rests a moment and goes on, with a log line
     /// at most once a second. Other errors mean that the socket itself is broken and are answered.
     pub async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
+        self.accept_making_room(|| {}).await
+    }
+
+    /// As [`accept`](Self::accept), and calls `make_room` each time that it is out of descriptors or memory.
+    pub async fn accept_making_room(
+        &mut self,
+        mut make_room: impl FnMut(),
+    ) -> io::Result<(TcpStream, SocketAddr)> {
+        self.keep_spare();
         loop {
             match self.socket.accept().await {
                 Ok(accepted) => return Ok(accepted),
-                Err(error) => self.survive(error).await?,
+                Err(error) => self.survive(error, &mut make_room).await?,
             }
         }
     }
 
-    async fn survive(&mut self, error: io::Error) -> io::Result<()> {
+    /// Takes as many spare descriptors as there are to be. Without one it goes on: the next call tries again.
+    fn keep_spare(&mut self) {
+        while self.spare.len() < self.spares {
+            let Ok(spare) = File::open("/dev/null") else { return };
+            self.spare.push(spare);
+        }
+    }
+
+    async fn survive(&mut self, error: io::Error, make_room: &mut impl FnMut()) -> io::Result<()> {
         match Trouble::of(&error) {
             Trouble::Connection => Ok(()),
+            Trouble::Shortage if self.spare.pop().is_some() => Ok(()),
             Trouble::Shortage => {
+                make_room();
                 self.log(&error);
                 sleep(SHORTAGE_PAUSE).await;
                 Ok(())

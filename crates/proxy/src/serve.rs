@@ -89,6 +89,8 @@ pub enum End {
     Closed,
     /// No request came for the idle time.
     Idle,
+    /// It was idle and its place was needed.
+    Evicted,
     /// The handshake of a connection with early data was not completed in time.
     HandshakeTimeout,
     /// A request head did not end in time.
@@ -192,7 +194,7 @@ fn note_bytes(stream: &Stream, http: &Http) {
 
 /// Waits for the client with nothing but the connection itself in memory.
 async fn rest(io: &HttpIo, http: &Http) -> Result<(), Stop> {
-    http.deadline.set(http.settings.timeouts.idle);
+    http.deadline.set_idle(http.settings.timeouts.idle);
     poll_fn(|cx| {
         let mut stream = io.stream_mut();
         match stream.poll_fill(cx) {
@@ -209,7 +211,7 @@ async fn rest(io: &HttpIo, http: &Http) -> Result<(), Stop> {
         if http.drain.started() {
             return Poll::Ready(Err(Stop::Close(End::Drained)));
         }
-        http.deadline.poll_expired(cx).map(|()| Err(Stop::Close(End::Idle)))
+        http.deadline.poll_expired(cx).map(|()| Err(Stop::Close(turn::end_of_idle(http))))
     })
     .await
 }
@@ -278,7 +280,7 @@ async fn http2_turns(io: &HttpIo, http: &Http) -> Stop {
         }
         match turns.poll_end(cx, io, http) {
             // GOAWAY first; if that does not end it, the next deadline does.
-            Poll::Ready(Stop::Close(end)) if ending.is_none() => {
+            Poll::Ready(Stop::Close(end)) if ending.is_none() && end != End::Evicted => {
                 ending = Some(end);
                 hyper.as_mut().graceful_shutdown();
                 http.deadline.set(http.settings.timeouts.write);
@@ -303,6 +305,8 @@ fn finished(result: &hyper::Result<()>, http: &Http) -> Stop {
 
 /// Sends the rest and `close_notify`, then lets the client read it all: closing with unread data would reset.
 async fn close(mut stream: Stream, http: &Http) {
+    // Its descriptor is needed now.
+    let lingers = !http.deadline.is_evicted();
     http.deadline.set(http.settings.timeouts.write);
     let closed = poll_fn(|cx| match stream.poll_close(cx) {
         Poll::Pending => http.deadline.poll_expired(cx).map(|()| false),
@@ -310,7 +314,7 @@ async fn close(mut stream: Stream, http: &Http) {
     })
     .await;
     note_bytes(&stream, http);
-    if closed && !stream.is_peer_closed() {
+    if closed && lingers && !stream.is_peer_closed() {
         brisk_net::linger(&mut stream.into_tcp()).await;
     }
 }

@@ -53,6 +53,7 @@ pub struct Setup {
     options: Vec<String>,
     environment: Vec<(String, String)>,
     unread: bool,
+    open_files: Option<u32>,
 }
 
 impl Setup {
@@ -65,6 +66,7 @@ impl Setup {
             options: Vec::new(),
             environment: Vec::new(),
             unread: false,
+            open_files: None,
         }
     }
 
@@ -99,6 +101,12 @@ impl Setup {
         self
     }
 
+    /// With this limit of open files.
+    pub fn open_files(mut self, limit: u32) -> Self {
+        self.open_files = Some(limit);
+        self
+    }
+
     /// Where it will run.
     pub fn folder(&self) -> &Path {
         self.folder.path()
@@ -128,7 +136,14 @@ impl Setup {
     }
 
     fn command(&self, subcommand: &str) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = match self.open_files {
+            None => Command::new(&self.program),
+            Some(limit) => {
+                let mut shell = Command::new("sh");
+                shell.arg("-c").arg(format!("ulimit -n {limit} && exec \"$0\" \"$@\"")).arg(&self.program);
+                shell
+            }
+        };
         command.arg(subcommand).current_dir(self.folder.path()).stdin(Stdio::null());
         command.env_remove("SSLKEYLOGFILE").env("HOME", self.folder.path()).env_remove("XDG_STATE_HOME");
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));

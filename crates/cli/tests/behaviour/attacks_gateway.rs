@@ -8,9 +8,10 @@ use brisk_testkit::brisk::{Setup, base, host};
 use brisk_testkit::ca::{LeafKey, TestCa};
 use brisk_testkit::client::{TlsClient, TlsStream};
 use brisk_testkit::http1::Message;
+use brisk_testkit::origin::Origin;
 use brisk_testkit::process::{PATIENCE, wait_until};
 
-use crate::site::{NAME, NAMES, Site, setup};
+use crate::site::{NAME, NAMES, Site, proxy_to, setup};
 
 /// The preface of HTTP/2 and empty SETTINGS.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -131,4 +132,60 @@ fn a_client_of_the_http_listener_is_named_by_its_proxy_header() {
     let mut answer = Vec::new();
     let _ = bare.read_to_end(&mut answer);
     assert!(answer.is_empty(), "{answer:?}");
+}
+
+/// Idle connections of strangers, as many of these as come to be.
+fn idle(site: &Site, count: usize) -> Vec<TlsStream> {
+    (0..count).filter_map(|_| site.client().connect(site.brisk.https()).ok()).collect()
+}
+
+#[test]
+fn idle_connections_give_way_at_the_limit_longest_first() {
+    let site = Site::custom("server.max_connections = 8\nserver.workers = 1\n", "", |setup| setup);
+    let held = idle(&site, 8);
+    assert_eq!(held.len(), 8);
+    let mut newest = site.client().connect(site.brisk.https()).expect("a place for one more");
+    assert_eq!(newest.get(NAME, "/").status(), 200);
+    let mut held = held.into_iter();
+    let mut oldest = held.next().expect("eight of them");
+    assert_eq!(oldest.read(&mut [0; 16]).expect("close_notify"), 0);
+    let mut latest = held.next_back().expect("seven of them");
+    assert_eq!(latest.get(NAME, "/").status(), 200);
+}
+
+#[test]
+fn connections_at_work_are_not_let_go_for_others() {
+    let origin = Origin::raw(|mut stream| std::io::copy(&mut stream, &mut std::io::sink()).map(drop));
+    let keys = "server.max_connections = 4\nserver.workers = 2\n";
+    let site = Site::custom(keys, &proxy_to(&[&origin.url()]), |setup| setup);
+    let request = format!("GET / HTTP/1.1\r\nHost: {NAME}\r\n\r\n");
+    let mut busy = idle(&site, 4);
+    for client in &mut busy {
+        client.write_all(request.as_bytes()).expect("a server that reads");
+    }
+    wait_until("all requests at the origin", || {
+        (site.brisk.metrics().sum("brisk_upstream_connections_open", &[]) > 3.5).then_some(())
+    });
+    assert!(site.client().connect(site.brisk.https()).is_err(), "no place for another");
+    let refused = site.brisk.metrics().sum("brisk_connections_refused_total", &["reason=\"limit\""]);
+    assert!(refused > 0.5);
+    let open = site.brisk.metrics().sum("brisk_connections_open", &[]);
+    assert!((open - 4.0).abs() < 0.1, "{open} open");
+}
+
+#[test]
+fn idle_connections_do_not_use_up_the_descriptors() {
+    let site = Site::custom("", "", |setup| setup.open_files(160));
+    let log = wait_until("a warning at the start", || {
+        let log = site.brisk.process().stderr();
+        log.contains("max_connections").then_some(log)
+    });
+    assert!(log.contains("max_connections is 100000") && log.contains("open files is 160"), "{log}");
+    let held = idle(&site, 300);
+    assert_eq!(site.get("/").status(), 200);
+    assert_eq!(site.brisk.ask_admin("/healthz").status(), 200);
+    // Those who wait for a place may be many, too.
+    assert!(held.len() > 280, "{} of 300 were served", held.len());
+    let log = site.brisk.process().stderr();
+    assert!(!log.contains("cannot accept"), "{log}");
 }

@@ -83,7 +83,7 @@ impl Turns {
         }
         Poll::Ready(match phase {
             Phase::Handshake => handshake::timed_out(http),
-            Phase::Idle(_) if self.multiplexed => Stop::Close(End::Idle),
+            Phase::Idle(_) if self.multiplexed => Stop::Close(end_of_idle(http)),
             Phase::Idle(_) => Stop::Rest,
             Phase::Head(_) => Stop::Close(End::HeadTimeout),
             Phase::Body(_) => Stop::Close(End::BodyTimeout),
@@ -132,11 +132,11 @@ impl Turns {
             }
             Phase::Idle(_) => {
                 self.received_when_idle = io.stream().bytes().0;
-                http.deadline.set(if self.multiplexed {
-                    timeouts.idle
+                if self.multiplexed {
+                    http.deadline.set_idle(timeouts.idle);
                 } else {
-                    REST_AFTER.min(timeouts.idle)
-                });
+                    http.deadline.set(REST_AFTER.min(timeouts.idle));
+                }
                 io.stream_mut().rest();
             }
             Phase::Head(_) => http.deadline.set(timeouts.head),
@@ -145,6 +145,11 @@ impl Turns {
             Phase::Busy => http.deadline.clear(),
         }
     }
+}
+
+/// Why an idle connection whose deadline has passed ends.
+pub(super) fn end_of_idle(http: &Http) -> End {
+    if http.deadline.is_evicted() { End::Evicted } else { End::Idle }
 }
 
 #[cfg(test)]

@@ -1,0 +1,45 @@
+//! How many client connections the limit of open files leaves room for.
+//!
+//! Clients must not be able to take the last descriptor: upstreams, files and the admin listener need some too.
+
+use std::fs;
+
+use rustix::process::{Resource, getrlimit};
+
+use crate::admin::SPARE_DESCRIPTORS;
+use crate::settings::GatewaySettings;
+
+/// What a worker opens beside its listeners: its poll, its wake-up, its signals.
+const PER_WORKER: usize = 4;
+/// For the main thread, logs that are opened again, files that are read, and connections that are closing.
+const OTHERS: usize = 16;
+/// Open files of a process where the system does not show them.
+const USUALLY_OPEN: usize = 32;
+
+/// How many client connections there may be: as many as configured, or fewer where the limit of open files is too low,
+/// with a warning.
+pub(crate) fn connections(settings: &GatewaySettings) -> usize {
+    let wanted = settings.connections.total;
+    let Some(limit) = getrlimit(Resource::Nofile).current else { return wanted };
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let each = if settings.upstreams.is_empty() { 1 } else { 2 };
+    let reserved = reserved(settings);
+    let room = (limit.saturating_sub(reserved) / each).max(1);
+    if room < wanted {
+        let needed = wanted.saturating_mul(each).saturating_add(reserved);
+        tracing::warn!(
+            "server.max_connections is {wanted}, but the limit of open files is {limit}, which leaves room for {room}: \
+             further connections take the place of idle ones. Raise the hard limit (ulimit -Hn, LimitNOFILE= of systemd) \
+             to {needed}, or write max_connections = {room}"
+        );
+    }
+    room.min(wanted)
+}
+
+/// Descriptors that are no client's and no upstream's.
+fn reserved(settings: &GatewaySettings) -> usize {
+    let listeners = settings.https.len() + settings.http.len();
+    let open = fs::read_dir("/proc/self/fd").map_or(USUALLY_OPEN, Iterator::count);
+    let workers = settings.workers.get().saturating_mul(listeners + PER_WORKER);
+    open + workers + SPARE_DESCRIPTORS + OTHERS
+}
