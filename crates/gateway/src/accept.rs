@@ -90,7 +90,7 @@ impl Guest {
 fn admit(worker: &Worker, peer: SocketAddr) -> Result<Permits, Refusal> {
     let shared = &worker.shared;
     let total = shared.connections.try_acquire().ok_or(Refusal::Limit)?;
-    let mut permits = Permits { _total: total, client: None, _drain: worker.drain.guard() };
+    let mut permits = Permits { _total: total, counted: None, _drain: worker.drain.guard() };
     let live = shared.live.load();
     if !live.proxy_protocol.expected_from(peer.ip()) {
         permits.count_client(shared, &live, peer.ip())?;

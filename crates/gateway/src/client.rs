@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use brisk_net::Deadline;
 use brisk_net::proxy_protocol::{self, Progress};
+use brisk_net::rates::Event;
 use brisk_telemetry::metrics::Refusal as Refused;
 use brisk_telemetry::{ConnectionRecord, HandshakeOutcome};
 use brisk_tls::Refusal;
@@ -55,12 +56,16 @@ impl Permits {
         live: &Live,
         client: IpAddr,
     ) -> Result<(), Refused> {
+        if let (Some(rates), Some(client)) = (&live.rates, live.one_client(client)) {
+            rates.look(client, Event::Error).map_err(|_| Refused::ErrorRate)?;
+            rates.take(client, Event::Connection).map_err(|_| Refused::ConnectionRate)?;
+        }
         let Some(limit) = shared.client_connections.as_ref() else { return Ok(()) };
         if live.is_many_clients(client) || (shared.spares_loopback && client.to_canonical().is_loopback()) {
             return Ok(());
         }
-        self.client = limit.try_acquire(client);
-        if self.client.is_some() { Ok(()) } else { Err(Refused::ClientLimit) }
+        self.counted = limit.try_acquire(client);
+        if self.counted.is_some() { Ok(()) } else { Err(Refused::ClientLimit) }
     }
 }
 

@@ -4,9 +4,11 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
+use brisk_net::rates::Event;
 use brisk_net::{Deadline, TcpInfo};
 use brisk_proxy::Connection;
 use brisk_proxy::serve::{End, Http, HttpIo, serve};
@@ -39,6 +41,7 @@ pub(crate) async fn serve_https(
         Err(refusal) => return refused(&worker, &record, &refusal),
     };
     let connection = connected(&worker, *record, &io);
+    limit_requests(&worker, &connection);
     let http = Http {
         service: Rc::clone(&worker.service),
         connection: Rc::clone(&connection),
@@ -51,6 +54,9 @@ pub(crate) async fn serve_https(
 
     if !connection.is_confirmed() {
         unconfirmed(&worker, &connection.record.borrow(), end);
+    }
+    if end == End::Malformed {
+        charge_error(&worker, &connection.record.borrow());
     }
     let mut record = connection.record.borrow_mut();
     record.timeline.mark(Milestone::Closed);
@@ -79,6 +85,23 @@ fn connected(worker: &Worker, mut record: ConnectionRecord, io: &HttpIo) -> Rc<C
     Connection::with_early_data(record, confirmation, until)
 }
 
+/// Requests of a client are counted over all its connections, where they are limited.
+pub(crate) fn limit_requests(worker: &Worker, connection: &Connection) {
+    let live = worker.shared.live.load();
+    let Some(rates) = live.rates.as_ref().filter(|rates| rates.limits().requests.is_some()) else { return };
+    if let Some(client) = live.one_client(connection.record.borrow().client.ip()) {
+        connection.limit_requests(Arc::clone(rates), client);
+    }
+}
+
+/// A client that breaks protocols again and again is not let in for a while, where that is limited.
+fn charge_error(worker: &Worker, record: &ConnectionRecord) {
+    let live = worker.shared.live.load();
+    if let (Some(rates), Some(client)) = (&live.rates, live.one_client(record.client.ip())) {
+        rates.charge(client, Event::Error);
+    }
+}
+
 /// PROXY header, hello, certificate, key operation, session: everything up to a stream of plaintext.
 async fn secure(
     worker: &Worker,
@@ -90,7 +113,8 @@ async fn secure(
     let live = worker.shared.live.load_full();
     deadline.set(live.handshake_timeout);
     let received = introduce(worker, &live, &mut tcp, record, permits, deadline).await?;
-    let accepted = live.acceptor.accept(tcp, received, &mut record.timeline);
+    let client = live.one_client(record.client.ip());
+    let accepted = live.acceptor.accept_from(client, tcp, received, &mut record.timeline);
     let accepted = within(deadline, accepted).await.unwrap_or_else(|| Err(timed_out()))?;
     if live.measures_rtt {
         record.rtt = TcpInfo::of(accepted.stream.tcp()).ok().map(|info| info.rtt);
@@ -131,6 +155,9 @@ pub(crate) fn failed(worker: &Worker, record: &ConnectionRecord, outcome: Handsh
 
 fn refused(worker: &Worker, record: &ConnectionRecord, refusal: &Refusal) {
     failed(worker, record, refusal.outcome);
+    if is_protocol_error(refusal.outcome) {
+        charge_error(worker, record);
+    }
     worker.shared.metrics.connection_closed(Listening::Https);
     let (name, detail) = (refusal.server_name.as_deref(), refusal.detail.as_deref());
     match refusal.outcome {
@@ -143,4 +170,15 @@ fn refused(worker: &Worker, record: &ConnectionRecord, refusal: &Refusal) {
             tracing::debug!(connection = record.id, client = %record.client, name, detail, %outcome, "handshake failed");
         }
     }
+}
+
+/// What no client sends by accident.
+fn is_protocol_error(outcome: HandshakeOutcome) -> bool {
+    matches!(
+        outcome,
+        HandshakeOutcome::NotTls
+            | HandshakeOutcome::TooLarge
+            | HandshakeOutcome::Malformed
+            | HandshakeOutcome::ProtocolError
+    )
 }

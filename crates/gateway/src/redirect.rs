@@ -21,7 +21,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 use crate::client::introduce;
-use crate::connection::failed;
+use crate::connection::{failed, limit_requests};
 use crate::worker::{Permits, Worker};
 
 /// Serves one plain HTTP connection to its end. It may begin with a PROXY header, as those of HTTPS.
@@ -54,6 +54,7 @@ async fn answer(
     deadline: &Deadline,
 ) {
     let connection = Connection::new(record, false);
+    limit_requests(worker, &connection);
     let service = service_fn(|request| {
         let (head, _) = Request::<Incoming>::into_parts(request);
         let redirect = worker.shared.live.load().redirect;

@@ -9,7 +9,7 @@ use std::time::Duration;
 #[cfg(feature = "cuda")]
 use brisk_keys::CudaSettings;
 use brisk_keys::{BatchSettings, Keystore};
-use brisk_net::ListenerSettings;
+use brisk_net::{ListenerSettings, RateLimits};
 use brisk_proxy::serve::HttpSettings;
 use brisk_proxy::settings::ServiceSettings;
 use brisk_proxy::upstream_settings::GroupSettings;
@@ -35,6 +35,8 @@ pub struct GatewaySettings {
     pub proxy_protocol: ProxyProtocol,
     /// How many clients may be connected. Fixed at the start.
     pub connections: ConnectionLimits,
+    /// How often a client may do what.
+    pub rates: RateLimits,
     /// From the accepted connection to the finished handshake.
     pub handshake_timeout: Duration,
     /// How long running requests may take after the gateway was told to stop.

@@ -12,15 +12,16 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use brisk_keys::{
     Metered, OperationObserver, OperationOutcome, OperationReport, Performer, PrivateKeyEngine,
 };
-use brisk_net::{AddressLimit, ConnectionLimit, DeadlineWheel};
+use brisk_net::rates::{Event, Rates, Refusals};
+use brisk_net::{AddressLimit, ConnectionLimit, DeadlineWheel, FairShare};
 use brisk_proxy::redirect::HttpsRedirect;
 use brisk_proxy::serve::HttpSettings;
 use brisk_proxy::settings::ServiceSettings;
 use brisk_proxy::upstream::{Group, GroupState};
 use brisk_proxy::{Service, ServiceError, Telemetry, health};
-use brisk_telemetry::metrics::{CertificateExpiry, KeyOperationFacts, KeyOutcome, Metrics};
+use brisk_telemetry::metrics::{CertificateExpiry, KeyOperationFacts, KeyOutcome, Metrics, RateFigures};
 use brisk_telemetry::{AccessLog, Throttle};
-use brisk_tls::{Acceptor, HostSettings};
+use brisk_tls::{Acceptor, HostSettings, KeyGate, TlsSettings};
 use ipnet::IpNet;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, LocalSet};
@@ -46,10 +47,17 @@ pub(crate) struct Live {
     pub(crate) redirect: HttpsRedirect,
     /// The round trip is asked of the kernel only where somebody will read it.
     pub(crate) measures_rtt: bool,
+    /// Where something is limited.
+    pub(crate) rates: Option<Arc<Rates>>,
     parts: ServiceParts,
 }
 
 impl Live {
+    /// `client`, unless its address stands for many clients.
+    pub(crate) fn one_client(&self, client: IpAddr) -> Option<IpAddr> {
+        (!self.is_many_clients(client)).then_some(client)
+    }
+
     /// Whether an address stands for many clients: limits of one client do not apply to it.
     pub(crate) fn is_many_clients(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
@@ -101,6 +109,9 @@ pub(crate) struct Shared {
     pub(crate) handshake_warnings: Throttle,
     pub(crate) resumption: Resumption,
     engine: Engine,
+    /// What each client may have of the engine's queue.
+    key_share: FairShare,
+    rate_refusals: Arc<Refusals>,
     ids: AtomicU64,
 }
 
@@ -112,8 +123,12 @@ impl Shared {
         let engine = Engine::start(settings, &metrics)?;
         let resumption = Resumption::new(&settings.sessions, &metrics)?;
         let access_log = open_access_log(settings, &metrics)?;
-        let live = live(settings, &engine, &resumption, &metrics)?;
+        let (key_share, rate_refusals) = (FairShare::new(settings.keys.queue.get()), Arc::default());
+        let rates = rates(settings, None, &rate_refusals);
+        let gate = KeyGate { share: Some(key_share.clone()), rates };
+        let live = live(settings, &engine, &resumption, &metrics, gate)?;
         metrics.set_certificates(expiries(settings));
+        metrics.set_rate_source(rate_source(&rate_refusals));
         Ok(Arc::new(Self {
             access_log: ArcSwapOption::from(access_log),
             live: ArcSwap::from_pointee(live),
@@ -124,6 +139,8 @@ impl Shared {
             spares_loopback: settings.connections.per_client.is_some_and(|limit| limit.spares_loopback),
             resumption,
             engine,
+            key_share,
+            rate_refusals,
             program,
             handshake_warnings: Throttle::new(WARNING_INTERVAL),
             ids: AtomicU64::new(1),
@@ -133,7 +150,10 @@ impl Shared {
 
     /// Puts new settings in force for new connections and new requests. On an error nothing changes.
     pub(crate) fn apply(&self, settings: &GatewaySettings) -> Result<(), GatewayError> {
-        let live = live(settings, &self.engine, &self.resumption, &self.metrics)?;
+        let before = self.live.load().rates.clone();
+        let rates = rates(settings, before.as_ref(), &self.rate_refusals);
+        let gate = KeyGate { share: Some(self.key_share.clone()), rates };
+        let live = live(settings, &self.engine, &self.resumption, &self.metrics, gate)?;
         let access_log = open_access_log(settings, &self.metrics)?;
         self.resumption.configure(&settings.sessions)?;
         self.access_log.store(access_log);
@@ -165,12 +185,15 @@ fn live(
     engine: &Engine,
     resumption: &Resumption,
     metrics: &Arc<Metrics>,
+    key_gate: KeyGate,
 ) -> Result<Live, GatewayError> {
+    let rates = key_gate.rates.clone();
+    let tls = TlsSettings { key_gate, ..settings.tls.clone() };
     let engine = engine.with_keystore(Arc::clone(&settings.keystore));
     let observer = Arc::new(KeyMetrics(Arc::clone(metrics)));
     let engine: Arc<dyn PrivateKeyEngine> = Arc::new(Metered::new(engine, observer));
     let (sessions, keyring) = (resumption.store(), resumption.keyring());
-    let acceptor = Acceptor::new(settings.tls.clone(), &settings.hosts, &engine, sessions, keyring)?;
+    let acceptor = Acceptor::new(tls, &settings.hosts, &engine, sessions, keyring)?;
     let groups = settings.upstreams.iter().map(|group| Ok(GroupState::new(group.clone(), metrics)?));
     let groups = groups.collect::<Result<_, GatewayError>>()?;
     let mut service = settings.service.clone();
@@ -187,8 +210,30 @@ fn live(
         http: settings.protocol.clone(),
         redirect: HttpsRedirect::new(settings.redirect_port),
         measures_rtt: settings.access_log.is_some() || has_page,
+        rates,
         parts,
     })
+}
+
+/// The table of rates, where there are any: the one of `before` if it was made for the same.
+fn rates(
+    settings: &GatewaySettings,
+    before: Option<&Arc<Rates>>,
+    refusals: &Arc<Refusals>,
+) -> Option<Arc<Rates>> {
+    let limits = settings.rates;
+    let same = before.filter(|before| *before.limits() == limits).cloned();
+    same.or_else(|| (!limits.is_empty()).then(|| Arc::new(Rates::new(limits, Arc::clone(refusals)))))
+}
+
+fn rate_source(refusals: &Arc<Refusals>) -> impl Fn() -> RateFigures + use<> {
+    let refusals = Arc::clone(refusals);
+    move || RateFigures {
+        connections: refusals.of(Event::Connection),
+        handshakes: refusals.of(Event::Handshake),
+        requests: refusals.of(Event::Request),
+        errors: refusals.of(Event::Error),
+    }
 }
 
 fn open_access_log(

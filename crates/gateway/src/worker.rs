@@ -42,7 +42,7 @@ impl Worker {
 pub(crate) struct Permits {
     pub(crate) _total: ConnectionPermit,
     /// None where the client is not counted, or not known yet.
-    pub(crate) client: Option<AddressPermit>,
+    pub(crate) counted: Option<AddressPermit>,
     /// From its acceptance on: a drain waits for handshakes too.
     pub(crate) _drain: DrainGuard,
 }

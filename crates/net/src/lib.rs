@@ -10,6 +10,8 @@ mod linger;
 pub mod listener;
 mod options;
 pub mod proxy_protocol;
+pub mod rates;
+mod share;
 mod source;
 pub mod tcp_info;
 
@@ -20,5 +22,7 @@ pub use limits::{AddressLimit, AddressPermit, ConnectionLimit, ConnectionPermit}
 pub use linger::linger;
 pub use listener::{FastOpenState, Listener, ListenerSettings};
 pub use proxy_protocol::ProxyProtocolError;
+pub use rates::{RateLimits, Rates};
+pub use share::{FairShare, SharePermit};
 pub use source::{Departure, FastOpenConnect, connect_from};
 pub use tcp_info::TcpInfo;

@@ -91,10 +91,15 @@ impl AddressLimit {
 
     /// Counts one more connection of `address`, or answers `None` when its limit is reached.
     pub fn try_acquire(&self, address: IpAddr) -> Option<AddressPermit> {
+        self.try_acquire_below(address, self.shared.limit)
+    }
+
+    /// As [`try_acquire`](Self::try_acquire), with another limit this time.
+    pub(crate) fn try_acquire_below(&self, address: IpAddr, limit: usize) -> Option<AddressPermit> {
         let client = client_of(address);
         let mut counts = self.shared.lock(client);
         let open = counts.get(&client).copied().unwrap_or_default();
-        if open >= self.shared.limit {
+        if open >= limit {
             return None;
         }
         counts.insert(client, open + 1);
@@ -122,7 +127,8 @@ impl Drop for AddressPermit {
     }
 }
 
-fn client_of(address: IpAddr) -> IpAddr {
+/// The network that counts as one client: an IPv4 address, an IPv6 /64.
+pub(crate) fn client_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {
             let prefix = u128::from(v6) & !u128::from(u64::MAX);

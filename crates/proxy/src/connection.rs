@@ -1,9 +1,12 @@
 //! What a request may know of its client's connection, and what the connection's driver must know of its requests.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::net::IpAddr;
 use std::rc::Rc;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use brisk_net::rates::{Event, Rates};
 use brisk_telemetry::ConnectionRecord;
 use brisk_tls::Confirmation;
 
@@ -30,6 +33,8 @@ pub struct Connection {
     body_bytes: Cell<u64>,
     held_answers: Cell<u32>,
     answer_bytes: Cell<u64>,
+    /// Requests of its client are limited by these.
+    rates: OnceCell<(Arc<Rates>, IpAddr)>,
 }
 
 /// One request in flight, from its head to the end of the answer's body. Dropping it ends the request.
@@ -66,7 +71,20 @@ impl Connection {
             body_bytes: Cell::new(0),
             held_answers: Cell::new(0),
             answer_bytes: Cell::new(0),
+            rates: OnceCell::new(),
         })
+    }
+
+    /// Limits the requests on this connection as those of `client`. To be called once, before the first.
+    pub fn limit_requests(&self, rates: Arc<Rates>, client: IpAddr) {
+        // An error: it was called before, and that holds.
+        let _ = self.rates.set((rates, client));
+    }
+
+    /// How long the client has to wait, where it has sent too many requests.
+    pub(crate) fn over_rate(&self) -> Option<Duration> {
+        let (rates, client) = self.rates.get()?;
+        rates.take(*client, Event::Request).err()
     }
 
     /// Whether the handshake is complete: what the client sent from then on, and what waited for it, is no replay.

@@ -297,10 +297,17 @@ fn finished(result: &hyper::Result<()>, http: &Http) -> Stop {
     match result {
         Ok(()) if http.drain.started() => Stop::Close(End::Drained),
         Ok(()) => Stop::Close(End::Closed),
-        Err(error) if error.is_parse() => Stop::Close(End::Malformed),
+        Err(error) if error.is_parse() || is_http2_error(error) => Stop::Close(End::Malformed),
         // Not at once: GOAWAY, an alert, or the answer to a client that ended without close_notify wait to be sent.
         Err(_) => Stop::Close(End::ClientGone),
     }
+}
+
+/// Whether h2 found that the client broke the protocol.
+fn is_http2_error(error: &hyper::Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<h2::Error>());
+    let reason = source.filter(|error| error.is_library()).and_then(h2::Error::reason);
+    reason.is_some_and(|reason| reason != h2::Reason::NO_ERROR)
 }
 
 /// Sends the rest and `close_notify`, then lets the client read it all: closing with unread data would reset.

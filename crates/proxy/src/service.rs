@@ -97,6 +97,9 @@ impl Service {
     ) -> Response<RecordedBody> {
         let (head, body) = request.into_parts();
         let mut exchange = Exchange::begin(&self.telemetry, connection, self.ids.next(), &head);
+        if let Some(response) = over_rate(connection, &mut exchange) {
+            return exchange.respond(response);
+        }
         let (version, is_head) = (head.version, head.method == Method::HEAD);
         let response = match self.find(connection, &head) {
             Ok(Found::Server) => no_content(),
@@ -121,8 +124,9 @@ impl Service {
         connection: &Rc<Connection>,
         head: &Parts,
     ) -> Response<RecordedBody> {
-        let exchange = Exchange::begin(&self.telemetry, connection, self.ids.next(), head);
-        exchange.respond(redirect.answer(head))
+        let mut exchange = Exchange::begin(&self.telemetry, connection, self.ids.next(), head);
+        let response = over_rate(connection, &mut exchange).unwrap_or_else(|| redirect.answer(head));
+        exchange.respond(response)
     }
 
     pub(crate) fn telemetry(&self) -> &Telemetry {
@@ -320,6 +324,16 @@ fn without_body(response: Response<Body>) -> Response<Body> {
         head.headers.entry(header::CONTENT_LENGTH).or_insert(length.into());
     }
     Response::from_parts(head, Body::Empty)
+}
+
+/// The answer to a client that has sent too many requests. RFC 6585 section 4.
+fn over_rate(connection: &Connection, exchange: &mut Exchange) -> Option<Response<Body>> {
+    let wait = connection.over_rate()?;
+    exchange.fail(Side::Client, "request-rate");
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    let mut response = error_page(StatusCode::TOO_MANY_REQUESTS, exchange.id());
+    response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    Some(response)
 }
 
 fn no_content() -> Response<Body> {

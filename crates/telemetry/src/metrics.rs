@@ -19,7 +19,7 @@ use arc_swap::ArcSwap;
 use crate::access_log::AccessLog;
 use crate::outcome::{EarlyData, EarlyRequest, HandshakeOutcome, Side, named};
 use crate::record::TlsFacts;
-pub use figures::{CardFigures, KeyFigures, SessionFigures, StoreFigures, TicketKeyFigures};
+pub use figures::{CardFigures, KeyFigures, RateFigures, SessionFigures, StoreFigures, TicketKeyFigures};
 use handshakes::Handshakes;
 pub use series::{KeyOperationFacts, KeyOutcome, UpstreamMetrics};
 use series::{KeyOperations, Source, Upstreams};
@@ -45,6 +45,10 @@ named! {
         Limit = "limit",
         /// The client's address had as many open as allowed.
         ClientLimit = "client-limit",
+        /// The client connects too often.
+        ConnectionRate = "connection-rate",
+        /// The client breaks protocols too often.
+        ErrorRate = "error-rate",
     }
 }
 
@@ -83,6 +87,7 @@ pub struct Metrics {
     keys: Source<KeyFigures>,
     lost_lines: Mutex<Vec<Arc<AtomicU64>>>,
     log: Source<u64>,
+    rates: Source<RateFigures>,
 }
 
 impl Metrics {
@@ -100,6 +105,7 @@ impl Metrics {
             keys: Source::none(),
             lost_lines: Mutex::default(),
             log: Source::none(),
+            rates: Source::none(),
         })
     }
 
@@ -201,6 +207,11 @@ impl Metrics {
     /// Asks `source` for the key engine's figures at every scrape. Replaces an earlier source.
     pub fn set_key_source(&self, source: impl Fn() -> KeyFigures + Send + Sync + 'static) {
         self.keys.set(Box::new(source));
+    }
+
+    /// Asks `source` at every scrape what was refused because of a client's rate. Replaces an earlier source.
+    pub fn set_rate_source(&self, source: impl Fn() -> RateFigures + Send + Sync + 'static) {
+        self.rates.set(Box::new(source));
     }
 
     /// Asks `source` at every scrape how many lines of the program's own log were dropped. Replaces an earlier source.

@@ -4,6 +4,7 @@ mod facts;
 mod negotiation;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -110,6 +111,18 @@ impl Acceptor {
     /// mark, by [`confirmed_at`](crate::Confirmation::confirmed_at).
     pub async fn accept(
         &self,
+        io: TcpStream,
+        received: Vec<u8>,
+        timeline: &mut Timeline,
+    ) -> Result<Accepted, Refusal> {
+        self.accept_from(None, io, received, timeline).await
+    }
+
+    /// As [`accept`](Self::accept), for a client whose key operations the [`KeyGate`](crate::KeyGate) of the settings
+    /// limits.
+    pub async fn accept_from(
+        &self,
+        client: Option<IpAddr>,
         mut io: TcpStream,
         received: Vec<u8>,
         timeline: &mut Timeline,
@@ -118,7 +131,7 @@ impl Acceptor {
         timeline.mark(Milestone::ClientHello);
         let started = Instant::now();
         let result = if let Some(host) = self.hosts.get(hello.server_name.as_deref()).host() {
-            Negotiation::run(host, &hello, &mut io, incoming, timeline).await
+            Negotiation::run(host, &hello, client, &mut io, incoming, timeline).await
         } else {
             send_last(&mut io, &ALERT_UNRECOGNIZED_NAME).await;
             Err(Refusal::new(HandshakeOutcome::UnknownName))

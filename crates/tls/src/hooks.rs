@@ -16,6 +16,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, Signer, SigningKey};
 use rustls::{SignatureAlgorithm, SignatureScheme};
 
+use crate::gate::KeyGate;
 use crate::{notes, suspend};
 pub(crate) use sessions::{Demands, Sessions, Tickets};
 
@@ -28,9 +29,15 @@ pub(crate) struct HostResolver(Vec<Arc<CertifiedKey>>);
 
 impl HostResolver {
     /// Certificates by the positions that [`notes`] name.
-    pub(crate) fn new(certificates: &[Arc<Certificate>], engine: &Arc<dyn PrivateKeyEngine>) -> Self {
+    pub(crate) fn new(
+        certificates: &[Arc<Certificate>],
+        engine: &Arc<dyn PrivateKeyEngine>,
+        gate: &KeyGate,
+    ) -> Self {
         let certified = certificates.iter().map(|certificate| {
-            let key = EngineKey { engine: Arc::clone(engine), certificate: Arc::clone(certificate) };
+            let (engine, certificate) = (Arc::clone(engine), Arc::clone(certificate));
+            let key =
+                EngineKey { engine, gate: Arc::new(gate.clone()), certificate: Arc::clone(&certificate) };
             Arc::new(CertifiedKey::new(certificate.chain.clone(), Arc::new(key)))
         });
         Self(certified.collect())
@@ -52,6 +59,7 @@ impl ResolvesServerCert for HostResolver {
 #[derive(Debug)]
 struct EngineKey {
     engine: Arc<dyn PrivateKeyEngine>,
+    gate: Arc<KeyGate>,
     certificate: Arc<Certificate>,
 }
 
@@ -61,6 +69,7 @@ impl SigningKey for EngineKey {
         let scheme = *schemes.iter().find(|&&s| offered.contains(&scheme_from_wire(s)))?;
         Some(Box::new(EngineSigner {
             engine: Arc::clone(&self.engine),
+            gate: Arc::clone(&self.gate),
             certificate: Arc::clone(&self.certificate),
             scheme,
         }))
@@ -78,12 +87,17 @@ impl SigningKey for EngineKey {
 #[derive(Debug)]
 struct EngineSigner {
     engine: Arc<dyn PrivateKeyEngine>,
+    gate: Arc<KeyGate>,
     certificate: Arc<Certificate>,
     scheme: registry::SignatureScheme,
 }
 
 impl Signer for EngineSigner {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rustls::Error> {
+        let Some(_pass) = self.gate.enter(notes::current().told.client) else {
+            notes::update(|notes| notes.limited = true);
+            return Err(rustls::Error::General("the client has had its share of key operations".into()));
+        };
         let started = Instant::now();
         let mut pending = self.engine.submit(KeyOperation {
             key: self.certificate.key,

@@ -113,7 +113,7 @@ impl<'a> ConfigBuilder<'a> {
             None => builder.with_no_client_auth(),
             Some(clients) => builder.with_client_cert_verifier(self.client_verifier(name, clients)?),
         };
-        let resolver = HostResolver::new(&host.certificates, engine);
+        let resolver = HostResolver::new(&host.certificates, engine, &self.settings.key_gate);
         let mut config = builder.with_cert_resolver(Arc::new(resolver));
         self.apply(&mut config);
         Ok(self.with_sessions(config, host))

@@ -10,6 +10,7 @@ pub mod client;
 pub mod connector;
 mod early_data;
 mod error;
+mod gate;
 mod handshake;
 mod hooks;
 mod host_config;
@@ -24,5 +25,6 @@ mod testing;
 
 pub use acceptor::{Accepted, Acceptor, Refusal};
 pub use error::TlsError;
+pub use gate::KeyGate;
 pub use settings::{ClientCertificates, HostSettings, TlsSettings};
 pub use stream::{Confirmation, Stream};

@@ -4,6 +4,7 @@
 //! a handshake runs.
 
 use std::cell::Cell;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use brisk_telemetry::{Resumption, ResumptionFailure};
@@ -15,6 +16,8 @@ pub(crate) struct Told {
     pub(crate) certificate: Option<usize>,
     /// The client sends early data and the host takes some: the session has to be taken against everyone.
     pub(crate) early_data: bool,
+    /// The client whose key operations are limited, if they are.
+    pub(crate) client: Option<IpAddr>,
 }
 
 /// Notes of one run of a handshake.
@@ -36,6 +39,8 @@ pub(crate) struct Notes {
     pub(crate) key_operation: Option<(Instant, Duration)>,
     /// The key operation failed: the handshake's error is ours, not the client's.
     pub(crate) key_failed: bool,
+    /// The key operation was not begun, because the client has had its share of them.
+    pub(crate) limited: bool,
     /// No certificate of the host suits the client.
     pub(crate) no_certificate: bool,
 }
@@ -49,6 +54,7 @@ impl Notes {
         self.certificate_chosen = later.certificate_chosen.or(self.certificate_chosen);
         self.key_operation = later.key_operation.or(self.key_operation);
         self.key_failed |= later.key_failed;
+        self.limited |= later.limited;
         self.no_certificate |= later.no_certificate;
     }
 

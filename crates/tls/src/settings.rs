@@ -7,6 +7,8 @@ use brisk_certs::{Certificate, UnknownName};
 use brisk_wire::registry::ProtocolVersion;
 use rustls_pki_types::CertificateDer;
 
+use crate::gate::KeyGate;
+
 /// Settings of all TLS listeners.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
@@ -34,6 +36,8 @@ pub struct TlsSettings {
     pub unknown_host: UnknownName,
     /// Write the secrets of every connection to the file that `SSLKEYLOGFILE` names. For debugging only.
     pub key_log: bool,
+    /// What key operations of one client are limited by. Default: nothing.
+    pub key_gate: KeyGate,
 }
 
 impl Default for TlsSettings {
@@ -48,6 +52,7 @@ impl Default for TlsSettings {
             hello_size: 16 * 1024,
             unknown_host: UnknownName::Default,
             key_log: false,
+            key_gate: KeyGate::default(),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::units::{Period, Size, SizeLimit};
+use super::units::{Period, Rate, Size, SizeLimit};
 use super::values::{
     Address, ClientConnections, EarlyData, FastOpen, HashBy, LogFile, Network, ProxyProtocol, Redirect,
     RedisServer, TicketKeys, UpstreamServer,
@@ -45,6 +45,7 @@ pub(crate) struct Server {
     pub(crate) state_dir: Option<PathBuf>,
     pub(crate) timeouts: ServerTimeouts,
     pub(crate) limits: ServerLimits,
+    pub(crate) rates: ServerRates,
 }
 
 /// What a client gets that names a host nobody configured.
@@ -76,6 +77,16 @@ pub(crate) struct ServerLimits {
     pub(crate) body_size: Option<SizeLimit>,
     pub(crate) h2_streams: Option<u32>,
     pub(crate) h2_resets: Option<u32>,
+}
+
+/// `[server.rates]`: how often one client may do what.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ServerRates {
+    pub(crate) connections: Option<Rate>,
+    pub(crate) handshakes: Option<Rate>,
+    pub(crate) requests: Option<Rate>,
+    pub(crate) errors: Option<Rate>,
 }
 
 /// `[tls]`: what is negotiated, for all hosts.

@@ -1,8 +1,10 @@
-//! Sizes and durations as an operator writes them: `"64KiB"`, `"1h30m"`.
+//! Sizes, durations and rates as an operator writes them: `"64KiB"`, `"1h30m"`, `"20/s"`.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
+
+use brisk_net::rates;
 
 use super::values::Written;
 
@@ -17,6 +19,15 @@ pub(crate) struct SizeLimit(pub(crate) Option<u64>);
 /// A length of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Period(pub(crate) Duration);
+
+/// How often something may happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rate(pub(crate) rates::Rate);
+
+/// The most events of a rate, and the most at once.
+const MOST_EVENTS: u32 = 1_000_000;
+
+const RATE_UNITS: [(&str, u64); 3] = [("s", 1), ("m", 60), ("h", 3600)];
 
 const SIZE_UNITS: [(&str, u64); 7] = [
     ("B", 1),
@@ -80,6 +91,30 @@ impl FromStr for Period {
     }
 }
 
+impl FromStr for Rate {
+    type Err = String;
+
+    /// `20/s`, or `20/s burst 100`: without a burst as many at once as there may be in the unit.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "{text:?} is not a rate: write a number from 1 to {MOST_EVENTS} for a second, a minute or an hour, \
+                 as \"20/s\", \"600/m\" or \"20/s burst 100\""
+            )
+        };
+        let events = |number: &str| {
+            number.parse::<u32>().ok().filter(|number| (1..=MOST_EVENTS).contains(number)).ok_or_else(wrong)
+        };
+        let (rate, burst) =
+            text.split_once(" burst ").map_or((text, None), |(rate, burst)| (rate, Some(burst)));
+        let (number, unit) = rate.split_once('/').ok_or_else(wrong)?;
+        let (number, seconds) = (events(number)?, scale(unit, &RATE_UNITS).ok_or_else(wrong)?);
+        let interval = Duration::from_secs(seconds) / number;
+        let burst = burst.map_or(Ok(number), events)?;
+        Ok(Self(rates::Rate { interval, burst }))
+    }
+}
+
 /// Splits `"1h30m"` into 1, `"h"` and `"30m"`.
 fn leading(text: &str) -> Option<(u64, &str, &str)> {
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
@@ -122,6 +157,10 @@ impl Written for SizeLimit {
     const EXPECTED: &'static str = "a size in quotes, as \"10MiB\", or \"none\"";
 }
 
+impl Written for Rate {
+    const EXPECTED: &'static str = "a rate in quotes, as \"20/s\"";
+}
+
 impl Written for Period {
     const EXPECTED: &'static str = "a duration in quotes, as \"10s\"";
 }
@@ -159,6 +198,21 @@ mod tests {
             assert!(message.contains("is not a duration: write a whole number and a unit"), "{message}");
         }
         assert_eq!("36501d".parse::<Period>(), Err("\"36501d\" is more than a hundred years".to_owned()));
+    }
+
+    #[test]
+    fn rates_have_a_unit_of_time_and_may_have_a_burst() {
+        let rate = |interval, burst| Ok(Rate(rates::Rate { interval, burst }));
+        assert_eq!("20/s".parse(), rate(Duration::from_millis(50), 20));
+        assert_eq!("600/m".parse(), rate(Duration::from_millis(100), 600));
+        assert_eq!("1/h burst 5".parse(), rate(Duration::from_hours(1), 5));
+        for text in ["", "20", "0/s", "20/d", "20 / s", "20/s burst", "20/s burst 0", "x/s", "1000001/s"] {
+            let message = text.parse::<Rate>().expect_err(text);
+            assert!(
+                message.contains("is not a rate: write a number from 1 to 1000000 for a second"),
+                "{message}"
+            );
+        }
     }
 
     #[test]

@@ -341,5 +341,6 @@ read_as_text!(
     Url,
     super::units::Size,
     super::units::SizeLimit,
+    super::units::Rate,
     super::units::Period
 );

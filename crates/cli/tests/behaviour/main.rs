@@ -29,6 +29,7 @@ mod load;
 mod openssl;
 mod proxy_protocol;
 mod proxying;
+mod rates;
 mod reload;
 mod replay;
 mod resumption;

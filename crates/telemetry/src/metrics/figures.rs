@@ -77,6 +77,19 @@ pub struct StoreFigures {
     pub operation_micros: u64,
 }
 
+/// What was refused because a client did it too often, by what it did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RateFigures {
+    /// Connections that were closed.
+    pub connections: u64,
+    /// Handshakes that failed.
+    pub handshakes: u64,
+    /// Requests that were answered with 429.
+    pub requests: u64,
+    /// Connections that were closed because of protocol errors of their client before.
+    pub errors: u64,
+}
+
 /// What the engine of key operations has done on its threads, and has to do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KeyFigures {

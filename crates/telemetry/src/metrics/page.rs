@@ -73,6 +73,17 @@ fn connections(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     for (reason, count) in Refusal::ALL.iter().zip(&metrics.refused) {
         family.counter(&[("reason", reason.name())], load(count))?;
     }
+    let rates = metrics.rates.figures().unwrap_or_default();
+    let mut family =
+        page.counter("rate_refusals", "What clients did too often and were refused, by event.")?;
+    for (event, count) in [
+        ("connection", rates.connections),
+        ("handshake", rates.handshakes),
+        ("request", rates.requests),
+        ("error", rates.errors),
+    ] {
+        family.counter(&[("event", event)], count)?;
+    }
     let mut family = page.bytes_counter("received", "Bytes received from clients.")?;
     family.counter(&[], shards.sum(|shard| &shard.received))?;
     let mut family = page.bytes_counter("sent", "Bytes sent to clients.")?;

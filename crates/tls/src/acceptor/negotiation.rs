@@ -1,5 +1,6 @@
 //! One handshake on its socket, from the whole hello to a stream.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,11 +35,12 @@ impl Negotiation {
     pub(super) async fn run(
         host: &Host,
         hello: &ClientHello,
+        client: Option<IpAddr>,
         io: &mut TcpStream,
         incoming: Vec<u8>,
         timeline: &mut Timeline,
     ) -> Result<Self, Refusal> {
-        let mut negotiation = Self::new(host, hello, incoming)?;
+        let mut negotiation = Self::new(host, hello, client, incoming)?;
         loop {
             let progress;
             (negotiation, progress) = negotiation.advance(io, timeline).await?;
@@ -55,7 +57,12 @@ impl Negotiation {
         }
     }
 
-    fn new(host: &Host, hello: &ClientHello, incoming: Vec<u8>) -> Result<Self, Refusal> {
+    fn new(
+        host: &Host,
+        hello: &ClientHello,
+        client: Option<IpAddr>,
+        incoming: Vec<u8>,
+    ) -> Result<Self, Refusal> {
         let config = host.config.choose(hello);
         let takes_early_data = config.max_early_data_size > 0;
         let tls = UnbufferedServerConnection::new(Arc::clone(config))
@@ -65,6 +72,7 @@ impl Negotiation {
             certificate: certificate
                 .and_then(|chosen| host.certificates.iter().position(|own| Arc::ptr_eq(own, chosen))),
             early_data: hello.early_data && takes_early_data,
+            client,
         };
         let received = incoming.len() as u64;
         let handshake = Box::new(Handshake::new(Box::new(tls), incoming, told));
@@ -95,7 +103,11 @@ impl Negotiation {
         };
         // rustls has no alert for an engine that failed. The flight that was to be signed has not been sent, so the
         // client reads plaintext still.
-        let alert = if self.notes.key_failed { &ALERT_INTERNAL_ERROR } else { &self.handshake.outgoing[..] };
+        let alert = if self.notes.key_failed || self.notes.limited {
+            &ALERT_INTERNAL_ERROR
+        } else {
+            &self.handshake.outgoing[..]
+        };
         send_last(io, alert).await;
         Err(refusal(&error, self.notes))
     }
@@ -143,6 +155,7 @@ fn mark(timeline: &mut Timeline, notes: &Notes) {
 fn refusal(error: &rustls::Error, notes: Notes) -> Refusal {
     use rustls::Error;
     let outcome = match error {
+        _ if notes.limited => HandshakeOutcome::Limited,
         _ if notes.key_failed => HandshakeOutcome::KeyOperation,
         _ if notes.no_certificate => HandshakeOutcome::NoCertificate,
         Error::AlertReceived(AlertDescription::CloseNotify | AlertDescription::UserCanceled) => {

@@ -16,11 +16,12 @@ use brisk_gateway::settings::{
 #[cfg(feature = "cuda")]
 use brisk_keys::CudaSettings;
 use brisk_keys::{BatchSettings, Keystore};
-use brisk_net::ListenerSettings;
+use brisk_net::{ListenerSettings, RateLimits};
 use brisk_proxy::serve::{HttpSettings, HttpTimeouts};
 use brisk_proxy::settings::ServiceSettings;
 use brisk_proxy::upstream_settings::GroupSettings;
 use brisk_telemetry::access_log::{AccessLogFormat, AccessLogSettings, AccessLogTarget};
+use brisk_tls::KeyGate;
 use brisk_tls::settings::TlsSettings;
 use brisk_wire::registry::ProtocolVersion;
 use ipnet::IpNet;
@@ -29,7 +30,7 @@ use super::hosts::Host;
 use super::{Context, keys, sessions};
 use crate::config::error::KeyPath;
 use crate::config::raw;
-use crate::config::units::{Period, Size};
+use crate::config::units::{Period, Rate, Size};
 use crate::config::values::{self, Address, ClientConnections, LogFile};
 
 /// Limits of time: deadlines have a granularity of 100 ms, and a day is no limit any more.
@@ -49,6 +50,7 @@ pub(super) struct Server {
     proxy_protocol: ProxyProtocol,
     trusted_proxies: Vec<IpNet>,
     connections: ConnectionLimits,
+    rates: RateLimits,
     handshake_timeout: Duration,
     drain_timeout: Duration,
     protocol: HttpSettings,
@@ -85,6 +87,7 @@ impl Server {
             admin: self.admin,
             proxy_protocol: self.proxy_protocol,
             connections: self.connections,
+            rates: self.rates,
             handshake_timeout: self.handshake_timeout,
             drain_timeout: self.drain_timeout,
             protocol: self.protocol,
@@ -141,6 +144,7 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
         },
         trusted_proxies: server.trusted_proxies.iter().map(|network| network.0).collect(),
         connections: connections(server, &path, context),
+        rates: rates(&server.rates),
         handshake_timeout: timeout("hello", server.timeouts.hello, Duration::from_secs(10), context),
         drain_timeout: context
             .findings
@@ -211,6 +215,16 @@ fn connections(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) 
     ConnectionLimits { total: total as usize, per_client }
 }
 
+fn rates(rates: &raw::ServerRates) -> RateLimits {
+    let rate = |rate: Option<Rate>| rate.map(|rate| rate.0);
+    RateLimits {
+        connections: rate(rates.connections),
+        handshakes: rate(rates.handshakes),
+        requests: rate(rates.requests),
+        errors: rate(rates.errors),
+    }
+}
+
 fn protocol(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> HttpSettings {
     let (usual, limits) = (HttpSettings::default(), path.key("limits"));
     let findings = &mut context.findings;
@@ -275,6 +289,8 @@ fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
             Some(raw::UnknownHost::Default) | None => UnknownName::Default,
         },
         key_log: false,
+        // The gateway's own: it outlives a reload.
+        key_gate: KeyGate::default(),
     }
 }
 

@@ -125,6 +125,17 @@ fn a_value_of_the_wrong_kind_says_what_belongs_there() {
              \"10MB\"",
         ),
         (
+            "rates.requests = 20",
+            18,
+            "rates.requests: expected a rate in quotes, as \"20/s\", found the number 20",
+        ),
+        (
+            "rates.requests = \"20\"",
+            18,
+            "rates.requests: \"20\" is not a rate: write a number from 1 to 1000000 for a second, a minute or an \
+             hour, as \"20/s\", \"600/m\" or \"20/s burst 100\"",
+        ),
+        (
             "limits.body_size = \"many\"",
             20,
             "limits.body_size: \"many\" is not a size: write one as \"10MiB\", or \"none\" for no limit",
