@@ -98,30 +98,28 @@ fn a_client_that_breaks_protocols_is_kept_out() {
 fn hellos_of_one_client_leave_room_in_the_key_queue_for_others() {
     let ca = TestCa::new();
     let leaf = ca.server(&NAMES).key(LeafKey::Rsa2048).issue();
-    let keys = "keys.queue = 64\nkeys.threads = 1\nserver.workers = 1\n";
+    let keys = "keys.queue = 16\nkeys.threads = 1\nkeys.simd = false\nserver.workers = 1\n";
     let brisk = setup().config(&format!("{}{}", base(keys), host(&NAMES, &[&leaf]))).start();
     let client = TlsClient::new(&ca.root_file(), NAME);
     let hello = client.hello();
     let attacker = Ipv4Addr::new(127, 0, 0, 2);
     let done = AtomicBool::new(false);
-    // Hellos without any cryptography, as fast as they go, while others come for an honest handshake.
+    // Hellos without any cryptography, while others come for an honest handshake.
     std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| flood(&hello, attacker, brisk.https(), &done));
-        }
+        scope.spawn(|| flood(&hello, attacker, brisk.https(), &done));
         let _stop = Stop(&done);
         wait_until("a client that has had its share", || {
             let label = ["outcome=\"limited\""];
             (brisk.metrics().sum("brisk_handshakes_failed_total", &label) > 0.5).then_some(())
         });
-        let failed = (0..20).filter(|_| client.connect(brisk.https()).is_err()).count();
-        assert_eq!(failed, 0, "of 20 honest handshakes");
+        let failed = (0..5).filter(|_| client.connect(brisk.https()).is_err()).count();
+        assert_eq!(failed, 0, "of five honest handshakes");
     });
     let label = ["outcome=\"overloaded\""];
     assert!(brisk.metrics().sum("brisk_key_operations_total", &label) < 0.5);
 }
 
-/// Sends `hello` over and over, with some hundred connections at a time.
+/// Sends `hello` over and over, on fifty connections at a time, each until it is answered.
 fn flood(hello: &[u8], source: Ipv4Addr, to: SocketAddr, done: &AtomicBool) {
     let mut held = VecDeque::new();
     while !done.load(Ordering::Relaxed) {
@@ -129,8 +127,8 @@ fn flood(hello: &[u8], source: Ipv4Addr, to: SocketAddr, done: &AtomicBool) {
         if tcp.write_all(hello).is_ok() {
             held.push_back(tcp);
         }
-        if held.len() > 400 {
-            held.pop_front();
+        if held.len() > 50 {
+            let _ = held.pop_front().map(|mut tcp| tcp.read(&mut [0; 16]));
         }
     }
 }
