@@ -101,6 +101,7 @@ impl Listener {
     }
 
     /// Keeps `spares` descriptors, so that as many connections can be accepted while the process has no other left.
+    #[must_use]
     pub fn with_spare_descriptors(mut self, spares: usize) -> Self {
         self.spares = spares;
         self.keep_spare();
