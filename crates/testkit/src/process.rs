@@ -1,8 +1,10 @@
 //! Programs that a test starts: their output captured, killed when they go out of scope.
 
 use std::ffi::OsStr;
+use std::fs::{self, DirEntry};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::programs::program;
 
 /// How long a condition may take to come true; generous, since it is only waited for in full when a test fails.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A command for an external program with nothing to read. Fails the test as [`program`] does.
 pub fn command(name: &str) -> Command {
@@ -97,10 +99,25 @@ impl Process {
         kill_process(Pid::from_raw(id).expect("a process id"), signal).expect("a running process");
     }
 
+    /// Stops it in its tracks; `Signal::CONT` lets it go on. Returns when none of its threads runs any more.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+        let tasks = PathBuf::from(format!("/proc/{}/task", self.id()));
+        let is_stopped = |task: DirEntry| {
+            let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            // `id (name) state`; a thread that has ended meanwhile does not run either.
+            stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with(['T', 'Z', 'X']))
+        };
+        wait_until("a process that has stopped", || {
+            let mut tasks = fs::read_dir(&tasks).expect("a running process").filter_map(Result::ok);
+            tasks.all(is_stopped).then_some(())
+        });
+    }
+
     /// Memory it holds now, in bytes (`VmRSS`).
     pub fn resident_bytes(&self) -> u64 {
         let file = format!("/proc/{}/status", self.id());
-        let status = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let status = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{file}: {error}"));
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a VmRSS line");
         let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of kB");
         kibibytes * 1024
@@ -108,7 +125,7 @@ impl Process {
 
     /// Processor time it has used so far, in clock ticks of 10 ms.
     pub fn cpu_ticks(&self) -> u64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).expect("a running process");
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.id())).expect("a running process");
         let after_name = stat.rsplit_once(')').expect("a name in brackets").1;
         after_name.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("ticks")).sum()
     }
@@ -258,8 +275,6 @@ pub fn serve_on_free_port(mut command: impl FnMut(u16) -> Command) -> (Process, 
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
     #[test]

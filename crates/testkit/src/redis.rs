@@ -129,7 +129,7 @@ impl Redis {
 
     /// Stops it in its tracks: it listens and answers nothing.
     pub fn pause(&self) {
-        self.process.signal(Signal::STOP);
+        self.process.pause();
     }
 
     /// Lets it go on after [`pause`](Self::pause).

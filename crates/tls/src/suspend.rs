@@ -157,8 +157,9 @@ mod tests {
     fn waiting_calls_share_one_thread() {
         runtime().block_on(async {
             let calls = (0..20).map(|i| async move {
-                let call =
-                    Suspendable::new(move || wait(tokio::time::sleep(Duration::from_millis(50))).map(|()| i));
+                let call = Suspendable::new(move || {
+                    wait(tokio::time::sleep(Duration::from_millis(500))).map(|()| i)
+                });
                 call.expect("stack").await.0
             });
             let begun = std::time::Instant::now();
@@ -168,7 +169,7 @@ mod tests {
             for (i, task) in tasks.into_iter().enumerate() {
                 assert_eq!(task.await.expect("task"), Some(i));
             }
-            assert!(begun.elapsed() < Duration::from_secs(1), "the waits did not overlap");
+            assert!(begun.elapsed() < Duration::from_secs(8), "the waits did not overlap");
         });
     }
 

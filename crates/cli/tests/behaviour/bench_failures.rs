@@ -112,9 +112,9 @@ fn a_server_that_speaks_no_tls() {
 #[test]
 fn a_server_that_goes_away_during_the_run() {
     let Target { ca, nginx } = Target::new("");
-    let mut command = bench(&ca, nginx.address().port(), "/1k", "-d 2s --warmup 0 -r 1 --json");
+    let mut command = bench(&ca, nginx.address().port(), "/1k", "-d 5s --warmup 0 -r 1 --json");
     let mut running = Process::start(&mut command);
-    wait_until("requests at nginx", || (nginx.requests().len() > 20).then_some(()));
+    wait_until("requests at nginx", || (nginx.requests().len() > 5).then_some(()));
     drop(nginx);
     let status = running.wait();
     assert_eq!(status.code(), Some(1));
@@ -124,7 +124,7 @@ fn a_server_that_goes_away_during_the_run() {
     assert!(causes.iter().any(|(cause, _)| *cause == "connection-refused"), "{result}");
     assert!(causes.len() <= 4, "each cause once: {result}");
     // A slot rests after a failure.
-    assert!(causes.iter().map(|(_, count)| count).sum::<u64>() < 16 * 250, "{result}");
+    assert!(causes.iter().map(|(_, count)| count).sum::<u64>() < 16 * 600, "{result}");
     assert_eq!(running.stderr(), "");
 }
 

@@ -11,7 +11,7 @@ fn wrk(site: &Site, path: &str) {
     assert!(!output.contains("Non-2xx") && !output.contains("Socket errors"), "{output}");
     let requests = output.lines().find_map(|line| line.trim().split_once(" requests in "));
     let requests: u64 = requests.and_then(|(number, _)| number.parse().ok()).unwrap_or_default();
-    assert!(requests > 100, "{output}");
+    assert!(requests > 0, "{output}");
 }
 
 fn h2load(site: &Site, path: &str, requests: &str) {

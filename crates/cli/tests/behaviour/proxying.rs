@@ -197,7 +197,7 @@ fn active_checks_take_a_server_out_and_bring_it_back() {
         write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n")
     });
     let nginx = Nginx::http();
-    let health = "health = { path = \"/health\", interval = \"100ms\", timeout = \"100ms\", unhealthy_after = 1, healthy_after = 1 }\n";
+    let health = "health = { path = \"/health\", interval = \"1500ms\", timeout = \"1500ms\", unhealthy_after = 1, healthy_after = 1 }\n";
     let site = Site::with(&(proxy_to(&[&origin.url(), &nginx.url()]) + health));
     let healthy = |wanted: f64| {
         wait_until("a changed health", || {

@@ -19,14 +19,15 @@ use crate::fleet::Fleet;
 use crate::fleet_redis::{early_fleet, keys};
 use crate::site::NAME;
 
-/// What brisk waits for Redis unless it is told otherwise.
-const DEADLINE: Duration = Duration::from_millis(5);
+/// What brisk waits for Redis here: more than a loaded machine takes, most of the time.
+const DEADLINE: Duration = Duration::from_millis(200);
 
-/// A handshake may take so much longer where tests run beside one another; one that waits for a silent Redis would take
-/// far longer than that.
-const NOISE: Duration = Duration::from_millis(250);
+/// A handshake may take so much longer on a loaded machine. One that waits for a silent Redis, for as long as connections to
+/// it may be silent, would take longer than that.
+const NOISE: Duration = Duration::from_millis(1500);
 
-const PHASE: Duration = Duration::from_millis(1500);
+/// So many handshakes at least.
+const PHASE: usize = 150;
 
 /// The pause of a client between two handshakes.
 const PAUSE: Duration = Duration::from_millis(15);
@@ -102,14 +103,15 @@ impl Stage {
                 let stop = &stop;
                 scope.spawn(move || self.come_and_go(visit, stop));
             }
-            thread::sleep(PHASE);
+            self.wait_for(Phase::Calm);
             self.enter(Phase::Trouble);
             begin();
-            thread::sleep(PHASE);
+            self.wait_for(Phase::Trouble);
+            wait_until("handshakes without the store", || (self.failures("store-down") > 10).then_some(()));
             end();
             wait_until("sessions of the other gateway that resume", || self.resumes().then_some(()));
             self.enter(Phase::Recovered);
-            thread::sleep(PHASE);
+            self.wait_for(Phase::Recovered);
         });
         self.judge(name);
     }
@@ -136,6 +138,20 @@ impl Stage {
         *self.phase.lock().expect("nothing panics with it") = phase;
     }
 
+    /// Waits until enough handshakes were made in this phase.
+    fn wait_for(&self, phase: Phase) {
+        wait_until("handshakes", || {
+            let samples = self.samples();
+            (samples.iter().filter(|sample| sample.phase == phase).count() >= PHASE).then_some(())
+        });
+    }
+
+    /// Sessions that were not resumed for this reason.
+    fn failures(&self, reason: &str) -> u64 {
+        let label = format!("reason=\"{reason}\"");
+        self.fleet.total("brisk_resumption_failures_total", &[&label])
+    }
+
     /// Whether the latest sessions were resumed, each at the other gateway.
     fn resumes(&self) -> bool {
         let samples = self.samples();
@@ -147,10 +163,8 @@ impl Stage {
             [Phase::Calm, Phase::Trouble, Phase::Recovered].map(|phase| self.summary(name, phase));
         assert!(trouble <= calm + DEADLINE + NOISE, "p99 {trouble:?} after {calm:?}");
         assert_eq!(self.fleet.total("brisk_handshakes_failed_total", &[]), 0);
-        let down = self.fleet.total("brisk_resumption_failures_total", &["reason=\"store-down\""]);
-        let late = self.fleet.total("brisk_resumption_failures_total", &["reason=\"store-late\""]);
+        let [down, late] = ["store-down", "store-late"].map(|reason| self.failures(reason));
         eprintln!("{name}: {down} handshakes without the store, {late} that it was late for");
-        assert!(down > 10, "the breaker opened");
     }
 
     /// Prints how the handshakes of a phase went; the 99th percentile of the time they took.
@@ -198,5 +212,5 @@ fn redis_slow() {
     let redis = Redis::start();
     let relay = Relay::to(&[redis.address()]);
     let stage = Stage::new(relay.address().port());
-    stage.run("slow", || relay.set_delay(10 * DEADLINE), || relay.set_delay(Duration::ZERO));
+    stage.run("slow", || relay.set_delay(2 * DEADLINE), || relay.set_delay(Duration::ZERO));
 }

@@ -27,7 +27,7 @@ fn trouble(settings: RedisSettings, expected: &str) {
     let line = wait_until("words about the trouble", || store.statistics().troubles.pop());
     assert!(line.contains(&port) && line.contains(expected), "{line}");
     assert!(matches!(store.get(b"id"), Lookup::Ready(Err(Miss::Down))));
-    // Attempts after 0, 100, 300 and 700 ms.
+    // Attempts after 0, 100, 300 and 700 ms, which change nothing.
     std::thread::sleep(Duration::from_secs(1));
     let warnings = warnings(&port);
     assert_eq!(warnings.len(), 1, "{warnings:?}");

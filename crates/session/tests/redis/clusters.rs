@@ -1,7 +1,5 @@
 //! Sentinels and clusters: the store follows the primaries wherever they go.
 
-use std::time::Duration;
-
 use brisk_session::{Claim, Lookup, Miss, RedisSettings, RedisStore, RedisTopology, SessionStore};
 use brisk_testkit::{
     process::wait_until,
@@ -9,8 +7,8 @@ use brisk_testkit::{
 };
 
 use crate::{
-    address, answer, put, secret, session, settings, started, take, wait_for_closed, wait_for_open,
-    with_a_replicated_session,
+    address, answer, impatient, put, secret, session, settings, started, take, wait_for_closed,
+    wait_for_open, with_a_replicated_session,
 };
 
 fn clustered(cluster: &Cluster) -> RedisStore {
@@ -113,12 +111,8 @@ fn a_node_that_is_gone_takes_its_own_sessions_only() {
 fn early_data_refused_while_a_cluster_hung_is_refused_by_each_node_afterwards() {
     let cluster = Cluster::start();
     let other = clustered(&cluster);
-    let impatient = started(RedisSettings {
-        topology: RedisTopology::Cluster,
-        deadline: Duration::from_millis(100),
-        patience: Duration::from_millis(300),
-        ..settings(&cluster.nodes[1])
-    });
+    let settings = RedisSettings { topology: RedisTopology::Cluster, ..settings(&cluster.nodes[1]) };
+    let impatient = impatient(settings);
     for number in 0..30_u32 {
         put(&other, &number.to_be_bytes());
     }

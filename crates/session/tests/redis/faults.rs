@@ -5,17 +5,17 @@ use std::time::{Duration, Instant};
 use brisk_session::{Claim, Lookup, Miss, RedisSettings, RedisStore, SessionStore};
 use brisk_testkit::{process::wait_until, redis::Redis};
 
-use crate::{HOUR, answer, put, session, settings, started, take, wait_for_closed, wait_for_open};
+use crate::{
+    GENEROUS, HOUR, SHORT, answer, put, session, settings, started, take, wait_for_closed, wait_for_open,
+};
 
-const DEADLINE: Duration = Duration::from_millis(5);
+/// Far longer than the short deadline, and far shorter than all else that could end a look-up.
+const LONG: Duration = GENEROUS;
+const VERY_LONG: Duration = Duration::from_mins(5);
 
-/// What a loaded machine may add to a deadline.
-const SLACK: Duration = Duration::from_millis(200);
-
-/// A store with the deadline of a gateway, which a loaded machine may miss now and then.
+/// A store with a short deadline, which a loaded machine may miss now and then. It keeps silent connections.
 fn hurried(redis: &Redis) -> RedisStore {
-    let (deadline, patience) = (DEADLINE, Duration::from_millis(500));
-    started(RedisSettings { deadline, patience, ..settings(redis) })
+    started(RedisSettings { deadline: SHORT, patience: VERY_LONG, ..settings(redis) })
 }
 
 fn put_in_time(store: &RedisStore, id: &[u8]) {
@@ -45,18 +45,18 @@ fn while_redis_hangs_look_ups_end_at_the_deadline_and_then_at_once() {
     while !store.statistics().breaker_open {
         let started = Instant::now();
         let found = answer(store.get(b"id"));
-        assert!(started.elapsed() < DEADLINE + SLACK, "{:?}", started.elapsed());
+        assert!(started.elapsed() < LONG, "{:?}", started.elapsed());
         late += usize::from(found == Err(Miss::Late));
     }
     assert!(late <= 20, "{late} look-ups waited");
-    let started = Instant::now();
+    let before = store.statistics();
     for _ in 0..10_000 {
         assert!(matches!(store.get(b"id"), Lookup::Ready(Err(Miss::Down))));
         assert!(matches!(store.put(b"other", vec![1], HOUR), Lookup::Ready(false)));
     }
-    assert!(started.elapsed() < SLACK, "{:?}", started.elapsed());
     let statistics = store.statistics();
-    assert_eq!((statistics.down, statistics.dropped_down), (10_000, 10_000));
+    assert_eq!(statistics.down - before.down, 10_000);
+    assert_eq!(statistics.dropped_down - before.dropped_down, 10_000);
     redis.resume();
     wait_for_closed(&store);
     found_in_time(&store, b"id");
@@ -68,14 +68,12 @@ fn when_redis_is_killed_nothing_blocks_and_a_restart_is_noticed() {
     let store = hurried(&redis);
     put_in_time(&store, b"id");
     redis.kill();
-    let started = Instant::now();
     while !store.statistics().breaker_open {
         let asked = Instant::now();
         let _ = answer(store.put(b"other", vec![1], HOUR));
         let _ = answer(store.get(b"id"));
-        assert!(asked.elapsed() < DEADLINE + SLACK, "{:?}", asked.elapsed());
+        assert!(asked.elapsed() < LONG, "{:?}", asked.elapsed());
     }
-    assert!(started.elapsed() < Duration::from_secs(5));
     wait_until("words about it", || {
         let troubles = store.statistics().troubles;
         troubles.iter().any(|line| line.contains("nothing listens there")).then_some(())
@@ -92,14 +90,15 @@ fn when_redis_is_killed_nothing_blocks_and_a_restart_is_noticed() {
 #[test]
 fn what_waits_is_bounded_and_the_rest_is_dropped_and_counted() {
     let redis = Redis::start();
-    let store = started(RedisSettings { queue: 8, patience: Duration::from_mins(1), ..settings(&redis) });
+    let store = started(RedisSettings { queue: 8, patience: VERY_LONG, ..settings(&redis) });
     redis.pause();
-    let kept = (0..1000_u32).filter(|number| answer(store.put(&number.to_be_bytes(), vec![0; 100], HOUR)));
-    let kept = kept.count();
-    wait_until("a thread that has sent what it may", || (store.statistics().queue_length <= 8).then_some(()));
-    let statistics = store.statistics();
-    assert!(kept < 1000, "{statistics:?}");
-    assert!(statistics.dropped_full >= 1000 - kept as u64, "{statistics:?}");
+    for number in 0..1000_u32 {
+        answer(store.put(&number.to_be_bytes(), vec![0; 100], HOUR));
+    }
+    wait_until("a thread that has sent what it may", || {
+        let statistics = store.statistics();
+        (statistics.queue_length == 8 && statistics.dropped_full == 992).then_some(())
+    });
     redis.resume();
     wait_until("writes that are done", || (store.statistics().queue_length == 0).then_some(()));
     let statistics = store.statistics();
@@ -109,12 +108,19 @@ fn what_waits_is_bounded_and_the_rest_is_dropped_and_counted() {
 #[test]
 fn a_look_up_that_finds_the_queue_full_is_late_at_once() {
     let redis = Redis::start();
-    let store = started(RedisSettings { queue: 1, patience: Duration::from_mins(1), ..settings(&redis) });
+    let (deadline, patience) = (VERY_LONG, VERY_LONG);
+    let store = started(RedisSettings { queue: 1, deadline, patience, ..settings(&redis) });
     redis.pause();
-    let pending: Vec<_> = (0..100).map(|_| store.get(b"id")).collect();
-    let at_once = pending.iter().filter(|found| matches!(found, Lookup::Ready(Err(Miss::Late)))).count();
-    assert!(at_once > 0);
-    assert!(store.statistics().breaker_open, "that many in a row tell enough");
+    let _waiting = store.get(b"id");
+    let started = Instant::now();
+    // As many as open the breaker. Whether the caller or the thread finds no room is a matter of chance.
+    for _ in 0..10 {
+        assert!(!store.statistics().breaker_open);
+        assert_eq!(answer(store.get(b"id")), Err(Miss::Late));
+    }
+    assert!(store.statistics().breaker_open);
+    assert!(matches!(store.get(b"id"), Lookup::Ready(Err(Miss::Down))));
+    assert!(started.elapsed() < LONG, "{:?}", started.elapsed());
     redis.resume();
 }
 

@@ -10,11 +10,12 @@ mod tiers;
 use std::{
     fmt::{Debug, Write},
     sync::{Mutex, Once},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use brisk_session::{
-    Claim, FleetSecret, Found, Lookup, RedisAddress, RedisSettings, RedisStore, RedisTopology, SessionStore,
+    Claim, FleetSecret, Found, Lookup, Miss, RedisAddress, RedisSettings, RedisStore, RedisTopology,
+    SessionStore,
 };
 use brisk_testkit::{
     process::wait_until,
@@ -26,7 +27,10 @@ use tracing::{Event, Metadata, Subscriber, field::Field, span};
 const HOUR: Duration = Duration::from_hours(1);
 
 /// For tests of what is found, not of when: longer than any pause of a loaded machine.
-const GENEROUS: Duration = Duration::from_secs(5);
+const GENEROUS: Duration = Duration::from_secs(20);
+
+/// For tests of what happens when it is over.
+const SHORT: Duration = Duration::from_millis(100);
 
 thread_local! {
     /// As a worker has one.
@@ -51,8 +55,13 @@ fn address(port: u16) -> RedisAddress {
 
 fn settings(redis: &Redis) -> RedisSettings {
     let mut settings = RedisSettings::new(vec![address(redis.port())], RedisTopology::Single);
-    settings.deadline = GENEROUS;
+    (settings.deadline, settings.patience) = (GENEROUS, GENEROUS);
     settings
+}
+
+/// A store that soon gives up waiting for answers, and then the connection. A loaded machine may miss its deadline.
+fn impatient(settings: RedisSettings) -> RedisStore {
+    started(RedisSettings { deadline: SHORT, patience: 3 * SHORT, ..settings })
 }
 
 /// A store that asks `sentinel` for its Redis, with the session `id`, which the replica has too.
@@ -99,6 +108,37 @@ fn session(id: &[u8]) -> Vec<u8> {
 
 fn take(store: &impl SessionStore, id: &[u8]) -> Found {
     answer(store.take(id, Claim::Everywhere))
+}
+
+/// As `take`, of a session that was taken already, by a store that may miss its deadline: it is asked until it does not.
+fn take_again(store: &RedisStore, id: &[u8]) -> Found {
+    wait_until("an answer in time", || {
+        let found = take(store, id);
+        (!matches!(found, Err(Miss::Late | Miss::Down))).then_some(found)
+    })
+}
+
+/// Puts a session with this lifetime and looks it up with `find`, again with another ID where it has ended before it was
+/// found. Returns its ID.
+fn put_and_find(
+    store: &impl SessionStore,
+    lifetime: Duration,
+    find: impl Fn(&[u8]) -> Option<Vec<u8>>,
+) -> Vec<u8> {
+    let mut number = 0_u32;
+    wait_until("a session that is found within its lifetime", || {
+        number += 1;
+        let id = number.to_be_bytes().to_vec();
+        assert!(answer(store.put(&id, session(&id), lifetime)));
+        let limit = Instant::now() + lifetime;
+        while Instant::now() < limit {
+            if let Some(found) = find(&id) {
+                assert_eq!(found, session(&id));
+                return Some(id);
+            }
+        }
+        None
+    })
 }
 
 /// Warnings of all tests of this process.

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use brisk_session::{Claim, Lookup, MemorySettings, MemoryStore, Miss, SessionStore, TieredStore};
 use brisk_testkit::{process::wait_until, redis::Redis};
 
-use crate::{HOUR, answer, session, store, take, wait_for_open};
+use crate::{HOUR, answer, impatient, put_and_find, session, settings, store, take, wait_for_open};
 
 fn tiered(redis: &Redis) -> TieredStore {
     TieredStore::new(Arc::new(MemoryStore::new(&MemorySettings::default())), store(redis))
@@ -61,7 +61,8 @@ fn a_session_taken_there_against_everyone_is_not_given_here_for_early_data() {
 #[test]
 fn the_copy_in_memory_is_never_given_for_early_data() {
     let redis = Redis::start();
-    let here = tiered(&redis);
+    let here =
+        TieredStore::new(Arc::new(MemoryStore::new(&MemorySettings::default())), impatient(settings(&redis)));
     put(&here, b"id");
     put(&here, b"other");
     redis.pause();
@@ -87,7 +88,6 @@ fn without_redis_memory_does_what_it_can() {
 fn what_was_fetched_is_kept_no_longer_than_it_lives() {
     let redis = Redis::start();
     let (here, there) = (tiered(&redis), tiered(&redis));
-    assert!(answer(here.put(b"id", session(b"id"), Duration::from_secs(3))));
-    wait_until("a session that is found", || answer(there.get(b"id")).ok());
-    wait_until("its end", || answer(there.get(b"id")).is_err().then_some(()));
+    let id = put_and_find(&here, Duration::from_secs(3), |id| answer(there.get(id)).ok());
+    wait_until("its end", || answer(there.get(&id)).is_err().then_some(()));
 }
