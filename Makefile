@@ -5,6 +5,7 @@
 # make results    run all plans, write docs/results          (RESULTS='resumption ciphers'); an hour on a quiet machine
 # make agreement  compare brisk bench with other load generators (AGREEMENT='--rounds 15')
 # make flood      latency of requests while RSA handshakes flood the server (FLOOD='--rounds 15'); ten minutes, quiet
+# make sbom       which crates brisk is made of, as CycloneDX  (SBOM=brisk.cdx.json, FEATURES=brisk-cli/cuda)
 # make check-timing  does the time of RSA operations depend on secrets? minutes on a quiet machine
 #
 # Each installs what it lacks on Debian: tools/setup does, from the list tools/programs.
@@ -23,12 +24,16 @@ FLOOD ?=
 # The folder of the load generator hsload, which `make agreement` builds if it is there.
 TOOLS ?= ../shared/tools
 
+# Where the bill of materials goes, and the features of the brisk that it is of.
+SBOM ?= $(CARGO_TARGET_DIR)/brisk.cdx.json
+FEATURES ?=
+
 # A plan of bench/plans, and further options of brisk bench compare.
 PLAN ?= peers
 COMPARE ?=
 RESULTS ?= resumption certificates stapling ciphers peers peers-http
 
-.PHONY: run build test check peers results agreement flood check-timing setup
+.PHONY: run build test check peers results agreement flood sbom check-timing setup
 run: build
 	@exec $(CARGO_TARGET_DIR)/release/brisk serve $(ARGS)
 
@@ -72,6 +77,12 @@ flood: build
 	@CACHE=$(CACHE) tools/setup flood
 	@mkdir -p docs/results
 	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/flood --output docs/results/rsa-flood.md $(FLOOD)
+
+sbom:
+	@CACHE=$(CACHE) tools/setup sbom
+	@mkdir -p $(dir $(SBOM))
+	@tools/sbom --features '$(FEATURES)' > $(SBOM)
+	@echo $(SBOM)
 
 check-timing:
 	cargo test --locked --release --package brisk-keys --lib -- --ignored timing_tells --nocapture --test-threads 1

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use brisk_testkit::process::{PATIENCE, command, run};
 use toml::{Table, Value};
 
 /// The licences that crates may have. All allow binaries to be passed on under brisk's own; MPL-2.0 asks that changes to
@@ -40,7 +41,7 @@ const SEVERAL_VERSIONS: &[&str] = &[
     "windows-sys",
 ];
 
-const PURPOSES: &[&str] = &["build", "test", "peers", "agreement", "flood", "hsload"];
+const PURPOSES: &[&str] = &["build", "test", "peers", "agreement", "flood", "sbom", "hsload"];
 
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -169,6 +170,22 @@ fn licences_allow_binaries_to_be_passed_on() {
     assert!(crates.len() > 100, "{text}");
     let wrong: Vec<_> = crates.iter().filter(|(licence, _)| !is_allowed(licence)).collect();
     assert!(wrong.is_empty(), "not in LICENCES: {wrong:#?}");
+}
+
+#[test]
+fn the_bill_of_materials_has_what_is_in_the_program_and_not_what_tests_use() {
+    let mut python = command("python3");
+    let bill = run(python.arg(root().join("tools/sbom")).arg("--offline"), b"", PATIENCE).success();
+    let bill: serde_json::Value = serde_json::from_str(&bill).expect("JSON");
+    let components = bill["components"].as_array().expect("a list");
+    let find = |name: &str| components.iter().find(|component| component["name"] == name);
+    let rustls = find("rustls").expect("rustls is in the program");
+    assert_eq!(rustls["hashes"][0]["content"].as_str().map(str::len), Some(64), "{rustls}");
+    assert!(rustls["licenses"][0]["expression"].is_string() && rustls["purl"].is_string(), "{rustls}");
+    assert!(
+        find("brisk-gateway").is_some() && find("criterion").is_none() && find("brisk-testkit").is_none()
+    );
+    assert_eq!(bill["dependencies"].as_array().map(Vec::len), Some(components.len() + 1));
 }
 
 #[test]
