@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 
+use crate::claims;
 use crate::connection::Connection;
 use crate::error::BodyError;
 use crate::upstream_body::UpstreamBody;
@@ -151,10 +152,13 @@ impl BodyProgress {
     }
 
     fn check(&self, frame: Result<Frame<Bytes>, hyper::Error>) -> Result<Frame<Bytes>, BodyError> {
-        let frame = frame.map_err(|error| {
+        let mut frame = frame.map_err(|error| {
             self.failure.set(Some(ClientFailure::Broken));
             BodyError::Client(error)
         })?;
+        if let Some(trailers) = frame.trailers_mut() {
+            claims::clean_trailers(trailers);
+        }
         let length = frame.data_ref().map_or(0, Bytes::len) as u64;
         self.connection.body_received(length);
         self.bytes.set(self.bytes.get() + length);

@@ -1,7 +1,9 @@
 //! What upstreams are told about the client: `X-Forwarded-For`, `-Proto` and `-Host`, `Forwarded` and `X-Request-Id`.
 //!
 //! From a trusted proxy these headers are believed: its list of clients is extended, the rest kept. From everyone else
-//! they are replaced, and `X-Real-IP` and other `X-Forwarded-` headers removed, so that nobody claims to be someone else.
+//! they are replaced, and every other header that [claims] an identity is removed.
+//!
+//! [claims]: crate::claims
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +14,9 @@ use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 use ipnet::IpNet;
 
+use crate::claims;
 use crate::connection::Connection;
+use crate::settings::Underscores;
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -25,6 +29,7 @@ const MAX_REQUEST_ID: usize = 128;
 #[derive(Debug)]
 pub(crate) struct Forwarding {
     trusted: Vec<IpNet>,
+    underscores: Underscores,
 }
 
 /// The values for one connection and authority, made once.
@@ -38,8 +43,9 @@ pub(crate) struct ForwardedValues {
 }
 
 impl Forwarding {
-    pub(crate) fn new(trusted: Vec<IpNet>) -> Self {
-        Self { trusted }
+    /// Believes the proxies in `trusted`.
+    pub(crate) fn new(trusted: Vec<IpNet>, underscores: Underscores) -> Self {
+        Self { trusted, underscores }
     }
 
     /// Sets the headers of a request that is about to be forwarded.
@@ -57,10 +63,11 @@ impl Forwarding {
             other => other.insert(Box::new(ForwardedValues::new(client, connection.secure, authority))),
         };
         if self.trusts(client.ip()) {
+            claims::remove_forged(headers, self.underscores);
             values.extend(headers);
             keep_request_id(headers, id);
         } else {
-            remove_claims(headers);
+            claims::remove(headers, self.underscores);
             values.replace(headers);
             headers.insert(REQUEST_ID, request_id(id));
         }
@@ -80,15 +87,6 @@ pub(crate) fn request_id(id: RequestId) -> HeaderValue {
 fn keep_request_id(headers: &mut HeaderMap, id: RequestId) {
     if headers.get(REQUEST_ID).is_none_or(|given| given.is_empty() || given.len() > MAX_REQUEST_ID) {
         headers.insert(REQUEST_ID, request_id(id));
-    }
-}
-
-fn remove_claims(headers: &mut HeaderMap) {
-    let is_claim =
-        |name: &&HeaderName| name.as_str().starts_with("x-forwarded-") || name.as_str() == "x-real-ip";
-    let claims: Vec<_> = headers.keys().filter(is_claim).cloned().collect();
-    for name in claims {
-        headers.remove(name);
     }
 }
 
@@ -171,7 +169,12 @@ mod tests {
             map.append(*name, HeaderValue::from_static(value));
         }
         let trusted = vec!["10.0.0.0/8".parse().expect("a network")];
-        Forwarding::new(trusted).apply(&mut map, &connection(client), "a.example", RequestId(0xab));
+        Forwarding::new(trusted, Underscores::Drop).apply(
+            &mut map,
+            &connection(client),
+            "a.example",
+            RequestId(0xab),
+        );
         map
     }
 
@@ -182,6 +185,9 @@ mod tests {
         ("x-forwarded-host", "b.example"),
         ("x-forwarded-port", "80"),
         ("x-real-ip", "192.0.2.9"),
+        ("x_forwarded_for", "192.0.2.9"),
+        ("true-client-ip", "192.0.2.9"),
+        ("client-cert", ":AAAA:"),
         ("forwarded", "for=192.0.2.9"),
         ("x-request-id", "given"),
     ];
@@ -206,6 +212,9 @@ mod tests {
         assert_eq!(headers["x-forwarded-host"], "b.example");
         assert_eq!(headers["forwarded"], "for=192.0.2.9, for=10.1.2.3;host=a.example;proto=https");
         assert_eq!(headers["x-request-id"], "given");
+        assert_eq!(headers["client-cert"], ":AAAA:");
+        assert_eq!(headers["true-client-ip"], "192.0.2.9");
+        assert!(!headers.contains_key("x_forwarded_for"));
     }
 
     #[test]
@@ -221,7 +230,7 @@ mod tests {
 
     #[test]
     fn kept_values_are_not_used_for_another_authority() {
-        let forwarding = Forwarding::new(Vec::new());
+        let forwarding = Forwarding::new(Vec::new(), Underscores::Drop);
         let connection = connection("192.0.2.1");
         for authority in ["a.example", "b.example"] {
             let mut headers = HeaderMap::new();

@@ -140,6 +140,7 @@ fn name_of(authority: &str) -> Option<Cow<'_, str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Underscores;
 
     fn host(names: &[&str], certificate: &[&str]) -> HostSettings {
         let owned = |names: &[&str]| names.iter().map(ToString::to_string).collect();
@@ -148,7 +149,13 @@ mod tests {
 
     fn hosts(hosts: Vec<HostSettings>, unknown_host: UnknownName) -> Hosts<usize> {
         let count = hosts.len();
-        let settings = ServiceSettings { hosts, default_host: 0, unknown_host, trusted_proxies: Vec::new() };
+        let settings = ServiceSettings {
+            hosts,
+            default_host: 0,
+            unknown_host,
+            trusted_proxies: Vec::new(),
+            underscores: Underscores::Drop,
+        };
         Hosts::new(&settings, 0..count).expect("hosts")
     }
 

@@ -6,6 +6,7 @@
 
 mod balance;
 pub mod body;
+mod claims;
 pub mod connection;
 mod early_data;
 pub mod error;

@@ -82,7 +82,7 @@ impl Service {
         let sites: Result<Vec<_>, _> = settings.hosts.iter().map(|host| Site::new(host, &group)).collect();
         Ok(Self {
             hosts: Hosts::new(settings, sites?)?,
-            forwarding: Forwarding::new(settings.trusted_proxies.clone()),
+            forwarding: Forwarding::new(settings.trusted_proxies.clone(), settings.underscores),
             telemetry: Rc::new(telemetry),
             ids: RequestIds::from_random_seed(),
         })

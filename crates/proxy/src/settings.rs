@@ -30,6 +30,18 @@ pub struct ServiceSettings {
     pub unknown_host: UnknownName,
     /// Proxies whose forwarding headers are believed and extended; those of others are replaced.
     pub trusted_proxies: Vec<IpNet>,
+    /// What becomes of request headers with `_` in their names.
+    pub underscores: Underscores,
+}
+
+/// What becomes of request headers with `_` in their names, which many upstreams take for those with `-`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Underscores {
+    /// They are removed.
+    #[default]
+    Drop,
+    /// They are passed on, unless they stand for a header that claims an identity.
+    Pass,
 }
 
 /// What one host answers.

@@ -12,8 +12,8 @@ use brisk_keys::{Keystore, LocalEngine, PrivateKeyEngine};
 use brisk_net::{DeadlineWheel, Drain, DrainTrigger, drain};
 use brisk_proxy::serve::{CurrentService, End, Http, HttpIo, HttpSettings, serve};
 use brisk_proxy::settings::{
-    Action, EarlyDataPolicy, HostSettings, RoutePath, RouteSettings, ServiceSettings, UpstreamAction,
-    UpstreamPath,
+    Action, EarlyDataPolicy, HostSettings, RoutePath, RouteSettings, ServiceSettings, Underscores,
+    UpstreamAction, UpstreamPath,
 };
 use brisk_proxy::upstream::{Group, GroupState};
 use brisk_proxy::upstream_settings::GroupSettings;
@@ -301,6 +301,7 @@ fn service(origin: &Origin, wheel: &DeadlineWheel, metrics: &Arc<Metrics>) -> Se
         default_host: 0,
         unknown_host: brisk_certs::UnknownName::Default,
         trusted_proxies: Vec::new(),
+        underscores: Underscores::Drop,
     };
     let telemetry = Telemetry { metrics: Arc::clone(metrics), access_log: None };
     Service::new(&settings, telemetry, |_| Some(Rc::clone(&group))).expect("a service")

@@ -38,6 +38,7 @@ pub(crate) struct Server {
     pub(crate) fast_open: Option<FastOpen>,
     pub(crate) proxy_protocol: Option<ProxyProtocol>,
     pub(crate) trusted_proxies: Vec<Network>,
+    pub(crate) underscores_in_headers: Option<Underscores>,
     pub(crate) max_connections: Option<u32>,
     pub(crate) max_connections_per_client: Option<ClientConnections>,
     pub(crate) drain_timeout: Option<Period>,
@@ -54,6 +55,14 @@ pub(crate) struct Server {
 pub(crate) enum UnknownHost {
     Default,
     Refuse,
+}
+
+/// What becomes of request headers with `_` in their names.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Underscores {
+    Drop,
+    Pass,
 }
 
 /// `[server.timeouts]`: how long a client may take.

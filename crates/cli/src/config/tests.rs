@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use brisk_certs::UnknownName;
 use brisk_gateway::settings::ProxyProtocol;
-use brisk_proxy::settings::{Action, RoutePath, UpstreamPath};
+use brisk_proxy::settings::{Action, RoutePath, Underscores, UpstreamPath};
 use brisk_proxy::upstream_settings::{Balance, HashKey, Retry};
 use brisk_telemetry::access_log::AccessLogTarget;
 use brisk_testkit::ca::{LeafKey, TestCa};
@@ -77,6 +77,10 @@ fn an_unknown_word_brings_the_known_ones() {
     refused(
         &format!("{LISTENER}unknown_host = \"refused\"\n{HOST}"),
         "brisk.toml:3:16: server.unknown_host: \"refused\" is not known here; did you mean `refuse`?",
+    );
+    refused(
+        &format!("{LISTENER}underscores_in_headers = \"keep\"\n{HOST}"),
+        "brisk.toml:3:26: server.underscores_in_headers: \"keep\" is not known here; known here: `drop`, `pass`",
     );
     refused(
         &format!("{LISTENER}[tls]\nmin_version = \"1.1\"\n{HOST}"),
@@ -382,7 +386,7 @@ fn little_is_needed() {
 fn what_is_written_is_what_is_meant() {
     let Resolved { settings, .. } = accepted(
         "[server]\nhttps = [\"[::1]:0\", \"127.0.0.1:0\"]\nhttp = [\"127.0.0.1:0\"]\nworkers = 3\nfast_open = false\n\
-         proxy_protocol = [\"10.0.0.0/8\"]\nunknown_host = \"refuse\"\nlimits.body_size = \"1MiB\"\n\
+         proxy_protocol = [\"10.0.0.0/8\"]\nunknown_host = \"refuse\"\nunderscores_in_headers = \"pass\"\nlimits.body_size = \"1MiB\"\n\
          [tls]\nmin_version = \"1.3\"\ntickets = false\nsession_cache = { entries = 5, size = \"2MiB\" }\n\
          [access_log]\nformat = \"off\"\n[admin]\nlisten = \"127.0.0.1:9443\"\n\
          [[host]]\nnames = [\"LOCALHOST\"]\n[[host]]\nnames = [\"::1\"]\ndefault = true\n\
@@ -399,6 +403,7 @@ fn what_is_written_is_what_is_meant() {
         ProxyProtocol::Trusted(vec!["10.0.0.0/8".parse().expect("a network")])
     );
     assert_eq!(settings.tls.unknown_host, UnknownName::Refuse);
+    assert_eq!(settings.service.underscores, Underscores::Pass);
     assert_eq!(settings.tls.min_version, ProtocolVersion::TLS1_3);
     assert!(!settings.tls.tickets && !settings.tls.key_log && settings.access_log.is_none());
     assert_eq!((settings.sessions.memory.max_sessions, settings.sessions.memory.max_bytes), (5, 2 << 20));

@@ -16,6 +16,7 @@ mod bench_schedule;
 mod certificates;
 mod check;
 mod chromium;
+mod claims;
 mod curl;
 mod development;
 mod early_data;

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::task::LocalSet;
 
 use super::*;
-use crate::settings::{RoutePath, UpstreamAction};
+use crate::settings::{RoutePath, Underscores, UpstreamAction};
 use crate::upstream::GroupState;
 use crate::upstream_settings::GroupSettings;
 
@@ -38,6 +38,7 @@ fn settings(hosts: Vec<HostSettings>) -> ServiceSettings {
         default_host: 0,
         unknown_host: brisk_certs::UnknownName::Default,
         trusted_proxies: Vec::new(),
+        underscores: Underscores::Drop,
     }
 }
 

@@ -18,7 +18,7 @@ use brisk_keys::CudaSettings;
 use brisk_keys::{BatchSettings, Keystore};
 use brisk_net::{ListenerSettings, RateLimits};
 use brisk_proxy::serve::{HttpSettings, HttpTimeouts};
-use brisk_proxy::settings::ServiceSettings;
+use brisk_proxy::settings::{ServiceSettings, Underscores};
 use brisk_proxy::upstream_settings::GroupSettings;
 use brisk_telemetry::access_log::{AccessLogFormat, AccessLogSettings, AccessLogTarget};
 use brisk_tls::KeyGate;
@@ -49,6 +49,7 @@ pub(super) struct Server {
     admin: Option<SocketAddr>,
     proxy_protocol: ProxyProtocol,
     trusted_proxies: Vec<IpNet>,
+    underscores: Underscores,
     connections: ConnectionLimits,
     rates: RateLimits,
     handshake_timeout: Duration,
@@ -78,6 +79,7 @@ impl Server {
             hosts: answers,
             unknown_host: self.tls.unknown_host,
             trusted_proxies: self.trusted_proxies,
+            underscores: self.underscores,
         };
         GatewaySettings {
             workers: self.workers,
@@ -143,6 +145,10 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
             }
         },
         trusted_proxies: server.trusted_proxies.iter().map(|network| network.0).collect(),
+        underscores: match server.underscores_in_headers {
+            Some(raw::Underscores::Pass) => Underscores::Pass,
+            Some(raw::Underscores::Drop) | None => Underscores::Drop,
+        },
         connections: connections(server, &path, context),
         rates: rates(&server.rates),
         handshake_timeout: timeout("hello", server.timeouts.hello, Duration::from_secs(10), context),
