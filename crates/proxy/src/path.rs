@@ -1,15 +1,18 @@
 //! The path of a request as routes see it, so that no spelling of a path dodges a route.
 //!
-//! Routes compare the path with its percent-encoding undone, dot segments resolved and repeated slashes merged.
+//! Routes compare the path with its percent-encoding undone, dot segments resolved, repeated slashes merged, and without
+//! the parameters of its segments (`;` and what follows it, RFC 3986 section 3.3), which many servers leave out too.
 //! Upstreams get what the client sent, with one exception: dot segments, also encoded ones, are resolved in what is
 //! forwarded too (RFC 3986 section 6.2.2.3, as every browser does before it sends), since an upstream that does not
 //! resolve them would see the path of another route. Paths on which sensible servers disagree are refused:
 //!
 //! - `..` above the root, and `..` in a path that also has empty segments or encoded separators;
-//! - a dot segment hidden by an encoded slash or backslash, or by parameters (`..;x`);
-//! - an unfinished or wrong percent-encoding, an encoded control character, a bare backslash.
+//! - a dot segment hidden by an encoded slash or by parameters (`..;x`);
+//! - a backslash, encoded or not, which servers on Windows take for a slash;
+//! - an unfinished or wrong percent-encoding, an encoded control character.
 //!
-//! An encoded slash separates segments for routes, because many servers take it so; it is forwarded as it came.
+//! An encoded slash separates segments for routes, because many servers take it so; it is forwarded as it came. What is
+//! encoded twice is decoded once, as RFC 3986 section 2.4 has it.
 
 use std::borrow::Cow;
 
@@ -52,7 +55,7 @@ fn is_plain(raw: &[u8]) -> bool {
     let mut after_slash = false;
     for &byte in raw {
         match byte {
-            b'%' | b'\\' => return false,
+            b'%' | b'\\' | b';' => return false,
             b'/' | b'.' if after_slash => return false,
             _ => after_slash = byte == b'/',
         }
@@ -66,10 +69,22 @@ struct Segments<'a> {
     /// Length of `decoded` before each of `raw`.
     starts: Vec<usize>,
     decoded: Vec<u8>,
-    climbs: bool,
-    has_dots: bool,
+    dots: Dots,
+    /// The last segment has no name: the path is that of a folder.
+    folder: bool,
     /// There are empty segments or encoded separators, which make servers disagree about what `..` leaves.
     uneven: bool,
+}
+
+/// The dot segments met so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Dots {
+    #[default]
+    None,
+    /// `.` and no other.
+    Current,
+    /// `..`
+    Parent,
 }
 
 impl<'a> Segments<'a> {
@@ -88,7 +103,7 @@ impl<'a> Segments<'a> {
         let decoded = decode(raw)?;
         match &*decoded {
             b".." => self.climb()?,
-            b"." => self.has_dots = true,
+            b"." => self.dots = self.dots.max(Dots::Current),
             segment => {
                 self.uneven |= segment.is_empty();
                 self.keep(raw, segment)?;
@@ -110,7 +125,7 @@ impl<'a> Segments<'a> {
     }
 
     fn climb(&mut self) -> Result<(), AmbiguousPath> {
-        self.climbs = true;
+        self.dots = Dots::Parent;
         self.raw.pop();
         let start = self.starts.pop().ok_or(AmbiguousPath)?;
         self.decoded.truncate(start);
@@ -118,41 +133,43 @@ impl<'a> Segments<'a> {
     }
 
     fn keep(&mut self, raw: &'a str, segment: &[u8]) -> Result<(), AmbiguousPath> {
-        // Parts beyond encoded separators, and parameters, must not hide what a decoding server would resolve.
-        let hides_dots = |part: &[u8]| {
-            let name = part.split(|byte| *byte == b';').next().unwrap_or_default();
-            matches!(name, b"." | b"..")
-        };
-        if segment.split(|byte| matches!(byte, b'/' | b'\\')).any(hides_dots) {
-            return Err(AmbiguousPath);
-        }
-        self.uneven |= segment.contains(&b'/') || segment.contains(&b'\\');
         self.raw.push(raw);
         self.starts.push(self.decoded.len());
-        for part in segment.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
-            self.decoded.push(b'/');
-            self.decoded.extend_from_slice(part);
+        self.uneven |= segment.contains(&b'/');
+        for part in segment.split(|byte| *byte == b'/') {
+            let name = without_parameters(part);
+            // Encoded separators and parameters must not hide what a decoding server would resolve.
+            if matches!(name, b"." | b"..") {
+                return Err(AmbiguousPath);
+            }
+            self.folder = name.is_empty();
+            self.uneven |= name.len() < part.len() && name.is_empty();
+            if !name.is_empty() {
+                self.decoded.push(b'/');
+                self.decoded.extend_from_slice(name);
+            }
         }
         Ok(())
     }
 
     fn finish(mut self, raw: &'a str) -> Result<RequestPath<'a>, AmbiguousPath> {
-        if self.climbs && self.uneven {
+        if self.dots == Dots::Parent && self.uneven {
             return Err(AmbiguousPath);
         }
-        let last = self.raw.last().copied().unwrap_or_default();
-        let folder = last.is_empty() || last.ends_with("%2f") || last.ends_with("%2F");
-        if folder || self.decoded.is_empty() {
+        if self.folder || self.decoded.is_empty() {
             self.decoded.push(b'/');
         }
-        let resolved = self.climbs || self.has_dots;
-        let forwarded = if resolved { Cow::Owned(self.join()) } else { Cow::Borrowed(raw) };
+        let forwarded = if self.dots > Dots::None { Cow::Owned(self.join()) } else { Cow::Borrowed(raw) };
         Ok(RequestPath { decoded: Cow::Owned(self.decoded), forwarded })
     }
 
     fn join(&self) -> String {
         self.raw.iter().flat_map(|segment| ["/", segment]).collect()
     }
+}
+
+fn without_parameters(segment: &[u8]) -> &[u8] {
+    segment.split(|byte| *byte == b';').next().unwrap_or_default()
 }
 
 /// Undoes the percent-encoding of one segment.
@@ -175,7 +192,7 @@ fn decode(raw: &str) -> Result<Cow<'_, [u8]>, AmbiguousPath> {
 fn escaped(high: Option<&u8>, low: Option<&u8>) -> Result<u8, AmbiguousPath> {
     let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16)).ok_or(AmbiguousPath);
     let value = (digit(high)? * 16 + digit(low)?) as u8;
-    if value.is_ascii_control() { Err(AmbiguousPath) } else { Ok(value) }
+    if value.is_ascii_control() || value == b'\\' { Err(AmbiguousPath) } else { Ok(value) }
 }
 
 #[cfg(test)]
@@ -189,7 +206,7 @@ mod tests {
 
     #[test]
     fn plain_paths_stay_as_they_are_without_a_copy() {
-        for raw in ["/", "/a", "/a/b.c/", "/a/b..c", "/~x;y=1,2"] {
+        for raw in ["/", "/a", "/a/b.c/", "/a/b..c", "/~x,y=1"] {
             let path = RequestPath::read(raw).expect(raw);
             assert!(matches!(path.decoded, Cow::Borrowed(_)), "{raw}");
             assert_eq!(read(raw), (raw.to_owned(), raw.to_owned()));
@@ -207,6 +224,9 @@ mod tests {
             "/./admin/./x",
             "/admin%2Fx",
             "/a/.%2e/admin/x",
+            "/admin;a=1/x;b=2",
+            "/admin%3bx/x",
+            "/;x/admin/;y/x",
         ] {
             assert_eq!(read(raw).0, "/admin/x", "{raw}");
         }
@@ -218,6 +238,7 @@ mod tests {
         assert_eq!(read("/a/%2e%2e/b").1, "/b");
         assert_eq!(read("/a%2Fb//c").1, "/a%2Fb//c");
         assert_eq!(read("/.well-known/x").1, "/.well-known/x");
+        assert_eq!(read("/a;x=1/./b;y").1, "/a;x=1/b;y");
     }
 
     #[test]
@@ -228,6 +249,9 @@ mod tests {
         assert_eq!(read("/%61/").0, "/a/");
         assert_eq!(read("//").0, "/");
         assert_eq!(read("/a%2f").0, "/a/");
+        assert_eq!(read("/a/;x"), ("/a/".to_owned(), "/a/;x".to_owned()));
+        assert_eq!(read("/a;x").0, "/a");
+        assert_eq!(read("/a/;x/c;y/").0, "/a/c/");
     }
 
     #[test]
@@ -246,7 +270,11 @@ mod tests {
             "/a/..%5cb",
             "/a/..;/b",
             "/a/.;x/b",
+            "/a/%2e%2e%3bx/b",
+            "/a/;x/../b",
             "/a\\b",
+            "/a%5cb",
+            "/a%5Cb",
             "/a%",
             "/a%2",
             "/a%zz",

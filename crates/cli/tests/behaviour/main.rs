@@ -34,6 +34,7 @@ mod rates;
 mod reload;
 mod replay;
 mod resumption;
+mod routes;
 mod smuggling;
 mod speed;
 mod store_trouble;
