@@ -5,6 +5,7 @@
 
 mod handshake;
 mod io;
+mod lines;
 mod turn;
 
 use std::cell::{Cell, RefCell};
@@ -17,6 +18,8 @@ use std::time::Duration;
 
 use brisk_net::{Deadline, Drain};
 use brisk_tls::Stream;
+use http::Request;
+use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -218,7 +221,9 @@ async fn rest(io: &HttpIo, http: &Http) -> Result<(), Stop> {
 
 /// Serves HTTP/1.1 until the connection rests, closes or is upgraded. An upgraded one is served to its end here.
 async fn http1_turns(io: &HttpIo, http: &Http) -> Stop {
-    let service = service_fn(|request| {
+    io.watch_lines();
+    let service = service_fn(|request: Request<Incoming>| {
+        io.expect(request.body());
         let (service, connection) = (http.service.current(), Rc::clone(&http.connection));
         async move { Ok::<_, Infallible>(service.respond(&connection, request).await) }
     });

@@ -9,13 +9,14 @@
 //!   and the connection closes after the answer (RFC 9112 section 6.3);
 //! - in HTTP/2: connection headers, names in upper case, bodies unlike their `content-length`, wrong pseudo-headers.
 //!
-//! Added here: exactly one valid `Host`; a `Host` unlike the target's authority; transfer codings other than `chunked`,
-//! which would go on without their label; `CONNECT` and `TRACE`; targets that are no paths. [`path`](crate::path) refuses
-//! ambiguous paths.
+//! Added here: exactly one valid `Host`; a `Host` unlike the target's authority; a `Content-Length` that is repeated or
+//! empty, which h2 takes; transfer codings other than `chunked`, which would go on without their label; `CONNECT` and
+//! `TRACE`; targets that are no paths, or of other schemes. [`path`](crate::path) refuses ambiguous paths,
+//! [`lines`](crate::serve) bare line feeds.
 
 use http::request::Parts;
 use http::uri::Uri;
-use http::{HeaderMap, Method, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
 
 /// Why a request is refused: the status, and a word for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,8 @@ pub(crate) fn target(request: &Parts) -> Result<Target<'_>, Refusal> {
         return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method"));
     }
     transfer_coding(&request.headers)?;
+    content_length(&request.headers)?;
+    scheme(&request.uri)?;
     let authority = authority(&request.uri, &request.headers, request.version)?;
     if request.uri.path().starts_with('/') {
         return Ok(Target::Path { authority });
@@ -71,6 +74,24 @@ fn transfer_coding(headers: &HeaderMap) -> Result<(), Refusal> {
         (Some(_), None) => Err(Refusal::new(StatusCode::NOT_IMPLEMENTED, "transfer-coding")),
         (Some(_), Some(_)) => Err(Refusal::bad_request("transfer-coding")),
     }
+}
+
+// RFC 9110 section 8.6: one line of digits. Of two that mean the same an upstream may take either.
+fn content_length(headers: &HeaderMap) -> Result<(), Refusal> {
+    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
+    let is_length =
+        |value: &HeaderValue| !value.is_empty() && value.as_bytes().iter().all(u8::is_ascii_digit);
+    match (lengths.next(), lengths.next()) {
+        (None, _) => Ok(()),
+        (Some(length), None) if is_length(length) => Ok(()),
+        _ => Err(Refusal::bad_request("content-length")),
+    }
+}
+
+// RFC 9110 section 7.4: nobody but a forward proxy answers for other schemes.
+fn scheme(uri: &Uri) -> Result<(), Refusal> {
+    let is_http = |scheme: &str| ["https", "http"].iter().any(|known| known.eq_ignore_ascii_case(scheme));
+    if uri.scheme_str().is_none_or(is_http) { Ok(()) } else { Err(Refusal::bad_request("scheme")) }
 }
 
 // RFC 9112 section 3.2: 400 where Host is missing, repeated or invalid. RFC 9113 section 8.3.1: :authority and Host
@@ -160,6 +181,23 @@ mod tests {
         assert!(checked(with("Chunked")).is_ok());
         assert_eq!(checked(with("gzip, chunked")), Err("transfer-coding"));
         assert_eq!(checked(with("chunked").header("transfer-encoding", "chunked")), Err("transfer-coding"));
+    }
+
+    #[test]
+    fn a_length_is_given_once_and_in_digits() {
+        let with = |length| get("/").header("host", "a").header("content-length", length);
+        assert!(checked(with("04")).is_ok());
+        assert_eq!(checked(with("")), Err("content-length"));
+        assert_eq!(checked(with("+4")), Err("content-length"));
+        assert_eq!(checked(with("4").header("content-length", "04")), Err("content-length"));
+    }
+
+    #[test]
+    fn only_the_schemes_of_http_are_answered() {
+        for target in ["http://a/", "https://a/", "HTTPS://a/"] {
+            assert!(checked(get(target)).is_ok(), "{target}");
+        }
+        assert_eq!(checked(get("ftp://a/")), Err("scheme"));
     }
 
     #[test]

@@ -27,6 +27,14 @@ pub(crate) fn post(stream: u32, path: &str) -> Vec<u8> {
     [head, frame(DATA, END_STREAM, stream, b"body")].concat()
 }
 
+/// POST of `body` with further headers.
+pub(crate) fn post_with(stream: u32, path: &str, headers: &[(&str, &str)], body: &str) -> Vec<u8> {
+    let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
+    let line = |(name, value): &(&str, &str)| [vec![0], text(name), text(value)].concat();
+    let head = [head(0x83, path), headers.iter().flat_map(line).collect()].concat();
+    [frame(HEADERS, END_HEADERS, stream, &head), frame(DATA, END_STREAM, stream, body.as_bytes())].concat()
+}
+
 /// RFC 7541: `:method` by its place in the static table, `https`, then path and authority as they are.
 fn head(method: u8, path: &str) -> Vec<u8> {
     let literal = |index: u8, text: &str| [&[index, text.len() as u8], text.as_bytes()].concat();

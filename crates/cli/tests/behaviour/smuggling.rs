@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use brisk_testkit::http1::Message;
 use brisk_testkit::origin::Origin;
 
+use crate::h2::{self, Frames};
 use crate::site::{NAME, Site};
 
 /// A request hidden in the body of the one before it.
@@ -48,6 +49,58 @@ fn a_length_that_is_said_twice_or_wrongly() {
     assert_refused("a negative length", "Content-Length: -1\r\n", HIDDEN);
     assert_refused("a hexadecimal length", "Content-Length: 0x4\r\n", &format!("abcd{HIDDEN}"));
     assert_refused("an endless length", "Content-Length: 99999999999999999999\r\n", HIDDEN);
+}
+
+#[test]
+fn a_length_that_http_2_lets_through() {
+    let origin = Origin::fixed("reached");
+    let site = Site::proxying(&[&origin.url()]);
+    for (lengths, body) in [(&["4", "04"][..], "body"), (&["4", "4"], "body"), (&[""], "")] {
+        let headers: Vec<_> = lengths.iter().map(|length| ("content-length", *length)).collect();
+        let mut connection = site.client().alpn(&["h2"]).connect(site.brisk.https()).expect("a handshake");
+        let request = [h2::preface(), h2::post_with(1, "/first", &headers, body)].concat();
+        let answer = Frames::exchange(&mut connection, &request, 1).body(1);
+        assert!(answer.contains("<title>400 "), "{lengths:?}: {answer:?}");
+    }
+    assert_eq!(origin.requests().len(), 0);
+}
+
+#[test]
+fn a_bare_line_feed_ends_no_line_of_a_head() {
+    let origin = Origin::fixed("reached");
+    let site = Site::proxying(&[&origin.url()]);
+    let first = format!("POST /first HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: 4\r\n\r\n\n\r\n\n");
+    let chunked = format!(
+        "POST /first HTTP/1.1\r\nHost: {NAME}\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n\n\n\r\n0\r\n\r\n"
+    );
+    for head in [
+        format!("GET /hidden HTTP/1.1\nHost: {NAME}\r\n\r\n"),
+        format!("GET /hidden HTTP/1.1\r\nHost: {NAME}\nX-Own: a\r\n\r\n"),
+        format!("GET /hidden HTTP/1.1\r\nHost: {NAME}\r\n\n"),
+        format!("\nGET /hidden HTTP/1.1\r\nHost: {NAME}\r\n\r\n"),
+    ] {
+        for (before, answers) in [("", 1), (&first, 2), (&chunked, 2)] {
+            let answer = converse(&site, format!("{before}{head}").as_bytes());
+            assert_eq!(answer.matches("HTTP/1.1 400 ").count(), 1, "{before:?}, {head:?}: {answer:?}");
+            assert_eq!(answer.matches("HTTP/1.1 ").count(), answers, "{before:?}, {head:?}: {answer:?}");
+        }
+    }
+    assert!(!reached(&origin, "/hidden"), "{:?}", origin.requests());
+    // Bodies and what follows them are as they were.
+    let answer = converse(&site, format!("{first}{chunked}{first}").as_bytes());
+    assert_eq!(answer.matches("HTTP/1.1 200 ").count(), 3, "{answer:?}");
+    let bodies: Vec<_> = origin.requests().iter().rev().take(3).map(Message::text).collect();
+    assert_eq!(bodies, ["\n\r\n\n", "\n\n", "\n\r\n\n"]);
+}
+
+#[test]
+fn a_target_of_another_scheme() {
+    let origin = Origin::fixed("reached");
+    let site = Site::proxying(&[&origin.url()]);
+    let answer =
+        converse(&site, format!("GET ftp://{NAME}/hidden HTTP/1.1\r\nHost: {NAME}\r\n\r\n").as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer:?}");
+    assert!(!reached(&origin, "/hidden"));
 }
 
 #[test]

@@ -7,7 +7,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use brisk_tls::{Confirmation, Stream};
+use hyper::body::Incoming;
 use hyper::rt::{Read, ReadBufCursor, Write};
+
+use super::lines::{Lines, Portion};
 
 /// A TLS stream for hyper. Clones share it.
 ///
@@ -18,12 +21,13 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 pub struct HttpIo {
     stream: Rc<RefCell<Stream>>,
     at_once: Rc<Cell<bool>>,
+    lines: Rc<Cell<Lines>>,
 }
 
 impl HttpIo {
     /// Takes over `stream`.
     pub fn new(stream: Stream) -> Self {
-        Self { stream: Rc::new(RefCell::new(stream)), at_once: Rc::default() }
+        Self { stream: Rc::new(RefCell::new(stream)), at_once: Rc::default(), lines: Rc::default() }
     }
 
     /// Tells when the handshake is complete; `None` where it is, as always without early data.
@@ -44,8 +48,22 @@ impl HttpIo {
         self.stream.borrow_mut()
     }
 
+    /// Ends what only HTTP needs.
     pub(crate) fn flush_at_once(&self) {
         self.at_once.set(true);
+        self.lines.set(Lines::Unwatched);
+    }
+
+    /// Watches the lines of HTTP/1.1 from now on, where a head begins.
+    pub(super) fn watch_lines(&self) {
+        self.lines.set(Lines::watched());
+    }
+
+    /// This body follows the head that was just read.
+    pub(super) fn expect(&self, body: &Incoming) {
+        let mut lines = self.lines.get();
+        lines.expect(body);
+        self.lines.set(lines);
     }
 
     /// The stream, once hyper has let go of it.
@@ -66,9 +84,22 @@ impl Read for HttpIo {
             return Poll::Pending;
         }
         stream.poll_read(cx, |data| {
-            let len = data.len().min(buf.remaining());
-            buf.put_slice(&data[..len]);
-            len
+            let data = &data[..data.len().min(buf.remaining())];
+            let mut lines = self.lines.get();
+            let portion = lines.portion(data);
+            self.lines.set(lines);
+            match portion {
+                Portion::Bytes(len) => {
+                    buf.put_slice(&data[..len]);
+                    len
+                }
+                // NUL stands nowhere in a head, so hyper refuses the request.
+                Portion::BareLineFeed(before) => {
+                    buf.put_slice(&data[..before]);
+                    buf.put_slice(b"\0");
+                    before + 1
+                }
+            }
         })
     }
 }

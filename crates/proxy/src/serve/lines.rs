@@ -1,0 +1,243 @@
+//! Sees to it that the lines of an HTTP/1.1 head end with CR LF.
+//!
+//! hyper takes a bare LF for the end of a line too, as RFC 9112 section 2.2 permits. A proxy in front that takes it for
+//! something else would then see other headers than brisk does. hyper cannot be asked to be strict, so this is done
+//! where it reads: one search for LF over the bytes of heads and trailers, nothing over bodies. A read ends where the
+//! head does; hyper then says what body follows, before it reads on.
+
+use hyper::body::{Body as _, Incoming};
+
+/// What of the bytes at hand is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Portion {
+    /// So many bytes.
+    Bytes(usize),
+    /// So many bytes, then a bare LF.
+    BareLineFeed(usize),
+}
+
+/// Follows what a client sends over one HTTP/1.1 connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Lines {
+    /// No HTTP/1.1, or no longer.
+    #[default]
+    Unwatched,
+    Head(Line),
+    /// The head has ended.
+    Headed,
+    /// So many bytes of a body are to come.
+    Body(u64),
+    Chunk(Size),
+    /// What is left of a chunk, and the CR LF after it.
+    ChunkData(u64),
+    Trailers(Line),
+}
+
+/// A line that is being read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Line {
+    length: usize,
+    /// Its last byte so far is CR.
+    returned: bool,
+    /// An empty one would end the section.
+    may_end: bool,
+}
+
+/// The line before a chunk: its size in hexadecimal, then perhaps extensions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Size {
+    value: u64,
+    extended: bool,
+}
+
+impl Lines {
+    /// Before the first head.
+    pub(super) fn watched() -> Self {
+        Self::Head(Line::default())
+    }
+
+    /// Notes which body follows the head that was just read.
+    pub(super) fn expect(&mut self, body: &Incoming) {
+        if *self == Self::Unwatched {
+            return;
+        }
+        *self = match body.size_hint().exact() {
+            _ if body.is_end_stream() => Self::watched(),
+            Some(length) => Self::Body(length),
+            None => Self::Chunk(Size::default()),
+        };
+    }
+
+    /// How much of `data`, which is not empty, to read now. What is returned counts as read.
+    pub(super) fn portion(&mut self, data: &[u8]) -> Portion {
+        let mut position = 0;
+        while position < data.len() {
+            let rest = &data[position..];
+            match self {
+                Self::Unwatched => return Portion::Bytes(data.len()),
+                Self::Headed => *self = Self::watched(),
+                Self::Head(line) | Self::Trailers(line) => match line.advance(rest) {
+                    Advance::All => return Portion::Bytes(data.len()),
+                    Advance::Ended(length) if matches!(self, Self::Head(_)) => {
+                        *self = Self::Headed;
+                        return Portion::Bytes(position + length);
+                    }
+                    Advance::Ended(length) => {
+                        *self = Self::watched();
+                        position += length;
+                    }
+                    Advance::BareLineFeed(length) => return Portion::BareLineFeed(position + length),
+                },
+                Self::Body(left) => {
+                    position += skip(left, rest);
+                    if *left == 0 {
+                        *self = Self::watched();
+                    }
+                }
+                Self::ChunkData(left) => {
+                    position += skip(left, rest);
+                    if *left == 0 {
+                        *self = Self::Chunk(Size::default());
+                    }
+                }
+                Self::Chunk(size) => {
+                    position += 1;
+                    match size.advance(rest[0]) {
+                        None => {}
+                        Some(0) => *self = Self::Trailers(Line { may_end: true, ..Line::default() }),
+                        Some(length) => *self = Self::ChunkData(length.saturating_add(2)),
+                    }
+                }
+            }
+        }
+        Portion::Bytes(data.len())
+    }
+}
+
+fn skip(left: &mut u64, data: &[u8]) -> usize {
+    let skipped = usize::try_from(*left).unwrap_or(usize::MAX).min(data.len());
+    *left -= skipped as u64;
+    skipped
+}
+
+enum Advance {
+    /// All bytes belong to the section.
+    All,
+    /// The section ended after so many.
+    Ended(usize),
+    /// So many bytes are before a bare LF.
+    BareLineFeed(usize),
+}
+
+impl Line {
+    fn advance(&mut self, data: &[u8]) -> Advance {
+        let mut start = 0;
+        for end in memchr::memchr_iter(b'\n', data) {
+            let length = self.length + (end - start);
+            let returned = if end > start { data[end - 1] == b'\r' } else { self.returned };
+            if !returned {
+                return Advance::BareLineFeed(end);
+            }
+            if length == 1 && self.may_end {
+                return Advance::Ended(end + 1);
+            }
+            // Empty lines before a request line are no end.
+            *self = Self { may_end: self.may_end || length > 1, ..Self::default() };
+            start = end + 1;
+        }
+        if let Some(last) = data[start..].last() {
+            self.length += data.len() - start;
+            self.returned = *last == b'\r';
+        }
+        Advance::All
+    }
+}
+
+impl Size {
+    /// The size, once its line has ended. hyper refuses what is no size; here it only must not be lost in it.
+    fn advance(&mut self, byte: u8) -> Option<u64> {
+        if byte == b'\n' {
+            return Some(self.value);
+        }
+        match char::from(byte).to_digit(16) {
+            Some(digit) if !self.extended => {
+                self.value = self.value.saturating_mul(16).saturating_add(digit.into());
+            }
+            _ => self.extended = true,
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+    #[test]
+    fn a_head_is_read_to_its_end() {
+        let both = [HEAD, HEAD].concat();
+        let mut lines = Lines::watched();
+        assert_eq!(lines.portion(&both), Portion::Bytes(HEAD.len()));
+        assert_eq!(lines, Lines::Headed);
+        assert_eq!(lines.portion(&both[HEAD.len()..]), Portion::Bytes(HEAD.len()));
+    }
+
+    #[test]
+    fn it_does_not_matter_where_reads_end() {
+        for split in 1..HEAD.len() {
+            let mut lines = Lines::watched();
+            assert_eq!(lines.portion(&HEAD[..split]), Portion::Bytes(split), "{split}");
+            assert_eq!(lines.portion(&HEAD[split..]), Portion::Bytes(HEAD.len() - split), "{split}");
+            assert_eq!(lines, Lines::Headed, "{split}");
+        }
+    }
+
+    #[test]
+    fn a_bare_line_feed_is_found_wherever_it_is() {
+        for head in [
+            &b"\nGET / HTTP/1.1\r\n"[..],
+            b"GET / HTTP/1.1\nHost: a\r\n\r\n",
+            b"GET / HTTP/1.1\r\nA: b\nHost: a\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\n\n",
+            b"\r\nGET / HTTP/1.1\r\nHost: a\r\r\n\n",
+        ] {
+            let place = (0..head.len()).find(|&at| head[at] == b'\n' && (at == 0 || head[at - 1] != b'\r'));
+            let place = place.expect("a bare line feed");
+            assert_eq!(Lines::watched().portion(head), Portion::BareLineFeed(place));
+            for split in 1..=place {
+                let mut lines = Lines::watched();
+                assert_eq!(lines.portion(&head[..split]), Portion::Bytes(split));
+                assert_eq!(lines.portion(&head[split..]), Portion::BareLineFeed(place - split));
+            }
+        }
+    }
+
+    #[test]
+    fn bodies_may_hold_anything_and_heads_after_them_are_watched() {
+        let wrong = b"GET / HTTP/1.1\n";
+        let length = (Lines::Body(5), &b"\n\n\na\n"[..]);
+        let chunks = (
+            Lines::Chunk(Size::default()),
+            &b"3;x=\"1\"\r\n\n\n\n\r\n0a\r\n0123456\n\n\n\r\n0\r\nX: 1\r\n\r\n"[..],
+        );
+        for (state, body) in [length, chunks] {
+            for split in 0..body.len() {
+                let all = [body, wrong].concat();
+                let mut lines = state;
+                if split > 0 {
+                    assert_eq!(lines.portion(&all[..split]), Portion::Bytes(split));
+                }
+                let expected = all.len() - 1 - split;
+                assert_eq!(lines.portion(&all[split..]), Portion::BareLineFeed(expected), "{split}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_lines_of_trailers_are_watched_too() {
+        let mut lines = Lines::Chunk(Size::default());
+        assert_eq!(lines.portion(b"0\r\nX: 1\nY: 2\r\n\r\n"), Portion::BareLineFeed(7));
+    }
+}
