@@ -13,6 +13,7 @@ use brisk_keys::PrivateKeyEngine;
 use brisk_session::{SessionStore, TicketKeyring};
 use brisk_telemetry::{HandshakeOutcome, Milestone, Timeline, TlsFacts};
 use brisk_wire::client_hello::{ClientHello, HelloError, Progress as HelloProgress};
+use brisk_wire::registry::ProtocolVersion;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -23,8 +24,11 @@ use crate::stream::Stream;
 use negotiation::Negotiation;
 
 /// Alerts sent before rustls has a connection: level fatal (2), then the description of RFC 8446 section 6.
+const ALERT_HANDSHAKE_FAILURE: [u8; 7] = [21, 3, 3, 0, 2, 2, 40];
 const ALERT_DECODE_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 50];
+const ALERT_PROTOCOL_VERSION: [u8; 7] = [21, 3, 3, 0, 2, 2, 70];
 const ALERT_INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
+const ALERT_MISSING_EXTENSION: [u8; 7] = [21, 3, 3, 0, 2, 2, 109];
 const ALERT_UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
 /// The answer to HTTP on the TLS port.
@@ -130,7 +134,10 @@ impl Acceptor {
         let (hello, incoming) = self.read_hello(&mut io, received).await?;
         timeline.mark(Milestone::ClientHello);
         let started = Instant::now();
-        let result = if let Some(host) = self.hosts.get(hello.server_name.as_deref()).host() {
+        let result = if let Some((alert, reason)) = self.unanswerable(&hello) {
+            send_last(&mut io, alert).await;
+            Err(Refusal::because(HandshakeOutcome::NothingInCommon, &reason))
+        } else if let Some(host) = self.hosts.get(hello.server_name.as_deref()).host() {
             Negotiation::run(host, &hello, client, &mut io, incoming, timeline).await
         } else {
             send_last(&mut io, &ALERT_UNRECOGNIZED_NAME).await;
@@ -147,6 +154,20 @@ impl Acceptor {
             }
             Err(refusal) => Err(Refusal { server_name: hello.server_name, ..refusal }),
         }
+    }
+
+    /// The alert for a hello that no host can answer, and why. rustls would send `handshake_failure` for most of them.
+    fn unanswerable(&self, hello: &ClientHello) -> Option<(&'static [u8; 7], &'static str)> {
+        if hello.versions.iter().all(|version| *version < self.settings.min_version) {
+            return Some((&ALERT_PROTOCOL_VERSION, "the client offers only versions that are too old"));
+        }
+        // RFC 8446 section 9.2.
+        let (groups, shares) = (!hello.groups.is_empty(), hello.key_shares.is_some());
+        let misses = groups != shares || (!hello.has_psk && (!groups || hello.signature_schemes.is_empty()));
+        (hello.offers_version(ProtocolVersion::TLS1_3) && misses).then_some((
+            &ALERT_MISSING_EXTENSION,
+            "TLS 1.3 without supported_groups, key_share or signature_algorithms",
+        ))
     }
 
     async fn read_hello(

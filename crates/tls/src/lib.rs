@@ -11,6 +11,7 @@ pub mod connector;
 mod early_data;
 mod error;
 mod gate;
+mod groups;
 mod handshake;
 mod hooks;
 mod host_config;

@@ -8,12 +8,15 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use brisk_telemetry::{Resumption, ResumptionFailure};
+use brisk_wire::registry::NamedGroup;
 
 /// What callbacks are told of the hello.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Told {
     /// Position of the certificate to show, of those of the host.
     pub(crate) certificate: Option<usize>,
+    /// The only group that a key may be exchanged in; `None` leaves the choice to rustls.
+    pub(crate) group: Option<NamedGroup>,
     /// The client sends early data and the host takes some: the session has to be taken against everyone.
     pub(crate) early_data: bool,
     /// The client whose key operations are limited, if they are.

@@ -14,12 +14,13 @@ use rustls::crypto::{CipherSuiteCommon, CryptoProvider, aws_lc_rs, hash};
 use rustls::{SupportedCipherSuite, Tls12CipherSuite, Tls13CipherSuite};
 use sha2::{Sha256, Sha384};
 
+use crate::groups;
+
 /// Forward-secret AEAD suites, the cheapest first, and four groups, post-quantum first.
 pub(crate) fn provider() -> CryptoProvider {
-    use aws_lc_rs::kx_group::{SECP256R1, SECP384R1, X25519, X25519MLKEM768};
     CryptoProvider {
         cipher_suites: SUITES.clone(),
-        kx_groups: vec![X25519MLKEM768, X25519, SECP256R1, SECP384R1],
+        kx_groups: groups::all(),
         ..aws_lc_rs::default_provider()
     }
 }

@@ -78,6 +78,9 @@ pub struct ClientHello {
     pub suites: Vec<CipherSuite>,
     /// Groups offered; empty when the extension is missing.
     pub groups: Vec<NamedGroup>,
+    /// Groups of the key shares that came with the hello; `None` when the extension is missing. An empty list asks for a
+    /// `HelloRetryRequest`.
+    pub key_shares: Option<Vec<NamedGroup>>,
     /// Signature schemes the client can verify; empty when the extension is missing.
     pub signature_schemes: Vec<SignatureScheme>,
     /// Length of the session ID; TLS 1.3 clients fill it for middleboxes, so it shows resumption in TLS 1.2 only.

@@ -6,6 +6,7 @@ mod site;
 
 mod access_log;
 mod admin;
+mod alerts;
 mod attacks_gateway;
 mod bad_input;
 mod bench;

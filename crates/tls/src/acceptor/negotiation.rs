@@ -12,7 +12,10 @@ use rustls::server::UnbufferedServerConnection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::{ALERT_DECODE_ERROR, ALERT_INTERNAL_ERROR, Host, Refusal, facts, lost, send_last};
+use super::{
+    ALERT_DECODE_ERROR, ALERT_HANDSHAKE_FAILURE, ALERT_INTERNAL_ERROR, Host, Refusal, facts, lost, send_last,
+};
+use crate::groups;
 use crate::handshake::{Handshake, Progress};
 use crate::notes::{Notes, Told};
 use crate::stream::Stream;
@@ -71,6 +74,7 @@ impl Negotiation {
         let told = Told {
             certificate: certificate
                 .and_then(|chosen| host.certificates.iter().position(|own| Arc::ptr_eq(own, chosen))),
+            group: groups::choose(hello),
             early_data: hello.early_data && takes_early_data,
             client,
         };
@@ -101,15 +105,24 @@ impl Negotiation {
             Ok(progress) => return Ok((self, progress)),
             Err(error) => error,
         };
-        // rustls has no alert for an engine that failed. The flight that was to be signed has not been sent, so the
-        // client reads plaintext still.
-        let alert = if self.notes.key_failed || self.notes.limited {
-            &ALERT_INTERNAL_ERROR
-        } else {
-            &self.handshake.outgoing[..]
-        };
-        send_last(io, alert).await;
+        send_last(io, self.alert(&error)).await;
         Err(refusal(&error, self.notes))
+    }
+
+    /// The alert for `error`: that of rustls, with these exceptions, of which each comes before anything is encrypted.
+    fn alert(&self, error: &rustls::Error) -> &[u8] {
+        let version = self.handshake.tls.protocol_version();
+        match error {
+            // rustls has no alert for an engine that failed, or was not asked.
+            _ if self.notes.key_failed || self.notes.limited => &ALERT_INTERNAL_ERROR,
+            // RFC 8446 section 4.4.2.2, RFC 5246 section 7.4.1.3: nothing in common. rustls sends access_denied.
+            _ if self.notes.no_certificate => &ALERT_HANDSHAKE_FAILURE,
+            // RFC 5246 section 7.4.6: certificate_required is an alert of TLS 1.3.
+            rustls::Error::NoCertificatesPresented if version == Some(rustls::ProtocolVersion::TLSv1_2) => {
+                &ALERT_HANDSHAKE_FAILURE
+            }
+            _ => &self.handshake.outgoing,
+        }
     }
 
     async fn send(&mut self, io: &mut TcpStream) -> Result<(), Refusal> {

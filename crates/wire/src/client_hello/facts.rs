@@ -16,6 +16,7 @@ const SESSION_TICKET: u16 = 35;
 const PRE_SHARED_KEY: u16 = 41;
 const EARLY_DATA: u16 = 42;
 const SUPPORTED_VERSIONS: u16 = 43;
+const KEY_SHARE: u16 = 51;
 
 /// Reads `body`, the handshake message without its header.
 pub(super) fn read(body: &[u8]) -> Result<ClientHello, HelloError> {
@@ -66,6 +67,7 @@ fn read_extension(hello: &mut ClientHello, kind: u16, data: &[u8]) -> Result<(),
         SUPPORTED_VERSIONS => hello.versions = versions(data)?,
         SUPPORTED_GROUPS => hello.groups = code_points(data, NamedGroup)?,
         SIGNATURE_ALGORITHMS => hello.signature_schemes = code_points(data, SignatureScheme)?,
+        KEY_SHARE => hello.key_shares = Some(key_shares(data)?),
         SESSION_TICKET => hello.has_ticket = !data.is_empty(),
         PRE_SHARED_KEY => hello.has_psk = true,
         EARLY_DATA => hello.early_data = true,
@@ -99,6 +101,21 @@ fn code_points<T>(data: &[u8], from: fn(u16) -> T) -> Result<Vec<T>, HelloError>
         _ => None,
     }
     .ok_or(HelloError::Malformed("list of groups or signature schemes"))
+}
+
+/// Two bytes of length, then a group and its share each (RFC 8446 section 4.2.8). The list may be empty.
+fn key_shares(data: &[u8]) -> Result<Vec<NamedGroup>, HelloError> {
+    let malformed = HelloError::Malformed("key_share extension");
+    let (length, mut list) = data.split_first_chunk().ok_or(malformed)?;
+    if usize::from(u16::from_be_bytes(*length)) != list.len() {
+        return Err(malformed);
+    }
+    let mut groups = Vec::new();
+    while let Some((&[a, b, high, low], rest)) = list.split_first_chunk() {
+        groups.push(NamedGroup(u16::from_be_bytes([a, b])));
+        list = rest.get(usize::from(u16::from_be_bytes([high, low]))..).ok_or(malformed)?;
+    }
+    if list.is_empty() { Ok(groups) } else { Err(malformed) }
 }
 
 /// At least one code point: every list of them in the RFCs has one.

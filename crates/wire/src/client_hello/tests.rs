@@ -11,8 +11,8 @@ struct Hello {
 
 impl Hello {
     fn modern() -> Self {
-        let mut key_share = vec![0; 1216 + 4];
-        key_share[..2].copy_from_slice(&0x11ec_u16.to_be_bytes());
+        let mut key_share = vec![0; 2 + 4 + 1216];
+        key_share[..6].copy_from_slice(&[0x04, 0xc4, 0x11, 0xec, 0x04, 0xc0]);
         let extensions = vec![
             (0x0a0a, vec![]),
             (0, b"\0\x0e\0\0\x0bExample.com".to_vec()),
@@ -94,10 +94,23 @@ fn a_hello_states_its_facts() {
     assert_eq!(hello.groups, [NamedGroup::X25519MLKEM768, NamedGroup::X25519, NamedGroup::SECP256R1]);
     let schemes = [SignatureScheme::ECDSA_SECP256R1_SHA256, SignatureScheme::RSA_PSS_RSAE_SHA256];
     assert_eq!(hello.signature_schemes, schemes);
+    assert_eq!(hello.key_shares, Some(vec![NamedGroup::X25519MLKEM768]));
     assert_eq!(hello.session_id_len, 32);
     assert!(hello.has_ticket && !hello.has_psk && !hello.early_data);
     assert!(hello.offers_protocol(b"h2") && !hello.offers_protocol(b"h3"));
     assert!(hello.offers_version(ProtocolVersion::TLS1_3));
+}
+
+#[test]
+fn key_shares_are_told_apart_from_none() {
+    let shares = |data: &[u8]| read(&Hello::modern().with(51, data).wire()).key_shares;
+    assert_eq!(read(&Hello::modern().without(51).wire()).key_shares, None);
+    assert_eq!(shares(&[0, 0]), Some(Vec::new()));
+    let two = [0, 11, 0, 0x1d, 0, 2, 1, 2, 0, 0x17, 0, 1, 3];
+    assert_eq!(shares(&two), Some(vec![NamedGroup::X25519, NamedGroup::SECP256R1]));
+    for wrong in [&[][..], &[0], &[0, 1, 0], &[0, 4, 0, 0x1d, 0, 1], &[0, 3, 0, 0x1d, 0], &two[..12]] {
+        assert!(is_malformed(&Hello::modern().with(51, wrong).wire()), "{wrong:?}");
+    }
 }
 
 #[test]
