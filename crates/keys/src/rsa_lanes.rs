@@ -48,7 +48,7 @@ impl Width {
     /// All of them, the smallest first.
     pub(crate) const ALL: [Self; 3] = [Self::Rsa2048, Self::Rsa3072, Self::Rsa4096];
 
-    /// The one of so many bits.
+    /// The width of a modulus of `bits` bits.
     pub(crate) fn of_bits(bits: usize) -> Option<Self> {
         Self::ALL.into_iter().find(|width| width.bits() == bits)
     }
@@ -143,7 +143,7 @@ fn bits(number: &[u8]) -> usize {
 /// Overwrites what registers left on the stack of the functions that have just returned.
 #[inline(never)]
 fn scrub_stack() {
-    let mut deepest = [0u8; 16 * 1024];
+    let mut deepest = [0u64; 2 * 1024];
     deepest.zeroize();
     std::hint::black_box(&mut deepest);
 }

@@ -96,7 +96,8 @@ fn reduce_row<V: MultiplyAdd, const B: usize>(
     let carry = window[0].add(V::splat(V::RADIX.mask())).carry();
     // The next digit comes first, since all of the next row waits for it.
     let first = window[1].multiply_add_low(modulus[1], digit).multiply_add_high(modulus[0], digit).add(carry);
-    *next = V::splat(0).multiply_add_low(first, inverse);
+    let (ahead, modulus) = V::splat(0).multiply_add_low(first, inverse).before(modulus);
+    *next = ahead;
     for column in 2..B {
         window[column] = window[column].multiply_add_low(modulus[column], digit);
     }
@@ -107,22 +108,31 @@ fn reduce_row<V: MultiplyAdd, const B: usize>(
     window[B - 1] = entering.multiply_add_high(modulus[B - 1], digit);
 }
 
-/// Puts `a²` into the `2·B` columns `low` and `high`.
+/// Puts `a²` into the `2·B` columns `low` and `high`; if `ADD`, `a²` and twice what they hold.
 ///
 /// Products of two different digits are computed once and doubled when their column is complete, so this takes little
 /// more than half of the multiplications. Rows get shorter, so they cannot be turns of one loop.
 #[inline(always)]
-pub(super) fn square<V: MultiplyAdd, const B: usize>(low: &mut [V; B], high: &mut [V; B], a: &[V; B]) {
-    let mut columns = Columns { low: [V::splat(0); B], high: [V::splat(0); B] };
+pub(super) fn square<V: MultiplyAdd, const B: usize, const ADD: bool>(
+    low: &mut [V; B],
+    high: &mut [V; B],
+    a: &[V; B],
+) {
+    let mut sums = Columns { low: [V::splat(0); B], high: [V::splat(0); B] };
+    macro_rules! complete {
+        ($index:expr, $multiply_add:ident, $digit:expr) => {
+            let column = if $index < B { &mut low[$index] } else { &mut high[$index - B] };
+            let sum = *sums.column($index);
+            let sum = if ADD { column.add(sum) } else { sum };
+            *column = sum.add(sum).$multiply_add($digit, $digit);
+        };
+    }
     macro_rules! rows {
         ($($index:literal)*) => {
             $(if $index < B {
-                square_row::<V, B, $index>(&mut columns, V::hide(a));
-                let digit = a[$index];
-                let doubled = columns.take(2 * $index);
-                put(low, high, 2 * $index, doubled.multiply_add_low(digit, digit));
-                let doubled = columns.take(2 * $index + 1);
-                put(low, high, 2 * $index + 1, doubled.multiply_add_high(digit, digit));
+                square_row::<V, B, $index>(&mut sums, V::hide(a));
+                complete!(2 * $index, multiply_add_low, a[$index]);
+                complete!(2 * $index + 1, multiply_add_high, a[$index]);
             })*
         };
     }
@@ -140,13 +150,6 @@ impl<V: MultiplyAdd, const B: usize> Columns<V, B> {
     fn column(&mut self, index: usize) -> &mut V {
         if index < B { &mut self.low[index] } else { &mut self.high[index - B] }
     }
-
-    /// A complete column, doubled.
-    #[inline(always)]
-    fn take(&mut self, index: usize) -> V {
-        let column = *self.column(index);
-        column.add(column)
-    }
 }
 
 /// Digit number `ROW` times each digit above it.
@@ -162,9 +165,4 @@ fn square_row<V: MultiplyAdd, const B: usize, const ROW: usize>(columns: &mut Co
         let column = columns.column(ROW + other + 1);
         *column = column.multiply_add_high(a[other], digit);
     }
-}
-
-#[inline(always)]
-fn put<V, const B: usize>(low: &mut [V; B], high: &mut [V; B], index: usize, value: V) {
-    if index < B { low[index] = value } else { high[index - B] = value }
 }

@@ -34,7 +34,7 @@ impl<V: Lanes> Table<V> {
 /// multiplication, whatever it is, and what it multiplies by is found by reading the whole table.
 #[inline(always)]
 pub(super) fn exponentiate<V: Arithmetic<B>, const B: usize>(
-    base: &mut [[V; B]],
+    base: &mut Vec<[V; B]>,
     one: &[[V; B]],
     windows: &[V],
     modulus: &Modulus<V, B>,
@@ -51,14 +51,16 @@ pub(super) fn exponentiate<V: Arithmetic<B>, const B: usize>(
     }
     let (result, entry) = (base, &mut next);
     let (greatest, further) = windows.split_first().expect("an exponent has windows");
-    V::look_up(result, &table.0, *greatest);
+    V::look_up(result.as_flattened_mut(), &table.0, *greatest);
+    let part = table.0.len().div_ceil(WINDOW);
     for window in further {
-        for _ in 0..WINDOW {
+        // A part of the table at a time: its loads fill the time in which the carries of a square ripple.
+        for (entry, table) in entry.as_flattened_mut().chunks_mut(part).zip(table.0.chunks(part)) {
             V::square(result, modulus, scratch);
+            V::look_up(entry, table, *window);
         }
-        V::look_up(entry, &table.0, *window);
         V::multiply(&mut power, result, entry, modulus, scratch);
-        result.copy_from_slice(&power);
+        std::mem::swap(result, &mut power);
     }
     montgomery::wipe(power.as_flattened_mut());
     montgomery::wipe(next.as_flattened_mut());

@@ -165,11 +165,10 @@ impl Lanes for Fma {
 
     #[inline(always)]
     fn select(mask: __m256i, set: Self, clear: Self) -> Self {
-        let [mask, set, clear] = [mask, set.0, clear.0];
         // SAFETY: see `Fma`.
         unsafe {
-            let [mask, set, clear] = [mask, set, clear].map(|lanes| _mm256_castsi256_pd(lanes));
-            Self(_mm256_castpd_si256(_mm256_blendv_pd(clear, set, mask)))
+            let (set, clear) = (_mm256_castsi256_pd(set.0), _mm256_castsi256_pd(clear.0));
+            Self(_mm256_castpd_si256(_mm256_blendv_pd(clear, set, _mm256_castsi256_pd(mask))))
         }
     }
 
@@ -303,7 +302,9 @@ impl Arithmetic<DIGITS> for Fma {
                 block::square(low, high, digits);
             }
             for (index, digits) in number.iter().enumerate().take(blocks - 1) {
-                *doubled = digits.map(Fma::doubled);
+                for (doubled, digit) in doubled.iter_mut().zip(digits) {
+                    *doubled = digit.doubled();
+                }
                 for (further, others) in number.iter().enumerate().skip(index + 1) {
                     let (low, high) = two(columns, index + further);
                     block::multiply::<true>(low, high, others, doubled);
@@ -316,9 +317,9 @@ impl Arithmetic<DIGITS> for Fma {
         unsafe { with_features(number, modulus, scratch) }
     }
 
-    fn look_up(entry: &mut [[Self; DIGITS]], table: &[[Self; 32]], index: Self) {
+    fn look_up(entry: &mut [Self], table: &[[Self; 32]], index: Self) {
         #[target_feature(enable = "avx2,fma")]
-        fn with_features(entry: &mut [[Fma; DIGITS]], table: &[[Fma; 32]], index: Fma) {
+        fn with_features(entry: &mut [Fma], table: &[[Fma; 32]], index: Fma) {
             montgomery::look_up(entry, table, index);
         }
         // SAFETY: see `Fma`.
@@ -333,7 +334,13 @@ fn reduce_by_multiple(
     modulus: &[[Fma; DIGITS]],
     quotient: &mut [Fma; DIGITS],
 ) {
-    montgomery::reduce_columns_with(columns, modulus, quotient, |low, high, quotient, least| {
+    let (least, further) = modulus.split_first().expect("a modulus has digits");
+    for index in 0..modulus.len() {
+        let (low, high) = two(columns, index);
         block::reduce_by_multiple(low, high, quotient, least);
-    });
+        for (offset, digits) in further.iter().enumerate() {
+            let (low, high) = two(columns, index + 1 + offset);
+            block::multiply::<true>(low, high, digits, quotient);
+        }
+    }
 }

@@ -172,6 +172,32 @@ impl MultiplyAdd for Ifma {
             &*pointer
         }
     }
+
+    #[inline(always)]
+    fn before<T>(self, reference: &T) -> (Self, &T) {
+        #[inline]
+        #[target_feature(enable = "avx512f")]
+        #[expect(
+            clippy::pointers_in_nomem_asm_block,
+            reason = "the assembly reads nothing, it hides an address"
+        )]
+        fn with_features<T>(mut vector: __m512i, reference: &T) -> (__m512i, &T) {
+            let mut pointer = std::ptr::from_ref(reference);
+            // SAFETY: as in `hide`.
+            unsafe {
+                asm!(
+                    "/* {0} {1} */",
+                    inout(reg) pointer,
+                    inout(zmm_reg) vector,
+                    options(nomem, nostack, preserves_flags)
+                );
+                (vector, &*pointer)
+            }
+        }
+        // SAFETY: see `Ifma`.
+        let (vector, reference) = unsafe { with_features(self.0, reference) };
+        (Self(vector), reference)
+    }
 }
 
 /// The heavy operations as functions of their own, with the features enabled for each.
@@ -210,9 +236,9 @@ impl<const B: usize> Arithmetic<B> for Ifma {
         unsafe { with_features(number, modulus, scratch) }
     }
 
-    fn look_up(entry: &mut [[Self; B]], table: &[[Self; 32]], index: Self) {
+    fn look_up(entry: &mut [Self], table: &[[Self; 32]], index: Self) {
         #[target_feature(enable = "avx512f,avx512ifma")]
-        fn with_features<const B: usize>(entry: &mut [[Ifma; B]], table: &[[Ifma; 32]], index: Ifma) {
+        fn with_features(entry: &mut [Ifma], table: &[[Ifma; 32]], index: Ifma) {
             montgomery::look_up(entry, table, index);
         }
         // SAFETY: see `Ifma`.

@@ -68,4 +68,10 @@ pub(super) trait MultiplyAdd: Lanes {
     /// the loop. They do not fit in the registers beside the accumulators, so it would write them to the stack and read
     /// them from there, where they are not even aligned. With this, each instruction reads its operand where it is.
     fn hide<T>(reference: &T) -> &T;
+
+    /// Returns both unchanged, and makes the compiler compute the value before anything is read through the reference.
+    ///
+    /// LLVM computes last what is used last, even if all of the next row waits for it. A processor starts the oldest
+    /// instruction that is ready, so the source's order has to survive.
+    fn before<T>(self, reference: &T) -> (Self, &T);
 }

@@ -25,8 +25,6 @@ pub(super) struct Modulus<V, const B: usize> {
 pub(super) struct Scratch<V, const B: usize> {
     /// A product before it is reduced, as columns.
     pub(super) product: Vec<[V; B]>,
-    /// The products of different blocks of a number that is squared.
-    cross: Vec<[V; B]>,
     pub(super) quotient: [V; B],
 }
 
@@ -34,12 +32,11 @@ impl<V: Lanes, const B: usize> Scratch<V, B> {
     /// For numbers of up to `blocks` blocks.
     pub(super) fn new(blocks: usize) -> Self {
         let zero = [V::splat(0); B];
-        Self { product: vec![zero; 2 * blocks], cross: vec![zero; 2 * blocks], quotient: zero }
+        Self { product: vec![zero; 2 * blocks], quotient: zero }
     }
 
     pub(super) fn wipe(&mut self) {
         wipe(self.product.as_flattened_mut());
-        wipe(self.cross.as_flattened_mut());
         wipe(&mut self.quotient);
     }
 }
@@ -111,7 +108,7 @@ pub(super) trait Arithmetic<const B: usize>: Blocks<B> {
     fn square(number: &mut [[Self; B]], modulus: &Modulus<Self, B>, scratch: &mut Scratch<Self, B>);
 
     /// Entry number `index` of a table, by reading all of it.
-    fn look_up(entry: &mut [[Self; B]], table: &[[Self; 32]], index: Self);
+    fn look_up(entry: &mut [Self], table: &[[Self; 32]], index: Self);
 }
 
 /// `product = a·b/R`, less than twice the modulus.
@@ -138,21 +135,27 @@ pub(super) fn square<V: MultiplyAdd, const B: usize>(
 ) {
     let blocks = number.len();
     let columns = &mut scratch.product[..2 * blocks];
-    for (index, digits) in number.iter().enumerate() {
-        let (low, high) = two(columns, 2 * index);
-        block::square(low, high, digits);
-    }
-    if blocks > 1 {
-        let cross = &mut scratch.cross[..2 * blocks];
-        cross.fill([V::splat(0); B]);
+    if let [digits] = number {
+        let (low, high) = two(columns, 0);
+        block::square::<V, B, false>(low, high, digits);
+    } else {
+        // First the products of different blocks, which the squares then double together with their own. Products of
+        // neighbouring blocks cover all columns but the outermost once, so they are written and all others added.
+        columns[0] = [V::splat(0); B];
+        columns[2 * blocks - 1] = [V::splat(0); B];
+        for (index, neighbours) in number.windows(2).enumerate() {
+            let (low, high) = two(columns, 2 * index + 1);
+            block::multiply::<V, B, false>(low, high, &neighbours[0], &neighbours[1]);
+        }
         for (index, digits) in number.iter().enumerate() {
-            for (further, others) in number.iter().enumerate().skip(index + 1) {
-                let (low, high) = two(cross, index + further);
+            for (further, others) in number.iter().enumerate().skip(index + 2) {
+                let (low, high) = two(columns, index + further);
                 block::multiply::<V, B, true>(low, high, digits, others);
             }
         }
-        for (column, cross) in columns.as_flattened_mut().iter_mut().zip(cross.as_flattened()) {
-            *column = column.add(*cross).add(*cross);
+        for (index, digits) in number.iter().enumerate() {
+            let (low, high) = two(columns, 2 * index);
+            block::square::<V, B, true>(low, high, digits);
         }
     }
     reduce_columns(columns, modulus, &mut scratch.quotient);
@@ -172,9 +175,11 @@ pub(super) fn multiply_columns<V: Blocks<B>, const B: usize>(
         V::multiply_block::<false>(low, high, a, b);
     }
     for (i, a) in a.iter().enumerate() {
-        for (j, b) in b.iter().enumerate().filter(|(j, _)| *j != i) {
-            let (low, high) = two(columns, i + j);
-            V::multiply_block::<true>(low, high, a, b);
+        for (j, b) in b.iter().enumerate() {
+            if j != i {
+                let (low, high) = two(columns, i + j);
+                V::multiply_block::<true>(low, high, a, b);
+            }
         }
     }
 }
@@ -187,23 +192,10 @@ fn reduce_columns<V: Blocks<B>, const B: usize>(
     modulus: &Modulus<V, B>,
     quotient: &mut [V; B],
 ) {
-    reduce_columns_with(columns, &modulus.digits, quotient, |low, high, quotient, least| {
-        V::reduce_block(low, high, quotient, least, modulus.inverse);
-    });
-}
-
-/// The same with `reduce_block` for the least block of the modulus, as [`Blocks::reduce_block`].
-#[inline(always)]
-pub(super) fn reduce_columns_with<V: Blocks<B>, const B: usize>(
-    columns: &mut [[V; B]],
-    modulus: &[[V; B]],
-    quotient: &mut [V; B],
-    reduce_block: impl Fn(&[V; B], &mut [V; B], &mut [V; B], &[V; B]),
-) {
-    let (least, further) = modulus.split_first().expect("a modulus has digits");
-    for index in 0..modulus.len() {
+    let (least, further) = modulus.digits.split_first().expect("a modulus has digits");
+    for index in 0..modulus.digits.len() {
         let (low, high) = two(columns, index);
-        reduce_block(low, high, quotient, least);
+        V::reduce_block(low, high, quotient, least, modulus.inverse);
         for (offset, digits) in further.iter().enumerate() {
             let (low, high) = two(columns, index + 1 + offset);
             V::multiply_block::<true>(low, high, digits, quotient);
@@ -212,9 +204,9 @@ pub(super) fn reduce_columns_with<V: Blocks<B>, const B: usize>(
 }
 
 #[inline(always)]
-pub(super) fn look_up<V: Lanes, const B: usize>(entry: &mut [[V; B]], table: &[[V; 32]], index: V) {
+pub(super) fn look_up<V: Lanes>(entry: &mut [V], table: &[[V; 32]], index: V) {
     let bits = [index.has_bit(0), index.has_bit(1), index.has_bit(2), index.has_bit(3), index.has_bit(4)];
-    for (digit, entries) in entry.as_flattened_mut().iter_mut().zip(table) {
+    for (digit, entries) in entry.iter_mut().zip(table) {
         let sixteen: [V; 16] = choose(entries, bits[0]);
         let eight: [V; 8] = choose(&sixteen, bits[1]);
         let four: [V; 4] = choose(&eight, bits[2]);
@@ -272,15 +264,13 @@ pub(super) fn reduce<V: Blocks<B>, const B: usize>(
 pub(super) fn subtract_once<V: Lanes, const B: usize>(number: &mut [[V; B]], modulus: &Modulus<V, B>) {
     let modulus = modulus.digits.as_flattened();
     let number = number.as_flattened_mut();
-    let difference =
-        |number: V, modulus: V, borrow: V| number.column().subtract(modulus.column()).add(borrow);
     let mut borrow = V::splat(0);
     for (digit, other) in number.iter().zip(modulus) {
-        borrow = difference(*digit, *other, borrow).carry();
+        borrow = digit.column().subtract(other.column()).add(borrow).carry();
     }
     let (less, mut borrow) = (borrow.is_negative(), V::splat(0));
     for (digit, other) in number.iter_mut().zip(modulus) {
-        let difference = difference(*digit, *other, borrow);
+        let difference = digit.column().subtract(other.column()).add(borrow);
         borrow = difference.carry();
         *digit = V::select(less, *digit, difference.digit());
     }

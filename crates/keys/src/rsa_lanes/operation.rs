@@ -73,26 +73,16 @@ impl<'a, V: Arithmetic<B>, const B: usize> Batch<'a, V, B> {
     #[inline(always)]
     fn new(keys: [&'a PreparedKey; OPERATIONS]) -> Self {
         let digits = keys[0].p.modulus.digits.len();
-        let half = || vec![[V::splat(0); B]; digits / B];
-        let whole = || vec![[V::splat(0); B]; 2 * digits / B];
-        let modulus = |modulus: &key::Modulus| {
-            let number = |digits: &[u64]| vec![[V::splat(0); B]; digits.len() / B];
-            Modulus {
-                digits: number(&modulus.digits),
-                inverse: V::splat(0),
-                multiple: number(&modulus.multiple),
-            }
-        };
         let mut batch = Self {
             keys,
             blindings: [const { None }; OPERATIONS],
-            input: whole(),
-            modulus: modulus(&keys[0].modulus),
-            r2: whole(),
-            primes: modulus(&keys[0].p.modulus),
-            one: half(),
-            r3: half(),
-            q_inverse: half(),
+            input: zero(2 * digits),
+            modulus: modulus_like(&keys[0].modulus),
+            r2: zero(2 * digits),
+            primes: modulus_like(&keys[0].p.modulus),
+            one: zero(digits),
+            r3: zero(digits),
+            q_inverse: zero(digits),
             windows: vec![V::splat(0); keys[0].p.exponent.len()],
             table: Table::new(digits),
             scratch: Scratch::new(2 * digits / B),
@@ -232,8 +222,10 @@ impl<'a, V: Arithmetic<B>, const B: usize> Batch<'a, V, B> {
         }
         V::multiply_exactly(&mut product, &power, result, modulus, scratch);
         montgomery::subtract_once(&mut product, modulus);
-        let digits = product.as_flattened().iter().zip(input.as_flattened());
-        let unequal = digits.fold(V::splat(0), |unequal, (a, b)| unequal.or(a.xor(*b)));
+        let mut unequal = V::splat(0);
+        for (a, b) in product.as_flattened().iter().zip(input.as_flattened()) {
+            unequal = unequal.or(a.xor(*b));
+        }
         // Of a decryption the input is known, and the input through this power is the result.
         montgomery::wipe(power.as_flattened_mut());
         montgomery::wipe(product.as_flattened_mut());
@@ -263,6 +255,22 @@ impl<V: Lanes, const B: usize> Drop for Batch<'_, V, B> {
     }
 }
 
+/// A number of `digits` digits, all zero.
+#[inline(always)]
+fn zero<V: Lanes, const B: usize>(digits: usize) -> Number<V, B> {
+    vec![[V::splat(0); B]; digits / B]
+}
+
+/// A modulus as long as `modulus`, all zero.
+#[inline(always)]
+fn modulus_like<V: Lanes, const B: usize>(modulus: &key::Modulus) -> Modulus<V, B> {
+    Modulus {
+        digits: zero(modulus.digits.len()),
+        inverse: V::splat(0),
+        multiple: zero(modulus.multiple.len()),
+    }
+}
+
 /// Puts a modulus into one lane.
 #[inline(always)]
 fn load_modulus<V: Lanes, const B: usize>(modulus: &mut Modulus<V, B>, lane: usize, of_key: &key::Modulus) {
@@ -281,6 +289,10 @@ fn put<V: Lanes, const B: usize>(number: &mut [[V; B]], lane: usize, digits: &[u
 
 /// The number in one lane.
 fn digits_of<V: Lanes, const B: usize>(number: &[[V; B]], lane: usize) -> digits::Digits {
-    let digits = number.as_flattened().iter().map(|lanes| V::decode(lanes.lanes()[lane]));
-    zeroize::Zeroizing::new(digits.collect())
+    let mut digits = digits::Digits::default();
+    digits.reserve_exact(number.as_flattened().len());
+    for lanes in number.as_flattened() {
+        digits.push(V::decode(lanes.lanes()[lane]));
+    }
+    digits
 }

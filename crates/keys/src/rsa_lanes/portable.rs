@@ -112,6 +112,10 @@ impl MultiplyAdd for Portable {
     fn hide<T>(reference: &T) -> &T {
         reference
     }
+
+    fn before<T>(self, reference: &T) -> (Self, &T) {
+        (self, reference)
+    }
 }
 
 impl<const B: usize> Arithmetic<B> for Portable {
@@ -129,7 +133,7 @@ impl<const B: usize> Arithmetic<B> for Portable {
         montgomery::square(number, modulus, scratch);
     }
 
-    fn look_up(entry: &mut [[Self; B]], table: &[[Self; 32]], index: Self) {
+    fn look_up(entry: &mut [Self], table: &[[Self; 32]], index: Self) {
         montgomery::look_up(entry, table, index);
     }
 }

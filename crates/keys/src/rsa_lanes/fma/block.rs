@@ -210,7 +210,7 @@ pub(super) fn square(low: &mut [Fma; DIGITS], high: &mut [Fma; DIGITS], a: &[Fma
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn low_half(a: Fma, b: Fma) -> Fma {
-    let [a, b] = [a, b].map(|digit| _mm256_castsi256_pd(digit.0));
+    let (a, b) = (_mm256_castsi256_pd(a.0), _mm256_castsi256_pd(b.0));
     let high = _mm256_fmadd_pd(a, b, _mm256_set1_pd(HIGH));
     Fma(_mm256_castpd_si256(_mm256_fmadd_pd(a, b, _mm256_sub_pd(_mm256_set1_pd(LOW), high))))
 }
