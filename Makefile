@@ -6,6 +6,7 @@
 # make agreement  compare brisk bench with other load generators (AGREEMENT='--rounds 15')
 # make flood      latency of requests while RSA handshakes flood the server (FLOOD='--rounds 15'); ten minutes, quiet
 # make sbom       which crates brisk is made of, as CycloneDX  (SBOM=brisk.cdx.json, FEATURES=brisk-cli/cuda)
+# make kernels  cycles of the SIMD kernels by llvm-mca, and whether they are compiled as they must be
 # make check-timing  does the time of RSA operations depend on secrets? minutes on a quiet machine
 #
 # Each installs what it lacks on Debian: tools/setup does, from the list tools/programs.
@@ -33,7 +34,7 @@ PLAN ?= peers
 COMPARE ?=
 RESULTS ?= resumption certificates stapling ciphers peers peers-http
 
-.PHONY: run build test check peers results agreement flood sbom check-timing setup
+.PHONY: run build test check peers results agreement flood sbom kernels check-kernels check-timing setup
 run: build
 	@exec $(CARGO_TARGET_DIR)/release/brisk serve $(ARGS)
 
@@ -45,6 +46,9 @@ test:
 	@CACHE=$(CACHE) tools/setup build test
 	cargo test --locked --workspace --lib --bins --tests --no-fail-fast -- $(TEST)
 	BRISK_NVRTC=$(CACHE)/nvrtc/nvidia/cu13/lib cargo test --locked $(WITH_GPU) --lib --tests --no-fail-fast -- $(or $(TEST),cuda:: card)
+ifeq ($(TEST),)
+	@$(MAKE) --no-print-directory check-kernels
+endif
 
 check:
 	cargo fmt --all --check
@@ -83,6 +87,16 @@ sbom:
 	@mkdir -p $(dir $(SBOM))
 	@tools/sbom --features '$(FEATURES)' > $(SBOM)
 	@echo $(SBOM)
+kernels: check-kernels
+	@CACHE=$(CACHE) tools/setup kernels
+	@tools/kernels cycles $(CARGO_TARGET_DIR)/kernels/libbrisk_keys.rlib
+
+# The kernels are for x86-64; elsewhere there is nothing to read.
+check-kernels:
+ifeq ($(shell uname -m),x86_64)
+	cargo build --locked --profile kernels --package brisk-keys --lib
+	@tools/kernels check $(CARGO_TARGET_DIR)/kernels/libbrisk_keys.rlib
+endif
 
 check-timing:
 	cargo test --locked --release --package brisk-keys --lib -- --ignored timing_tells --nocapture --test-threads 1
