@@ -22,6 +22,9 @@ fn operations(result: &SpeedResult, machine: &Machine) -> Table {
     for row in &result.rows {
         table.row(operation(row));
     }
+    for choice in &result.choices {
+        table.note(format!("brisk serve performs RSA with {choice}."));
+    }
     table
 }
 
@@ -90,6 +93,7 @@ mod tests {
                 Row { operation: Operation { batch: 4, ..operation }, figure: Err(Missing::Lanes) },
                 Row { operation: seal, figure: figure(2.0) },
             ],
+            choices: Vec::new(),
             handshakes: vec![
                 forecast(Handshake::Rsa2048, 400.0),
                 Forecast { handshake: Handshake::Rsa2048Batched, cost: Err(Missing::Lanes) },

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use brisk_keys::{BatchEngine, KeyOperation, Keystore, PendingOperation, PrivateKeyEngine};
+use brisk_keys::{BatchChoice, BatchEngine, KeyOperation, Keystore, PendingOperation, PrivateKeyEngine};
 #[cfg(feature = "cuda")]
 use brisk_keys::{CudaEngine, Tiered};
 #[cfg(feature = "cuda")]
 use brisk_telemetry::metrics::CardFigures;
-use brisk_telemetry::metrics::{KeyFigures, Metrics};
+use brisk_telemetry::metrics::{BatchGain, KeyFigures, Metrics};
 
 use crate::GatewayError;
 use crate::settings::GatewaySettings;
@@ -36,6 +36,7 @@ impl Engine {
             queue_length: statistics.waiting() as u64,
             by_batch: statistics.performed(),
             faults: statistics.faults(),
+            batch_gains: batch_gains(),
             #[cfg(feature = "cuda")]
             card: card.as_ref().map(|figures| figures()),
             #[cfg(not(feature = "cuda"))]
@@ -46,11 +47,18 @@ impl Engine {
 
     /// For other keys, on the same threads and card.
     pub(crate) fn with_keystore(&self, keystore: Arc<Keystore>) -> Self {
-        match self {
+        let before = self.processor().to_string();
+        let engine = match self {
             Self::Processor(engine) => Self::Processor(engine.with_keystore(keystore)),
             #[cfg(feature = "cuda")]
             Self::Tiered(engine) => Self::Tiered(engine.with_keystore(keystore)),
+        };
+        // Keys of another size may have come, and with them another way.
+        let now = engine.processor().to_string();
+        if now != before {
+            tracing::info!("{now}");
         }
+        engine
     }
 
     fn processor(&self) -> &BatchEngine {
@@ -84,6 +92,15 @@ impl PrivateKeyEngine for Engine {
             Self::Tiered(engine) => engine.submit(operation),
         }
     }
+}
+
+/// What batches gain here with keys of the sizes that there are.
+fn batch_gains() -> Vec<BatchGain> {
+    let gain = |choice: BatchChoice| {
+        let (engine, gain) = (choice.instructions_name()?, choice.gain()?);
+        Some(BatchGain { bits: choice.bits(), engine, gain })
+    };
+    BatchChoice::measured().filter_map(gain).collect()
 }
 
 #[cfg(not(feature = "cuda"))]

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "cuda")]
 mod beside_card;
+mod choice;
 mod class;
 mod gather;
 pub(crate) mod on_caller;
@@ -20,8 +21,9 @@ use self::{
 };
 use crate::{
     KeyAlgorithm, KeyError, KeyOperation, Keystore, LocalEngine, PendingOperation, PrivateKeyEngine,
-    private_key::PrivateKey, rsa_lanes::Instructions,
+    private_key::PrivateKey, rsa::RsaPrivateKey, rsa_lanes::Width,
 };
+pub use choice::BatchChoice;
 pub use statistics::BatchStatistics;
 
 /// How a [`BatchEngine`] is made.
@@ -42,12 +44,12 @@ pub struct BatchSettings {
 
 impl BatchSettings {
     /// How many threads suit a machine of so many cores, `workers` of which have a thread that serves connections: one
-    /// for each core that is left. If none is, the threads share cores with the workers: one per core, or, with batches of
-    /// four, one per four cores, since it does as much as three without.
+    /// for each core that is left. If none is, the threads share cores with the workers: one per core, or one per four cores
+    /// if RSA-2048 is performed in batches of four, since one thread then does as much as about three without.
     pub fn usual_threads(cores: NonZeroUsize, workers: NonZeroUsize, simd: bool) -> NonZeroUsize {
         let left = cores.get().saturating_sub(workers.get());
-        let by_fours = simd && Instructions::Ifma.are_supported();
-        let shared = if by_fours { cores.get().div_ceil(4) } else { cores.get() };
+        let by_fours = || simd && BatchChoice::of_this_machine(Width::Rsa2048).operations() == 4;
+        let shared = if left == 0 && by_fours() { cores.get().div_ceil(4) } else { cores.get() };
         NonZeroUsize::new(if left > 0 { left } else { shared }).unwrap_or(NonZeroUsize::MIN)
     }
 }
@@ -97,8 +99,8 @@ impl Default for Offload {
 
 /// Performs key operations in this process: slow ones on threads of its own, the others at once in `submit`.
 ///
-/// RSA operations of one key size, of whatever keys, are performed up to two or four at a time in vector lanes, in little
-/// more than the time of one. An operation waits for others only while more arrive than one thread could perform one by
+/// RSA operations of one key size, of whatever keys, are performed up to two or four at a time in vector lanes where that
+/// is faster on this machine, see [`BatchChoice`]. An operation waits for others only while more arrive than one thread could perform one by
 /// one, and never longer than it takes by itself.
 ///
 /// Operations wait in a bounded queue; one that was abandoned or whose deadline has passed when its turn comes is not
@@ -122,11 +124,21 @@ struct Pool {
 }
 
 /// Whether there are batches, and why not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 enum Batches {
-    Made(Instructions),
+    /// Where they are faster.
+    Chosen(Transform),
     Masked,
     Unsupported,
+}
+
+impl Batches {
+    const fn transform(self) -> Option<Transform> {
+        match self {
+            Self::Chosen(transform) => Some(transform),
+            Self::Masked | Self::Unsupported => None,
+        }
+    }
 }
 
 impl BatchEngine {
@@ -144,28 +156,60 @@ impl BatchEngine {
         transform: Option<Transform>,
     ) -> io::Result<Self> {
         let statistics = Arc::<BatchStatistics>::default();
-        let (transform, batches) = match transform {
-            _ if !settings.simd => (None, Batches::Masked),
-            Some(transform) => (Some(transform), Batches::Made(transform.instructions)),
-            None => (None, Batches::Unsupported),
+        let batches = match transform {
+            _ if !settings.simd => Batches::Masked,
+            Some(transform) => Batches::Chosen(transform),
+            None => Batches::Unsupported,
         };
         let pool = if settings.offload.anything() {
-            let performing = Performing::new(transform, Arc::clone(&statistics));
+            let performing = Performing::new(batches.transform(), Arc::clone(&statistics));
             let queue = threads::start(settings, performing, &statistics)?;
             Some(Pool { queue, offload: settings.offload, threads: settings.threads, batches })
         } else {
             None
         };
+        Ok(Self::of(keystore, pool, statistics))
+    }
+
+    fn of(keystore: Arc<Keystore>, pool: Option<Pool>, statistics: Arc<BatchStatistics>) -> Self {
         let local = LocalEngine::new(Arc::clone(&keystore));
-        Ok(Self { keystore, local, pool, statistics })
+        let engine = Self { keystore, local, pool, statistics };
+        engine.prepare_keys();
+        engine
     }
 
     /// An engine for other keys on the same threads and queue: what a reload makes, while operations that are under
     /// way finish with the keys they were begun with.
     #[must_use]
     pub fn with_keystore(&self, keystore: Arc<Keystore>) -> Self {
-        let local = LocalEngine::new(Arc::clone(&keystore));
-        Self { keystore, local, pool: self.pool.clone(), statistics: Arc::clone(&self.statistics) }
+        Self::of(keystore, self.pool.clone(), Arc::clone(&self.statistics))
+    }
+
+    /// Makes keys ready for batches now, so that no handshake waits for it.
+    fn prepare_keys(&self) {
+        let Some(transform) = self.transform() else { return };
+        for rsa in self.keystore.keys().filter_map(|key| key.rsa()) {
+            if let Some(instructions) = rsa.width().and_then(|width| (transform.choose)(width).instructions())
+            {
+                rsa.prepared(instructions);
+            }
+        }
+    }
+
+    /// How batches of RSA operations are performed, if at all.
+    fn transform(&self) -> Option<Transform> {
+        self.pool.as_ref().filter(|pool| pool.offload.rsa)?.batches.transform()
+    }
+
+    /// How RSA operations are performed with the keys of this engine, for each of their sizes that can share batches, the
+    /// smallest first. Empty if batches are switched off, or not to be had on this processor.
+    pub fn choices(&self) -> Vec<BatchChoice> {
+        let Some(transform) = self.transform() else { return Vec::new() };
+        let present = |width: &Width| {
+            let mut keys = self.keystore.keys().filter_map(|key| key.rsa());
+            keys.any(|rsa: &RsaPrivateKey| rsa.width() == Some(*width))
+        };
+        Width::ALL.into_iter().filter(present).map(transform.choose).collect()
     }
 
     /// What the threads have done, and have to do; the same for all engines that share them.
@@ -192,35 +236,42 @@ impl PrivateKeyEngine for BatchEngine {
 }
 
 impl fmt::Display for BatchEngine {
-    /// Says in a line how RSA is performed, and why.
+    /// Says in a line how RSA is performed, and why: `RSA on 2 threads: 2048 bits in batches of four with AVX-512 IFMA, 3.2
+    /// times as fast as one by one`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(pool) = self.pool.as_ref().filter(|pool| pool.offload.rsa) else {
             return f.write_str(
-                "RSA: one by one with AWS-LC by the workers themselves, since offload does not name it",
+                "RSA by the workers themselves: one by one with AWS-LC, since offload does not name it",
             );
         };
         let (threads, s) = (pool.threads, if pool.threads.get() == 1 { "" } else { "s" });
+        write!(f, "RSA on {threads} thread{s}: ")?;
         match pool.batches {
-            Batches::Made(Instructions::Ifma) => {
-                write!(f, "RSA: batches of four with AVX-512 IFMA on {threads} thread{s}")
+            Batches::Chosen(_) => self.write_choices(f),
+            Batches::Masked => f.write_str("one by one with AWS-LC, since simd = false"),
+            Batches::Unsupported => {
+                f.write_str("one by one with AWS-LC, since this processor has no AVX2 and FMA")
             }
-            Batches::Made(Instructions::Fma) => {
-                write!(f, "RSA: batches of two with AVX2 and FMA on {threads} thread{s}")
-            }
-            Batches::Masked => {
-                write!(f, "RSA: one by one with AWS-LC on {threads} thread{s}, since simd = false")
-            }
-            Batches::Unsupported => write!(
-                f,
-                "RSA: one by one with AWS-LC on {threads} thread{s}, since this processor has no AVX2 and FMA"
-            ),
         }
+    }
+}
+
+impl BatchEngine {
+    fn write_choices(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let choices = self.choices();
+        if choices.is_empty() {
+            return f.write_str("one by one with AWS-LC, since no key has 2048, 3072 or 4096 bits");
+        }
+        for (index, choice) in choices.iter().enumerate() {
+            write!(f, "{}{choice}", if index == 0 { "" } else { "; " })?;
+        }
+        Ok(())
     }
 }
 
 impl Pool {
     fn class(&self, key: &PrivateKey) -> Class {
-        if matches!(self.batches, Batches::Made(_)) { Class::with_lanes(key) } else { Class::Alone }
+        self.batches.transform().map_or(Class::Alone, |transform| transform.class(key))
     }
 
     fn submit(

@@ -66,7 +66,6 @@ impl Keystore {
     }
 
     /// All of them, in no order.
-    #[cfg(feature = "cuda")]
     pub(crate) fn keys(&self) -> impl Iterator<Item = &Arc<PrivateKey>> {
         self.keys.values()
     }

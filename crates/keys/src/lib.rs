@@ -21,7 +21,7 @@ mod rsa_lanes;
 mod testing;
 
 pub use algorithm::KeyAlgorithm;
-pub use batch::{BatchEngine, BatchSettings, BatchStatistics, Offload};
+pub use batch::{BatchChoice, BatchEngine, BatchSettings, BatchStatistics, Offload};
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaEngine, CudaError, CudaLayout, CudaSettings, CudaStatistics, CudaTimes, Tiered};
 pub use engine::{Performer, PrivateKeyEngine};

@@ -3,9 +3,8 @@
 use std::{sync::Arc, time::Instant};
 
 use crate::{
-    KeyError, KeyOperation, KeyResult, Keystore, PendingOperation, Performer, PrivateKeyEngine,
-    batch::{on_caller, perform::Transform},
-    private_key::PrivateKey,
+    BatchChoice, KeyError, KeyOperation, KeyResult, Keystore, PendingOperation, Performer, PrivateKeyEngine,
+    batch::on_caller, private_key::PrivateKey, rsa_lanes::Width,
 };
 
 /// Performs key operations in this process, before [`submit`](PrivateKeyEngine::submit) returns.
@@ -23,10 +22,10 @@ impl LocalEngine {
         Self { keystore }
     }
 
-    /// How many RSA operations this processor performs together: four with AVX-512 IFMA, two with AVX2 and FMA. `None`: it
-    /// has neither.
-    pub fn batch() -> Option<usize> {
-        Transform::supported().map(|transform| transform.instructions.operations())
+    /// How RSA operations with keys of `bits` bits are performed fastest on this machine. `None`: keys of this size never
+    /// share a batch. The first call for each size measures it, in some milliseconds.
+    pub fn batch_choice(bits: usize) -> Option<BatchChoice> {
+        Width::of_bits(bits).map(BatchChoice::of_this_machine)
     }
 
     /// Performs operations that the caller has together: RSA in batches where the processor can, as a

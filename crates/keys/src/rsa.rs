@@ -7,6 +7,8 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod vectors;
 
+use std::sync::OnceLock;
+
 use aws_lc_rs::{
     encoding::{AsDer, PublicKeyX509Der},
     error::Unspecified,
@@ -18,12 +20,10 @@ use rustls_pki_types::PrivateKeyDer;
 use zeroize::Zeroizing;
 
 pub(crate) use self::aws_lc::{RawRsa, RsaNumbers, blinding_pair};
-#[cfg(feature = "cuda")]
-use crate::rsa_lanes::Width;
 use crate::{
     KeyAlgorithm, KeyError, KeyResult, OperationKind,
     private_key::{REFUSED_TO_SIGN, refused},
-    rsa_lanes::{Instructions, PreparedKey},
+    rsa_lanes::{Instructions, PreparedKey, Width},
 };
 
 /// An RSA private key. Whatever holds a part of it wipes that when it is dropped.
@@ -32,11 +32,10 @@ pub(crate) struct RsaPrivateKey {
     pair: RsaKeyPair,
     /// For a decryption alone.
     raw: RawRsa,
-    /// For a lane of a batch, where this processor and this key allow it.
-    prepared: Option<PreparedKey>,
-    /// The width on a card, which takes the same keys.
-    #[cfg(feature = "cuda")]
-    card_width: Option<Width>,
+    /// What other keys it can share a batch with.
+    width: Option<Width>,
+    /// For a lane of a batch, by instructions; made when it is first asked for.
+    prepared: [OnceLock<Option<Box<PreparedKey>>>; Instructions::ALL.len()],
 }
 
 impl RsaPrivateKey {
@@ -50,17 +49,8 @@ impl RsaPrivateKey {
             _ => return Err(KeyError::Malformed("not a PKCS#8 or PKCS#1 private key".into())),
         };
         let raw = RawRsa::from_private_der(der)?;
-        let prepared =
-            Instructions::of_keys().and_then(|instructions| PreparedKey::new(&raw.numbers(), instructions));
-        #[cfg(feature = "cuda")]
-        let card_width = Width::of_key(&raw.numbers());
-        Ok(Self {
-            pair,
-            raw,
-            prepared,
-            #[cfg(feature = "cuda")]
-            card_width,
-        })
+        let width = Width::of_key(&raw.numbers());
+        Ok(Self { pair, raw, width, prepared: [const { OnceLock::new() }; Instructions::ALL.len()] })
     }
 
     /// With the exact length of the modulus.
@@ -79,15 +69,19 @@ impl RsaPrivateKey {
         self.pair.public_key().as_der()
     }
 
-    /// What a batch computes with. `None`: the key's operations are performed one by one.
-    pub(crate) const fn prepared(&self) -> Option<&PreparedKey> {
-        self.prepared.as_ref()
+    /// The width of the batches, on the processor or on a GPU, that operations with this key can share. `None`: they are
+    /// performed one by one; see [`Width::of_key`].
+    pub(crate) const fn width(&self) -> Option<Width> {
+        self.width
     }
 
-    /// What a card computes with. `None`: the key has no place there.
-    #[cfg(feature = "cuda")]
-    pub(crate) const fn card_width(&self) -> Option<Width> {
-        self.card_width
+    /// What a batch with these instructions computes with. `None` for a key without a [`width`](Self::width).
+    ///
+    /// The first call for some instructions computes it, which takes about as long as an operation with the key.
+    pub(crate) fn prepared(&self, instructions: Instructions) -> Option<&PreparedKey> {
+        self.width?;
+        let prepare = || PreparedKey::new(&self.raw.numbers(), instructions).map(Box::new);
+        self.prepared[instructions as usize].get_or_init(prepare).as_deref()
     }
 
     /// Copies of the key's numbers.

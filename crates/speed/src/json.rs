@@ -1,6 +1,7 @@
 //! A finished run for programs. Names and units are described in `docs/speed.md` and stay as they are; new fields may
 //! come.
 
+use brisk_keys::BatchChoice;
 use serde::Serialize;
 
 use crate::result::{Cost, Figure, Forecast, Row, SpeedResult};
@@ -19,6 +20,7 @@ pub fn text(result: &SpeedResult, machine: &impl Serialize, program: &str) -> St
         seconds: result.time.as_secs_f64(),
         rounds: result.rounds,
         operations: result.rows.iter().map(Measured::of).collect(),
+        rsa_batches: result.choices.iter().map(Chosen::of).collect(),
         handshakes: result.handshakes.iter().map(Expected::of).collect(),
     };
     serde_json::to_string_pretty(&report).expect("all keys are strings, and floats may be null") + "\n"
@@ -33,6 +35,7 @@ struct Report<'a, M> {
     seconds: f64,
     rounds: u32,
     operations: Vec<Measured>,
+    rsa_batches: Vec<Chosen>,
     handshakes: Vec<Expected>,
 }
 
@@ -66,6 +69,26 @@ impl Measured {
             us_p99: figure.map(|figure| figure.p99),
             mb_per_s: row.megabytes(),
             missing: row.figure.err().map(|missing| missing.to_string()),
+        }
+    }
+}
+
+/// What `brisk serve` does with RSA keys of one size. `size` is 1 if it performs their operations one by one.
+#[derive(Serialize)]
+struct Chosen {
+    bits: usize,
+    size: usize,
+    engine: Option<&'static str>,
+    gain: Option<f64>,
+}
+
+impl Chosen {
+    fn of(choice: &BatchChoice) -> Self {
+        Self {
+            bits: choice.bits(),
+            size: choice.operations(),
+            engine: choice.instructions_name(),
+            gain: choice.gain(),
         }
     }
 }
@@ -118,6 +141,7 @@ mod tests {
                 Row { operation, figure: Ok(figure) },
                 Row { operation: together, figure: Err(Missing::Lanes) },
             ],
+            choices: Vec::new(),
             handshakes: vec![Forecast {
                 handshake: Handshake::Resumed,
                 cost: Ok(Cost { count: 9, cpu: 80.0 }),
@@ -137,6 +161,7 @@ mod tests {
                     "missing": "no AVX2 and FMA",
                 },
             ],
+            "rsa_batches": [],
             "handshakes": [{
                 "handshake": "resumed-ticket", "derived": false, "count": 9, "cpu_us": 80.0,
                 "per_s_and_core": 12500.0, "missing": null,

@@ -23,6 +23,8 @@ pub use result::SpeedResult;
 pub use settings::Settings;
 pub use subject::{Algorithm, Subject};
 
+use brisk_keys::BatchChoice;
+
 use cores::Cores;
 use result::{Forecast, Row};
 use settings::Pace;
@@ -59,7 +61,15 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<SpeedResu
     let rows = on_core(&cores, || measure::measure(works, pace, &mut progress))?;
     let handshakes =
         if settings.forecasts() { forecast(&cores, pace, &mut progress, &rows)? } else { Vec::new() };
-    Ok(SpeedResult { core: cores.measured(), time: settings.time, rounds: pace.rounds, rows, handshakes })
+    let choices = BatchChoice::measured().collect();
+    Ok(SpeedResult {
+        core: cores.measured(),
+        time: settings.time,
+        rounds: pace.rounds,
+        rows,
+        choices,
+        handshakes,
+    })
 }
 
 fn forecast(

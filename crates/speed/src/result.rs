@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use brisk_keys::BatchChoice;
+
 use crate::subject::Algorithm;
 
 /// A finished run.
@@ -16,6 +18,8 @@ pub struct SpeedResult {
     pub rounds: u32,
     /// The operations, those of an algorithm together.
     pub rows: Vec<Row>,
+    /// How `brisk serve` performs RSA on this machine, for each size that was measured.
+    pub choices: Vec<BatchChoice>,
     /// The handshakes; none if they were not asked for.
     pub handshakes: Vec<Forecast>,
 }
@@ -118,12 +122,15 @@ impl Figure {
 pub enum Missing {
     /// The processor cannot compute RSA in batches.
     Lanes,
+    /// Batches are slower on this machine than operations one by one.
+    SlowLanes,
 }
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lanes => f.write_str("no AVX2 and FMA"),
+            Self::SlowLanes => f.write_str("slower here"),
         }
     }
 }

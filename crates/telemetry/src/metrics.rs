@@ -19,7 +19,9 @@ use arc_swap::ArcSwap;
 use crate::access_log::AccessLog;
 use crate::outcome::{EarlyData, EarlyRequest, HandshakeOutcome, Side, named};
 use crate::record::TlsFacts;
-pub use figures::{CardFigures, KeyFigures, RateFigures, SessionFigures, StoreFigures, TicketKeyFigures};
+pub use figures::{
+    BatchGain, CardFigures, KeyFigures, RateFigures, SessionFigures, StoreFigures, TicketKeyFigures,
+};
 use handshakes::Handshakes;
 pub use series::{KeyOperationFacts, KeyOutcome, UpstreamMetrics};
 use series::{KeyOperations, Source, Upstreams};

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{
-    private_key::PrivateKey,
-    rsa_lanes::{PreparedKey, Width},
-};
+use crate::rsa_lanes::Width;
 
 /// What an operation must have in common with others to be performed together with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,13 +20,12 @@ pub(super) enum Class {
 impl Class {
     pub(super) const ALL: [Self; 4] = [Self::Alone, Self::Rsa2048, Self::Rsa3072, Self::Rsa4096];
 
-    /// The class of operations with `key` on a processor whose lanes can be used.
-    pub(super) fn with_lanes(key: &PrivateKey) -> Self {
-        match key.rsa().and_then(|rsa| rsa.prepared()).map(PreparedKey::width) {
-            None => Self::Alone,
-            Some(Width::Rsa2048) => Self::Rsa2048,
-            Some(Width::Rsa3072) => Self::Rsa3072,
-            Some(Width::Rsa4096) => Self::Rsa4096,
+    /// The class of operations with keys of this width in batches.
+    pub(super) const fn of_width(width: Width) -> Self {
+        match width {
+            Width::Rsa2048 => Self::Rsa2048,
+            Width::Rsa3072 => Self::Rsa3072,
+            Width::Rsa4096 => Self::Rsa4096,
         }
     }
 
@@ -39,14 +35,6 @@ impl Class {
             Self::Rsa2048 => Some(Width::Rsa2048),
             Self::Rsa3072 => Some(Width::Rsa3072),
             Self::Rsa4096 => Some(Width::Rsa4096),
-        }
-    }
-
-    /// How many operations go together at most where as many as `batch` can.
-    pub(super) const fn together(self, batch: usize) -> usize {
-        match self {
-            Self::Alone => 1,
-            _ => batch,
         }
     }
 

@@ -8,6 +8,7 @@
 use std::time::{Duration, Instant};
 
 use super::class::Class;
+use crate::rsa_lanes::OPERATIONS;
 
 /// How much of a new observation goes into an average: one part in so many.
 const MEMORY: u32 = 8;
@@ -38,13 +39,8 @@ pub(super) struct Gather<T> {
 }
 
 impl<T> Gather<T> {
-    /// For batches of so many operations, in the classes that have batches.
-    pub(super) fn new(batch: usize) -> Self {
-        Self {
-            lists: Class::ALL.map(|class| List::new(class, class.together(batch))),
-            absence: Absence::default(),
-            closed: false,
-        }
+    pub(super) fn new() -> Self {
+        Self { lists: Class::ALL.map(List::new), absence: Absence::default(), closed: false }
     }
 
     /// Somebody watches what arrives from now on, until operations are taken.
@@ -52,10 +48,13 @@ impl<T> Gather<T> {
         self.absence.end(now);
     }
 
-    /// Adds an operation that arrived in the queue at `arrived` and was taken from it `now`.
-    pub(super) fn push(&mut self, class: Class, item: T, arrived: Instant, now: Instant) {
+    /// Adds an operation of `class`, of which at most `together` go at a time. It arrived in the queue at `arrived` and was
+    /// taken from it `now`.
+    pub(super) fn push(&mut self, class: Class, together: usize, item: T, arrived: Instant, now: Instant) {
         let idle = self.absence.idle_until(arrived);
-        self.list(class).push(item, arrived, now, idle);
+        let list = self.list(class);
+        list.together = together;
+        list.push(item, arrived, now, idle);
     }
 
     /// Nothing will arrive any more, so there is nothing to wait for.
@@ -125,12 +124,12 @@ struct List<T> {
 }
 
 impl<T> List<T> {
-    fn new(class: Class, together: usize) -> Self {
+    fn new(class: Class) -> Self {
         let alone = class.usual_time();
         Self {
             class,
-            together,
-            items: Vec::with_capacity(together),
+            together: 1,
+            items: Vec::with_capacity(OPERATIONS),
             trusting: false,
             joined: None,
             last_arrival: None,

@@ -15,12 +15,12 @@ pub(crate) fn perform(keystore: &Keystore, operations: Vec<KeyOperation>) -> Vec
     let mut gathered = Class::ALL.map(|_| Vec::new());
     let mut results = Vec::with_capacity(operations.len());
     for operation in operations {
-        match prepare(keystore, operation, transform.is_some()) {
+        match prepare(keystore, operation, transform) {
             Ok((job, pending)) => {
                 let class = job.class();
                 let jobs = &mut gathered[class as usize];
                 jobs.push(job);
-                if jobs.len() == class.together(performing.batch()) {
+                if jobs.len() == performing.together(class) {
                     performing.perform(class, jobs);
                 }
                 results.push(pending);
@@ -37,11 +37,11 @@ pub(crate) fn perform(keystore: &Keystore, operations: Vec<KeyOperation>) -> Vec
 fn prepare(
     keystore: &Keystore,
     operation: KeyOperation,
-    has_lanes: bool,
+    transform: Option<Transform>,
 ) -> Result<(Job, PendingOperation), KeyError> {
     let key = keystore.get(operation.key)?;
     key.check(&operation.kind)?;
-    let class = if has_lanes { Class::with_lanes(key) } else { Class::Alone };
+    let class = transform.map_or(Class::Alone, |transform| transform.class(key));
     let (pending, completion) = PendingOperation::with_completion(operation.deadline);
     Ok((Job::new(key, operation.kind, class, completion), pending))
 }

@@ -8,37 +8,44 @@ use std::{
 
 use zeroize::Zeroizing;
 
-use super::{class::Class, statistics::BatchStatistics};
+use super::{
+    choice::{BatchChoice, Perform},
+    class::Class,
+    statistics::BatchStatistics,
+};
 use crate::{
     Completion, KeyError, KeyResult, OperationKind, Performer,
     private_key::PrivateKey,
-    rsa_lanes::{Instructions, Lane, OPERATIONS, Verdict, private_transform},
+    rsa::RsaPrivateKey,
+    rsa_lanes::{Instructions, Lane, Verdict, Width, private_transform},
 };
-#[cfg(feature = "cuda")]
-use crate::{rsa::RsaPrivateKey, rsa_lanes::Width};
 
-/// What performs a batch.
+/// How batches are chosen and performed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transform {
-    /// What the keys have to be made ready for.
-    pub(crate) instructions: Instructions,
+    /// [`BatchChoice::of_this_machine`], or what a test has in its place.
+    pub(super) choose: fn(Width) -> BatchChoice,
     /// [`private_transform`], or what a test has in its place.
-    pub(super) function: fn(&mut [Lane<'_>]) -> [Verdict; OPERATIONS],
+    pub(super) perform: Perform,
 }
 
 impl Transform {
-    /// `None`: this processor has no instructions for it.
+    /// `None`: this processor has no instructions for batches.
     pub(crate) fn supported() -> Option<Self> {
-        // In tests keys may be ready for what is not there.
-        let instructions = Instructions::of_keys().filter(|instructions| instructions.are_supported())?;
-        Some(Self { instructions, function: private_transform })
+        let some = Instructions::ALL.into_iter().any(Instructions::are_supported);
+        some.then_some(Self { choose: BatchChoice::of_this_machine, perform: private_transform })
     }
 
-    const fn performer(self) -> Performer {
-        match self.instructions {
-            Instructions::Ifma => Performer::Ifma,
-            Instructions::Fma => Performer::Fma,
-        }
+    /// The class of operations with `key`.
+    pub(super) fn class(self, key: &PrivateKey) -> Class {
+        let width = key.rsa().and_then(RsaPrivateKey::width);
+        let width = width.filter(|width| (self.choose)(*width).instructions().is_some());
+        width.map_or(Class::Alone, Class::of_width)
+    }
+
+    /// How many operations of `class` go together at most.
+    pub(super) fn together(self, class: Class) -> usize {
+        class.width().map_or(1, |width| (self.choose)(width).operations())
     }
 }
 
@@ -122,8 +129,8 @@ impl Job {
         true
     }
 
-    fn lane(&mut self) -> Lane<'_> {
-        let key = self.key.rsa().and_then(|rsa| rsa.prepared()).expect("only prepared keys have lanes");
+    fn lane(&mut self, instructions: Instructions) -> Lane<'_> {
+        let key = self.key.rsa().and_then(|rsa| rsa.prepared(instructions)).expect("only keys with a width");
         Lane { key, input: &self.input, output: &mut self.output }
     }
 
@@ -151,7 +158,7 @@ impl Job {
     }
 
     pub(crate) fn card_width(&self) -> Option<Width> {
-        self.key.rsa().and_then(RsaPrivateKey::card_width)
+        self.key.rsa().and_then(RsaPrivateKey::width)
     }
 }
 
@@ -169,9 +176,9 @@ impl Performing {
         Self { transform, statistics, fault_told: Mutex::new(None) }
     }
 
-    /// How many operations go together at most.
-    pub(super) fn batch(&self) -> usize {
-        self.transform.map_or(1, |transform| transform.instructions.operations())
+    /// How many operations of `class` go together at most.
+    pub(super) fn together(&self, class: Class) -> usize {
+        self.transform.map_or(1, |transform| transform.together(class))
     }
 
     /// Performs and answers `jobs`, which are of one class, and leaves the list empty. Says what the first of them took if
@@ -189,12 +196,13 @@ impl Performing {
     fn choose(&self, class: Class, jobs: &mut [Job]) -> Option<Duration> {
         let now = Instant::now();
         let wanted = jobs.iter().filter(|job| job.is_wanted(now)).count();
-        match (self.transform, class.width()) {
-            (Some(transform), Some(width)) if wanted >= transform.instructions.break_even(width) => {
-                self.together(transform, jobs);
+        let choice = self.transform.zip(class.width()).map(|(transform, width)| (transform.choose)(width));
+        match choice.and_then(|choice| choice.instructions().filter(|_| wanted >= choice.break_even())) {
+            Some(instructions) => {
+                self.in_lanes(instructions, jobs);
                 None
             }
-            _ => self.one_by_one(jobs),
+            None => self.one_by_one(jobs),
         }
     }
 
@@ -211,19 +219,20 @@ impl Performing {
         first
     }
 
-    fn together(&self, transform: Transform, jobs: &mut [Job]) {
+    fn in_lanes(&self, instructions: Instructions, jobs: &mut [Job]) {
+        let Some(transform) = self.transform else { return };
         let begun = jobs.iter_mut().filter_map(|job| (job.begin() && job.fill_lane()).then_some(job));
         let mut jobs: Vec<_> = begun.collect();
         if jobs.is_empty() {
             return;
         }
         self.statistics.perform(jobs.len());
-        let mut lanes: Vec<_> = jobs.iter_mut().map(|job| job.lane()).collect();
-        let verdicts = (transform.function)(&mut lanes);
+        let mut lanes: Vec<_> = jobs.iter_mut().map(|job| job.lane(instructions)).collect();
+        let verdicts = (transform.perform)(&mut lanes);
         drop(lanes);
         // Nobody waits for a result that is there because another must be computed again.
         for (job, _) in jobs.iter_mut().zip(verdicts).filter(|(_, verdict)| *verdict == Verdict::Done) {
-            job.complete_from_lane(transform.performer());
+            job.complete_from_lane(instructions.performer());
         }
         for (job, verdict) in jobs.iter_mut().zip(verdicts).filter(|(_, verdict)| *verdict != Verdict::Done) {
             if verdict == Verdict::Fault {

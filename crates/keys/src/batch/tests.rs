@@ -15,12 +15,28 @@ use super::{
 use crate::{
     KeyId, KeyResult, Performer,
     rsa::testing::{TestKey, key},
-    rsa_lanes::{Instructions, Lane, OPERATIONS, Verdict, private_transform},
+    rsa_lanes::{Instructions, Lane, OPERATIONS, Verdict, Width, private_transform},
     testing::{self, MESSAGE, deadline, verification},
 };
 
-/// Batches of four.
-const IFMA: Transform = Transform { instructions: Instructions::Ifma, function: private_transform };
+/// Batches of four, and from two operations on; from three on with 4096 bits.
+const IFMA: Transform = Transform { choose: by_fours, perform: private_transform };
+
+fn by_fours(width: Width) -> BatchChoice {
+    let batch = if width == Width::Rsa4096 { 250 } else { 150 };
+    chosen(width, Instructions::Ifma, batch)
+}
+
+/// Batches of two.
+fn by_twos(width: Width) -> BatchChoice {
+    chosen(width, Instructions::Fma, 150)
+}
+
+/// Batches that take as long as this percentage of an operation alone.
+fn chosen(width: Width, instructions: Instructions, percentage: u64) -> BatchChoice {
+    let alone = Duration::from_micros(200);
+    BatchChoice::of(width, alone, Some((instructions, alone * percentage as u32 / 100)))
+}
 
 const SCHEME: SignatureScheme = SignatureScheme::RSA_PSS_RSAE_SHA256;
 
@@ -101,12 +117,11 @@ impl Stage {
     fn of(keystore: Arc<Keystore>, queue: usize, transform: Option<Transform>) -> Self {
         let statistics = Arc::<BatchStatistics>::default();
         let (queue, jobs) = crossbeam_channel::bounded(queue);
-        let batches = transform.map_or(Batches::Masked, |transform| Batches::Made(transform.instructions));
+        let batches = transform.map_or(Batches::Masked, Batches::Chosen);
         let pool = Pool { queue, offload: Offload::default(), threads: NonZeroUsize::MIN, batches };
-        let local = LocalEngine::new(Arc::clone(&keystore));
-        let engine = BatchEngine { keystore, local, pool: Some(pool), statistics: Arc::clone(&statistics) };
+        let engine = BatchEngine::of(keystore, Some(pool), Arc::clone(&statistics));
         let performing = Performing::new(transform, Arc::clone(&statistics));
-        let desk = Mutex::new(Desk::new(jobs, performing.batch(), statistics));
+        let desk = Mutex::new(Desk::new(jobs, statistics));
         Self { engine, desk, performing }
     }
 
@@ -159,7 +174,11 @@ fn different_keys_of_one_size_share_a_batch() {
 
 #[test]
 fn where_two_are_a_batch_no_more_go_together() {
-    let stage = Stage::with(64, Some(Transform { instructions: Instructions::Fma, ..IFMA }));
+    if !Instructions::Fma.are_supported() {
+        eprintln!("skipped: this processor has no AVX2 and FMA");
+        return;
+    }
+    let stage = Stage::with(64, Some(Transform { choose: by_twos, ..IFMA }));
     let [id, _] = keys().rsa_2048;
     let mut pending = stage.submit((0..5).map(|_| rsa(id)));
     assert_eq!(stage.finish(), [1, 4, 0, 0]);
@@ -226,7 +245,7 @@ async fn lanes_can_be_masked() {
         assert_signed(id, SCHEME, pending.await);
     }
     assert_eq!(engine.statistics().performed(), [8, 0, 0, 0]);
-    assert_eq!(engine.to_string(), "RSA: one by one with AWS-LC on 1 thread, since simd = false");
+    assert_eq!(engine.to_string(), "RSA on 1 thread: one by one with AWS-LC, since simd = false");
 }
 
 #[test]
@@ -331,7 +350,7 @@ fn without_offload_there_are_no_threads() {
 
 #[test]
 fn a_panic_is_answered_and_does_not_end_the_thread() {
-    let stage = Stage::with(64, Some(Transform { function: |_| panic!("injected"), ..IFMA }));
+    let stage = Stage::with(64, Some(Transform { perform: |_| panic!("injected"), ..IFMA }));
     let [id, _] = keys().rsa_2048;
     let mut pending = stage.submit((0..5).map(|_| rsa(id)));
     stage.finish();
@@ -351,7 +370,7 @@ fn with_a_fault(lanes: &mut [Lane<'_>]) -> [Verdict; OPERATIONS] {
 
 #[test]
 fn a_result_that_does_not_stand_the_check_is_computed_again() {
-    let stage = Stage::with(64, Some(Transform { function: with_a_fault, ..IFMA }));
+    let stage = Stage::with(64, Some(Transform { perform: with_a_fault, ..IFMA }));
     let [id, _] = keys().rsa_2048;
     let mut pending = stage.submit((0..4).map(|_| rsa(id)));
     let statistics = stage.finish_with_statistics();
@@ -429,25 +448,52 @@ fn threads_get_the_cores_that_are_left() {
     let usual = |cores, workers, simd| BatchSettings::usual_threads(count(cores), count(workers), simd).get();
     assert_eq!([usual(8, 6, true), usual(8, 1, false), usual(2, 1, true)], [2, 7, 1]);
     assert_eq!([usual(8, 8, false), usual(2, 4, false), usual(1, 1, false)], [8, 2, 1]);
-    if Instructions::Ifma.are_supported() {
-        assert_eq!([usual(1, 1, true), usual(4, 4, true), usual(9, 9, true)], [1, 1, 3]);
-    }
+    // One thread for four cores, where it does as much as three do one by one.
+    let shared = [usual(1, 1, true), usual(4, 4, true), usual(9, 9, true)];
+    let by_fours = BatchChoice::of_this_machine(Width::Rsa2048).operations() == 4;
+    assert_eq!(shared, if by_fours { [1, 1, 3] } else { [1, 4, 9] });
 }
 
 #[test]
 fn the_engine_says_how_it_performs_rsa() {
     let threads = NonZeroUsize::new(2).unwrap();
-    let shown = |settings: &BatchSettings, transform: Option<Transform>| {
-        BatchEngine::with_transform(Arc::default(), settings, transform).unwrap().to_string()
+    let shown = |simd, transform: Option<Transform>, ids: &[KeyId]| {
+        let mut store = Keystore::new();
+        for id in ids {
+            let bits = if *id == keys().rsa_4096 { 4096 } else { 2048 };
+            store.add_der(key(bits).der.clone_key()).unwrap();
+        }
+        let settings = BatchSettings { threads, simd, ..BatchSettings::default() };
+        BatchEngine::with_transform(Arc::new(store), &settings, transform).unwrap().to_string()
     };
-    let settings = BatchSettings { threads, ..BatchSettings::default() };
-    assert_eq!(shown(&settings, Some(IFMA)), "RSA: batches of four with AVX-512 IFMA on 2 threads");
+    let ([small, _], large) = (keys().rsa_2048, keys().rsa_4096);
     assert_eq!(
-        shown(&settings, Some(Transform { instructions: Instructions::Fma, ..IFMA })),
-        "RSA: batches of two with AVX2 and FMA on 2 threads"
+        shown(true, Some(IFMA), &[small]),
+        "RSA on 2 threads: 2048 bits in batches of four with AVX-512 IFMA, 2.7 times as fast as one by one"
     );
     assert_eq!(
-        shown(&settings, None),
-        "RSA: one by one with AWS-LC on 2 threads, since this processor has no AVX2 and FMA"
+        shown(true, Some(Transform { choose: by_twos, ..IFMA }), &[large, small]),
+        "RSA on 2 threads: 2048 bits in batches of two with AVX2 and FMA, 1.3 times as fast as one by one; \
+         4096 bits in batches of two with AVX2 and FMA, 1.3 times as fast as one by one"
     );
+    let none = "RSA on 2 threads: one by one with AWS-LC, since no key has 2048, 3072 or 4096 bits";
+    assert_eq!(shown(true, Some(IFMA), &[]), none);
+    let masked = "RSA on 2 threads: one by one with AWS-LC, since simd = false";
+    assert_eq!(shown(false, Some(IFMA), &[small]), masked);
+    let unsupported = "RSA on 2 threads: one by one with AWS-LC, since this processor has no AVX2 and FMA";
+    assert_eq!(shown(true, None, &[small]), unsupported);
+}
+
+#[test]
+fn batches_that_are_slower_here_are_not_made() {
+    fn slow(width: Width) -> BatchChoice {
+        chosen(width, Instructions::Ifma, 8000)
+    }
+    let stage = Stage::with(64, Some(Transform { choose: slow, ..IFMA }));
+    let [id, _] = keys().rsa_2048;
+    let mut pending = stage.submit((0..4).map(|_| rsa(id)));
+    assert_eq!(stage.finish(), [4, 0, 0, 0]);
+    for pending in &mut pending {
+        assert_signed(id, SCHEME, answer(pending));
+    }
 }

@@ -36,8 +36,7 @@ pub(super) fn start(
     statistics: &Arc<BatchStatistics>,
 ) -> io::Result<Sender<Job>> {
     let (sender, queue) = crossbeam_channel::bounded(settings.queue.get());
-    let shared =
-        Arc::new((Mutex::new(Desk::new(queue, performing.batch(), Arc::clone(statistics))), performing));
+    let shared = Arc::new((Mutex::new(Desk::new(queue, Arc::clone(statistics))), performing));
     let (tell, told) = crossbeam_channel::bounded(settings.threads.get());
     for number in 0..settings.threads.get() {
         let (shared, tell, cores) = (Arc::clone(&shared), tell.clone(), settings.cores.clone());
@@ -89,7 +88,7 @@ pub(super) fn work(desk: &Mutex<Desk>, performing: &Performing) {
             if let Some((class, time)) = alone {
                 desk.gather.performed_alone(class, time);
             }
-            desk.next(&mut jobs)
+            desk.next(performing, &mut jobs)
         };
         let Some(class) = class else { return };
         alone = performing.perform(class, &mut jobs).map(|time| (class, time));
@@ -104,16 +103,17 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    /// Takes what is in `queue`, to be performed in batches of up to `batch`.
-    pub(super) fn new(queue: Receiver<Job>, batch: usize, statistics: Arc<BatchStatistics>) -> Self {
-        Self { queue, gather: Gather::new(batch), statistics }
+    /// Takes what is in `queue`.
+    pub(super) fn new(queue: Receiver<Job>, statistics: Arc<BatchStatistics>) -> Self {
+        Self { queue, gather: Gather::new(), statistics }
     }
 
-    /// Waits until operations should go, and moves them to `jobs`. `None`: nothing is left and nothing will come.
-    fn next(&mut self, jobs: &mut Vec<Job>) -> Option<Class> {
+    /// Waits until operations should go to `performing`, and moves them to `jobs`. `None`: nothing is left and nothing will
+    /// come.
+    fn next(&mut self, performing: &Performing, jobs: &mut Vec<Job>) -> Option<Class> {
         self.gather.watch(Instant::now());
         loop {
-            self.take_waiting();
+            self.take_waiting(performing);
             let now = Instant::now();
             match self.gather.decide(now) {
                 Decision::Go(class) => {
@@ -122,20 +122,20 @@ impl Desk {
                     return Some(class);
                 }
                 Decision::Wait(until) => match self.queue.recv_deadline(until) {
-                    Ok(job) => self.add(job),
+                    Ok(job) => self.add(job, performing),
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => self.gather.close(),
                 },
                 Decision::Sleep => {
                     let job = self.queue.recv().ok()?;
-                    self.add(job);
+                    self.add(job, performing);
                 }
             }
         }
     }
 
     /// Takes what is there, up to a full batch, and parts with what nobody wants any more.
-    fn take_waiting(&mut self) {
+    fn take_waiting(&mut self, performing: &Performing) {
         let now = Instant::now();
         for job in self.gather.remove(&|job: &Job| !job.is_wanted(now)) {
             self.statistics.left(1);
@@ -144,15 +144,15 @@ impl Desk {
         while !self.gather.is_full()
             && let Ok(job) = self.queue.try_recv()
         {
-            self.add(job);
+            self.add(job, performing);
         }
     }
 
-    fn add(&mut self, job: Job) {
+    fn add(&mut self, job: Job, performing: &Performing) {
         let now = Instant::now();
         if job.is_wanted(now) {
             let (class, arrived) = (job.class(), job.arrived());
-            self.gather.push(class, job, arrived, now);
+            self.gather.push(class, performing.together(class), job, arrived, now);
         } else {
             self.statistics.left(1);
             job.dismiss();

@@ -192,7 +192,7 @@ impl PrivateKeyEngine for CudaEngine {
             Ok(key) => key,
             Err(error) => return PendingOperation::refused(error),
         };
-        match key.rsa().filter(|rsa| rsa.card_width().is_some() && !self.statistics.is_lost()) {
+        match key.rsa().filter(|rsa| rsa.width().is_some() && !self.statistics.is_lost()) {
             Some(rsa) => self.start(key, rsa, operation),
             None => self.processor.submit(operation),
         }
@@ -239,7 +239,7 @@ fn upload(stations: &mut [Station], keystore: &Keystore) -> Result<(), CudaError
 
 /// The width that a key has on the card, if it has a place there.
 pub(super) fn card_width(key: &PrivateKey) -> Option<Width> {
-    key.rsa().and_then(RsaPrivateKey::card_width)
+    key.rsa().and_then(RsaPrivateKey::width)
 }
 
 /// What the threads share.

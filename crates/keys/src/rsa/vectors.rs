@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     KeyError, KeyResult,
-    rsa_lanes::{Lane, Verdict, private_transform},
+    rsa_lanes::{Instructions, Lane, Verdict, private_transform},
 };
 
 #[test]
@@ -98,7 +98,8 @@ fn pss_encoding() {
 /// The private operation on `ciphertext`: by aws-lc, and in a lane where there are lanes.
 fn decrypted(key: &RsaPrivateKey, ciphertext: &[u8]) -> Vec<KeyResult> {
     let mut results = vec![key.decrypt(ciphertext)];
-    if let Some(prepared) = key.prepared() {
+    // In tests this kind runs everywhere, see `private_transform`.
+    if let Some(prepared) = key.prepared(Instructions::Ifma) {
         let mut output = vec![0; key.size()];
         let lane = Lane { key: prepared, input: ciphertext, output: &mut output };
         results.push(match private_transform(&mut [lane])[0] {

@@ -1,8 +1,11 @@
 //! Which instructions there are for lanes, and what depends on the choice.
 
+use std::fmt;
+
 use super::{Width, digits::Radix};
 #[cfg(target_arch = "x86_64")]
 use super::{fma, ifma};
+use crate::Performer;
 
 /// What lanes are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,19 +17,8 @@ pub(crate) enum Instructions {
 }
 
 impl Instructions {
-    /// All of them, the fastest first.
+    /// All of them.
     pub(crate) const ALL: [Self; 2] = [Self::Ifma, Self::Fma];
-
-    /// Those that keys are made ready for: the fastest that this processor has. In tests always the same, there or not, so
-    /// that they see the same batches everywhere.
-    pub(crate) fn of_keys() -> Option<Self> {
-        if cfg!(test) { Some(Self::Ifma) } else { Self::fastest() }
-    }
-
-    /// The fastest that this processor has.
-    fn fastest() -> Option<Self> {
-        Self::ALL.into_iter().find(|instructions| instructions.are_supported())
-    }
 
     /// Whether this processor has them.
     pub(crate) fn are_supported(self) -> bool {
@@ -47,11 +39,11 @@ impl Instructions {
         }
     }
 
-    /// From how many operations on a batch takes less time than aws-lc does for them one by one, by measurement.
-    pub(crate) const fn break_even(self, width: Width) -> usize {
-        match (self, width) {
-            (Self::Ifma, Width::Rsa4096) => 3,
-            (Self::Ifma, Width::Rsa2048 | Width::Rsa3072) | (Self::Fma, _) => 2,
+    /// The code that performs batches with them, as metrics and results name it.
+    pub(crate) const fn performer(self) -> Performer {
+        match self {
+            Self::Ifma => Performer::Ifma,
+            Self::Fma => Performer::Fma,
         }
     }
 
@@ -78,5 +70,14 @@ impl Instructions {
     /// Whether a multiple of the modulus is what is reduced by.
     pub(super) const fn reduce_by_multiple(self) -> bool {
         matches!(self, Self::Fma)
+    }
+}
+
+impl fmt::Display for Instructions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ifma => "batches of four with AVX-512 IFMA",
+            Self::Fma => "batches of two with AVX2 and FMA",
+        })
     }
 }

@@ -33,22 +33,26 @@ const FAR: Duration = Duration::from_hours(24 * 365);
 
 /// Signing one by one, and in batches.
 pub(super) fn rsa(algorithm: Algorithm) -> Result<Vec<Work>, SpeedError> {
-    let size = match algorithm {
-        Algorithm::Rsa3072 => KeySize::Rsa3072,
-        Algorithm::Rsa4096 => KeySize::Rsa4096,
-        _ => KeySize::Rsa2048,
+    let (size, bits) = match algorithm {
+        Algorithm::Rsa3072 => (KeySize::Rsa3072, 3072),
+        Algorithm::Rsa4096 => (KeySize::Rsa4096, 4096),
+        _ => (KeySize::Rsa2048, 2048),
     };
     let der: Pkcs8V1Der<'_> = RsaKeyPair::generate(size)?.as_der()?;
     // What servers use: in TLS 1.3 there is no other padding.
     let single = Signer::new(der.as_ref(), SignatureScheme::RSA_PSS_RSAE_SHA256)?;
     let batched = single.clone();
     let alone = Work::new(algorithm, Action::Sign, move || single.sign().map(drop));
-    let together = match LocalEngine::batch() {
-        Some(batch) => {
+    let choice = LocalEngine::batch_choice(bits).expect("keys of these sizes can share a batch");
+    let together = match choice.operations() {
+        1 => {
+            let missing = if choice.gain().is_some() { Missing::SlowLanes } else { Missing::Lanes };
+            Work { operation: Operation { batch: FEWEST, ..alone.operation }, act: Err(missing) }
+        }
+        batch => {
             let act = move || batched.sign_together(batch);
             Work { operation: Operation { batch, ..alone.operation }, act: Ok(Box::new(act)) }
         }
-        None => Work { operation: Operation { batch: FEWEST, ..alone.operation }, act: Err(Missing::Lanes) },
     };
     Ok(vec![alone, together])
 }

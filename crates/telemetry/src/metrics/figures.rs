@@ -91,7 +91,7 @@ pub struct RateFigures {
 }
 
 /// What the engine of key operations has done on its threads, and has to do.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct KeyFigures {
     /// Operations that wait for a thread.
     pub queue_length: u64,
@@ -99,8 +99,21 @@ pub struct KeyFigures {
     pub by_batch: [u64; 4],
     /// Results that did not stand their check and were computed again.
     pub faults: u64,
+    /// What batches gain with keys of each size.
+    pub batch_gains: Vec<BatchGain>,
     /// The card beside the threads; `None` where there is none.
     pub card: Option<CardFigures>,
+}
+
+/// What the fastest batches gain with keys of one size, as measured when the first key of this size was read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BatchGain {
+    /// Bits of the modulus.
+    pub bits: usize,
+    /// The instructions, by the `engine` label of [`KeySeries`](super::series::KeySeries).
+    pub engine: &'static str,
+    /// Operations a second over those of single operations.
+    pub gain: f64,
 }
 
 /// What a card has done of key operations, and has to do.

@@ -202,13 +202,15 @@ fn key_operations_are_counted_by_engine_algorithm_and_outcome() {
 fn the_key_engine_tells_of_its_queue_and_its_batches() {
     let metrics = Metrics::new();
     assert!(!metrics.render().contains("brisk_key_queue_length"));
-    let figures = KeyFigures { queue_length: 7, by_batch: [1, 0, 3, 8], faults: 2, card: None };
-    metrics.set_key_source(move || figures);
+    let batch_gains = vec![BatchGain { bits: 3072, engine: "ifma", gain: 2.5 }];
+    let figures = KeyFigures { queue_length: 7, by_batch: [1, 0, 3, 8], faults: 2, batch_gains, card: None };
+    metrics.set_key_source(move || figures.clone());
     for line in [
         "brisk_key_queue_length 7",
         "brisk_key_batch_operations_total{size=\"1\"} 1",
         "brisk_key_batch_operations_total{size=\"4\"} 8",
         "brisk_key_faults_total 2",
+        "brisk_key_batch_gain{engine=\"ifma\",bits=\"3072\"} 2.5",
     ] {
         assert!(shows(&metrics, line), "{line} is not in {}", metrics.render());
     }

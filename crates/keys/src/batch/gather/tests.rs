@@ -1,6 +1,7 @@
 use super::*;
 
 const CLASS: Class = Class::Rsa2048;
+const TOGETHER: usize = 4;
 /// What an operation of the class is assumed to take alone.
 const ALONE: u64 = 200;
 
@@ -16,7 +17,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let mut scene = Self { gather: Gather::new(4), now: Instant::now() };
+        let mut scene = Self { gather: Gather::new(), now: Instant::now() };
         scene.gather.watch(scene.now);
         scene
     }
@@ -31,7 +32,8 @@ impl Scene {
     /// An operation that is taken from the queue as it arrives, so many microseconds after what was before.
     fn arrives(&mut self, class: Class, item: u32, after: u64) {
         self.now += us(after);
-        self.gather.push(class, item, self.now, self.now);
+        let together = if class == Class::Alone { 1 } else { TOGETHER };
+        self.gather.push(class, together, item, self.now, self.now);
     }
 
     fn decides(&mut self) -> Decision {
@@ -195,7 +197,7 @@ fn what_came_while_nobody_watched_came_when_it_did() {
     let arrived = scene.now + us(160);
     scene.now += us(240);
     scene.gather.watch(scene.now);
-    scene.gather.push(CLASS, 1, arrived, scene.now);
+    scene.gather.push(CLASS, TOGETHER, 1, arrived, scene.now);
     assert_eq!(scene.gap(), us(90));
 }
 
@@ -210,7 +212,8 @@ fn a_class_is_not_in_a_rush_because_another_is() {
         let left = scene.now;
         scene.now += us(240);
         scene.gather.watch(scene.now);
-        (1..5).for_each(|number| scene.gather.push(CLASS, number, left + us(60) * number, scene.now));
+        (1..5)
+            .for_each(|number| scene.gather.push(CLASS, TOGETHER, number, left + us(60) * number, scene.now));
         scene.go_off(CLASS);
     }
     scene.gather.watch(scene.now);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Encoder;
-use crate::metrics::figures::{CardFigures, KeyFigures};
+use crate::metrics::figures::{BatchGain, CardFigures, KeyFigures};
 use crate::metrics::histogram::Totals;
 use crate::metrics::series::KeySeries;
 
@@ -50,6 +50,13 @@ pub(super) fn engine(page: &mut Encoder<'_, '_>, figures: &KeyFigures) -> fmt::R
     let mut family =
         page.counter("key_faults", "Results of batches that did not stand their check and were not used.")?;
     family.counter(&[], figures.faults + figures.card.map_or(0, |card| card.faults))?;
+    let mut family = page.gauge(
+        "key_batch_gain",
+        "Operations a second of full batches over those of single operations, as measured on this machine.",
+    )?;
+    for BatchGain { bits, engine, gain } in &figures.batch_gains {
+        family.gauge(&[("engine", engine), ("bits", &bits.to_string())], *gain)?;
+    }
     figures.card.map_or(Ok(()), |card| self::card(page, &card))
 }
 
