@@ -55,7 +55,7 @@ pub(crate) async fn serve_https(
     if !connection.is_confirmed() {
         unconfirmed(&worker, &connection.record.borrow(), end);
     }
-    if end == End::Malformed {
+    if matches!(end, End::Malformed | End::Flood) {
         charge_error(&worker, &connection.record.borrow());
     }
     let mut record = connection.record.borrow_mut();

@@ -35,6 +35,7 @@ pub struct Connection {
     answer_bytes: Cell<u64>,
     /// Requests of its client are limited by these.
     rates: OnceCell<(Arc<Rates>, IpAddr)>,
+    earned: Cell<u32>,
 }
 
 /// One request in flight, from its head to the end of the answer's body. Dropping it ends the request.
@@ -72,6 +73,7 @@ impl Connection {
             held_answers: Cell::new(0),
             answer_bytes: Cell::new(0),
             rates: OnceCell::new(),
+            earned: Cell::new(0),
         })
     }
 
@@ -123,6 +125,16 @@ impl Connection {
     /// Counts bytes of request bodies: the driver sees by them that a slow upload goes on.
     pub fn body_received(&self, bytes: u64) {
         self.body_bytes.set(self.body_bytes.get() + bytes);
+    }
+
+    /// Counts points that a request has earned for the budget of its HTTP/2 connection.
+    pub(crate) fn earn(&self, points: u32) {
+        self.earned.set(self.earned.get().saturating_add(points));
+    }
+
+    /// Points earned since the last call.
+    pub(crate) fn take_earned(&self) -> u32 {
+        self.earned.take()
     }
 
     /// One answer more, or less, has something to send that is not asked for: the client does not take it.

@@ -16,7 +16,11 @@ use crate::body::Body;
 use crate::connection::{Connection, RequestGuard};
 use crate::error::BodyError;
 use crate::forward::ForwardOutcome;
+use crate::serve::flood;
 use crate::upstream::Server;
+
+/// An answer that was begun and is given up after this time is no attempt to cause work.
+const LONG: Duration = Duration::from_secs(1);
 
 /// Where requests are told of.
 #[derive(Clone, Debug)]
@@ -158,6 +162,17 @@ impl Exchange {
         }
     }
 
+    /// What the request earns for the budget of its connection. The reset of an answer that went on for a while gives up
+    /// what nobody needs any more, so that its price is given back.
+    fn earned(&self, duration: Duration) -> u32 {
+        match self.state {
+            _ if self.status == 0 => 0,
+            State::Bodyless | State::Complete => flood::ANSWER,
+            State::Open if duration > LONG => flood::RESET,
+            State::Open => 0,
+        }
+    }
+
     fn log(&self, log: &AccessLog, line: &Line, duration: Duration) {
         let server = self.outcome.server();
         log.log(&RequestRecord {
@@ -189,6 +204,7 @@ impl Drop for Exchange {
             self.fail(Side::Client, "client-gone");
         }
         let duration = self.started.elapsed();
+        self.connection.earn(self.earned(duration));
         let side = self.failure.map(|failure| failure.side);
         self.telemetry.metrics.request(self.status, side, self.outcome.time(), duration);
         if let Some(treatment) = self.early {

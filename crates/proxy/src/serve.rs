@@ -3,35 +3,33 @@
 //! The connection's future is its driver: it lets hyper work, then sends what hyper wrote, then looks at the time. An
 //! idle HTTP/1.1 connection has no hyper connection and no buffers at all.
 
+pub(crate) mod flood;
+mod frames;
 mod handshake;
+mod http2;
 mod io;
 mod lines;
 mod turn;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use brisk_net::{Deadline, Drain};
 use brisk_tls::Stream;
 use http::Request;
 use hyper::body::Incoming;
-use hyper::rt::Executor;
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
 
 use crate::connection::Connection;
 use crate::service::Service;
 pub use io::HttpIo;
 use turn::{Stop, Turns};
-
-/// What an HTTP/2 stream may hold of its answer while the client's window is closed. hyper's 400 KiB for each of 128
-/// streams would be 50 MiB that a client can take by not reading.
-const H2_STREAM_BUFFER: usize = 64 * 1024;
 
 /// Time limits and sizes of HTTP connections.
 #[derive(Clone, Debug)]
@@ -44,8 +42,9 @@ pub struct HttpSettings {
     pub headers: usize,
     /// Requests at a time on one HTTP/2 connection. Default: 128.
     pub h2_streams: u32,
-    /// HTTP/2 streams that a client may reset before they were served, at a time, before the connection is closed
-    /// (CVE-2023-44487). Default: 20.
+    /// HTTP/2 streams that a client may reset, or make the server reset, before the connection is closed
+    /// (CVE-2023-44487). Two answers earn one back, as does each second. A control frame without use counts a tenth.
+    /// Default: 200.
     pub h2_resets: usize,
 }
 
@@ -69,7 +68,7 @@ impl Default for HttpSettings {
             head_size: 64 * 1024,
             headers: 100,
             h2_streams: 128,
-            h2_resets: 20,
+            h2_resets: 200,
         }
     }
 }
@@ -106,6 +105,8 @@ pub enum End {
     ClientGone,
     /// The client broke the protocol.
     Malformed,
+    /// The client reset too many HTTP/2 streams, or sent too many frames that are of no use.
+    Flood,
     /// The gateway is shutting down.
     Drained,
     /// The connection was upgraded, and that ended.
@@ -158,7 +159,7 @@ pub async fn serve(io: HttpIo, http: &Http) -> End {
         }
         // Boxed, so that a resting connection does not carry the room for a busy one.
         let stop = if multiplexed {
-            Box::pin(http2_turns(&io, http)).await
+            Box::pin(http2::turns(&io, http)).await
         } else {
             Box::pin(http1_turns(&io, http)).await
         };
@@ -259,45 +260,6 @@ async fn http1_turns(io: &HttpIo, http: &Http) -> Stop {
     stop
 }
 
-/// Serves HTTP/2 until the connection closes.
-async fn http2_turns(io: &HttpIo, http: &Http) -> Stop {
-    let service = service_fn(|request| {
-        let (service, connection) = (http.service.current(), Rc::clone(&http.connection));
-        async move { Ok::<_, Infallible>(service.respond(&connection, request).await) }
-    });
-    let mut hyper = pin!(
-        http2::Builder::new(LocalExecutor::default())
-            .max_concurrent_streams(http.settings.h2_streams)
-            .max_header_list_size(u32::try_from(http.settings.head_size).unwrap_or(u32::MAX))
-            .max_pending_accept_reset_streams(http.settings.h2_resets)
-            .max_send_buf_size(H2_STREAM_BUFFER)
-            .serve_connection(io.clone(), service)
-    );
-    let mut turns = Turns::new(true, http.connection.requests());
-    let mut ending = None;
-    poll_fn(|cx| {
-        handshake::advance(cx, io, http);
-        if turns.begins_to_drain(http) {
-            hyper.as_mut().graceful_shutdown();
-        }
-        if let Poll::Ready(result) = hyper.as_mut().poll(cx) {
-            return Poll::Ready(ending.map_or(finished(&result, http), Stop::Close));
-        }
-        match turns.poll_end(cx, io, http) {
-            // GOAWAY first; if that does not end it, the next deadline does.
-            Poll::Ready(Stop::Close(end)) if ending.is_none() && end != End::Evicted => {
-                ending = Some(end);
-                hyper.as_mut().graceful_shutdown();
-                http.deadline.set(http.settings.timeouts.write);
-                cx.waker().wake_by_ref();
-                Poll::Pending
-            }
-            stop => stop,
-        }
-    })
-    .await
-}
-
 fn finished(result: &hyper::Result<()>, http: &Http) -> Stop {
     match result {
         Ok(()) if http.drain.started() => Stop::Close(End::Drained),
@@ -328,34 +290,5 @@ async fn close(mut stream: Stream, http: &Http) {
     note_bytes(&stream, http);
     if closed && lingers && !stream.is_peer_closed() {
         brisk_net::linger(&mut stream.into_tcp()).await;
-    }
-}
-
-/// Runs the HTTP/2 streams of one connection. An answer that is ready at once never becomes a task; where answers have
-/// to wait, for an upstream say, trying first would be work done twice, so after a few of them it is tried now and then.
-#[derive(Clone, Debug, Default)]
-struct LocalExecutor {
-    not_ready: Rc<Cell<u32>>,
-}
-
-impl LocalExecutor {
-    /// Answers in a row that were not ready, before it is no longer tried each time.
-    const PATIENCE: u32 = 4;
-    /// One of so many is tried then.
-    const SAMPLE: u32 = 32;
-}
-
-impl<F: Future<Output = ()> + 'static> Executor<F> for LocalExecutor {
-    fn execute(&self, future: F) {
-        let mut future = Box::pin(future);
-        let not_ready = self.not_ready.get();
-        let tries = not_ready < Self::PATIENCE || not_ready.is_multiple_of(Self::SAMPLE);
-        // A pending future is polled again by its task, with the waker that counts.
-        if tries && future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
-            self.not_ready.set(0);
-            return;
-        }
-        self.not_ready.set(not_ready.wrapping_add(1));
-        tokio::task::spawn_local(future);
     }
 }

@@ -55,6 +55,32 @@ named! {
 }
 
 named! {
+    /// What a client did too much of on an HTTP/2 connection.
+    Flood {
+        /// It reset streams before they were answered.
+        Reset = "reset",
+        /// It made the server reset streams.
+        StreamError = "stream-error",
+        /// PING.
+        Ping = "ping",
+        /// Acknowledgements of a PING that was not sent.
+        PingAck = "ping-ack",
+        /// SETTINGS.
+        Settings = "settings",
+        /// DATA without data.
+        EmptyData = "empty-data",
+        /// PRIORITY.
+        Priority = "priority",
+        /// WINDOW_UPDATE without data to match.
+        WindowUpdate = "window-update",
+        /// Header fields that are far longer than what was received for them.
+        HeaderSize = "header-size",
+        /// Frames of types that are unknown or not for clients.
+        OtherFrame = "other-frame",
+    }
+}
+
+named! {
     /// How a reload ended.
     Reload {
         /// The new configuration is in use.
@@ -84,6 +110,7 @@ pub struct Metrics {
     upstreams: Upstreams,
     refused: [AtomicU64; Refusal::ALL.len()],
     reloads: [AtomicU64; Reload::ALL.len()],
+    floods: [AtomicU64; Flood::ALL.len()],
     certificates: ArcSwap<Vec<CertificateExpiry>>,
     sessions: Source<SessionFigures>,
     keys: Source<KeyFigures>,
@@ -102,6 +129,7 @@ impl Metrics {
             upstreams: Upstreams::default(),
             refused: Default::default(),
             reloads: Default::default(),
+            floods: Default::default(),
             certificates: ArcSwap::default(),
             sessions: Source::none(),
             keys: Source::none(),
@@ -125,6 +153,11 @@ impl Metrics {
     /// its PROXY header was read.
     pub fn connection_refused(&self, reason: Refusal) {
         self.refused[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts an HTTP/2 connection that was closed because its client did too much of `reason`.
+    pub fn flood(&self, reason: Flood) {
+        self.floods[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts bytes received from clients and sent to them.

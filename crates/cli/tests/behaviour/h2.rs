@@ -1,4 +1,4 @@
-//! Frames of HTTP/2 as a test writes and reads them (RFC 9113): for early data, which no client at hand sends over it.
+//! Frames of HTTP/2 as a test writes and reads them (RFC 9113), for what no client at hand sends.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -23,8 +23,12 @@ pub(crate) fn get(stream: u32, path: &str) -> Vec<u8> {
 
 /// POST of four bytes to a path.
 pub(crate) fn post(stream: u32, path: &str) -> Vec<u8> {
-    let head = frame(HEADERS, END_HEADERS, stream, &head(0x83, path));
-    [head, frame(DATA, END_STREAM, stream, b"body")].concat()
+    [post_head(stream, path), frame(DATA, END_STREAM, stream, b"body")].concat()
+}
+
+/// The head of a POST whose body is still to come.
+pub(crate) fn post_head(stream: u32, path: &str) -> Vec<u8> {
+    frame(HEADERS, END_HEADERS, stream, &head(0x83, path))
 }
 
 /// POST of `body` with further headers.
@@ -41,7 +45,8 @@ fn head(method: u8, path: &str) -> Vec<u8> {
     [&[method, 0x87][..], &literal(4, path), &literal(1, NAME)].concat()
 }
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+/// Any frame.
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let len = (payload.len() as u32).to_be_bytes();
     [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }

@@ -66,17 +66,12 @@ impl HttpIo {
         self.lines.set(lines);
     }
 
-    /// The stream, once hyper has let go of it.
-    pub(crate) fn into_stream(self) -> Option<Stream> {
-        Rc::try_unwrap(self.stream).ok().map(RefCell::into_inner)
-    }
-}
-
-impl Read for HttpIo {
-    fn poll_read(
-        self: Pin<&mut Self>,
+    /// Reads as hyper asks for, and shows `note` what was read.
+    pub(super) fn poll_read_noting(
+        &mut self,
         cx: &mut Context<'_>,
         mut buf: ReadBufCursor<'_>,
+        mut note: impl FnMut(&[u8]),
     ) -> Poll<io::Result<()>> {
         let mut stream = self.stream.borrow_mut();
         // Before the end of its handshake the driver reads, and wakes.
@@ -91,6 +86,7 @@ impl Read for HttpIo {
             match portion {
                 Portion::Bytes(len) => {
                     buf.put_slice(&data[..len]);
+                    note(&data[..len]);
                     len
                 }
                 // NUL stands nowhere in a head, so hyper refuses the request.
@@ -101,6 +97,21 @@ impl Read for HttpIo {
                 }
             }
         })
+    }
+
+    /// The stream, once hyper has let go of it.
+    pub(crate) fn into_stream(self) -> Option<Stream> {
+        Rc::try_unwrap(self.stream).ok().map(RefCell::into_inner)
+    }
+}
+
+impl Read for HttpIo {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.poll_read_noting(cx, buf, |_| ())
     }
 }
 

@@ -13,7 +13,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::histogram::Totals;
-use super::{Listening, Metrics, Refusal, Reload};
+use super::{Flood, Listening, Metrics, Refusal, Reload};
 use crate::outcome::{EarlyRequest, Side};
 
 /// All metrics as text. Allocates for everything it shows; for scrapes only.
@@ -83,6 +83,11 @@ fn connections(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
         ("error", rates.errors),
     ] {
         family.counter(&[("event", event)], count)?;
+    }
+    let mut family =
+        page.counter("http2_floods", "HTTP/2 connections closed for what their clients did too much of.")?;
+    for (reason, count) in Flood::ALL.iter().zip(&metrics.floods) {
+        family.counter(&[("reason", reason.name())], load(count))?;
     }
     let mut family = page.bytes_counter("received", "Bytes received from clients.")?;
     family.counter(&[], shards.sum(|shard| &shard.received))?;

@@ -1,0 +1,216 @@
+//! Clients that use HTTP/2 to cause work instead of asking for answers.
+
+use std::io::{self, Read, Write};
+use std::time::{Duration, Instant};
+
+use brisk_testkit::client::TlsStream;
+use brisk_testkit::origin::Origin;
+use brisk_testkit::process::PATIENCE;
+
+use crate::h2::{frame, get, post_head, preface};
+use crate::site::{Site, proxy_to};
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+const ENHANCE_YOUR_CALM: u32 = 0xb;
+
+/// A client that writes frames while it looks at what comes back.
+pub(crate) struct Client {
+    connection: TlsStream,
+    received: Vec<u8>,
+    closed: bool,
+}
+
+/// A frame that the server sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Received {
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    pub(crate) stream: u32,
+    pub(crate) payload: Vec<u8>,
+}
+
+impl Client {
+    pub(crate) fn connect(site: &Site) -> Self {
+        let mut connection = site.client().alpn(&["h2"]).connect(site.brisk.https()).expect("a handshake");
+        connection.write_all(&preface()).expect("a server that reads");
+        Self { connection, received: Vec::new(), closed: false }
+    }
+
+    /// Sends what the server still takes.
+    pub(crate) fn send(&mut self, frames: &[u8]) {
+        self.closed |= self.connection.write_all(frames).is_err();
+    }
+
+    /// The frames that are there after `time`.
+    pub(crate) fn frames(&mut self, time: Duration) -> Vec<Received> {
+        let until = Instant::now() + time;
+        while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            self.connection.tcp().set_read_timeout(Some(left)).expect("a socket");
+            let mut buffer = [0; 16384];
+            match self.connection.read(&mut buffer) {
+                Ok(0) => self.closed = true,
+                Ok(length) => self.received.extend_from_slice(&buffer[..length]),
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                }
+                Err(_) => self.closed = true,
+            }
+            if self.closed {
+                break;
+            }
+        }
+        let mut frames = Vec::new();
+        while let Some(frame) = take_frame(&mut self.received) {
+            frames.push(frame);
+        }
+        frames
+    }
+
+    /// Waits for a frame.
+    #[track_caller]
+    pub(crate) fn wait_for(&mut self, what: &str, wanted: impl Fn(&Received) -> bool) -> Received {
+        let until = Instant::now() + PATIENCE;
+        let mut seen = Vec::new();
+        while Instant::now() < until && !self.closed {
+            for frame in self.frames(Duration::from_millis(5)) {
+                if wanted(&frame) {
+                    return frame;
+                }
+                seen.push((frame.kind, frame.stream, frame.payload.len()));
+            }
+        }
+        panic!("no {what}; closed: {}; frames: {seen:?}", self.closed)
+    }
+
+    /// Waits for the head of the answer on `stream` and returns its first byte: the status, for those that have a place
+    /// in the static table.
+    #[track_caller]
+    pub(crate) fn wait_for_head(&mut self, stream: u32) -> u8 {
+        let head = self.wait_for("head", |frame| frame.kind == HEADERS && frame.stream == stream);
+        head.payload[0]
+    }
+
+    /// Repeats `round` until the server says GOAWAY, and returns its error code.
+    #[track_caller]
+    fn until_goaway(&mut self, rounds: usize, mut round: impl FnMut(&mut Self, usize)) -> u32 {
+        for number in 0..rounds {
+            round(self, number);
+            let frames = self.frames(Duration::from_millis(1));
+            if let Some(goaway) = frames.iter().find(|frame| frame.kind == GOAWAY) {
+                return u32::from_be_bytes(goaway.payload[4..8].try_into().expect("four bytes"));
+            }
+            assert!(!self.closed, "closed without GOAWAY after {number} rounds");
+        }
+        panic!("no GOAWAY after {rounds} rounds")
+    }
+}
+
+fn take_frame(bytes: &mut Vec<u8>) -> Option<Received> {
+    let [a, b, c, kind, flags, s0, s1, s2, s3, ..] = bytes[..] else { return None };
+    let end = 9 + u32::from_be_bytes([0, a, b, c]) as usize;
+    let payload = bytes.get(9..end)?.to_vec();
+    bytes.drain(..end);
+    Some(Received { kind, flags, stream: u32::from_be_bytes([s0, s1, s2, s3]), payload })
+}
+
+/// An upstream that never answers.
+pub(crate) fn silent() -> Origin {
+    Origin::raw(|mut stream| io::copy(&mut stream, &mut io::sink()).map(drop))
+}
+
+fn flooded(site: &Site, reason: &str) {
+    let label = format!("reason=\"{reason}\"");
+    let count = site.brisk.metrics().sum("brisk_http2_floods_total", &[&label]);
+    assert!((count - 1.0).abs() < 0.5, "{count} floods by {reason}");
+    site.client().connect(site.brisk.https()).expect("a worker that lives");
+}
+
+fn reset(stream: u32) -> Vec<u8> {
+    frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes())
+}
+
+#[test]
+fn requests_that_are_reset_at_a_measured_pace_end_the_connection() {
+    let origin = silent();
+    let site = Site::proxying(&[&origin.url()]);
+    let mut client = Client::connect(&site);
+    // Each request has been accepted before it is reset.
+    let code = client.until_goaway(200, |client, round| {
+        let streams: Vec<u32> = (0..16).map(|number| (2 * (16 * round + number) + 1) as u32).collect();
+        client.send(&streams.iter().flat_map(|stream| get(*stream, "/")).collect::<Vec<_>>());
+        std::thread::sleep(Duration::from_millis(4));
+        client.send(&streams.iter().flat_map(|stream| reset(*stream)).collect::<Vec<_>>());
+    });
+    assert_eq!(code, ENHANCE_YOUR_CALM);
+    flooded(&site, "reset");
+    assert!(origin.connections() < 500, "{} upstream connections", origin.connections());
+}
+
+#[test]
+fn streams_that_the_server_is_made_to_reset_count_as_well() {
+    let origin = silent();
+    let site = Site::custom("server.limits.h2_resets = 50\n", &proxy_to(&[&origin.url()]), |setup| setup);
+    let mut client = Client::connect(&site);
+    // CVE-2025-8671: an increment of 0 is an error of the stream.
+    let code = client.until_goaway(400, |client, round| {
+        let stream = (2 * round + 1) as u32;
+        client.send(&[get(stream, "/"), frame(WINDOW_UPDATE, 0, stream, &[0; 4])].concat());
+    });
+    assert_eq!(code, ENHANCE_YOUR_CALM);
+    flooded(&site, "stream-error");
+}
+
+#[test]
+fn control_frames_without_end_end_the_connection() {
+    for (reason, piece) in [
+        ("ping", frame(PING, 0, 0, &[7; 8])),
+        ("ping-ack", frame(PING, 1, 0, &[7; 8])),
+        ("settings", frame(SETTINGS, 0, 0, &[])),
+        ("priority", frame(2, 0, 1, &[0, 0, 0, 0, 1])),
+        ("window-update", frame(WINDOW_UPDATE, 0, 0, &1_u32.to_be_bytes())),
+        ("other-frame", frame(0x77, 0, 0, &[7; 8])),
+    ] {
+        let site = Site::new();
+        let mut client = Client::connect(&site);
+        let flood = piece.repeat(100);
+        let code = client.until_goaway(200, |client, _| client.send(&flood));
+        assert_eq!(code, ENHANCE_YOUR_CALM, "{reason}");
+        flooded(&site, reason);
+    }
+}
+
+#[test]
+fn data_frames_without_data_end_the_connection() {
+    let origin = silent();
+    let site = Site::proxying(&[&origin.url()]);
+    let mut client = Client::connect(&site);
+    client.send(&post_head(1, "/"));
+    let flood = frame(DATA, 0, 1, &[]).repeat(100);
+    client.until_goaway(200, |client, _| client.send(&flood));
+    flooded(&site, "empty-data");
+}
+
+#[test]
+fn a_client_that_cancels_some_of_its_requests_goes_on() {
+    let site = Site::custom("server.limits.h2_resets = 20\n", "", |setup| setup);
+    let mut client = Client::connect(&site);
+    let mut streams = (0..).map(|number| 2 * number + 1);
+    for _ in 0..50 {
+        for _ in 0..4 {
+            let stream = streams.next().expect("streams");
+            client.send(&get(stream, "/"));
+            client.wait_for("end of an answer", |frame| {
+                frame.stream == stream && frame.kind == DATA && frame.flags & 1 == 1
+            });
+            // Windows are kept open, as every client does.
+            client.send(&frame(WINDOW_UPDATE, 0, 0, &65_535_u32.to_be_bytes()));
+        }
+        let stream = streams.next().expect("streams");
+        client.send(&[get(stream, "/"), reset(stream)].concat());
+    }
+}

@@ -1,0 +1,134 @@
+//! Where the frames of HTTP/2 begin and end in a stream of plaintext (RFC 9113 section 4.1). Payloads are skipped.
+
+/// Bytes of a frame's head.
+const HEAD: usize = 9;
+/// Bytes of `RST_STREAM`'s payload, which are read too.
+const CODE: usize = 4;
+
+pub(super) const DATA: u8 = 0;
+pub(super) const HEADERS: u8 = 1;
+pub(super) const PRIORITY: u8 = 2;
+pub(super) const RST_STREAM: u8 = 3;
+pub(super) const SETTINGS: u8 = 4;
+pub(super) const PING: u8 = 6;
+pub(super) const WINDOW_UPDATE: u8 = 8;
+pub(super) const CONTINUATION: u8 = 9;
+/// `END_STREAM` of `DATA` and `HEADERS`, `ACK` of `PING` and `SETTINGS`.
+pub(super) const FLAG: u8 = 1;
+
+/// What a frame says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) kind: u8,
+    pub(super) flags: u8,
+    /// Bytes of the payload.
+    pub(super) length: u32,
+    pub(super) stream: u32,
+    /// The error code of `RST_STREAM`, 0 for other frames.
+    pub(super) code: u32,
+}
+
+impl Frame {
+    pub(super) fn has_flag(&self) -> bool {
+        self.flags & FLAG != 0
+    }
+}
+
+/// Finds the frames of one direction of a connection, whatever pieces they come in.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    head: [u8; HEAD + CODE],
+    /// Bytes of `head` that are there.
+    have: usize,
+    /// Bytes to go until the next head.
+    skip: usize,
+}
+
+impl Frames {
+    /// Frames that follow `preface` bytes of something else.
+    pub(super) fn after(preface: usize) -> Self {
+        Self { skip: preface, ..Self::default() }
+    }
+
+    /// Whether the last frame is complete, so that another may follow.
+    pub(super) fn at_boundary(&self) -> bool {
+        self.skip == 0 && self.have == 0
+    }
+
+    /// Goes over the next bytes; `each` gets a frame as soon as its head is complete.
+    pub(super) fn feed(&mut self, mut bytes: &[u8], mut each: impl FnMut(Frame)) {
+        while !bytes.is_empty() {
+            let skipped = self.skip.min(bytes.len());
+            self.skip -= skipped;
+            bytes = &bytes[skipped..];
+            let taken = (self.needed() - self.have).min(bytes.len());
+            self.head[self.have..self.have + taken].copy_from_slice(&bytes[..taken]);
+            self.have += taken;
+            bytes = &bytes[taken..];
+            if self.have >= HEAD && self.have == self.needed() {
+                let frame = self.frame();
+                self.skip = frame.length as usize - (self.have - HEAD);
+                self.have = 0;
+                each(frame);
+            }
+        }
+    }
+
+    fn needed(&self) -> usize {
+        let is_reset = self.have >= HEAD && self.head[3] == RST_STREAM && self.length() >= CODE as u32;
+        if is_reset { HEAD + CODE } else { HEAD }
+    }
+
+    fn length(&self) -> u32 {
+        let [a, b, c, ..] = self.head;
+        u32::from_be_bytes([0, a, b, c])
+    }
+
+    fn frame(&self) -> Frame {
+        let [_, _, _, kind, flags, s0, s1, s2, s3, c0, c1, c2, c3] = self.head;
+        let code = if self.have > HEAD { u32::from_be_bytes([c0, c1, c2, c3]) } else { 0 };
+        let stream = u32::from_be_bytes([s0, s1, s2, s3]) & (u32::MAX >> 1);
+        Frame { kind, flags, length: self.length(), stream, code }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STREAM: &[u8] = &[
+        0, 0, 3, DATA, FLAG, 0, 0, 0, 1, 7, 7, 7, // DATA of three bytes
+        0, 0, 4, RST_STREAM, 0, 0x80, 0, 0, 3, 0, 0, 0, 8, // RST_STREAM with CANCEL
+        0, 0, 0, SETTINGS, 0, 0, 0, 0, 0,
+    ];
+
+    fn found(pieces: usize) -> Vec<Frame> {
+        let mut frames = Frames::after(2);
+        let mut all = Vec::new();
+        for piece in [b"xx", STREAM].concat().chunks(pieces) {
+            frames.feed(piece, |frame| all.push(frame));
+        }
+        assert!(frames.at_boundary());
+        all
+    }
+
+    #[test]
+    fn frames_are_the_same_in_pieces_of_every_size() {
+        let whole = found(usize::MAX);
+        let kinds: Vec<_> = whole.iter().map(|frame| (frame.kind, frame.stream, frame.code)).collect();
+        assert_eq!(kinds, [(DATA, 1, 0), (RST_STREAM, 3, 8), (SETTINGS, 0, 0)]);
+        assert_eq!((whole[0].length, whole[0].has_flag()), (3, true));
+        for pieces in 1..40 {
+            assert_eq!(found(pieces), whole, "pieces of {pieces}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_frame_is_no_boundary() {
+        for length in [1, 8, 9, 11, 13, 22, 24] {
+            let mut frames = Frames::default();
+            frames.feed(&STREAM[..length], |_| ());
+            assert!(!frames.at_boundary(), "{length} bytes");
+        }
+    }
+}
