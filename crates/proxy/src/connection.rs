@@ -14,6 +14,10 @@ use crate::early_data::{Completion, Handshake};
 use crate::forwarding::ForwardedValues;
 use crate::upgrade::PendingUpgrade;
 
+/// What a head may have for nothing: the dynamic table of HPACK holds 4 KiB, and names from the static one and the 32 bytes
+/// that each line counts take no more.
+const LONG_HEAD: usize = 8 << 10;
+
 /// One client connection, shared by its driver ([`serve`](crate::serve)) and the requests in flight on it.
 #[derive(Debug)]
 pub struct Connection {
@@ -36,6 +40,7 @@ pub struct Connection {
     /// Requests of its client are limited by these.
     rates: OnceCell<(Arc<Rates>, IpAddr)>,
     earned: Cell<u32>,
+    long_heads: Cell<u64>,
 }
 
 /// One request in flight, from its head to the end of the answer's body. Dropping it ends the request.
@@ -74,6 +79,7 @@ impl Connection {
             answer_bytes: Cell::new(0),
             rates: OnceCell::new(),
             earned: Cell::new(0),
+            long_heads: Cell::new(0),
         })
     }
 
@@ -135,6 +141,17 @@ impl Connection {
     /// Points earned since the last call.
     pub(crate) fn take_earned(&self) -> u32 {
         self.earned.take()
+    }
+
+    /// Counts the head of a request, of `size` bytes by RFC 9113 section 6.5.2.
+    pub(crate) fn head_received(&self, size: usize) {
+        let long = size.saturating_sub(LONG_HEAD);
+        self.long_heads.set(self.long_heads.get() + long as u64);
+    }
+
+    /// By how much the heads of requests exceeded 8 KiB each, in bytes, all together.
+    pub(crate) fn long_heads(&self) -> u64 {
+        self.long_heads.get()
     }
 
     /// One answer more, or less, has something to send that is not asked for: the client does not take it.

@@ -27,6 +27,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 
 use crate::connection::Connection;
+use crate::head_limits::HeadLimits;
 use crate::service::Service;
 pub use io::HttpIo;
 use turn::{Stop, Turns};
@@ -46,6 +47,9 @@ pub struct HttpSettings {
     /// (CVE-2023-44487). Two answers earn one back, as does each second. A control frame without use counts a tenth.
     /// Default: 200.
     pub h2_resets: usize,
+    /// A client that closes its side while it waits for an answer over HTTP/1.1 is gone, and its request is given up.
+    /// Otherwise it still gets the answer. One that resets the connection is gone in any case. Default: false.
+    pub abort_on_close: bool,
 }
 
 /// How long a client may take. Granularity: 100 ms.
@@ -61,6 +65,12 @@ pub struct HttpTimeouts {
     pub write: Duration,
 }
 
+impl HttpSettings {
+    fn head_limits(&self) -> HeadLimits {
+        HeadLimits { lines: self.headers, size: self.head_size }
+    }
+}
+
 impl Default for HttpSettings {
     fn default() -> Self {
         Self {
@@ -69,6 +79,7 @@ impl Default for HttpSettings {
             headers: 100,
             h2_streams: 128,
             h2_resets: 200,
+            abort_on_close: false,
         }
     }
 }
@@ -226,7 +237,8 @@ async fn http1_turns(io: &HttpIo, http: &Http) -> Stop {
     let service = service_fn(|request: Request<Incoming>| {
         io.expect(request.body());
         let (service, connection) = (http.service.current(), Rc::clone(&http.connection));
-        async move { Ok::<_, Infallible>(service.respond(&connection, request).await) }
+        let limits = http.settings.head_limits();
+        async move { Ok::<_, Infallible>(service.respond(&connection, limits, request).await) }
     });
     let mut hyper = http1::Builder::new()
         .max_headers(http.settings.headers)

@@ -18,6 +18,7 @@ use crate::error_page::error_page;
 use crate::exchange::{Exchange, RecordedBody, Telemetry};
 use crate::forward::{ForwardFacts, forward};
 use crate::forwarding::Forwarding;
+use crate::head_limits::HeadLimits;
 use crate::headers;
 use crate::hosts::{Host, Hosts, Misdirected, Origin};
 use crate::path::{AmbiguousPath, RequestPath};
@@ -93,6 +94,7 @@ impl Service {
     pub async fn respond(
         &self,
         connection: &Rc<Connection>,
+        limits: HeadLimits,
         request: Request<Incoming>,
     ) -> Response<RecordedBody> {
         let (head, body) = request.into_parts();
@@ -101,7 +103,7 @@ impl Service {
             return exchange.respond(response);
         }
         let (version, is_head) = (head.version, head.method == Method::HEAD);
-        let response = match self.find(connection, &head) {
+        let response = match self.admit(connection, limits, &head) {
             Ok(Found::Server) => no_content(),
             Ok(Found::Site(host)) => {
                 let site = host.value();
@@ -131,6 +133,11 @@ impl Service {
 
     pub(crate) fn telemetry(&self) -> &Telemetry {
         &self.telemetry
+    }
+
+    fn admit(&self, connection: &Connection, limits: HeadLimits, head: &Parts) -> Result<Found, Refusal> {
+        connection.head_received(limits.check(head)?);
+        self.find(connection, head)
     }
 
     fn find(&self, connection: &Connection, head: &Parts) -> Result<Found, Refusal> {

@@ -45,6 +45,10 @@ struct Counts {
     /// PING frames of ours that were not acknowledged yet.
     pings: u32,
     last_stream: u32,
+    /// Bytes of header blocks received.
+    blocks: u64,
+    /// Points spent for long heads, one for each KiB.
+    heads_charged: u64,
 }
 
 /// Points left.
@@ -67,12 +71,31 @@ impl FloodWatch {
             budget: Budget::new(full, Instant::now()),
             pings: 0,
             last_stream: 0,
+            blocks: 0,
+            heads_charged: 0,
         })))
     }
 
     /// Gives back `points`, at most to the full budget.
     pub(super) fn earn(&self, points: u32) {
         self.0.borrow_mut().budget.earn(points);
+    }
+
+    /// Charges for header fields that are far longer than the blocks that stood for them: HPACK lets a client repeat a
+    /// field of 4 KiB with one byte. `long` is the size of all long heads so far (see [`Connection::long_heads`]).
+    ///
+    /// [`Connection::long_heads`]: crate::Connection::long_heads
+    pub(super) fn heads(&self, long: u64) {
+        if long == 0 {
+            return;
+        }
+        let Counts { budget, blocks, heads_charged, .. } = &mut *self.0.borrow_mut();
+        // Huffman coding makes a field 5/8 as long at best.
+        let excess = long.saturating_sub(2 * *blocks) / 1024;
+        if let Some(due @ 1..) = excess.checked_sub(*heads_charged) {
+            *heads_charged = excess;
+            budget.spend(Flood::HeaderSize, u32::try_from(due).unwrap_or(u32::MAX));
+        }
     }
 
     /// What has used up the budget, once it is.
@@ -95,9 +118,12 @@ impl FloodWatch {
     }
 
     fn received(&self, bytes: &[u8]) {
-        let Counts { received, budget, pings, last_stream, .. } = &mut *self.0.borrow_mut();
+        let Counts { received, budget, pings, last_stream, blocks, .. } = &mut *self.0.borrow_mut();
         received.feed(bytes, |frame| {
-            *last_stream = (*last_stream).max(if frame.kind == frames::HEADERS { frame.stream } else { 0 });
+            if matches!(frame.kind, frames::HEADERS | frames::CONTINUATION) {
+                *last_stream = frame.stream.max(*last_stream);
+                *blocks += u64::from(frame.length);
+            }
             let is_ack = frame.kind == frames::PING && frame.has_flag();
             if is_ack && *pings > 0 {
                 *pings -= 1;
@@ -323,6 +349,21 @@ mod tests {
             watch.received(&update);
         }
         assert_eq!(watch.exhausted_by(), Some(Flood::WindowUpdate));
+    }
+
+    #[test]
+    fn heads_cost_what_they_are_longer_than_their_blocks() {
+        let watch = watch(1);
+        let mut long = 0;
+        for _ in 0..100 {
+            let block = [&[0, 0x20, 0, frames::HEADERS, 5, 0, 0, 0, 1][..], &[0; 0x2000]].concat();
+            watch.received(&block);
+            long += 0x3000;
+            watch.heads(long);
+        }
+        assert_eq!(watch.exhausted_by(), None);
+        watch.heads(long + 0x10_0000);
+        assert_eq!(watch.exhausted_by(), Some(Flood::HeaderSize));
     }
 
     #[test]

@@ -28,7 +28,8 @@ const UNSEEN_RESETS: usize = 20;
 pub(super) async fn turns(io: &HttpIo, http: &Http) -> Stop {
     let service = service_fn(|request| {
         let (service, connection) = (http.service.current(), Rc::clone(&http.connection));
-        async move { Ok::<_, Infallible>(service.respond(&connection, request).await) }
+        let limits = http.settings.head_limits();
+        async move { Ok::<_, Infallible>(service.respond(&connection, limits, request).await) }
     });
     let flood = FloodWatch::new(http.settings.h2_resets);
     let mut hyper = pin!(
@@ -50,6 +51,7 @@ pub(super) async fn turns(io: &HttpIo, http: &Http) -> Stop {
             return Poll::Ready(ending.map_or(finished(&result, http), Stop::Close));
         }
         flood.earn(http.connection.take_earned());
+        flood.heads(http.connection.long_heads());
         if let Some(reason) = flood.exhausted_by() {
             http.service.current().telemetry().metrics.flood(reason);
             say_goodbye(cx, io, &flood);

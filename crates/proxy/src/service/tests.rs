@@ -16,6 +16,8 @@ use crate::settings::{RoutePath, Underscores, UpstreamAction};
 use crate::upstream::GroupState;
 use crate::upstream_settings::GroupSettings;
 
+const LIMITS: HeadLimits = HeadLimits { lines: 100, size: 64 << 10 };
+
 fn prefix(path: &str, action: Action) -> RouteSettings {
     RouteSettings::new(RoutePath::Prefix(path.to_owned()), action)
 }
@@ -67,7 +69,7 @@ async fn exchange_on(connection: &Rc<Connection>, service: Service, request: &st
     let service = Rc::new(service);
     let answering = hyper::service::service_fn(|request| {
         let (service, connection) = (Rc::clone(&service), Rc::clone(connection));
-        async move { Ok::<_, std::convert::Infallible>(service.respond(&connection, request).await) }
+        async move { Ok::<_, std::convert::Infallible>(service.respond(&connection, LIMITS, request).await) }
     });
     let mut http1 = hyper::server::conn::http1::Builder::new();
     let serving = http1.half_close(true).serve_connection(TokioIo::new(server), answering);
