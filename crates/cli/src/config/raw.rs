@@ -42,6 +42,7 @@ pub(crate) struct Server {
     pub(crate) max_connections: Option<u32>,
     pub(crate) max_connections_per_client: Option<ClientConnections>,
     pub(crate) drain_timeout: Option<Period>,
+    pub(crate) abort_on_close: Option<bool>,
     pub(crate) unknown_host: Option<UnknownHost>,
     pub(crate) state_dir: Option<PathBuf>,
     pub(crate) timeouts: ServerTimeouts,

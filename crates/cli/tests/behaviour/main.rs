@@ -8,6 +8,7 @@ mod access_log;
 mod admin;
 mod alerts;
 mod attacks_gateway;
+mod attacks_gone;
 mod attacks_h2;
 mod bad_input;
 mod bench;

@@ -3,12 +3,19 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use brisk_net::Peer;
+
 use super::{End, Http, HttpIo, handshake};
 use crate::early_data::Handshake;
 
 /// An idle HTTP/1.1 connection gives up its HTTP machinery after this time; the next byte brings it back. Short, so that
 /// many clients with a request each do not add up; a client that is at work asks again sooner.
 const REST_AFTER: Duration = Duration::from_millis(100);
+
+/// A client that waits for its answer over HTTP/1.1 is not read from, so that its end would go unseen. It is looked for
+/// after this time, and then after twice as long each time, up to [`LOOK_AT_MOST`].
+const LOOK_FIRST: Duration = Duration::from_millis(500);
+const LOOK_AT_MOST: Duration = Duration::from_secs(4);
 
 /// What the client is expected to do; its time limit runs while the phase stays the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,13 +54,22 @@ pub(super) struct Turns {
     received_when_idle: u64,
     multiplexed: bool,
     draining: bool,
+    /// Until the client is looked for once more.
+    look_after: Duration,
 }
 
 impl Turns {
     /// For HTTP/2, `multiplexed`: heads are not watched apart, since frames come for other reasons too.
     /// `requests` came before.
     pub(super) fn new(multiplexed: bool, requests: u32) -> Self {
-        Self { phase: None, requests_before: requests, received_when_idle: 0, multiplexed, draining: false }
+        Self {
+            phase: None,
+            requests_before: requests,
+            received_when_idle: 0,
+            multiplexed,
+            draining: false,
+            look_after: LOOK_FIRST,
+        }
     }
 
     /// Whether the drain has begun and the connection was not told before.
@@ -88,7 +104,12 @@ impl Turns {
             Phase::Head(_) => Stop::Close(End::HeadTimeout),
             Phase::Body(_) => Stop::Close(End::BodyTimeout),
             Phase::Blocked(_) | Phase::Held(_) => Stop::Abort(End::WriteTimeout),
-            Phase::Busy => return Poll::Pending,
+            Phase::Busy if is_gone(io, http) => Stop::Abort(End::ClientGone),
+            Phase::Busy => {
+                self.look_after = (self.look_after * 2).min(LOOK_AT_MOST);
+                http.deadline.set(self.look_after);
+                return http.deadline.poll_expired(cx).map(|()| Stop::Abort(End::ClientGone));
+            }
         })
     }
 
@@ -142,7 +163,12 @@ impl Turns {
             Phase::Head(_) => http.deadline.set(timeouts.head),
             Phase::Body(_) => http.deadline.set(timeouts.body),
             Phase::Blocked(_) | Phase::Held(_) => http.deadline.set(timeouts.write),
-            Phase::Busy => http.deadline.clear(),
+            // Over HTTP/2 the client is read from all the time.
+            Phase::Busy if self.multiplexed => http.deadline.clear(),
+            Phase::Busy => {
+                self.look_after = LOOK_FIRST;
+                http.deadline.set(LOOK_FIRST);
+            }
         }
     }
 }
@@ -150,6 +176,16 @@ impl Turns {
 /// Why an idle connection whose deadline has passed ends.
 pub(super) fn end_of_idle(http: &Http) -> End {
     if http.deadline.is_evicted() { End::Evicted } else { End::Idle }
+}
+
+/// Whether nobody is there any more to take the answer. The end of what the client sends counts only where the settings
+/// say so: it may still read (RFC 9112 section 9.6).
+fn is_gone(io: &HttpIo, http: &Http) -> bool {
+    match Peer::of(io.stream().tcp()) {
+        Ok(Peer::Gone) => true,
+        Ok(Peer::HalfClosed) => http.settings.abort_on_close,
+        Ok(Peer::Open) | Err(_) => false,
+    }
 }
 
 #[cfg(test)]

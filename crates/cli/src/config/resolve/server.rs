@@ -264,6 +264,7 @@ fn protocol(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> 
             usual.h2_resets as u32,
             &(1..=10_000),
         ) as usize,
+        abort_on_close: server.abort_on_close.unwrap_or(usual.abort_on_close),
     }
 }
 

@@ -1,0 +1,75 @@
+//! Whether the other side of a connection is still there, without reading from it.
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use crate::options;
+
+/// TCP states of `linux/tcp_states.h`.
+const CLOSED: u8 = 7;
+const CLOSE_WAIT: u8 = 8;
+
+/// What the other side has said of its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// It may still send.
+    Open,
+    /// It sends nothing more (FIN) and may still read.
+    HalfClosed,
+    /// The connection is over: it was reset, or the peer did not acknowledge for too long.
+    Gone,
+}
+
+impl Peer {
+    /// Asks the kernel about `socket`, which must be a connected TCP socket. Costs one system call and reads no data, so
+    /// that an end behind unread data is seen too.
+    pub fn of(socket: &impl AsRawFd) -> io::Result<Self> {
+        Ok(match options::tcp_info(socket)?.tcpi_state {
+            CLOSED => Self::Gone,
+            CLOSE_WAIT => Self::HalfClosed,
+            _ => Self::Open,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let client = TcpStream::connect(listener.local_addr().expect("an address")).expect("a listener");
+        (client, listener.accept().expect("a connection").0)
+    }
+
+    fn becomes(server: &TcpStream, wanted: Peer) {
+        let started = Instant::now();
+        while Peer::of(server).expect("a TCP socket") != wanted {
+            assert!(started.elapsed() < Duration::from_secs(10), "never {wanted:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn an_end_is_seen_behind_unread_data() {
+        let (mut client, server) = pair();
+        assert_eq!(Peer::of(&server).expect("a TCP socket"), Peer::Open);
+        client.write_all(b"unread").expect("a connection");
+        client.shutdown(Shutdown::Write).expect("a connection");
+        becomes(&server, Peer::HalfClosed);
+    }
+
+    #[test]
+    fn a_reset_is_the_end() {
+        let (client, mut server) = pair();
+        server.write_all(b"unread").expect("a connection");
+        // Closing with unread data resets.
+        while client.peek(&mut [0; 8]).expect("data") == 0 {}
+        drop(client);
+        becomes(&server, Peer::Gone);
+    }
+}
