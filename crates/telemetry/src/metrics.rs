@@ -71,7 +71,7 @@ named! {
         EmptyData = "empty-data",
         /// PRIORITY.
         Priority = "priority",
-        /// WINDOW_UPDATE without data to match.
+        /// `WINDOW_UPDATE` without data to match.
         WindowUpdate = "window-update",
         /// Header fields that are far longer than what was received for them.
         HeaderSize = "header-size",

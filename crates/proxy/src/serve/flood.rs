@@ -375,7 +375,7 @@ mod tests {
         assert_eq!(budget.left, 0);
         budget.earn_by_time(start + Duration::from_millis(2100));
         assert_eq!(budget.left, 20);
-        budget.earn_by_time(start + Duration::from_secs(60));
+        budget.earn_by_time(start + Duration::from_mins(1));
         assert_eq!(budget.left, 30);
     }
 
