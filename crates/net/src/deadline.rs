@@ -180,6 +180,16 @@ impl Deadline {
         Poll::Pending
     }
 
+    /// The time of the last tick, counted from an unknown start. Costs a read.
+    pub fn now(&self) -> Duration {
+        TICK.saturating_mul(u32::try_from(self.shared.now.get()).unwrap_or(u32::MAX))
+    }
+
+    /// The wheel that this deadline belongs to.
+    pub fn wheel(&self) -> DeadlineWheel {
+        DeadlineWheel { shared: Rc::clone(&self.shared) }
+    }
+
     /// Completes when the deadline has passed; never while none is set.
     pub async fn wait(&self) {
         poll_fn(|context| self.poll_expired(context)).await;

@@ -5,7 +5,9 @@ use std::fmt;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+use brisk_net::Deadline;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
@@ -105,11 +107,25 @@ pub(crate) struct ClientBody {
 /// How far a request body has got; shared by the body, which hyper owns, and the request that waits for its response.
 #[derive(Debug)]
 pub(crate) struct BodyProgress {
-    connection: Rc<Connection>,
     limit: u64,
     bytes: Cell<u64>,
     waits: Cell<bool>,
     failure: Cell<Option<ClientFailure>>,
+    pace: Option<Pace>,
+}
+
+/// How fast the body has to come. Not once the answer has begun: then the two sides converse as they like, and the
+/// upstream's own pauses are limited.
+#[derive(Debug)]
+struct Pace {
+    deadline: Deadline,
+    /// The longest pause.
+    pause: Duration,
+    /// Bytes per second, on the average of the time that was spent waiting; 0 for none.
+    rate: u64,
+    waiting_since: Cell<Duration>,
+    waited: Cell<Duration>,
+    answered: Cell<bool>,
 }
 
 /// What a client did wrong with its request body.
@@ -117,13 +133,14 @@ pub(crate) struct BodyProgress {
 pub(crate) enum ClientFailure {
     Broken,
     TooLarge,
+    TooSlow,
 }
 
 impl BodyProgress {
     pub(crate) fn new(connection: &Rc<Connection>, limit: u64) -> Rc<Self> {
         Rc::new(Self {
-            connection: Rc::clone(connection),
             limit,
+            pace: Pace::of(connection),
             bytes: Cell::new(0),
             waits: Cell::new(false),
             failure: Cell::new(None),
@@ -145,9 +162,29 @@ impl BodyProgress {
         self.failure.get()
     }
 
+    /// The answer has begun: the client may take its time for what is left of the request.
+    pub(crate) fn answered(&self) {
+        if let Some(pace) = &self.pace {
+            pace.answered.set(true);
+        }
+    }
+
     fn set_waits(&self, waits: bool) {
-        if self.waits.replace(waits) != waits {
-            self.connection.body_waits(waits);
+        if self.waits.replace(waits) == waits {
+            return;
+        }
+        match &self.pace {
+            Some(pace) if waits => pace.begin_wait(self.bytes.get()),
+            Some(pace) => pace.end_wait(),
+            None => {}
+        }
+    }
+
+    /// Ready when the client has paused for too long, or has been too slow on the whole.
+    fn poll_overdue(&self, context: &mut Context<'_>) -> Poll<()> {
+        match &self.pace {
+            Some(pace) if !pace.answered.get() => pace.deadline.poll_expired(context),
+            _ => Poll::Pending,
         }
     }
 
@@ -160,13 +197,43 @@ impl BodyProgress {
             claims::clean_trailers(trailers);
         }
         let length = frame.data_ref().map_or(0, Bytes::len) as u64;
-        self.connection.body_received(length);
         self.bytes.set(self.bytes.get() + length);
         if self.bytes.get() > self.limit {
             self.failure.set(Some(ClientFailure::TooLarge));
             return Err(BodyError::TooLarge);
         }
         Ok(frame)
+    }
+}
+
+impl Pace {
+    fn of(connection: &Connection) -> Option<Self> {
+        let settings = connection.settings()?;
+        Some(Self {
+            deadline: connection.register_deadline()?,
+            pause: settings.timeouts.body,
+            rate: settings.body_rate,
+            waiting_since: Cell::default(),
+            waited: Cell::default(),
+            answered: Cell::new(false),
+        })
+    }
+
+    /// The client has to go on, after so many `bytes`.
+    fn begin_wait(&self, bytes: u64) {
+        self.waiting_since.set(self.deadline.now());
+        self.deadline.set(self.pause.min(self.time_left(bytes)));
+    }
+
+    fn end_wait(&self) {
+        let waited = self.deadline.now().saturating_sub(self.waiting_since.get());
+        self.waited.set(self.waited.get() + waited);
+    }
+
+    /// How much longer the client may be waited for: once the longest pause, and as long as its bytes are worth.
+    fn time_left(&self, bytes: u64) -> Duration {
+        let Some(earned) = bytes.checked_div(self.rate) else { return Duration::MAX };
+        (self.pause + Duration::from_secs(earned)).saturating_sub(self.waited.get())
     }
 }
 
@@ -190,6 +257,10 @@ impl http_body::Body for RequestBody {
         };
         let polled = Pin::new(incoming).poll_frame(context);
         progress.set_waits(polled.is_pending());
+        if polled.is_pending() && progress.poll_overdue(context).is_ready() {
+            progress.failure.set(Some(ClientFailure::TooSlow));
+            return Poll::Ready(Some(Err(BodyError::ClientTimeout)));
+        }
         polled.map(|frame| frame.map(|frame| progress.check(frame)))
     }
 

@@ -4,14 +4,19 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use brisk_net::rates::{Event, Rates};
+use brisk_net::{Deadline, DeadlineWheel};
 use brisk_telemetry::ConnectionRecord;
 use brisk_tls::Confirmation;
 
+use crate::buffers::{AnswerBuffers, Budget, WorkerBuffers};
 use crate::early_data::{Completion, Handshake};
 use crate::forwarding::ForwardedValues;
+use crate::serve::HttpSettings;
+use crate::streams::Streams;
 use crate::upgrade::PendingUpgrade;
 
 /// What a head may have for nothing: the dynamic table of HPACK holds 4 KiB, and names from the static one and the 32 bytes
@@ -33,14 +38,26 @@ pub struct Connection {
     handshake: Option<Box<Handshake>>,
     in_flight: Cell<u32>,
     requests: Cell<u32>,
-    body_waits: Cell<u32>,
-    body_bytes: Cell<u64>,
     held_answers: Cell<u32>,
     answer_bytes: Cell<u64>,
     /// Requests of its client are limited by these.
     rates: OnceCell<(Arc<Rates>, IpAddr)>,
     earned: Cell<u32>,
     long_heads: Cell<u64>,
+    /// What its answers hold.
+    pub(crate) answers: AnswerBuffers,
+    /// Its requests in flight, if it speaks HTTP/2.
+    pub(crate) streams: Streams,
+    surroundings: OnceCell<Surroundings>,
+    request_began: Cell<Option<Instant>>,
+}
+
+/// What requests need of the worker that serves their connection.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    pub(crate) settings: Rc<HttpSettings>,
+    pub(crate) wheel: DeadlineWheel,
+    pub(crate) buffers: Rc<WorkerBuffers>,
 }
 
 /// One request in flight, from its head to the end of the answer's body. Dropping it ends the request.
@@ -73,13 +90,15 @@ impl Connection {
             handshake,
             in_flight: Cell::new(0),
             requests: Cell::new(0),
-            body_waits: Cell::new(0),
-            body_bytes: Cell::new(0),
             held_answers: Cell::new(0),
             answer_bytes: Cell::new(0),
             rates: OnceCell::new(),
             earned: Cell::new(0),
             long_heads: Cell::new(0),
+            answers: AnswerBuffers::default(),
+            streams: Streams::default(),
+            surroundings: OnceCell::new(),
+            request_began: Cell::new(None),
         })
     }
 
@@ -122,15 +141,68 @@ impl Connection {
         self.requests.get()
     }
 
-    /// A request body waits for the client from now on (+1) or no longer (-1): told by whoever reads the body.
-    pub fn body_waits(&self, waits: bool) {
-        let now = self.body_waits.get();
-        self.body_waits.set(if waits { now + 1 } else { now.saturating_sub(1) });
+    /// Whether the connection has had as many requests, or as much time, as it may.
+    pub(crate) fn is_used_up(&self) -> bool {
+        let Some(settings) = self.settings() else { return false };
+        settings.requests.is_some_and(|most| self.requests() >= most) || self.time_left().is_zero()
     }
 
-    /// Counts bytes of request bodies: the driver sees by them that a slow upload goes on.
-    pub fn body_received(&self, bytes: u64) {
-        self.body_bytes.set(self.body_bytes.get() + bytes);
+    /// How much longer the connection may take requests.
+    pub(crate) fn time_left(&self) -> Duration {
+        let limit = self.settings().and_then(|settings| settings.timeouts.connection);
+        let Some(limit) = limit else { return Duration::MAX };
+        limit.saturating_sub(self.record.borrow().timeline.started().elapsed())
+    }
+
+    /// A request begins.
+    pub(crate) fn begin_at(&self, time: Instant) {
+        self.request_began.set(Some(time));
+    }
+
+    /// When the latest request began.
+    pub(crate) fn request_began(&self) -> Option<Instant> {
+        self.request_began.get()
+    }
+
+    /// Gives the connection what it needs of its worker. Without it, as in tests, there are neither deadlines nor limits.
+    pub(crate) fn surround(&self, surroundings: Surroundings) {
+        // Once for each connection.
+        let _ = self.surroundings.set(surroundings);
+    }
+
+    /// How clients are served, once the connection is.
+    pub(crate) fn settings(&self) -> Option<&HttpSettings> {
+        self.surroundings.get().map(|surroundings| &*surroundings.settings)
+    }
+
+    /// A new deadline of the worker.
+    pub(crate) fn register_deadline(&self) -> Option<Deadline> {
+        self.surroundings.get().map(|surroundings| surroundings.wheel.register())
+    }
+
+    /// Ready while an answer may hold more; otherwise the task is woken when it may.
+    pub(crate) fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
+        match self.surroundings.get() {
+            Some(Surroundings { settings, buffers, .. }) => {
+                let (connection, process) = (settings.buffered, settings.buffered_total);
+                self.answers.poll_room(context, &Budget { connection, process, worker: buffers })
+            }
+            None => Poll::Ready(()),
+        }
+    }
+
+    /// Whether all answers of the process hold more than they may.
+    pub(crate) fn is_overloaded(&self) -> bool {
+        self.surroundings
+            .get()
+            .is_some_and(|Surroundings { settings, buffers, .. }| buffers.exceed(settings.buffered_total))
+    }
+
+    /// The answers of the worker hold so many bytes more, or less.
+    pub(crate) fn worker_held(&self, bytes: isize) {
+        if let Some(surroundings) = self.surroundings.get() {
+            surroundings.buffers.change(bytes);
+        }
     }
 
     /// Counts points that a request has earned for the budget of its HTTP/2 connection.
@@ -165,15 +237,9 @@ impl Connection {
         self.answer_bytes.set(self.answer_bytes.get() + bytes);
     }
 
-    /// The progress of answers, while one of them waits for the client to take more: over HTTP/2 the window of a stream
-    /// may be empty although the socket takes everything.
+    /// The progress of an answer over HTTP/1.1, while it waits for the client to take more.
     pub(crate) fn held_answer(&self) -> Option<u64> {
         (self.held_answers.get() > 0).then(|| self.answer_bytes.get())
-    }
-
-    /// The progress of request bodies, while one of them waits for the client.
-    pub(crate) fn awaited_body(&self) -> Option<u64> {
-        (self.body_waits.get() > 0).then(|| self.body_bytes.get())
     }
 }
 

@@ -126,6 +126,9 @@ pub enum BodyError {
     /// The client's request body is longer than allowed.
     #[error("the request body is too large")]
     TooLarge,
+    /// The client paused for too long within its request body, or sent it too slowly.
+    #[error("the request body did not come in time")]
+    ClientTimeout,
     /// A file cannot be read.
     #[error("cannot read the file: {0}")]
     File(#[source] io::Error),
@@ -136,7 +139,7 @@ impl BodyError {
     pub fn side(&self) -> Side {
         match self {
             Self::Upstream(_) | Self::UpstreamTimeout => Side::Upstream,
-            Self::Client(_) | Self::TooLarge => Side::Client,
+            Self::Client(_) | Self::TooLarge | Self::ClientTimeout => Side::Client,
             Self::File(_) => Side::Internal,
         }
     }
@@ -148,6 +151,7 @@ impl BodyError {
             Self::UpstreamTimeout => "response-body-timeout",
             Self::Client(_) => "request-body",
             Self::TooLarge => "request-body-too-large",
+            Self::ClientTimeout => "request-body-timeout",
             Self::File(_) => "file",
         }
     }

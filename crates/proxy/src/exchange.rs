@@ -13,10 +13,12 @@ use http::{HeaderValue, Method, Response, StatusCode, Uri, Version, header};
 use http_body::{Body as _, Frame, SizeHint};
 
 use crate::body::Body;
+use crate::buffers::Chunk;
 use crate::connection::{Connection, RequestGuard};
 use crate::error::BodyError;
 use crate::forward::ForwardOutcome;
 use crate::serve::flood;
+use crate::streams::StreamKey;
 use crate::upstream::Server;
 
 /// An answer that was begun and is given up after this time is no attempt to cause work.
@@ -50,6 +52,8 @@ pub(crate) struct Exchange {
     failure: Option<Failure>,
     state: State,
     held: bool,
+    /// Where the connection has several.
+    stream: Option<StreamKey>,
     early: Option<EarlyRequest>,
     line: Option<Box<Line>>,
     pub(crate) outcome: ForwardOutcome,
@@ -85,6 +89,7 @@ impl Exchange {
     ) -> Self {
         let started = Instant::now();
         connection.record.borrow_mut().timeline.mark_at(Milestone::RequestHead, started);
+        connection.begin_at(started);
         let state = if request.method == Method::HEAD { State::Bodyless } else { State::Open };
         Self {
             telemetry: Rc::clone(telemetry),
@@ -96,6 +101,7 @@ impl Exchange {
             failure: None,
             state,
             held: false,
+            stream: connection.streams.begin(started),
             early: connection.handshake().map(|_| EarlyRequest::Forwarded),
             line: telemetry.access_log.as_ref().map(|_| Box::new(Line::of(request))),
             outcome: ForwardOutcome::default(),
@@ -136,13 +142,16 @@ impl Exchange {
         if matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
             self.state = State::Bodyless;
         }
+        self.outcome.answered();
         self.hold(true);
         response.map(|body| RecordedBody { body, exchange: self })
     }
 
     /// The body waits to be asked, from the response's head and from each frame on; not while it waits for its source.
     fn hold(&mut self, held: bool) {
-        if self.held != held {
+        if let Some(stream) = self.stream {
+            self.connection.streams.hold(stream, held);
+        } else if self.held != held {
             self.held = held;
             self.connection.answer_held(held);
         }
@@ -200,6 +209,12 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         self.hold(false);
+        if let Some(stream) = self.stream {
+            if let Some(ended) = self.connection.streams.ended(stream) {
+                self.fail(Side::Client, ended.reason());
+            }
+            self.connection.streams.end(stream);
+        }
         if self.state == State::Open || self.status == 0 {
             self.fail(Side::Client, "client-gone");
         }
@@ -252,16 +267,23 @@ pub struct RecordedBody {
 }
 
 impl http_body::Body for RecordedBody {
-    type Data = Bytes;
+    type Data = Chunk;
     type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context);
-        self.exchange.sent(&polled);
-        polled
+    ) -> Poll<Option<Result<Frame<Chunk>, BodyError>>> {
+        let Self { body, exchange } = &mut *self;
+        if exchange.connection.poll_room(context).is_pending() {
+            // What is held of other answers, or of this one, is what the client does not take.
+            exchange.hold(false);
+            return Poll::Pending;
+        }
+        let polled = Pin::new(body).poll_frame(context);
+        exchange.sent(&polled);
+        let (connection, stream) = (&exchange.connection, exchange.stream);
+        polled.map_ok(|frame| frame.map_data(|bytes| Chunk::new(bytes, Rc::clone(connection), stream)))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -55,6 +55,13 @@ impl ForwardOutcome {
         self.time.get()
     }
 
+    /// The client gets an answer from now on.
+    pub(crate) fn answered(&self) {
+        if let Some(progress) = &*self.progress.borrow() {
+            progress.answered();
+        }
+    }
+
     /// Bytes of the request body so far.
     pub fn request_bytes(&self) -> u64 {
         self.progress.borrow().as_ref().map_or(0, |progress| progress.bytes())

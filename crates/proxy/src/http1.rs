@@ -171,6 +171,7 @@ impl Failure {
         let error = match progress.and_then(BodyProgress::failure) {
             Some(ClientFailure::Broken) => UpstreamError::RequestBody(error),
             Some(ClientFailure::TooLarge) => UpstreamError::RequestBodyTooLarge,
+            Some(ClientFailure::TooSlow) => UpstreamError::RequestBodyTimeout,
             None if error.is_parse() => UpstreamError::Malformed(error),
             None => UpstreamError::Closed(error),
         };

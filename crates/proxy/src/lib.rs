@@ -6,6 +6,7 @@
 
 mod balance;
 pub mod body;
+pub mod buffers;
 mod claims;
 pub mod connection;
 mod early_data;
@@ -28,6 +29,7 @@ pub mod serve;
 pub mod service;
 pub mod settings;
 mod static_files;
+mod streams;
 pub mod upgrade;
 pub mod upstream;
 mod upstream_body;

@@ -16,6 +16,7 @@ use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -26,7 +27,8 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 
-use crate::connection::Connection;
+use crate::buffers::WorkerBuffers;
+use crate::connection::{Connection, Surroundings};
 use crate::head_limits::HeadLimits;
 use crate::service::Service;
 pub use io::HttpIo;
@@ -47,6 +49,16 @@ pub struct HttpSettings {
     /// (CVE-2023-44487). Two answers earn one back, as does each second. A control frame without use counts a tenth.
     /// Default: 200.
     pub h2_resets: usize,
+    /// Bytes of answers that a connection may hold while its client does not take them. Default: 1 MiB.
+    pub buffered: usize,
+    /// The same for all connections together, to some 64 KiB for each worker. Beyond it every connection keeps 64 KiB,
+    /// those whose clients take nothing are closed, and new requests get 503. Default: 1 GiB.
+    pub buffered_total: usize,
+    /// Bytes per second that a request body has to come with, until its answer begins; 0 for none. The time of one
+    /// pause (`timeouts.body`) is free. Default: 240.
+    pub body_rate: u64,
+    /// Requests on one connection: then it is closed as soon as those in flight are answered. Default: none.
+    pub requests: Option<u32>,
     /// A client that closes its side while it waits for an answer over HTTP/1.1 is gone, and its request is given up.
     /// Otherwise it still gets the answer. One that resets the connection is gone in any case. Default: false.
     pub abort_on_close: bool,
@@ -63,6 +75,10 @@ pub struct HttpTimeouts {
     pub idle: Duration,
     /// To go on reading an answer. Default: 30 s.
     pub write: Duration,
+    /// For a whole request and its answer, from the end of the request's head. Default: none.
+    pub request: Option<Duration>,
+    /// For a connection: then it is closed as soon as its requests in flight are answered. Default: none.
+    pub connection: Option<Duration>,
 }
 
 impl HttpSettings {
@@ -79,6 +95,10 @@ impl Default for HttpSettings {
             headers: 100,
             h2_streams: 128,
             h2_resets: 200,
+            buffered: 1 << 20,
+            buffered_total: 1 << 30,
+            body_rate: 240,
+            requests: None,
             abort_on_close: false,
         }
     }
@@ -91,6 +111,8 @@ impl Default for HttpTimeouts {
             body: Duration::from_secs(30),
             idle: Duration::from_mins(1),
             write: Duration::from_secs(30),
+            request: None,
+            connection: None,
         }
     }
 }
@@ -108,8 +130,8 @@ pub enum End {
     HandshakeTimeout,
     /// A request head did not end in time.
     HeadTimeout,
-    /// A request body did not go on in time.
-    BodyTimeout,
+    /// A request and its answer took too long.
+    RequestTimeout,
     /// The client did not read its answer in time.
     WriteTimeout,
     /// The client broke the connection.
@@ -118,6 +140,8 @@ pub enum End {
     Malformed,
     /// The client reset too many HTTP/2 streams, or sent too many frames that are of no use.
     Flood,
+    /// Answers took too much memory, and the client did not take its own.
+    Shed,
     /// The gateway is shutting down.
     Drained,
     /// The connection was upgraded, and that ended.
@@ -139,27 +163,36 @@ pub struct Http {
 }
 
 /// The service of a worker, which a reload replaces: requests on open connections are answered by the new one too.
-pub struct CurrentService(RefCell<Rc<Service>>);
+pub struct CurrentService {
+    service: RefCell<Rc<Service>>,
+    buffers: Rc<WorkerBuffers>,
+}
 
 impl CurrentService {
     /// Begins with `service`.
     pub fn new(service: Rc<Service>) -> Rc<Self> {
-        Rc::new(Self(RefCell::new(service)))
+        let buffers = WorkerBuffers::new(Arc::clone(&service.telemetry().metrics));
+        Rc::new(Self { service: RefCell::new(service), buffers })
     }
 
     /// Answers requests by `service` from now on; those in flight end with the old one.
     pub fn replace(&self, service: Rc<Service>) {
-        self.0.replace(service);
+        self.service.replace(service);
     }
 
     /// The service that answers now.
     pub fn current(&self) -> Rc<Service> {
-        Rc::clone(&self.0.borrow())
+        Rc::clone(&self.service.borrow())
     }
 }
 
 /// Serves the connection to its end, and puts what it carried into its record.
 pub async fn serve(io: HttpIo, http: &Http) -> End {
+    http.connection.surround(Surroundings {
+        settings: Rc::clone(&http.settings),
+        wheel: http.deadline.wheel(),
+        buffers: Rc::clone(&http.service.buffers),
+    });
     let multiplexed = http.connection.record.borrow().tls.as_ref().is_some_and(|tls| tls.alpn == Some("h2"));
     let stop = loop {
         // While its handshake is not complete, a connection never rests.
@@ -209,7 +242,7 @@ fn note_bytes(stream: &Stream, http: &Http) {
 
 /// Waits for the client with nothing but the connection itself in memory.
 async fn rest(io: &HttpIo, http: &Http) -> Result<(), Stop> {
-    http.deadline.set_idle(http.settings.timeouts.idle);
+    http.deadline.set_idle(http.settings.timeouts.idle.min(http.connection.time_left()));
     poll_fn(|cx| {
         let mut stream = io.stream_mut();
         match stream.poll_fill(cx) {

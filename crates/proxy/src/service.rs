@@ -116,7 +116,12 @@ impl Service {
             }
             Err(refusal) => refuse(refusal, version, &mut exchange),
         };
-        exchange.respond(if is_head { without_body(response) } else { response })
+        let mut response = if is_head { without_body(response) } else { response };
+        let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        if version < Version::HTTP_2 && !switches && connection.is_used_up() {
+            response.headers_mut().insert(header::CONNECTION, CLOSE);
+        }
+        exchange.respond(response)
     }
 
     /// Answers one request of plain HTTP with the way to HTTPS. Counted and logged as any other.
@@ -137,6 +142,9 @@ impl Service {
 
     fn admit(&self, connection: &Connection, limits: HeadLimits, head: &Parts) -> Result<Found, Refusal> {
         connection.head_received(limits.check(head)?);
+        if connection.is_overloaded() {
+            return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded"));
+        }
         self.find(connection, head)
     }
 

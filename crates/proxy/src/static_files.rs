@@ -8,6 +8,7 @@
 
 mod beneath;
 
+use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Request, Response, StatusCode, Uri, header};
@@ -22,8 +23,8 @@ use crate::path::RequestPath;
 use crate::settings::{Index, StaticSettings};
 use beneath::Beneath;
 
-/// Bytes read from a file at once: eight TLS records.
-const CHUNK: usize = 128 << 10;
+/// Bytes read from a file at once: two TLS records. Every answer has a buffer of this size from its beginning on.
+const CHUNK: usize = 32 << 10;
 
 /// Serves the files of one folder below one route.
 #[derive(Debug)]
@@ -66,7 +67,8 @@ impl StaticFiles {
 
     async fn call(&self, request: Request<()>) -> Response<Body> {
         let Ok(response) = self.service.clone().call(request).await;
-        response.map(|body| Body::boxed(body.map_err(BodyError::File)))
+        response
+            .map(|body| Body::boxed(body.map_err(BodyError::File).map_frame(|frame| frame.map_data(fitting))))
     }
 
     /// What is looked up below the folder; `None` if it must not be.
@@ -84,6 +86,12 @@ impl StaticFiles {
         };
         PathAndQuery::from_maybe_shared(target).ok().map(Uri::from)
     }
+}
+
+/// A piece that takes no more memory than its length. The rest of a file comes in a buffer for a whole piece, which many
+/// answers that wait for their clients would keep.
+fn fitting(data: Bytes) -> Bytes {
+    if data.len() < CHUNK / 2 { Bytes::copy_from_slice(&data) } else { data }
 }
 
 fn is_hidden(decoded: &[u8]) -> bool {

@@ -10,7 +10,7 @@ mod page;
 mod series;
 mod shard;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -111,6 +111,8 @@ pub struct Metrics {
     refused: [AtomicU64; Refusal::ALL.len()],
     reloads: [AtomicU64; Reload::ALL.len()],
     floods: [AtomicU64; Flood::ALL.len()],
+    answers_held: AtomicIsize,
+    shed: AtomicU64,
     certificates: ArcSwap<Vec<CertificateExpiry>>,
     sessions: Source<SessionFigures>,
     keys: Source<KeyFigures>,
@@ -130,6 +132,8 @@ impl Metrics {
             refused: Default::default(),
             reloads: Default::default(),
             floods: Default::default(),
+            answers_held: AtomicIsize::new(0),
+            shed: AtomicU64::new(0),
             certificates: ArcSwap::default(),
             sessions: Source::none(),
             keys: Source::none(),
@@ -158,6 +162,22 @@ impl Metrics {
     /// Counts an HTTP/2 connection that was closed because its client did too much of `reason`.
     pub fn flood(&self, reason: Flood) {
         self.floods[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Changes how many bytes of answers are held for clients that have not taken them. All workers write to one place:
+    /// report large changes only.
+    pub fn change_answers_held(&self, bytes: isize) {
+        self.answers_held.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of answers that are held for clients, as far as workers have reported them.
+    pub fn answers_held(&self) -> usize {
+        usize::try_from(self.answers_held.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// Counts a connection closed because answers took too much memory and its client did not take them.
+    pub fn connection_shed(&self) {
+        self.shed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts bytes received from clients and sent to them.

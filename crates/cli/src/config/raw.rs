@@ -75,6 +75,8 @@ pub(crate) struct ServerTimeouts {
     pub(crate) body: Option<Period>,
     pub(crate) idle: Option<Period>,
     pub(crate) write: Option<Period>,
+    pub(crate) request: Option<Period>,
+    pub(crate) connection: Option<Period>,
 }
 
 /// `[server.limits]`: how much a client may send.
@@ -87,6 +89,10 @@ pub(crate) struct ServerLimits {
     pub(crate) body_size: Option<SizeLimit>,
     pub(crate) h2_streams: Option<u32>,
     pub(crate) h2_resets: Option<u32>,
+    pub(crate) buffered: Option<Size>,
+    pub(crate) buffered_total: Option<Size>,
+    pub(crate) body_rate: Option<SizeLimit>,
+    pub(crate) requests: Option<u32>,
 }
 
 /// `[server.rates]`: how often one client may do what.

@@ -3,6 +3,7 @@
 mod early_data;
 mod hosts;
 mod keys;
+mod limits;
 mod names;
 mod redis;
 mod routes;

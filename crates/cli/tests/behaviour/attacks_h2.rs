@@ -12,10 +12,10 @@ use crate::site::{Site, proxy_to};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
+pub(crate) const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
-const GOAWAY: u8 = 7;
+pub(crate) const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 const ENHANCE_YOUR_CALM: u32 = 0xb;
 
@@ -45,6 +45,11 @@ impl Client {
     /// Sends what the server still takes.
     pub(crate) fn send(&mut self, frames: &[u8]) {
         self.closed |= self.connection.write_all(frames).is_err();
+    }
+
+    /// Lets the server send another 64 KiB on the connection.
+    pub(crate) fn open_window(&mut self) {
+        self.send(&frame(WINDOW_UPDATE, 0, 0, &65_535_u32.to_be_bytes()));
     }
 
     /// The frames that are there after `time`.
@@ -229,7 +234,7 @@ fn a_client_that_cancels_some_of_its_requests_goes_on() {
                 frame.stream == stream && frame.kind == DATA && frame.flags & 1 == 1
             });
             // Windows are kept open, as every client does.
-            client.send(&frame(WINDOW_UPDATE, 0, 0, &65_535_u32.to_be_bytes()));
+            client.open_window();
         }
         let stream = streams.next().expect("streams");
         client.send(&[get(stream, "/"), reset(stream)].concat());

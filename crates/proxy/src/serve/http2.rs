@@ -4,13 +4,16 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io::IoSlice;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use hyper::rt::Executor;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
+
+use crate::connection::Connection;
+use crate::streams::StreamKey;
 
 use super::flood::{FloodWatch, WatchedIo};
 use super::turn::{Stop, Turns};
@@ -31,9 +34,10 @@ pub(super) async fn turns(io: &HttpIo, http: &Http) -> Stop {
         let limits = http.settings.head_limits();
         async move { Ok::<_, Infallible>(service.respond(&connection, limits, request).await) }
     });
+    http.connection.streams.multiplex();
     let flood = FloodWatch::new(http.settings.h2_resets);
     let mut hyper = pin!(
-        http2::Builder::new(LocalExecutor::default())
+        http2::Builder::new(LocalExecutor::new(&http.connection))
             .max_concurrent_streams(http.settings.h2_streams)
             .max_header_list_size(u32::try_from(http.settings.head_size).unwrap_or(u32::MAX))
             .max_pending_accept_reset_streams(http.settings.h2_resets.min(UNSEEN_RESETS))
@@ -49,6 +53,11 @@ pub(super) async fn turns(io: &HttpIo, http: &Http) -> Stop {
         }
         if let Poll::Ready(result) = hyper.as_mut().poll(cx) {
             return Poll::Ready(ending.map_or(finished(&result, http), Stop::Close));
+        }
+        // What came just now may have been its last request.
+        if turns.begins_to_drain(http) {
+            hyper.as_mut().graceful_shutdown();
+            cx.waker().wake_by_ref();
         }
         flood.earn(http.connection.take_earned());
         flood.heads(http.connection.long_heads());
@@ -82,29 +91,63 @@ fn say_goodbye(cx: &mut Context<'_>, io: &HttpIo, flood: &FloodWatch) {
 
 /// Runs the HTTP/2 streams of one connection. An answer that is ready at once never becomes a task; where answers have
 /// to wait, for an upstream say, trying first would be work done twice, so after a few of them it is tried now and then.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct LocalExecutor {
+    connection: Rc<Connection>,
     not_ready: Rc<Cell<u32>>,
 }
 
 impl LocalExecutor {
     /// Answers in a row that were not ready, before it is no longer tried each time.
-    const PATIENCE: u32 = 4;
+    const TRIES: u32 = 4;
     /// One of so many is tried then.
     const SAMPLE: u32 = 32;
+
+    fn new(connection: &Rc<Connection>) -> Self {
+        Self { connection: Rc::clone(connection), not_ready: Rc::default() }
+    }
 }
 
 impl<F: Future<Output = ()> + 'static> Executor<F> for LocalExecutor {
     fn execute(&self, future: F) {
-        let mut future = Box::pin(future);
+        let connection = Rc::clone(&self.connection);
+        let mut task = StreamTask { future: Box::pin(future), connection, stream: None };
         let not_ready = self.not_ready.get();
-        let tries = not_ready < Self::PATIENCE || not_ready.is_multiple_of(Self::SAMPLE);
+        let tries = not_ready < Self::TRIES || not_ready.is_multiple_of(Self::SAMPLE);
         // A pending future is polled again by its task, with the waker that counts.
-        if tries && future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+        if tries && Pin::new(&mut task).poll(&mut Context::from_waker(Waker::noop())).is_ready() {
             self.not_ready.set(0);
             return;
         }
         self.not_ready.set(not_ready.wrapping_add(1));
-        tokio::task::spawn_local(future);
+        tokio::task::spawn_local(task);
+    }
+}
+
+/// One stream, until it is finished or the driver ends it. Dropping hyper's future resets the stream.
+struct StreamTask<F> {
+    future: Pin<Box<F>>,
+    connection: Rc<Connection>,
+    stream: Option<StreamKey>,
+}
+
+impl<F: Future<Output = ()>> Future for StreamTask<F> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Self { future, connection, stream } = &mut *self;
+        let streams = &connection.streams;
+        if stream.is_some_and(|stream| streams.ended(stream).is_some()) {
+            return Poll::Ready(());
+        }
+        let polled = future.as_mut().poll(cx);
+        if polled.is_pending() {
+            // The service begins the stream when it is polled first.
+            *stream = stream.or_else(|| streams.take_begun());
+            if let Some(stream) = *stream {
+                streams.run_by(stream, cx.waker());
+            }
+        }
+        polled
     }
 }

@@ -1,12 +1,13 @@
 //! The end of each turn of a connection: sends what was written and watches the time.
 
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use brisk_net::Peer;
 
 use super::{End, Http, HttpIo, handshake};
 use crate::early_data::Handshake;
+use crate::streams::{Round, StreamLimits};
 
 /// An idle HTTP/1.1 connection gives up its HTTP machinery after this time; the next byte brings it back. Short, so that
 /// many clients with a request each do not add up; a client that is at work asks again sooner.
@@ -17,6 +18,12 @@ const REST_AFTER: Duration = Duration::from_millis(100);
 const LOOK_FIRST: Duration = Duration::from_millis(500);
 const LOOK_AT_MOST: Duration = Duration::from_secs(4);
 
+/// A client that takes less within a round while memory is short is not worth waiting for.
+const LITTLE: u64 = 64 << 10;
+
+/// While a client has answers to take, its connection is looked at this often, or four times within the least time limit.
+const ROUND: Duration = Duration::from_secs(2);
+
 /// What the client is expected to do; its time limit runs while the phase stays the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -26,14 +33,14 @@ enum Phase {
     Idle(u32),
     /// To finish the head of a request; so many came before it.
     Head(u32),
-    /// To go on with a request body, of which so many bytes have come.
-    Body(u64),
     /// To read what was sent; so many bytes have gone out.
     Blocked(u64),
     /// To take more of an answer, of all of which so many bytes were taken.
     Held(u64),
     /// To wait: the answer is ours to give.
     Busy,
+    /// To go on with its streams, each of which has a limit of its own.
+    Streams,
 }
 
 /// Why a turn ends the HTTP machinery.
@@ -56,6 +63,7 @@ pub(super) struct Turns {
     draining: bool,
     /// Until the client is looked for once more.
     look_after: Duration,
+    rounds: Rounds,
 }
 
 impl Turns {
@@ -69,12 +77,13 @@ impl Turns {
             multiplexed,
             draining: false,
             look_after: LOOK_FIRST,
+            rounds: Rounds::default(),
         }
     }
 
-    /// Whether the drain has begun and the connection was not told before.
+    /// Whether the connection is to take no further requests, from this turn on.
     pub(super) fn begins_to_drain(&mut self, http: &Http) -> bool {
-        let begins = !self.draining && http.drain.started();
+        let begins = !self.draining && (http.drain.started() || http.connection.is_used_up());
         self.draining |= begins;
         begins
     }
@@ -94,23 +103,34 @@ impl Turns {
         if self.phase != Some(phase) {
             self.enter(phase, io, http);
         }
-        if http.deadline.poll_expired(cx).is_pending() {
-            return Poll::Pending;
+        loop {
+            if http.deadline.poll_expired(cx).is_pending() {
+                return Poll::Pending;
+            }
+            if let Some(stop) = self.expired(phase, io, http) {
+                return Poll::Ready(stop);
+            }
         }
-        Poll::Ready(match phase {
-            Phase::Handshake => handshake::timed_out(http),
-            Phase::Idle(_) if self.multiplexed => Stop::Close(end_of_idle(http)),
-            Phase::Idle(_) => Stop::Rest,
-            Phase::Head(_) => Stop::Close(End::HeadTimeout),
-            Phase::Body(_) => Stop::Close(End::BodyTimeout),
-            Phase::Blocked(_) | Phase::Held(_) => Stop::Abort(End::WriteTimeout),
-            Phase::Busy if is_gone(io, http) => Stop::Abort(End::ClientGone),
+    }
+
+    /// What follows when the time of `phase` is over. Without a stop there is a new deadline.
+    fn expired(&mut self, phase: Phase, io: &HttpIo, http: &Http) -> Option<Stop> {
+        match phase {
+            Phase::Handshake => Some(handshake::timed_out(http)),
+            Phase::Idle(_) if self.multiplexed => Some(Stop::Close(end_of_idle(http))),
+            Phase::Idle(_) => Some(Stop::Rest),
+            Phase::Head(_) => Some(Stop::Close(End::HeadTimeout)),
+            Phase::Blocked(_) | Phase::Held(_) | Phase::Streams => {
+                self.rounds.turn(phase, self.multiplexed, http)
+            }
+            Phase::Busy if is_gone(io, http) => Some(Stop::Abort(End::ClientGone)),
+            Phase::Busy if is_overdue(http) => Some(Stop::Close(End::RequestTimeout)),
             Phase::Busy => {
                 self.look_after = (self.look_after * 2).min(LOOK_AT_MOST);
                 http.deadline.set(self.look_after);
-                return http.deadline.poll_expired(cx).map(|()| Stop::Abort(End::ClientGone));
+                None
             }
-        })
+        }
     }
 
     fn current(&self, io: &HttpIo, http: &Http) -> Phase {
@@ -123,8 +143,10 @@ impl Turns {
             return Phase::Blocked(sent);
         }
         if http.connection.in_flight() > 0 {
-            let held = http.connection.held_answer().map(Phase::Held);
-            return held.or(http.connection.awaited_body().map(Phase::Body)).unwrap_or(Phase::Busy);
+            if self.multiplexed {
+                return Phase::Streams;
+            }
+            return http.connection.held_answer().map_or(Phase::Busy, Phase::Held);
         }
         self.unanswered(http.connection.requests(), received)
     }
@@ -161,10 +183,7 @@ impl Turns {
                 io.stream_mut().rest();
             }
             Phase::Head(_) => http.deadline.set(timeouts.head),
-            Phase::Body(_) => http.deadline.set(timeouts.body),
-            Phase::Blocked(_) | Phase::Held(_) => http.deadline.set(timeouts.write),
-            // Over HTTP/2 the client is read from all the time.
-            Phase::Busy if self.multiplexed => http.deadline.clear(),
+            Phase::Blocked(_) | Phase::Held(_) | Phase::Streams => self.rounds.begin(phase, http),
             Phase::Busy => {
                 self.look_after = LOOK_FIRST;
                 http.deadline.set(LOOK_FIRST);
@@ -176,6 +195,75 @@ impl Turns {
 /// Why an idle connection whose deadline has passed ends.
 pub(super) fn end_of_idle(http: &Http) -> End {
     if http.deadline.is_evicted() { End::Evicted } else { End::Idle }
+}
+
+/// Looks at a connection whose client has answers to take.
+#[derive(Debug, Default)]
+struct Rounds {
+    /// Since the client took nothing, by the clock of the wheel.
+    still_since: Duration,
+    /// Bytes of answers given back by then.
+    released: u64,
+    /// When the next round is due, if one is.
+    next: Option<Duration>,
+    /// The client did not take everything since the last round.
+    blocked: bool,
+}
+
+impl Rounds {
+    /// A phase begins, perhaps in the middle of a round.
+    fn begin(&mut self, phase: Phase, http: &Http) {
+        let now = http.deadline.now();
+        match phase {
+            // Something was taken.
+            Phase::Blocked(_) | Phase::Held(_) => self.still_since = now,
+            _ => {}
+        }
+        self.blocked |= matches!(phase, Phase::Blocked(_));
+        let next = *self.next.get_or_insert_with(|| now + Self::length(http));
+        http.deadline.set(next.saturating_sub(now));
+    }
+
+    fn length(http: &Http) -> Duration {
+        let timeouts = &http.settings.timeouts;
+        ROUND.min(timeouts.write / 4).min(timeouts.request.unwrap_or(ROUND) / 4)
+    }
+
+    fn turn(&mut self, phase: Phase, multiplexed: bool, http: &Http) -> Option<Stop> {
+        let (now, length) = (http.deadline.now(), Self::length(http));
+        let (connection, timeouts) = (&http.connection, &http.settings.timeouts);
+        let progress = connection.answers.released() - self.released;
+        self.released += progress;
+        if progress > 0 && phase == Phase::Streams {
+            self.still_since = now;
+        }
+        // A stream that waits for memory has no time limit: those that hold it are to give it back.
+        let is_stuck = phase != Phase::Streams || connection.answers.is_full();
+        if is_stuck && now.saturating_sub(self.still_since) >= timeouts.write {
+            return Some(Stop::Abort(End::WriteTimeout));
+        }
+        if connection.is_overloaded() && connection.answers.exceed_share() && progress < LITTLE {
+            http.service.current().telemetry().metrics.connection_shed();
+            return Some(Stop::Abort(End::Shed));
+        }
+        if multiplexed {
+            let limits = StreamLimits { write: timeouts.write, request: timeouts.request };
+            let round = Round { now: Instant::now(), released: self.released, blocked: self.blocked };
+            connection.streams.end_overdue(round, limits);
+            self.blocked = matches!(phase, Phase::Blocked(_));
+        } else if is_overdue(http) {
+            return Some(Stop::Abort(End::RequestTimeout));
+        }
+        self.next = Some(now + length);
+        http.deadline.set(length);
+        None
+    }
+}
+
+/// Whether the request in flight over HTTP/1.1 has taken too long.
+fn is_overdue(http: &Http) -> bool {
+    let (started, limit) = (http.connection.request_began(), http.settings.timeouts.request);
+    started.zip(limit).is_some_and(|(started, limit)| started.elapsed() >= limit)
 }
 
 /// Whether nobody is there any more to take the answer. The end of what the client sends counts only where the settings

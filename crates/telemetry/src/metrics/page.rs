@@ -89,6 +89,11 @@ fn connections(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     for (reason, count) in Flood::ALL.iter().zip(&metrics.floods) {
         family.counter(&[("reason", reason.name())], load(count))?;
     }
+    let mut family = page.bytes_gauge("answers_held", "Answers that clients have not taken yet.")?;
+    family.gauge(&[], metrics.answers_held() as u64)?;
+    let mut family =
+        page.counter("connections_shed", "Connections closed because answers took too much memory.")?;
+    family.counter(&[], load(&metrics.shed))?;
     let mut family = page.bytes_counter("received", "Bytes received from clients.")?;
     family.counter(&[], shards.sum(|shard| &shard.received))?;
     let mut family = page.bytes_counter("sent", "Bytes sent to clients.")?;

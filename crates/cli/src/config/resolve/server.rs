@@ -27,7 +27,7 @@ use brisk_wire::registry::ProtocolVersion;
 use ipnet::IpNet;
 
 use super::hosts::Host;
-use super::{Context, keys, sessions};
+use super::{Context, keys, limits, sessions};
 use crate::config::error::KeyPath;
 use crate::config::raw;
 use crate::config::units::{Period, Rate, Size};
@@ -232,7 +232,7 @@ fn rates(rates: &raw::ServerRates) -> RateLimits {
 }
 
 fn protocol(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> HttpSettings {
-    let (usual, limits) = (HttpSettings::default(), path.key("limits"));
+    let (usual, path_of_limits) = (HttpSettings::default(), path.key("limits"));
     let findings = &mut context.findings;
     let mut timeout = |key: &str, value, usual| {
         findings.within(&path.key("timeouts").key(key), value, Period(usual), &TIMEOUTS).0
@@ -242,30 +242,43 @@ fn protocol(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> 
         body: timeout("body", server.timeouts.body, usual.timeouts.body),
         idle: timeout("idle", server.timeouts.idle, usual.timeouts.idle),
         write: timeout("write", server.timeouts.write, usual.timeouts.write),
+        request: server.timeouts.request.map(|limit| timeout("request", Some(limit), Duration::ZERO)),
+        connection: server
+            .timeouts
+            .connection
+            .map(|limit| timeout("connection", Some(limit), Duration::ZERO)),
     };
     let heads = Size(8 << 10)..=Size(1 << 20);
     let head_size = Size(usual.head_size as u64);
     let raw = &server.limits;
-    HttpSettings {
+    let requests =
+        |most| findings.within(&path_of_limits.key("requests"), Some(most), 1, &(1..=1_000_000_000));
+    let requests = raw.requests.map(requests);
+    let mut settings = HttpSettings {
         timeouts,
-        head_size: findings.within(&limits.key("head_size"), raw.head_size, head_size, &heads).0 as usize,
+        head_size: findings.within(&path_of_limits.key("head_size"), raw.head_size, head_size, &heads).0
+            as usize,
         headers: findings
-            .within(&limits.key("headers"), raw.headers, usual.headers as u16, &(10..=1000))
+            .within(&path_of_limits.key("headers"), raw.headers, usual.headers as u16, &(10..=1000))
             .into(),
         h2_streams: findings.within(
-            &limits.key("h2_streams"),
+            &path_of_limits.key("h2_streams"),
             raw.h2_streams,
             usual.h2_streams,
             &(1..=10_000),
         ),
         h2_resets: findings.within(
-            &limits.key("h2_resets"),
+            &path_of_limits.key("h2_resets"),
             raw.h2_resets,
             usual.h2_resets as u32,
             &(1..=10_000),
         ) as usize,
         abort_on_close: server.abort_on_close.unwrap_or(usual.abort_on_close),
-    }
+        requests,
+        ..usual
+    };
+    limits::memory_and_pace(raw, &path_of_limits, findings, &mut settings);
+    settings
 }
 
 fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {

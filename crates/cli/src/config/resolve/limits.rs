@@ -1,0 +1,65 @@
+//! `[server.limits]`, as far as it is about memory and pace.
+
+use std::fs;
+use std::path::Path;
+
+use brisk_proxy::serve::HttpSettings;
+
+use crate::config::error::KeyPath;
+use crate::config::findings::Findings;
+use crate::config::raw::ServerLimits;
+use crate::config::units::Size;
+
+/// The share of the machine's memory that answers may take unless another limit is written.
+const PART: u64 = 4;
+
+/// Fills in what `[server.limits]` says of answers that wait for their clients, and of slow request bodies.
+pub(super) fn memory_and_pace(
+    raw: &ServerLimits,
+    path: &KeyPath,
+    findings: &mut Findings<'_>,
+    settings: &mut HttpSettings,
+) {
+    let sizes = Size(64 << 10)..=Size(1 << 30);
+    let usual = Size(settings.buffered as u64);
+    settings.buffered = findings.within(&path.key("buffered"), raw.buffered, usual, &sizes).0 as usize;
+    let sizes = Size(1 << 20)..=Size(1 << 50);
+    let usual = memory().map_or(settings.buffered_total as u64, |memory| memory / PART).max(1 << 20);
+    let path = path.key("buffered_total");
+    settings.buffered_total = findings.within(&path, raw.buffered_total, Size(usual), &sizes).0 as usize;
+    if let Some(rate) = raw.body_rate {
+        settings.body_rate = rate.0.unwrap_or(0);
+    }
+}
+
+/// Memory that this process may use: the machine's, or that of its control group.
+fn memory() -> Option<u64> {
+    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| machine_memory(&text));
+    let group = fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| {
+        let group = text.lines().find_map(|line| line.strip_prefix("0::/"))?.to_owned();
+        fs::read_to_string(Path::new("/sys/fs/cgroup").join(group).join("memory.max")).ok()
+    });
+    let group = group.and_then(|limit| limit.trim().parse().ok());
+    machine.into_iter().chain(group).min()
+}
+
+fn machine_memory(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_machine_is_its_total() {
+        assert_eq!(machine_memory("MemTotal:       16384 kB\nMemFree: 1 kB\n"), Some(16 << 20));
+        assert_eq!(machine_memory("MemFree: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn this_machine_has_memory() {
+        assert!(memory().is_some_and(|memory| memory > 1 << 20));
+    }
+}

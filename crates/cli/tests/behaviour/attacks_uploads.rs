@@ -1,0 +1,110 @@
+//! Clients that send their requests slowly, to keep upstreams waiting.
+
+use std::io::Write;
+use std::time::Duration;
+
+use brisk_testkit::client::TlsStream;
+use brisk_testkit::http1::Message;
+use brisk_testkit::origin::Origin;
+use brisk_testkit::process::wait_until;
+
+use crate::attacks_h2::{Client, silent};
+use crate::h2::{frame, post_head};
+use crate::site::{NAME, Site, proxy_to};
+
+/// Pauses are short, but little comes.
+const KEYS: &str = "server.timeouts.body = \"500ms\"\nserver.limits.body_rate = \"1KiB\"\n";
+
+fn upload(site: &Site, length: usize) -> TlsStream {
+    let mut client = site.connect();
+    let head = format!("POST / HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: {length}\r\n\r\n");
+    client.write_all(head.as_bytes()).expect("a server that reads");
+    client
+}
+
+fn upstream_is_left(site: &Site) {
+    wait_until("no upstream connection", || {
+        (site.brisk.metrics().sum("brisk_upstream_connections_open", &[]) < 0.5).then_some(())
+    });
+}
+
+#[test]
+fn a_body_that_comes_byte_by_byte_is_refused() {
+    let origin = silent();
+    let site = Site::custom(KEYS, &proxy_to(&[&origin.url()]), |setup| setup);
+    let mut client = upload(&site, 100_000);
+    client.tcp().set_read_timeout(Some(Duration::from_millis(50))).expect("a socket");
+    let answer = wait_until("an answer", || {
+        let _ = client.write_all(b"x");
+        Message::read_response(&mut client).ok()
+    });
+    assert_eq!(answer.status(), 408);
+    upstream_is_left(&site);
+}
+
+#[test]
+fn over_http2_the_slow_body_ends_and_its_connection_does_not() {
+    let origin = silent();
+    let site = Site::custom(KEYS, &proxy_to(&[&origin.url()]), |setup| setup);
+    let mut client = Client::connect(&site);
+    client.send(&post_head(1, "/"));
+    wait_until("an answer", || {
+        client.send(&frame(0, 0, 1, b"x"));
+        client.frames(Duration::from_millis(50)).iter().any(|frame| frame.kind == 1).then_some(())
+    });
+    upstream_is_left(&site);
+    client.send(&post_head(3, "/"));
+    client.wait_for("answer on the same connection", |frame| frame.kind == 1 && frame.stream == 3);
+}
+
+#[test]
+fn a_body_that_comes_fast_enough_goes_through() {
+    let origin = Origin::fixed("taken");
+    let site = Site::custom(KEYS, &proxy_to(&[&origin.url()]), |setup| setup);
+    let mut client = upload(&site, 20 * 300);
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(100));
+        client.write_all(&[b'x'; 300]).expect("a server that reads");
+    }
+    assert_eq!(client.response().text(), "taken");
+}
+
+#[test]
+fn a_request_may_take_no_longer_than_its_limit() {
+    let origin = silent();
+    let keys = "server.timeouts.request = \"500ms\"\n";
+    let site = Site::custom(keys, &proxy_to(&[&origin.url()]), |setup| setup);
+    let mut client = site.connect();
+    client
+        .write_all(format!("GET / HTTP/1.1\r\nHost: {NAME}\r\n\r\n").as_bytes())
+        .expect("a server that reads");
+    assert!(Message::read_response(&mut client).is_err(), "the connection ends");
+    upstream_is_left(&site);
+}
+
+#[test]
+fn a_connection_ends_after_its_last_request() {
+    let site = Site::custom("server.limits.requests = 3\n", "", |setup| setup);
+    let mut client = site.connect();
+    for _ in 0..2 {
+        assert_eq!(client.get(NAME, "/").header("connection"), None);
+    }
+    assert_eq!(client.get(NAME, "/").header("connection"), Some("close"));
+    let mut client = Client::connect(&site);
+    for stream in [1, 3, 5] {
+        client.send(&crate::h2::get(stream, "/"));
+        assert_eq!(client.status(stream), 200);
+        client.open_window();
+    }
+    client.wait_for("GOAWAY", |frame| frame.kind == crate::attacks_h2::GOAWAY);
+}
+
+#[test]
+fn a_connection_ends_when_its_time_is_over() {
+    let site = Site::custom("server.timeouts.connection = \"500ms\"\n", "", |setup| setup);
+    let mut client = site.connect();
+    assert_eq!(client.get(NAME, "/").status(), 200);
+    let mut rest = Vec::new();
+    std::io::Read::read_to_end(&mut client, &mut rest).expect("close_notify");
+    assert!(rest.is_empty());
+}
