@@ -23,6 +23,8 @@ const ENHANCE_YOUR_CALM: u32 = 0xb;
 pub(crate) struct Client {
     connection: TlsStream,
     received: Vec<u8>,
+    /// Frames that came behind one that was waited for.
+    later: Vec<Received>,
     closed: bool,
 }
 
@@ -39,7 +41,7 @@ impl Client {
     pub(crate) fn connect(site: &Site) -> Self {
         let mut connection = site.client().alpn(&["h2"]).connect(site.brisk.https()).expect("a handshake");
         connection.write_all(&preface()).expect("a server that reads");
-        Self { connection, received: Vec::new(), closed: false }
+        Self { connection, received: Vec::new(), later: Vec::new(), closed: false }
     }
 
     /// Sends what the server still takes.
@@ -69,7 +71,7 @@ impl Client {
                 break;
             }
         }
-        let mut frames = Vec::new();
+        let mut frames = std::mem::take(&mut self.later);
         while let Some(frame) = take_frame(&mut self.received) {
             frames.push(frame);
         }
@@ -81,9 +83,11 @@ impl Client {
     pub(crate) fn wait_for(&mut self, what: &str, wanted: impl Fn(&Received) -> bool) -> Received {
         let until = Instant::now() + PATIENCE;
         let mut seen = Vec::new();
-        while Instant::now() < until && !self.closed {
-            for frame in self.frames(Duration::from_millis(5)) {
+        while Instant::now() < until && !(self.closed && self.later.is_empty()) {
+            let mut frames = self.frames(Duration::from_millis(5)).into_iter();
+            while let Some(frame) = frames.next() {
                 if wanted(&frame) {
+                    self.later = frames.collect();
                     return frame;
                 }
                 seen.push((frame.kind, frame.stream, frame.payload.len()));
