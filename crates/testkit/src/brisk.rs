@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::ca::Leaf;
 use crate::http1::Message;
-use crate::process::{Finished, PATIENCE, Process, run, wait_until};
+use crate::process::{Finished, PATIENCE, Process, command, run, wait_until};
 
 const BASE: &str = r#"
 server.https = ["127.0.0.1:0"]
@@ -139,7 +139,7 @@ impl Setup {
         let mut command = match self.open_files {
             None => Command::new(&self.program),
             Some(limit) => {
-                let mut shell = Command::new("sh");
+                let mut shell = command("sh");
                 shell.arg("-c").arg(format!("ulimit -n {limit} && exec \"$0\" \"$@\"")).arg(&self.program);
                 shell
             }

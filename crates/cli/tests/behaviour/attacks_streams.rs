@@ -75,11 +75,11 @@ fn a_request_that_stays_open_while_its_answer_comes_is_no_stalled_upload() {
         let _ = wanted.lock().expect("no panic").recv();
         stream.write_all(b"6\r\nsecond\r\n0\r\n\r\n")
     });
-    let site = Site::custom("server.timeouts.body = \"300ms\"\n", &proxy_to(&[&origin.url()]), |setup| setup);
+    let site = Site::custom("server.timeouts.body = \"2s\"\n", &proxy_to(&[&origin.url()]), |setup| setup);
     let mut client = Client::connect(&site);
     client.send(&[post_head(1, "/watch"), get(3, "/wait")].concat());
     client.wait_for("first message", |frame| frame.payload == b"first");
-    let meanwhile = client.frames(Duration::from_millis(1500));
+    let meanwhile = client.frames(Duration::from_secs(4));
     assert!(!meanwhile.iter().any(|frame| matches!(frame.kind, GOAWAY | RST_STREAM)), "{meanwhile:?}");
     more.send(()).expect("an upstream that waits");
     client.wait_for("second message", |frame| frame.payload == b"second");
