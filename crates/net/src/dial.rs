@@ -6,8 +6,25 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout, timeout_at};
+
+/// An idle connection is probed by the kernel after this time without a packet, and then at [`PROBE_INTERVAL`].
+const PROBE_AFTER: Duration = Duration::from_secs(30);
+
+/// The pause between two probes of an idle connection.
+const PROBE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Time limits of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DialLimits {
+    /// To connect, resolution included.
+    pub connect: Duration,
+    /// How long data or probes may stay unacknowledged before the kernel ends the connection (`TCP_USER_TIMEOUT`,
+    /// RFC 5482). A peer that has closed its window for this long counts as dead too.
+    pub unacknowledged: Duration,
+}
 
 /// A host and a port to connect to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -104,12 +121,13 @@ impl fmt::Display for Via {
     }
 }
 
-/// Connects to `target` within `limit`, resolution included, with `TCP_NODELAY`.
+/// Connects to `target` within the limits. The connection has `TCP_NODELAY`, and the kernel finds out when the peer is
+/// gone: it probes an idle connection after 30 seconds and every 10 seconds from then on.
 ///
 /// The addresses of a name are tried in the resolver's order; each may use an even share of the time that is left, so
 /// that a dead one does not use it up. The error is that of the last attempt, and its text names target and address.
-pub async fn connect(target: &Target, limit: Duration) -> io::Result<TcpStream> {
-    let deadline = Instant::now() + limit;
+pub async fn connect(target: &Target, limits: DialLimits) -> io::Result<TcpStream> {
+    let deadline = Instant::now() + limits.connect;
     let addresses = resolve(target, deadline).await?;
     let mut last =
         target.fail("resolve", None, io::Error::new(io::ErrorKind::NotFound, "no address has that name"));
@@ -117,7 +135,10 @@ pub async fn connect(target: &Target, limit: Duration) -> io::Result<TcpStream> 
         let left = deadline.saturating_duration_since(Instant::now());
         let share = left / (addresses.len() - index) as u32;
         match connect_to(*address, share).await {
-            Ok(stream) => return Ok(stream),
+            Ok(stream) => {
+                notice_death(&stream, limits.unacknowledged)?;
+                return Ok(stream);
+            }
             Err(error) => last = target.fail("connect to", Some(*address), error),
         }
     }
@@ -145,13 +166,20 @@ async fn connect_to(address: SocketAddr, limit: Duration) -> io::Result<TcpStrea
     Ok(stream)
 }
 
+fn notice_death(stream: &TcpStream, unacknowledged: Duration) -> io::Result<()> {
+    let socket = SockRef::from(stream);
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_INTERVAL))?;
+    socket.set_tcp_user_timeout(Some(unacknowledged))
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
 
-    const LIMIT: Duration = Duration::from_secs(10);
+    const LIMIT: DialLimits =
+        DialLimits { connect: Duration::from_secs(10), unacknowledged: Duration::from_secs(20) };
 
     #[test]
     fn targets_are_read_and_written_alike() {
@@ -171,6 +199,10 @@ mod tests {
         let port = listener.local_addr().expect("address").port();
         let stream = connect(&Target::new("localhost", port), LIMIT).await.expect("connect");
         assert!(stream.nodelay().expect("nodelay"));
+        let socket = SockRef::from(&stream);
+        assert!(socket.keepalive().expect("keepalive"));
+        assert_eq!(socket.tcp_keepalive_time().expect("keepalive time"), PROBE_AFTER);
+        assert_eq!(socket.tcp_user_timeout().expect("user timeout"), Some(LIMIT.unacknowledged));
     }
 
     #[tokio::test]
@@ -194,7 +226,8 @@ mod tests {
         let target = Target::new("127.0.0.1", address.port());
         let mut held = Vec::new();
         let error = loop {
-            match connect(&target, Duration::from_millis(50)).await {
+            let limits = DialLimits { connect: Duration::from_millis(50), ..LIMIT };
+            match connect(&target, limits).await {
                 Ok(stream) => held.push(stream),
                 Err(error) => break error,
             }

@@ -17,7 +17,7 @@ mod source;
 pub mod tcp_info;
 
 pub use deadline::{Deadline, DeadlineWheel};
-pub use dial::Target;
+pub use dial::{DialLimits, Target};
 pub use drain::{Drain, DrainGuard, DrainTrigger};
 pub use limits::{AddressLimit, AddressPermit, ConnectionLimit, ConnectionPermit};
 pub use linger::linger;

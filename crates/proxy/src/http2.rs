@@ -11,6 +11,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper::rt::Executor;
+use hyper_util::rt::TokioTimer;
 use tokio::sync::Mutex;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
@@ -20,6 +21,7 @@ use crate::error::UpstreamError;
 use crate::http1::{Failure, HeadWatch};
 use crate::upstream::OpenConnection;
 use crate::upstream_io::{HyperIo, UpstreamIo};
+use crate::upstream_settings::UpstreamTimeouts;
 
 /// Requests on one connection before another is opened. Servers commonly allow 100 or 128.
 const STREAMS: u32 = 100;
@@ -31,19 +33,38 @@ const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 
 /// The connections of one worker to one server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Http2Pool {
+    keep_alive: KeepAlive,
     open: RefCell<Vec<Shared>>,
     /// Held while a connection is made, so that a burst of requests opens one and not one each.
     opening: Mutex<()>,
     attempts_failed: Cell<u64>,
 }
 
+/// When a connection is asked by PING whether it is alive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeepAlive {
+    /// After this time without a frame, while requests are open.
+    interval: Option<Duration>,
+    /// The time for the answer.
+    limit: Duration,
+}
+
 #[derive(Debug)]
 struct Shared {
     sender: http2::SendRequest<RequestBody>,
-    streams: Rc<Cell<u32>>,
+    load: Rc<Load>,
     idle_ticks: u32,
+}
+
+/// What the requests on a connection have in common.
+#[derive(Debug, Default)]
+struct Load {
+    streams: Cell<u32>,
+    /// A response did not come in time: the server may be gone. No further request uses the connection; those in flight
+    /// keep it open.
+    retired: Cell<bool>,
 }
 
 /// Room for one request on a connection.
@@ -57,9 +78,25 @@ pub(crate) struct Http2 {
 
 /// A request in flight; dropping it makes room for another.
 #[derive(Debug)]
-pub(crate) struct Stream(Rc<Cell<u32>>);
+pub(crate) struct Stream(Rc<Load>);
+
+impl KeepAlive {
+    pub(crate) fn of(timeouts: &UpstreamTimeouts) -> Self {
+        Self { interval: timeouts.ping, limit: timeouts.connect }
+    }
+}
 
 impl Http2Pool {
+    /// A pool without connections.
+    pub(crate) fn new(keep_alive: KeepAlive) -> Self {
+        Self {
+            keep_alive,
+            open: RefCell::default(),
+            opening: Mutex::default(),
+            attempts_failed: Cell::new(0),
+        }
+    }
+
     /// Room on an open connection, or on the one that `open` makes. `fresh` asks for the latter.
     pub(crate) async fn checkout<F>(&self, placement: Placement, open: F) -> Result<Http2, UpstreamError>
     where
@@ -78,7 +115,7 @@ impl Http2Pool {
             return Err(UpstreamError::Connect(std::io::ErrorKind::ConnectionAborted.into()));
         }
         let opened = match open().await {
-            Ok((io, open)) => Shared::new(io, open).await,
+            Ok((io, open)) => Shared::new(io, open, self.keep_alive).await,
             Err(error) => Err(error),
         };
         opened.map(|shared| self.add(shared)).inspect_err(|_| self.attempts_failed.set(failed_before + 1))
@@ -87,15 +124,15 @@ impl Http2Pool {
     /// Forgets connections that ended or were idle for `idle_ticks` sweeps. Called once a second.
     pub(crate) fn sweep(&self, idle_ticks: u32) {
         self.open.borrow_mut().retain_mut(|shared| {
-            shared.idle_ticks = if shared.streams.get() == 0 { shared.idle_ticks + 1 } else { 0 };
-            !shared.sender.is_closed() && shared.idle_ticks <= idle_ticks
+            shared.idle_ticks = if shared.load.streams.get() == 0 { shared.idle_ticks + 1 } else { 0 };
+            shared.is_usable() && shared.idle_ticks <= idle_ticks
         });
     }
 
     fn find(&self) -> Option<Http2> {
         let mut open = self.open.borrow_mut();
-        open.retain(|shared| !shared.sender.is_closed());
-        let shared = open.iter().find(|shared| shared.streams.get() < STREAMS)?;
+        open.retain(Shared::is_usable);
+        let shared = open.iter().find(|shared| shared.load.streams.get() < STREAMS)?;
         Some(shared.take(true))
     }
 
@@ -116,8 +153,11 @@ pub(crate) enum Placement {
 }
 
 impl Shared {
-    async fn new(io: UpstreamIo, open: OpenConnection) -> Result<Self, UpstreamError> {
+    async fn new(io: UpstreamIo, open: OpenConnection, keep_alive: KeepAlive) -> Result<Self, UpstreamError> {
         let handshake = http2::Builder::new(LocalTasks)
+            .timer(TokioTimer::new())
+            .keep_alive_interval(keep_alive.interval)
+            .keep_alive_timeout(keep_alive.limit)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .handshake(HyperIo::new(io));
@@ -131,18 +171,29 @@ impl Shared {
                 tracing::debug!(%error, "an HTTP/2 connection to an upstream failed");
             }
         });
-        Ok(Self { sender, streams: Rc::default(), idle_ticks: 0 })
+        Ok(Self { sender, load: Rc::default(), idle_ticks: 0 })
     }
 
     fn take(&self, reused: bool) -> Http2 {
-        self.streams.set(self.streams.get() + 1);
-        Http2 { sender: self.sender.clone(), stream: Stream(Rc::clone(&self.streams)), reused }
+        self.load.streams.set(self.load.streams.get() + 1);
+        Http2 { sender: self.sender.clone(), stream: Stream(Rc::clone(&self.load)), reused }
+    }
+
+    fn is_usable(&self) -> bool {
+        !self.load.retired.get() && !self.sender.is_closed()
+    }
+}
+
+impl Stream {
+    /// Lets no further request use the connection: the server owed something on this stream and was silent.
+    pub(crate) fn retire_connection(&self) {
+        self.0.retired.set(true);
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
+        self.0.streams.set(self.0.streams.get() - 1);
     }
 }
 
@@ -167,7 +218,12 @@ impl Http2 {
         match answered.await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => Err(Box::new(Failure::sending(error, progress, reused))),
-            Err(error) => Err(Box::new(Failure { error, unsent: None, reused })),
+            Err(error) => {
+                if matches!(error, UpstreamError::HeadTimeout) {
+                    self.stream.retire_connection();
+                }
+                Err(Box::new(Failure { error, unsent: None, reused }))
+            }
         }
     }
 }

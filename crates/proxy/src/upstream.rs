@@ -6,7 +6,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_net::{ConnectionLimit, ConnectionPermit, Deadline, DeadlineWheel};
+use brisk_net::{ConnectionLimit, ConnectionPermit, Deadline, DeadlineWheel, DialLimits};
 use brisk_telemetry::metrics::{Metrics, UpstreamMetrics};
 use brisk_tls::TlsError;
 use brisk_tls::connector::{Connector, ConnectorSettings};
@@ -18,7 +18,7 @@ use crate::balance::{Balancer, Member};
 use crate::error::UpstreamError;
 use crate::health::{Availability, ServerHealth, Verdict};
 use crate::http1::Http1;
-use crate::http2::Http2Pool;
+use crate::http2::{Http2Pool, KeepAlive};
 use crate::pool::Pool;
 use crate::upstream_io::{Dialer, UpstreamIo};
 use crate::upstream_settings::{GroupSettings, ServerScheme, ServerSettings, ServerUrl, TlsProtocol};
@@ -90,7 +90,7 @@ impl ServerState {
             name: url.authority().as_str().into(),
             weight: server.weight.max(1),
             multiplexes,
-            dialer: Dialer { url: url.clone(), tls, limit: settings.timeouts.connect },
+            dialer: Dialer { url: url.clone(), tls, limits: dial_limits(settings) },
             limit: settings.pool.max_connections.map(ConnectionLimit::new),
             health: ServerHealth::default(),
             metrics,
@@ -135,6 +135,12 @@ impl ServerState {
     pub(crate) fn dialer(&self) -> &Dialer {
         &self.dialer
     }
+}
+
+/// What a server has not acknowledged when the time for a response is over is lost, and so is the connection.
+fn dial_limits(settings: &GroupSettings) -> DialLimits {
+    let timeouts = &settings.timeouts;
+    DialLimits { connect: timeouts.connect, unacknowledged: timeouts.head }
 }
 
 fn connector(settings: &GroupSettings) -> Result<Option<Connector>, TlsError> {
@@ -233,7 +239,7 @@ impl Server {
             index,
             wheel: wheel.clone(),
             pool: Pool::new(settings.idle_connections, idle_ticks(settings.idle_timeout)),
-            http2: Http2Pool::default(),
+            http2: Http2Pool::new(KeepAlive::of(&group.settings.timeouts)),
             active: Cell::new(0),
         }
     }

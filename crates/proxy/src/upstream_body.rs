@@ -35,7 +35,7 @@ enum Source {
     Http2 {
         deadline: Deadline,
         lease: Lease,
-        _stream: Stream,
+        stream: Stream,
     },
 }
 
@@ -52,7 +52,7 @@ impl UpstreamBody {
     /// The body of a response that came over HTTP/2.
     pub(crate) fn over_http2(incoming: Incoming, deadline: Deadline, lease: Lease, stream: Stream) -> Self {
         deadline.set(lease.body_limit());
-        Self { incoming, source: Source::Http2 { deadline, lease, _stream: stream } }
+        Self { incoming, source: Source::Http2 { deadline, lease, stream } }
     }
 
     /// See [`http_body::Body::poll_frame`].
@@ -107,6 +107,9 @@ impl UpstreamBody {
             return Poll::Pending;
         };
         let overdue = deadline.poll_expired(context);
+        if let (true, Source::Http2 { stream, .. }) = (overdue.is_ready(), &self.source) {
+            stream.retire_connection();
+        }
         overdue.map(|()| Some(Err(BodyError::UpstreamTimeout)))
     }
 

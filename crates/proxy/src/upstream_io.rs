@@ -3,9 +3,8 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use brisk_net::dial;
+use brisk_net::{DialLimits, dial};
 use brisk_tls::connector::{ClientStream, Connector};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -31,13 +30,14 @@ pub(crate) struct Dialer {
     pub(crate) url: ServerUrl,
     /// `https` only: the connector and the name that is sent and verified.
     pub(crate) tls: Option<(Connector, String)>,
-    pub(crate) limit: Duration,
+    /// The connect limit holds for TLS too.
+    pub(crate) limits: DialLimits,
 }
 
 impl Dialer {
     /// Connects, TLS included, within the limit.
     pub(crate) async fn connect(&self) -> Result<UpstreamIo, UpstreamError> {
-        let connected = timeout(self.limit, self.connect_unlimited()).await;
+        let connected = timeout(self.limits.connect, self.connect_unlimited()).await;
         match connected {
             Ok(Ok(io)) => Ok(io),
             Ok(Err(error)) if error.kind() == io::ErrorKind::TimedOut => Err(UpstreamError::ConnectTimeout),
@@ -47,7 +47,7 @@ impl Dialer {
     }
 
     async fn connect_unlimited(&self) -> io::Result<UpstreamIo> {
-        let tcp = dial::connect(self.url.target(), self.limit).await?;
+        let tcp = dial::connect(self.url.target(), self.limits).await?;
         let Some((connector, name)) = &self.tls else {
             return Ok(UpstreamIo::Plain(tcp));
         };

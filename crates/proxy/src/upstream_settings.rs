@@ -176,11 +176,19 @@ pub struct UpstreamTimeouts {
     pub head: Duration,
     /// The longest pause within a response body, and on an upgraded connection. Default: 60 s.
     pub body: Duration,
+    /// HTTP/2: nothing was received for this time although requests are open, so that a PING is sent; without an answer
+    /// within `connect` the connection is closed. `None`: no PING. Default: 30 s.
+    pub ping: Option<Duration>,
 }
 
 impl Default for UpstreamTimeouts {
     fn default() -> Self {
-        Self { connect: Duration::from_secs(5), head: Duration::from_mins(1), body: Duration::from_mins(1) }
+        Self {
+            connect: Duration::from_secs(5),
+            head: Duration::from_mins(1),
+            body: Duration::from_mins(1),
+            ping: Some(Duration::from_secs(30)),
+        }
     }
 }
 

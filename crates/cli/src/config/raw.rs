@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::units::{Period, Rate, Size, SizeLimit};
+use super::units::{Period, PeriodLimit, Rate, Size, SizeLimit};
 use super::values::{
     Address, ClientConnections, EarlyData, FastOpen, HashBy, LogFile, Network, ProxyProtocol, Redirect,
     RedisServer, TicketKeys, UpstreamServer,
@@ -328,6 +328,7 @@ pub(crate) struct UpstreamTimeouts {
     pub(crate) connect: Option<Period>,
     pub(crate) head: Option<Period>,
     pub(crate) body: Option<Period>,
+    pub(crate) ping: Option<PeriodLimit>,
 }
 
 /// `[upstream.NAME.pool]`: connections kept for the next request.

@@ -332,6 +332,14 @@ fn an_upstream_has_servers_and_settings_that_have_an_effect() {
         "brisk.toml:7:7: upstream.app.tls: has no effect: none of the servers begins with https://",
     );
     refused(
+        &upstream(&format!("{servers}timeouts = {{ ping = \"30\" }}")),
+        "brisk.toml:7:21: upstream.app.timeouts.ping: \"30\" is not a duration: write one as \"30s\", or \"none\"",
+    );
+    refused(
+        &upstream(&format!("{servers}timeouts = {{ ping = \"1ms\" }}")),
+        "brisk.toml:7:21: upstream.app.timeouts.ping: 1ms is out of range: write 100ms to 1d",
+    );
+    refused(
         &upstream(&format!("{servers}health = {{ interval = \"5s\" }}")),
         "brisk.toml:7:23: upstream.app.health.interval: has no effect without `path`, which is what servers are \
          asked for",

@@ -20,6 +20,10 @@ pub(crate) struct SizeLimit(pub(crate) Option<u64>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Period(pub(crate) Duration);
 
+/// A length of time, or no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PeriodLimit(pub(crate) Option<Period>);
+
 /// How often something may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rate(pub(crate) rates::Rate);
@@ -115,6 +119,18 @@ impl FromStr for Rate {
     }
 }
 
+impl FromStr for PeriodLimit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self(None));
+        }
+        let wrong = format!("{text:?} is not a duration: write one as \"30s\", or \"none\"");
+        text.parse::<Period>().map(|period| Self(Some(period))).map_err(|_| wrong)
+    }
+}
+
 /// Splits `"1h30m"` into 1, `"h"` and `"30m"`.
 fn leading(text: &str) -> Option<(u64, &str, &str)> {
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
@@ -163,6 +179,10 @@ impl Written for Rate {
 
 impl Written for Period {
     const EXPECTED: &'static str = "a duration in quotes, as \"10s\"";
+}
+
+impl Written for PeriodLimit {
+    const EXPECTED: &'static str = "a duration in quotes, as \"30s\", or \"none\"";
 }
 
 #[cfg(test)]

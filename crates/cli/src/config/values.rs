@@ -342,5 +342,6 @@ read_as_text!(
     super::units::Size,
     super::units::SizeLimit,
     super::units::Rate,
+    super::units::PeriodLimit,
     super::units::Period
 );

@@ -2,6 +2,7 @@
 //! behaviour. External programs come by `make setup`; without one, its tests fail and say so.
 
 mod h2;
+mod h2_origin;
 mod site;
 
 mod access_log;
@@ -46,4 +47,5 @@ mod speed;
 mod store_trouble;
 mod testssl;
 mod upstream_faults;
+mod upstream_neighbours;
 mod websocket;

@@ -92,6 +92,7 @@ fn timeouts(raw: &raw::UpstreamTimeouts, path: &KeyPath, context: &mut Context<'
         connect: limit("connect", raw.connect, usual.connect),
         head: limit("head", raw.head, usual.head),
         body: limit("body", raw.body, usual.body),
+        ping: raw.ping.map_or(usual.ping, |ping| ping.0.map(|period| limit("ping", Some(period), period.0))),
     }
 }
 

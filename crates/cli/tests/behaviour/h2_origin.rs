@@ -1,0 +1,102 @@
+//! The server's side of HTTP/2 without TLS, as a test writes it: frame by frame (RFC 9113).
+
+use std::collections::HashSet;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use brisk_testkit::origin::Origin;
+
+use crate::h2::{DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, frame};
+
+const RST_STREAM: u8 = 3;
+const PING: u8 = 6;
+const ACK: u8 = 1;
+
+/// The length of a client's preface.
+const PREFACE: usize = 24;
+
+/// One connection of a client to an origin.
+pub(crate) struct H2Peer {
+    stream: TcpStream,
+    whole: HashSet<u32>,
+}
+
+/// An origin that gives each connection, numbered from 0, to `talk`.
+pub(crate) fn h2_origin(
+    talk: impl Fn(&mut H2Peer, usize) -> io::Result<()> + Send + Sync + 'static,
+) -> Origin {
+    let numbers = Arc::new(AtomicUsize::new(0));
+    Origin::raw(move |stream| {
+        let number = numbers.fetch_add(1, Ordering::SeqCst);
+        talk(&mut H2Peer::accept(stream)?, number)
+    })
+}
+
+/// Its address as the URL of an upstream.
+pub(crate) fn h2c(origin: &Origin) -> String {
+    format!("h2c://{}", origin.address())
+}
+
+impl H2Peer {
+    fn accept(mut stream: TcpStream) -> io::Result<Self> {
+        stream.read_exact(&mut [0; PREFACE])?;
+        stream.write_all(&frame(SETTINGS, 0, 0, &[]))?;
+        Ok(Self { stream, whole: HashSet::new() })
+    }
+
+    /// Waits for the head of the next request, and returns its stream. `None` when the client has gone.
+    pub(crate) fn request(&mut self) -> io::Result<Option<u32>> {
+        loop {
+            match self.read_frame() {
+                Ok((HEADERS, stream)) => return Ok(Some(stream)),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Reads and answers nothing more, until the client has gone.
+    pub(crate) fn fall_silent(&mut self) -> io::Result<()> {
+        io::copy(&mut self.stream, &mut io::sink()).map(drop)
+    }
+
+    /// Whether the request on `stream` is here with its whole body.
+    pub(crate) fn is_whole(&self, stream: u32) -> bool {
+        self.whole.contains(&stream)
+    }
+
+    /// Status 200 and `body`, of which this is the end only if it `ends`.
+    pub(crate) fn answer(&mut self, stream: u32, body: &[u8], ends: bool) -> io::Result<()> {
+        let flags = if ends { END_STREAM } else { 0 };
+        // RFC 7541, appendix A: index 8 is `:status: 200`.
+        let head = frame(HEADERS, END_HEADERS, stream, &[0x88]);
+        self.stream.write_all(&[head, frame(DATA, flags, stream, body)].concat())
+    }
+
+    /// Resets `stream` with this error code.
+    pub(crate) fn reset(&mut self, stream: u32, code: u32) -> io::Result<()> {
+        self.stream.write_all(&frame(RST_STREAM, 0, stream, &code.to_be_bytes()))
+    }
+
+    /// Kind and stream of the next frame. Settings and pings are answered.
+    fn read_frame(&mut self) -> io::Result<(u8, u32)> {
+        let mut header = [0; 9];
+        self.stream.read_exact(&mut header)?;
+        let [a, b, c, kind, flags, s0, s1, s2, s3] = header;
+        let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+        self.stream.read_exact(&mut payload)?;
+        let stream = u32::from_be_bytes([s0, s1, s2, s3]);
+        match kind {
+            SETTINGS if flags & ACK == 0 => self.stream.write_all(&frame(SETTINGS, ACK, 0, &[]))?,
+            PING if flags & ACK == 0 => self.stream.write_all(&frame(PING, ACK, 0, &payload))?,
+            DATA | HEADERS if flags & END_STREAM != 0 => {
+                self.whole.insert(stream);
+            }
+            _ => {}
+        }
+        Ok((kind, stream))
+    }
+}
