@@ -4,7 +4,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use brisk_net::rates::{Event, Rates};
@@ -50,6 +50,9 @@ pub struct Connection {
     pub(crate) streams: Streams,
     surroundings: OnceCell<Surroundings>,
     request_began: Cell<Option<Instant>>,
+    /// Something that was written waits for the client to take it.
+    blocked: Cell<bool>,
+    unblocked: RefCell<Vec<Waker>>,
 }
 
 /// What requests need of the worker that serves their connection.
@@ -99,6 +102,8 @@ impl Connection {
             streams: Streams::default(),
             surroundings: OnceCell::new(),
             request_began: Cell::new(None),
+            blocked: Cell::new(false),
+            unblocked: RefCell::default(),
         })
     }
 
@@ -240,6 +245,25 @@ impl Connection {
     /// The progress of an answer over HTTP/1.1, while it waits for the client to take more.
     pub(crate) fn held_answer(&self) -> Option<u64> {
         (self.held_answers.get() > 0).then(|| self.answer_bytes.get())
+    }
+
+    /// Notes whether something that was written still waits for the client to take it.
+    pub(crate) fn set_blocked(&self, blocked: bool) {
+        if self.blocked.replace(blocked) && !blocked {
+            self.unblocked.take().into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Ready while the client takes what is written.
+    pub(crate) fn poll_unblocked(&self, context: &mut Context<'_>) -> Poll<()> {
+        if !self.blocked.get() {
+            return Poll::Ready(());
+        }
+        let mut waiting = self.unblocked.borrow_mut();
+        if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            waiting.push(context.waker().clone());
+        }
+        Poll::Pending
     }
 }
 

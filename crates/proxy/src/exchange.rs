@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use brisk_telemetry::{AccessLog, EarlyRequest, Metrics, Milestone, RequestId, RequestRecord, Side};
@@ -144,7 +144,7 @@ impl Exchange {
         }
         self.outcome.answered();
         self.hold(true);
-        response.map(|body| RecordedBody { body, exchange: self })
+        response.map(|body| RecordedBody { body, exchange: self, broken: None })
     }
 
     /// The body waits to be asked, from the response's head and from each frame on; not while it waits for its source.
@@ -264,6 +264,17 @@ fn version_name(version: Version) -> &'static str {
 pub struct RecordedBody {
     body: Body,
     exchange: Exchange,
+    /// Why the body ended early. hyper learns of it when what came before is sent.
+    broken: Option<BodyError>,
+}
+
+impl RecordedBody {
+    /// hyper forgets what it has not written yet as soon as a body fails. So it is first told to wait, whereupon it
+    /// writes, and of the failure once the client has taken that.
+    fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunk>, BodyError>>> {
+        ready!(self.exchange.connection.poll_unblocked(context));
+        Poll::Ready(self.broken.take().map(Err))
+    }
 }
 
 impl http_body::Body for RecordedBody {
@@ -274,7 +285,10 @@ impl http_body::Body for RecordedBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Chunk>, BodyError>>> {
-        let Self { body, exchange } = &mut *self;
+        if self.broken.is_some() {
+            return self.poll_broken(context);
+        }
+        let Self { body, exchange, broken } = &mut *self;
         if exchange.connection.poll_room(context).is_pending() {
             // What is held of other answers, or of this one, is what the client does not take.
             exchange.hold(false);
@@ -282,12 +296,17 @@ impl http_body::Body for RecordedBody {
         }
         let polled = Pin::new(body).poll_frame(context);
         exchange.sent(&polled);
+        if let Poll::Ready(Some(Err(error))) = polled {
+            *broken = Some(error);
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let (connection, stream) = (&exchange.connection, exchange.stream);
         polled.map_ok(|frame| frame.map_data(|bytes| Chunk::new(bytes, Rc::clone(connection), stream)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.broken.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -26,6 +26,7 @@ use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use tokio::io::AsyncWriteExt;
 
 use crate::buffers::WorkerBuffers;
 use crate::connection::{Connection, Surroundings};
@@ -134,6 +135,8 @@ pub enum End {
     RequestTimeout,
     /// The client did not read its answer in time.
     WriteTimeout,
+    /// An answer broke off; the connection cannot say so but by its own end.
+    AnswerBroken,
     /// The client broke the connection.
     ClientGone,
     /// The client broke the protocol.
@@ -225,6 +228,12 @@ pub async fn serve(io: HttpIo, http: &Http) -> End {
             }
             end
         }
+        Stop::Abort(End::AnswerBroken) => {
+            if let Some(stream) = io.into_stream() {
+                Box::pin(cut(stream, http)).await;
+            }
+            End::AnswerBroken
+        }
         Stop::Abort(end) => end,
         Stop::Rest => unreachable!("the loop goes on"),
     }
@@ -309,6 +318,8 @@ fn finished(result: &hyper::Result<()>, http: &Http) -> Stop {
     match result {
         Ok(()) if http.drain.started() => Stop::Close(End::Drained),
         Ok(()) => Stop::Close(End::Closed),
+        // The body of an answer over HTTP/1.1.
+        Err(error) if error.is_user() => Stop::Abort(End::AnswerBroken),
         Err(error) if error.is_parse() || is_http2_error(error) => Stop::Close(End::Malformed),
         // Not at once: GOAWAY, an alert, or the answer to a client that ended without close_notify wait to be sent.
         Err(_) => Stop::Close(End::ClientGone),
@@ -335,5 +346,21 @@ async fn close(mut stream: Stream, http: &Http) {
     note_bytes(&stream, http);
     if closed && lingers && !stream.is_peer_closed() {
         brisk_net::linger(&mut stream.into_tcp()).await;
+    }
+}
+
+/// Sends the part of an answer that there is and closes, without `close_notify`: nobody is to take the part for the whole
+/// (RFC 9112 section 8).
+async fn cut(mut stream: Stream, http: &Http) {
+    http.deadline.set(http.settings.timeouts.write);
+    let sent = poll_fn(|cx| match stream.poll_drain(cx) {
+        Poll::Pending => http.deadline.poll_expired(cx).map(|()| false),
+        Poll::Ready(result) => Poll::Ready(result.is_ok()),
+    })
+    .await;
+    note_bytes(&stream, http);
+    let mut tcp = stream.into_tcp();
+    if sent && tcp.shutdown().await.is_ok() {
+        brisk_net::linger(&mut tcp).await;
     }
 }

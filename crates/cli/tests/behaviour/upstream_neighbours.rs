@@ -54,3 +54,39 @@ fn an_http2_connection_that_answers_no_ping_is_replaced() {
     assert_eq!(origin.connections(), 2);
     assert!(started.elapsed() < Duration::from_secs(30), "the head timeout was waited for");
 }
+
+/// Sends `bytes` and the end of the connection in one segment.
+fn send_with_end(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
+    rustix::net::sockopt::set_tcp_cork(&*stream, true)?;
+    stream.write_all(bytes)?;
+    stream.shutdown(Shutdown::Write)
+}
+
+#[test]
+fn what_came_of_a_broken_answer_is_passed_on() {
+    for head in ["Content-Length: 1000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n3e8\r\n"] {
+        let origin = Origin::raw(move |mut stream| {
+            Message::read_request(&mut stream)?;
+            send_with_end(&mut stream, format!("HTTP/1.1 200 OK\r\nX-Own: 1\r\n{head}half").as_bytes())
+        });
+        let site = Site::proxying(&[&origin.url()]);
+        let mut connection = site.connect();
+        write!(connection, "GET /one HTTP/1.1\r\nHost: {NAME}\r\n\r\n").expect("a server that reads");
+        let mut received = Vec::new();
+        // The connection breaks without close_notify, so that the end cannot be taken for one that was meant.
+        let end = connection.read_to_end(&mut received).expect_err("no close_notify");
+        assert_eq!(end.kind(), io::ErrorKind::UnexpectedEof, "{end}");
+        let text = String::from_utf8(received).expect("text");
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\n") && text.contains("half"), "{text:?}");
+        assert!(!text.ends_with("0\r\n\r\n"), "{text:?}");
+        let h2 = site.curl(&["--http2", "--include"], "/two");
+        assert!(!h2.status.success() && h2.stdout.contains("x-own: 1"), "{}", h2.text());
+        assert!(h2.stdout.ends_with("half"), "{}", h2.text());
+        for path in ["/one", "/two"] {
+            let line: Value = serde_json::from_str(&site.brisk.logged(path)).expect("a line of JSON");
+            assert_eq!((&line["status"], &line["bytes_sent"]), (&200.into(), &4.into()), "{line}");
+            assert_eq!((&line["error"], &line["error_side"]), (&"response-body".into(), &"upstream".into()));
+        }
+        site.connect();
+    }
+}

@@ -96,6 +96,7 @@ impl Turns {
                 Some(handshake) => handshake.fail(End::ClientGone),
             }
         }
+        http.connection.set_blocked(io.stream().is_blocked());
         if let Some(stop) = handshake::failed(http) {
             return Poll::Ready(stop);
         }
