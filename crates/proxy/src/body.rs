@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use brisk_net::Deadline;
 use bytes::Bytes;
+use http::Version;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 
@@ -101,6 +102,8 @@ pub(crate) enum RequestBody {
 #[derive(Debug)]
 pub(crate) struct ClientBody {
     incoming: Incoming,
+    /// It comes over HTTP/2, where it knows its end.
+    is_http2: bool,
     progress: Rc<BodyProgress>,
 }
 
@@ -238,9 +241,9 @@ impl Pace {
 }
 
 impl RequestBody {
-    /// What is left of the body of `incoming`, which tells `progress` how it gets on.
-    pub(crate) fn client(incoming: Incoming, progress: Rc<BodyProgress>) -> Self {
-        Self::Client(ClientBody { incoming, progress })
+    /// What is left of the body of `incoming`, which came by `version` and tells `progress` how it gets on.
+    pub(crate) fn client(incoming: Incoming, version: Version, progress: Rc<BodyProgress>) -> Self {
+        Self::Client(ClientBody { incoming, is_http2: version == Version::HTTP_2, progress })
     }
 }
 
@@ -252,16 +255,24 @@ impl http_body::Body for RequestBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let Self::Client(ClientBody { incoming, progress }) = self.get_mut() else {
+        let Self::Client(body) = self.get_mut() else {
             return Poll::Ready(None);
         };
-        let polled = Pin::new(incoming).poll_frame(context);
+        let polled = Pin::new(&mut body.incoming).poll_frame(context);
+        let progress = &body.progress;
         progress.set_waits(polled.is_pending());
-        if polled.is_pending() && progress.poll_overdue(context).is_ready() {
-            progress.failure.set(Some(ClientFailure::TooSlow));
-            return Poll::Ready(Some(Err(BodyError::ClientTimeout)));
+        match polled {
+            Poll::Pending if progress.poll_overdue(context).is_ready() => {
+                progress.failure.set(Some(ClientFailure::TooSlow));
+                Poll::Ready(Some(Err(BodyError::ClientTimeout)))
+            }
+            // hyper takes a reset without an error for the end; a client has no reason for one (RFC 9113 section 8.1).
+            Poll::Ready(None) if body.is_http2 && !body.incoming.is_end_stream() => {
+                progress.failure.set(Some(ClientFailure::Broken));
+                Poll::Ready(Some(Err(BodyError::ClientReset)))
+            }
+            polled => polled.map(|frame| frame.map(|frame| progress.check(frame))),
         }
-        polled.map(|frame| frame.map(|frame| progress.check(frame)))
     }
 
     fn is_end_stream(&self) -> bool {

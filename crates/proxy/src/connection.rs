@@ -15,6 +15,7 @@ use brisk_tls::Confirmation;
 use crate::buffers::{AnswerBuffers, Budget, WorkerBuffers};
 use crate::early_data::{Completion, Handshake};
 use crate::forwarding::ForwardedValues;
+use crate::login::PrivateConnections;
 use crate::serve::HttpSettings;
 use crate::streams::Streams;
 use crate::upgrade::PendingUpgrade;
@@ -34,6 +35,8 @@ pub struct Connection {
     pub upgrade: RefCell<Option<PendingUpgrade>>,
     /// What upstreams are told of the client, kept from one request to the next.
     pub(crate) forwarded: RefCell<Option<Box<ForwardedValues>>>,
+    /// Upstream connections that carry this client's requests alone.
+    pub(crate) private: PrivateConnections,
     /// Of a connection that came with early data.
     handshake: Option<Box<Handshake>>,
     in_flight: Cell<u32>,
@@ -90,6 +93,7 @@ impl Connection {
             secure,
             upgrade: RefCell::new(None),
             forwarded: RefCell::new(None),
+            private: PrivateConnections::default(),
             handshake,
             in_flight: Cell::new(0),
             requests: Cell::new(0),

@@ -28,6 +28,9 @@ pub enum UpstreamError {
     /// What came back is not HTTP.
     #[error("the response is malformed: {0}")]
     Malformed(#[source] hyper::Error),
+    /// The head of the response is longer than allowed.
+    #[error("the head of the response is too large")]
+    HeadTooLarge,
     /// The head of the response did not come within the time for it.
     #[error("no response in time")]
     HeadTimeout,
@@ -49,9 +52,11 @@ impl UpstreamError {
     /// The status that the client gets.
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::Connect(_) | Self::Closed(_) | Self::Malformed(_) | Self::UnexpectedUpgrade => {
-                StatusCode::BAD_GATEWAY
-            }
+            Self::Connect(_)
+            | Self::Closed(_)
+            | Self::Malformed(_)
+            | Self::HeadTooLarge
+            | Self::UnexpectedUpgrade => StatusCode::BAD_GATEWAY,
             Self::ConnectionLimit | Self::NoServer => StatusCode::SERVICE_UNAVAILABLE,
             Self::ConnectTimeout | Self::HeadTimeout => StatusCode::GATEWAY_TIMEOUT,
             Self::RequestBody(_) => StatusCode::BAD_REQUEST,
@@ -78,6 +83,7 @@ impl UpstreamError {
             Self::NoServer => "no-server",
             Self::Closed(_) => "closed",
             Self::Malformed(_) => "malformed-response",
+            Self::HeadTooLarge => "response-head-too-large",
             Self::HeadTimeout => "response-timeout",
             Self::UnexpectedUpgrade => "unexpected-upgrade",
             Self::RequestBody(_) => "request-body",
@@ -117,12 +123,18 @@ pub enum BodyError {
     /// The upstream's response body failed.
     #[error("the response body failed: {0}")]
     Upstream(#[source] hyper::Error),
+    /// The upstream reset the stream of its response before the end of the body, although it named no error.
+    #[error("the response body was cut short by a reset")]
+    UpstreamReset,
     /// The upstream paused for too long within a response body.
     #[error("the response body did not come in time")]
     UpstreamTimeout,
     /// The client's request body failed.
     #[error("the request body failed: {0}")]
     Client(#[source] hyper::Error),
+    /// The client reset the stream of its request before the end of the body, although it named no error.
+    #[error("the request body was cut short by a reset")]
+    ClientReset,
     /// The client's request body is longer than allowed.
     #[error("the request body is too large")]
     TooLarge,
@@ -138,8 +150,8 @@ impl BodyError {
     /// Who is to blame.
     pub fn side(&self) -> Side {
         match self {
-            Self::Upstream(_) | Self::UpstreamTimeout => Side::Upstream,
-            Self::Client(_) | Self::TooLarge | Self::ClientTimeout => Side::Client,
+            Self::Upstream(_) | Self::UpstreamReset | Self::UpstreamTimeout => Side::Upstream,
+            Self::Client(_) | Self::ClientReset | Self::TooLarge | Self::ClientTimeout => Side::Client,
             Self::File(_) => Side::Internal,
         }
     }
@@ -147,9 +159,9 @@ impl BodyError {
     /// A short name for logs and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::Upstream(_) => "response-body",
+            Self::Upstream(_) | Self::UpstreamReset => "response-body",
             Self::UpstreamTimeout => "response-body-timeout",
-            Self::Client(_) => "request-body",
+            Self::Client(_) | Self::ClientReset => "request-body",
             Self::TooLarge => "request-body-too-large",
             Self::ClientTimeout => "request-body-timeout",
             Self::File(_) => "file",

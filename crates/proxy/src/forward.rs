@@ -16,8 +16,9 @@ use hyper::body::{Body as _, Incoming};
 use crate::body::{Body, BodyProgress, RequestBody};
 use crate::connection::Connection;
 use crate::error::UpstreamError;
-use crate::http1::{Failure, Http1};
+use crate::http1::{Failure, Http1, Owner};
 use crate::http2::Placement;
+use crate::login;
 use crate::upgrade::PendingUpgrade;
 use crate::upstream::{Group, Lease, Server};
 use crate::upstream_body::UpstreamBody;
@@ -112,6 +113,10 @@ struct Journey<'a> {
     /// The head once more, if the request may be repeated after it was sent.
     replay: Option<Parts>,
     progress: Option<Rc<BodyProgress>>,
+    /// Of the client's request.
+    version: Version,
+    /// It tries to log its upstream connection in.
+    logs_in: bool,
     wants_upgrade: bool,
 }
 
@@ -137,19 +142,23 @@ impl<'a> Journey<'a> {
             retries,
             replay: (retries > 0 && bodyless && head.method.is_idempotent()).then(|| head.clone()),
             progress,
+            version: head.version,
+            logs_in: login::is_attempt(&head.headers),
             wants_upgrade: head.headers.contains_key(header::UPGRADE),
         }
     }
 
     fn body(&self, incoming: Incoming) -> RequestBody {
         match &self.progress {
-            Some(progress) => RequestBody::client(incoming, Rc::clone(progress)),
+            Some(progress) => RequestBody::client(incoming, self.version, Rc::clone(progress)),
             None => RequestBody::Empty,
         }
     }
 
     fn first(&self) -> Result<Attempt<'a>, UpstreamError> {
-        let server = self.group.choose(self.key, None).ok_or(UpstreamError::NoServer)?;
+        let logged_in = self.connection.private.server(self.group);
+        let server =
+            logged_in.or_else(|| self.group.choose(self.key, None)).ok_or(UpstreamError::NoServer)?;
         Ok(Attempt { server, placement: Placement::Kept })
     }
 
@@ -202,6 +211,14 @@ impl<'a> Journey<'a> {
         Ok(response)
     }
 
+    /// Whose a connection is after a login, or a demand for one (see [`login`]).
+    fn owner(&self) -> Owner {
+        match self.version {
+            Version::HTTP_2 => Owner::Nobody,
+            _ => Owner::Client(Rc::downgrade(self.connection)),
+        }
+    }
+
     async fn send_http1(
         &self,
         attempt: &Attempt<'_>,
@@ -210,7 +227,7 @@ impl<'a> Journey<'a> {
         let server = attempt.server;
         let lease = Lease::new(server);
         let kept = match attempt.placement {
-            Placement::Kept => server.pool().take(),
+            Placement::Kept => self.connection.private.take(server).or_else(|| server.pool().take()),
             Placement::Fresh => None,
         };
         let mut http1 = match kept {
@@ -224,7 +241,13 @@ impl<'a> Journey<'a> {
         to_origin_form(&mut request, server);
         announce_body(&mut request);
         let limit = server.group_settings().timeouts.head;
-        let response = http1.exchange(request, self.progress.as_deref(), limit).await?;
+        let mut response = http1.exchange(request, self.progress.as_deref(), limit).await?;
+        if settle_length(&mut response) == Framing::Contradictory {
+            http1.belong_to(Owner::Nobody);
+        }
+        if self.logs_in || login::is_challenge(response.status(), response.headers()) {
+            http1.belong_to(self.owner());
+        }
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Box::pin(self.upgrade(response, http1, lease)).await.map_err(Failure::after_sending);
         }
@@ -254,15 +277,21 @@ impl<'a> Journey<'a> {
     ) -> Result<Response<Body>, Box<Failure>> {
         let server = attempt.server;
         let lease = Lease::new(server);
-        let checkout = server.http2().checkout(attempt.placement, async || server.open().await);
-        let mut http2 = match checkout.await {
+        let open = async || server.open().await;
+        let checkout = if self.logs_in {
+            server.http2().exclusive(open).await
+        } else {
+            server.http2().checkout(attempt.placement, open).await
+        };
+        let mut http2 = match checkout {
             Ok(http2) => http2,
             Err(error) => return Err(Failure::connecting(error, request)),
         };
         to_absolute_form(&mut request, server);
         let deadline = server.register_deadline();
         let limit = server.group_settings().timeouts.head;
-        let response = http2.exchange(request, self.progress.as_deref(), &deadline, limit).await?;
+        let mut response = http2.exchange(request, self.progress.as_deref(), &deadline, limit).await?;
+        settle_length(&mut response);
         let stream = http2.stream;
         Ok(response
             .map(|incoming| Body::Upstream(UpstreamBody::over_http2(incoming, deadline, lease, stream))))
@@ -271,7 +300,29 @@ impl<'a> Journey<'a> {
 
 async fn connect(server: &Server) -> Result<Box<Http1>, UpstreamError> {
     let (io, open) = server.open().await?;
-    Http1::new(io, server.register_deadline(), open).await
+    Http1::new(io, server.register_deadline(), open, server.group_settings().head_size).await
+}
+
+/// What a response's head says of its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Framing {
+    Clear,
+    /// `Transfer-Encoding` and `Content-Length`: somebody may read the length, and take the rest for another response.
+    Contradictory,
+}
+
+/// Removes a `Content-Length` that does not hold, which would break the framing of the client's connection.
+fn settle_length(response: &mut Response<Incoming>) -> Framing {
+    // RFC 9110 section 8.6: no length with 204.
+    if response.status() == StatusCode::NO_CONTENT {
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+    }
+    // RFC 9112 section 6.3: `Transfer-Encoding` overrides the length.
+    let overridden = response.headers().contains_key(header::TRANSFER_ENCODING);
+    if overridden && response.headers_mut().remove(header::CONTENT_LENGTH).is_some() {
+        return Framing::Contradictory;
+    }
+    Framing::Clear
 }
 
 /// Says that a body of unknown length follows. hyper does so by itself, but not for GET, whose body it would drop.

@@ -2,6 +2,7 @@
 //! switch to and fro for each request.
 
 use std::pin::pin;
+use std::rc::Weak;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -14,9 +15,13 @@ use hyper::client::conn::http1;
 use tokio::task::unconstrained;
 
 use crate::body::{BodyProgress, ClientFailure, RequestBody};
+use crate::connection::Connection;
 use crate::error::UpstreamError;
 use crate::upstream::OpenConnection;
 use crate::upstream_io::{HyperIo, UpstreamIo};
+
+/// What is read ahead of a response; a longer head that is allowed needs more.
+const READ_BUFFER: usize = 400 << 10;
 
 /// One connection. Idle ones lie in the pool; dropping it closes it.
 #[derive(Debug)]
@@ -29,6 +34,19 @@ pub(crate) struct Http1 {
     reused: bool,
     deadline: Deadline,
     open: OpenConnection,
+    /// Whose requests come next.
+    owner: Owner,
+}
+
+/// Whose requests a connection carries.
+#[derive(Debug)]
+pub(crate) enum Owner {
+    /// Anybody's: it goes to the pool.
+    Anybody,
+    /// Those of one client connection.
+    Client(Weak<Connection>),
+    /// Nobody's after this one: it is closed.
+    Nobody,
 }
 
 /// A request that got no response.
@@ -51,13 +69,17 @@ pub(crate) struct Upgraded {
 }
 
 impl Http1 {
-    /// A connection ready for its first request.
+    /// A connection ready for its first request. Heads of responses may have `head_size` bytes.
     pub(crate) async fn new(
         io: UpstreamIo,
         deadline: Deadline,
         open: OpenConnection,
+        head_size: usize,
     ) -> Result<Box<Self>, UpstreamError> {
-        let (sender, connection) = http1::handshake(HyperIo::new(io)).await.map_err(UpstreamError::Closed)?;
+        let mut builder = http1::Builder::new();
+        builder.max_header_size(head_size).max_buf_size(READ_BUFFER.max(head_size));
+        let (sender, connection) =
+            builder.handshake(HyperIo::new(io)).await.map_err(UpstreamError::Closed)?;
         Ok(Box::new(Self {
             sender,
             connection: Some(connection),
@@ -65,6 +87,7 @@ impl Http1 {
             reused: false,
             deadline,
             open,
+            owner: Owner::Anybody,
         }))
     }
 
@@ -123,6 +146,16 @@ impl Http1 {
         &self.deadline
     }
 
+    /// Whose requests come next.
+    pub(crate) fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// Lets the connection carry no requests but those of `owner`. What belongs to one never belongs to anybody again.
+    pub(crate) fn belong_to(&mut self, owner: Owner) {
+        self.owner = owner;
+    }
+
     /// Takes the transport back after a 101 response.
     pub(crate) async fn into_upgraded(mut self) -> Result<Upgraded, UpstreamError> {
         let mut connection = self.connection.take().ok_or(UpstreamError::UnexpectedUpgrade)?;
@@ -172,6 +205,7 @@ impl Failure {
             Some(ClientFailure::Broken) => UpstreamError::RequestBody(error),
             Some(ClientFailure::TooLarge) => UpstreamError::RequestBodyTooLarge,
             Some(ClientFailure::TooSlow) => UpstreamError::RequestBodyTimeout,
+            None if error.is_parse_too_large() => UpstreamError::HeadTooLarge,
             None if error.is_parse() => UpstreamError::Malformed(error),
             None => UpstreamError::Closed(error),
         };

@@ -21,7 +21,7 @@ use crate::error::UpstreamError;
 use crate::http1::{Failure, HeadWatch};
 use crate::upstream::OpenConnection;
 use crate::upstream_io::{HyperIo, UpstreamIo};
-use crate::upstream_settings::UpstreamTimeouts;
+use crate::upstream_settings::GroupSettings;
 
 /// Requests on one connection before another is opened. Servers commonly allow 100 or 128.
 const STREAMS: u32 = 100;
@@ -35,20 +35,22 @@ const CONNECTION_WINDOW: u32 = 4 << 20;
 /// The connections of one worker to one server.
 #[derive(Debug)]
 pub(crate) struct Http2Pool {
-    keep_alive: KeepAlive,
+    limits: Http2Limits,
     open: RefCell<Vec<Shared>>,
     /// Held while a connection is made, so that a burst of requests opens one and not one each.
     opening: Mutex<()>,
     attempts_failed: Cell<u64>,
 }
 
-/// When a connection is asked by PING whether it is alive.
+/// What a server may send in a head, and when it is asked by PING whether it is alive.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct KeepAlive {
-    /// After this time without a frame, while requests are open.
-    interval: Option<Duration>,
-    /// The time for the answer.
-    limit: Duration,
+pub(crate) struct Http2Limits {
+    /// Bytes of a response's head, as RFC 9113 section 6.5.2 counts them.
+    head_size: u32,
+    /// A PING is sent after this time without a frame, while requests are open.
+    ping: Option<Duration>,
+    /// The time for its answer.
+    pong: Duration,
 }
 
 #[derive(Debug)]
@@ -80,21 +82,18 @@ pub(crate) struct Http2 {
 #[derive(Debug)]
 pub(crate) struct Stream(Rc<Load>);
 
-impl KeepAlive {
-    pub(crate) fn of(timeouts: &UpstreamTimeouts) -> Self {
-        Self { interval: timeouts.ping, limit: timeouts.connect }
+impl Http2Limits {
+    pub(crate) fn of(settings: &GroupSettings) -> Self {
+        let timeouts = &settings.timeouts;
+        let head_size = u32::try_from(settings.head_size).unwrap_or(u32::MAX);
+        Self { head_size, ping: timeouts.ping, pong: timeouts.connect }
     }
 }
 
 impl Http2Pool {
     /// A pool without connections.
-    pub(crate) fn new(keep_alive: KeepAlive) -> Self {
-        Self {
-            keep_alive,
-            open: RefCell::default(),
-            opening: Mutex::default(),
-            attempts_failed: Cell::new(0),
-        }
+    pub(crate) fn new(limits: Http2Limits) -> Self {
+        Self { limits, open: RefCell::default(), opening: Mutex::default(), attempts_failed: Cell::new(0) }
     }
 
     /// Room on an open connection, or on the one that `open` makes. `fresh` asks for the latter.
@@ -115,10 +114,19 @@ impl Http2Pool {
             return Err(UpstreamError::Connect(std::io::ErrorKind::ConnectionAborted.into()));
         }
         let opened = match open().await {
-            Ok((io, open)) => Shared::new(io, open, self.keep_alive).await,
+            Ok((io, open)) => Shared::new(io, open, self.limits).await,
             Err(error) => Err(error),
         };
         opened.map(|shared| self.add(shared)).inspect_err(|_| self.attempts_failed.set(failed_before + 1))
+    }
+
+    /// A new connection for one request, which no other will use.
+    pub(crate) async fn exclusive<F>(&self, open: F) -> Result<Http2, UpstreamError>
+    where
+        F: AsyncFnOnce() -> Result<(UpstreamIo, OpenConnection), UpstreamError>,
+    {
+        let (io, open) = open().await?;
+        Shared::new(io, open, self.limits).await.map(|shared| shared.take(false))
     }
 
     /// Forgets connections that ended or were idle for `idle_ticks` sweeps. Called once a second.
@@ -153,11 +161,12 @@ pub(crate) enum Placement {
 }
 
 impl Shared {
-    async fn new(io: UpstreamIo, open: OpenConnection, keep_alive: KeepAlive) -> Result<Self, UpstreamError> {
+    async fn new(io: UpstreamIo, open: OpenConnection, limits: Http2Limits) -> Result<Self, UpstreamError> {
         let handshake = http2::Builder::new(LocalTasks)
             .timer(TokioTimer::new())
-            .keep_alive_interval(keep_alive.interval)
-            .keep_alive_timeout(keep_alive.limit)
+            .keep_alive_interval(limits.ping)
+            .keep_alive_timeout(limits.pong)
+            .max_header_list_size(limits.head_size)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .handshake(HyperIo::new(io));

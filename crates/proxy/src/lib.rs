@@ -21,6 +21,7 @@ pub mod health;
 mod hosts;
 mod http1;
 mod http2;
+mod login;
 mod path;
 mod pool;
 pub mod redirect;

@@ -17,8 +17,8 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::balance::{Balancer, Member};
 use crate::error::UpstreamError;
 use crate::health::{Availability, ServerHealth, Verdict};
-use crate::http1::Http1;
-use crate::http2::{Http2Pool, KeepAlive};
+use crate::http1::{Http1, Owner};
+use crate::http2::{Http2Limits, Http2Pool};
 use crate::pool::Pool;
 use crate::upstream_io::{Dialer, UpstreamIo};
 use crate::upstream_settings::{GroupSettings, ServerScheme, ServerSettings, ServerUrl, TlsProtocol};
@@ -239,7 +239,7 @@ impl Server {
             index,
             wheel: wheel.clone(),
             pool: Pool::new(settings.idle_connections, idle_ticks(settings.idle_timeout)),
-            http2: Http2Pool::new(KeepAlive::of(&group.settings.timeouts)),
+            http2: Http2Pool::new(Http2Limits::of(&group.settings)),
             active: Cell::new(0),
         }
     }
@@ -355,9 +355,17 @@ impl Lease {
         self.server.group.settings.timeouts.body
     }
 
-    /// Ends the claim and keeps the connection for the next request.
+    /// Ends the claim and keeps the connection for the next request, if there may be one.
     pub(crate) fn give_back(self, http1: Box<Http1>) {
-        self.server.pool.put(http1);
+        match http1.owner() {
+            Owner::Anybody => self.server.pool.put(http1),
+            Owner::Nobody => {}
+            Owner::Client(client) => {
+                if let Some(client) = client.upgrade() {
+                    client.private.put(&self.server, http1);
+                }
+            }
+        }
     }
 }
 

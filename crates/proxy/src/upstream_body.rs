@@ -66,11 +66,18 @@ impl UpstreamBody {
         };
         match polled {
             Poll::Pending => self.poll_overdue(context),
+            Poll::Ready(None) if self.is_cut() => Poll::Ready(Some(Err(BodyError::UpstreamReset))),
             Poll::Ready(frame) => {
                 self.received(frame.is_none());
                 Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Upstream)))
             }
         }
+    }
+
+    /// Whether a body that gives no more is not whole. hyper takes `RST_STREAM` with `NO_ERROR` for the end, although it
+    /// is one only after `END_STREAM` (RFC 9113 section 8.1).
+    fn is_cut(&self) -> bool {
+        matches!(self.source, Source::Http2 { .. }) && !self.incoming.is_end_stream()
     }
 
     /// See [`http_body::Body::is_end_stream`].

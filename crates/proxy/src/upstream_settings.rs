@@ -10,6 +10,9 @@ use http::uri::{Authority, PathAndQuery, Uri};
 use http::{HeaderName, StatusCode};
 use thiserror::Error;
 
+/// The most bytes of a response's head, unless another limit is set.
+pub const HEAD_SIZE: usize = 64 * 1024;
+
 /// Servers that answer the same requests, and how they are treated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupSettings {
@@ -21,6 +24,8 @@ pub struct GroupSettings {
     pub balance: Balance,
     /// How long a server may take.
     pub timeouts: UpstreamTimeouts,
+    /// Bytes of a response's head: status line and headers together. Default: 64 KiB.
+    pub head_size: usize,
     /// Connections kept and allowed.
     pub pool: PoolSettings,
     /// Whom `https` servers have to convince. Not used by others.
@@ -40,6 +45,7 @@ impl GroupSettings {
             servers,
             balance: Balance::default(),
             timeouts: UpstreamTimeouts::default(),
+            head_size: HEAD_SIZE,
             pool: PoolSettings::default(),
             tls: UpstreamTlsSettings::default(),
             health: HealthSettings::default(),

@@ -302,6 +302,7 @@ pub(crate) struct Upstream {
     pub(crate) balance: Option<Balance>,
     pub(crate) hash_by: Option<HashBy>,
     pub(crate) retry: Option<bool>,
+    pub(crate) head_size: Option<Size>,
     #[serde(default)]
     pub(crate) timeouts: UpstreamTimeouts,
     #[serde(default)]

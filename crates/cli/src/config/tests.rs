@@ -332,6 +332,10 @@ fn an_upstream_has_servers_and_settings_that_have_an_effect() {
         "brisk.toml:7:7: upstream.app.tls: has no effect: none of the servers begins with https://",
     );
     refused(
+        &upstream(&format!("{servers}head_size = \"2MiB\"")),
+        "brisk.toml:7:13: upstream.app.head_size: 2MiB is out of range: write 8KiB to 1MiB",
+    );
+    refused(
         &upstream(&format!("{servers}timeouts = {{ ping = \"30\" }}")),
         "brisk.toml:7:21: upstream.app.timeouts.ping: \"30\" is not a duration: write one as \"30s\", or \"none\"",
     );

@@ -2,10 +2,13 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use brisk_testkit::http1::Message;
 use brisk_testkit::origin::Origin;
+use brisk_testkit::process::{PATIENCE, wait_until};
 use serde_json::Value;
 
 use crate::h2_origin::{h2_origin, h2c};
@@ -16,6 +19,11 @@ const ONE_WORKER: &str = "server.workers = 1\n";
 
 fn single(tables: &str) -> Site {
     Site::custom(ONE_WORKER, tables, |setup| setup)
+}
+
+/// An origin that writes these bytes in answer to each request.
+fn writing(bytes: &'static str) -> Origin {
+    Origin::answering(move |_, stream| stream.write_all(bytes.as_bytes()))
 }
 
 /// An origin whose first connection answers one request and then falls silent; others answer everything.
@@ -55,6 +63,18 @@ fn an_http2_connection_that_answers_no_ping_is_replaced() {
     assert!(started.elapsed() < Duration::from_secs(30), "the head timeout was waited for");
 }
 
+#[test]
+fn transfer_encoding_overrides_the_length_of_an_answer() {
+    let origin = writing(
+        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n8\r\nABCDEFGH\r\n0\r\n\r\n",
+    );
+    let site = Site::proxying(&[&origin.url()]);
+    let answer = site.get("/");
+    assert_eq!((answer.text().as_str(), answer.header("content-length")), ("ABCDEFGH", None));
+    let h2 = site.curl(&["--http2", "--include"], "/").success();
+    assert!(h2.ends_with("\r\n\r\nABCDEFGH") && !h2.contains("content-length"), "{h2}");
+}
+
 /// Sends `bytes` and the end of the connection in one segment.
 fn send_with_end(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
     rustix::net::sockopt::set_tcp_cork(&*stream, true)?;
@@ -89,4 +109,163 @@ fn what_came_of_a_broken_answer_is_passed_on() {
         }
         site.connect();
     }
+}
+
+#[test]
+fn an_answer_without_a_body_has_no_length_that_would_break_it() {
+    for status in ["204 No Content", "304 Not Modified"] {
+        let origin = Origin::answering(move |_, stream| {
+            write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 5\r\nETag: \"x\"\r\n\r\n")
+        });
+        let site = Site::proxying(&[&origin.url()]);
+        let code = &status[..3];
+        for option in ["--http1.1", "--http2"] {
+            let answer = site.curl(&[option, "--include"], "/").success().to_ascii_lowercase();
+            assert!(answer.contains(code) && answer.contains("etag: \"x\""), "{answer}");
+            assert!(code != "204" || !answer.contains("content-length"), "{answer}");
+        }
+    }
+}
+
+#[test]
+fn a_reset_without_an_error_in_mid_answer_is_an_error() {
+    let origin = h2_origin(|peer, _| {
+        while let Some(stream) = peer.request()? {
+            peer.answer(stream, b"half", false)?;
+            peer.reset(stream, 0)?;
+        }
+        Ok(())
+    });
+    let site = Site::proxying(&[&h2c(&origin)]);
+    for option in ["--http1.1", "--http2"] {
+        let answer = site.curl(&[option], "/cut");
+        assert!(!answer.status.success(), "{option}: {}", answer.text());
+    }
+    let line: Value = serde_json::from_str(&site.brisk.logged("/cut")).expect("a line of JSON");
+    assert_eq!((&line["error"], &line["error_side"]), (&"response-body".into(), &"upstream".into()));
+}
+
+// RFC 9113 section 8.1: a server that has answered may ask the client so to stop its upload.
+#[test]
+fn a_reset_without_an_error_after_the_whole_answer_ends_the_upload_alone() {
+    let origin = h2_origin(|peer, _| {
+        while let Some(stream) = peer.request()? {
+            assert!(!peer.is_whole(stream));
+            peer.answer(stream, b"enough", true)?;
+            peer.reset(stream, 0)?;
+        }
+        Ok(())
+    });
+    let site = Site::proxying(&[&h2c(&origin)]);
+    let mut connection = site.connect();
+    let answer = connection.request(&format!("POST / HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: 9\r\n\r\n"));
+    assert_eq!((answer.status(), answer.text().as_str()), (200, "enough"));
+}
+
+#[test]
+fn the_head_of_an_answer_has_a_limit() {
+    let origin = Origin::answering(|request, stream| {
+        let size: usize =
+            request.head.line.split(['/', ' ']).nth(2).and_then(|size| size.parse().ok()).unwrap_or(0);
+        let filler = "x".repeat(size);
+        write!(stream, "HTTP/1.1 200 OK\r\nX-Filler: {filler}\r\nContent-Length: 2\r\n\r\nok")
+    });
+    let site = Site::proxying(&[&origin.url()]);
+    assert_eq!(site.get("/60000").text(), "ok");
+    for size in [66_000, 200_000, 2_000_000] {
+        let answer = site.get(&format!("/{size}"));
+        assert_eq!(answer.status(), 502, "{size}");
+        let line: Value =
+            serde_json::from_str(&site.brisk.logged(&format!("/{size}"))).expect("a line of JSON");
+        assert_eq!(
+            (&line["error"], &line["error_side"]),
+            (&"response-head-too-large".into(), &"upstream".into())
+        );
+    }
+    let large = single(&(proxy_to(&[&origin.url()]) + "head_size = \"1MiB\"\n"));
+    assert_eq!(large.get("/1000000").text(), "ok");
+}
+
+/// An origin that logs connections in, by NTLM's three messages or Negotiate's one, and then answers all that comes over
+/// them. The counter says how many connections that are logged in are open.
+fn logging_in() -> (Origin, Arc<AtomicUsize>) {
+    let open = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&open);
+    let origin = Origin::raw(move |mut stream| {
+        let (mut challenged, mut known) = (false, false);
+        while let Ok(Some(request)) = Message::read_request(&mut stream) {
+            let credentials = request.header("authorization").unwrap_or_default();
+            let passes = credentials == "Negotiate alice" || (challenged && credentials == "NTLM alice");
+            if passes && !known {
+                known = true;
+                counter.fetch_add(1, Ordering::SeqCst);
+            }
+            challenged = credentials == "NTLM hello";
+            let answer = match (known, challenged) {
+                (true, _) => "200 OK\r\nContent-Length: 11\r\n\r\nhello alice",
+                (false, true) => "401 No\r\nWWW-Authenticate: NTLM prove\r\nContent-Length: 0\r\n\r\n",
+                (false, false) => {
+                    "401 No\r\nWWW-Authenticate: Negotiate\r\nWWW-Authenticate: NTLM\r\nContent-Length: 0\r\n\r\n"
+                }
+            };
+            write!(stream, "HTTP/1.1 {answer}")?;
+        }
+        counter.fetch_sub(usize::from(known), Ordering::SeqCst);
+        Ok(())
+    });
+    (origin, open)
+}
+
+fn with_credentials(credentials: &str) -> String {
+    format!("GET / HTTP/1.1\r\nHost: {NAME}\r\nAuthorization: {credentials}\r\n\r\n")
+}
+
+#[test]
+fn a_login_that_holds_for_a_connection_stays_with_its_client() {
+    let (origin, open) = logging_in();
+    let site = single(&proxy_to(&[&origin.url()]));
+    let mut alice = site.connect();
+    assert_eq!(alice.get(NAME, "/").status(), 401);
+    let challenge = alice.request(&with_credentials("NTLM hello"));
+    assert_eq!(challenge.header("www-authenticate"), Some("NTLM prove"));
+    // The three messages keep to one connection although others ask in between.
+    assert_eq!(site.get("/").status(), 401);
+    assert_eq!(alice.request(&with_credentials("NTLM alice")).text(), "hello alice");
+    for _ in 0..4 {
+        assert_eq!(site.get("/").status(), 401, "a stranger is taken for alice");
+        assert_eq!(alice.get(NAME, "/").text(), "hello alice");
+    }
+    drop(alice);
+    wait_until("the end of alice's connection", || (open.load(Ordering::SeqCst) == 0).then_some(()));
+}
+
+#[test]
+fn a_login_over_http2_holds_for_its_request_alone() {
+    let (origin, open) = logging_in();
+    let site = single(&proxy_to(&[&origin.url()]));
+    for _ in 0..2 {
+        let answer = site.curl(&["--http2", "--header", "Authorization: Negotiate alice"], "/").success();
+        assert_eq!(answer, "hello alice");
+        assert_eq!(site.get("/").status(), 401, "a stranger is taken for alice");
+    }
+    wait_until("the end of alice's connections", || (open.load(Ordering::SeqCst) == 0).then_some(()));
+}
+
+#[test]
+fn a_login_gets_an_http2_connection_to_the_upstream_for_itself() {
+    let (ended, ends) = mpsc::channel();
+    let ended = Mutex::new(ended);
+    let origin = h2_origin(move |peer, number| {
+        while let Some(stream) = peer.request()? {
+            peer.answer(stream, number.to_string().as_bytes(), true)?;
+        }
+        ended.lock().expect("no panic").send(number).map_err(io::Error::other)
+    });
+    let site = single(&proxy_to(&[&h2c(&origin)]));
+    let mut connection = site.connect();
+    assert_eq!(connection.get(NAME, "/").text(), "0");
+    assert_eq!(connection.request(&with_credentials("Negotiate alice")).text(), "1");
+    assert_eq!(connection.get(NAME, "/").text(), "0");
+    assert_eq!(connection.request(&with_credentials("Basic YWxpY2U6eA==")).text(), "0");
+    assert_eq!(ends.recv_timeout(PATIENCE), Ok(1));
 }

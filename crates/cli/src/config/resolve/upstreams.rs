@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use brisk_proxy::upstream_settings::{
-    ActiveChecks, Balance, GroupSettings, HashKey, HealthSettings, PassiveChecks, PoolSettings, Retry,
-    ServerScheme, ServerSettings, TlsProtocol, UpstreamTimeouts, UpstreamTlsSettings,
+    ActiveChecks, Balance, GroupSettings, HEAD_SIZE, HashKey, HealthSettings, PassiveChecks, PoolSettings,
+    Retry, ServerScheme, ServerSettings, TlsProtocol, UpstreamTimeouts, UpstreamTlsSettings,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderName, StatusCode};
@@ -14,7 +14,7 @@ use super::Context;
 use super::server::TIMEOUTS;
 use crate::config::error::KeyPath;
 use crate::config::raw;
-use crate::config::units::Period;
+use crate::config::units::{Period, Size};
 use crate::config::values::{HashBy, UpstreamServer};
 
 /// All groups of the file.
@@ -37,6 +37,7 @@ fn group(name: &str, raw: &raw::Upstream, path: &KeyPath, context: &mut Context<
         servers,
         balance: balance(raw, path, context),
         timeouts: timeouts(&raw.timeouts, &path.key("timeouts"), context),
+        head_size: head_size(raw, path, context),
         pool: pool(&raw.pool, &path.key("pool"), context),
         tls: tls(raw, &path.key("tls"), context),
         health: health(&raw.health, &path.key("health"), context),
@@ -94,6 +95,12 @@ fn timeouts(raw: &raw::UpstreamTimeouts, path: &KeyPath, context: &mut Context<'
         body: limit("body", raw.body, usual.body),
         ping: raw.ping.map_or(usual.ping, |ping| ping.0.map(|period| limit("ping", Some(period), period.0))),
     }
+}
+
+fn head_size(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> usize {
+    let range = Size(8 << 10)..=Size(1 << 20);
+    let size = context.findings.within(&path.key("head_size"), raw.head_size, Size(HEAD_SIZE as u64), &range);
+    usize::try_from(size.0).unwrap_or(HEAD_SIZE)
 }
 
 fn pool(raw: &raw::Pool, path: &KeyPath, context: &mut Context<'_>) -> PoolSettings {
