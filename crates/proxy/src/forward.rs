@@ -13,6 +13,7 @@ use http::uri::{Authority, PathAndQuery, Scheme, Uri};
 use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use hyper::body::{Body as _, Incoming};
 
+use crate::admission::{Admission, AtLimit};
 use crate::body::{Body, BodyProgress, RequestBody};
 use crate::connection::Connection;
 use crate::error::UpstreamError;
@@ -124,6 +125,7 @@ struct Journey<'a> {
 struct Attempt<'a> {
     server: &'a Rc<Server>,
     placement: Placement,
+    at_limit: AtLimit,
 }
 
 impl<'a> Journey<'a> {
@@ -159,7 +161,10 @@ impl<'a> Journey<'a> {
         let logged_in = self.connection.private.server(self.group);
         let server =
             logged_in.or_else(|| self.group.choose(self.key, None)).ok_or(UpstreamError::NoServer)?;
-        Ok(Attempt { server, placement: Placement::Kept })
+        // Another server may have room at once.
+        let at_limit =
+            if self.retries > 0 && self.group.servers().len() > 1 { AtLimit::Fail } else { AtLimit::Wait };
+        Ok(Attempt { server, placement: Placement::Kept, at_limit })
     }
 
     /// What to do after a failure: the request once more and where to send it, or the error to answer with.
@@ -174,7 +179,8 @@ impl<'a> Journey<'a> {
         if !stale && error.blames_server() {
             last.server.failed(&error);
         }
-        let afresh = Attempt { server: last.server, placement: Placement::Fresh };
+        let at_limit = AtLimit::Wait;
+        let afresh = Attempt { server: last.server, placement: Placement::Fresh, at_limit };
         let request = match unsent {
             Some(request) if stale => return Ok((request, afresh)),
             Some(request) => request,
@@ -193,7 +199,7 @@ impl<'a> Journey<'a> {
             return Ok((request, afresh));
         }
         let server = self.group.choose(self.key, Some(last.server.index())).ok_or(error)?;
-        Ok((request, Attempt { server, placement: Placement::Kept }))
+        Ok((request, Attempt { server, placement: Placement::Kept, at_limit }))
     }
 
     async fn send(
@@ -233,7 +239,7 @@ impl<'a> Journey<'a> {
         let mut http1 = match kept {
             Some(http1) => http1,
             // Boxed, like the other ways that few requests go: the future of each would keep room for them.
-            None => match Box::pin(connect(server)).await {
+            None => match Box::pin(connect(server, attempt.at_limit)).await {
                 Ok(http1) => http1,
                 Err(error) => return Err(Failure::connecting(error, request)),
             },
@@ -277,7 +283,10 @@ impl<'a> Journey<'a> {
     ) -> Result<Response<Body>, Box<Failure>> {
         let server = attempt.server;
         let lease = Lease::new(server);
-        let open = async || server.open().await;
+        let open = async || match server.admit(attempt.at_limit).await? {
+            Admission::Open(place) => server.open(place).await,
+            Admission::Connection(_) => Err(UpstreamError::ConnectionLimit),
+        };
         let checkout = if self.logs_in {
             server.http2().exclusive(open).await
         } else {
@@ -298,8 +307,12 @@ impl<'a> Journey<'a> {
     }
 }
 
-async fn connect(server: &Server) -> Result<Box<Http1>, UpstreamError> {
-    let (io, open) = server.open().await?;
+async fn connect(server: &Server, at_limit: AtLimit) -> Result<Box<Http1>, UpstreamError> {
+    let place = match server.admit(at_limit).await? {
+        Admission::Connection(http1) => return Ok(http1),
+        Admission::Open(place) => place,
+    };
+    let (io, open) = server.open(place).await?;
     Http1::new(io, server.register_deadline(), open, server.group_settings().head_size).await
 }
 

@@ -137,6 +137,14 @@ impl Http2Pool {
         });
     }
 
+    /// Closes a connection without requests, if there is one.
+    pub(crate) fn close_idle(&self) {
+        let mut open = self.open.borrow_mut();
+        if let Some(index) = open.iter().position(|shared| shared.load.streams.get() == 0) {
+            open.swap_remove(index);
+        }
+    }
+
     fn find(&self) -> Option<Http2> {
         let mut open = self.open.borrow_mut();
         open.retain(Shared::is_usable);

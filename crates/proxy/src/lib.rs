@@ -4,6 +4,7 @@
 //! answers; [`forward`] takes a request to an [`upstream`] group and brings the response back. All of it runs on one
 //! worker's thread and is not `Send`; what workers share (settings, [`upstream::GroupState`]) is.
 
+mod admission;
 mod balance;
 pub mod body;
 pub mod buffers;
@@ -23,6 +24,7 @@ mod http1;
 mod http2;
 mod login;
 mod path;
+mod places;
 mod pool;
 pub mod redirect;
 mod route;

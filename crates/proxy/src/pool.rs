@@ -52,6 +52,12 @@ impl Pool {
         self.idle.borrow_mut().retain_mut(|idle| !too_old(idle) && !idle.http1.found_closed());
     }
 
+    /// Closes the connection that was idle longest, if there is one.
+    pub(crate) fn close_oldest(&self) -> bool {
+        let oldest = self.idle.borrow_mut().pop_front();
+        oldest.is_some()
+    }
+
     /// Connections in the pool.
     pub(crate) fn len(&self) -> usize {
         self.idle.borrow().len()

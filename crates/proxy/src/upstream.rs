@@ -1,16 +1,18 @@
 //! An upstream group: what the process knows of it ([`GroupState`]) and what each worker does with it ([`Group`]).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
+use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_net::{ConnectionLimit, ConnectionPermit, Deadline, DeadlineWheel, DialLimits};
+use brisk_net::{Deadline, DeadlineWheel, DialLimits};
 use brisk_telemetry::metrics::{Metrics, UpstreamMetrics};
 use brisk_tls::TlsError;
 use brisk_tls::connector::{Connector, ConnectorSettings};
 use http::request::Parts;
+use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -19,6 +21,7 @@ use crate::error::UpstreamError;
 use crate::health::{Availability, ServerHealth, Verdict};
 use crate::http1::{Http1, Owner};
 use crate::http2::{Http2Limits, Http2Pool};
+use crate::places::{Place, Places};
 use crate::pool::Pool;
 use crate::upstream_io::{Dialer, UpstreamIo};
 use crate::upstream_settings::{GroupSettings, ServerScheme, ServerSettings, ServerUrl, TlsProtocol};
@@ -31,6 +34,10 @@ const SWEEP: Duration = Duration::from_secs(1);
 pub struct GroupState {
     settings: GroupSettings,
     servers: Vec<ServerState>,
+    /// What the file with the authorities held.
+    authorities: Option<Vec<u8>>,
+    /// A request waits for a place that an idle connection of some worker may have.
+    idle_wanted: Arc<Notify>,
 }
 
 /// A server as all workers share it.
@@ -40,7 +47,8 @@ pub struct ServerState {
     weight: u32,
     multiplexes: bool,
     dialer: Dialer,
-    limit: Option<ConnectionLimit>,
+    /// Where the number of connections is limited.
+    pub(crate) places: Option<Arc<Places>>,
     health: ServerHealth,
     metrics: Arc<UpstreamMetrics>,
 }
@@ -49,6 +57,7 @@ impl GroupState {
     /// Makes the state from the settings. Reads the authorities for `https` servers from files. The figures of each
     /// server appear in `metrics` for as long as this lives.
     pub fn new(settings: GroupSettings, metrics: &Metrics) -> Result<Arc<Self>, TlsError> {
+        let authorities = authorities(&settings);
         let connector = connector(&settings)?;
         let servers = settings.servers.iter().map(|server| {
             let tls = connector.clone().filter(|_| server.url.scheme() == ServerScheme::Https);
@@ -56,7 +65,12 @@ impl GroupState {
             ServerState::new(&settings, server, tls, metrics)
         });
         let servers = servers.collect();
-        Ok(Arc::new(Self { settings, servers }))
+        Ok(Arc::new(Self { settings, servers, authorities, idle_wanted: Arc::default() }))
+    }
+
+    /// Whether a group made of `settings` now would be the same, the file with its authorities included. Reads it.
+    pub fn is_made_of(&self, settings: &GroupSettings) -> bool {
+        self.settings == *settings && self.authorities == authorities(settings)
     }
 
     /// What is configured.
@@ -67,6 +81,11 @@ impl GroupState {
     /// The servers, in the order of the settings.
     pub fn servers(&self) -> &[ServerState] {
         &self.servers
+    }
+
+    /// Asks all workers to close idle connections for whose places requests wait.
+    pub(crate) fn ask_for_idle(&self) {
+        self.idle_wanted.notify_waiters();
     }
 }
 
@@ -91,7 +110,7 @@ impl ServerState {
             weight: server.weight.max(1),
             multiplexes,
             dialer: Dialer { url: url.clone(), tls, limits: dial_limits(settings) },
-            limit: settings.pool.max_connections.map(ConnectionLimit::new),
+            places: settings.pool.max_connections.map(Places::new),
             health: ServerHealth::default(),
             metrics,
         }
@@ -128,6 +147,10 @@ impl ServerState {
         }
     }
 
+    pub(crate) fn health(&self) -> &ServerHealth {
+        &self.health
+    }
+
     pub(crate) fn multiplexes(&self) -> bool {
         self.multiplexes
     }
@@ -141,6 +164,11 @@ impl ServerState {
 fn dial_limits(settings: &GroupSettings) -> DialLimits {
     let timeouts = &settings.timeouts;
     DialLimits { connect: timeouts.connect, unacknowledged: timeouts.head }
+}
+
+/// `None` as well where the file cannot be read: that is an error of the connector.
+fn authorities(settings: &GroupSettings) -> Option<Vec<u8>> {
+    settings.tls.ca.as_ref().and_then(|file| std::fs::read(file).ok())
 }
 
 fn connector(settings: &GroupSettings) -> Result<Option<Connector>, TlsError> {
@@ -171,6 +199,8 @@ pub struct Server {
     wheel: DeadlineWheel,
     pool: Pool,
     http2: Http2Pool,
+    /// Connections on their way from one request to another that was told to take one.
+    pub(crate) handed: RefCell<Vec<Box<Http1>>>,
     active: Cell<u32>,
 }
 
@@ -182,7 +212,8 @@ impl Group {
         let servers: Vec<_> = servers.collect();
         let balancer = Balancer::new(&state.settings.balance, &servers);
         let group = Rc::new(Self { state, servers, balancer });
-        drop(spawn_local(sweep(Rc::downgrade(&group))));
+        let wanted = Arc::clone(&group.state.idle_wanted);
+        drop(spawn_local(tend(Rc::downgrade(&group), wanted)));
         group
     }
 
@@ -215,15 +246,25 @@ impl Group {
     }
 }
 
-async fn sweep(group: Weak<Group>) {
+/// Looks over idle connections, once a second and when others want their places.
+async fn tend(group: Weak<Group>, wanted: Arc<Notify>) {
     let mut ticks = interval(SWEEP);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut asked = pin!(wanted.notified());
     loop {
-        ticks.tick().await;
+        let ticked = tokio::select! {
+            _ = ticks.tick() => true,
+            () = asked.as_mut() => false,
+        };
         let Some(group) = group.upgrade() else {
             return;
         };
-        group.sweep();
+        if ticked {
+            group.sweep();
+        } else {
+            asked.set(wanted.notified());
+        }
+        group.servers.iter().for_each(|server| server.yield_idle());
     }
 }
 
@@ -240,6 +281,7 @@ impl Server {
             wheel: wheel.clone(),
             pool: Pool::new(settings.idle_connections, idle_ticks(settings.idle_timeout)),
             http2: Http2Pool::new(Http2Limits::of(&group.settings)),
+            handed: RefCell::default(),
             active: Cell::new(0),
         }
     }
@@ -271,6 +313,10 @@ impl Server {
         &self.http2
     }
 
+    pub(crate) fn group_state(&self) -> &GroupState {
+        &self.group
+    }
+
     pub(crate) fn group_settings(&self) -> &GroupSettings {
         &self.group.settings
     }
@@ -279,16 +325,15 @@ impl Server {
         self.wheel.register()
     }
 
-    /// A new transport, if the server may have another connection.
-    pub(crate) async fn open(&self) -> Result<(UpstreamIo, OpenConnection), UpstreamError> {
+    /// A new transport, in the place that the request was granted.
+    pub(crate) async fn open(
+        &self,
+        place: Option<Place>,
+    ) -> Result<(UpstreamIo, OpenConnection), UpstreamError> {
         let state = self.state();
-        let permit = match &state.limit {
-            Some(limit) => Some(limit.try_acquire().ok_or(UpstreamError::ConnectionLimit)?),
-            None => None,
-        };
         let io = state.dialer.connect().await?;
         state.metrics.connection_opened();
-        Ok((io, OpenConnection { metrics: Arc::clone(&state.metrics), _permit: permit }))
+        Ok((io, OpenConnection { metrics: Arc::clone(&state.metrics), _place: place }))
     }
 
     pub(crate) fn succeeded(&self) {
@@ -310,7 +355,7 @@ impl Server {
 #[derive(Debug)]
 pub(crate) struct OpenConnection {
     metrics: Arc<UpstreamMetrics>,
-    _permit: Option<ConnectionPermit>,
+    _place: Option<Place>,
 }
 
 impl Drop for OpenConnection {
@@ -358,7 +403,7 @@ impl Lease {
     /// Ends the claim and keeps the connection for the next request, if there may be one.
     pub(crate) fn give_back(self, http1: Box<Http1>) {
         match http1.owner() {
-            Owner::Anybody => self.server.pool.put(http1),
+            Owner::Anybody => self.server.keep(http1),
             Owner::Nobody => {}
             Owner::Client(client) => {
                 if let Some(client) = client.upgrade() {

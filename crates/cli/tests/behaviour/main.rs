@@ -47,5 +47,6 @@ mod speed;
 mod store_trouble;
 mod testssl;
 mod upstream_faults;
+mod upstream_limits;
 mod upstream_neighbours;
 mod websocket;

@@ -1,0 +1,71 @@
+//! Limits of connections to upstreams: idle connections make room, requests wait for their turn.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use brisk_testkit::origin::{Origin, write_response};
+use serde_json::Value;
+
+use crate::site::{NAME, Site, proxy_to};
+
+fn limited(origin: &Origin, limit: usize, more: &str) -> Site {
+    Site::with(&format!("{}pool = {{ max_connections = {limit} }}\n{more}", proxy_to(&[&origin.url()])))
+}
+
+#[test]
+fn an_idle_connection_of_another_worker_makes_room() {
+    let origin = Origin::fixed("here");
+    let site = limited(&origin, 1, "");
+    // New connections reach both workers.
+    let answers: Vec<_> = (0..20).map(|_| site.get("/").status()).collect();
+    assert_eq!(answers, [200; 20]);
+}
+
+#[test]
+fn a_burst_waits_for_places_and_the_limit_holds() {
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counts = (Arc::clone(&now), Arc::clone(&most));
+    let origin = Origin::answering(move |_, stream| {
+        let (now, most) = &counts;
+        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        thread::sleep(Duration::from_millis(10));
+        now.fetch_sub(1, Ordering::SeqCst);
+        write_response(stream, b"done")
+    });
+    let site = limited(&origin, 2, "timeouts = { connect = \"20s\" }\n");
+    let connections: Vec<_> = (0..24).map(|_| site.connect()).collect();
+    let asking = connections.into_iter().map(|mut connection| {
+        thread::spawn(move || (0..2).map(|_| connection.get(NAME, "/").status()).collect::<Vec<_>>())
+    });
+    let asking: Vec<_> = asking.collect();
+    for answers in asking {
+        assert_eq!(answers.join().expect("a client"), [200, 200]);
+    }
+    assert!(most.load(Ordering::SeqCst) <= 2, "{most:?} requests at a time");
+}
+
+#[test]
+fn a_request_that_gets_no_place_in_time_is_refused() {
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = std::sync::Mutex::new(held);
+    let origin = Origin::answering(move |request, stream| {
+        if request.head.line.starts_with("GET /slow ") {
+            // Ends with the test at the latest.
+            let _ = held.lock().expect("one slow request").recv();
+        }
+        write_response(stream, b"done")
+    });
+    let site = limited(&origin, 1, "timeouts = { connect = \"300ms\" }\n");
+    let mut connection = site.connect();
+    let slow = thread::spawn(move || connection.get(NAME, "/slow").text());
+    origin.last_request();
+    let refused = site.get("/refused");
+    assert_eq!(refused.status(), 503);
+    let line: Value = serde_json::from_str(&site.brisk.logged("/refused")).expect("a line of JSON");
+    assert_eq!(line["error"], "connection-limit");
+    release.send(()).expect("a waiting origin");
+    assert_eq!(slow.join().expect("the slow client"), "done");
+    assert_eq!(site.get("/").text(), "done");
+}
