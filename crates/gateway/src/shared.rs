@@ -1,5 +1,6 @@
 //! What all workers share: counters, limits and engines that outlive a reload, and the configuration that does not.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
@@ -64,15 +65,40 @@ impl Live {
         self.trusted_proxies.iter().any(|network| network.contains(&address))
     }
 
-    /// The service of one worker, with upstream connections of its own.
+    /// The service of one worker, with upstream connections of its own: those in `groups`, as far as their upstreams are
+    /// still the same.
     pub(crate) fn service(
         &self,
         shared: &Shared,
-        wheel: &DeadlineWheel,
+        groups: &WorkerGroups,
     ) -> Result<Rc<Service>, ServiceError> {
         let metrics = Arc::clone(&shared.metrics);
         let telemetry = Telemetry { metrics, access_log: shared.access_log.load_full() };
-        self.parts.service(telemetry, wheel)
+        self.parts.service(telemetry, groups)
+    }
+}
+
+/// The upstream groups of one worker. Those whose state stays keep their connections through a reload.
+pub(crate) struct WorkerGroups {
+    wheel: DeadlineWheel,
+    present: RefCell<Vec<Rc<Group>>>,
+}
+
+impl WorkerGroups {
+    pub(crate) fn new(wheel: &DeadlineWheel) -> Self {
+        Self { wheel: wheel.clone(), present: RefCell::default() }
+    }
+
+    /// The groups of `states`, made where there are none yet. Others are forgotten.
+    fn follow(&self, states: &[Arc<GroupState>]) -> HashMap<String, Rc<Group>> {
+        let before = self.present.take();
+        let group = |state: &Arc<GroupState>| {
+            let kept = before.iter().find(|group| Arc::ptr_eq(group.state(), state));
+            kept.cloned().unwrap_or_else(|| Group::new(Arc::clone(state), &self.wheel))
+        };
+        let groups: Vec<_> = states.iter().map(group).collect();
+        self.present.replace(groups.clone());
+        groups.into_iter().map(|group| (group.state().settings().name.clone(), group)).collect()
     }
 }
 
@@ -83,10 +109,8 @@ struct ServiceParts {
 }
 
 impl ServiceParts {
-    fn service(&self, telemetry: Telemetry, wheel: &DeadlineWheel) -> Result<Rc<Service>, ServiceError> {
-        let group =
-            |state: &Arc<GroupState>| (state.settings().name.clone(), Group::new(Arc::clone(state), wheel));
-        let groups: HashMap<_, _> = self.groups.iter().map(group).collect();
+    fn service(&self, telemetry: Telemetry, groups: &WorkerGroups) -> Result<Rc<Service>, ServiceError> {
+        let groups = groups.follow(&self.groups);
         Service::new(&self.settings, telemetry, |name| groups.get(name).cloned()).map(Rc::new)
     }
 }
@@ -126,7 +150,7 @@ impl Shared {
         let (key_share, rate_refusals) = (FairShare::new(settings.keys.queue.get()), Arc::default());
         let rates = rates(settings, None, &rate_refusals);
         let gate = KeyGate { share: Some(key_share.clone()), rates };
-        let live = live(settings, &engine, &resumption, &metrics, gate)?;
+        let live = live(settings, &engine, &resumption, &metrics, gate, &[])?;
         metrics.set_certificates(expiries(settings));
         metrics.set_rate_source(rate_source(&rate_refusals));
         Ok(Arc::new(Self {
@@ -150,10 +174,11 @@ impl Shared {
 
     /// Puts new settings in force for new connections and new requests. On an error nothing changes.
     pub(crate) fn apply(&self, settings: &GatewaySettings) -> Result<(), GatewayError> {
-        let before = self.live.load().rates.clone();
-        let rates = rates(settings, before.as_ref(), &self.rate_refusals);
+        let before = self.live.load();
+        let rates = rates(settings, before.rates.as_ref(), &self.rate_refusals);
         let gate = KeyGate { share: Some(self.key_share.clone()), rates };
-        let live = live(settings, &self.engine, &self.resumption, &self.metrics, gate)?;
+        let groups = &before.parts.groups;
+        let live = live(settings, &self.engine, &self.resumption, &self.metrics, gate, groups)?;
         let access_log = open_access_log(settings, &self.metrics)?;
         self.resumption.configure(&settings.sessions)?;
         self.access_log.store(access_log);
@@ -186,6 +211,7 @@ fn live(
     resumption: &Resumption,
     metrics: &Arc<Metrics>,
     key_gate: KeyGate,
+    groups_before: &[Arc<GroupState>],
 ) -> Result<Live, GatewayError> {
     let rates = key_gate.rates.clone();
     let tls = TlsSettings { key_gate, ..settings.tls.clone() };
@@ -194,14 +220,21 @@ fn live(
     let engine: Arc<dyn PrivateKeyEngine> = Arc::new(Metered::new(engine, observer));
     let (sessions, keyring) = (resumption.store(), resumption.keyring());
     let acceptor = Acceptor::new(tls, &settings.hosts, &engine, sessions, keyring)?;
-    let groups = settings.upstreams.iter().map(|group| Ok(GroupState::new(group.clone(), metrics)?));
+    let groups = settings.upstreams.iter().map(|group| {
+        // Health, connections and their counts stay with an upstream that stays the same.
+        match groups_before.iter().find(|state| state.is_made_of(group)) {
+            Some(state) => Ok(Arc::clone(state)),
+            None => Ok(GroupState::new(group.clone(), metrics)?),
+        }
+    });
     let groups = groups.collect::<Result<_, GatewayError>>()?;
     let mut service = settings.service.clone();
     let has_page = page::fill_hosts(&mut service, &settings.hosts);
     let parts = ServiceParts { settings: service, groups };
     // What is wrong with it shows here and not in a worker. The tasks of this trial are dropped unstarted.
     let _context = LocalSet::new().enter();
-    parts.service(Telemetry { metrics: Arc::clone(metrics), access_log: None }, &DeadlineWheel::new())?;
+    let trial = WorkerGroups::new(&DeadlineWheel::new());
+    parts.service(Telemetry { metrics: Arc::clone(metrics), access_log: None }, &trial)?;
     Ok(Live {
         acceptor,
         handshake_timeout: settings.handshake_timeout,

@@ -16,12 +16,13 @@ use tokio::sync::watch;
 use tokio::task::spawn_local;
 
 use crate::accept::accept;
-use crate::shared::{Live, Shared};
+use crate::shared::{Live, Shared, WorkerGroups};
 
 /// What the tasks of a worker share.
 pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) service: Rc<CurrentService>,
+    pub(crate) groups: WorkerGroups,
     pub(crate) http: RefCell<Rc<HttpSettings>>,
     pub(crate) wheel: DeadlineWheel,
     pub(crate) drain: Drain,
@@ -81,8 +82,10 @@ async fn run(
     let shortages = shared.shortages.subscribe();
     let wheel = DeadlineWheel::new();
     let live = shared.live.load_full();
+    let groups = WorkerGroups::new(&wheel);
     let worker = Rc::new(Worker {
-        service: CurrentService::new(live.service(&shared, &wheel).map_err(io::Error::other)?),
+        service: CurrentService::new(live.service(&shared, &groups).map_err(io::Error::other)?),
+        groups,
         http: RefCell::new(Rc::new(live.http.clone())),
         shared,
         wheel,
@@ -130,7 +133,7 @@ async fn help_others(worker: Rc<Worker>, mut shortages: watch::Receiver<()>) {
 async fn follow(worker: Rc<Worker>, mut changes: watch::Receiver<()>) {
     while changes.changed().await.is_ok() {
         let live: Arc<Live> = worker.shared.live.load_full();
-        match live.service(&worker.shared, &worker.wheel) {
+        match live.service(&worker.shared, &worker.groups) {
             Ok(service) => worker.service.replace(service),
             Err(error) => tracing::error!(%error, "a worker keeps its old routes"),
         }

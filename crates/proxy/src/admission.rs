@@ -45,7 +45,7 @@ impl Server {
         match timeout(limit, &mut turn.waiting).await {
             Ok(Grant::Place(place)) => Ok(Admission::Open(Some(place))),
             Ok(Grant::Connection) => {
-                let handed = self.handed.borrow_mut().pop();
+                let handed = self.handed.borrow_mut().pop_front();
                 handed.map(Admission::Connection).ok_or(UpstreamError::ConnectionLimit)
             }
             Err(_) => Err(UpstreamError::ConnectionLimit),
@@ -57,7 +57,7 @@ impl Server {
         let next = self.state().places.as_ref().map_or(Next::Nobody, |places| places.pass_on(self.worker()));
         match next {
             Next::Nobody => self.pool().put(http1),
-            Next::SameWorker => self.handed.borrow_mut().push(http1),
+            Next::SameWorker => self.handed.borrow_mut().push_back(http1),
             // Dropping it closes it, and its place goes to the other worker.
             Next::OtherWorker => {}
         }
@@ -90,7 +90,7 @@ struct Turn<'a> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if let Some(Grant::Connection) = self.waiting.leave()
-            && let Some(http1) = self.server.handed.borrow_mut().pop()
+            && let Some(http1) = self.server.handed.borrow_mut().pop_front()
         {
             self.server.keep(http1);
         }

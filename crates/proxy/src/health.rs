@@ -5,8 +5,8 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,6 +39,8 @@ pub(crate) struct ServerHealth {
     last_out_until: AtomicU64,
     last_pause: AtomicU64,
     doublings: AtomicU32,
+    /// Of the active checks; kept here because their task starts anew with each reload.
+    streak: Mutex<Streak>,
 }
 
 /// What active checks found.
@@ -114,6 +116,11 @@ impl ServerHealth {
         pause
     }
 
+    /// Adds a check; answers the new verdict, if it changes.
+    fn checked(&self, good: bool, checks: &ActiveChecks) -> Option<Verdict> {
+        self.streak.lock().unwrap_or_else(PoisonError::into_inner).add(good, checks)
+    }
+
     fn is_checked_down(&self) -> bool {
         self.checked_down.load(Ordering::Relaxed)
     }
@@ -141,7 +148,6 @@ pub async fn run_checks(group: Arc<GroupState>) {
 }
 
 async fn watch(group: &GroupState, server: &ServerState, checks: &ActiveChecks, delay: Duration) {
-    let mut streak = Streak::default();
     let mut ticks = interval_at(Instant::now() + delay, checks.interval.max(Duration::from_millis(1)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -149,7 +155,7 @@ async fn watch(group: &GroupState, server: &ServerState, checks: &ActiveChecks, 
         let outcome = timeout(checks.timeout, check(server, checks)).await;
         let outcome = outcome.unwrap_or_else(|_| Err("no answer in time".to_owned()));
         let group = &group.settings().name;
-        match streak.add(outcome.is_ok(), checks) {
+        match server.health().checked(outcome.is_ok(), checks) {
             None => {}
             Some(Verdict::Up) => {
                 tracing::info!(%group, server = server.name(), "upstream server is up again");

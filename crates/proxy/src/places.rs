@@ -212,8 +212,9 @@ mod tests {
         }
     }
 
-    fn is_place(grant: Option<Grant>) -> bool {
-        matches!(grant, Some(Grant::Place(_)))
+    /// Takes the place that was granted, if one was, and gives it up at once.
+    fn gets_place(waiting: &mut Waiting) -> bool {
+        matches!(poll(waiting), Some(Grant::Place(_)))
     }
 
     #[test]
@@ -225,9 +226,9 @@ mod tests {
         drop(taken);
         assert!(places.try_take().is_none(), "nobody overtakes the queue");
         assert!(poll(&mut waiting[1]).is_none());
-        assert!(is_place(poll(&mut waiting[0])));
+        assert!(gets_place(&mut waiting[0]));
         // Its place was dropped at once.
-        assert!(is_place(poll(&mut waiting[1])) && is_place(poll(&mut waiting[2])));
+        assert!(gets_place(&mut waiting[1]) && gets_place(&mut waiting[2]));
         assert_eq!(places.waiting(), 0);
         assert!(places.try_take().is_some());
     }
@@ -243,7 +244,7 @@ mod tests {
         drop(taken);
         // Granted, but never looked at.
         drop(second);
-        assert!(is_place(poll(&mut third)));
+        assert!(gets_place(&mut third));
         assert!(places.try_take().is_some());
     }
 
@@ -258,6 +259,6 @@ mod tests {
         assert!(matches!(poll(&mut here), Some(Grant::Connection)));
         assert_eq!(places.pass_on(HERE), Next::OtherWorker);
         drop(taken);
-        assert!(is_place(poll(&mut there)));
+        assert!(gets_place(&mut there));
     }
 }

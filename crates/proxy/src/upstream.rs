@@ -1,6 +1,7 @@
 //! An upstream group: what the process knows of it ([`GroupState`]) and what each worker does with it ([`Group`]).
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
@@ -200,7 +201,7 @@ pub struct Server {
     pool: Pool,
     http2: Http2Pool,
     /// Connections on their way from one request to another that was told to take one.
-    pub(crate) handed: RefCell<Vec<Box<Http1>>>,
+    pub(crate) handed: RefCell<VecDeque<Box<Http1>>>,
     active: Cell<u32>,
 }
 

@@ -49,4 +49,5 @@ mod testssl;
 mod upstream_faults;
 mod upstream_limits;
 mod upstream_neighbours;
+mod upstream_reload;
 mod websocket;
