@@ -203,6 +203,13 @@ impl Brisk {
         self.folder.path()
     }
 
+    /// The program's log so far, as soon as it has `text`: lines are written a moment after what they report.
+    #[track_caller]
+    pub fn log_with(&self, text: &str) -> String {
+        let log = || Some(self.process.stderr()).filter(|log| log.contains(text));
+        wait_until(&format!("a line of the log with {text}"), log)
+    }
+
     /// The process.
     pub fn process(&self) -> &Process {
         &self.process

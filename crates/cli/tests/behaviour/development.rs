@@ -78,8 +78,11 @@ fn session_secrets_are_written_only_when_told_to() {
 fn the_log_says_when_the_kernel_has_fast_open_off() {
     let setting = fs::read_to_string("/proc/sys/net/ipv4/tcp_fastopen").expect("a setting of the kernel");
     let is_on = setting.trim().parse::<u32>().expect("a number") & 2 != 0;
-    let brisk = first_run(setup()).start();
-    assert_eq!(brisk.process().stderr().contains("net.ipv4.tcp_fastopen"), !is_on);
+    let mut brisk = first_run(setup()).start();
+    brisk.terminate();
+    brisk.wait();
+    let log = brisk.log_with("drained");
+    assert_eq!(log.contains("net.ipv4.tcp_fastopen"), !is_on);
 }
 
 #[test]

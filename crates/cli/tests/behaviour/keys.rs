@@ -20,7 +20,10 @@ fn rsa_site(keys: &str) -> Site {
 
 /// What the log says of RSA.
 fn logged(site: &Site) -> String {
-    let log = site.brisk.process().stderr();
+    let log = wait_until("a line about RSA", || {
+        let log = site.brisk.process().stderr();
+        (log.contains("RSA on ") || log.contains("RSA by ")).then_some(log)
+    });
     let line =
         |line: &str| (line.find("RSA on ").or(line.find("RSA by "))).map(|start| line[start..].to_owned());
     let mut lines = log.lines().filter_map(line);
@@ -106,7 +109,10 @@ fn rsa_works_with_and_without_batches_and_the_log_says_which() {
 fn a_gpu_that_is_not_there_is_missed_in_a_line_and_the_processor_serves() {
     let site = rsa_site("keys.threads = 1\nkeys.cuda = true\n");
     handshakes(&site);
-    let log = site.brisk.process().stderr();
+    let log = wait_until("a line about the GPU", || {
+        let log = site.brisk.process().stderr();
+        (log.contains("RSA on ") || log.contains("keys.cuda")).then_some(log)
+    });
     if log.contains("RSA on ") {
         eprintln!("not tested, since there is a GPU");
         return;
