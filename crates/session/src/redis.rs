@@ -44,8 +44,9 @@
 //!   early data may resume another handshake where a copy of it is left. Neither accepts early data twice.
 //! * **Redis did not answer when the early data first came.** Its client got a full handshake and sent its request
 //!   again. So that the early data is not accepted from a replay later on, what could not be taken is remembered
-//!   ([`spent`], the last 10,000) and marked in Redis before anybody here may ask it again, or within a second where it
-//!   was only too busy. This is done as well as it can be: RFC 8446 section 8 leaves it to applications that a client's
+//!   ([`spent`]) and marked in Redis before anybody here may ask it again, or within a second where it
+//!   was only too busy. Beyond 10,000 of them, which strangers can make up, this gateway gives no session any more that
+//!   was put before. This is done as well as it can be: RFC 8446 section 8 leaves it to applications that a client's
 //!   second attempt is a second request.
 //!
 //! What this leans on: that Redis is Redis. A proxy that answers `INFO` itself or spreads one connection over several

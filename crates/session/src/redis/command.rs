@@ -84,11 +84,11 @@ impl Command {
     pub(super) async fn perform(self, key: &[u8], link: &Link, shared: &Shared) {
         match self {
             Self::Put { id, session, expires } => {
-                let Some(left) = expires.checked_sub(seconds(SystemTime::now())).filter(|&left| left > 0)
-                else {
+                let now = seconds(SystemTime::now());
+                let Some(left) = expires.checked_sub(now).filter(|&left| left > 0) else {
                     return;
                 };
-                let value = shared.sealer.seal(&id, expires, link.epoch(), &session);
+                let value = shared.sealer.seal(&id, (now, expires), link.epoch(), &session);
                 drop(session);
                 write(&put(key, &value, left), link, shared).await;
             }
@@ -182,7 +182,7 @@ async fn take_alone(id: &[u8], key: &[u8], link: &Link, shared: &Shared) -> Resu
     if !epoch.is_known() {
         return Err(Miss::Down);
     }
-    if stored.epoch != epoch {
+    if stored.epoch != epoch || shared.spent.covers(stored.put) {
         shared.counters.outlived.count();
         return Err(Miss::Unknown);
     }

@@ -5,7 +5,7 @@ use std::{
     ops::RangeInclusive,
     rc::Rc,
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use redis::{Pipeline, Value};
@@ -24,6 +24,7 @@ use super::{
     slot::slot,
     trouble::{Area, Trouble},
 };
+use crate::rotation::seconds;
 
 /// Between signs of life while all is well. A server that was promoted is noticed after as long.
 const BEAT: Duration = Duration::from_secs(1);
@@ -213,8 +214,9 @@ impl Node {
     }
 
     fn spend_again(&self, names: Vec<Name>) {
+        let now = seconds(SystemTime::now());
         for name in names {
-            self.shared.spent.add(name);
+            self.shared.spent.add(name, now);
         }
     }
 }

@@ -18,6 +18,9 @@ use crate::{FleetSecret, Purpose, rotation::Seconds};
 /// First byte of a value, and what its seal covers beside the contents.
 pub(super) const VERSION: &[u8] = &[1];
 
+/// What the seal of a session covers beside the contents: their form, which a change of it changes.
+const SESSION: &[u8] = b"session 2";
+
 const TAG_LEN: usize = 16;
 
 /// The name of a session in Redis, without the prefix.
@@ -31,6 +34,8 @@ pub(super) struct Sealer {
 
 /// A session as it lies in Redis, opened. Wiped when dropped.
 pub(super) struct Stored {
+    /// When it was put there, by the clock of the gateway that did it.
+    pub(super) put: Seconds,
     /// When it ends.
     pub(super) expires: Seconds,
     /// The life of the server in which it was put there.
@@ -50,17 +55,27 @@ impl Sealer {
         *tag.as_ref().first_chunk().expect("HMAC-SHA256 has 32 bytes")
     }
 
-    pub(super) fn seal(&self, id: &[u8], expires: Seconds, epoch: Epoch, session: &[u8]) -> Vec<u8> {
-        sealed(&self.key(id), VERSION, &[&expires.to_be_bytes(), epoch.as_bytes(), session])
+    /// The value for a session that is put at the time `put` and ends at `expires`.
+    pub(super) fn seal(
+        &self,
+        id: &[u8],
+        (put, expires): (Seconds, Seconds),
+        epoch: Epoch,
+        session: &[u8],
+    ) -> Vec<u8> {
+        let (put, expires) = (put.to_be_bytes(), expires.to_be_bytes());
+        sealed(&self.key(id), SESSION, &[&put, &expires, epoch.as_bytes(), session])
     }
 
     /// None for what this fleet did not seal for this ID, or what was changed since.
     pub(super) fn open(&self, id: &[u8], value: Vec<u8>) -> Option<Stored> {
         let mut value = Zeroizing::new(value);
-        let plain = opened(&self.key(id), VERSION, &mut value)?;
-        let (expires, rest) = plain.split_first_chunk()?;
+        let plain = opened(&self.key(id), SESSION, &mut value)?;
+        let (put, rest) = plain.split_first_chunk()?;
+        let (expires, rest) = rest.split_first_chunk()?;
         let (epoch, session) = rest.split_first_chunk()?;
         Some(Stored {
+            put: Seconds::from_be_bytes(*put),
             expires: Seconds::from_be_bytes(*expires),
             epoch: Epoch::from(*epoch),
             session: Zeroizing::new(session.to_vec()),
@@ -123,9 +138,10 @@ mod tests {
     #[test]
     fn what_was_sealed_opens_for_the_same_fleet_and_id_alone() {
         let epoch = Epoch::from([7; 16]);
-        let value = sealer(1).seal(b"id", 1234, epoch, b"session");
+        let value = sealer(1).seal(b"id", (1000, 1234), epoch, b"session");
         let stored = sealer(1).open(b"id", value.clone()).unwrap();
-        assert_eq!((stored.expires, stored.epoch, &stored.session[..]), (1234, epoch, &b"session"[..]));
+        assert_eq!((stored.put, stored.expires), (1000, 1234));
+        assert_eq!((stored.epoch, &stored.session[..]), (epoch, &b"session"[..]));
         assert!(sealer(2).open(b"id", value.clone()).is_none());
         assert!(sealer(1).open(b"other", value.clone()).is_none());
         for index in 0..value.len() {
@@ -139,9 +155,9 @@ mod tests {
     #[test]
     fn what_redis_sees_tells_neither_id_nor_session() {
         let session = [0x5a; 64];
-        let value = sealer(1).seal(&[0x33; 32], 0, Epoch::UNKNOWN, &session);
+        let value = sealer(1).seal(&[0x33; 32], (0, 0), Epoch::UNKNOWN, &session);
         assert!(!value.windows(8).any(|part| part == &session[..8]));
-        assert_ne!(value, sealer(1).seal(&[0x33; 32], 0, Epoch::UNKNOWN, &session), "nonces differ");
+        assert_ne!(value, sealer(1).seal(&[0x33; 32], (0, 0), Epoch::UNKNOWN, &session), "nonces differ");
         assert_ne!(sealer(1).name(&[0x33; 32]), [0x33; 16]);
         assert_ne!(sealer(1).name(b"id"), sealer(2).name(b"id"));
         assert_eq!(format!("{:?}", sealer(1)), "Sealer { .. }");

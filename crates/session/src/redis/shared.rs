@@ -1,5 +1,7 @@
 //! What the workers and the thread that talks to Redis have in common.
 
+use std::time::SystemTime;
+
 use super::{
     breaker::Breaker,
     sealing::{Name, Sealer},
@@ -8,7 +10,7 @@ use super::{
     statistics::Counters,
     trouble::Troubles,
 };
-use crate::FleetSecret;
+use crate::{FleetSecret, rotation::seconds};
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -34,7 +36,7 @@ impl Shared {
 
     /// This session is to be given to nobody, as soon as Redis can be told so.
     pub(super) fn spend(&self, id: &[u8]) {
-        self.spent.add(self.sealer.name(id));
+        self.spent.add(self.sealer.name(id), seconds(SystemTime::now()));
     }
 
     /// The key of a session in Redis: 32 hexadecimal digits after the prefix.

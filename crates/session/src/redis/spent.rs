@@ -2,26 +2,48 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use super::sealing::Name;
+use crate::rotation::Seconds;
 
-/// More than this are not remembered: the oldest are forgotten.
+/// More than this are not remembered: the oldest are forgotten, and [`Spent::covers`] all that was put until then.
 const MOST: usize = 10_000;
+
+/// By how many seconds the clock of a gateway that puts sessions may be ahead of ours.
+const CLOCKS: Seconds = 60;
 
 /// Their names. The client of such a session sends its request again after a full handshake, so its early data is
 /// not to be accepted from anyone when Redis is back.
+///
+/// Anyone can make up IDs and fill the list with them, and so have a name forgotten of which he holds the early data.
+/// Once names are forgotten, no session that was put before is given to anyone who has to be the only one: its client
+/// gets a full handshake, once.
 #[derive(Debug, Default)]
-pub(super) struct Spent(Mutex<VecDeque<Name>>);
+pub(super) struct Spent {
+    names: Mutex<VecDeque<Name>>,
+    /// Sessions put until then may have been forgotten.
+    forgotten_until: AtomicU64,
+}
 
 impl Spent {
-    pub(super) fn add(&self, name: Name) {
+    /// Remembers a session that was put before `now`.
+    pub(super) fn add(&self, name: Name, now: Seconds) {
         let mut names = self.lock();
         if names.len() >= MOST {
             names.pop_front();
+            self.forgotten_until.fetch_max(now.saturating_add(CLOCKS), Ordering::Relaxed);
         }
         names.push_back(name);
+    }
+
+    /// Whether a session that was put at the time `put` may be one of those forgotten.
+    pub(super) fn covers(&self, put: Seconds) -> bool {
+        put <= self.forgotten_until.load(Ordering::Relaxed)
     }
 
     /// All names, which are no longer kept here.
@@ -30,7 +52,7 @@ impl Spent {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Name>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -42,10 +64,21 @@ mod tests {
     fn the_latest_names_are_kept() {
         let spent = Spent::default();
         for number in 0..MOST as u128 + 5 {
-            spent.add(number.to_be_bytes());
+            spent.add(number.to_be_bytes(), 1000);
         }
         let names = spent.take();
         assert_eq!((names.len(), names[0]), (MOST, 5_u128.to_be_bytes()));
         assert!(spent.take().is_empty());
+    }
+
+    #[test]
+    fn once_names_are_forgotten_all_sessions_of_before_are_spent() {
+        let spent = Spent::default();
+        for number in 0..MOST as u128 {
+            spent.add(number.to_be_bytes(), 1000);
+        }
+        assert!(!spent.covers(999), "all of them are remembered");
+        spent.add([0xff; 16], 1000);
+        assert!(spent.covers(999) && spent.covers(1000 + CLOCKS) && !spent.covers(1001 + CLOCKS));
     }
 }
