@@ -14,6 +14,7 @@ use rcgen::{
     GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints, PKCS_RSA_SHA256, PublicKeyData,
     RsaKeySize,
 };
+use rustix::fs::OFlags;
 use time::OffsetDateTime;
 use zeroize::Zeroizing;
 
@@ -230,7 +231,15 @@ fn make_folder(folder: &Path) -> Result<(), CertError> {
 /// Holds off other processes that open the same CA until it is dropped.
 fn lock(folder: &Path) -> Result<File, CertError> {
     let path = folder.join(".lock");
-    let open = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&path);
+    // Where others may write in the folder, `.lock` may lead to another file: that is neither followed nor emptied.
+    let mut options = OpenOptions::new();
+    options
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    let open = options.open(&path);
     let locked = open.and_then(|file| file.lock().map(|()| file));
     locked.map_err(|source| CertError::Write { path, source })
 }
@@ -336,6 +345,21 @@ mod tests {
         for files in ca.servers() {
             assert_eq!(mode(&files.key), 0o600);
         }
+    }
+
+    #[test]
+    fn a_lock_that_leads_elsewhere_is_refused_and_one_with_contents_keeps_them() {
+        let folder = folder();
+        let (victim, lock) = (folder.path().join("victim"), folder.path().join(".lock"));
+        fs::write(&victim, "precious").unwrap();
+        std::os::unix::fs::symlink(&victim, &lock).unwrap();
+        let error = DevelopmentCa::open_or_create(folder.path(), SystemTime::now()).unwrap_err();
+        assert!(error.to_string().contains(".lock"), "{error}");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        fs::remove_file(&lock).unwrap();
+        fs::hard_link(&victim, &lock).unwrap();
+        open(folder.path());
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A CA for one test: a root, an intermediate, and whatever servers and clients it is asked to certify, as PEM files.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -172,6 +173,7 @@ impl<'a> Request<'a> {
         };
         write(&leaf.chain, &leaf.chain_pem);
         write(&leaf.key, &leaf.key_pem);
+        fs::set_permissions(&leaf.key, Permissions::from_mode(0o600)).expect("a file of ours");
         leaf
     }
 }

@@ -6,6 +6,7 @@ mod sessions;
 
 use std::collections::HashSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -205,6 +206,29 @@ fn a_doubtful_certificate_is_a_warning() {
     let has = |text: &str| resolved.warnings.iter().any(|warning| warning.contains(text));
     assert!(has("expired on"), "{:?}", resolved.warnings);
     assert!(has("the certificate is not for \"example.com\""), "{:?}", resolved.warnings);
+}
+
+#[test]
+fn a_key_that_others_may_read_or_change_is_a_warning() {
+    let leaf = TestCa::new().server(&["example.com"]).issue();
+    let config = format!(
+        "{LISTENER}[[host]]\nnames = [\"example.com\"]\ncertificates = [{{ chain = \"{}\", key = \"{}\" }}]\n",
+        leaf.chain.display(),
+        leaf.key.display()
+    );
+    let key = leaf.key.display();
+    let read = format!("{key}: everyone on this machine may read it; `chmod o= {key}` ends that");
+    let change = format!("{key}: others than its owner may change it; `chmod go-w {key}` ends that");
+    for (mode, warnings) in [
+        (0o600, vec![]),
+        (0o640, vec![]),
+        (0o644, vec![&read]),
+        (0o660, vec![&change]),
+        (0o666, vec![&read, &change]),
+    ] {
+        fs::set_permissions(&leaf.key, fs::Permissions::from_mode(mode)).expect("a file of ours");
+        assert_eq!(accepted(&config).warnings.iter().collect::<Vec<_>>(), warnings, "{mode:o}");
+    }
 }
 
 #[test]

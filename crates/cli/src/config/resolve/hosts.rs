@@ -13,7 +13,7 @@ use rustls_pki_types::pem::PemObject;
 
 use super::names::host_name;
 use super::routes::routes;
-use super::{Context, Development, early_data};
+use super::{Context, Development, early_data, sessions};
 use crate::config::error::KeyPath;
 use crate::config::raw;
 
@@ -174,6 +174,7 @@ impl Builder<'_> {
         for warning in loaded.warnings {
             context.findings.warn(warning.to_string());
         }
+        sessions::warn_of_access(&files.1, context);
         let certificate = Arc::new(loaded.certificate);
         self.loaded.insert(files, Arc::clone(&certificate));
         Ok(certificate)

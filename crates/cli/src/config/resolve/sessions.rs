@@ -140,14 +140,22 @@ pub(super) fn read_privately<T, E: Display>(
     read: impl FnOnce(&Path) -> Result<T, E>,
 ) -> Option<T> {
     let value = read(file).map_err(|error| context.findings.wrong(path, error.to_string())).ok()?;
-    let mode = file.metadata().map_or(0, |metadata| metadata.permissions().mode());
-    if mode & 0o004 != 0 {
-        let file = file.display();
-        context
-            .findings
-            .warn(format!("{file}: everyone on this machine may read it; `chmod o= {file}` ends that"));
-    }
+    warn_of_access(file, context);
     Some(value)
+}
+
+/// Warns where others than the owner and the group may read a secret, or others than the owner may change it.
+pub(super) fn warn_of_access(file: &Path, context: &mut Context<'_>) {
+    let mode = file.metadata().map_or(0, |metadata| metadata.permissions().mode());
+    let file = file.display();
+    if mode & 0o004 != 0 {
+        let warning = format!("{file}: everyone on this machine may read it; `chmod o= {file}` ends that");
+        context.findings.warn(warning);
+    }
+    if mode & 0o022 != 0 {
+        let warning = format!("{file}: others than its owner may change it; `chmod go-w {file}` ends that");
+        context.findings.warn(warning);
+    }
 }
 
 /// Keys that stand there without anything that they could act on.
