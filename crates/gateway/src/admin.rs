@@ -19,6 +19,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::Semaphore;
 
 use crate::tickets;
+use crate::watchdog::Pulse;
 
 /// Admin connections at a time: a few scrapers and people.
 const CONNECTIONS: usize = 64;
@@ -35,6 +36,7 @@ pub(crate) struct Admin {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) keyring: Arc<TicketKeyring>,
     pub(crate) drain: Drain,
+    pub(crate) pulse: Arc<Pulse>,
 }
 
 /// Serves `socket` for as long as it is polled.
@@ -80,11 +82,19 @@ impl Admin {
             "/tickets" => typed("application/json", tickets::shown(&self.keyring, SystemTime::now())),
             "/healthz" => text(StatusCode::OK, "ok\n"),
             "/readyz" if self.drain.started() => text(StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
-            "/readyz" => text(StatusCode::OK, "ready\n"),
+            "/readyz" => self.readiness(),
             _ => {
                 text(StatusCode::NOT_FOUND, "not found; there are /metrics, /healthz, /readyz and /tickets\n")
             }
         }
+    }
+
+    fn readiness(&self) -> Response<Full<Bytes>> {
+        let stuck = self.pulse.stuck();
+        if stuck.is_empty() {
+            return text(StatusCode::OK, "ready\n");
+        }
+        text(StatusCode::SERVICE_UNAVAILABLE, format!("workers that do not turn: {stuck:?}\n"))
     }
 
     fn rotate(&self, headers: &HeaderMap) -> Response<Full<Bytes>> {

@@ -9,7 +9,7 @@ use rustix::process::{Resource, getrlimit};
 use crate::admin::SPARE_DESCRIPTORS;
 use crate::settings::GatewaySettings;
 
-/// What a worker opens beside its listeners: its poll, its wake-up, its signals.
+/// What a worker opens beside its listeners, of which the watchdog has copies: its poll, its wake-up, its signals.
 const PER_WORKER: usize = 4;
 /// For the main thread, logs that are opened again, files that are read, and connections that are closing.
 const OTHERS: usize = 16;
@@ -40,6 +40,6 @@ pub(crate) fn connections(settings: &GatewaySettings) -> usize {
 fn reserved(settings: &GatewaySettings) -> usize {
     let listeners = settings.https.len() + settings.http.len();
     let open = fs::read_dir("/proc/self/fd").map_or(USUALLY_OPEN, Iterator::count);
-    let workers = settings.workers.get().saturating_mul(listeners + PER_WORKER);
+    let workers = settings.workers.get().saturating_mul(2 * listeners + PER_WORKER);
     open + workers + SPARE_DESCRIPTORS + OTHERS
 }

@@ -27,6 +27,14 @@ pub enum GatewayError {
     /// The program's signals cannot be received.
     #[error("cannot receive signals: {0}")]
     Signals(#[source] io::Error),
+    /// A worker cannot go on: it or one of its tasks panicked, or has no runtime.
+    #[error("worker {number} failed: {reason}. The process ends, so that whoever watches it starts it again")]
+    Worker {
+        /// Its number.
+        number: usize,
+        /// What happened.
+        reason: String,
+    },
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),

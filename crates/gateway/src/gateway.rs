@@ -12,13 +12,16 @@ use brisk_net::listener::ListenerSettings;
 use brisk_telemetry::metrics::Reload;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
 
 use crate::GatewayError;
 use crate::admin::{self, Admin};
 use crate::listen::{self, Addresses};
 use crate::settings::GatewaySettings;
 use crate::shared::Shared;
+use crate::watchdog::{BEAT, Watchdog};
 use crate::worker::{self, Sockets};
 
 /// Changed files are reloaded when they have been left alone for so long: a certificate and its key change together.
@@ -82,12 +85,16 @@ impl Gateway {
         let (trigger, drain) = drain::channel();
         let (stop, stopped) = watch::channel(());
         let mut workers = Vec::with_capacity(self.sockets.len());
+        let pulse = Arc::clone(&self.shared.pulse);
+        let watchdog = Watchdog::new(pulse, &self.settings, &self.sockets).map_err(GatewayError::Threads)?;
+        let (failed, failures) = mpsc::unbounded_channel();
         for (number, sockets) in self.sockets.into_iter().enumerate() {
-            let shared = Arc::clone(&self.shared);
-            let started = worker::start(number, shared, sockets, drain.clone(), stopped.clone());
+            let (shared, failed) = (Arc::clone(&self.shared), failed.clone());
+            let started = worker::start(number, shared, sockets, drain.clone(), stopped.clone(), failed);
             workers.push(started.map_err(GatewayError::Threads)?);
         }
-        let control = Control { shared: self.shared, settings: self.settings, files: self.files, read };
+        let (shared, settings, files) = (self.shared, self.settings, self.files);
+        let control = Control { shared, settings, files, read, watchdog, failures };
         let served = runtime.block_on(control.run(self.admin, &trigger, drain));
         drop(stop);
         workers.into_iter().for_each(join);
@@ -107,6 +114,8 @@ struct Control<R> {
     settings: GatewaySettings,
     files: Option<FileWatch>,
     read: R,
+    watchdog: Watchdog,
+    failures: UnboundedReceiver<GatewayError>,
 }
 
 impl<R, E> Control<R>
@@ -123,17 +132,23 @@ where
         let mut signals = Signals::new()?;
         if let Some(socket) = admin {
             let (metrics, keyring) = (&self.shared.metrics, self.shared.resumption.keyring());
-            let admin = Admin { metrics: Arc::clone(metrics), keyring: Arc::clone(keyring), drain };
+            let (metrics, keyring) = (Arc::clone(metrics), Arc::clone(keyring));
+            let admin = Admin { metrics, keyring, drain, pulse: Arc::clone(&self.shared.pulse) };
             tokio::spawn(admin::serve(admin, socket));
         }
         let mut checks = self.shared.health_checks();
         let mut minute = tokio::time::interval(MINUTE);
         let mut log_check = tokio::time::interval(LOG_CHECK);
         let mut dropped = 0;
+        let mut beats = tokio::time::interval(BEAT);
+        // A process that was held up as a whole has no beats to make up for.
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 _ = minute.tick() => self.shared.resumption.age(),
                 _ = log_check.tick() => dropped = self.report_dropped_lines(dropped),
+                _ = beats.tick() => self.watchdog.look(),
+                Some(failure) = self.failures.recv() => return Err(failure),
                 told = signals.next() => match told {
                     Told::Stop => break,
                     Told::Reload => {
@@ -149,6 +164,7 @@ where
             }
         }
         drop(checks);
+        self.watchdog.end();
         self.drain(trigger, &mut signals).await;
         Ok(())
     }

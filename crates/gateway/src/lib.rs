@@ -15,6 +15,7 @@ mod resumption;
 pub mod settings;
 mod shared;
 mod tickets;
+mod watchdog;
 mod worker;
 
 pub use error::GatewayError;

@@ -34,6 +34,7 @@ use crate::gateway::Program;
 use crate::page;
 use crate::resumption::{Resumption, unix_seconds};
 use crate::settings::{GatewaySettings, ProxyProtocol};
+use crate::watchdog::Pulse;
 
 /// The least time between two warnings about failed handshakes: clients can make handshakes fail.
 const WARNING_INTERVAL: Duration = Duration::from_secs(1);
@@ -129,6 +130,7 @@ pub(crate) struct Shared {
     /// Whether clients of this machine are not counted.
     pub(crate) spares_loopback: bool,
     pub(crate) program: Program,
+    pub(crate) pulse: Arc<Pulse>,
     /// Warnings about failed handshakes.
     pub(crate) handshake_warnings: Throttle,
     pub(crate) resumption: Resumption,
@@ -144,6 +146,11 @@ impl Shared {
     pub(crate) fn new(settings: &GatewaySettings, program: Program) -> Result<Arc<Self>, GatewayError> {
         let metrics = Metrics::new();
         metrics.set_log_source(program.dropped_log_lines);
+        let pulse = Pulse::new(settings.workers.get());
+        metrics.set_stuck_source({
+            let pulse = Arc::clone(&pulse);
+            move || pulse.stuck().len() as u64
+        });
         let engine = Engine::start(settings, &metrics)?;
         let resumption = Resumption::new(&settings.sessions, &metrics)?;
         let access_log = open_access_log(settings, &metrics)?;
@@ -166,6 +173,7 @@ impl Shared {
             key_share,
             rate_refusals,
             program,
+            pulse,
             handshake_warnings: Throttle::new(WARNING_INTERVAL),
             ids: AtomicU64::new(1),
             metrics,

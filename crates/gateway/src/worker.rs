@@ -3,20 +3,25 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::TcpListener;
+use std::panic::{self, AssertUnwindSafe};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use brisk_net::{AddressPermit, ConnectionPermit, DeadlineWheel, Drain, DrainGuard, Listener};
 use brisk_proxy::serve::{CurrentService, HttpSettings};
 use brisk_telemetry::metrics::Listening;
 use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
-use tokio::task::spawn_local;
+use tokio::task::JoinSet;
 
+use crate::GatewayError;
 use crate::accept::accept;
 use crate::shared::{Live, Shared, WorkerGroups};
+use crate::watchdog::BEAT;
+
+const PANICKED: &str = "it panicked, as the log says";
 
 /// What the tasks of a worker share.
 pub(crate) struct Worker {
@@ -62,16 +67,26 @@ pub(crate) fn start(
     sockets: Sockets,
     drain: Drain,
     stop: watch::Receiver<()>,
+    failures: UnboundedSender<GatewayError>,
 ) -> io::Result<thread::JoinHandle<()>> {
-    let ended = move |error: io::Error| tracing::error!(%error, worker = number, "a worker ended");
     thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
-        let built = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
-        let ran = built.and_then(|local| local.block_on(run(shared, sockets, drain, stop)));
-        ran.unwrap_or_else(ended);
+        let serve = || {
+            let built = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+            built.and_then(|local| local.block_on(run(number, shared, sockets, drain, stop)))
+        };
+        let ended = panic::catch_unwind(AssertUnwindSafe(serve));
+        let reason = match ended {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => PANICKED.to_owned(),
+        };
+        // An error: the process ends already.
+        let _ = failures.send(GatewayError::Worker { number, reason });
     })
 }
 
 async fn run(
+    number: usize,
     shared: Arc<Shared>,
     sockets: Sockets,
     drain: Drain,
@@ -93,32 +108,48 @@ async fn run(
         waiting: Cell::new(0),
     });
     let deadlines = worker.wheel.clone();
-    spawn_local(async move { deadlines.run().await });
-    spawn_local(follow(Rc::clone(&worker), changes));
-    spawn_local(help_others(Rc::clone(&worker), shortages));
-    spawn_local(give_back_memory(worker.shared.program.give_back_memory));
-    let mut accepting = Vec::new();
+    let mut tasks = JoinSet::new();
+    tasks.spawn_local(async move { deadlines.run().await });
+    tasks.spawn_local(follow(Rc::clone(&worker), changes));
+    tasks.spawn_local(help_others(Rc::clone(&worker), shortages));
+    tasks.spawn_local(each_second(Rc::clone(&worker), number));
+    let mut accepting = JoinSet::new();
     let https = sockets.https.into_iter().map(|socket| (socket, Listening::Https));
     let http = sockets.http.into_iter().map(|socket| (socket, Listening::Http));
     for (socket, kind) in https.chain(http) {
-        accepting.push(spawn_local(accept(Rc::clone(&worker), Listener::new(socket)?, kind)));
+        accepting.spawn_local(accept(Rc::clone(&worker), Listener::new(socket)?, kind));
     }
-    worker.drain.wait().await;
-    for task in accepting {
-        task.abort();
+    tokio::select! {
+        () = worker.drain.wait() => {}
+        failed = panicked(&mut accepting) => return Err(failed),
+        failed = panicked(&mut tasks) => return Err(failed),
     }
+    drop(accepting);
     worker.wheel.wake_all();
-    // Ends with an error when the sender is gone: that is the signal.
-    let _gone = stop.changed().await;
-    Ok(())
+    tokio::select! {
+        // Ends with an error when the sender is gone: that is the signal.
+        _gone = stop.changed() => Ok(()),
+        failed = panicked(&mut tasks) => Err(failed),
+    }
 }
 
-/// After a burst, its memory goes back although nothing is allocated any more.
-async fn give_back_memory(give_back: fn()) {
-    let mut seconds = tokio::time::interval(Duration::from_secs(1));
+/// Waits until one of these tasks panics: without it the worker would seem to live and not serve. The log has the panic.
+async fn panicked(tasks: &mut JoinSet<()>) -> io::Error {
+    while let Some(ended) = tasks.join_next().await {
+        if ended.is_err_and(|error| error.is_panic()) {
+            return io::Error::other(PANICKED);
+        }
+    }
+    std::future::pending().await
+}
+
+/// Shows that the worker turns. And after a burst its memory goes back, although nothing is allocated any more.
+async fn each_second(worker: Rc<Worker>, number: usize) {
+    let mut seconds = tokio::time::interval(BEAT);
     loop {
         seconds.tick().await;
-        give_back();
+        worker.shared.pulse.beat(number);
+        (worker.shared.program.give_back_memory)();
     }
 }
 
@@ -138,5 +169,22 @@ async fn follow(worker: Rc<Worker>, mut changes: watch::Receiver<()>) {
             Err(error) => tracing::error!(%error, "a worker keeps its old routes"),
         }
         worker.http.replace(Rc::new(live.http.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_panics_is_noticed_and_one_that_ends_is_not() {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async {});
+        tasks.spawn(async {
+            tokio::task::yield_now().await;
+            panic!("as a bug would");
+        });
+        let failed = panicked(&mut tasks).await;
+        assert_eq!(failed.to_string(), PANICKED);
     }
 }

@@ -2,10 +2,10 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep};
 use tracing::warn;
@@ -56,6 +56,18 @@ pub fn bind(settings: &ListenerSettings) -> io::Result<std::net::TcpListener> {
     }
     socket.listen(settings.backlog)?;
     Ok(socket.into())
+}
+
+/// Takes a listening socket out of service: the kernel gives its connections to the other sockets of the address, and
+/// resets those that it has not handed out. [`resume`] undoes it. Affects all copies of the socket.
+pub fn pause(socket: &std::net::TcpListener) -> io::Result<()> {
+    SockRef::from(socket).shutdown(Shutdown::Read)
+}
+
+/// Listens again after [`pause`]. The socket has to have been bound to a port by its number: one that the kernel chose is
+/// given up by the pause.
+pub fn resume(socket: &std::net::TcpListener, backlog: i32) -> io::Result<()> {
+    SockRef::from(socket).listen(backlog)
 }
 
 /// What the kernel lets TCP Fast Open do: `net.ipv4.tcp_fastopen`, which also rules IPv6.
@@ -153,6 +165,10 @@ impl Listener {
                 sleep(SHORTAGE_PAUSE).await;
                 Ok(())
             }
+            Trouble::Paused => {
+                sleep(SHORTAGE_PAUSE).await;
+                Ok(())
+            }
             Trouble::Listener => Err(error),
         }
     }
@@ -171,6 +187,8 @@ impl Listener {
 enum Trouble {
     Connection,
     Shortage,
+    /// The socket does not listen now: [`pause`].
+    Paused,
     Listener,
 }
 
@@ -178,6 +196,7 @@ impl Trouble {
     fn of(error: &io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => Self::Shortage,
+            Some(libc::EINVAL) => Self::Paused,
             // accept(2): Linux hands on errors that are already pending on the new socket; treat them like EAGAIN.
             Some(
                 libc::ECONNABORTED
@@ -226,6 +245,24 @@ mod tests {
         let alone = ListenerSettings { reuse_port: false, ..ListenerSettings::new(address) };
         let error = bind(&alone).expect_err("in use");
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[tokio::test]
+    async fn a_paused_listener_accepts_again_when_it_is_resumed() {
+        let free = bind(&loopback()).expect("bind").local_addr().expect("address");
+        let socket = bind(&ListenerSettings::new(free)).expect("bind");
+        let handle = socket.try_clone().expect("a copy");
+        let mut listener = Listener::new(socket).expect("listener");
+        let address = listener.local_address().expect("address");
+        pause(&handle).expect("pause");
+        let error = TcpStream::connect(address).await.expect_err("nobody listens");
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        let accepting = tokio::spawn(async move { listener.accept().await });
+        tokio::task::yield_now().await;
+        resume(&handle, 16).expect("resume");
+        let client = TcpStream::connect(address).await.expect("connect");
+        let (_, peer) = accepting.await.expect("a task").expect("accept");
+        assert_eq!(peer, client.local_addr().expect("address"));
     }
 
     #[test]

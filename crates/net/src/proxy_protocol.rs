@@ -8,8 +8,9 @@ use ppp::{v1, v2};
 
 /// The longest line of version 1, its end included. Specification, section 2.1.
 pub const MAX_TEXT: usize = 107;
-/// The longest header of version 2 that is taken: 16 bytes, addresses of any family, and room for extensions.
-pub const MAX_BINARY: usize = 536;
+/// The longest header of version 2 that is taken: 16 bytes, addresses of any family, and room for extensions, which may
+/// hold a client's certificate. The specification allows 65,551 bytes.
+pub const MAX_BINARY: usize = 16 * 1024;
 
 const BINARY_HEAD: usize = 16;
 const TEXT_PREFIX: &[u8] = b"PROXY ";
@@ -218,7 +219,7 @@ mod tests {
     fn a_long_header_is_refused_before_it_is_all_there() {
         let line = [b"PROXY UNKNOWN ".as_slice(), &[b'x'; 100]].concat();
         assert!(matches!(parse(&line), Err(ProxyProtocolError::TooLarge { limit: MAX_TEXT })));
-        let head = &binary(0x21, 0x11, &[0; 600])[..16];
+        let head = &binary(0x21, 0x11, &[0; MAX_BINARY])[..16];
         assert!(matches!(parse(head), Err(ProxyProtocolError::TooLarge { limit: MAX_BINARY })));
     }
 }

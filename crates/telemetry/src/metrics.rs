@@ -118,6 +118,7 @@ pub struct Metrics {
     keys: Source<KeyFigures>,
     lost_lines: Mutex<Vec<Arc<AtomicU64>>>,
     log: Source<u64>,
+    stuck: Source<u64>,
     rates: Source<RateFigures>,
 }
 
@@ -139,6 +140,7 @@ impl Metrics {
             keys: Source::none(),
             lost_lines: Mutex::default(),
             log: Source::none(),
+            stuck: Source::none(),
             rates: Source::none(),
         })
     }
@@ -267,6 +269,11 @@ impl Metrics {
     /// Asks `source` at every scrape what was refused because of a client's rate. Replaces an earlier source.
     pub fn set_rate_source(&self, source: impl Fn() -> RateFigures + Send + Sync + 'static) {
         self.rates.set(Box::new(source));
+    }
+
+    /// Asks `source` at every scrape how many workers are stuck. Replaces an earlier source.
+    pub fn set_stuck_source(&self, source: impl Fn() -> u64 + Send + Sync + 'static) {
+        self.stuck.set(Box::new(source));
     }
 
     /// Asks `source` at every scrape how many lines of the program's own log were dropped. Replaces an earlier source.

@@ -163,6 +163,18 @@ fn idle_connections_give_way_at_the_limit_longest_first() {
 }
 
 #[test]
+fn idle_http2_connections_give_way_as_well() {
+    let site = Site::custom("server.max_connections = 2\nserver.workers = 1\n", "", |setup| setup);
+    let mut held = [h2(&site), h2(&site)];
+    for connection in &mut held {
+        assert!(connection.read(&mut [0; 64]).expect("frames") > 0);
+    }
+    assert_eq!(site.get("/").status(), 200);
+    let [mut oldest, _] = held;
+    oldest.read_to_end(&mut Vec::new()).expect("close_notify");
+}
+
+#[test]
 fn connections_at_work_are_not_let_go_for_others() {
     let origin = Origin::raw(|mut stream| std::io::copy(&mut stream, &mut std::io::sink()).map(drop));
     let keys = "server.max_connections = 4\nserver.workers = 2\n";

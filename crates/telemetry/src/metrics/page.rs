@@ -207,6 +207,8 @@ fn operation(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     let mut family =
         page.counter("access_log_lost_lines", "Access log lines lost because the target did not keep up.")?;
     family.counter(&[], metrics.lost_lines())?;
+    let mut family = page.gauge("workers_stuck", "Workers that do not turn, and accept nothing.")?;
+    family.gauge(&[], metrics.stuck.figures().unwrap_or(0))?;
     let mut family =
         page.counter("log_dropped_lines", "Log lines dropped because standard error was not read.")?;
     family.counter(&[], metrics.log.figures().unwrap_or(0))

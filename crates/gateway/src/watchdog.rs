@@ -1,0 +1,167 @@
+//! Notices a worker that does not turn any more, and takes its listeners out of service: the kernel would go on giving
+//! them their share of the connections, and nobody would serve these.
+
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use brisk_net::listener;
+
+use crate::settings::GatewaySettings;
+use crate::worker::Sockets;
+
+/// How often workers show that they turn, and how often it is looked.
+pub(crate) const BEAT: Duration = Duration::from_secs(1);
+/// Looks in a row without a turn in between, after which a worker counts as stuck. Counted in looks, not in time: what
+/// holds up the whole process holds up whoever looks as well.
+const PATIENT_LOOKS: u32 = 5;
+
+/// What workers show, and what is known of them. Shared by all threads.
+#[derive(Debug)]
+pub(crate) struct Pulse(Box<[WorkerPulse]>);
+
+#[derive(Debug, Default)]
+struct WorkerPulse {
+    beats: AtomicU64,
+    stuck: AtomicBool,
+}
+
+impl Pulse {
+    pub(crate) fn new(workers: usize) -> Arc<Self> {
+        Arc::new(Self((0..workers).map(|_| WorkerPulse::default()).collect()))
+    }
+
+    /// A worker turns. To be called once every [`BEAT`].
+    pub(crate) fn beat(&self, worker: usize) {
+        self.0[worker].beats.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Workers that do not turn, by their numbers.
+    pub(crate) fn stuck(&self) -> Vec<usize> {
+        let stuck = self.0.iter().enumerate().filter(|(_, worker)| worker.stuck.load(Ordering::Relaxed));
+        stuck.map(|(number, _)| number).collect()
+    }
+}
+
+/// Looks after the workers.
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    pulse: Arc<Pulse>,
+    workers: Vec<Watched>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    listeners: Vec<(TcpListener, i32)>,
+    beats: u64,
+    looks: u32,
+}
+
+impl Watchdog {
+    /// For workers that will serve `sockets`, of which it keeps copies.
+    pub(crate) fn new(
+        pulse: Arc<Pulse>,
+        settings: &GatewaySettings,
+        sockets: &[Sockets],
+    ) -> io::Result<Self> {
+        let backlogs = || settings.https.iter().chain(&settings.http).map(|listener| listener.backlog);
+        let watched = |sockets: &Sockets| {
+            let copies = sockets.https.iter().chain(&sockets.http).map(TcpListener::try_clone);
+            let listeners = copies.zip(backlogs()).map(|(copy, backlog)| Ok((copy?, backlog)));
+            Ok(Watched { listeners: listeners.collect::<io::Result<_>>()?, beats: 0, looks: 0 })
+        };
+        let workers = sockets.iter().map(watched).collect::<io::Result<_>>()?;
+        Ok(Self { pulse, workers })
+    }
+
+    /// Looks at every worker. To be called once every [`BEAT`].
+    pub(crate) fn look(&mut self) {
+        for (number, worker) in self.workers.iter_mut().enumerate() {
+            let pulse = &self.pulse.0[number];
+            let turned = worker.turned(pulse.beats.load(Ordering::Relaxed));
+            let stuck = pulse.stuck.load(Ordering::Relaxed);
+            if turned && stuck {
+                pulse.stuck.store(false, Ordering::Relaxed);
+                worker.resume();
+                tracing::warn!(worker = number, "the worker turns again, and accepts connections");
+            } else if !stuck && worker.looks >= PATIENT_LOOKS {
+                pulse.stuck.store(true, Ordering::Relaxed);
+                worker.pause();
+                tracing::error!(
+                    worker = number,
+                    "the worker has not turned for {PATIENT_LOOKS} s: new connections go to the others. If it stays so, \
+                     restart brisk and report what it was doing"
+                );
+            }
+        }
+    }
+
+    /// Lets go of the listeners, so that nobody listens any more once the workers have closed theirs.
+    pub(crate) fn end(&mut self) {
+        self.workers.clear();
+    }
+}
+
+impl Watched {
+    /// Whether there were beats since the last look.
+    fn turned(&mut self, beats: u64) -> bool {
+        let turned = beats != self.beats;
+        self.looks = if turned { 0 } else { self.looks.saturating_add(1) };
+        self.beats = beats;
+        turned
+    }
+
+    fn pause(&self) {
+        for (socket, _) in &self.listeners {
+            if let Err(error) = listener::pause(socket) {
+                tracing::warn!(%error, "cannot take a listener out of service");
+            }
+        }
+    }
+
+    fn resume(&self) {
+        for (socket, backlog) in &self.listeners {
+            if let Err(error) = listener::resume(socket, *backlog) {
+                tracing::error!(%error, "cannot put a listener back into service");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, TcpStream};
+
+    use brisk_net::ListenerSettings;
+
+    use super::*;
+
+    #[test]
+    fn a_worker_that_does_not_turn_gets_no_connections_until_it_does() {
+        let free = listener::bind(&ListenerSettings::new(SocketAddr::from(([127, 0, 0, 1], 0))));
+        let address = free.and_then(|socket| socket.local_addr()).expect("a free port");
+        let settings = ListenerSettings::new(address);
+        let socket = listener::bind(&settings).expect("the same port");
+        let listeners = vec![(socket, settings.backlog)];
+        let pulse = Pulse::new(1);
+        let workers = vec![Watched { listeners, beats: 0, looks: 0 }];
+        let mut watchdog = Watchdog { pulse: Arc::clone(&pulse), workers };
+        for _ in 0..10 {
+            pulse.beat(0);
+            watchdog.look();
+        }
+        assert!(pulse.stuck().is_empty());
+        for _ in 0..PATIENT_LOOKS {
+            TcpStream::connect(address).expect("it listens");
+            watchdog.look();
+        }
+        assert_eq!(pulse.stuck(), [0]);
+        TcpStream::connect(address).expect_err("out of service");
+        pulse.beat(0);
+        watchdog.look();
+        assert!(pulse.stuck().is_empty());
+        TcpStream::connect(address).expect("in service again");
+    }
+}
