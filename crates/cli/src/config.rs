@@ -84,7 +84,12 @@ fn first_run(upstream: Option<ServerUrl>) -> raw::Config {
         ..raw::Upstream::default()
     };
     raw::Config {
-        server: raw::Server { https: loopback(), ..raw::Server::default() },
+        server: raw::Server {
+            https: loopback(),
+            // Of this machine, under whatever name somebody gives it.
+            unknown_host: Some(raw::UnknownHost::Default),
+            ..raw::Server::default()
+        },
         host: vec![host],
         upstream: upstream.map(|url| (name, group(url))).into_iter().collect(),
         ..raw::Config::default()

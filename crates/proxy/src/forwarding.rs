@@ -3,6 +3,9 @@
 //! From a trusted proxy these headers are believed: its list of clients is extended, the rest kept. From everyone else
 //! they are replaced, and every other header that [claims] an identity is removed.
 //!
+//! A name that the client made up, and that reached the default host for want of another, is not vouched for: it is in
+//! neither `X-Forwarded-Host` nor `Forwarded`. An application that builds links from these would send its users there.
+//!
 //! [claims]: crate::claims
 
 use std::fmt::Write as _;
@@ -16,6 +19,7 @@ use ipnet::IpNet;
 
 use crate::claims;
 use crate::connection::Connection;
+use crate::hosts::Names;
 use crate::settings::Underscores;
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -32,13 +36,23 @@ pub(crate) struct Forwarding {
     underscores: Underscores,
 }
 
+/// What a request asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    /// Host and port as the client wrote them; may be empty.
+    pub(crate) authority: &'a str,
+    pub(crate) id: RequestId,
+    /// Of the host that answers.
+    pub(crate) names: &'a Names,
+}
+
 /// The values for one connection and authority, made once.
 #[derive(Debug)]
 pub(crate) struct ForwardedValues {
     authority: Box<str>,
     client: HeaderValue,
     proto: HeaderValue,
-    host: HeaderValue,
+    host: Option<HeaderValue>,
     element: HeaderValue,
 }
 
@@ -49,27 +63,21 @@ impl Forwarding {
     }
 
     /// Sets the headers of a request that is about to be forwarded.
-    pub(crate) fn apply(
-        &self,
-        headers: &mut HeaderMap,
-        connection: &Connection,
-        authority: &str,
-        id: RequestId,
-    ) {
+    pub(crate) fn apply(&self, headers: &mut HeaderMap, connection: &Connection, asked: &Asked<'_>) {
         let client = connection.record.borrow().client;
         let mut kept = connection.forwarded.borrow_mut();
         let values = match &mut *kept {
-            Some(values) if *values.authority == *authority => values,
-            other => other.insert(Box::new(ForwardedValues::new(client, connection.secure, authority))),
+            Some(values) if *values.authority == *asked.authority => values,
+            other => other.insert(Box::new(ForwardedValues::new(client, connection.secure, asked))),
         };
         if self.trusts(client.ip()) {
             claims::remove_forged(headers, self.underscores);
             values.extend(headers);
-            keep_request_id(headers, id);
+            keep_request_id(headers, asked.id);
         } else {
             claims::remove(headers, self.underscores);
             values.replace(headers);
-            headers.insert(REQUEST_ID, request_id(id));
+            headers.insert(REQUEST_ID, request_id(asked.id));
         }
     }
 
@@ -91,22 +99,26 @@ fn keep_request_id(headers: &mut HeaderMap, id: RequestId) {
 }
 
 impl ForwardedValues {
-    fn new(client: SocketAddr, secure: bool, authority: &str) -> Self {
+    fn new(client: SocketAddr, secure: bool, asked: &Asked<'_>) -> Self {
         let ip = client.ip().to_canonical();
+        let authority = asked.authority;
+        let host = Some(authority).filter(|authority| asked.names.include(authority));
         let proto = if secure { "https" } else { "http" };
         Self {
             authority: authority.into(),
             client: value(ip.to_string()),
             proto: HeaderValue::from_static(proto),
-            host: value(authority.to_owned()),
-            element: value(element(ip, proto, authority)),
+            host: host.map(|host| value(host.to_owned())),
+            element: value(element(ip, proto, host.unwrap_or_default())),
         }
     }
 
     fn replace(&self, headers: &mut HeaderMap) {
         headers.insert(FOR, self.client.clone());
         headers.insert(PROTO, self.proto.clone());
-        headers.insert(HOST, self.host.clone());
+        if let Some(host) = &self.host {
+            headers.insert(HOST, host.clone());
+        }
         headers.insert(header::FORWARDED, self.element.clone());
     }
 
@@ -114,7 +126,9 @@ impl ForwardedValues {
         append(headers, FOR, &self.client);
         append(headers, header::FORWARDED, &self.element);
         headers.entry(PROTO).or_insert_with(|| self.proto.clone());
-        headers.entry(HOST).or_insert_with(|| self.host.clone());
+        if let Some(host) = &self.host {
+            headers.entry(HOST).or_insert_with(|| host.clone());
+        }
     }
 }
 
@@ -163,7 +177,15 @@ mod tests {
         Connection::new(ConnectionRecord::new(1, client, local, Instant::now()), true)
     }
 
+    fn names() -> Names {
+        Names::new(&["a.example".to_owned(), "b.example".to_owned()]).expect("names")
+    }
+
     fn applied(client: &str, headers: &[(&'static str, &'static str)]) -> HeaderMap {
+        applied_for("a.example", client, headers)
+    }
+
+    fn applied_for(authority: &str, client: &str, headers: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, HeaderValue::from_static(value));
@@ -172,8 +194,7 @@ mod tests {
         Forwarding::new(trusted, Underscores::Drop).apply(
             &mut map,
             &connection(client),
-            "a.example",
-            RequestId(0xab),
+            &Asked { authority, id: RequestId(0xab), names: &names() },
         );
         map
     }
@@ -218,6 +239,16 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_no_host_has_is_not_vouched_for() {
+        for client in ["203.0.113.5", "10.1.2.3"] {
+            let headers = applied_for("evil.example", client, &[]);
+            assert_eq!(headers.get("x-forwarded-host"), None);
+            assert_eq!(headers["forwarded"], format!("for={client};proto=https"));
+        }
+        assert_eq!(applied_for("evil.example", "203.0.113.5", CLAIMS).get("x-forwarded-host"), None);
+    }
+
+    #[test]
     fn addresses_are_written_as_rfc_7239_wants_them() {
         assert_eq!(
             applied("2001:db8::1", &[])["forwarded"],
@@ -234,7 +265,8 @@ mod tests {
         let connection = connection("192.0.2.1");
         for authority in ["a.example", "b.example"] {
             let mut headers = HeaderMap::new();
-            forwarding.apply(&mut headers, &connection, authority, RequestId(1));
+            let asked = Asked { authority, id: RequestId(1), names: &names() };
+            forwarding.apply(&mut headers, &connection, &asked);
             assert_eq!(headers["x-forwarded-host"], authority);
         }
     }

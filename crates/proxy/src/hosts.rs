@@ -126,6 +126,23 @@ impl<T> Host<T> {
     }
 }
 
+/// The names of one host.
+#[derive(Debug)]
+pub(crate) struct Names(HostMap<()>);
+
+impl Names {
+    pub(crate) fn new(names: &[String]) -> Result<Self, CertError> {
+        let mut map = HostMap::new(UnknownName::Refuse);
+        map.add(names.iter().map(String::as_str), ())?;
+        Ok(Self(map))
+    }
+
+    /// Whether this authority is one of the host's own, rather than a name that a client made up.
+    pub(crate) fn include(&self, authority: &str) -> bool {
+        name_of(authority).is_some_and(|name| self.0.get(Some(&name)).host().is_some())
+    }
+}
+
 /// The name in an authority as the host map has it; `None` if there is none.
 fn name_of(authority: &str) -> Option<Cow<'_, str>> {
     let host = host_of(authority)?;
@@ -170,6 +187,18 @@ mod tests {
             assert_eq!(find(&hosts, Some("x.b.example"), authority), Some(1), "{authority}");
         }
         assert_eq!(find(&hosts, None, ""), Some(0));
+    }
+
+    #[test]
+    fn a_host_knows_its_own_names() {
+        let names = Names::new(&["a.example".to_owned(), "*.b.example".to_owned(), "::1".to_owned()]);
+        let names = names.expect("names");
+        for own in ["a.example", "A.example.:8443", "x.b.example", "[::1]:8443"] {
+            assert!(names.include(own), "{own}");
+        }
+        for other in ["", "b.example", "x.a.example", "evil.example", "a.example:x"] {
+            assert!(!names.include(other), "{other:?}");
+        }
     }
 
     #[test]

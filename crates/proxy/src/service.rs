@@ -17,10 +17,10 @@ use crate::error::{ServiceError, UpstreamError};
 use crate::error_page::error_page;
 use crate::exchange::{Exchange, RecordedBody, Telemetry};
 use crate::forward::{ForwardFacts, forward};
-use crate::forwarding::Forwarding;
+use crate::forwarding::{Asked, Forwarding};
 use crate::head_limits::HeadLimits;
 use crate::headers;
-use crate::hosts::{Host, Hosts, Misdirected, Origin};
+use crate::hosts::{Host, Hosts, Misdirected, Names, Origin};
 use crate::path::{AmbiguousPath, RequestPath};
 use crate::redirect::{self, HttpsRedirect};
 use crate::route::Routes;
@@ -47,6 +47,7 @@ pub struct Service {
 /// What one host answers.
 #[derive(Debug)]
 struct Site {
+    names: Names,
     routes: Routes<Route>,
     hsts: Option<HeaderValue>,
 }
@@ -173,7 +174,7 @@ impl Site {
     fn new(host: &HostSettings, group: &impl Fn(&str) -> Option<Rc<Group>>) -> Result<Self, ServiceError> {
         let routes: Result<Vec<_>, ServiceError> =
             host.routes.iter().map(|route| Ok((route.path.clone(), Route::new(route, group)?))).collect();
-        Ok(Self { routes: Routes::new(routes?), hsts: host.hsts.map(hsts) })
+        Ok(Self { names: Names::new(&host.names)?, routes: Routes::new(routes?), hsts: host.hsts.map(hsts) })
     }
 
     async fn answer(
@@ -201,7 +202,7 @@ impl Site {
             Prepared::Upstream { group, path: kept } => {
                 let target = upstream_target(&head, &path, *kept, &route.path)?;
                 drop(path);
-                let passage = Passage { service, group, body_limit: route.body_limit };
+                let passage = Passage { service, names: &self.names, group, body_limit: route.body_limit };
                 Box::pin(passage.go(head, target, body, exchange)).await
             }
         }
@@ -233,6 +234,7 @@ impl Route {
 /// A request on its way to an upstream group.
 struct Passage<'a> {
     service: &'a Service,
+    names: &'a Names,
     group: &'a Rc<Group>,
     body_limit: u64,
 }
@@ -251,7 +253,8 @@ impl Passage<'_> {
         if exchange.is_early() {
             headers::mark_early(&mut head.headers);
         }
-        self.service.forwarding.apply(&mut head.headers, &connection, &authority, exchange.id());
+        let asked = Asked { authority: &authority, id: exchange.id(), names: self.names };
+        self.service.forwarding.apply(&mut head.headers, &connection, &asked);
         let facts =
             ForwardFacts { connection: &connection, body_limit: self.body_limit, outcome: &exchange.outcome };
         match forward(self.group, Request::from_parts(head, body), &facts).await {

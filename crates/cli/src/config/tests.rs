@@ -195,6 +195,22 @@ fn hosts_have_certificates_that_fit() {
 }
 
 #[test]
+fn upstreams_that_get_unknown_names_are_a_warning_unless_they_are_meant_to() {
+    let tables = "[[host.route]]\npath = \"/\"\nupstream = \"app\"\n[upstream.app]\nservers = [\"http://127.0.0.1:1\"]\n";
+    assert_eq!(
+        accepted(&format!("{LISTENER}{HOST}{tables}")).warnings,
+        [
+            "server.unknown_host is not written: requests for names that no host has go to the upstreams of \"localhost\", with \
+          the client's name as Host; write unknown_host = \"refuse\", or \"default\" if that is meant"
+        ]
+    );
+    for word in ["refuse", "default"] {
+        let resolved = accepted(&format!("{LISTENER}unknown_host = {word:?}\n{HOST}{tables}"));
+        assert_eq!(resolved.warnings, [""; 0], "{word}");
+    }
+}
+
+#[test]
 fn a_doubtful_certificate_is_a_warning() {
     let ca = TestCa::new();
     let leaf = ca.server(&["other.example"]).key(LeafKey::EcdsaP256).expired().issue();

@@ -46,6 +46,7 @@ mod smuggling;
 mod speed;
 mod store_trouble;
 mod testssl;
+mod unknown_hosts;
 mod upstream_faults;
 mod upstream_limits;
 mod upstream_neighbours;

@@ -53,6 +53,7 @@ pub(super) fn hosts(
         named: HashMap::new(),
         loaded: HashMap::new(),
     };
+    unknown(raw, context);
     let hosts = raw.host.iter().enumerate();
     let all = hosts.map(|(index, host)| builder.host(index, host, &all.index(index), context)).collect();
     Hosts { all, development: builder.ca }
@@ -67,6 +68,19 @@ fn defaults(hosts: &[raw::Host], path: &KeyPath, context: &mut Context<'_>) {
         context
             .findings
             .wrong(&other.key("default"), format!("{first} is the default already; there can be one"));
+    }
+}
+
+/// Says what unknown names come to where nobody decided it: an upstream may take them for its own.
+fn unknown(raw: &raw::Config, context: &mut Context<'_>) {
+    let default = raw.host.iter().find(|host| host.default).or_else(|| raw.host.first());
+    let Some(default) = default.filter(|_| raw.server.unknown_host.is_none()) else { return };
+    if default.route.iter().any(|route| route.upstream.is_some()) {
+        let name = default.names.first().map_or("", String::as_str);
+        context.findings.warn(format!(
+            "server.unknown_host is not written: requests for names that no host has go to the upstreams of \"{name}\", with \
+             the client's name as Host; write unknown_host = \"refuse\", or \"default\" if that is meant"
+        ));
     }
 }
 
