@@ -7,6 +7,7 @@ mod algorithm;
 mod batch;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod ec_lanes;
 mod engine;
 mod error;
 mod keystore;
@@ -19,11 +20,13 @@ mod rsa;
 mod rsa_lanes;
 #[cfg(test)]
 mod testing;
+pub mod turn;
 
 pub use algorithm::KeyAlgorithm;
 pub use batch::{BatchChoice, BatchEngine, BatchSettings, BatchStatistics, Offload};
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaEngine, CudaError, CudaLayout, CudaSettings, CudaStatistics, CudaTimes, Tiered};
+pub use ec_lanes::{Exchange, KeyPair, LanesUse};
 pub use engine::{Performer, PrivateKeyEngine};
 pub use error::KeyError;
 pub use keystore::Keystore;

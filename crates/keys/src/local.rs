@@ -4,10 +4,11 @@ use std::{sync::Arc, time::Instant};
 
 use crate::{
     BatchChoice, KeyError, KeyOperation, KeyResult, Keystore, PendingOperation, Performer, PrivateKeyEngine,
-    batch::on_caller, private_key::PrivateKey, rsa_lanes::Width,
+    batch::on_caller, private_key::PrivateKey, rsa_lanes::Width, turn,
 };
 
-/// Performs key operations in this process, before [`submit`](PrivateKeyEngine::submit) returns.
+/// Performs key operations in this process, before [`submit`](PrivateKeyEngine::submit) returns; but signatures with P-256
+/// at the end of the [`turn`] on a thread that gathers them.
 ///
 /// For ECDSA and Ed25519 that costs less than handing the operation to another thread. RSA holds the calling thread up for
 /// 0.2 to 5 ms: a thread that serves connections asks a [`BatchEngine`](crate::BatchEngine) instead.
@@ -35,7 +36,7 @@ impl LocalEngine {
     }
 
     /// The key, if it can perform the operation and there is time for it.
-    fn key_for(&self, operation: &KeyOperation) -> Result<&PrivateKey, KeyError> {
+    fn key_for(&self, operation: &KeyOperation) -> Result<&Arc<PrivateKey>, KeyError> {
         let key = self.keystore.get(operation.key)?;
         key.check(&operation.kind)?;
         if Instant::now() >= operation.deadline {
@@ -48,7 +49,8 @@ impl LocalEngine {
 impl PrivateKeyEngine for LocalEngine {
     fn submit(&self, operation: KeyOperation) -> PendingOperation {
         match self.key_for(&operation) {
-            Ok(key) => PendingOperation::ready(key.perform(&operation.kind), Performer::AwsLc),
+            Ok(key) => turn::gather(key, &operation)
+                .unwrap_or_else(|| PendingOperation::ready(key.perform(&operation.kind), Performer::AwsLc)),
             Err(error) => PendingOperation::refused(error),
         }
     }

@@ -10,7 +10,9 @@ use aws_lc_rs::{
 };
 use rustls_pki_types::PrivateKeyDer;
 
-use crate::{KeyAlgorithm, KeyError, KeyId, KeyResult, OperationKind, rsa::RsaPrivateKey};
+use crate::{
+    KeyAlgorithm, KeyError, KeyId, KeyResult, OperationKind, ec_lanes::PreparedKey, rsa::RsaPrivateKey, turn,
+};
 
 /// What a failure of aws-lc within a signature becomes.
 pub(crate) const REFUSED_TO_SIGN: KeyError = KeyError::Failed("the cryptographic library refused to sign");
@@ -21,6 +23,8 @@ pub(crate) struct PrivateKey {
     algorithm: KeyAlgorithm,
     spki: Box<[u8]>,
     pair: Pair,
+    /// What lanes need of a key of P-256.
+    p256: Option<Box<PreparedKey>>,
 }
 
 enum Pair {
@@ -56,7 +60,8 @@ impl PrivateKey {
 
     fn from_ecdsa(algorithm: KeyAlgorithm, pair: EcdsaKeyPair) -> Result<Self, KeyError> {
         let spki = pair.public_key().as_der();
-        Self::new(algorithm, spki, Pair::Ecdsa(pair))
+        let p256 = if algorithm == KeyAlgorithm::EcdsaP256 { turn::prepare(&pair) } else { None };
+        Ok(Self { p256, ..Self::new(algorithm, spki, Pair::Ecdsa(pair))? })
     }
 
     fn from_ed25519(pair: Ed25519KeyPair) -> Result<Self, KeyError> {
@@ -76,7 +81,7 @@ impl PrivateKey {
     ) -> Result<Self, KeyError> {
         let spki = spki.map_err(|_| KeyError::Malformed("the private key has no public half".into()))?;
         let spki = Box::from(spki.as_ref());
-        Ok(Self { id: KeyId::of_spki(&spki), algorithm, spki, pair })
+        Ok(Self { id: KeyId::of_spki(&spki), algorithm, spki, pair, p256: None })
     }
 
     pub(crate) const fn id(&self) -> KeyId {
@@ -98,6 +103,11 @@ impl PrivateKey {
             Pair::Rsa(key) => Some(key),
             Pair::Ecdsa(_) | Pair::Ed25519(_) => None,
         }
+    }
+
+    /// The key as lanes sign with it: a key of P-256, where there are lanes.
+    pub(crate) fn p256(&self) -> Option<&PreparedKey> {
+        self.p256.as_deref()
     }
 
     /// An error if the key cannot do this, whatever it cost.

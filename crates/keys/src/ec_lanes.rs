@@ -1,0 +1,255 @@
+//! X25519 and ECDSA with P-256, eight at a time in vector registers of AVX-512 IFMA.
+//!
+//! A batch of eight is computed side by side, each operation in its own 64-bit lane. Its steps do not depend on what is in
+//! the lanes: there is no branch, no address and no instruction of variable time that depends on a secret, and a table is read
+//! with all its entries in registers. A batch takes the same time however full it is, about that of one or two operations
+//! one by one: [`Lanes`] measures from how many on it is worth it. Up to 64 operations share the inversions at their ends.
+//!
+//! | file | what |
+//! |---|---|
+//! | `field25519`, `x25519`, `keygen` | the field, the exchange, public keys |
+//! | `p256/words`, `field`, `curve` | numbers, both fields, multiples of the base point |
+//! | `p256` | signatures: nonces, checks |
+//! | `ifma`, `portable` | the lanes; the latter for tests |
+//! | `calibration` | what a batch costs here |
+//!
+//! The arithmetic is generic over the lanes and always inlined into functions with the instructions enabled. Nothing that
+//! handles lanes is a closure or an iterator adapter: these are functions of their own, without the instructions.
+#![expect(clippy::many_single_char_names, reason = "formulas have the names that they have in print")]
+#![expect(
+    clippy::inline_always,
+    clippy::needless_range_loop,
+    reason = "what is not inlined into a function with the features enabled does without the instructions, closures least of all"
+)]
+
+mod aws_lc;
+mod calibration;
+mod field25519;
+#[cfg(target_arch = "x86_64")]
+mod ifma;
+mod keygen;
+mod lanes;
+mod p256;
+#[cfg(test)]
+mod portable;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod timing;
+mod x25519;
+
+use std::sync::LazyLock;
+
+use aws_lc_rs::rand;
+use zeroize::{Zeroize, Zeroizing};
+
+pub use calibration::LanesUse;
+pub(crate) use p256::{PreparedKey, Signature, Signing};
+
+use lanes::LANES;
+
+/// Batches that share an inversion.
+const BATCHES: usize = 8;
+
+/// Most operations that are performed together.
+pub(crate) const TOGETHER: usize = BATCHES * LANES;
+
+/// A key pair of X25519 for one exchange. Its `Debug` shows nothing, and it is wiped when dropped.
+pub struct KeyPair {
+    secret: Zeroizing<[u8; 32]>,
+    public: [u8; 32],
+}
+
+impl KeyPair {
+    /// A pair, made by aws-lc. `None` where there is no randomness.
+    pub fn generate() -> Option<Self> {
+        let mut secret = Zeroizing::new([0; 32]);
+        rand::fill(&mut *secret).ok()?;
+        let public = aws_lc::public_key(&secret);
+        Some(Self { secret, public })
+    }
+
+    /// Eight pairs, made in lanes in about the time of one. `None` where there is no randomness.
+    ///
+    /// # Panics
+    ///
+    /// Where [`LanesUse::of_this_processor`] is `None`.
+    pub fn generate_eight() -> Option<[Self; LANES]> {
+        let mut secrets = Zeroizing::new([[0; 32]; LANES]);
+        rand::fill(secrets.as_flattened_mut()).ok()?;
+        let mut public = [[0; 32]; LANES];
+        public_keys(std::slice::from_ref(&*secrets), std::slice::from_mut(&mut public));
+        scrub_stack();
+        Some(std::array::from_fn(|pair| Self { secret: Zeroizing::new(secrets[pair]), public: public[pair] }))
+    }
+
+    /// The public key, as it stands in a key share.
+    pub const fn public(&self) -> &[u8; 32] {
+        &self.public
+    }
+
+    /// The exchange with a peer's public key, yet to be performed.
+    pub fn exchange(self, peer: &[u8; 32]) -> Exchange {
+        Exchange { secret: self.secret, peer: *peer, shared: Zeroizing::new([0; 32]) }
+    }
+}
+
+/// An exchange of X25519. Wiped when dropped.
+pub struct Exchange {
+    secret: Zeroizing<[u8; 32]>,
+    peer: [u8; 32],
+    shared: Zeroizing<[u8; 32]>,
+}
+
+impl Exchange {
+    /// Performs it with aws-lc.
+    pub fn perform(&mut self) {
+        self.shared = aws_lc::exchange(&self.secret, &self.peer);
+    }
+
+    /// Performs all of them, in lanes where that takes less time than one by one. Returns how many were in lanes.
+    pub fn perform_all(exchanges: &mut [Self]) -> usize {
+        let break_even = LanesUse::of_this_processor().map_or(usize::MAX, |lanes| lanes.exchanges);
+        let (in_lanes, alone) = exchanges.split_at_mut(worth_lanes(exchanges.len(), break_even));
+        alone.iter_mut().for_each(Self::perform);
+        if !in_lanes.is_empty() {
+            Self::perform_together(in_lanes);
+        }
+        in_lanes.len()
+    }
+
+    /// Performs some in lanes, 64 at a time.
+    ///
+    /// # Panics
+    ///
+    /// Where [`LanesUse::of_this_processor`] is `None`.
+    pub fn perform_together(exchanges: &mut [Self]) {
+        for together in exchanges.chunks_mut(TOGETHER) {
+            perform_exchanges(together);
+        }
+        scrub_stack();
+    }
+
+    /// The shared secret once it was performed. `None` if the peer's key is of small order, which RFC 8446 section 7.4.2 has
+    /// refused.
+    pub fn shared(&self) -> Option<&[u8; 32]> {
+        let sum = self.shared.iter().fold(0, |sum, byte| sum | byte);
+        (sum != 0).then_some(&*self.shared)
+    }
+}
+
+/// How many of so many operations are performed in lanes: full batches where these are worth it, and the rest where it is
+/// enough.
+pub(crate) const fn worth_lanes(operations: usize, break_even: usize) -> usize {
+    let rest = operations % LANES;
+    match (break_even <= LANES, rest >= break_even) {
+        (false, _) => 0,
+        (true, true) => operations,
+        (true, false) => operations - rest,
+    }
+}
+
+/// At most [`TOGETHER`].
+fn perform_exchanges(exchanges: &mut [Exchange]) {
+    let batches = exchanges.len().div_ceil(LANES);
+    let mut secrets = Zeroizing::new([[[0; 32]; LANES]; BATCHES]);
+    let (mut points, mut shared) = (*secrets, Zeroizing::new([[[0; 32]; LANES]; BATCHES]));
+    for (exchange, (secret, point)) in
+        exchanges.iter().zip(secrets.as_flattened_mut().iter_mut().zip(points.as_flattened_mut()))
+    {
+        *secret = *exchange.secret;
+        *point = exchange.peer;
+    }
+    exchange(&secrets[..batches], &points[..batches], &mut shared[..batches]);
+    for (exchange, result) in exchanges.iter_mut().zip(shared.as_flattened()) {
+        *exchange.shared = *result;
+    }
+}
+
+/// Makes signatures in lanes, at most [`TOGETHER`]; `None` for one that has to be made by other means, because there was no
+/// randomness or it did not stand its check.
+///
+/// # Panics
+///
+/// Where [`LanesUse::of_this_processor`] is `None`.
+pub(crate) fn sign(operations: &[Signing<'_>]) -> [Option<Signature>; TOGETHER] {
+    let mut signatures = [None; TOGETHER];
+    if let Some(nonces) = p256::nonces(operations)
+        && !operations.is_empty()
+    {
+        sign_with(operations, &nonces, &mut signatures[..operations.len()]);
+        scrub_stack();
+    }
+    signatures
+}
+
+/// Whether this processor has what the lanes are made of.
+pub(crate) fn are_supported() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return ifma::is_supported();
+    #[cfg(not(target_arch = "x86_64"))]
+    return false;
+}
+
+/// Public multiples of both base points.
+struct Tables {
+    x25519: keygen::Table,
+    p256: p256::Table,
+}
+
+/// Computed when they are first used, in a few milliseconds.
+static TABLES: LazyLock<Tables> = LazyLock::new(|| {
+    #[cfg(test)]
+    if !are_supported() {
+        return Tables {
+            x25519: keygen::Table::compute::<portable::Portable>(),
+            p256: p256::Table::compute::<portable::Portable>(),
+        };
+    }
+    #[cfg(target_arch = "x86_64")]
+    return Tables { x25519: ifma::keygen_table(), p256: ifma::p256_table() };
+    #[cfg(not(target_arch = "x86_64"))]
+    panic!("this processor has no AVX-512 IFMA");
+});
+
+fn exchange(secrets: &[[[u8; 32]; LANES]], points: &[[[u8; 32]; LANES]], shared: &mut [[[u8; 32]; LANES]]) {
+    #[cfg(test)]
+    if !are_supported() {
+        return x25519::exchange::<portable::Portable>(secrets, points, shared);
+    }
+    #[cfg(target_arch = "x86_64")]
+    ifma::exchange(secrets, points, shared);
+    #[cfg(not(target_arch = "x86_64"))]
+    panic!("this processor has no AVX-512 IFMA");
+}
+
+fn public_keys(secrets: &[[[u8; 32]; LANES]], public: &mut [[[u8; 32]; LANES]]) {
+    #[cfg(test)]
+    if !are_supported() {
+        return keygen::public_keys::<portable::Portable>(&TABLES.x25519, secrets, public);
+    }
+    #[cfg(target_arch = "x86_64")]
+    ifma::public_keys(&TABLES.x25519, secrets, public);
+    #[cfg(not(target_arch = "x86_64"))]
+    panic!("this processor has no AVX-512 IFMA");
+}
+
+fn sign_with(operations: &[Signing<'_>], nonces: &[p256::WideNonce], signatures: &mut [Option<Signature>]) {
+    #[cfg(test)]
+    if !are_supported() {
+        return p256::sign::<portable::Portable>(&TABLES.p256, operations, nonces, signatures);
+    }
+    #[cfg(target_arch = "x86_64")]
+    ifma::sign(&TABLES.p256, operations, nonces, signatures);
+    #[cfg(not(target_arch = "x86_64"))]
+    panic!("this processor has no AVX-512 IFMA");
+}
+
+/// Overwrites what registers left on the stack of the functions that have just returned.
+#[inline(never)]
+#[expect(clippy::large_stack_arrays, reason = "the stack is what it is about")]
+fn scrub_stack() {
+    let mut deepest = [0u8; 32 * 1024];
+    deepest.zeroize();
+    std::hint::black_box(&mut deepest);
+}

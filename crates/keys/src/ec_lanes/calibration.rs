@@ -1,0 +1,75 @@
+//! What a batch costs on this processor: from how many operations on lanes are worth it.
+
+use std::{
+    hint::black_box,
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+use aws_lc_rs::{
+    rand::SystemRandom,
+    signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair},
+};
+
+use super::{Exchange, KeyPair, LANES, PreparedKey, Signing, are_supported};
+
+/// From how many operations on lanes take less time than aws-lc does for them one by one; measured once, in about ten
+/// milliseconds. Processors with one unit for these multiplications, or half a one, have other numbers than those with two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LanesUse {
+    /// Exchanges of X25519. More than eight: lanes are never worth it.
+    pub exchanges: usize,
+    /// Signatures with P-256, likewise.
+    pub signatures: usize,
+}
+
+/// The best of so many runs counts: what disturbs makes a run longer, never shorter.
+const RUNS: usize = 12;
+
+impl LanesUse {
+    /// What holds for this processor. `None`: it has no lanes, or cannot be measured because there is no randomness.
+    pub fn of_this_processor() -> Option<Self> {
+        static MEASURED: OnceLock<Option<LanesUse>> = OnceLock::new();
+        *MEASURED.get_or_init(|| if are_supported() { Self::measure() } else { None })
+    }
+
+    /// Whether lanes are ever worth it.
+    pub const fn is_any(self) -> bool {
+        self.exchanges <= LANES || self.signatures <= LANES
+    }
+
+    fn measure() -> Option<Self> {
+        let pairs = KeyPair::generate_eight()?;
+        let peer = *pairs[0].public();
+        let mut exchanges = pairs.map(|pair| pair.exchange(&peer));
+        let one = best(|| exchanges[0].perform());
+        let eight = best(|| Exchange::perform_together(&mut exchanges));
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).ok()?;
+        let key = PreparedKey::of_pair(&pair)?;
+        let operations = [Signing { key: &key, digest: [1; 32] }; LANES];
+        let one_signature = best(|| {
+            let _ = black_box(pair.sign(&SystemRandom::new(), &[1; 32]));
+        });
+        let eight_signatures = best(|| {
+            black_box(super::sign(&operations));
+        });
+        Some(Self {
+            exchanges: break_even(one, eight),
+            signatures: break_even(one_signature, eight_signatures),
+        })
+    }
+}
+
+fn best(mut run: impl FnMut()) -> Duration {
+    let times = [(); RUNS].map(|()| {
+        let began = Instant::now();
+        run();
+        began.elapsed()
+    });
+    times.into_iter().min().unwrap_or_default()
+}
+
+/// The least number of operations whose time one by one is more than that of a batch.
+fn break_even(one: Duration, batch: Duration) -> usize {
+    (batch.as_nanos() / one.as_nanos().max(1)) as usize + 1
+}
