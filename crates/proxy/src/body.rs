@@ -10,12 +10,13 @@ use std::time::Duration;
 use brisk_net::Deadline;
 use bytes::Bytes;
 use http::Version;
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use crate::claims;
 use crate::connection::Connection;
 use crate::error::BodyError;
+use crate::gathered::Gathered;
 use crate::upstream_body::UpstreamBody;
 
 /// The body of a response. Its size hint is exact wherever the length is known, so that hyper writes `Content-Length`.
@@ -96,6 +97,16 @@ impl fmt::Debug for Body {
 pub(crate) enum RequestBody {
     Empty,
     Client(ClientBody),
+    Gathered(Box<Gathered>),
+}
+
+/// The body of a request that is to be forwarded.
+#[derive(Debug)]
+pub(crate) enum Arriving {
+    /// As it comes.
+    Stream(Incoming),
+    /// All of it.
+    Whole(Box<Gathered>),
 }
 
 /// A request body as it comes from the client, within a limit.
@@ -209,6 +220,45 @@ impl BodyProgress {
     }
 }
 
+impl Arriving {
+    /// Whether there is no body.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Stream(incoming) => incoming.is_end_stream(),
+            Self::Whole(gathered) => gathered.length() == 0 && !gathered.has_trailers(),
+        }
+    }
+
+    /// How far it has got; a body without an end has to end within `limit` bytes.
+    pub(crate) fn progress(&self, connection: &Rc<Connection>, limit: u64) -> Rc<BodyProgress> {
+        match self {
+            Self::Stream(_) => BodyProgress::new(connection, limit),
+            Self::Whole(gathered) => Rc::clone(gathered.progress()),
+        }
+    }
+
+    /// The body for an upstream; it came by `version`, and `progress` is its own.
+    pub(crate) fn into_request_body(
+        self,
+        version: Version,
+        progress: Option<&Rc<BodyProgress>>,
+    ) -> RequestBody {
+        match (self, progress) {
+            (Self::Stream(incoming), Some(progress)) => {
+                RequestBody::client(incoming, version, Rc::clone(progress))
+            }
+            (Self::Whole(gathered), Some(_)) => RequestBody::Gathered(gathered),
+            (_, None) => RequestBody::Empty,
+        }
+    }
+}
+
+impl From<Incoming> for Arriving {
+    fn from(incoming: Incoming) -> Self {
+        Self::Stream(incoming)
+    }
+}
+
 impl Pace {
     fn of(connection: &Connection) -> Option<Self> {
         let settings = connection.settings()?;
@@ -255,8 +305,10 @@ impl http_body::Body for RequestBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let Self::Client(body) = self.get_mut() else {
-            return Poll::Ready(None);
+        let body = match self.get_mut() {
+            Self::Empty => return Poll::Ready(None),
+            Self::Client(body) => body,
+            Self::Gathered(body) => return body.poll_frame(context),
         };
         let polled = Pin::new(&mut body.incoming).poll_frame(context);
         let progress = &body.progress;
@@ -279,6 +331,7 @@ impl http_body::Body for RequestBody {
         match self {
             Self::Empty => true,
             Self::Client(body) => body.incoming.is_end_stream(),
+            Self::Gathered(body) => body.length() == 0 && !body.has_trailers(),
         }
     }
 
@@ -286,6 +339,7 @@ impl http_body::Body for RequestBody {
         match self {
             Self::Empty => SizeHint::with_exact(0),
             Self::Client(body) => body.incoming.size_hint(),
+            Self::Gathered(body) => SizeHint::with_exact(body.length()),
         }
     }
 }

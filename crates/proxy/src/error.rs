@@ -141,18 +141,32 @@ pub enum BodyError {
     /// The client paused for too long within its request body, or sent it too slowly.
     #[error("the request body did not come in time")]
     ClientTimeout,
+    /// A request body cannot be kept in a file.
+    #[error("cannot keep the request body in a file: {0}")]
+    Spill(#[source] io::Error),
     /// A file cannot be read.
     #[error("cannot read the file: {0}")]
     File(#[source] io::Error),
 }
 
 impl BodyError {
+    /// The status for a request whose own body failed.
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::Client(_) | Self::ClientReset => StatusCode::BAD_REQUEST,
+            Self::Spill(_) | Self::File(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Upstream(_) | Self::UpstreamReset | Self::UpstreamTimeout => StatusCode::BAD_GATEWAY,
+        }
+    }
+
     /// Who is to blame.
     pub fn side(&self) -> Side {
         match self {
             Self::Upstream(_) | Self::UpstreamReset | Self::UpstreamTimeout => Side::Upstream,
             Self::Client(_) | Self::ClientReset | Self::TooLarge | Self::ClientTimeout => Side::Client,
-            Self::File(_) => Side::Internal,
+            Self::Spill(_) | Self::File(_) => Side::Internal,
         }
     }
 
@@ -164,6 +178,7 @@ impl BodyError {
             Self::Client(_) | Self::ClientReset => "request-body",
             Self::TooLarge => "request-body-too-large",
             Self::ClientTimeout => "request-body-timeout",
+            Self::Spill(_) => "request-buffer",
             Self::File(_) => "file",
         }
     }

@@ -14,7 +14,7 @@ use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use hyper::body::{Body as _, Incoming};
 
 use crate::admission::{Admission, AtLimit};
-use crate::body::{Body, BodyProgress, RequestBody};
+use crate::body::{Arriving, Body, BodyProgress, RequestBody};
 use crate::connection::Connection;
 use crate::error::UpstreamError;
 use crate::http1::{Failure, Http1, Owner};
@@ -74,16 +74,18 @@ impl ForwardOutcome {
 ///
 /// A 101 response to a request with an `Upgrade` header leaves the upstream's side in [`Connection::upgrade`]. Dropping
 /// the future, or later the body, gives the exchange up.
-pub async fn forward(
+pub(crate) async fn forward(
     group: &Rc<Group>,
-    request: Request<Incoming>,
+    request: Request<impl Into<Arriving>>,
     facts: &ForwardFacts<'_>,
 ) -> Result<Response<Body>, UpstreamError> {
     let started = Instant::now();
-    let (mut head, incoming) = request.into_parts();
+    let (mut head, body) = request.into_parts();
+    let body = body.into();
     head.extensions.clear();
-    let mut journey = Journey::new(group, &head, &incoming, facts);
-    let mut request = Request::from_parts(head, journey.body(incoming));
+    let mut journey = Journey::new(group, &head, &body, facts);
+    let mut request =
+        Request::from_parts(head, body.into_request_body(journey.version, journey.progress.as_ref()));
     let mut attempt = journey.first()?;
     loop {
         facts.outcome.server.replace(Some(Rc::clone(attempt.server)));
@@ -129,13 +131,13 @@ struct Attempt<'a> {
 }
 
 impl<'a> Journey<'a> {
-    fn new(group: &'a Group, head: &Parts, incoming: &Incoming, facts: &ForwardFacts<'a>) -> Self {
+    fn new(group: &'a Group, head: &Parts, body: &Arriving, facts: &ForwardFacts<'a>) -> Self {
         let retries = match group.state().settings().retry {
             Retry::Once => 1,
             Retry::Never => 0,
         };
-        let bodyless = incoming.is_end_stream();
-        let progress = (!bodyless).then(|| BodyProgress::new(facts.connection, facts.body_limit));
+        let bodyless = body.is_empty();
+        let progress = (!bodyless).then(|| body.progress(facts.connection, facts.body_limit));
         facts.outcome.progress.replace(progress.clone());
         Self {
             group,
@@ -147,13 +149,6 @@ impl<'a> Journey<'a> {
             version: head.version,
             logs_in: login::is_attempt(&head.headers),
             wants_upgrade: head.headers.contains_key(header::UPGRADE),
-        }
-    }
-
-    fn body(&self, incoming: Incoming) -> RequestBody {
-        match &self.progress {
-            Some(progress) => RequestBody::client(incoming, self.version, Rc::clone(progress)),
-            None => RequestBody::Empty,
         }
     }
 

@@ -16,6 +16,7 @@ mod error_page;
 pub mod exchange;
 pub mod forward;
 mod forwarding;
+mod gathered;
 pub mod head_limits;
 mod headers;
 pub mod health;

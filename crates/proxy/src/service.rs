@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Versio
 use http_body::Body as _;
 use hyper::body::Incoming;
 
-use crate::body::Body;
+use crate::body::{Arriving, Body, BodyProgress};
 use crate::connection::Connection;
 use crate::early_data::EarlyDataPolicy;
 use crate::error::{ServiceError, UpstreamError};
@@ -18,6 +18,7 @@ use crate::error_page::error_page;
 use crate::exchange::{Exchange, RecordedBody, Telemetry};
 use crate::forward::{ForwardFacts, forward};
 use crate::forwarding::{Asked, Forwarding};
+use crate::gathered::Gathered;
 use crate::head_limits::HeadLimits;
 use crate::headers;
 use crate::hosts::{Host, Hosts, Misdirected, Names, Origin};
@@ -56,6 +57,7 @@ struct Site {
 struct Route {
     path: String,
     body_limit: u64,
+    buffer_request: bool,
     early_data: EarlyDataPolicy,
     action: Prepared,
 }
@@ -203,6 +205,9 @@ impl Site {
                 let target = upstream_target(&head, &path, *kept, &route.path)?;
                 drop(path);
                 let passage = Passage { service, names: &self.names, group, body_limit: route.body_limit };
+                if route.buffer_request && !body.is_end_stream() {
+                    return Box::pin(passage.gather_and_go(head, target, body, exchange)).await;
+                }
                 Box::pin(passage.go(head, target, body, exchange)).await
             }
         }
@@ -225,6 +230,7 @@ impl Route {
         Ok(Self {
             path: path.to_owned(),
             body_limit: route.body_limit.unwrap_or(u64::MAX),
+            buffer_request: route.buffer_request,
             early_data: route.early_data.clone(),
             action,
         })
@@ -240,11 +246,31 @@ struct Passage<'a> {
 }
 
 impl Passage<'_> {
-    async fn go(
+    /// Waits for the whole body first.
+    async fn gather_and_go(
         &self,
         mut head: Parts,
         target: PathAndQuery,
         body: Incoming,
+        exchange: &mut Exchange,
+    ) -> Result<Response<Body>, Refusal> {
+        let progress = BodyProgress::new(exchange.connection(), self.body_limit);
+        let gathered = Gathered::from(body, head.version, progress).await.map_err(|error| {
+            tracing::debug!(%error, request = %exchange.id(), "a request body was not gathered");
+            Refusal::new(error.status(), error.reason())
+        })?;
+        if !gathered.has_trailers() {
+            head.headers.remove(header::TRANSFER_ENCODING);
+            head.headers.insert(header::CONTENT_LENGTH, gathered.length().into());
+        }
+        self.go(head, target, Arriving::Whole(Box::new(gathered)), exchange).await
+    }
+
+    async fn go(
+        &self,
+        mut head: Parts,
+        target: PathAndQuery,
+        body: impl Into<Arriving>,
         exchange: &mut Exchange,
     ) -> Result<Response<Body>, Refusal> {
         let authority = authority(&head)?.to_owned();

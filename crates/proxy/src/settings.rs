@@ -80,6 +80,9 @@ pub struct RouteSettings {
     pub action: Action,
     /// The most bytes of a request body; beyond it 413. Default: no limit.
     pub body_limit: Option<u64>,
+    /// An upstream gets a request only when its body is complete: in memory up to 64 KiB, beyond it in a temporary file.
+    /// Default: no.
+    pub buffer_request: bool,
     /// What is answered before the handshake is complete. Default: nothing. Its host has to take early data at all.
     pub early_data: EarlyDataPolicy,
 }
@@ -87,7 +90,7 @@ pub struct RouteSettings {
 impl RouteSettings {
     /// A route without a limit on bodies and without early data.
     pub fn new(path: RoutePath, action: Action) -> Self {
-        Self { path, action, body_limit: None, early_data: EarlyDataPolicy::Hold }
+        Self { path, action, body_limit: None, buffer_request: false, early_data: EarlyDataPolicy::Hold }
     }
 }
 

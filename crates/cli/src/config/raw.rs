@@ -281,6 +281,7 @@ pub(crate) struct Route {
     pub(crate) respond: Option<Respond>,
     pub(crate) redirect: Option<Redirect>,
     pub(crate) body_size: Option<SizeLimit>,
+    pub(crate) buffer_request: Option<bool>,
     pub(crate) strip_prefix: Option<bool>,
     pub(crate) early_data: Option<EarlyData>,
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use brisk_testkit::client::TlsStream;
 use brisk_testkit::http1::Message;
-use brisk_testkit::origin::Origin;
+use brisk_testkit::origin::{Origin, write_response};
 use brisk_testkit::process::wait_until;
 
 use crate::attacks_h2::{Client, silent};
 use crate::h2::{frame, post_head};
-use crate::site::{NAME, Site, proxy_to};
+use crate::site::{NAME, Site, proxy_to, upstream};
 
 /// Pauses are short, but little comes.
 const KEYS: &str = "server.timeouts.body = \"500ms\"\nserver.limits.body_rate = \"1KiB\"\n";
@@ -69,6 +69,39 @@ fn a_body_that_comes_fast_enough_goes_through() {
         client.write_all(&[b'x'; 3000]).expect("a server that reads");
     }
     assert_eq!(client.response().text(), "taken");
+}
+
+#[test]
+fn a_buffered_upload_reaches_the_upstream_when_it_is_complete() {
+    let origin = Origin::answering(|request, stream| {
+        write_response(stream, format!("{} bytes", request.body.len()).as_bytes())
+    });
+    let tables =
+        "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\nbuffer_request = true\nbody_size = \"1MiB\"\n";
+    let site = Site::with(&(tables.to_owned() + &upstream(&[&origin.url()])));
+    // In memory, and in a file.
+    for length in [1000, 500_000] {
+        let before = origin.connections();
+        let mut client = upload(&site, length);
+        let body = vec![b'x'; length];
+        client.write_all(&body[..length - 1]).expect("a server that reads");
+        // Longer than it would take to connect.
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(origin.connections(), before, "{length} bytes");
+        client.write_all(b"x").expect("a server that reads");
+        assert_eq!(client.response().text(), format!("{length} bytes"));
+        assert_eq!(origin.last_request().header("content-length"), Some(&*length.to_string()));
+    }
+    // Of unknown length.
+    let mut client = site.connect();
+    let chunked =
+        format!("POST / HTTP/1.1\r\nHost: {NAME}\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
+    assert_eq!(client.request(&chunked).text(), "3 bytes");
+    assert_eq!(origin.last_request().header("content-length"), Some("3"));
+    assert_eq!(origin.last_request().header("transfer-encoding"), None);
+    // And too much of it.
+    let mut client = upload(&site, 2 << 20);
+    assert_eq!(client.response().status(), 413);
 }
 
 #[test]

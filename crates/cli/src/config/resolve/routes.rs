@@ -51,7 +51,26 @@ fn route(
         context.findings.wrong(&path.key("strip_prefix"), "has no effect without `upstream`");
     }
     let early_data = early.policy(raw, route_path.as_ref(), path, context);
-    Some(RouteSettings { path: route_path?, action: action?, body_limit: limit.0, early_data })
+    let buffer_request = buffer_request(raw, limit, path, context);
+    Some(RouteSettings {
+        path: route_path?,
+        action: action?,
+        body_limit: limit.0,
+        buffer_request,
+        early_data,
+    })
+}
+
+/// Buffering needs an upstream to protect, and a limit, since what is buffered takes room on a disk.
+fn buffer_request(raw: &raw::Route, limit: SizeLimit, path: &KeyPath, context: &mut Context<'_>) -> bool {
+    let path = path.key("buffer_request");
+    if raw.buffer_request.is_some() && raw.upstream.is_none() {
+        context.findings.wrong(&path, "has no effect without `upstream`");
+    } else if raw.buffer_request == Some(true) && limit.0.is_none() {
+        let message = "needs a limit for what is buffered: write body_size = \"10MiB\" for this route";
+        context.findings.wrong(&path, message);
+    }
+    raw.buffer_request.unwrap_or(false)
 }
 
 fn route_path(raw: &raw::Route, path: &KeyPath, context: &mut Context<'_>) -> Option<RoutePath> {

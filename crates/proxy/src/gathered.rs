@@ -1,0 +1,130 @@
+//! Request bodies that are gathered as a whole before an upstream sees anything of them, so that it is never kept waiting
+//! by a slow client: in memory, and beyond a limit in a file that has no name.
+
+use std::fs::File;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::mem;
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Version};
+use http_body::{Body as _, Frame};
+use hyper::body::Incoming;
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::body::{BodyProgress, RequestBody};
+use crate::error::BodyError;
+
+/// What one body may take of memory; and the size of the pieces in which the file is written and read.
+const MEMORY: usize = 64 << 10;
+
+/// A whole request body.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    /// The first part in the file, if there is one; else everything.
+    memory: Bytes,
+    file: Option<Spilled>,
+    trailers: Option<HeaderMap>,
+    /// How the client sent it.
+    progress: Rc<BodyProgress>,
+}
+
+/// The part of a body that is in a file, and comes before what is in memory.
+#[derive(Debug)]
+struct Spilled {
+    file: Arc<File>,
+    length: u64,
+    position: u64,
+    reading: Option<JoinHandle<io::Result<Bytes>>>,
+}
+
+impl Gathered {
+    /// Takes all of `incoming`, which came by `version`. Fails as the body does, and where there is no room for a file.
+    pub(crate) async fn from(
+        incoming: Incoming,
+        version: Version,
+        progress: Rc<BodyProgress>,
+    ) -> Result<Self, BodyError> {
+        let mut body = RequestBody::client(incoming, version, Rc::clone(&progress));
+        let (mut memory, mut file, mut trailers) = (BytesMut::new(), None, None);
+        while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+            match frame?.into_data() {
+                Ok(data) => memory.extend_from_slice(&data),
+                Err(frame) => trailers = frame.into_trailers().ok(),
+            }
+            if memory.len() > MEMORY {
+                file = Some(Spilled::after(file, mem::take(&mut memory).freeze()).await?);
+            }
+        }
+        Ok(Self { memory: memory.freeze(), file, trailers, progress })
+    }
+
+    /// How the client sent it.
+    pub(crate) fn progress(&self) -> &Rc<BodyProgress> {
+        &self.progress
+    }
+
+    /// Bytes that are still to be sent.
+    pub(crate) fn length(&self) -> u64 {
+        self.memory.len() as u64 + self.file.as_ref().map_or(0, |file| file.length - file.position)
+    }
+
+    pub(crate) fn has_trailers(&self) -> bool {
+        self.trailers.is_some()
+    }
+
+    pub(crate) fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if let Some(file) = &mut self.file {
+            if file.position < file.length {
+                let read = ready!(file.poll_read(context)).map_err(BodyError::Spill);
+                return Poll::Ready(Some(read.map(Frame::data)));
+            }
+            self.file = None;
+        }
+        if !self.memory.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(mem::take(&mut self.memory)))));
+        }
+        Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
+    }
+}
+
+impl Spilled {
+    /// Writes `data` behind what `spilled` has, or into a new file.
+    async fn after(spilled: Option<Self>, data: Bytes) -> Result<Self, BodyError> {
+        let written = spawn_blocking(move || {
+            let mut spilled = match spilled {
+                Some(spilled) => spilled,
+                None => Self { file: Arc::new(tempfile::tempfile()?), length: 0, position: 0, reading: None },
+            };
+            spilled.file.write_all_at(&data, spilled.length)?;
+            spilled.length += data.len() as u64;
+            Ok(spilled)
+        });
+        written.await.map_err(io::Error::other).flatten().map_err(BodyError::Spill)
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        let reading = self.reading.get_or_insert_with(|| {
+            let (file, position) = (Arc::clone(&self.file), self.position);
+            let length = (self.length - position).min(MEMORY as u64) as usize;
+            spawn_blocking(move || {
+                let mut piece = vec![0; length];
+                file.read_exact_at(&mut piece, position)?;
+                Ok(piece.into())
+            })
+        });
+        let piece = ready!(Pin::new(reading).poll(context)).map_err(io::Error::other).flatten();
+        self.reading = None;
+        let piece = piece?;
+        self.position += piece.len() as u64;
+        Poll::Ready(Ok(piece))
+    }
+}
