@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use brisk_testkit::client::TlsStream;
 use brisk_testkit::origin::Origin;
-use brisk_testkit::process::PATIENCE;
+use brisk_testkit::process::{PATIENCE, wait_until};
 
 use crate::h2::{frame, get, post_head, preface};
 use crate::site::{Site, proxy_to};
@@ -172,7 +172,12 @@ fn requests_that_are_reset_at_a_measured_pace_end_the_connection() {
     let code = client.until_goaway(200, |client, round| {
         let streams: Vec<u32> = (0..16).map(|number| (2 * (16 * round + number) + 1) as u32).collect();
         client.send(&streams.iter().flat_map(|stream| get(*stream, "/")).collect::<Vec<_>>());
-        std::thread::sleep(Duration::from_millis(4));
+        wait_until("requests at the upstream, or the end", || {
+            let frames = client.frames(Duration::from_millis(2));
+            let is_over = client.closed || frames.iter().any(|frame| frame.kind == GOAWAY);
+            client.later = frames;
+            (is_over || origin.connections() >= 16 * (round + 1)).then_some(())
+        });
         client.send(&streams.iter().flat_map(|stream| reset(*stream)).collect::<Vec<_>>());
     });
     assert_eq!(code, ENHANCE_YOUR_CALM);
