@@ -1,5 +1,6 @@
 # make run     build and serve https://localhost:8443        (ARGS='--upstream http://127.0.0.1:8080')
 # make test    all tests                                     (TEST='h2' runs those with h2 in their name)
+# make fuzz    every fuzz target for 20 seconds         (FUZZ_SECONDS=600 TARGET=path)
 # make check   formatting, lints, documentation
 # make peers   compare eight servers with brisk bench        (PLAN=peers-http COMPARE='--html peers.html')
 # make results    run all plans, write docs/results          (RESULTS='resumption ciphers'); an hour on a quiet machine
@@ -34,7 +35,11 @@ PLAN ?= peers
 COMPARE ?=
 RESULTS ?= resumption certificates stapling ciphers peers peers-http
 
-.PHONY: run build test check peers results agreement flood sbom kernels check-kernels check-timing setup
+# How long each fuzz target runs, and which.
+FUZZ_SECONDS ?= 20
+TARGET ?=
+
+.PHONY: run build test fuzz check peers results agreement flood sbom kernels check-kernels check-timing setup
 run: build
 	@exec $(CARGO_TARGET_DIR)/release/brisk serve $(ARGS)
 
@@ -49,6 +54,9 @@ test:
 ifeq ($(TEST),)
 	@$(MAKE) --no-print-directory check-kernels
 endif
+
+fuzz:
+	BRISK_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --locked --workspace --lib --bins -- --test-threads 2 --nocapture fuzz_$(TARGET)
 
 check:
 	cargo fmt --all --check

@@ -5,6 +5,9 @@
 pub mod deadline;
 pub mod dial;
 pub mod drain;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod limits;
 mod linger;
 pub mod listener;

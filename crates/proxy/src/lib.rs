@@ -16,6 +16,9 @@ mod error_page;
 pub mod exchange;
 pub mod forward;
 mod forwarding;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod gathered;
 pub mod head_limits;
 mod headers;

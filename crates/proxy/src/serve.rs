@@ -8,7 +8,7 @@ mod frames;
 mod handshake;
 mod http2;
 mod io;
-mod lines;
+pub(crate) mod lines;
 mod turn;
 
 use std::cell::RefCell;

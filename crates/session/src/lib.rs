@@ -3,6 +3,9 @@
 //! What a session contains is no concern of this crate: it seals, keeps and finds bytes.
 
 mod error;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod key_file;
 mod key_source;
 mod keyring;

@@ -59,6 +59,8 @@ mod command;
 mod epoch;
 mod error;
 mod exchange;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod link;
 mod node;
 mod router;

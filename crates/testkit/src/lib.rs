@@ -4,6 +4,7 @@ pub mod brisk;
 pub mod ca;
 pub mod client;
 pub mod early;
+pub mod fuzz;
 pub mod http1;
 pub mod nginx;
 pub mod origin;

@@ -3,4 +3,7 @@
 //! Nothing here does I/O, holds a key or knows of a connection; every parser takes bytes of strangers and never panics.
 
 pub mod client_hello;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod registry;

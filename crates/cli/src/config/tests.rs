@@ -1,6 +1,7 @@
 //! Wrong files and the exact words about them; right files and what becomes of them.
 
 mod forms;
+mod fuzz;
 mod keys;
 mod sessions;
 

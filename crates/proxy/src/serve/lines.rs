@@ -9,7 +9,7 @@ use hyper::body::{Body as _, Incoming};
 
 /// What of the bytes at hand is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Portion {
+pub(crate) enum Portion {
     /// So many bytes.
     Bytes(usize),
     /// So many bytes, then a bare LF.
@@ -18,7 +18,7 @@ pub(super) enum Portion {
 
 /// Follows what a client sends over one HTTP/1.1 connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Lines {
+pub(crate) enum Lines {
     /// No HTTP/1.1, or no longer.
     #[default]
     Unwatched,
@@ -35,7 +35,7 @@ pub(super) enum Lines {
 
 /// A line that is being read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Line {
+pub(crate) struct Line {
     length: usize,
     /// Its last byte so far is CR.
     returned: bool,
@@ -45,14 +45,14 @@ pub(super) struct Line {
 
 /// The line before a chunk: its size in hexadecimal, then perhaps extensions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Size {
+pub(crate) struct Size {
     value: u64,
     extended: bool,
 }
 
 impl Lines {
     /// Before the first head.
-    pub(super) fn watched() -> Self {
+    pub(crate) fn watched() -> Self {
         Self::Head(Line::default())
     }
 
@@ -69,7 +69,14 @@ impl Lines {
     }
 
     /// How much of `data`, which is not empty, to read now. What is returned counts as read.
-    pub(super) fn portion(&mut self, data: &[u8]) -> Portion {
+    pub(crate) fn portion(&mut self, data: &[u8]) -> Portion {
+        if matches!(self, Self::Headed) {
+            *self = Self::watched();
+        }
+        if *self == Self::watched() && is_one_head(data) {
+            *self = Self::Headed;
+            return Portion::Bytes(data.len());
+        }
         let mut position = 0;
         while position < data.len() {
             let rest = &data[position..];
@@ -112,6 +119,20 @@ impl Lines {
         }
         Portion::Bytes(data.len())
     }
+}
+
+/// Whether the bytes are a head as nearly all are: in one piece, nothing before and after it, every line as it should be.
+/// One pass without branches, which the compiler makes vectors of.
+#[expect(clippy::needless_bitwise_bool, reason = "lazy operators are branches")]
+fn is_one_head(data: &[u8]) -> bool {
+    if data.starts_with(b"\r") || data.starts_with(b"\n") || !data.ends_with(b"\r\n\r\n") {
+        return false;
+    }
+    let lines = &data[..data.len() - 2];
+    let is_odd = |(before, byte): (&u8, &u8)| {
+        ((*byte == b'\n') & (*before != b'\r')) | ((*before == b'\n') & (*byte == b'\r'))
+    };
+    !lines.iter().zip(&lines[1..]).fold(false, |odd, pair| odd | is_odd(pair))
 }
 
 fn skip(left: &mut u64, data: &[u8]) -> usize {
@@ -182,6 +203,21 @@ mod tests {
         assert_eq!(lines.portion(&both), Portion::Bytes(HEAD.len()));
         assert_eq!(lines, Lines::Headed);
         assert_eq!(lines.portion(&both[HEAD.len()..]), Portion::Bytes(HEAD.len()));
+    }
+
+    #[test]
+    fn only_a_whole_head_is_one() {
+        assert!(is_one_head(HEAD));
+        for other in [
+            &[HEAD, HEAD].concat()[..],
+            &HEAD[..HEAD.len() - 1],
+            b"\r\n\r\n",
+            b"A\nB\r\n\r\n",
+            b"",
+            b"A\r\n\r\n\r\n",
+        ] {
+            assert!(!is_one_head(other), "{}", other.escape_ascii());
+        }
     }
 
     #[test]

@@ -1,0 +1,270 @@
+//! What must hold for any request, for tests and for libFuzzer.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Instant;
+
+use brisk_telemetry::{ConnectionRecord, RequestId};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
+
+use crate::connection::Connection;
+use crate::early_data::{EarlyDataPolicy, EarlyPath};
+use crate::forwarding::{Asked, Forwarding};
+use crate::hosts::Names;
+use crate::path::RequestPath;
+use crate::redirect::HttpsRedirect;
+use crate::serve::lines::{Lines, Portion};
+use crate::settings::Underscores;
+use crate::validate::{self, Target, host_of};
+use crate::{claims, headers};
+
+/// A path means the same to routes as to a server that decodes what is forwarded once, merges slashes and leaves
+/// parameters out; and reading it again changes nothing.
+pub fn path(bytes: &[u8]) {
+    let Ok(target) = PathAndQuery::try_from(bytes) else { return };
+    let Ok(path) = RequestPath::read(target.path()) else { return };
+    let again = RequestPath::read(&path.forwarded).expect("what is forwarded is unambiguous");
+    assert_eq!((&again.decoded, &again.forwarded), (&path.decoded, &path.forwarded));
+    assert_eq!(trimmed(&path.decoded), trimmed(&as_a_server_reads(&path.forwarded)));
+    assert!(!path.decoded.contains(&b'\\') && !path.decoded.iter().any(u8::is_ascii_control));
+    let mut segments = path.decoded.split(|byte| *byte == b'/');
+    assert!(segments.all(|segment| segment != b"." && segment != b".." && !segment.contains(&b';')));
+    if let Ok(below) = path.below("/a") {
+        assert!(below.starts_with('/'));
+    }
+}
+
+fn as_a_server_reads(path: &str) -> Vec<u8> {
+    let mut decoded = Vec::new();
+    let mut rest = path.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        decoded.push(match (first, after) {
+            (b'%', [high, low, beyond @ ..]) => {
+                rest = beyond;
+                let digits = [*high, *low];
+                let digits = std::str::from_utf8(&digits).expect("digits");
+                u8::from_str_radix(digits, 16).expect("hexadecimal")
+            }
+            _ => *first,
+        });
+    }
+    let names = decoded.split(|byte| *byte == b'/').map(|segment| {
+        let end = segment.iter().position(|byte| *byte == b';').unwrap_or(segment.len());
+        &segment[..end]
+    });
+    names.filter(|name| !name.is_empty()).flat_map(|name| [b"/", name].concat()).collect()
+}
+
+fn trimmed(path: &[u8]) -> &[u8] {
+    path.strip_suffix(b"/").unwrap_or(path)
+}
+
+/// Whatever headers a stranger sends, an upstream reads the same identity, in every spelling that CGI folds; a trusted
+/// proxy's list ends with its own address; trailers claim nothing.
+pub fn forwarding(bytes: &[u8]) {
+    let given = header_lines(bytes);
+    let names = Names::new(&["a.example".to_owned()]).expect("a name");
+    for (client, underscores) in [
+        ("203.0.113.5", Underscores::Drop),
+        ("203.0.113.5", Underscores::Pass),
+        ("10.1.2.3", Underscores::Drop),
+        ("10.1.2.3", Underscores::Pass),
+    ] {
+        let trusted = vec!["10.0.0.0/8".parse().expect("a network")];
+        let mut headers = given.clone();
+        let asked = Asked { authority: "a.example", id: RequestId(7), names: &names };
+        Forwarding::new(trusted, underscores).apply(&mut headers, &connection(client), &asked);
+        let folded =
+            |name: &HeaderName| name.as_str().replace(|letter: char| !letter.is_ascii_alphanumeric(), "_");
+        for name in headers.keys() {
+            assert!(underscores == Underscores::Pass || !name.as_str().contains('_'), "{name}");
+            let folded = folded(name);
+            let is_ours = ["x_forwarded_for", "x_forwarded_proto", "x_forwarded_host"].contains(&&*folded);
+            assert!(!is_ours || !name.as_str().contains(['_', '.', '~']), "{name}");
+            assert_ne!(folded, "proxy");
+            if client.starts_with("203") {
+                assert!(is_ours || !folded.starts_with("x_forwarded_"), "{name}");
+                assert!(!["x_real_ip", "client_cert", "x_original_url"].contains(&&*folded), "{name}");
+            }
+        }
+        let list: Vec<_> = headers.get_all("x-forwarded-for").iter().collect();
+        assert!(list.len() == 1 && list[0].as_bytes().ends_with(client.as_bytes()), "{list:?}");
+        assert!(client.starts_with("10") || list[0] == client);
+    }
+    let mut trailers = given;
+    claims::clean_trailers(&mut trailers);
+    for name in ["x-forwarded-for", "x-real-ip", "forwarded", "host", "content-length", "cookie", "proxy"] {
+        assert!(!trailers.contains_key(name));
+    }
+}
+
+fn connection(client: &str) -> Rc<Connection> {
+    let local = SocketAddr::from(([127, 0, 0, 1], 443));
+    let client = SocketAddr::new(client.parse().expect("an address"), 40000);
+    Connection::new(ConnectionRecord::new(1, client, local, Instant::now()), true)
+}
+
+/// The lines of a head end where a plain search finds their ends, however the bytes are split over reads.
+pub fn head(bytes: &[u8]) {
+    let Some((&split, bytes)) = bytes.split_first() else { return };
+    let step = usize::from(split).max(1);
+    let (mut lines, mut read) = (Lines::watched(), 0);
+    let found = loop {
+        let end = (read + step).min(bytes.len());
+        match lines.portion(&bytes[read..end]) {
+            Portion::BareLineFeed(before) => break Some((read + before, true)),
+            Portion::Bytes(count) if lines == Lines::Headed => break Some((read + count, false)),
+            Portion::Bytes(count) => {
+                assert_eq!(count, end - read, "only the end of a head ends a portion");
+                read = end;
+            }
+        }
+        if read == bytes.len() {
+            break None;
+        }
+    };
+    let bare = (0..bytes.len()).find(|&at| bytes[at] == b'\n' && (at == 0 || bytes[at - 1] != b'\r'));
+    let begin = bytes.chunks(2).take_while(|pair| *pair == b"\r\n").count() * 2;
+    let blank = bytes[begin.min(bytes.len())..].windows(4).position(|four| four == b"\r\n\r\n");
+    let blank = blank.map(|at| begin + at + 4);
+    let expected = match (bare, blank) {
+        (Some(bare), blank) if blank.is_none_or(|blank| bare < blank) => Some((bare, true)),
+        (_, Some(blank)) => Some((blank, false)),
+        _ => None,
+    };
+    assert_eq!(found, expected);
+}
+
+/// What is not refused has one authority, one length at most and a path; what goes on to an upstream has one `Host` and no
+/// hop-by-hop header; a redirect leads to where the request was for.
+pub fn request(bytes: &[u8]) {
+    let Some(mut head) = request_head(bytes) else { return };
+    let Ok(target) = validate::target(&head) else { return };
+    assert!(head.headers.get_all(header::CONTENT_LENGTH).iter().count() <= 1);
+    assert!(head.method != Method::CONNECT && head.method != Method::TRACE);
+    let Target::Path { authority } = target else { return };
+    let authority = authority.to_owned();
+    assert!(head.uri.path().starts_with('/'));
+    assert!(host_of(&authority).is_some() || (authority.is_empty() && head.version == Version::HTTP_10));
+    let answer = HttpsRedirect::new(443).answer(&head);
+    // Targets may hold bytes that are no text.
+    if let Some(Ok(location)) = answer.headers().get(header::LOCATION).map(HeaderValue::to_str) {
+        let location: Uri = location.parse().expect("a URI");
+        assert_eq!(location.host().map(|host| host.trim_matches(['[', ']'])), host_of(&authority));
+    }
+    let upgrades = head.headers.contains_key(header::UPGRADE);
+    headers::prepare_request(&mut head, &authority, PathAndQuery::from_static("/"));
+    assert!(head.headers.get_all(header::HOST).iter().count() <= 1);
+    for name in ["keep-alive", "proxy-connection", "proxy-authorization", "transfer-encoding", "expect"] {
+        assert!(!head.headers.contains_key(name), "{name}");
+    }
+    let connection = head.headers.get(header::CONNECTION);
+    assert!(connection.is_none_or(|value| upgrades && value == "upgrade"));
+    assert!(head.headers.get(header::TE).is_none_or(|value| value == "trailers"));
+}
+
+/// Nothing with a body, of an unsafe method or with an upgrade is early where only safe requests are; and a list of paths
+/// takes no other path.
+pub fn early_data(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let (rule, request) = text.split_once('\n').unwrap_or((&text, ""));
+    let Some(head) = request_head(request.as_bytes()) else { return };
+    let Ok(path) = RequestPath::read(head.uri.path()) else { return };
+    let upgrades = head.headers.contains_key(header::UPGRADE);
+    for bodyless in [true, false] {
+        assert!(!EarlyDataPolicy::Hold.lets_pass(&head, &path.decoded, bodyless));
+        let is_safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&head.method);
+        let passes = EarlyDataPolicy::Safe.lets_pass(&head, &path.decoded, bodyless);
+        assert_eq!(passes, is_safe && bodyless && !upgrades);
+    }
+    let Ok(early) = rule.parse::<EarlyPath>() else { return };
+    let begins = rule.strip_suffix('*').map(|start| path.decoded.starts_with(start.as_bytes()));
+    let fits = begins.unwrap_or(*path.decoded == *rule.as_bytes());
+    assert_eq!(EarlyDataPolicy::Paths(vec![early]).lets_pass(&head, &path.decoded, true), fits && !upgrades);
+}
+
+/// `METHOD target version`, then header lines.
+fn request_head(bytes: &[u8]) -> Option<Parts> {
+    let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
+    let line = std::str::from_utf8(&bytes[..end]).ok()?;
+    let mut words = line.trim_end_matches('\r').splitn(3, ' ');
+    let mut request = Request::new(());
+    *request.method_mut() = words.next()?.parse().ok()?;
+    *request.uri_mut() = words.next()?.parse().ok()?;
+    *request.version_mut() = match words.next()? {
+        "HTTP/1.0" => Version::HTTP_10,
+        "HTTP/2.0" => Version::HTTP_2,
+        _ => Version::HTTP_11,
+    };
+    *request.headers_mut() = header_lines(&bytes[end..]);
+    Some(request.into_parts().0)
+}
+
+fn header_lines(bytes: &[u8]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for line in bytes.split(|byte| *byte == b'\n').take(50) {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+            headers.append(name, value);
+        }
+    }
+    headers
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_testkit::fuzz::drive;
+
+    const HEADERS: &[&[u8]] = &[
+        b"X-Forwarded-For: 192.0.2.1\n",
+        b"X_Forwarded_For: 192.0.2.1\n",
+        b"X.Real.IP: 192.0.2.1\n",
+        b"Client-Cert: :AA:\n",
+        b"Forwarded: for=192.0.2.1\n",
+        b"Proxy: x\n",
+        b"Host: a.example\n",
+        b"Content-Length: 4\n",
+        b"Transfer-Encoding: chunked\n",
+        b"Connection: upgrade, host\n",
+        b"Upgrade: websocket\n",
+        b"TE: trailers\n",
+        b"\r\n",
+        b"_",
+        b"-",
+    ];
+
+    #[test]
+    fn fuzz_path() {
+        let words: &[&[u8]] = &[
+            b"/", b"..", b".", b";", b"%2f", b"%5C", b"%2e", b"%3b", b"%25", b"//", b"/../", b"admin", b"\\",
+        ];
+        drive("path", words, super::path);
+    }
+
+    #[test]
+    fn fuzz_forwarding() {
+        drive("forwarding", HEADERS, super::forwarding);
+    }
+
+    #[test]
+    fn fuzz_head() {
+        drive("head", &[b"\r\n", b"\n", b"\r", b"\r\n\r\n", b"a: b"], super::head);
+    }
+
+    #[test]
+    fn fuzz_request() {
+        let words =
+            [HEADERS, &[b"https://b.example", b" HTTP/1.0\n", b"[::1]:1", b"//", b"*", b"@"]].concat();
+        drive("request", &words, super::request);
+    }
+
+    #[test]
+    fn fuzz_early_data() {
+        let words: &[&[u8]] = &[b"GET ", b"POST ", b"*", b"/api/", b"\n", b"Upgrade: x\n", b"%2e%2e", b";x"];
+        drive("early_data", words, super::early_data);
+    }
+}

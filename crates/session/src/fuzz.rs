@@ -1,0 +1,91 @@
+//! What must hold for any bytes that claim to be sealed by us, for tests and for libFuzzer.
+
+use std::cell::OnceCell;
+use std::time::{Duration, SystemTime};
+
+use crate::redis::fuzz::Values;
+use crate::{FleetSecret, KeySource, RotationSettings, SharedKey, TicketKeyring};
+
+const NOW: Duration = Duration::from_secs(1_800_000_000);
+const SESSION: &[u8] = b"a session as TLS writes it";
+
+thread_local! {
+    static KEYRING: OnceCell<TicketKeyring> = const { OnceCell::new() };
+    static VALUES: OnceCell<Values> = const { OnceCell::new() };
+}
+
+/// A ticket opens if it is one that was sealed, and is not if as much as one bit was changed: the input says which.
+pub fn ticket(bytes: &[u8]) {
+    let now = SystemTime::UNIX_EPOCH + NOW;
+    KEYRING.with(|keyring| {
+        let keyring = keyring
+            .get_or_init(|| TicketKeyring::new(KeySource::Generated(RotationSettings::default()), now));
+        assert!(keyring.open(bytes, now).is_err(), "nobody sealed this");
+        let mut sealed = keyring.seal(SESSION, now).expect("keys are fresh");
+        let changed = change(&mut sealed, bytes);
+        match keyring.open(&sealed, now) {
+            Ok(opened) => assert!(!changed && opened == SESSION),
+            Err(_) => assert!(changed),
+        }
+    });
+}
+
+/// What Redis gives as a session opens if it is one, for its own ID, unchanged.
+pub fn redis_value(bytes: &[u8]) {
+    VALUES.with(|values| {
+        let values =
+            values.get_or_init(|| Values::new(&FleetSecret::from_bytes(&[7; 32]).expect("32 bytes")));
+        let (id, value) = bytes.split_at(bytes.len().min(32));
+        assert!(values.open(id, value.to_vec()).is_none(), "nobody sealed this");
+        let mut sealed = values.seal(id, SESSION);
+        assert!(values.open(&[id, b"x"].concat(), sealed.clone()).is_none(), "another's session");
+        let changed = change(&mut sealed, value);
+        match values.open(id, sealed) {
+            Some(opened) => assert!(!changed && opened == SESSION),
+            None => assert!(changed),
+        }
+    });
+}
+
+/// A ticket key that the fleet exchanges is read as it is written.
+pub fn shared_key(bytes: &[u8]) {
+    if let Some(key) = SharedKey::from_bytes(bytes) {
+        assert_eq!(**key.to_bytes(), *bytes);
+        key.is_live(SystemTime::UNIX_EPOCH + NOW);
+    }
+}
+
+/// Flips the bits of each pair of bytes (place, mask), cuts or lengthens by the last; whether anything is different.
+fn change(sealed: &mut Vec<u8>, by: &[u8]) -> bool {
+    let before = sealed.clone();
+    for pair in by.as_chunks::<2>().0.iter().take(4) {
+        let place = usize::from(pair[0]) % sealed.len();
+        sealed[place] ^= pair[1];
+    }
+    match by.last() {
+        Some(&last) if last < 16 => sealed.truncate(sealed.len() - usize::from(last)),
+        Some(&last) if last > 250 => sealed.push(last),
+        _ => {}
+    }
+    *sealed != before
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_testkit::fuzz::drive;
+
+    #[test]
+    fn fuzz_ticket() {
+        drive("ticket", &[], super::ticket);
+    }
+
+    #[test]
+    fn fuzz_redis_value() {
+        drive("redis_value", &[], super::redis_value);
+    }
+
+    #[test]
+    fn fuzz_shared_key() {
+        drive("shared_key", &[], super::shared_key);
+    }
+}
