@@ -41,7 +41,7 @@ const SEVERAL_VERSIONS: &[&str] = &[
     "windows-sys",
 ];
 
-const PURPOSES: &[&str] = &["build", "test", "peers", "agreement", "flood", "sbom", "hsload"];
+const PURPOSES: &[&str] = &["build", "test", "peers", "agreement", "flood", "sbom", "kernels", "hsload"];
 
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
