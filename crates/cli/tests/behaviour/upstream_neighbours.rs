@@ -11,11 +11,15 @@ use brisk_testkit::origin::Origin;
 use brisk_testkit::process::{PATIENCE, wait_until};
 use serde_json::Value;
 
+use crate::h2;
 use crate::h2_origin::{h2_origin, h2c};
 use crate::site::{NAME, Site, proxy_to};
 
 /// One worker: all requests meet the same upstream connections.
 const ONE_WORKER: &str = "server.workers = 1\n";
+
+const RST_STREAM: u8 = 3;
+const NO_ERROR: [u8; 4] = [0; 4];
 
 fn single(tables: &str) -> Site {
     Site::custom(ONE_WORKER, tables, |setup| setup)
@@ -160,6 +164,39 @@ fn a_reset_without_an_error_after_the_whole_answer_ends_the_upload_alone() {
     let mut connection = site.connect();
     let answer = connection.request(&format!("POST / HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: 9\r\n\r\n"));
     assert_eq!((answer.status(), answer.text().as_str()), (200, "enough"));
+}
+
+#[test]
+fn an_upload_that_is_reset_without_an_error_has_no_end_for_the_upstream() {
+    let (seen, sees) = mpsc::channel();
+    let seen = Mutex::new(seen);
+    let origin = Origin::raw(move |mut stream| {
+        let mut received = vec![0; 64 << 10];
+        let mut length = 0;
+        let mut told = false;
+        // However the connection ends, the request must not.
+        while let Ok(read @ 1..) = stream.read(&mut received[length..]) {
+            length += read;
+            if !told && received[..length].windows(4).any(|bytes| bytes == b"half") {
+                told = true;
+                seen.lock().expect("no panic").send(Vec::new()).map_err(io::Error::other)?;
+            }
+        }
+        received.truncate(length);
+        seen.lock().expect("no panic").send(received).map_err(io::Error::other)
+    });
+    let site = single(&proxy_to(&[&origin.url()]));
+    let mut client = site.client().alpn(&["h2"]).connect(site.brisk.https()).expect("a handshake");
+    let begun = [h2::preface(), h2::post_head(1, "/cut"), h2::frame(h2::DATA, 0, 1, b"half")].concat();
+    client.write_all(&begun).expect("a server that reads");
+    assert_eq!(sees.recv_timeout(PATIENCE), Ok(Vec::new()), "the upload at the origin");
+    client.write_all(&h2::frame(RST_STREAM, 0, 1, &NO_ERROR)).expect("a server that reads");
+    let received = sees.recv_timeout(PATIENCE).expect("the end of the upload");
+    let text = String::from_utf8_lossy(&received);
+    assert!(
+        text.starts_with("POST /cut ") && text.contains("half") && !text.ends_with("0\r\n\r\n"),
+        "{text}"
+    );
 }
 
 #[test]
