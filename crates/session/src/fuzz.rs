@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use crate::redis::fuzz::Values;
 use crate::{FleetSecret, KeySource, RotationSettings, SharedKey, TicketKeyring};
 
-const NOW: Duration = Duration::from_secs(1_800_000_000);
+const NOW: Duration = Duration::from_hours(500_000);
 const SESSION: &[u8] = b"a session as TLS writes it";
 
 thread_local! {
