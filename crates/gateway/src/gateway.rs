@@ -10,7 +10,7 @@ use brisk_certs::FileWatch;
 use brisk_net::drain::{self, Drain, DrainTrigger};
 use brisk_net::listener::ListenerSettings;
 use brisk_telemetry::metrics::Reload;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::sync::watch;
@@ -51,10 +51,16 @@ pub struct Gateway {
     admin: Option<TcpListener>,
     addresses: Addresses,
     files: Option<FileWatch>,
+    /// Of the main thread.
+    runtime: Runtime,
+    signals: Signals,
 }
 
 impl Gateway {
     /// Binds all addresses and prepares keys, sessions and logs. What is wrong shows here, before anything is served.
+    ///
+    /// Signals are caught from here on, so that one that comes as soon as the program says that it serves is not lost, or
+    /// the end of the process.
     pub fn bind(settings: GatewaySettings, program: Program) -> Result<Self, GatewayError> {
         let files = watch_files(&settings);
         let shared = Shared::new(&settings, program)?;
@@ -67,7 +73,10 @@ impl Gateway {
                 "the admin listener is not on loopback: whoever reaches it reads the metrics and rotates ticket keys"
             );
         }
-        Ok(Self { settings, shared, sockets, admin: admin.map(|(_, socket)| socket), addresses, files })
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(GatewayError::Threads)?;
+        let signals = runtime.block_on(async { Signals::new() })?;
+        let admin = admin.map(|(_, socket)| socket);
+        Ok(Self { settings, shared, sockets, admin, addresses, files, runtime, signals })
     }
 
     /// Where it will listen.
@@ -81,7 +90,6 @@ impl Gateway {
         self,
         read: impl FnMut() -> Result<GatewaySettings, E>,
     ) -> Result<(), GatewayError> {
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(GatewayError::Threads)?;
         let (trigger, drain) = drain::channel();
         let (stop, stopped) = watch::channel(());
         let mut workers = Vec::with_capacity(self.sockets.len());
@@ -93,9 +101,9 @@ impl Gateway {
             let started = worker::start(number, shared, sockets, drain.clone(), stopped.clone(), failed);
             workers.push(started.map_err(GatewayError::Threads)?);
         }
-        let (shared, settings, files) = (self.shared, self.settings, self.files);
-        let control = Control { shared, settings, files, read, watchdog, failures };
-        let served = runtime.block_on(control.run(self.admin, &trigger, drain));
+        let (shared, settings, files, signals) = (self.shared, self.settings, self.files, self.signals);
+        let control = Control { shared, settings, files, read, watchdog, failures, signals };
+        let served = self.runtime.block_on(control.run(self.admin, &trigger, drain));
         drop(stop);
         workers.into_iter().for_each(join);
         served
@@ -116,6 +124,7 @@ struct Control<R> {
     read: R,
     watchdog: Watchdog,
     failures: UnboundedReceiver<GatewayError>,
+    signals: Signals,
 }
 
 impl<R, E> Control<R>
@@ -129,7 +138,6 @@ where
         trigger: &DrainTrigger,
         drain: Drain,
     ) -> Result<(), GatewayError> {
-        let mut signals = Signals::new()?;
         if let Some(socket) = admin {
             let (metrics, keyring) = (&self.shared.metrics, self.shared.resumption.keyring());
             let (metrics, keyring) = (Arc::clone(metrics), Arc::clone(keyring));
@@ -149,7 +157,7 @@ where
                 _ = log_check.tick() => dropped = self.report_dropped_lines(dropped),
                 _ = beats.tick() => self.watchdog.look(),
                 Some(failure) = self.failures.recv() => return Err(failure),
-                told = signals.next() => match told {
+                told = self.signals.next() => match told {
                     Told::Stop => break,
                     Told::Reload => {
                         self.reload("SIGHUP");
@@ -165,7 +173,7 @@ where
         }
         drop(checks);
         self.watchdog.end();
-        self.drain(trigger, &mut signals).await;
+        self.drain(trigger).await;
         Ok(())
     }
 
@@ -227,7 +235,7 @@ where
         }
     }
 
-    async fn drain(&self, trigger: &DrainTrigger, signals: &mut Signals) {
+    async fn drain(&mut self, trigger: &DrainTrigger) {
         trigger.start();
         let limit = self.settings.drain_timeout;
         tracing::info!(
@@ -240,7 +248,7 @@ where
                 0 => tracing::info!("drained"),
                 left => tracing::warn!(left, "the drain took too long: connections are cut"),
             },
-            () = signals.stopped() => tracing::warn!(left = trigger.open(), "told again to stop: connections are cut"),
+            () = self.signals.stopped() => tracing::warn!(left = trigger.open(), "told again to stop: connections are cut"),
         }
     }
 }
@@ -265,6 +273,7 @@ async fn changed(files: Option<&mut FileWatch>) {
     std::future::pending::<()>().await;
 }
 
+#[derive(Debug)]
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
