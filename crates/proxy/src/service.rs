@@ -1,8 +1,10 @@
 //! Answers requests: whose they are, which route takes them, and what that route does.
 
+mod answers;
+
 use std::rc::Rc;
 
-use brisk_telemetry::{RequestIds, Side};
+use brisk_telemetry::RequestIds;
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -10,6 +12,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Versio
 use http_body::Body as _;
 use hyper::body::Incoming;
 
+use self::answers::{CLOSE, fixed, found, hsts, no_content, over_rate, refuse, without_body};
 use crate::body::{Arriving, Body, BodyProgress};
 use crate::connection::Connection;
 use crate::early_data::EarlyDataPolicy;
@@ -26,15 +29,11 @@ use crate::path::{AmbiguousPath, RequestPath};
 use crate::redirect::{self, HttpsRedirect};
 use crate::route::Routes;
 use crate::settings::{
-    Action, FixedResponse, HostSettings, HstsSettings, Page, Redirect, RouteSettings, ServiceSettings,
-    UpstreamPath,
+    Action, FixedResponse, HostSettings, Page, Redirect, RouteSettings, ServiceSettings, UpstreamPath,
 };
 use crate::static_files::StaticFiles;
 use crate::upstream::{Group, Server};
 use crate::validate::{self, Refusal, Target};
-
-const ALLOW: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
-const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// What the hosts of one configuration answer, on one worker.
 #[derive(Debug)]
@@ -340,82 +339,6 @@ fn prepared(response: &FixedResponse) -> Prepared {
         headers.insert(header::CONTENT_TYPE, response.content_type.clone());
     }
     Prepared::Fixed { status: response.status, headers, body: response.body.clone() }
-}
-
-fn fixed(status: StatusCode, headers: &HeaderMap, body: &Bytes) -> Response<Body> {
-    let mut response = Response::new(Body::full(body.clone()));
-    *response.status_mut() = status;
-    *response.headers_mut() = headers.clone();
-    response
-}
-
-fn found(response: Response<Body>) -> Result<Response<Body>, Refusal> {
-    match response.status() {
-        StatusCode::NOT_FOUND => Err(Refusal::new(StatusCode::NOT_FOUND, "no-file")),
-        StatusCode::INTERNAL_SERVER_ERROR => Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "file")),
-        _ => Ok(response),
-    }
-}
-
-// RFC 9110 section 9.3.2: the same head, no body. Over HTTP/2 hyper would send the body all the same.
-fn without_body(response: Response<Body>) -> Response<Body> {
-    let (mut head, body) = response.into_parts();
-    // An upstream sent none, and its connection is wanted again.
-    if matches!(body, Body::Upstream(_)) {
-        return Response::from_parts(head, body);
-    }
-    if let Some(length @ 1..) = body.size_hint().exact() {
-        head.headers.entry(header::CONTENT_LENGTH).or_insert(length.into());
-    }
-    Response::from_parts(head, Body::Empty)
-}
-
-/// The answer to a client that has sent too many requests. RFC 6585 section 4.
-fn over_rate(connection: &Connection, exchange: &mut Exchange) -> Option<Response<Body>> {
-    let wait = connection.over_rate()?;
-    exchange.fail(Side::Client, "request-rate");
-    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-    let mut response = error_page(StatusCode::TOO_MANY_REQUESTS, exchange.id());
-    response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
-    Some(response)
-}
-
-fn no_content() -> Response<Body> {
-    let mut response = Response::new(Body::Empty);
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    response.headers_mut().insert(header::ALLOW, ALLOW);
-    response
-}
-
-fn refuse(refusal: Refusal, version: Version, exchange: &mut Exchange) -> Response<Body> {
-    let Refusal { status, reason } = refusal;
-    // Not to be found is an answer like others.
-    if status.is_server_error() {
-        exchange.fail(Side::Internal, reason);
-    } else if status != StatusCode::NOT_FOUND {
-        exchange.fail(Side::Client, reason);
-    }
-    let mut response = error_page(status, exchange.id());
-    if status == StatusCode::METHOD_NOT_ALLOWED {
-        response.headers_mut().insert(header::ALLOW, ALLOW);
-    }
-    // After a request that is not understood, nobody knows where the next begins.
-    if status == StatusCode::BAD_REQUEST && version < Version::HTTP_2 {
-        response.headers_mut().insert(header::CONNECTION, CLOSE);
-    }
-    response
-}
-
-// RFC 6797 section 6.1.
-fn hsts(settings: HstsSettings) -> HeaderValue {
-    let mut value = format!("max-age={}", settings.max_age.as_secs());
-    if settings.include_subdomains {
-        value.push_str("; includeSubDomains");
-    }
-    if settings.preload {
-        value.push_str("; preload");
-    }
-    HeaderValue::try_from(value).expect("digits and fixed words")
 }
 
 impl From<AmbiguousPath> for Refusal {

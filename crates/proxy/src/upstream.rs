@@ -1,5 +1,7 @@
 //! An upstream group: what the process knows of it ([`GroupState`]) and what each worker does with it ([`Group`]).
 
+mod lease;
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -20,12 +22,14 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::balance::{Balancer, Member};
 use crate::error::UpstreamError;
 use crate::health::{Availability, ServerHealth, Verdict};
-use crate::http1::{Http1, Owner};
+use crate::http1::Http1;
 use crate::http2::{Http2Limits, Http2Pool};
 use crate::places::{Place, Places};
 use crate::pool::Pool;
 use crate::upstream_io::{Dialer, UpstreamIo};
 use crate::upstream_settings::{GroupSettings, ServerScheme, ServerSettings, ServerUrl, TlsProtocol};
+
+pub(crate) use self::lease::Lease;
 
 /// How often idle connections are looked over.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -380,43 +384,5 @@ impl Member for Rc<Server> {
 
     fn is_available(&self) -> bool {
         self.state().is_healthy()
-    }
-}
-
-/// A request's claim on its server, from the choice to the end of the response: what least connections counts.
-#[derive(Debug)]
-pub(crate) struct Lease {
-    server: Rc<Server>,
-}
-
-impl Lease {
-    pub(crate) fn new(server: &Rc<Server>) -> Self {
-        server.active.set(server.active.get() + 1);
-        server.state().metrics.request();
-        Self { server: Rc::clone(server) }
-    }
-
-    /// The longest pause within a response body.
-    pub(crate) fn body_limit(&self) -> Duration {
-        self.server.group.settings.timeouts.body
-    }
-
-    /// Ends the claim and keeps the connection for the next request, if there may be one.
-    pub(crate) fn give_back(self, http1: Box<Http1>) {
-        match http1.owner() {
-            Owner::Anybody => self.server.keep(http1),
-            Owner::Nobody => {}
-            Owner::Client(client) => {
-                if let Some(client) = client.upgrade() {
-                    client.private.put(&self.server, http1);
-                }
-            }
-        }
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.server.active.set(self.server.active.get() - 1);
     }
 }

@@ -10,6 +10,9 @@
 //! | [`Wide`] | 2^59 | a product |
 //! | [`Raised`] | 2^62 | a product that a product can be subtracted from: a multiple of the modulus was added to it |
 
+mod limbs;
+
+use self::limbs::{add, carry, modulus_times, product, ripple, square, subtract};
 use super::lanes::{LANES, Lanes, splat, transpose};
 
 const MASK: u64 = (1 << 51) - 1;
@@ -278,137 +281,4 @@ pub(super) const fn limbs([a, b, c, d]: [u64; 4]) -> [u64; 5] {
         (c >> 25 | d << 39) & MASK,
         d >> 12 & MASK,
     ]
-}
-
-/// A multiple of the modulus, limb by limb.
-#[inline(always)]
-fn modulus_times<V: Lanes>(times: u64) -> [V; 5] {
-    splat(&[times * (MASK - 18), times * MASK, times * MASK, times * MASK, times * MASK])
-}
-
-#[inline(always)]
-fn add<V: Lanes>(a: &[V; 5], b: &[V; 5]) -> [V; 5] {
-    let mut sum = *a;
-    for limb in 0..5 {
-        sum[limb] = sum[limb].add(b[limb]);
-    }
-    sum
-}
-
-#[inline(always)]
-fn subtract<V: Lanes>(a: &[V; 5], b: &[V; 5]) -> [V; 5] {
-    let mut difference = *a;
-    for limb in 0..5 {
-        difference[limb] = difference[limb].subtract(b[limb]);
-    }
-    difference
-}
-
-/// Hands carries on, all at a time.
-#[inline(always)]
-fn carry<V: Lanes>(wide: &[V; 5]) -> [V; 5] {
-    let (mask, [a, b, c, d, e]) = (V::splat(MASK), *wide);
-    [
-        a.and(mask).multiply_add_low(e.shift_right::<51>(), V::splat(19)),
-        b.and(mask).add(a.shift_right::<51>()),
-        c.and(mask).add(b.shift_right::<51>()),
-        d.and(mask).add(c.shift_right::<51>()),
-        e.and(mask).add(d.shift_right::<51>()),
-    ]
-}
-
-/// Hands carries on one after the other, up to the highest limb.
-#[inline(always)]
-fn ripple<V: Lanes>(limbs: &mut [V; 5]) {
-    for limb in 0..4 {
-        limbs[limb + 1] = limbs[limb + 1].add(limbs[limb].shift_right::<51>());
-        limbs[limb] = limbs[limb].and(V::splat(MASK));
-    }
-}
-
-/// A product of which `38·more` is added to the limbs.
-///
-/// Columns 5 to 9 come first: they weigh 2^255 times as much as columns 0 to 4, which is 19 times. High halves weigh
-/// 2^52, twice as much as the next limb, so what is added to a column before its high halves are doubled counts twice:
-/// that is where nine times the upper column is added to the lower, and once more after the doubling.
-#[inline(always)]
-fn product<V: Lanes>(a: &[V; 5], b: &[V; 5], more: &[V; 5]) -> [V; 5] {
-    let mut upper = *more;
-    for j in 0..5 {
-        for i in 4 - j..5 {
-            upper[i + j - 4] = upper[i + j - 4].multiply_add_high(a[i], b[j]);
-        }
-    }
-    for column in 0..5 {
-        upper[column] = upper[column].add(upper[column]);
-    }
-    for j in 1..5 {
-        for i in 5 - j..5 {
-            upper[i + j - 5] = upper[i + j - 5].multiply_add_low(a[i], b[j]);
-        }
-    }
-    let mut lower = upper;
-    for column in 0..5 {
-        lower[column] = nine_times(upper[column]);
-    }
-    for j in 0..4 {
-        for i in 0..4 - j {
-            lower[i + j + 1] = lower[i + j + 1].multiply_add_high(a[i], b[j]);
-        }
-    }
-    for column in 0..5 {
-        lower[column] = lower[column].add(lower[column]).add(upper[column]);
-    }
-    for j in 0..5 {
-        for i in 0..5 - j {
-            lower[i + j] = lower[i + j].multiply_add_low(a[i], b[j]);
-        }
-    }
-    lower
-}
-
-/// A square, as [`product`]. Products of different limbs count twice, so their high halves count four times; they are
-/// doubled with all else that is.
-#[inline(always)]
-fn square<V: Lanes>(a: &[V; 5], more: &[V; 5]) -> [V; 5] {
-    let zero = V::splat(0);
-    let [a0, a1, a2, a3, a4] = *a;
-    let mut upper = [zero; 5];
-    upper[0] = upper[0].multiply_add_high(a0, a4).multiply_add_high(a1, a3);
-    upper[1] = upper[1].multiply_add_high(a1, a4).multiply_add_high(a2, a3);
-    upper[2] = upper[2].multiply_add_high(a2, a4);
-    upper[3] = upper[3].multiply_add_high(a3, a4);
-    upper = add(&upper, &add(&upper, more));
-    upper[0] = upper[0].multiply_add_low(a1, a4).multiply_add_low(a2, a3).multiply_add_high(a2, a2);
-    upper[1] = upper[1].multiply_add_low(a2, a4);
-    upper[2] = upper[2].multiply_add_low(a3, a4).multiply_add_high(a3, a3);
-    upper[4] = upper[4].multiply_add_high(a4, a4);
-    upper = add(&upper, &upper);
-    upper[1] = upper[1].multiply_add_low(a3, a3);
-    upper[3] = upper[3].multiply_add_low(a4, a4);
-
-    // 19 is 4·4 + 2 + 1, or 2·9 + 1 where there is no product of different limbs.
-    let mut lower = [nine_times(upper[0]), nine_times(upper[1]), zero, zero, zero];
-    lower[2] = upper[2].shift_left::<2>().multiply_add_high(a0, a1);
-    lower[3] = upper[3].shift_left::<2>().multiply_add_high(a0, a2);
-    lower[4] = upper[4].shift_left::<2>().multiply_add_high(a0, a3).multiply_add_high(a1, a2);
-    for column in 2..5 {
-        lower[column] = lower[column].add(lower[column]).add(upper[column]);
-    }
-    lower[1] = lower[1].multiply_add_low(a0, a1).multiply_add_high(a0, a0);
-    lower[2] = lower[2].multiply_add_low(a0, a2);
-    lower[3] = lower[3].multiply_add_low(a0, a3).multiply_add_low(a1, a2).multiply_add_high(a1, a1);
-    lower[4] = lower[4].multiply_add_low(a0, a4).multiply_add_low(a1, a3);
-    for column in 0..5 {
-        lower[column] = lower[column].add(lower[column]).add(upper[column]);
-    }
-    lower[0] = lower[0].multiply_add_low(a0, a0);
-    lower[2] = lower[2].multiply_add_low(a1, a1);
-    lower[4] = lower[4].multiply_add_low(a2, a2);
-    lower
-}
-
-#[inline(always)]
-fn nine_times<V: Lanes>(number: V) -> V {
-    number.shift_left::<3>().add(number)
 }

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::task::LocalSet;
 
 use super::*;
-use crate::settings::{RoutePath, Underscores, UpstreamAction};
+use crate::settings::{HstsSettings, RoutePath, Underscores, UpstreamAction};
 use crate::upstream::GroupState;
 use crate::upstream_settings::GroupSettings;
 
