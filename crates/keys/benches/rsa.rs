@@ -47,10 +47,8 @@ fn rsa(criterion: &mut Criterion) {
     for (name, size) in SIZES {
         let (keystore, key) = keystore(size);
         let local = LocalEngine::new(Arc::clone(&keystore));
-        let threads = NonZeroUsize::MIN;
         let batch =
-            BatchEngine::new(Arc::clone(&keystore), &BatchSettings { threads, ..BatchSettings::default() })
-                .expect("a thread starts");
+            BatchEngine::new(Arc::clone(&keystore), &BatchSettings::default()).expect("a thread starts");
         let mut group = criterion.benchmark_group(name);
         group.bench_function("aws-lc, alone", |bencher| {
             bencher.iter(|| local.submit(operation(key)).try_take());

@@ -21,7 +21,7 @@ use self::{
 };
 use crate::{
     KeyAlgorithm, KeyError, KeyOperation, Keystore, LocalEngine, PendingOperation, PrivateKeyEngine,
-    private_key::PrivateKey, rsa::RsaPrivateKey, rsa_lanes::Width,
+    private_key::PrivateKey, rsa_lanes::Width,
 };
 pub use choice::BatchChoice;
 pub use statistics::BatchStatistics;
@@ -30,7 +30,7 @@ pub use statistics::BatchStatistics;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchSettings {
     /// Threads that perform operations. Default: one.
-    pub threads: NonZeroUsize,
+    pub threads: Threads,
     /// Numbers of the cores that the threads are kept on. Default: none, the system chooses among all.
     pub cores: Vec<usize>,
     /// Operations that may wait for a thread; one more is refused as overloaded. Default: 1024, which one core works off
@@ -42,22 +42,39 @@ pub struct BatchSettings {
     pub simd: bool,
 }
 
-impl BatchSettings {
-    /// How many threads suit a machine of so many cores, `workers` of which have a thread that serves connections: one
-    /// for each core that is left. If none is, the threads share cores with the workers: one per core, or one per four cores
-    /// if RSA-2048 is performed in batches of four, since one thread then does as much as about three without.
-    pub fn usual_threads(cores: NonZeroUsize, workers: NonZeroUsize, simd: bool) -> NonZeroUsize {
-        let left = cores.get().saturating_sub(workers.get());
-        let by_fours = || simd && BatchChoice::of_this_machine(Width::Rsa2048).operations() == 4;
-        let shared = if left == 0 && by_fours() { cores.get().div_ceil(4) } else { cores.get() };
-        NonZeroUsize::new(if left > 0 { left } else { shared }).unwrap_or(NonZeroUsize::MIN)
+/// How many threads perform operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// This number.
+    Exactly(NonZeroUsize),
+    /// What suits a machine of `cores` cores, `workers` of which have a thread that serves connections: one for each core
+    /// that is left. If none is left, the threads share cores with the workers: one per core, or one per four cores if an
+    /// RSA key of the engine is used in batches of four, since one thread then does as much as about three without.
+    Beside {
+        /// Cores of the machine.
+        cores: NonZeroUsize,
+        /// Threads that serve connections.
+        workers: NonZeroUsize,
+    },
+}
+
+impl Threads {
+    /// `by_fours` answers whether batches of four are performed. It may have to measure, so it is called only where the
+    /// number depends on it.
+    fn number(self, by_fours: impl FnOnce() -> bool) -> NonZeroUsize {
+        let (cores, workers) = match self {
+            Self::Exactly(number) => return number,
+            Self::Beside { cores, workers } => (cores, workers),
+        };
+        let left = NonZeroUsize::new(cores.get().saturating_sub(workers.get()));
+        left.or_else(|| by_fours().then_some(NonZeroUsize::new(cores.get().div_ceil(4))?)).unwrap_or(cores)
     }
 }
 
 impl Default for BatchSettings {
     fn default() -> Self {
         Self {
-            threads: NonZeroUsize::MIN,
+            threads: Threads::Exactly(NonZeroUsize::MIN),
             cores: Vec::new(),
             queue: NonZeroUsize::new(1024).unwrap_or(NonZeroUsize::MIN),
             offload: Offload::default(),
@@ -120,25 +137,10 @@ struct Pool {
     queue: Sender<Job>,
     offload: Offload,
     threads: NonZeroUsize,
-    batches: Batches,
-}
-
-/// Whether there are batches, and why not.
-#[derive(Clone, Copy, Debug)]
-enum Batches {
-    /// Where they are faster.
-    Chosen(Transform),
-    Masked,
-    Unsupported,
-}
-
-impl Batches {
-    const fn transform(self) -> Option<Transform> {
-        match self {
-            Self::Chosen(transform) => Some(transform),
-            Self::Masked | Self::Unsupported => None,
-        }
-    }
+    /// Whether batches are allowed.
+    simd: bool,
+    /// How batches are performed. `None`: they are not allowed, or not supported by this processor.
+    transform: Option<Transform>,
 }
 
 impl BatchEngine {
@@ -156,15 +158,13 @@ impl BatchEngine {
         transform: Option<Transform>,
     ) -> io::Result<Self> {
         let statistics = Arc::<BatchStatistics>::default();
-        let batches = match transform {
-            _ if !settings.simd => Batches::Masked,
-            Some(transform) => Batches::Chosen(transform),
-            None => Batches::Unsupported,
-        };
+        let transform = transform.filter(|_| settings.simd);
         let pool = if settings.offload.anything() {
-            let performing = Performing::new(batches.transform(), Arc::clone(&statistics));
-            let queue = threads::start(settings, performing, &statistics)?;
-            Some(Pool { queue, offload: settings.offload, threads: settings.threads, batches })
+            let by_fours = || choices(&keystore, transform).any(|choice| choice.operations() == 4);
+            let threads = settings.threads.number(by_fours);
+            let performing = Performing::new(transform, Arc::clone(&statistics));
+            let queue = threads::start(settings, threads, performing, &statistics)?;
+            Some(Pool { queue, offload: settings.offload, threads, simd: settings.simd, transform })
         } else {
             None
         };
@@ -198,18 +198,13 @@ impl BatchEngine {
 
     /// How batches of RSA operations are performed, if at all.
     fn transform(&self) -> Option<Transform> {
-        self.pool.as_ref().filter(|pool| pool.offload.rsa)?.batches.transform()
+        self.pool.as_ref().filter(|pool| pool.offload.rsa)?.transform
     }
 
     /// How RSA operations are performed with the keys of this engine, for each of their sizes that can share batches, the
     /// smallest first. Empty if batches are switched off, or not to be had on this processor.
     pub fn choices(&self) -> Vec<BatchChoice> {
-        let Some(transform) = self.transform() else { return Vec::new() };
-        let present = |width: &Width| {
-            let mut keys = self.keystore.keys().filter_map(|key| key.rsa());
-            keys.any(|rsa: &RsaPrivateKey| rsa.width() == Some(*width))
-        };
-        Width::ALL.into_iter().filter(present).map(transform.choose).collect()
+        choices(&self.keystore, self.transform()).collect()
     }
 
     /// What the threads have done, and have to do; the same for all engines that share them.
@@ -246,12 +241,10 @@ impl fmt::Display for BatchEngine {
         };
         let (threads, s) = (pool.threads, if pool.threads.get() == 1 { "" } else { "s" });
         write!(f, "RSA on {threads} thread{s}: ")?;
-        match pool.batches {
-            Batches::Chosen(_) => self.write_choices(f),
-            Batches::Masked => f.write_str("one by one with AWS-LC, since simd = false"),
-            Batches::Unsupported => {
-                f.write_str("one by one with AWS-LC, since this processor has no AVX2 and FMA")
-            }
+        match pool.transform {
+            Some(_) => self.write_choices(f),
+            None if !pool.simd => f.write_str("one by one with AWS-LC, since simd = false"),
+            None => f.write_str("one by one with AWS-LC, since this processor has no AVX2 and FMA"),
         }
     }
 }
@@ -269,9 +262,18 @@ impl BatchEngine {
     }
 }
 
+/// How RSA operations are performed with the keys of `keystore`, for each of their sizes that can share batches, the
+/// smallest first.
+fn choices(keystore: &Keystore, transform: Option<Transform>) -> impl Iterator<Item = BatchChoice> {
+    let present =
+        |width: &Width| keystore.keys().filter_map(|key| key.rsa()).any(|rsa| rsa.width() == Some(*width));
+    let choose = move |transform: Transform| Width::ALL.into_iter().filter(present).map(transform.choose);
+    transform.into_iter().flat_map(choose)
+}
+
 impl Pool {
     fn class(&self, key: &PrivateKey) -> Class {
-        self.batches.transform().map_or(Class::Alone, |transform| transform.class(key))
+        self.transform.map_or(Class::Alone, |transform| transform.class(key))
     }
 
     fn submit(

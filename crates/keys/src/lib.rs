@@ -23,7 +23,7 @@ mod testing;
 pub mod turn;
 
 pub use algorithm::KeyAlgorithm;
-pub use batch::{BatchChoice, BatchEngine, BatchSettings, BatchStatistics, Offload};
+pub use batch::{BatchChoice, BatchEngine, BatchSettings, BatchStatistics, Offload, Threads};
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaEngine, CudaError, CudaLayout, CudaSettings, CudaStatistics, CudaTimes, Tiered};
 pub use ec_lanes::{Exchange, KeyPair, LanesUse};

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use brisk_keys::{
     BatchEngine, BatchSettings, CudaEngine, CudaLayout, CudaSettings, CudaTimes, Keystore, PrivateKeyEngine,
-    Tiered,
+    Threads, Tiered,
 };
 
 use self::keys::Pool;
@@ -181,9 +181,9 @@ fn engine(
     cores: NonZeroUsize,
     settings: &CudaSettings,
 ) -> Result<CudaEngine, SpeedError> {
-    let queue = settings.queue;
+    let (threads, queue) = (Threads::Exactly(cores), settings.queue);
     let processor =
-        BatchEngine::new(keystore, &BatchSettings { threads: cores, queue, ..BatchSettings::default() })?;
+        BatchEngine::new(keystore, &BatchSettings { threads, queue, ..BatchSettings::default() })?;
     Ok(CudaEngine::new(processor, settings)?)
 }
 

@@ -117,8 +117,8 @@ impl Stage {
     fn of(keystore: Arc<Keystore>, queue: usize, transform: Option<Transform>) -> Self {
         let statistics = Arc::<BatchStatistics>::default();
         let (queue, jobs) = crossbeam_channel::bounded(queue);
-        let batches = transform.map_or(Batches::Masked, Batches::Chosen);
-        let pool = Pool { queue, offload: Offload::default(), threads: NonZeroUsize::MIN, batches };
+        let (offload, threads) = (Offload::default(), NonZeroUsize::MIN);
+        let pool = Pool { queue, offload, threads, simd: true, transform };
         let engine = BatchEngine::of(keystore, Some(pool), Arc::clone(&statistics));
         let performing = Performing::new(transform, Arc::clone(&statistics));
         let desk = Mutex::new(Desk::new(jobs, statistics));
@@ -307,7 +307,7 @@ fn ten_thousand_abandoned_operations_leave_nothing_behind() {
 #[tokio::test]
 async fn operations_that_are_dropped_while_threads_work_leave_nothing_behind() {
     let (keystore, id) = own_keystore();
-    let threads = NonZeroUsize::new(2).unwrap();
+    let threads = Threads::Exactly(NonZeroUsize::new(2).unwrap());
     let settings = BatchSettings { threads, ..BatchSettings::default() };
     let engine = BatchEngine::new(Arc::clone(&keystore), &settings).unwrap();
     for _ in 0..10 {
@@ -445,18 +445,36 @@ async fn threads_are_kept_on_cores() {
 #[test]
 fn threads_get_the_cores_that_are_left() {
     let count = |number| NonZeroUsize::new(number).unwrap();
-    let usual = |cores, workers, simd| BatchSettings::usual_threads(count(cores), count(workers), simd).get();
-    assert_eq!([usual(8, 6, true), usual(8, 1, false), usual(2, 1, true)], [2, 7, 1]);
-    assert_eq!([usual(8, 8, false), usual(2, 4, false), usual(1, 1, false)], [8, 2, 1]);
+    let beside = |cores, workers| Threads::Beside { cores: count(cores), workers: count(workers) };
+    let number = |cores, workers, by_fours| beside(cores, workers).number(|| by_fours).get();
+    assert_eq!([number(8, 6, true), number(8, 1, false), number(2, 1, true)], [2, 7, 1]);
+    assert_eq!([number(8, 8, false), number(2, 4, false), number(1, 1, false)], [8, 2, 1]);
     // One thread for four cores, where it does as much as three do one by one.
-    let shared = [usual(1, 1, true), usual(4, 4, true), usual(9, 9, true)];
-    let by_fours = BatchChoice::of_this_machine(Width::Rsa2048).operations() == 4;
-    assert_eq!(shared, if by_fours { [1, 1, 3] } else { [1, 4, 9] });
+    assert_eq!([number(1, 1, true), number(4, 4, true), number(9, 9, true)], [1, 1, 3]);
+    let unasked = || panic!("nothing is measured where the number does not depend on it");
+    assert_eq!(
+        [Threads::Exactly(count(7)), beside(8, 6)].map(|threads| threads.number(unasked).get()),
+        [7, 2]
+    );
+}
+
+#[test]
+fn threads_that_share_cores_are_few_where_a_key_is_used_in_batches_of_four() {
+    let threads = |keystore: &Arc<Keystore>, transform| {
+        let beside =
+            Threads::Beside { cores: NonZeroUsize::new(4).unwrap(), workers: NonZeroUsize::new(4).unwrap() };
+        let settings = BatchSettings { threads: beside, ..BatchSettings::default() };
+        let engine = BatchEngine::with_transform(Arc::clone(keystore), &settings, transform).unwrap();
+        engine.pool.unwrap().threads.get()
+    };
+    let by_twos = Transform { choose: by_twos, ..IFMA };
+    assert_eq!([threads(&keys().store, Some(IFMA)), threads(&keys().store, Some(by_twos))], [1, 4]);
+    assert_eq!([threads(&keys().store, None), threads(&Arc::default(), Some(IFMA))], [4, 4]);
 }
 
 #[test]
 fn the_engine_says_how_it_performs_rsa() {
-    let threads = NonZeroUsize::new(2).unwrap();
+    let threads = Threads::Exactly(NonZeroUsize::new(2).unwrap());
     let shown = |simd, transform: Option<Transform>, ids: &[KeyId]| {
         let mut store = Keystore::new();
         for id in ids {

@@ -5,6 +5,7 @@
 
 use std::{
     io,
+    num::NonZeroUsize,
     sync::{Arc, Mutex, PoisonError},
     thread,
     time::Instant,
@@ -32,13 +33,14 @@ const NICENESS: i32 = 5;
 /// Starts the threads; they end when the queue is empty and nobody holds its sending end any more.
 pub(super) fn start(
     settings: &BatchSettings,
+    threads: NonZeroUsize,
     performing: Performing,
     statistics: &Arc<BatchStatistics>,
 ) -> io::Result<Sender<Job>> {
     let (sender, queue) = crossbeam_channel::bounded(settings.queue.get());
     let shared = Arc::new((Mutex::new(Desk::new(queue, Arc::clone(statistics))), performing));
-    let (tell, told) = crossbeam_channel::bounded(settings.threads.get());
-    for number in 0..settings.threads.get() {
+    let (tell, told) = crossbeam_channel::bounded(threads.get());
+    for number in 0..threads.get() {
         let (shared, tell, cores) = (Arc::clone(&shared), tell.clone(), settings.cores.clone());
         thread::Builder::new().name(format!("keys-{number}")).spawn(move || {
             let pinned = pin(&cores);

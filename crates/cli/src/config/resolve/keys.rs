@@ -6,10 +6,9 @@ use std::time::Duration;
 
 #[cfg(feature = "cuda")]
 use brisk_keys::CudaSettings;
-use brisk_keys::{BatchSettings, Offload};
+use brisk_keys::{BatchSettings, Offload, Threads};
 
 use super::Context;
-use super::server::count;
 use crate::config::error::KeyPath;
 use crate::config::raw::{self, KeyFamily};
 use crate::config::units::Period;
@@ -33,11 +32,10 @@ pub(super) fn keys(
     let simd = raw.simd.unwrap_or(usual.simd);
     let offload = raw.offload.as_deref().map_or(usual.offload, offload);
     let kept_on = kept_on(&raw.cores, &path, context);
-    let threads = NonZeroUsize::new(kept_on.len())
-        .unwrap_or_else(|| BatchSettings::usual_threads(cores, workers, simd));
-    let threads = threads.get().min(1024) as u16;
     let findings = &mut context.findings;
-    let threads = findings.within(&path.key("threads"), raw.threads, threads, &(1..=1024));
+    let written = raw.threads.map(|_| findings.within(&path.key("threads"), raw.threads, 1, &(1..=1024)));
+    let threads = written.map(usize::from).unwrap_or(kept_on.len());
+    let threads = NonZeroUsize::new(threads).map_or(Threads::Beside { cores, workers }, Threads::Exactly);
     let queue =
         findings.within(&path.key("queue"), raw.queue, usual.queue.get() as u32, &(1..=1_000_000)) as usize;
     let queue = NonZeroUsize::new(queue).unwrap_or(usual.queue);
@@ -46,7 +44,7 @@ pub(super) fn keys(
             "[keys]: offload = [] leaves all operations to the workers: threads and cores mean nothing",
         );
     }
-    BatchSettings { threads: count(threads), cores: kept_on, queue, offload, simd }
+    BatchSettings { threads, cores: kept_on, queue, offload, simd }
 }
 
 /// The card, if there is to be one; `keys` is what the processor's part came to.

@@ -1,6 +1,8 @@
 //! `[keys]`.
 
-use brisk_keys::{BatchSettings, Offload};
+use std::num::NonZeroUsize;
+
+use brisk_keys::{BatchSettings, Offload, Threads};
 
 use super::*;
 
@@ -10,6 +12,10 @@ fn with_keys(keys: &str) -> String {
 
 fn settings(keys: &str) -> BatchSettings {
     accepted(&with_keys(keys)).settings.keys
+}
+
+fn threads(number: usize) -> Threads {
+    Threads::Exactly(NonZeroUsize::new(number).unwrap())
 }
 
 #[test]
@@ -24,14 +30,14 @@ fn rsa_alone_is_offloaded_unless_told_otherwise() {
 fn what_is_written_about_keys_is_what_is_meant() {
     let keys =
         settings("threads = 3\ncores = [4, 0]\nqueue = 9\noffload = [\"ecdsa\", \"ed25519\"]\nsimd = false");
-    assert_eq!((keys.threads.get(), keys.queue.get(), keys.simd), (3, 9, false));
+    assert_eq!((keys.threads, keys.queue.get(), keys.simd), (threads(3), 9, false));
     assert_eq!(keys.cores, [4, 0]);
     assert_eq!(keys.offload, Offload { rsa: false, ecdsa: true, ed25519: true });
 }
 
 #[test]
 fn cores_have_a_thread_each_unless_told_otherwise() {
-    assert_eq!(settings("cores = [5, 6, 7]").threads.get(), 3);
+    assert_eq!(settings("cores = [5, 6, 7]").threads, threads(3));
 }
 
 #[test]
