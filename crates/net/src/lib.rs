@@ -23,7 +23,7 @@ pub use deadline::{Deadline, DeadlineWheel};
 pub use dial::{DialLimits, Target};
 pub use drain::{Drain, DrainGuard, DrainTrigger};
 pub use limits::{AddressLimit, AddressPermit, ConnectionLimit, ConnectionPermit};
-pub use linger::linger;
+pub use linger::{Lingering, linger};
 pub use listener::{FastOpenState, Listener, ListenerSettings};
 pub use peer::Peer;
 pub use proxy_protocol::ProxyProtocolError;

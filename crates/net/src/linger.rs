@@ -1,32 +1,59 @@
 //! Closing without losing the last words.
 
+use std::io;
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-/// The most time and bytes that a client gets to take notice.
-const TIME: Duration = Duration::from_secs(2);
-const BYTES: usize = 256 * 1024;
+/// What a client may still send that nobody wants any more, until it takes notice.
+#[derive(Clone, Copy, Debug)]
+pub struct Lingering {
+    /// The longest pause.
+    pub pause: Duration,
+    /// In all.
+    pub time: Duration,
+    /// Bytes in all.
+    pub bytes: usize,
+}
 
-/// Reads and drops what still comes, until the client closes, at most two seconds and 256 KiB.
+impl Lingering {
+    /// After an error.
+    pub const BRIEF: Self =
+        Self { pause: Duration::from_secs(2), time: Duration::from_secs(2), bytes: 256 << 10 };
+
+    /// After an answer. The client may be in the middle of an upload, and look for the answer only when a good part of it
+    /// is sent: more than buffers and the path hold.
+    pub const UPLOAD: Self =
+        Self { pause: Duration::from_secs(2), time: Duration::from_secs(10), bytes: 32 << 20 };
+}
+
+/// Dropped at a time.
+const PIECE: usize = 16 << 10;
+
+/// Reads and drops what still comes until the client closes, within `limits`.
 ///
 /// Call it after shutting down our side: a socket closed with unread data is reset, and the client may then lose the
 /// answer that was just sent (RFC 9112 section 9.6).
-pub async fn linger(stream: &mut TcpStream) {
-    let mut buffer = [0; 1024];
-    let drop_all = async {
-        let mut total = 0;
-        while total < BYTES {
-            match stream.read(&mut buffer).await {
-                Ok(len) if len > 0 => total += len,
-                _ => break,
-            }
+pub async fn linger(stream: &mut TcpStream, limits: Lingering) {
+    let until = Instant::now() + limits.time;
+    let mut left = limits.bytes;
+    // Past the limits the connection is reset, as it would have been without us.
+    while left > 0 {
+        let pause = limits.pause.min(until.saturating_duration_since(Instant::now()));
+        let Ok(Ok(())) = timeout(pause, stream.readable()).await else { return };
+        match drop_piece(stream) {
+            Ok(0) => return,
+            Ok(length) => left = left.saturating_sub(length),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return,
         }
-    };
-    // Past the time the connection is reset, as it would have been without us.
-    let _elapsed = timeout(TIME, drop_all).await;
+    }
+}
+
+/// Not within the future, which would keep room for the bytes.
+fn drop_piece(stream: &TcpStream) -> io::Result<usize> {
+    stream.try_read(&mut [0; PIECE])
 }
 
 #[cfg(test)]
@@ -44,7 +71,7 @@ mod tests {
             let (mut socket, _) = listener.accept().await.expect("accept");
             socket.write_all(b"go away").await.expect("answer");
             socket.shutdown().await.expect("shutdown");
-            linger(&mut socket).await;
+            linger(&mut socket, Lingering::BRIEF).await;
         };
         let client = async {
             let mut socket = TcpStream::connect(address).await.expect("connect");

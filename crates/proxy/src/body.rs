@@ -9,14 +9,13 @@ use std::time::Duration;
 
 use brisk_net::Deadline;
 use bytes::Bytes;
-use http::Version;
 use http_body::{Body as _, Frame, SizeHint};
-use hyper::body::Incoming;
 
 use crate::claims;
 use crate::connection::Connection;
 use crate::error::BodyError;
 use crate::gathered::Gathered;
+use crate::upload::Upload;
 use crate::upstream_body::UpstreamBody;
 
 /// The body of a response. Its size hint is exact wherever the length is known, so that hyper writes `Content-Length`.
@@ -104,7 +103,7 @@ pub(crate) enum RequestBody {
 #[derive(Debug)]
 pub(crate) enum Arriving {
     /// As it comes.
-    Stream(Incoming),
+    Stream(Upload),
     /// All of it.
     Whole(Box<Gathered>),
 }
@@ -112,9 +111,7 @@ pub(crate) enum Arriving {
 /// A request body as it comes from the client, within a limit.
 #[derive(Debug)]
 pub(crate) struct ClientBody {
-    incoming: Incoming,
-    /// It comes over HTTP/2, where it knows its end.
-    is_http2: bool,
+    upload: Upload,
     progress: Rc<BodyProgress>,
 }
 
@@ -224,7 +221,7 @@ impl Arriving {
     /// Whether there is no body.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
-            Self::Stream(incoming) => incoming.is_end_stream(),
+            Self::Stream(upload) => upload.is_end_stream(),
             Self::Whole(gathered) => gathered.length() == 0 && !gathered.has_trailers(),
         }
     }
@@ -237,25 +234,19 @@ impl Arriving {
         }
     }
 
-    /// The body for an upstream; it came by `version`, and `progress` is its own.
-    pub(crate) fn into_request_body(
-        self,
-        version: Version,
-        progress: Option<&Rc<BodyProgress>>,
-    ) -> RequestBody {
+    /// The body for an upstream; `progress` is its own.
+    pub(crate) fn into_request_body(self, progress: Option<&Rc<BodyProgress>>) -> RequestBody {
         match (self, progress) {
-            (Self::Stream(incoming), Some(progress)) => {
-                RequestBody::client(incoming, version, Rc::clone(progress))
-            }
+            (Self::Stream(upload), Some(progress)) => RequestBody::client(upload, Rc::clone(progress)),
             (Self::Whole(gathered), Some(_)) => RequestBody::Gathered(gathered),
             (_, None) => RequestBody::Empty,
         }
     }
 }
 
-impl From<Incoming> for Arriving {
-    fn from(incoming: Incoming) -> Self {
-        Self::Stream(incoming)
+impl From<Upload> for Arriving {
+    fn from(upload: Upload) -> Self {
+        Self::Stream(upload)
     }
 }
 
@@ -291,9 +282,9 @@ impl Pace {
 }
 
 impl RequestBody {
-    /// What is left of the body of `incoming`, which came by `version` and tells `progress` how it gets on.
-    pub(crate) fn client(incoming: Incoming, version: Version, progress: Rc<BodyProgress>) -> Self {
-        Self::Client(ClientBody { incoming, is_http2: version == Version::HTTP_2, progress })
+    /// What is left of `upload`, which reports to `progress` how far it has got.
+    pub(crate) fn client(upload: Upload, progress: Rc<BodyProgress>) -> Self {
+        Self::Client(ClientBody { upload, progress })
     }
 }
 
@@ -310,7 +301,7 @@ impl http_body::Body for RequestBody {
             Self::Client(body) => body,
             Self::Gathered(body) => return body.poll_frame(context),
         };
-        let polled = Pin::new(&mut body.incoming).poll_frame(context);
+        let polled = Pin::new(&mut body.upload).poll_frame(context);
         let progress = &body.progress;
         progress.set_waits(polled.is_pending());
         match polled {
@@ -319,7 +310,7 @@ impl http_body::Body for RequestBody {
                 Poll::Ready(Some(Err(BodyError::ClientTimeout)))
             }
             // hyper takes a reset without an error for the end; a client has no reason for one (RFC 9113 section 8.1).
-            Poll::Ready(None) if body.is_http2 && !body.incoming.is_end_stream() => {
+            Poll::Ready(None) if body.upload.is_http2() && !body.upload.is_end_stream() => {
                 progress.failure.set(Some(ClientFailure::Broken));
                 Poll::Ready(Some(Err(BodyError::ClientReset)))
             }
@@ -330,7 +321,7 @@ impl http_body::Body for RequestBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
-            Self::Client(body) => body.incoming.is_end_stream(),
+            Self::Client(body) => body.upload.is_end_stream(),
             Self::Gathered(body) => body.length() == 0 && !body.has_trailers(),
         }
     }
@@ -338,7 +329,7 @@ impl http_body::Body for RequestBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
-            Self::Client(body) => body.incoming.size_hint(),
+            Self::Client(body) => body.upload.size_hint(),
             Self::Gathered(body) => SizeHint::with_exact(body.length()),
         }
     }

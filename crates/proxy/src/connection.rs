@@ -19,6 +19,7 @@ use crate::login::PrivateConnections;
 use crate::serve::HttpSettings;
 use crate::streams::Streams;
 use crate::upgrade::PendingUpgrade;
+use crate::upload::Discards;
 
 /// What a head may have for nothing: the dynamic table of HPACK holds 4 KiB, and names from the static one and the 32 bytes
 /// that each line counts take no more.
@@ -51,6 +52,8 @@ pub struct Connection {
     pub(crate) answers: AnswerBuffers,
     /// Its requests in flight, if it speaks HTTP/2.
     pub(crate) streams: Streams,
+    /// Request bodies that nobody wants any more, if it speaks HTTP/2.
+    pub(crate) discards: Discards,
     surroundings: OnceCell<Surroundings>,
     request_began: Cell<Option<Instant>>,
     /// Something that was written waits for the client to take it.
@@ -104,6 +107,7 @@ impl Connection {
             long_heads: Cell::new(0),
             answers: AnswerBuffers::default(),
             streams: Streams::default(),
+            discards: Discards::default(),
             surroundings: OnceCell::new(),
             request_began: Cell::new(None),
             blocked: Cell::new(false),

@@ -84,8 +84,7 @@ pub(crate) async fn forward(
     let body = body.into();
     head.extensions.clear();
     let mut journey = Journey::new(group, &head, &body, facts);
-    let mut request =
-        Request::from_parts(head, body.into_request_body(journey.version, journey.progress.as_ref()));
+    let mut request = Request::from_parts(head, body.into_request_body(journey.progress.as_ref()));
     let mut attempt = journey.first()?;
     loop {
         facts.outcome.server.replace(Some(Rc::clone(attempt.server)));

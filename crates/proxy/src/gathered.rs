@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Version};
+use http::HeaderMap;
 use http_body::{Body as _, Frame};
-use hyper::body::Incoming;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::body::{BodyProgress, RequestBody};
 use crate::error::BodyError;
+use crate::upload::Upload;
 
 /// What one body may take of memory; and the size of the pieces in which the file is written and read.
 const MEMORY: usize = 64 << 10;
@@ -44,13 +44,9 @@ struct Spilled {
 }
 
 impl Gathered {
-    /// Takes all of `incoming`, which came by `version`. Fails as the body does, and where there is no room for a file.
-    pub(crate) async fn from(
-        incoming: Incoming,
-        version: Version,
-        progress: Rc<BodyProgress>,
-    ) -> Result<Self, BodyError> {
-        let mut body = RequestBody::client(incoming, version, Rc::clone(&progress));
+    /// Takes all of `upload`. Fails as the body does, and where there is no room for a file.
+    pub(crate) async fn from(upload: Upload, progress: Rc<BodyProgress>) -> Result<Self, BodyError> {
+        let mut body = RequestBody::client(upload, Rc::clone(&progress));
         let (mut memory, mut file, mut trailers) = (BytesMut::new(), None, None);
         while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
             match frame?.into_data() {

@@ -38,6 +38,7 @@ pub mod settings;
 mod static_files;
 mod streams;
 pub mod upgrade;
+mod upload;
 pub mod upstream;
 mod upstream_body;
 mod upstream_io;

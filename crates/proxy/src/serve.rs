@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use brisk_net::{Deadline, Drain};
+use brisk_net::{Deadline, Drain, Lingering};
 use brisk_tls::Stream;
 use http::Request;
 use hyper::body::Incoming;
@@ -223,7 +223,7 @@ pub async fn serve(io: HttpIo, http: &Http) -> End {
     note_bytes(&io.stream(), http);
     match stop {
         Stop::Close(end) => {
-            if let Some(closing) = closing(io, http) {
+            if let Some(closing) = closing(io, http, end) {
                 closing.await;
             }
             end
@@ -240,8 +240,8 @@ pub async fn serve(io: HttpIo, http: &Http) -> End {
 }
 
 /// Boxed, and made outside of the connection's own future, which would keep room for it.
-fn closing(io: HttpIo, http: &Http) -> Option<Pin<Box<impl Future<Output = ()>>>> {
-    io.into_stream().map(|stream| Box::pin(close(stream, http)))
+fn closing(io: HttpIo, http: &Http, end: End) -> Option<Pin<Box<impl Future<Output = ()>>>> {
+    io.into_stream().map(|stream| Box::pin(close(stream, http, lingering(end))))
 }
 
 fn note_bytes(stream: &Stream, http: &Http) {
@@ -333,8 +333,16 @@ fn is_http2_error(error: &hyper::Error) -> bool {
     reason.is_some_and(|reason| reason != h2::Reason::NO_ERROR)
 }
 
+/// How long the client is listened to after `end`.
+fn lingering(end: End) -> Lingering {
+    match end {
+        End::Closed | End::Drained => Lingering::UPLOAD,
+        _ => Lingering::BRIEF,
+    }
+}
+
 /// Sends the rest and `close_notify`, then lets the client read it all: closing with unread data would reset.
-async fn close(mut stream: Stream, http: &Http) {
+async fn close(mut stream: Stream, http: &Http, lingering: Lingering) {
     // Its descriptor is needed now.
     let lingers = !http.deadline.is_evicted();
     http.deadline.set(http.settings.timeouts.write);
@@ -345,7 +353,7 @@ async fn close(mut stream: Stream, http: &Http) {
     .await;
     note_bytes(&stream, http);
     if closed && lingers && !stream.is_peer_closed() {
-        brisk_net::linger(&mut stream.into_tcp()).await;
+        brisk_net::linger(&mut stream.into_tcp(), lingering).await;
     }
 }
 
@@ -361,6 +369,6 @@ async fn cut(mut stream: Stream, http: &Http) {
     note_bytes(&stream, http);
     let mut tcp = stream.into_tcp();
     if sent && tcp.shutdown().await.is_ok() {
-        brisk_net::linger(&mut tcp).await;
+        brisk_net::linger(&mut tcp, Lingering::BRIEF).await;
     }
 }

@@ -32,6 +32,7 @@ use crate::settings::{
     Action, FixedResponse, HostSettings, Page, Redirect, RouteSettings, ServiceSettings, UpstreamPath,
 };
 use crate::static_files::StaticFiles;
+use crate::upload::Upload;
 use crate::upstream::{Group, Server};
 use crate::validate::{self, Refusal, Target};
 
@@ -100,6 +101,7 @@ impl Service {
         request: Request<Incoming>,
     ) -> Response<RecordedBody> {
         let (head, body) = request.into_parts();
+        let body = Upload::new(body, connection, head.version);
         let mut exchange = Exchange::begin(&self.telemetry, connection, self.ids.next(), &head);
         if let Some(response) = over_rate(connection, &mut exchange) {
             return exchange.respond(response);
@@ -182,7 +184,7 @@ impl Site {
         &self,
         service: &Service,
         head: Parts,
-        body: Incoming,
+        body: Upload,
         exchange: &mut Exchange,
     ) -> Result<Response<Body>, Refusal> {
         let path = RequestPath::read(head.uri.path())?;
@@ -250,11 +252,11 @@ impl Passage<'_> {
         &self,
         mut head: Parts,
         target: PathAndQuery,
-        body: Incoming,
+        body: Upload,
         exchange: &mut Exchange,
     ) -> Result<Response<Body>, Refusal> {
         let progress = BodyProgress::new(exchange.connection(), self.body_limit);
-        let gathered = Gathered::from(body, head.version, progress).await.map_err(|error| {
+        let gathered = Gathered::from(body, progress).await.map_err(|error| {
             tracing::debug!(%error, request = %exchange.id(), "a request body was not gathered");
             Refusal::new(error.status(), error.reason())
         })?;

@@ -215,7 +215,7 @@ async fn send_last(io: &mut TcpStream, bytes: &[u8]) {
     }
     if io.shutdown().await.is_ok() {
         // Boxed: its buffer is half of what a handshake would take otherwise.
-        Box::pin(brisk_net::linger(io)).await;
+        Box::pin(brisk_net::linger(io, brisk_net::Lingering::BRIEF)).await;
     }
 }
 

@@ -54,6 +54,7 @@ pub(super) async fn turns(io: &HttpIo, http: &Http) -> Stop {
         if let Poll::Ready(result) = hyper.as_mut().poll(cx) {
             return Poll::Ready(ending.map_or(finished(&result, http), Stop::Close));
         }
+        http.connection.discards.poll(cx);
         // What came just now may have been its last request.
         if turns.begins_to_drain(http) {
             hyper.as_mut().graceful_shutdown();

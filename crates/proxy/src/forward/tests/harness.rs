@@ -22,6 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, spawn_local};
 
 use crate::forward::{ForwardFacts, ForwardOutcome, forward};
+use crate::upload::Upload;
 use crate::upstream::{Group, GroupState};
 use crate::upstream_settings::GroupSettings;
 use crate::{Body, BodyError, Connection};
@@ -292,11 +293,14 @@ async fn respond(
     let outcome = Rc::new(ForwardOutcome::default());
     shared.outcome.set(Rc::clone(&outcome));
     let facts = ForwardFacts { connection: &connection, body_limit: shared.body_limit, outcome: &outcome };
-    let response = forward(&shared.group, request, &facts).await.unwrap_or_else(|error| {
-        let mut response = Response::new(Body::full(error.to_string()));
-        *response.status_mut() = error.status();
-        response.headers_mut().insert("x-reason", error.reason().parse().expect("a header value"));
-        response
-    });
+    let (head, body) = request.into_parts();
+    let body = Upload::new(body, &connection, head.version);
+    let response =
+        forward(&shared.group, Request::from_parts(head, body), &facts).await.unwrap_or_else(|error| {
+            let mut response = Response::new(Body::full(error.to_string()));
+            *response.status_mut() = error.status();
+            response.headers_mut().insert("x-reason", error.reason().parse().expect("a header value"));
+            response
+        });
     Ok(response)
 }

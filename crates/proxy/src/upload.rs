@@ -1,0 +1,122 @@
+//! Request bodies as they come from clients, and what becomes of those over HTTP/2 that are answered before their end.
+//!
+//! Letting go of such a body resets its stream, and many clients drop an answer whose stream is reset although it came
+//! before (RFC 9113 section 8.1 lets them choose). So the rest is read and dropped for a while first. Over HTTP/1.1 the
+//! connection lingers instead: see [`brisk_net::linger`].
+
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use brisk_net::{Deadline, Lingering};
+use bytes::Bytes;
+use http::Version;
+use http_body::{Body as _, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use crate::connection::Connection;
+
+/// What is read of a body after its answer.
+const LIMITS: Lingering = Lingering::UPLOAD;
+
+/// A request body. Dropped before its end over HTTP/2, it is left to its connection to discard.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    /// Until it is dropped.
+    incoming: Option<Incoming>,
+    /// If it comes over HTTP/2.
+    connection: Option<Rc<Connection>>,
+}
+
+impl Upload {
+    /// The body of a request that came on `connection` by `version`.
+    pub(crate) fn new(incoming: Incoming, connection: &Rc<Connection>, version: Version) -> Self {
+        let connection = (version == Version::HTTP_2).then(|| Rc::clone(connection));
+        Self { incoming: Some(incoming), connection }
+    }
+
+    /// Whether it comes over HTTP/2, where it knows its end.
+    pub(crate) fn is_http2(&self) -> bool {
+        self.connection.is_some()
+    }
+}
+
+impl http_body::Body for Upload {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        self.incoming.as_mut().map_or(Poll::Ready(None), |incoming| Pin::new(incoming).poll_frame(context))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.as_ref().is_none_or(Incoming::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.as_ref().map_or(SizeHint::with_exact(0), Incoming::size_hint)
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if let (Some(incoming), Some(connection)) = (self.incoming.take(), &self.connection)
+            && !incoming.is_end_stream()
+        {
+            connection.discards.add(incoming, connection);
+        }
+    }
+}
+
+/// The uploads of one HTTP/2 connection that nobody wants any more: no more than it may have streams. They take no
+/// memory, and their windows stay open; the driver of the connection reads and drops them.
+#[derive(Debug, Default)]
+pub(crate) struct Discards(RefCell<Vec<Discard>>);
+
+#[derive(Debug)]
+struct Discard {
+    incoming: Incoming,
+    /// Bytes that it may still have.
+    left: usize,
+    until: Duration,
+    /// For the next bytes.
+    deadline: Deadline,
+}
+
+impl Discards {
+    fn add(&self, incoming: Incoming, connection: &Connection) {
+        // Without a driver nobody would read it.
+        let Some(deadline) = connection.register_deadline() else { return };
+        let until = deadline.now() + LIMITS.time;
+        deadline.set(LIMITS.pause);
+        self.0.borrow_mut().push(Discard { incoming, left: LIMITS.bytes, until, deadline });
+    }
+
+    /// Drops what has come, and lets go of those uploads that have ended or take too long or too much. Called in each turn
+    /// of the connection.
+    pub(crate) fn poll(&self, context: &mut Context<'_>) {
+        self.0.borrow_mut().retain_mut(|discard| discard.poll_end(context).is_pending());
+    }
+}
+
+impl Discard {
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        while let Poll::Ready(polled) = Pin::new(&mut self.incoming).poll_frame(context) {
+            // Its end, a reset, or that of the connection.
+            let Some(Ok(frame)) = polled else { return Poll::Ready(()) };
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            let time_left = self.until.saturating_sub(self.deadline.now());
+            match self.left.checked_sub(length) {
+                Some(left) if !time_left.is_zero() => self.left = left,
+                _ => return Poll::Ready(()),
+            }
+            self.deadline.set(LIMITS.pause.min(time_left));
+        }
+        self.deadline.poll_expired(context)
+    }
+}
