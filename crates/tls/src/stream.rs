@@ -9,6 +9,7 @@ use std::error::Error;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use rustls::server::UnbufferedServerConnection;
 use tokio::io::AsyncWrite;
@@ -18,9 +19,11 @@ use crate::batch::Batch;
 use crate::handshake::{Handshake, take_alert};
 
 mod confirmation;
+mod ramp;
 mod receive;
 
 pub use confirmation::Confirmation;
+use ramp::{FIRST, Ramp};
 
 /// Plaintext in one record: the most that RFC 8446 section 5.1 allows.
 pub(crate) const RECORD: usize = 16 * 1024;
@@ -50,6 +53,8 @@ pub struct Stream {
     gathered: Vec<u8>,
     /// Records to be sent with the next drain.
     sealed: Batch,
+    /// How large they are.
+    ramp: Ramp,
     /// Records that go before all others: those rustls made, or the socket did not take. Sent up to `sent`.
     outgoing: Vec<u8>,
     sent: usize,
@@ -79,6 +84,7 @@ impl Stream {
             taken: 0,
             gathered: Vec::new(),
             sealed: Batch::default(),
+            ramp: Ramp::default(),
             outgoing: shrunk(handshake.outgoing),
             sent: 0,
             blocked: false,
@@ -182,7 +188,8 @@ impl Stream {
     /// Seals a whole record from the caller's memory, or gathers what is not enough for one. The batch is not full; 0 says
     /// that it is now.
     fn gather_or_seal(&mut self, plaintext: &[u8]) -> io::Result<usize> {
-        if plaintext.len() >= RECORD && self.gathered.len() <= APART {
+        let limit = self.record_limit(plaintext.len());
+        if limit == RECORD && plaintext.len() >= RECORD && self.gathered.len() <= APART {
             if !self.gathered.is_empty() {
                 self.seal_gathered()?;
             }
@@ -190,18 +197,30 @@ impl Stream {
                 return Ok(0);
             }
             self.sealed.seal(&mut self.tls, &mut self.incoming, &mut self.outgoing, &plaintext[..RECORD])?;
+            self.ramp.sealed(RECORD);
             return Ok(RECORD);
         }
-        let len = plaintext.len().min(RECORD - self.gathered.len());
+        let len = plaintext.len().min(limit.saturating_sub(self.gathered.len()));
         self.gathered.extend_from_slice(&plaintext[..len]);
-        if self.gathered.len() == RECORD {
+        if self.gathered.len() >= limit {
             self.seal_gathered()?;
         }
         Ok(len)
     }
 
+    /// The most plaintext for the next record, when `more` is to follow what was gathered. Looks at the clock only where
+    /// something begins that takes more than one record.
+    fn record_limit(&mut self, more: usize) -> usize {
+        let exceeds = self.gathered.len() <= FIRST && self.gathered.len() + more > FIRST;
+        if exceeds && self.sealed.bytes().is_empty() && self.outgoing.is_empty() {
+            self.ramp.begin(Instant::now());
+        }
+        self.ramp.limit()
+    }
+
     fn seal_gathered(&mut self) -> io::Result<()> {
         self.sealed.seal(&mut self.tls, &mut self.incoming, &mut self.outgoing, &self.gathered)?;
+        self.ramp.sealed(self.gathered.len());
         self.gathered.clear();
         Ok(())
     }

@@ -38,6 +38,7 @@ mod openssl;
 mod proxy_protocol;
 mod proxying;
 mod rates;
+mod records;
 mod refused_uploads;
 mod reload;
 mod replay;

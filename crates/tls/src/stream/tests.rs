@@ -82,6 +82,10 @@ async fn a_nearly_full_batch_takes_little_and_then_a_record() {
         let (mut client, mut accepted) = stage.connect(&Arc::new(stage.client(version))).await;
         let data = pattern(18 * RECORD);
         let stream = &mut accepted.stream;
+        // Past the small records.
+        write(stream, &data[..RECORD]).await.expect("written");
+        drain(stream).await.expect("sent");
+        client.read_exact(&mut vec![0; RECORD]).await.expect("received");
         let (first, rest) = data.split_at(15 * RECORD);
         let (little, rest) = rest.split_at(APART);
         for part in [first, little, rest] {

@@ -1,0 +1,98 @@
+//! How large records are: small where an answer begins, so that the first round trip brings some that are complete, and
+//! full soon after.
+//!
+//! Nothing of a record can be read before all of it is there, and a full one is longer than the ten segments that a
+//! server sends at first (RFC 6928). Small records cost CPU, so they begin anew only after a pause, as the kernel's
+//! congestion window does.
+
+use std::time::{Duration, Instant};
+
+use super::RECORD;
+
+/// Plaintext of the first record: with its overhead it fits one segment, also over IPv6, with options, and in a tunnel.
+pub(super) const FIRST: usize = 1369;
+
+/// Plaintext of the next ones: three segments.
+const EARLY: usize = 4229;
+
+/// So much goes into small records: what fits the initial congestion window.
+const EARLY_BYTES: usize = FIRST + 3 * EARLY;
+
+/// After a pause of this length records are small again.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// What one connection has sent since it was idle.
+#[derive(Debug, Default)]
+pub(super) struct Ramp {
+    /// Plaintext, without answers that a single record took.
+    sealed: usize,
+    /// When more than one record had to be sent.
+    last: Option<Instant>,
+}
+
+impl Ramp {
+    /// More than the smallest record is about to be sent.
+    pub(super) fn begin(&mut self, now: Instant) {
+        if self.last.replace(now).is_some_and(|last| now.duration_since(last) >= IDLE) {
+            self.sealed = 0;
+        }
+    }
+
+    /// The most plaintext for the next record.
+    pub(super) fn limit(&self) -> usize {
+        match self.sealed {
+            0 => FIRST,
+            1..EARLY_BYTES => EARLY,
+            _ => RECORD,
+        }
+    }
+
+    /// A record was sealed.
+    pub(super) fn sealed(&mut self, length: usize) {
+        if length >= FIRST && self.sealed < EARLY_BYTES {
+            self.sealed += length;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lengths(ramp: &mut Ramp, mut bytes: usize) -> Vec<usize> {
+        let mut lengths = Vec::new();
+        while bytes > 0 {
+            let length = bytes.min(ramp.limit());
+            ramp.sealed(length);
+            lengths.push(length);
+            bytes -= length;
+        }
+        lengths
+    }
+
+    #[test]
+    fn records_grow_and_are_small_again_after_a_pause() {
+        let (mut ramp, start) = (Ramp::default(), Instant::now());
+        ramp.begin(start);
+        assert_eq!(lengths(&mut ramp, 40_000), [FIRST, EARLY, EARLY, EARLY, RECORD, 9560]);
+        ramp.begin(start + IDLE / 2);
+        assert_eq!(lengths(&mut ramp, 20_000), [RECORD, 3616]);
+        ramp.begin(start + IDLE / 2 + IDLE);
+        assert_eq!(lengths(&mut ramp, 2000), [FIRST, 631]);
+    }
+
+    #[test]
+    fn short_answers_leave_the_first_record_small() {
+        let mut ramp = Ramp::default();
+        for _ in 0..100 {
+            assert_eq!(lengths(&mut ramp, 1000), [1000]);
+        }
+        assert_eq!(ramp.limit(), FIRST);
+    }
+
+    #[test]
+    fn small_records_fit_the_initial_congestion_window() {
+        let overhead = 4 * (5 + 1 + 16);
+        assert!(EARLY_BYTES + overhead <= 10 * 1448);
+    }
+}
