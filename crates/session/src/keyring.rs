@@ -79,20 +79,27 @@ impl TicketKeyring {
     /// The session that `ticket` holds, if it was sealed with a key on this ring within the last
     /// [`lifetime`](Self::lifetime). One allocation.
     pub fn open(&self, ticket: &[u8], now: SystemTime) -> Result<Vec<u8>, OpenError> {
+        self.open_ticket(ticket, now).map(|opened| opened.session)
+    }
+
+    /// As [`open`](Self::open), and whether the client may keep the ticket.
+    pub fn open_ticket(&self, ticket: &[u8], now: SystemTime) -> Result<Opened, OpenError> {
         let opened = self.open_at(ticket, seconds(now));
         count(self.counts.of(&opened));
         opened
     }
 
-    fn open_at(&self, ticket: &[u8], now: Seconds) -> Result<Vec<u8>, OpenError> {
+    fn open_at(&self, ticket: &[u8], now: Seconds) -> Result<Opened, OpenError> {
         let ring = self.ring_unless(now, Ring::is_due);
         let key = ring.naming(ticket, now).ok_or(OpenError::UnknownKey)?;
         let (mut session, sealed_at) = key.open(ticket)?;
         // A ticket from the future comes from a machine whose clock is ahead; it is not old.
-        if now.saturating_sub(sealed_at) >= ring.lifetime() {
+        let age = now.saturating_sub(sealed_at);
+        if age >= ring.lifetime() {
             return Err(OpenError::Expired);
         }
-        Ok(std::mem::take(&mut *session))
+        let seals = ring.sealing(now).is_some_and(|entry| entry.key.name() == key.name());
+        Ok(Opened { session: std::mem::take(&mut *session), is_fresh: seals && age < ring.lifetime() / 2 })
     }
 
     /// Makes the keys that are needed at `now` and wipes those whose time is over. Costs next to nothing when there
@@ -200,6 +207,22 @@ impl fmt::Debug for TicketKeyring {
     }
 }
 
+/// What a ticket held.
+#[derive(PartialEq, Eq)]
+pub struct Opened {
+    /// The session.
+    pub session: Vec<u8>,
+    /// The key of the ticket still seals, and less than half of its lifetime is over: a new ticket would be no better.
+    pub is_fresh: bool,
+}
+
+impl fmt::Debug for Opened {
+    /// Nothing of the session.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opened").field("is_fresh", &self.is_fresh).finish_non_exhaustive()
+    }
+}
+
 /// A key on the ring of a [`TicketKeyring`], and what it was used for in this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyStatistics {
@@ -288,7 +311,7 @@ fn count(counter: &AtomicU64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::RotationSettings;
+    use crate::{RotationSettings, TicketKeyFile};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -316,6 +339,23 @@ mod tests {
         let statistics = keyring.statistics();
         let refused = (statistics.forged, statistics.expired, statistics.unknown);
         assert_eq!((statistics.sealed, statistics.opened, refused), (1, 1, (1, 1, 1)));
+    }
+
+    #[test]
+    fn a_ticket_is_fresh_while_its_key_seals_and_it_is_young() {
+        let keyring = keyring();
+        let ticket = keyring.seal(b"session", at(10)).unwrap();
+        let is_fresh = |now| keyring.open_ticket(&ticket, at(now)).unwrap().is_fresh;
+        assert!(is_fresh(10) && is_fresh(59));
+        assert!(!is_fresh(60), "another key seals now");
+        let files = KeySource::Files {
+            keys: vec![TicketKeyFile::from_bytes(&[7; 80]).unwrap()],
+            lifetime: SECOND * 120,
+        };
+        let keyring = TicketKeyring::new(files, at(0));
+        let ticket = keyring.seal(b"session", at(10)).unwrap();
+        let is_fresh = |now| keyring.open_ticket(&ticket, at(now)).unwrap().is_fresh;
+        assert!(is_fresh(69) && !is_fresh(70), "half of its lifetime is over");
     }
 
     #[test]

@@ -23,7 +23,7 @@ mod tiered;
 pub use error::{ForceError, KeySourceError, OpenError, RotationError, SecretLength, TicketKeyLength};
 pub use key_file::TicketKeyFile;
 pub use key_source::{KeyOrigin, KeySource};
-pub use keyring::{KeyStatistics, KeyringStatistics, TicketKeyring};
+pub use keyring::{KeyStatistics, KeyringStatistics, Opened, TicketKeyring};
 pub use memory::{MemorySettings, MemoryStatistics, MemoryStore};
 pub use redis::{
     KeyExchange, RedisAddress, RedisCredentials, RedisError, RedisSettings, RedisStatistics, RedisStore,

@@ -19,6 +19,8 @@ pub(crate) struct Told {
     pub(crate) group: Option<NamedGroup>,
     /// The client sends early data and the host takes some: the session has to be taken against everyone.
     pub(crate) early_data: bool,
+    /// The handshake is one of TLS 1.2.
+    pub(crate) tls12: bool,
     /// The client whose key operations are limited, if they are.
     pub(crate) client: Option<IpAddr>,
 }
@@ -34,6 +36,8 @@ pub(crate) struct Notes {
     pub(crate) resumption: Option<Resumption>,
     /// Why the first session that the client offered was not found.
     pub(crate) resumption_failure: Option<ResumptionFailure>,
+    /// The client resumes TLS 1.2 with a ticket that it may keep: no other is to be sent.
+    pub(crate) keeps_ticket: bool,
     /// How many sessions the client offered so far were looked for in the store.
     pub(crate) looked_up: u8,
     /// When the certificate was chosen.

@@ -3,6 +3,7 @@
 use brisk_testkit::client::TlsClient;
 use brisk_testkit::process::run;
 use rustls::{HandshakeKind, NamedGroup};
+use serde_json::Value;
 
 use crate::openssl::{REQUEST, facts_of, s_client};
 use crate::site::{LIMIT, NAME, Site, facts};
@@ -145,4 +146,63 @@ fn a_session_does_not_resume_under_another_name() {
     ask(&["-servername", NAME, "-sess_out", &file]).success();
     let other = ask(&["-servername", "localhost", "-sess_in", &file]);
     assert_eq!(facts_of(&other)["tls"]["resumption"], "full");
+}
+
+/// Visits of TLS 1.2 by openssl, with its sessions in a file.
+struct Visits<'a> {
+    site: &'a Site,
+    file: String,
+}
+
+impl Visits<'_> {
+    /// How brisk calls the visit, why not otherwise, and whether a ticket came with it.
+    fn make(&self, name: &str, options: &[&str]) -> (String, Value, bool) {
+        let options = [&["-tls1_2", "-msg", "-servername", name], options].concat();
+        let output = run(&mut s_client(&self.site.ca, &self.site.brisk, &options), REQUEST, LIMIT);
+        let facts = facts_of(&output);
+        let kind = facts["tls"]["resumption"].as_str().unwrap_or_default().to_owned();
+        let failure = facts["tls"]["resumption_failure"].clone();
+        (kind, failure, output.stdout.contains("NewSessionTicket"))
+    }
+
+    fn resume(&self) -> (String, bool) {
+        let (kind, failure, ticket) = self.make(NAME, &["-sess_in", &self.file, "-sess_out", &self.file]);
+        assert!(failure.is_null(), "{failure}");
+        (kind, ticket)
+    }
+}
+
+#[test]
+fn a_ticket_of_tls_1_2_is_kept_until_its_key_seals_no_more() {
+    let site = Site::new();
+    let visits = Visits { site: &site, file: site.brisk.folder().join("session").display().to_string() };
+    let first = visits.make(NAME, &["-sess_out", &visits.file]);
+    assert_eq!((first.0.as_str(), first.2), ("full", true));
+    for _ in 0..3 {
+        assert_eq!(visits.resume(), ("ticket".to_owned(), false));
+    }
+    assert_eq!(facts(&site.brisk.ask_admin("/tickets").text())["sealed"], 1);
+    assert_eq!(site.brisk.post_admin("/tickets/rotate").status(), 200);
+    assert_eq!(visits.resume(), ("ticket".to_owned(), true), "the key was replaced");
+    // A ticket that opens but does not resume is of no use to its client: another one comes.
+    let other = visits.make("localhost", &["-sess_in", &visits.file]);
+    assert_eq!(other, ("full".to_owned(), "unsuitable".into(), true));
+}
+
+#[test]
+fn the_ticket_that_replaces_one_of_tls_1_2_is_kept_too() {
+    let site = Site::new();
+    let client = site.client().tls12();
+    let sealed_after_visit = || {
+        let mut connection = client.connect(site.brisk.https()).expect("a handshake");
+        connection.get(NAME, "/");
+        let sealed = facts(&site.brisk.ask_admin("/tickets").text())["sealed"].clone();
+        (connection.tls().handshake_kind(), sealed)
+    };
+    assert_eq!(sealed_after_visit(), (Some(HandshakeKind::Full), 1.into()));
+    assert_eq!(sealed_after_visit(), (Some(HandshakeKind::Resumed), 1.into()));
+    assert_eq!(site.brisk.post_admin("/tickets/rotate").status(), 200);
+    for _ in 0..3 {
+        assert_eq!(sealed_after_visit(), (Some(HandshakeKind::Resumed), 2.into()));
+    }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use brisk_certs::{ClientAbilities, choose};
 use brisk_telemetry::{HandshakeOutcome, Milestone, Timeline, TlsFacts};
 use brisk_wire::client_hello::ClientHello;
+use brisk_wire::registry::ProtocolVersion;
 use rustls::AlertDescription;
 use rustls::server::UnbufferedServerConnection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -76,6 +77,7 @@ impl Negotiation {
                 .and_then(|chosen| host.certificates.iter().position(|own| Arc::ptr_eq(own, chosen))),
             group: groups::choose(hello),
             early_data: hello.early_data && takes_early_data,
+            tls12: !hello.offers_version(ProtocolVersion::TLS1_3),
             client,
         };
         let received = incoming.len() as u64;

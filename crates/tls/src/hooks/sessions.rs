@@ -110,7 +110,9 @@ impl StoresServerSessions for Sessions {
         self.demands.admit(found(self.store.take(id, claim)), Resumption::Psk)
     }
 
+    /// Of a handshake of TLS 1.2 rustls asks this when it is a full one, before it asks for [`Tickets::enabled`].
     fn can_cache(&self) -> bool {
+        notes::update(|notes| notes.keeps_ticket = false);
         true
     }
 }
@@ -141,8 +143,10 @@ pub(crate) struct Tickets {
 }
 
 impl ProducesTickets for Tickets {
+    /// RFC 5077 section 3.3: a server that answers a hello with a ticket without the extension sends none, and the client
+    /// keeps the one it has. In TLS 1.2 rustls asks this for the extension, after the ticket was opened.
     fn enabled(&self) -> bool {
-        true
+        !notes::current().keeps_ticket
     }
 
     fn lifetime(&self) -> u32 {
@@ -157,12 +161,15 @@ impl ProducesTickets for Tickets {
     }
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
-        let opened = self.keyring.open(ticket, SystemTime::now()).map_err(|error| match error {
+        let opened = self.keyring.open_ticket(ticket, SystemTime::now()).map_err(|error| match error {
             OpenError::Expired => ResumptionFailure::Expired,
             OpenError::Forged => ResumptionFailure::Forged,
             _ => ResumptionFailure::UnknownKey,
         });
-        self.demands.admit(opened, Resumption::Ticket)
+        let is_fresh = opened.as_ref().is_ok_and(|opened| opened.is_fresh);
+        let session = self.demands.admit(opened.map(|opened| opened.session), Resumption::Ticket)?;
+        notes::update(|notes| notes.keeps_ticket = notes.told.tls12 && is_fresh);
+        Some(session)
     }
 }
 
