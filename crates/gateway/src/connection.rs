@@ -114,7 +114,8 @@ async fn secure(
     deadline.set(live.handshake_timeout);
     let received = introduce(worker, &live, &mut tcp, record, permits, deadline).await?;
     let client = live.one_client(record.client.ip());
-    let accepted = live.acceptor.accept_from(client, tcp, received, &mut record.timeline);
+    let ConnectionRecord { timeline, resumption_failure, .. } = &mut *record;
+    let accepted = live.acceptor.accept_from(client, tcp, received, timeline, resumption_failure);
     let accepted = within(deadline, accepted).await.unwrap_or_else(|| Err(timed_out()))?;
     if live.measures_rtt {
         record.rtt = TcpInfo::of(accepted.stream.tcp()).ok().map(|info| info.rtt);
@@ -147,7 +148,9 @@ fn unconfirmed(worker: &Worker, record: &ConnectionRecord, end: End) {
 
 /// Counts and logs a connection that ended before it could be served.
 pub(crate) fn failed(worker: &Worker, record: &ConnectionRecord, outcome: HandshakeOutcome) {
-    worker.shared.metrics.handshake_failed(outcome);
+    // With facts it had early data that was accepted, and resumed.
+    let resumption = record.resumption_failure.filter(|_| record.tls.is_none());
+    worker.shared.metrics.handshake_failed(outcome, resumption);
     if let Some(log) = worker.shared.access_log.load().as_ref() {
         log.log_handshake(record, outcome);
     }

@@ -102,6 +102,7 @@ impl Fleet {
 
 fn figures(keyring: &TicketKeyring, memory: &MemoryStore, fleet: Option<&RedisStore>) -> SessionFigures {
     let (tickets, sessions, now) = (keyring.statistics(), memory.statistics(), SystemTime::now());
+    let shared = fleet.map(RedisStore::statistics);
     SessionFigures {
         tickets_sealed: tickets.sealed,
         tickets_opened: tickets.opened,
@@ -111,11 +112,12 @@ fn figures(keyring: &TicketKeyring, memory: &MemoryStore, fleet: Option<&RedisSt
         sessions_stored: sessions.stored,
         sessions_found: sessions.hits,
         sessions_missed: sessions.misses,
+        early_data_replays: sessions.replays + shared.as_ref().map_or(0, |shared| shared.replays),
         sessions_evicted: sessions.evicted,
         sessions_held: sessions.sessions as u64,
         sessions_bytes: sessions.bytes as u64,
         ticket_keys: keyring.keys(now).into_iter().map(|key| key_figures(&key, now)).collect(),
-        store: fleet.map(|redis| store_figures(&redis.statistics())),
+        store: shared.as_ref().map(store_figures),
     }
 }
 

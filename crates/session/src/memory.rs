@@ -3,12 +3,15 @@
 use std::{
     fmt,
     hash::{BuildHasher, RandomState},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use crate::{
-    Claim, Found, Lookup, SessionStore,
+    Claim, Found, Lookup, Miss, SessionStore,
     shard::{Nanos, Shard},
 };
 
@@ -51,6 +54,7 @@ pub struct MemoryStore {
     hasher: RandomState,
     /// When time begins.
     made: Instant,
+    replays: AtomicU64,
 }
 
 /// Locks of neighbours stay off one another's cache lines.
@@ -70,6 +74,7 @@ impl MemoryStore {
             shards: (0..shards).map(|_| Padded(Mutex::new(shard()))).collect(),
             hasher: RandomState::new(),
             made: Instant::now(),
+            replays: AtomicU64::new(0),
         }
     }
 
@@ -103,9 +108,10 @@ impl MemoryStore {
 
     /// What the store holds, and what it has done since it was made.
     pub fn statistics(&self) -> MemoryStatistics {
-        self.shards
-            .iter()
-            .fold(MemoryStatistics::default(), |sum, shard| sum.plus(&shard.lock().statistics()))
+        let replays = self.replays.load(Ordering::Relaxed);
+        self.shards.iter().fold(MemoryStatistics { replays, ..MemoryStatistics::default() }, |sum, shard| {
+            sum.plus(&shard.lock().statistics())
+        })
     }
 
     fn nanos(&self, now: Instant) -> Nanos {
@@ -141,8 +147,12 @@ impl SessionStore for MemoryStore {
     }
 
     /// Nobody else shares this store, so both claims are the same.
-    fn take(&self, id: &[u8], _claim: Claim) -> Lookup<Found> {
-        Lookup::Ready(self.take_at(id, Instant::now()))
+    fn take(&self, id: &[u8], claim: Claim) -> Lookup<Found> {
+        let found = self.take_at(id, Instant::now());
+        if claim == Claim::Everywhere && found == Err(Miss::Used) {
+            self.replays.fetch_add(1, Ordering::Relaxed);
+        }
+        Lookup::Ready(found)
     }
 }
 
@@ -170,6 +180,8 @@ pub struct MemoryStatistics {
     pub misses: u64,
     /// Those of them that asked for a session that had been taken lately.
     pub used: u64,
+    /// `take` with [`Claim::Everywhere`] that asked for such a session: early data that was refused.
+    pub replays: u64,
     /// Sessions that had to make room.
     pub evicted: u64,
     /// Sessions removed because their lifetime was over.
@@ -186,6 +198,7 @@ impl MemoryStatistics {
             hits: self.hits + other.hits,
             misses: self.misses + other.misses,
             used: self.used + other.used,
+            replays: self.replays + other.replays,
             evicted: self.evicted + other.evicted,
             expired: self.expired + other.expired,
         }
@@ -195,7 +208,6 @@ impl MemoryStatistics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Miss;
 
     const HOUR: Duration = Duration::from_hours(1);
 
@@ -401,6 +413,16 @@ mod tests {
         assert!(matches!(store.get(b"id"), Lookup::Ready(Ok(_))));
         assert!(matches!(store.take(b"id", Claim::Here), Lookup::Ready(Ok(_))));
         assert!(matches!(store.take(b"id", Claim::Here), Lookup::Ready(Err(Miss::Used))));
+    }
+
+    #[test]
+    fn early_data_with_a_session_that_was_used_is_counted_as_a_replay() {
+        let store = MemoryStore::new(&MemorySettings::default());
+        let take = |claim| matches!(store.take(b"id", claim), Lookup::Ready(Ok(_)));
+        assert!(matches!(store.put(b"id", vec![1], HOUR), Lookup::Ready(true)));
+        assert!(!matches!(store.take(b"other", Claim::Everywhere), Lookup::Ready(Ok(_))));
+        assert!(take(Claim::Everywhere) && !take(Claim::Everywhere) && !take(Claim::Here));
+        assert_eq!((store.statistics().replays, store.statistics().used), (1, 2));
     }
 
     #[test]

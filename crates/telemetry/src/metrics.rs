@@ -17,7 +17,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use crate::access_log::AccessLog;
-use crate::outcome::{EarlyData, EarlyRequest, HandshakeOutcome, Side, named};
+use crate::outcome::{EarlyData, EarlyRequest, HandshakeOutcome, ResumptionFailure, Side, named};
 use crate::record::TlsFacts;
 pub use figures::{
     BatchGain, CardFigures, KeyFigures, RateFigures, SessionFigures, StoreFigures, TicketKeyFigures,
@@ -210,9 +210,12 @@ impl Metrics {
         self.shards.mine().early_requests[treatment as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a handshake that ended with `outcome`.
-    pub fn handshake_failed(&self, outcome: HandshakeOutcome) {
+    /// Counts a handshake that ended with `outcome`, and why it resumed no session if that was known by then.
+    pub fn handshake_failed(&self, outcome: HandshakeOutcome, resumption: Option<ResumptionFailure>) {
         self.handshakes.failed(outcome);
+        if let Some(reason) = resumption {
+            self.handshakes.resumption_failed(reason);
+        }
     }
 
     /// Counts a request whose response has ended. `status` is 0 if none was sent, `side` who is to blame for an error.

@@ -54,6 +54,9 @@ pub struct ConnectionRecord {
     pub timeline: Timeline,
     /// What the handshake agreed on; `None` before its end and for plain HTTP.
     pub tls: Option<Box<TlsFacts>>,
+    /// Why no session of those that the client offered was resumed, as far as is known before the end of the handshake;
+    /// after that it is in `tls`.
+    pub resumption_failure: Option<ResumptionFailure>,
     /// Smoothed round-trip time that the kernel measured.
     pub rtt: Option<Duration>,
     /// Bytes received on the connection, TLS included.
@@ -76,6 +79,7 @@ impl ConnectionRecord {
             local,
             timeline: Timeline::start_at(start),
             tls: None,
+            resumption_failure: None,
             rtt: None,
             bytes_received: 0,
             bytes_sent: 0,

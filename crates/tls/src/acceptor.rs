@@ -11,7 +11,7 @@ use std::time::Instant;
 use brisk_certs::{Certificate, HostMap};
 use brisk_keys::PrivateKeyEngine;
 use brisk_session::{SessionStore, TicketKeyring};
-use brisk_telemetry::{HandshakeOutcome, Milestone, Timeline, TlsFacts};
+use brisk_telemetry::{HandshakeOutcome, Milestone, ResumptionFailure, Timeline, TlsFacts};
 use brisk_wire::client_hello::{ClientHello, HelloError, Progress as HelloProgress};
 use brisk_wire::registry::ProtocolVersion;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -119,17 +119,19 @@ impl Acceptor {
         received: Vec<u8>,
         timeline: &mut Timeline,
     ) -> Result<Accepted, Refusal> {
-        self.accept_from(None, io, received, timeline).await
+        self.accept_from(None, io, received, timeline, &mut None).await
     }
 
     /// As [`accept`](Self::accept), for a client whose key operations the [`KeyGate`](crate::KeyGate) of the settings
-    /// limits.
+    /// limits. Why the client's session was not found is in `missed` as soon as that is known: a client that replays a
+    /// flight never finishes its handshake.
     pub async fn accept_from(
         &self,
         client: Option<IpAddr>,
         mut io: TcpStream,
         received: Vec<u8>,
         timeline: &mut Timeline,
+        missed: &mut Option<ResumptionFailure>,
     ) -> Result<Accepted, Refusal> {
         let (hello, incoming) = self.read_hello(&mut io, received).await?;
         timeline.mark(Milestone::ClientHello);
@@ -138,7 +140,7 @@ impl Acceptor {
             send_last(&mut io, alert).await;
             Err(Refusal::because(HandshakeOutcome::NothingInCommon, &reason))
         } else if let Some(host) = self.hosts.get(hello.server_name.as_deref()).host() {
-            Negotiation::run(host, &hello, client, &mut io, incoming, timeline).await
+            Negotiation::run(host, &hello, client, &mut io, incoming, (timeline, missed)).await
         } else {
             send_last(&mut io, &ALERT_UNRECOGNIZED_NAME).await;
             Err(Refusal::new(HandshakeOutcome::UnknownName))

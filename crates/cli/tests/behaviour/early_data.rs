@@ -1,7 +1,8 @@
 //! Requests in early data (0-RTT), between a client that holds back its Finished and a real upstream: which of them are
 //! forwarded before it comes, and how they are marked.
 
-use std::io::Read;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
 use brisk_testkit::client::TlsClient;
 use brisk_testkit::early::Unfinished;
@@ -185,8 +186,40 @@ fn too_early_is_for_the_client_of_http_2_to_hear() {
     frames.read_until_end(&mut unfinished, 1);
     assert_eq!(frames.body(1), "too early");
     let mut connection = unfinished.finish().expect("the rest of the handshake");
-    std::io::Write::write_all(&mut connection, &get(3, "/not-early")).expect("a server that reads");
+    Write::write_all(&mut connection, &get(3, "/not-early")).expect("a server that reads");
     frames.read_until_end(&mut connection, 3);
     assert_eq!(frames.body(3), "late enough");
     assert_eq!(stage.logged("/not-early")["status"], 425);
+}
+
+#[test]
+fn a_copy_that_nobody_finishes_is_counted_and_logged() {
+    let stage = Stage::new();
+    let early = request("GET", "/name?copied");
+    let flight = stage.client.first_flight(early.as_bytes());
+    let bytes = flight.bytes().to_vec();
+    let mut original = flight.send(stage.site.brisk.https()).expect("a gateway that listens");
+    assert!(original.is_accepted().expect("the server's flight"));
+    let replays = || stage.site.brisk.metrics().sum("brisk_early_data_replays_total", &[]).round() as u64;
+    assert_eq!(replays(), 0);
+    let copies = [(); 3].map(|()| {
+        let mut copy = TcpStream::connect(stage.site.brisk.https()).expect("a gateway that listens");
+        copy.write_all(&bytes).expect("a gateway that reads");
+        copy.read_exact(&mut [0; 5]).expect("the server's flight");
+        copy
+    });
+    assert_eq!(replays(), 3, "while their connections are open");
+    drop(copies);
+    let lines = wait_until("three failed handshakes", || {
+        let mut lines = stage.site.brisk.access_log();
+        lines.retain(|line| line.contains("\"event\":\"handshake\""));
+        (lines.len() == 3).then_some(lines)
+    });
+    for line in lines {
+        assert!(line.contains("\"resumption_failure\":\"used\""), "{line}");
+    }
+    let used = ["reason=\"used\""];
+    let failures = stage.site.brisk.metrics().sum("brisk_resumption_failures_total", &used);
+    assert_eq!(failures.round() as u64, 3);
+    assert_eq!(stage.arrived().iter().filter(|request| request.contains("copied")).count(), 1);
 }

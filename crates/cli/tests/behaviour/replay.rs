@@ -197,6 +197,14 @@ fn a_flight_that_was_held_back_gets_through_once() {
     {
         assert!(line.contains(fact), "{fact}: {line}");
     }
+    // All but the first of the copies, and the client's own, were refused. On a slow machine some because Redis was late.
+    let replays = stage.fleet.total("brisk_early_data_replays_total", &[]);
+    let unanswered: u64 = ["late", "down", "missed"]
+        .map(|outcome| format!("outcome=\"{outcome}\""))
+        .iter()
+        .map(|outcome| stage.fleet.total("brisk_session_store_lookups_total", &[outcome]))
+        .sum();
+    assert_eq!(replays + unanswered, COPIES as u64);
 }
 
 #[test]

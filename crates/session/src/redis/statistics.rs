@@ -16,6 +16,8 @@ pub struct RedisStatistics {
     pub misses: u64,
     /// Look-ups of a session that somebody took before.
     pub used: u64,
+    /// Those of them with [`Claim::Everywhere`](crate::Claim::Everywhere): early data that was refused.
+    pub replays: u64,
     /// Look-ups of what was forged or damaged.
     pub forged: u64,
     /// Look-ups that were not answered by the deadline.
@@ -55,6 +57,7 @@ pub(super) struct Counters {
     pub(super) hits: Counter,
     pub(super) misses: Counter,
     pub(super) used: Counter,
+    pub(super) replays: Counter,
     pub(super) forged: Counter,
     pub(super) late: Counter,
     pub(super) down: Counter,
@@ -115,6 +118,7 @@ impl Counters {
             hits: self.hits.get(),
             misses: self.misses.get(),
             used: self.used.get(),
+            replays: self.replays.get(),
             forged: self.forged.get(),
             late: self.late.get(),
             down: self.down.get(),

@@ -103,6 +103,9 @@ impl RedisStore {
                 _ => shared.breaker.succeeded(),
             }
             shared.counters.found(&found);
+            if how == How::Take(Claim::Everywhere) && matches!(found, Err(Miss::Used)) {
+                shared.counters.replays.count();
+            }
             found
         }))
     }

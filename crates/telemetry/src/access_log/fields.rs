@@ -47,6 +47,10 @@ pub(super) fn handshake(line: &mut impl Fields, record: &ConnectionRecord, outco
         line.word("reached", milestone.name());
     }
     line.number("duration_us", micros(record.timeline.started().elapsed()));
+    // After early data that was accepted the facts have it.
+    if let Some(reason) = record.resumption_failure.filter(|_| record.tls.is_none()) {
+        line.word("resumption_failure", reason.name());
+    }
     connection(line, record);
 }
 

@@ -19,6 +19,8 @@ pub struct SessionFigures {
     pub sessions_found: u64,
     /// Sessions looked for in vain.
     pub sessions_missed: u64,
+    /// Early data refused because its session had been used, in memory and in the shared store.
+    pub early_data_replays: u64,
     /// Sessions removed to make room.
     pub sessions_evicted: u64,
     /// Sessions held now.

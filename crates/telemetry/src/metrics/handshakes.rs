@@ -103,8 +103,13 @@ impl Handshakes {
             self.hello_retries.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(reason) = tls.resumption_failure {
-            self.resumption_failures[reason as usize].fetch_add(1, Ordering::Relaxed);
+            self.resumption_failed(reason);
         }
+    }
+
+    /// Counts a session that was not resumed.
+    pub(super) fn resumption_failed(&self, reason: ResumptionFailure) {
+        self.resumption_failures[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts what became of a client's early data.

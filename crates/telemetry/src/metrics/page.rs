@@ -136,6 +136,10 @@ fn early_data(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     for (outcome, count) in metrics.handshakes.early_data_outcomes() {
         family.counter(&[("outcome", outcome.name())], count)?;
     }
+    let replays = metrics.sessions.figures().map_or(0, |figures| figures.early_data_replays);
+    let mut family =
+        page.counter("early_data_replays", "Early data refused because its session was used before.")?;
+    family.counter(&[], replays)?;
     let mut family = page.bytes_counter("early_data", "Bytes of early data that were accepted.")?;
     family.counter(&[], metrics.shards.sum(|shard| &shard.early_bytes))?;
     let mut family =

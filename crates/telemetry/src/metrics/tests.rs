@@ -126,7 +126,7 @@ fn connections_are_open_from_accept_to_close() {
 fn handshakes_are_counted_by_what_they_agreed_on_and_by_outcome() {
     let metrics = Metrics::new();
     metrics.handshake(&facts());
-    metrics.handshake_failed(HandshakeOutcome::TimedOut);
+    metrics.handshake_failed(HandshakeOutcome::TimedOut, None);
     assert!(shows(
         &metrics,
         "brisk_handshakes_total{version=\"TLS 1.3\",group=\"x25519\",scheme=\"ecdsa_secp256r1_sha256\",\

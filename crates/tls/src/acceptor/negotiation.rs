@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_certs::{ClientAbilities, choose};
-use brisk_telemetry::{HandshakeOutcome, Milestone, Timeline, TlsFacts};
+use brisk_telemetry::{HandshakeOutcome, Milestone, ResumptionFailure, Timeline, TlsFacts};
 use brisk_wire::client_hello::ClientHello;
 use brisk_wire::registry::ProtocolVersion;
 use rustls::AlertDescription;
@@ -42,12 +42,13 @@ impl Negotiation {
         client: Option<IpAddr>,
         io: &mut TcpStream,
         incoming: Vec<u8>,
-        timeline: &mut Timeline,
+        (timeline, missed): (&mut Timeline, &mut Option<ResumptionFailure>),
     ) -> Result<Self, Refusal> {
         let mut negotiation = Self::new(host, hello, client, incoming)?;
         loop {
             let progress;
             (negotiation, progress) = negotiation.advance(io, timeline).await?;
+            *missed = negotiation.notes.resumption_failure;
             match progress {
                 // Tickets, or our flight before an answer to early data, go with what is sent first: a system call and a
                 // packet less.
