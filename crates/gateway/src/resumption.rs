@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use brisk_session::{
     FleetSecret, KeyExchange, KeySource, KeyStatistics, MemoryStore, RedisError, RedisStatistics, RedisStore,
-    RotationSettings, SessionStore, TicketKeyring, TieredStore,
+    RotationSettings, SessionIds, SessionStore, TicketKeyring, TieredStore,
 };
 use brisk_telemetry::Metrics;
 use brisk_telemetry::metrics::{SessionFigures, StoreFigures, TicketKeyFigures};
@@ -16,6 +16,7 @@ use crate::settings::{FleetStore, SessionSettings};
 /// Ticket keys, sessions in memory, and what is shared with a fleet.
 pub(crate) struct Resumption {
     keyring: Arc<TicketKeyring>,
+    ids: SessionIds,
     memory: Arc<MemoryStore>,
     /// The memory alone, or in front of what the fleet shares.
     store: Arc<dyn SessionStore>,
@@ -38,7 +39,12 @@ impl Resumption {
         }
         let (counted, held) = (Arc::clone(&keyring), Arc::clone(&memory));
         metrics.set_session_source(move || figures(&counted, &held, redis.as_ref()));
-        Ok(Self { keyring, memory, store, fleet })
+        Ok(Self { keyring, ids: ids(settings), memory, store, fleet })
+    }
+
+    /// Fixed at the start, as the store is.
+    pub(crate) fn ids(&self) -> &SessionIds {
+        &self.ids
     }
 
     pub(crate) fn keyring(&self) -> &Arc<TicketKeyring> {
@@ -67,6 +73,17 @@ impl Resumption {
     pub(crate) fn age(&self) {
         self.keyring.rotate(SystemTime::now());
         self.memory.remove_expired(Instant::now());
+    }
+}
+
+/// The session IDs of the fleet, where there is a secret, so that operators see which of those of other members do not
+/// resume here.
+fn ids(settings: &SessionSettings) -> SessionIds {
+    match (&settings.fleet, &settings.ticket_keys) {
+        (Some(FleetStore { secret, .. }), _) | (None, KeySource::Derived { secret, .. }) => {
+            SessionIds::of_fleet(secret)
+        }
+        (None, _) => SessionIds::of_process(),
     }
 }
 

@@ -222,7 +222,8 @@ fn live(
     groups_before: &[Arc<GroupState>],
 ) -> Result<Live, GatewayError> {
     let rates = key_gate.rates.clone();
-    let tls = TlsSettings { key_gate, ..settings.tls.clone() };
+    let session_ids = resumption.ids().clone();
+    let tls = TlsSettings { key_gate, session_ids, ..settings.tls.clone() };
     let engine = engine.with_keystore(Arc::clone(&settings.keystore));
     let observer = Arc::new(KeyMetrics(Arc::clone(metrics)));
     let engine: Arc<dyn PrivateKeyEngine> = Arc::new(Metered::new(engine, observer));

@@ -14,6 +14,7 @@ mod redis;
 mod ring;
 mod rotation;
 mod secret;
+mod session_ids;
 mod shard;
 mod shared_key;
 mod store;
@@ -31,6 +32,7 @@ pub use redis::{
 };
 pub use rotation::RotationSettings;
 pub use secret::{FleetSecret, Purpose};
+pub use session_ids::SessionIds;
 pub use shared_key::SharedKey;
 pub use store::{Claim, Found, Lookup, Miss, SessionStore};
 pub use ticket_key::KeyId;

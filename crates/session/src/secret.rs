@@ -41,6 +41,8 @@ pub enum Purpose {
     StoreIds,
     /// Sealing the ticket keys that gateways exchange through that store.
     KeyExchange,
+    /// Marking the session IDs of TLS 1.2 (HMAC).
+    SessionIds,
 }
 
 impl Purpose {
@@ -50,6 +52,7 @@ impl Purpose {
             Self::StoreSeal => b"seal stored sessions",
             Self::StoreIds => b"hide session ids",
             Self::KeyExchange => b"exchange ticket keys",
+            Self::SessionIds => b"mark session ids",
         }
     }
 }
@@ -154,7 +157,8 @@ mod tests {
         let keys: Vec<[u8; 32]> = [secret(1), secret(2)]
             .iter()
             .flat_map(|secret| {
-                [Purpose::StoreSeal, Purpose::StoreIds, Purpose::KeyExchange].map(|p| *secret.derive(p))
+                [Purpose::StoreSeal, Purpose::StoreIds, Purpose::KeyExchange, Purpose::SessionIds]
+                    .map(|purpose| *secret.derive(purpose))
             })
             .chain([secret(1).identity, secret(1).ticket_key(1, 2)[16..].try_into().unwrap()])
             .collect();

@@ -140,7 +140,8 @@ impl<'a> ConfigBuilder<'a> {
     fn with_sessions(&self, mut config: ServerConfig, host: &HostSettings) -> HostConfig {
         let demands = host.client_certificates.as_ref().map_or_else(Demands::default, Demands::new);
         let lifetime = self.settings.session_lifetime;
-        config.session_storage = Arc::new(Sessions { store: Arc::clone(&self.store), lifetime, demands });
+        let (store, ids) = (Arc::clone(&self.store), self.settings.session_ids.clone());
+        config.session_storage = Arc::new(Sessions { store, ids, lifetime, demands });
         let early_data = if host.client_certificates.is_some() { 0 } else { host.early_data };
         let mut stateful = config.clone();
         stateful.max_early_data_size = early_data;

@@ -38,6 +38,10 @@ pub(crate) struct Notes {
     pub(crate) resumption_failure: Option<ResumptionFailure>,
     /// The client resumes TLS 1.2 with a ticket that it may keep: no other is to be sent.
     pub(crate) keeps_ticket: bool,
+    /// The ID that a new session of TLS 1.2 gets, if it gets one.
+    pub(crate) session_id: Option<[u8; 32]>,
+    /// The client's session ID was not made by this fleet: it asks for no session with it.
+    pub(crate) foreign_id: bool,
     /// How many sessions the client offered so far were looked for in the store.
     pub(crate) looked_up: u8,
     /// When the certificate was chosen.
@@ -58,6 +62,7 @@ impl Notes {
         self.scheme = later.scheme.or(self.scheme);
         self.resumption = later.resumption.or(self.resumption);
         self.resumption_failure = self.resumption_failure.or(later.resumption_failure);
+        self.foreign_id |= later.foreign_id;
         self.certificate_chosen = later.certificate_chosen.or(self.certificate_chosen);
         self.key_operation = later.key_operation.or(self.key_operation);
         self.key_failed |= later.key_failed;

@@ -10,17 +10,18 @@ use hmac::digest::{Digest, FixedOutput, KeyInit};
 use hmac::{Hmac, Mac};
 use rustls::crypto::tls12::PrfUsingHmac;
 use rustls::crypto::tls13::HkdfUsingHmac;
-use rustls::crypto::{CipherSuiteCommon, CryptoProvider, aws_lc_rs, hash};
+use rustls::crypto::{CipherSuiteCommon, CryptoProvider, GetRandomFailed, SecureRandom, aws_lc_rs, hash};
 use rustls::{SupportedCipherSuite, Tls12CipherSuite, Tls13CipherSuite};
 use sha2::{Sha256, Sha384};
 
-use crate::groups;
+use crate::{groups, notes};
 
 /// Forward-secret AEAD suites, the cheapest first, and four groups, post-quantum first.
 pub(crate) fn provider() -> CryptoProvider {
     CryptoProvider {
         cipher_suites: SUITES.clone(),
         kx_groups: groups::all(),
+        secure_random: &Randomness,
         ..aws_lc_rs::default_provider()
     }
 }
@@ -68,6 +69,22 @@ fn with_own_hashes(suite: SupportedCipherSuite) -> SupportedCipherSuite {
                 aead_alg: suite.aead_alg,
             })))
         }
+    }
+}
+
+/// aws-lc's randomness, but for the ID of a new session of TLS 1.2, which is in the notes before rustls draws it.
+#[derive(Debug)]
+struct Randomness;
+
+impl SecureRandom for Randomness {
+    fn fill(&self, bytes: &mut [u8]) -> Result<(), GetRandomFailed> {
+        let mut id = None;
+        notes::update(|notes| id = notes.session_id.take());
+        if let Some(id) = id.filter(|id| id.len() == bytes.len()) {
+            bytes.copy_from_slice(&id);
+            return Ok(());
+        }
+        ::aws_lc_rs::rand::fill(bytes).map_err(|_| GetRandomFailed)
     }
 }
 

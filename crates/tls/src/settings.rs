@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_certs::{Certificate, UnknownName};
+use brisk_session::SessionIds;
 use brisk_wire::registry::ProtocolVersion;
 use rustls_pki_types::CertificateDer;
 
@@ -38,6 +39,8 @@ pub struct TlsSettings {
     pub key_log: bool,
     /// What key operations of one client are limited by. Default: nothing.
     pub key_gate: KeyGate,
+    /// Makes the session IDs of TLS 1.2, and knows them again. Default: those of this process.
+    pub session_ids: SessionIds,
 }
 
 impl Default for TlsSettings {
@@ -53,6 +56,7 @@ impl Default for TlsSettings {
             unknown_host: UnknownName::Default,
             key_log: false,
             key_gate: KeyGate::default(),
+            session_ids: SessionIds::default(),
         }
     }
 }

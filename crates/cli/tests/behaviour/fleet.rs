@@ -175,6 +175,17 @@ fn tickets_survive_a_restart() {
 }
 
 #[test]
+fn the_id_of_another_member_is_known_as_one_of_the_fleet() {
+    let fleet = Fleet::of(2);
+    let file = fleet.members[0].folder().join("id").display().to_string();
+    let options = |session| ["-tls1_2", "-no_ticket", session, &file];
+    assert_eq!(fleet.connect(0, &options("-sess_out")), "full");
+    // Without a store in common it does not resume, which the operator should see.
+    assert_eq!(fleet.connect(1, &options("-sess_in")), "full");
+    assert_eq!(fleet.total("brisk_resumption_failures_total", &["reason=\"no-session\""]), 1);
+}
+
+#[test]
 fn another_secret_opens_nothing() {
     let other = b"another secret that is just as long as the first one is\n";
     let fleet = Fleet::of(1).add(KEYS, &[("fleet.secret", other)]);

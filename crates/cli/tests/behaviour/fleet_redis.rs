@@ -71,6 +71,19 @@ fn every_kind_of_session_resumes_at_every_member() {
 }
 
 #[test]
+fn redis_is_not_asked_for_an_id_that_the_fleet_did_not_make() {
+    let redis = Redis::start();
+    let fleet = fleet(1, &keys(redis.port(), ""));
+    fleet.wait_for_store();
+    let stranger = Fleet::new().add("", &[]);
+    let file = stranger.members[0].folder().join("id").display().to_string();
+    assert_eq!(stranger.connect(0, &["-tls1_2", "-no_ticket", "-sess_out", &file]), "full");
+    assert_eq!(fleet.connect(0, &["-tls1_2", "-no_ticket", "-sess_in", &file]), "full");
+    assert_eq!(fleet.total("brisk_session_store_lookups_total", &[]), 0);
+    assert_eq!(fleet.total("brisk_resumption_failures_total", &[]), 0);
+}
+
+#[test]
 fn early_data_is_accepted_at_every_member() {
     let redis = Redis::start();
     let keys = keys(redis.port(), "sessions.ticket_keys = \"memory\"");

@@ -206,3 +206,25 @@ fn the_ticket_that_replaces_one_of_tls_1_2_is_kept_too() {
         assert_eq!(sealed_after_visit(), (Some(HandshakeKind::Resumed), 2.into()));
     }
 }
+
+#[test]
+fn a_session_id_that_was_not_made_here_counts_as_none() {
+    let [site, stranger] = [(); 2].map(|()| Site::new());
+    let file = site.brisk.folder().join("session").display().to_string();
+    let options = ["-no_ticket", "-sess_out", &file];
+    Visits { site: &stranger, file: String::new() }.make(NAME, &options);
+    let visits = Visits { site: &site, file };
+    let kind = |name: &str| {
+        let (kind, failure, _) = visits.make(name, &["-no_ticket", "-sess_in", &visits.file]);
+        (kind, failure)
+    };
+    assert_eq!(kind(NAME), ("full".to_owned(), Value::Null));
+    let metrics = site.brisk.metrics();
+    for counter in ["brisk_session_lookups_total", "brisk_resumption_failures_total"] {
+        assert!(metrics.sum(counter, &[]) < 0.5, "{}", metrics.0);
+    }
+    // One that was made here and does not resume is a failure, as before.
+    visits.make(NAME, &["-no_ticket", "-sess_out", &visits.file]);
+    assert_eq!(kind(NAME), ("session-id".to_owned(), Value::Null));
+    assert_eq!(kind("localhost"), ("full".to_owned(), "unsuitable".into()));
+}

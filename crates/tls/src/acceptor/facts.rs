@@ -63,7 +63,7 @@ fn resumption_failure(
     hello: &ClientHello,
     version: ProtocolVersion,
 ) -> Option<ResumptionFailure> {
-    if resumption != Resumption::Full || !asked_to_resume(hello, version) {
+    if resumption != Resumption::Full || !asked_to_resume(hello, version, notes) {
         return None;
     }
     // Found, but rustls has no use for it: it checks the name, the suite, and the extended master secret.
@@ -73,10 +73,11 @@ fn resumption_failure(
 }
 
 /// Whether the client offered a session of this version. A session ID alone does not say so: beside a ticket it is random
-/// (RFC 5077 section 3.4), and in TLS 1.3 it is there for middleboxes (RFC 8446 appendix D.4).
-fn asked_to_resume(hello: &ClientHello, version: ProtocolVersion) -> bool {
+/// (RFC 5077 section 3.4), with some clients even without one, and in TLS 1.3 it is there for middleboxes (RFC 8446
+/// appendix D.4).
+fn asked_to_resume(hello: &ClientHello, version: ProtocolVersion, notes: Notes) -> bool {
     if version == ProtocolVersion::TLS1_3 {
         return hello.has_psk;
     }
-    hello.has_ticket || hello.session_id_len > 0
+    hello.has_ticket || (hello.session_id_len > 0 && !notes.foreign_id)
 }

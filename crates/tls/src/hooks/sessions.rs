@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::digest;
-use brisk_session::{Claim, Found, Lookup, Miss, OpenError, SessionStore, TicketKeyring};
+use brisk_session::{Claim, Found, Lookup, Miss, OpenError, SessionIds, SessionStore, TicketKeyring};
 use brisk_telemetry::{Resumption, ResumptionFailure};
 use rustls::server::{ProducesTickets, StoresServerSessions};
 
@@ -78,6 +78,8 @@ impl Demands {
 #[derive(Debug)]
 pub(crate) struct Sessions {
     pub(crate) store: Arc<dyn SessionStore>,
+    /// Those of TLS 1.2.
+    pub(crate) ids: SessionIds,
     pub(crate) lifetime: Duration,
     pub(crate) demands: Demands,
 }
@@ -92,6 +94,10 @@ impl StoresServerSessions for Sessions {
 
     /// rustls reads TLS 1.2 sessions: they may be resumed again.
     fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
+        if !self.ids.are_ours(id) {
+            notes::update(|notes| notes.foreign_id = true);
+            return None;
+        }
         self.demands.admit(found(self.store.get(id)), Resumption::SessionId)
     }
 
@@ -110,9 +116,14 @@ impl StoresServerSessions for Sessions {
         self.demands.admit(found(self.store.take(id, claim)), Resumption::Psk)
     }
 
-    /// Of a handshake of TLS 1.2 rustls asks this when it is a full one, before it asks for [`Tickets::enabled`].
+    /// Of a handshake of TLS 1.2 rustls asks this when it is a full one, before it asks for [`Tickets::enabled`] and draws
+    /// the session's ID. The ID is made here, where its key is, and drawn from the notes (`provider`).
     fn can_cache(&self) -> bool {
-        notes::update(|notes| notes.keeps_ticket = false);
+        let session_id = self.ids.make();
+        notes::update(|notes| {
+            notes.keeps_ticket = false;
+            notes.session_id = session_id;
+        });
         true
     }
 }
@@ -235,7 +246,8 @@ mod tests {
     fn few_sessions_of_a_hello_are_looked_for() {
         let store = Arc::new(ScriptedStore::default());
         let lifetime = Duration::from_mins(1);
-        let sessions = Sessions { store: Arc::clone(&store) as _, lifetime, demands: Demands::default() };
+        let (ids, demands) = (SessionIds::default(), Demands::default());
+        let sessions = Sessions { store: Arc::clone(&store) as _, ids, lifetime, demands };
         let told = Told { early_data: true, ..Told::default() };
         let ((), notes) = noted(told, || {
             // No identity that we gave.

@@ -20,6 +20,7 @@ use brisk_net::{ListenerSettings, RateLimits};
 use brisk_proxy::serve::{HttpSettings, HttpTimeouts};
 use brisk_proxy::settings::{ServiceSettings, Underscores};
 use brisk_proxy::upstream_settings::GroupSettings;
+use brisk_session::SessionIds;
 use brisk_telemetry::access_log::{AccessLogFormat, AccessLogSettings, AccessLogTarget};
 use brisk_tls::KeyGate;
 use brisk_tls::settings::TlsSettings;
@@ -309,8 +310,9 @@ fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
             Some(raw::UnknownHost::Default) | None => UnknownName::Default,
         },
         key_log: false,
-        // The gateway's own: it outlives a reload.
+        // These are the gateway's own, and outlive a reload.
         key_gate: KeyGate::default(),
+        session_ids: SessionIds::default(),
     }
 }
 

@@ -1,0 +1,101 @@
+//! Session IDs of TLS 1.2 that carry a mark, by which those that this fleet made are told from anything else.
+//!
+//! Clients send random session IDs too: with a ticket (RFC 5077 section 3.4), and Go's even without one. Without a mark each
+//! of them would be looked for, and would count as a session that was not found.
+
+use std::{fmt, sync::LazyLock};
+
+use aws_lc_rs::{hmac, rand};
+
+use crate::{FleetSecret, Purpose};
+
+/// RFC 5246 section 7.4.1.2: the longest that a session ID may be.
+const ID_LEN: usize = 32;
+
+/// Random bytes of an ID; the rest is the mark.
+const RANDOM_LEN: usize = 24;
+
+/// The key of processes that share nothing: sessions do not outlive it.
+static OF_PROCESS: LazyLock<hmac::Key> = LazyLock::new(|| {
+    let mut key = [0; 32];
+    rand::fill(&mut key).expect("aws-lc ends the process when the system has no randomness");
+    hmac::Key::new(hmac::HMAC_SHA256, &key)
+});
+
+/// Makes session IDs and knows them again: 24 random bytes, and 8 of an HMAC-SHA256 of them.
+///
+/// Whoever lacks the key cannot tell such an ID from a random one, nor two that one gateway made from those of two. A random
+/// ID is taken for one of these once in 2^64 times, which costs a look-up in vain. A mark says where an ID comes from, not
+/// that its session is still there.
+#[derive(Clone)]
+pub struct SessionIds(hmac::Key);
+
+impl SessionIds {
+    /// Those of all gateways with this secret.
+    pub fn of_fleet(secret: &FleetSecret) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, &*secret.derive(Purpose::SessionIds)))
+    }
+
+    /// Those of this process.
+    pub fn of_process() -> Self {
+        Self(OF_PROCESS.clone())
+    }
+
+    /// A new ID; nothing if the system has no randomness.
+    pub fn make(&self) -> Option<[u8; ID_LEN]> {
+        let mut id = [0; ID_LEN];
+        let (random, mark) = id.split_at_mut(RANDOM_LEN);
+        rand::fill(random).ok()?;
+        mark.copy_from_slice(&hmac::sign(&self.0, random).as_ref()[..ID_LEN - RANDOM_LEN]);
+        Some(id)
+    }
+
+    /// Whether `id` was made with the key of these.
+    pub fn are_ours(&self, id: &[u8]) -> bool {
+        let Some((random, mark)) = id.split_at_checked(RANDOM_LEN) else { return false };
+        // In whatever time: who guesses a mark has gained a look-up.
+        mark.len() == ID_LEN - RANDOM_LEN && hmac::sign(&self.0, random).as_ref().starts_with(mark)
+    }
+}
+
+impl Default for SessionIds {
+    fn default() -> Self {
+        Self::of_process()
+    }
+}
+
+impl fmt::Debug for SessionIds {
+    /// Nothing of the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionIds").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_known_by_those_who_have_the_key() {
+        let fleet = |byte| SessionIds::of_fleet(&FleetSecret::from_bytes(&[byte; 32]).unwrap());
+        let id = fleet(1).make().unwrap();
+        assert!(fleet(1).are_ours(&id));
+        assert!(!fleet(2).are_ours(&id) && !SessionIds::of_process().are_ours(&id));
+        let id = SessionIds::of_process().make().unwrap();
+        assert!(SessionIds::default().are_ours(&id) && !fleet(1).are_ours(&id));
+    }
+
+    #[test]
+    fn an_id_that_was_changed_or_has_another_length_is_not_ours() {
+        let ids = SessionIds::of_process();
+        let id = ids.make().unwrap();
+        assert_ne!(id, ids.make().unwrap());
+        for position in 0..ID_LEN {
+            let mut changed = id;
+            changed[position] ^= 1;
+            assert!(!ids.are_ours(&changed), "byte {position}");
+            assert!(!ids.are_ours(&id[..position]), "{position} bytes");
+        }
+        assert!(!ids.are_ours(&[&id[..], &[0]].concat()));
+    }
+}
