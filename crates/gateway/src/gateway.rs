@@ -178,6 +178,8 @@ where
     }
 
     fn reload(&mut self, why: &'static str) {
+        // What is read below is no change to report once more, if it was refused.
+        let watch = watch_files(&self.settings);
         let result = (self.read)().map_err(|error| error.to_string()).and_then(|settings| {
             // Watched from before they are applied, so that no change is missed.
             let files = watch_files(&settings);
@@ -193,6 +195,7 @@ where
                 tracing::info!(why, "reloaded: new connections and requests go by the new configuration");
             }
             Err(error) => {
+                self.files = watch.or(self.files.take());
                 self.shared.metrics.reloaded(Reload::Refused);
                 tracing::error!(why, "not reloaded, the old configuration stays in force: {error}");
             }
@@ -245,11 +248,12 @@ where
         );
         tokio::select! {
             left = trigger.finished(limit) => match left {
-                0 => tracing::info!("drained"),
+                0 => return tracing::info!("drained"),
                 left => tracing::warn!(left, "the drain took too long: connections are cut"),
             },
             () = self.signals.stopped() => tracing::warn!(left = trigger.open(), "told again to stop: connections are cut"),
         }
+        trigger.cut();
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 #[derive(Debug, Default)]
 struct Shared {
     started: AtomicBool,
+    cut: AtomicBool,
     guards: AtomicUsize,
     start: Notify,
     idle: Notify,
@@ -63,6 +64,11 @@ impl DrainTrigger {
         self.open()
     }
 
+    /// What is left ends now, whatever its state. To be called before it is dropped, so that it knows why.
+    pub fn cut(&self) {
+        self.shared.cut.store(true, Ordering::Release);
+    }
+
     /// Guards that are held now.
     pub fn open(&self) -> usize {
         self.shared.guards.load(Ordering::Acquire)
@@ -73,6 +79,11 @@ impl Drain {
     /// Whether the drain was started: one atomic load, fit for every request.
     pub fn started(&self) -> bool {
         self.shared.started.load(Ordering::Acquire)
+    }
+
+    /// Whether what is left is cut: the drain took too long.
+    pub fn is_cut(&self) -> bool {
+        self.shared.cut.load(Ordering::Acquire)
     }
 
     /// Completes when the drain starts; at once if it was started. Each poll takes a lock that all workers share, so

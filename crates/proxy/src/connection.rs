@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use brisk_net::rates::{Event, Rates};
-use brisk_net::{Deadline, DeadlineWheel};
+use brisk_net::{Deadline, DeadlineWheel, Drain};
 use brisk_telemetry::ConnectionRecord;
 use brisk_tls::Confirmation;
 
@@ -67,6 +67,7 @@ pub(crate) struct Surroundings {
     pub(crate) settings: Rc<HttpSettings>,
     pub(crate) wheel: DeadlineWheel,
     pub(crate) buffers: Rc<WorkerBuffers>,
+    pub(crate) drain: Drain,
 }
 
 /// One request in flight, from its head to the end of the answer's body. Dropping it ends the request.
@@ -186,6 +187,11 @@ impl Connection {
     /// How clients are served, once the connection is.
     pub(crate) fn settings(&self) -> Option<&HttpSettings> {
         self.surroundings.get().map(|surroundings| &*surroundings.settings)
+    }
+
+    /// Whether the gateway has waited long enough, and ends the connection with whatever is in flight.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.surroundings.get().is_some_and(|surroundings| surroundings.drain.is_cut())
     }
 
     /// A new deadline of the worker.

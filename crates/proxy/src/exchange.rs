@@ -182,6 +182,15 @@ impl Exchange {
         }
     }
 
+    /// Who gave up a request that is not answered whole.
+    fn abandoned(&self) -> (Side, &'static str) {
+        if self.connection.is_cut() {
+            (Side::Internal, "drain-timeout")
+        } else {
+            (Side::Client, "client-gone")
+        }
+    }
+
     fn log(&self, log: &AccessLog, line: &Line, duration: Duration) {
         let server = self.outcome.server();
         log.log(&RequestRecord {
@@ -216,7 +225,8 @@ impl Drop for Exchange {
             self.connection.streams.end(stream);
         }
         if self.state == State::Open || self.status == 0 {
-            self.fail(Side::Client, "client-gone");
+            let (side, reason) = self.abandoned();
+            self.fail(side, reason);
         }
         let duration = self.started.elapsed();
         self.connection.earn(self.earned(duration));

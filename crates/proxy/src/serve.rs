@@ -195,6 +195,7 @@ pub async fn serve(io: HttpIo, http: &Http) -> End {
         settings: Rc::clone(&http.settings),
         wheel: http.deadline.wheel(),
         buffers: Rc::clone(&http.service.buffers),
+        drain: http.drain.clone(),
     });
     let multiplexed = http.connection.record.borrow().tls.as_ref().is_some_and(|tls| tls.alpn == Some("h2"));
     let stop = loop {

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
 use brisk_testkit::brisk::{Brisk, base, host};
 use brisk_testkit::ca::{Leaf, TestCa};
@@ -180,4 +181,25 @@ fn a_drain_ends_when_its_time_is_over() {
     // Cut off: with or without a reset, but not whole.
     let _ = download.read_to_end(&mut rest);
     assert!(rest.len() < 100_000);
+    // The client did nothing wrong.
+    let line = brisk.logged("/download");
+    for part in [r#""error":"drain-timeout""#, r#""error_side":"internal""#] {
+        assert!(line.contains(part), "{line}");
+    }
+}
+
+#[test]
+fn a_broken_configuration_is_reported_once() {
+    let ca = TestCa::new();
+    let leaf = ca.server(&[NAME]).issue();
+    let brisk = setup().config(&config(&leaf, "body", "")).start();
+    brisk.write("brisk.toml", "broken = [");
+    brisk.reload();
+    // The change is noticed later than the signal.
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(brisk.reload_lines().len(), 1, "{:?}", brisk.reload_lines());
+    // Further changes are noticed all the same.
+    brisk.write("brisk.toml", config(&leaf, "other", ""));
+    brisk.log_with("reloaded: new connections");
+    assert_eq!(client(&ca).connect(brisk.https()).expect("a handshake").get(NAME, "/").text(), "other");
 }
