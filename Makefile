@@ -6,6 +6,9 @@
 # make results    run all plans, write docs/results          (RESULTS='resumption ciphers'); an hour on a quiet machine
 # make agreement  compare brisk bench with other load generators (AGREEMENT='--rounds 15')
 # make flood      latency of requests while RSA handshakes flood the server (FLOOD='--rounds 15'); ten minutes, quiet
+# make strangers  what attacks cost brisk, nginx, HAProxy and Envoy (STRANGERS='--attack resets'); four minutes
+# make neighbours what clients get when the upstream breaks the protocol, of the same four (NEIGHBOURS='--case reset'); four minutes
+# make soak       a steady load beside 10,000 slow clients, resets and floods (SOAK='--minutes 5'); half an hour, quiet
 # make sbom       which crates brisk is made of, as CycloneDX  (SBOM=brisk.cdx.json, FEATURES=brisk-cli/cuda)
 # make kernels  cycles of the SIMD kernels by llvm-mca, and whether they are compiled as they must be
 # make check-timing  does the time of RSA operations depend on secrets? minutes on a quiet machine
@@ -19,9 +22,12 @@ export PATH := $(CACHE)/bin:$(PATH):/usr/sbin:/sbin
 # What has more in it when brisk is built for a GPU; its tests need none.
 WITH_GPU = --package brisk-keys --package brisk-speed --features brisk-keys/cuda,brisk-speed/cuda
 
-# Options of bench/agreement and bench/flood.
+# Options of bench/agreement, bench/flood, bench/strangers, bench/neighbours and bench/soak.
 AGREEMENT ?=
 FLOOD ?=
+STRANGERS ?=
+NEIGHBOURS ?=
+SOAK ?=
 
 # The folder of the load generator hsload, which `make agreement` builds if it is there.
 TOOLS ?= ../shared/tools
@@ -39,7 +45,7 @@ RESULTS ?= resumption certificates stapling ciphers peers peers-http
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
-.PHONY: run build test fuzz check peers results agreement flood sbom kernels check-kernels check-timing setup
+.PHONY: run build test fuzz check peers results agreement flood strangers neighbours soak sbom kernels check-kernels check-timing setup
 run: build
 	@exec $(CARGO_TARGET_DIR)/release/brisk serve $(ARGS)
 
@@ -89,6 +95,21 @@ flood: build
 	@CACHE=$(CACHE) tools/setup flood
 	@mkdir -p docs/results
 	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/flood --output docs/results/rsa-flood.md $(FLOOD)
+
+strangers: build
+	@CACHE=$(CACHE) tools/setup strangers
+	@mkdir -p docs/results
+	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/strangers --output docs/results/strangers.md $(STRANGERS)
+
+neighbours: build
+	@CACHE=$(CACHE) tools/setup strangers
+	@mkdir -p docs/results
+	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/neighbours --output docs/results/neighbours.md $(NEIGHBOURS)
+
+soak: build
+	@CACHE=$(CACHE) tools/setup strangers
+	@mkdir -p docs/results
+	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/soak --output docs/results/soak.md $(SOAK)
 
 sbom:
 	@CACHE=$(CACHE) tools/setup sbom

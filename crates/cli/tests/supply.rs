@@ -41,7 +41,8 @@ const SEVERAL_VERSIONS: &[&str] = &[
     "windows-sys",
 ];
 
-const PURPOSES: &[&str] = &["build", "test", "peers", "agreement", "flood", "sbom", "kernels", "hsload"];
+const PURPOSES: &[&str] =
+    &["build", "test", "peers", "agreement", "flood", "strangers", "sbom", "kernels", "hsload"];
 
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
