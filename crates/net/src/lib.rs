@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows TLS or HTTP.
 
+mod acknowledge;
 pub mod deadline;
 pub mod dial;
 pub mod drain;
@@ -19,6 +20,7 @@ mod share;
 mod source;
 pub mod tcp_info;
 
+pub use acknowledge::acknowledge;
 pub use deadline::{Deadline, DeadlineWheel};
 pub use dial::{DialLimits, Target};
 pub use drain::{Drain, DrainGuard, DrainTrigger};

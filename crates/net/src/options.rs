@@ -43,6 +43,11 @@ pub(crate) fn set_bind_address_no_port(socket: &impl AsRawFd) -> io::Result<()> 
     set_int(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
 }
 
+/// Sets `TCP_QUICKACK` to 2: sends an acknowledgement that is due, and (an even number) delays later ones as before.
+pub(crate) fn acknowledge(socket: &impl AsRawFd) -> io::Result<()> {
+    set_int(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_QUICKACK, 2)
+}
+
 fn set_int(socket: RawFd, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
     // SAFETY: the pointer and the length describe `value`, which outlives the call.
     let status = unsafe {

@@ -198,6 +198,7 @@ pub async fn serve(io: HttpIo, http: &Http) -> End {
         drain: http.drain.clone(),
     });
     let multiplexed = http.connection.record.borrow().tls.as_ref().is_some_and(|tls| tls.alpn == Some("h2"));
+    handshake::acknowledge(&io).await;
     let stop = loop {
         // While its handshake is not complete, a connection never rests.
         if http.connection.is_confirmed()

@@ -101,6 +101,12 @@ impl TlsClient {
         self.decompressed.load(Ordering::Relaxed)
     }
 
+    /// A handshake that the test moves on itself.
+    pub fn start(&self) -> ClientConnection {
+        let name = ServerName::try_from(self.name.clone()).expect("a host name");
+        ClientConnection::new(Arc::new(self.config.clone()), name).expect("a client configuration")
+    }
+
     /// Connects and completes the handshake.
     pub fn connect(&self, address: SocketAddr) -> io::Result<TlsStream> {
         self.over(TcpStream::connect(address)?)
@@ -128,9 +134,7 @@ impl TlsClient {
 
     /// The first bytes of a handshake: one flight with the `ClientHello`.
     pub fn hello(&self) -> Vec<u8> {
-        let name = ServerName::try_from(self.name.clone()).expect("a host name");
-        let mut tls =
-            ClientConnection::new(Arc::new(self.config.clone()), name).expect("a client configuration");
+        let mut tls = self.start();
         let mut hello = Vec::new();
         tls.write_tls(&mut hello).expect("a vector takes everything");
         hello

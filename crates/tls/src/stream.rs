@@ -291,6 +291,11 @@ impl Stream {
         self.gathered.shrink_to_fit();
     }
 
+    /// Nothing waits to be sent.
+    pub fn is_drained(&self) -> bool {
+        self.gathered.is_empty() && self.sealed.bytes().is_empty() && self.outgoing.is_empty()
+    }
+
     /// The client does not take what was written.
     pub fn is_blocked(&self) -> bool {
         self.blocked

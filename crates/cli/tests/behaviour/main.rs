@@ -34,6 +34,7 @@ mod grpc;
 mod h2spec;
 mod keys;
 mod load;
+mod nagle;
 mod openssl;
 mod proxy_protocol;
 mod proxying;

@@ -1,6 +1,6 @@
-//! The end of a handshake whose early data is served already.
+//! The end of a handshake: its acknowledgement, and what follows where its early data is served already.
 //!
-//! Until then nobody but the driver reads the socket: hyper gets what was kept for it, and never sees the connection
+//! Until the end of such a handshake nobody but the driver reads the socket: hyper gets what was kept for it, and never sees the connection
 //! fail. So requests that were sent on are answered and logged even if the client is gone; those that wait for the
 //! handshake end with the connection.
 
@@ -13,6 +13,26 @@ use brisk_telemetry::Milestone;
 use super::turn::Stop;
 use super::{End, Http, HttpIo};
 use crate::early_data::Handshake;
+
+/// Acknowledges the client's last flight where nothing else does: no ticket is due, and no request has come with it. With
+/// Nagle's algorithm on, the client keeps its request back until then. Most clients have it off, and their requests are
+/// here after a look at the socket.
+pub(super) async fn acknowledge(io: &HttpIo) {
+    let waits = || {
+        let stream = io.stream();
+        stream.is_confirmed() && stream.is_drained() && !stream.has_plaintext()
+    };
+    if !waits() {
+        return;
+    }
+    // Lets the runtime look at the sockets.
+    tokio::task::yield_now().await;
+    // An error, or the end, comes once more to whoever reads next.
+    let came = poll_fn(|cx| Poll::Ready(io.stream_mut().poll_fill(cx).is_ready())).await;
+    if !came {
+        brisk_net::acknowledge(io.stream().tcp());
+    }
+}
 
 /// Goes on with the handshake, if it is not complete. To be called before hyper is polled: it reads what comes with it.
 pub(super) fn advance(cx: &mut Context<'_>, io: &HttpIo, http: &Http) {

@@ -129,6 +129,11 @@ impl Negotiation {
     }
 
     async fn send(&mut self, io: &mut TcpStream) -> Result<(), Refusal> {
+        if self.handshake.outgoing.is_empty() {
+            // The client sends its flight in pieces, and may wait with the next one.
+            brisk_net::acknowledge(io);
+            return Ok(());
+        }
         io.write_all(&self.handshake.outgoing).await.map_err(|error| lost(&error))?;
         self.sent += self.handshake.outgoing.len() as u64;
         self.handshake.outgoing.clear();
