@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use brisk_net::Deadline;
 use brisk_proxy::Connection;
+use brisk_proxy::serve::StrictLines;
 use brisk_telemetry::metrics::Listening;
 use brisk_telemetry::{ConnectionRecord, Milestone};
 use http::Request;
@@ -55,15 +56,18 @@ async fn answer(
 ) {
     let connection = Connection::new(record, false);
     limit_requests(worker, &connection);
+    let (reader, writer) = tcp.into_split();
+    let reader = StrictLines::new(Cursor::new(received).chain(reader));
+    let lines = reader.watch();
     let service = service_fn(|request| {
-        let (head, _) = Request::<Incoming>::into_parts(request);
+        let (head, body) = Request::<Incoming>::into_parts(request);
+        lines.expect(&body);
         let redirect = worker.shared.live.load().redirect;
         let response = worker.service.current().redirect(redirect, &connection, &head);
         async move { Ok::<_, Infallible>(response) }
     });
     let http = Rc::clone(&worker.http.borrow());
-    let (reader, writer) = tcp.into_split();
-    let io = tokio::io::join(Cursor::new(received).chain(reader), writer);
+    let io = tokio::io::join(reader, writer);
     let hyper = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(http.timeouts.head)

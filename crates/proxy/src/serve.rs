@@ -9,6 +9,7 @@ mod handshake;
 mod http2;
 mod io;
 pub(crate) mod lines;
+mod strict_lines;
 mod turn;
 
 use std::cell::RefCell;
@@ -33,6 +34,7 @@ use crate::connection::{Connection, Surroundings};
 use crate::head_limits::HeadLimits;
 use crate::service::Service;
 pub use io::HttpIo;
+pub use strict_lines::{LineWatch, StrictLines};
 use turn::{Stop, Turns};
 
 /// Time limits and sizes of HTTP connections.

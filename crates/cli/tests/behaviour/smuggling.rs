@@ -1,6 +1,7 @@
 //! Requests on whose end two servers could disagree are refused, and nothing of them reaches the upstream as a request.
 
 use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
 
 use brisk_testkit::http1::Message;
 use brisk_testkit::origin::Origin;
@@ -91,6 +92,35 @@ fn a_bare_line_feed_ends_no_line_of_a_head() {
     assert_eq!(answer.matches("HTTP/1.1 200 ").count(), 3, "{answer:?}");
     let bodies: Vec<_> = origin.requests().iter().rev().take(3).map(Message::text).collect();
     assert_eq!(bodies, ["\n\r\n\n", "\n\n", "\n\r\n\n"]);
+}
+
+#[test]
+fn a_bare_line_feed_ends_no_line_over_plain_http_either() {
+    let site = Site::new();
+    let converse = |bytes: &str| {
+        let mut tcp = TcpStream::connect(site.brisk.http()).expect("a listener");
+        tcp.write_all(bytes.as_bytes()).expect("a server that reads");
+        tcp.shutdown(Shutdown::Write).expect("a connection");
+        let mut answer = Vec::new();
+        let _ = tcp.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    let body = format!("POST /first HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: 4\r\n\r\n\n\r\n\n");
+    for head in [
+        format!("GET /hidden HTTP/1.1\nHost: {NAME}\r\n\r\n"),
+        format!("GET /hidden HTTP/1.1\r\nHost: {NAME}\nX-Own: a\r\n\r\n"),
+        format!("GET /hidden HTTP/1.1\r\nHost: {NAME}\r\n\n"),
+    ] {
+        for (before, answers) in [("", 1), (&body, 2)] {
+            let answer = converse(&format!("{before}{head}"));
+            assert!(!answer.contains("/hidden"), "{before:?}, {head:?}: {answer:?}");
+            assert_eq!(answer.matches("HTTP/1.1 400 ").count(), 1, "{before:?}, {head:?}: {answer:?}");
+            assert_eq!(answer.matches("HTTP/1.1 ").count(), answers, "{before:?}, {head:?}: {answer:?}");
+        }
+    }
+    let right = format!("GET /a HTTP/1.1\r\nHost: {NAME}\r\n\r\n");
+    let answer = converse(&format!("{body}{right}{right}"));
+    assert_eq!(answer.matches("HTTP/1.1 308 ").count(), 3, "{answer:?}");
 }
 
 #[test]

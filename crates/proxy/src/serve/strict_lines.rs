@@ -1,0 +1,87 @@
+//! Strict lines for a connection that hyper reads without [`serve`](super): plain HTTP.
+
+use std::cell::Cell;
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf as _, BytesMut};
+use hyper::body::Incoming;
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::lines::{Lines, Portion};
+
+/// Bytes read at once: a request for a redirect fits.
+const PIECE: usize = 2048;
+
+/// Reads HTTP/1.1 from `R` for hyper, which refuses a request with a bare LF in its head then.
+#[derive(Debug)]
+pub struct StrictLines<R> {
+    inner: R,
+    watch: LineWatch,
+    /// Read, but of the next head.
+    ahead: BytesMut,
+}
+
+/// Has to learn which body follows each head. Clones share it.
+#[derive(Clone, Debug)]
+pub struct LineWatch(Rc<Cell<Lines>>);
+
+impl LineWatch {
+    /// This body follows the head that was just read.
+    pub fn expect(&self, body: &Incoming) {
+        let mut lines = self.0.get();
+        lines.expect(body);
+        self.0.set(lines);
+    }
+}
+
+impl<R> StrictLines<R> {
+    /// Watches `inner`, where a head begins.
+    pub fn new(inner: R) -> Self {
+        Self { inner, watch: LineWatch(Rc::new(Cell::new(Lines::watched()))), ahead: BytesMut::new() }
+    }
+
+    /// What has to learn of bodies.
+    pub fn watch(&self) -> LineWatch {
+        self.watch.clone()
+    }
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for StrictLines<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Self { inner, watch, ahead } = &mut *self;
+        if ahead.is_empty() {
+            let mut room = [MaybeUninit::uninit(); PIECE];
+            let mut read = ReadBuf::uninit(&mut room);
+            ready!(Pin::new(inner).poll_read(context, &mut read))?;
+            ahead.extend_from_slice(read.filled());
+        }
+        let data = &ahead[..ahead.len().min(buf.remaining())];
+        if data.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        let mut lines = watch.0.get();
+        let portion = lines.portion(data);
+        watch.0.set(lines);
+        match portion {
+            Portion::Bytes(length) => {
+                buf.put_slice(&data[..length]);
+                ahead.advance(length);
+            }
+            // NUL stands nowhere in a head, so hyper refuses the request.
+            Portion::BareLineFeed(before) => {
+                buf.put_slice(&data[..before]);
+                buf.put_slice(b"\0");
+                ahead.advance(before + 1);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
