@@ -31,7 +31,7 @@ pub(crate) async fn introduce(
         return Ok(received);
     }
     let header = read_proxy_header(tcp, &mut received, record);
-    let named = within(deadline, header).await.unwrap_or_else(|| Err(timed_out()))?;
+    let named = within(deadline, header).await.unwrap_or_else(|| Err(timed_out(deadline)))?;
     // A balancer that speaks for itself is no client.
     if named {
         let admitted = permits.count_client(&worker.shared, live, record.client.ip());
@@ -43,9 +43,10 @@ pub(crate) async fn introduce(
     Ok(received)
 }
 
-/// The handshake took too long.
-pub(crate) fn timed_out() -> Refusal {
-    Refusal::new(HandshakeOutcome::TimedOut)
+/// The handshake took too long, or its place was needed.
+pub(crate) fn timed_out(deadline: &Deadline) -> Refusal {
+    let evicted = deadline.is_evicted();
+    Refusal::new(if evicted { HandshakeOutcome::Evicted } else { HandshakeOutcome::TimedOut })
 }
 
 impl Permits {

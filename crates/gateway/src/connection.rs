@@ -111,12 +111,13 @@ async fn secure(
     deadline: &Deadline,
 ) -> Result<(HttpIo, usize), Refusal> {
     let live = worker.shared.live.load_full();
-    deadline.set(live.handshake_timeout);
+    // Until its handshake is complete a connection has no work either: in a shortage the oldest goes first.
+    deadline.set_idle(live.handshake_timeout);
     let received = introduce(worker, &live, &mut tcp, record, permits, deadline).await?;
     let client = live.one_client(record.client.ip());
     let ConnectionRecord { timeline, resumption_failure, .. } = &mut *record;
     let accepted = live.acceptor.accept_from(client, tcp, received, timeline, resumption_failure);
-    let accepted = within(deadline, accepted).await.unwrap_or_else(|| Err(timed_out()))?;
+    let accepted = within(deadline, accepted).await.unwrap_or_else(|| Err(timed_out(deadline)))?;
     if live.measures_rtt {
         record.rtt = TcpInfo::of(accepted.stream.tcp()).ok().map(|info| info.rtt);
     }

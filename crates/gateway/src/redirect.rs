@@ -39,7 +39,7 @@ pub(crate) async fn serve_http(
     shared.metrics.connection_opened(Listening::Http);
     let deadline = worker.wheel.register();
     let live = shared.live.load_full();
-    deadline.set(live.handshake_timeout);
+    deadline.set_idle(live.handshake_timeout);
     match introduce(&worker, &live, &mut tcp, &mut record, &mut permits, &deadline).await {
         Ok(received) => answer(&worker, tcp, received, record, &deadline).await,
         Err(refusal) => failed(&worker, &record, refusal.outcome),

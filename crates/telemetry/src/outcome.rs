@@ -114,6 +114,8 @@ named! {
         ClientClosed = "client-closed",
         /// It took longer than allowed.
         TimedOut = "timed-out",
+        /// Its place was needed for another connection.
+        Evicted = "evicted",
         /// The first bytes were no TLS.
         NotTls = "not-tls",
         /// The first bytes were an HTTP request.

@@ -175,6 +175,29 @@ fn idle_http2_connections_give_way_as_well() {
 }
 
 #[test]
+fn handshakes_that_do_not_get_on_give_way_as_well() {
+    let site = Site::custom("server.max_connections = 8\nserver.workers = 1\n", "", |setup| setup);
+    let hello = site.client().hello();
+    // Silent ones, and such as have begun.
+    let silent: Vec<_> = (0..32)
+        .map(|number| {
+            let mut tcp = TcpStream::connect(site.brisk.https()).expect("a listener");
+            tcp.write_all(&hello[..number]).expect("a server that reads");
+            tcp
+        })
+        .collect();
+    wait_until("places that are taken", || {
+        (site.brisk.metrics().sum("brisk_connections_open", &[]) > 7.5).then_some(())
+    });
+    for _ in 0..4 {
+        assert_eq!(site.get("/").status(), 200);
+    }
+    let evicted = site.brisk.metrics().sum("brisk_handshakes_failed_total", &["outcome=\"evicted\""]);
+    assert!(evicted > 3.5, "{evicted} evicted");
+    drop(silent);
+}
+
+#[test]
 fn connections_at_work_are_not_let_go_for_others() {
     let origin = Origin::raw(|mut stream| std::io::copy(&mut stream, &mut std::io::sink()).map(drop));
     let keys = "server.max_connections = 4\nserver.workers = 2\n";
