@@ -144,6 +144,9 @@ pub enum BodyError {
     /// A request body cannot be kept in a file.
     #[error("cannot keep the request body in a file: {0}")]
     Spill(#[source] io::Error),
+    /// The request bodies that are gathered take as much room as they may.
+    #[error("there is no room left to keep request bodies")]
+    NoRoom,
     /// A file cannot be read.
     #[error("cannot read the file: {0}")]
     File(#[source] io::Error),
@@ -157,6 +160,7 @@ impl BodyError {
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::Client(_) | Self::ClientReset => StatusCode::BAD_REQUEST,
             Self::Spill(_) | Self::File(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
             Self::Upstream(_) | Self::UpstreamReset | Self::UpstreamTimeout => StatusCode::BAD_GATEWAY,
         }
     }
@@ -166,7 +170,7 @@ impl BodyError {
         match self {
             Self::Upstream(_) | Self::UpstreamReset | Self::UpstreamTimeout => Side::Upstream,
             Self::Client(_) | Self::ClientReset | Self::TooLarge | Self::ClientTimeout => Side::Client,
-            Self::Spill(_) | Self::File(_) => Side::Internal,
+            Self::Spill(_) | Self::NoRoom | Self::File(_) => Side::Internal,
         }
     }
 
@@ -179,6 +183,7 @@ impl BodyError {
             Self::TooLarge => "request-body-too-large",
             Self::ClientTimeout => "request-body-timeout",
             Self::Spill(_) => "request-buffer",
+            Self::NoRoom => "request-buffers-full",
             Self::File(_) => "file",
         }
     }

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use brisk_telemetry::Metrics;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Body as _, Frame};
@@ -32,6 +33,16 @@ pub(crate) struct Gathered {
     trailers: Option<HeaderMap>,
     /// How the client sent it.
     progress: Rc<BodyProgress>,
+    _room: Room,
+}
+
+/// What one body takes of the room for all of them; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Room {
+    metrics: Arc<Metrics>,
+    /// For all bodies of the process.
+    limit: u64,
+    taken: u64,
 }
 
 /// The part of a body that is in a file, and comes before what is in memory.
@@ -44,20 +55,27 @@ struct Spilled {
 }
 
 impl Gathered {
-    /// Takes all of `upload`. Fails as the body does, and where there is no room for a file.
-    pub(crate) async fn from(upload: Upload, progress: Rc<BodyProgress>) -> Result<Self, BodyError> {
+    /// Takes all of `upload`. Fails as the body does, and where there is no room for it.
+    pub(crate) async fn from(
+        upload: Upload,
+        progress: Rc<BodyProgress>,
+        mut room: Room,
+    ) -> Result<Self, BodyError> {
         let mut body = RequestBody::client(upload, Rc::clone(&progress));
         let (mut memory, mut file, mut trailers) = (BytesMut::new(), None, None);
         while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
             match frame?.into_data() {
-                Ok(data) => memory.extend_from_slice(&data),
+                Ok(data) => {
+                    room.take(data.len() as u64)?;
+                    memory.extend_from_slice(&data);
+                }
                 Err(frame) => trailers = frame.into_trailers().ok(),
             }
             if memory.len() > MEMORY {
                 file = Some(Spilled::after(file, mem::take(&mut memory).freeze()).await?);
             }
         }
-        Ok(Self { memory: memory.freeze(), file, trailers, progress })
+        Ok(Self { memory: memory.freeze(), file, trailers, progress, _room: room })
     }
 
     /// How the client sent it.
@@ -89,6 +107,25 @@ impl Gathered {
             return Poll::Ready(Some(Ok(Frame::data(mem::take(&mut self.memory)))));
         }
         Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
+    }
+}
+
+impl Room {
+    /// Nothing yet, of `limit` bytes for all bodies whose metrics are the same.
+    pub(crate) fn new(metrics: &Arc<Metrics>, limit: u64) -> Self {
+        Self { metrics: Arc::clone(metrics), limit, taken: 0 }
+    }
+
+    fn take(&mut self, bytes: u64) -> Result<(), BodyError> {
+        self.taken += bytes;
+        let gathered = self.metrics.body_gathered(bytes);
+        if gathered > self.limit { Err(BodyError::NoRoom) } else { Ok(()) }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.metrics.gathered_body_released(self.taken);
     }
 }
 

@@ -57,6 +57,9 @@ pub struct HttpSettings {
     /// The same for all connections together, to some 64 KiB for each worker. Beyond it every connection keeps 64 KiB,
     /// those whose clients take nothing are closed, and new requests get 503. Default: 1 GiB.
     pub buffered_total: usize,
+    /// Bytes of request bodies that are gathered before their upstream gets them, of all connections together, in memory
+    /// and in files. Requests beyond it get 503. Default: 1 GiB.
+    pub gathered_total: u64,
     /// Bytes per second that a request body has to come with, until its answer begins; 0 for none. The time of one
     /// pause (`timeouts.body`) is free. Default: 240.
     pub body_rate: u64,
@@ -100,6 +103,7 @@ impl Default for HttpSettings {
             h2_resets: 200,
             buffered: 1 << 20,
             buffered_total: 1 << 30,
+            gathered_total: 1 << 30,
             body_rate: 240,
             requests: None,
             abort_on_close: false,

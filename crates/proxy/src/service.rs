@@ -3,8 +3,9 @@
 mod answers;
 
 use std::rc::Rc;
+use std::time::Duration;
 
-use brisk_telemetry::RequestIds;
+use brisk_telemetry::{RequestId, RequestIds, Throttle};
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -16,12 +17,12 @@ use self::answers::{CLOSE, fixed, found, hsts, no_content, over_rate, refuse, wi
 use crate::body::{Arriving, Body, BodyProgress};
 use crate::connection::Connection;
 use crate::early_data::EarlyDataPolicy;
-use crate::error::{ServiceError, UpstreamError};
+use crate::error::{BodyError, ServiceError, UpstreamError};
 use crate::error_page::error_page;
 use crate::exchange::{Exchange, RecordedBody, Telemetry};
 use crate::forward::{ForwardFacts, forward};
 use crate::forwarding::{Asked, Forwarding};
-use crate::gathered::Gathered;
+use crate::gathered::{Gathered, Room};
 use crate::head_limits::HeadLimits;
 use crate::headers;
 use crate::hosts::{Host, Hosts, Misdirected, Names, Origin};
@@ -43,6 +44,8 @@ pub struct Service {
     forwarding: Forwarding,
     telemetry: Rc<Telemetry>,
     ids: RequestIds,
+    /// Warnings that no request can be gathered.
+    full_warnings: Throttle,
 }
 
 /// What one host answers.
@@ -89,6 +92,7 @@ impl Service {
             forwarding: Forwarding::new(settings.trusted_proxies.clone(), settings.underscores),
             telemetry: Rc::new(telemetry),
             ids: RequestIds::from_random_seed(),
+            full_warnings: Throttle::new(Duration::from_secs(1)),
         })
     }
 
@@ -142,6 +146,14 @@ impl Service {
 
     pub(crate) fn telemetry(&self) -> &Telemetry {
         &self.telemetry
+    }
+
+    fn not_gathered(&self, error: &BodyError, request: RequestId) {
+        let passed = matches!(error, BodyError::NoRoom).then(|| self.full_warnings.pass()).flatten();
+        if let Some(more) = passed {
+            tracing::warn!(%request, more, "limits.buffered_requests is used up: requests that are to be buffered get 503");
+        }
+        tracing::debug!(%error, %request, "a request body was not gathered");
     }
 
     fn admit(&self, connection: &Connection, limits: HeadLimits, head: &Parts) -> Result<Found, Refusal> {
@@ -255,9 +267,12 @@ impl Passage<'_> {
         body: Upload,
         exchange: &mut Exchange,
     ) -> Result<Response<Body>, Refusal> {
-        let progress = BodyProgress::new(exchange.connection(), self.body_limit);
-        let gathered = Gathered::from(body, progress).await.map_err(|error| {
-            tracing::debug!(%error, request = %exchange.id(), "a request body was not gathered");
+        let connection = exchange.connection();
+        let progress = BodyProgress::new(connection, self.body_limit);
+        let limit = connection.settings().map_or(u64::MAX, |settings| settings.gathered_total);
+        let room = Room::new(&self.service.telemetry.metrics, limit);
+        let gathered = Gathered::from(body, progress, room).await.map_err(|error| {
+            self.service.not_gathered(&error, exchange.id());
             Refusal::new(error.status(), error.reason())
         })?;
         if !gathered.has_trailers() {

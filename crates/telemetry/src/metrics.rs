@@ -112,6 +112,7 @@ pub struct Metrics {
     reloads: [AtomicU64; Reload::ALL.len()],
     floods: [AtomicU64; Flood::ALL.len()],
     answers_held: AtomicIsize,
+    bodies_gathered: AtomicU64,
     shed: AtomicU64,
     certificates: ArcSwap<Vec<CertificateExpiry>>,
     sessions: Source<SessionFigures>,
@@ -134,6 +135,7 @@ impl Metrics {
             reloads: Default::default(),
             floods: Default::default(),
             answers_held: AtomicIsize::new(0),
+            bodies_gathered: AtomicU64::new(0),
             shed: AtomicU64::new(0),
             certificates: ArcSwap::default(),
             sessions: Source::none(),
@@ -175,6 +177,17 @@ impl Metrics {
     /// Bytes of answers that are held for clients, as far as workers have reported them.
     pub fn answers_held(&self) -> usize {
         usize::try_from(self.answers_held.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// So many bytes more of request bodies are gathered for upstreams that do not get them yet. Answers how many there are
+    /// now.
+    pub fn body_gathered(&self, bytes: u64) -> u64 {
+        self.bodies_gathered.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes)
+    }
+
+    /// So many bytes of these are needed no longer.
+    pub fn gathered_body_released(&self, bytes: u64) {
+        self.bodies_gathered.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Counts a connection closed because answers took too much memory and its client did not take them.

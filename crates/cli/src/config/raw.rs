@@ -91,6 +91,7 @@ pub(crate) struct ServerLimits {
     pub(crate) h2_resets: Option<u32>,
     pub(crate) buffered: Option<Size>,
     pub(crate) buffered_total: Option<Size>,
+    pub(crate) buffered_requests: Option<Size>,
     pub(crate) body_rate: Option<SizeLimit>,
     pub(crate) requests: Option<u32>,
 }

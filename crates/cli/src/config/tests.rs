@@ -112,6 +112,31 @@ fn a_value_out_of_range_brings_the_range() {
 }
 
 #[test]
+fn buffered_requests_need_an_upstream_and_a_limit() {
+    let route = |keys: &str| {
+        let upstream = "[upstream.app]\nservers = [\"http://127.0.0.1:1\"]\n";
+        format!(
+            "{LISTENER}unknown_host = \"default\"\n{HOST}[[host.route]]\npath = \"/\"\n{keys}\n{upstream}"
+        )
+    };
+    refused(
+        &route("upstream = \"app\"\nbuffer_request = true"),
+        "brisk.toml:9:18: host[0].route[0].buffer_request: needs a limit for what is buffered: write body_size = \"10MiB\" \
+         for this route",
+    );
+    refused(
+        &route("respond = {}\nbuffer_request = true"),
+        "brisk.toml:9:18: host[0].route[0].buffer_request: has no effect without `upstream`",
+    );
+    let resolved = accepted(&route("upstream = \"app\"\nbuffer_request = true\nbody_size = \"1MiB\""));
+    assert_eq!(resolved.settings.protocol.gathered_total, 1 << 30);
+    refused(
+        &format!("{LISTENER}limits.buffered_requests = \"1KiB\"\n{HOST}"),
+        "brisk.toml:3:28: server.limits.buffered_requests: 1KiB is out of range: write 1MiB to 1048576GiB",
+    );
+}
+
+#[test]
 fn a_missing_key_is_reported_at_its_table() {
     refused(
         &format!("{LISTENER}[[host]]\ndefault = true\n"),

@@ -105,6 +105,33 @@ fn a_buffered_upload_reaches_the_upstream_when_it_is_complete() {
 }
 
 #[test]
+fn buffered_uploads_take_no_more_room_than_they_may_all_together() {
+    let origin = Origin::answering(|request, stream| {
+        write_response(stream, format!("{} bytes", request.body.len()).as_bytes())
+    });
+    let tables =
+        "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\nbuffer_request = true\nbody_size = \"2MiB\"\n";
+    let tables = tables.to_owned() + &upstream(&[&origin.url()]);
+    let site = Site::custom("server.limits.buffered_requests = \"1MiB\"\n", &tables, |setup| setup);
+    let gathered = || site.brisk.metrics().sum("brisk_request_bodies_gathered_bytes", &[]);
+    let body = vec![b'x'; 700_000];
+    let mut first = upload(&site, body.len());
+    first.write_all(&body[..600_000]).expect("a server that reads");
+    wait_until("a body that is gathered", || (gathered() > 599_999.0).then_some(()));
+    let mut second = upload(&site, body.len());
+    // The answer may come before all of it is sent.
+    let _ = second.write_all(&body);
+    assert_eq!(second.response().status(), 503);
+    site.brisk.log_with("limits.buffered_requests is used up");
+    first.write_all(&body[600_000..]).expect("a server that reads");
+    assert_eq!(first.response().text(), "700000 bytes");
+    wait_until("room", || (gathered() < 0.5).then_some(()));
+    let mut third = upload(&site, body.len());
+    third.write_all(&body).expect("a server that reads");
+    assert_eq!(third.response().text(), "700000 bytes");
+}
+
+#[test]
 fn a_request_may_take_no_longer_than_its_limit() {
     let origin = silent();
     let keys = "server.timeouts.request = \"500ms\"\n";

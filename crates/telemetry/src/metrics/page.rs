@@ -91,6 +91,11 @@ fn connections(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     }
     let mut family = page.bytes_gauge("answers_held", "Answers that clients have not taken yet.")?;
     family.gauge(&[], metrics.answers_held() as u64)?;
+    let mut family = page.bytes_gauge(
+        "request_bodies_gathered",
+        "Request bodies kept for upstreams that do not get them yet.",
+    )?;
+    family.gauge(&[], load(&metrics.bodies_gathered))?;
     let mut family =
         page.counter("connections_shed", "Connections closed because answers took too much memory.")?;
     family.counter(&[], load(&metrics.shed))?;

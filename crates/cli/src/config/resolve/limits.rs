@@ -25,8 +25,10 @@ pub(super) fn memory_and_pace(
     settings.buffered = findings.within(&path.key("buffered"), raw.buffered, usual, &sizes).0 as usize;
     let sizes = Size(1 << 20)..=Size(1 << 50);
     let usual = memory().map_or(settings.buffered_total as u64, |memory| memory / PART).max(1 << 20);
-    let path = path.key("buffered_total");
-    settings.buffered_total = findings.within(&path, raw.buffered_total, Size(usual), &sizes).0 as usize;
+    let total = path.key("buffered_total");
+    settings.buffered_total = findings.within(&total, raw.buffered_total, Size(usual), &sizes).0 as usize;
+    let (requests, usual) = (path.key("buffered_requests"), Size(settings.gathered_total));
+    settings.gathered_total = findings.within(&requests, raw.buffered_requests, usual, &sizes).0;
     if let Some(rate) = raw.body_rate {
         settings.body_rate = rate.0.unwrap_or(0);
     }
