@@ -143,6 +143,14 @@ pub enum CertError {
         /// What the issuing library said.
         source: rcgen::Error,
     },
+    /// A file of revocation lists cannot be used.
+    #[error("{}: no revocation list to use: {reason}", path.display())]
+    Crl {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The thread that watches files could not be started.
     #[error("cannot start to watch files: {0}")]
     Watch(io::Error),
@@ -191,6 +199,15 @@ pub enum Warning {
         /// Which certificate.
         subject: String,
     },
+    /// A revocation list should have been replaced by a newer one.
+    CrlExpired {
+        /// The file.
+        path: PathBuf,
+        /// Whose list.
+        issuer: String,
+        /// When the next one was due.
+        since: SystemTime,
+    },
 }
 
 impl fmt::Display for Warning {
@@ -227,6 +244,14 @@ impl fmt::Display for Warning {
                     f,
                     "{}: the certificate \"{subject}\" is no part of the chain and is left out",
                     path.display()
+                )
+            }
+            Self::CrlExpired { path, issuer, since } => {
+                write!(
+                    f,
+                    "{}: the revocation list of \"{issuer}\" expired on {}; fetch the current one",
+                    path.display(),
+                    day(*since)
                 )
             }
         }

@@ -5,6 +5,7 @@
 
 pub mod certificate;
 pub mod chain;
+pub mod crl;
 pub mod development;
 pub mod error;
 pub mod resolver;
@@ -13,6 +14,7 @@ mod x509;
 
 pub use certificate::{Certificate, Loaded, load};
 pub use chain::Chain;
+pub use crl::Crl;
 pub use development::DevelopmentCa;
 pub use error::{CertError, Warning};
 pub use resolver::{ClientAbilities, HostMap, Match, UnknownName, choose};

@@ -166,7 +166,7 @@ fn rsa(key: &SubjectPublicKeyInfo<'_>) -> Result<KeyAlgorithm, String> {
     }
 }
 
-fn system_time(at: ASN1Time) -> SystemTime {
+pub(crate) fn system_time(at: ASN1Time) -> SystemTime {
     let seconds = Duration::from_secs(at.timestamp().unsigned_abs());
     let time =
         if at.timestamp() < 0 { UNIX_EPOCH.checked_sub(seconds) } else { UNIX_EPOCH.checked_add(seconds) };

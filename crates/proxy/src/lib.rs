@@ -9,6 +9,7 @@ mod balance;
 pub mod body;
 pub mod buffers;
 mod claims;
+mod client_cert;
 pub mod connection;
 mod early_data;
 pub mod error;

@@ -15,6 +15,7 @@ use hyper::body::Incoming;
 
 use self::answers::{CLOSE, fixed, found, hsts, no_content, over_rate, refuse, without_body};
 use crate::body::{Arriving, Body, BodyProgress};
+use crate::client_cert::ClientCert;
 use crate::connection::Connection;
 use crate::early_data::EarlyDataPolicy;
 use crate::error::{BodyError, ServiceError, UpstreamError};
@@ -52,6 +53,7 @@ pub struct Service {
 #[derive(Debug)]
 struct Site {
     names: Names,
+    client_cert: ClientCert,
     routes: Routes<Route>,
     hsts: Option<HeaderValue>,
 }
@@ -189,7 +191,12 @@ impl Site {
     fn new(host: &HostSettings, group: &impl Fn(&str) -> Option<Rc<Group>>) -> Result<Self, ServiceError> {
         let routes: Result<Vec<_>, ServiceError> =
             host.routes.iter().map(|route| Ok((route.path.clone(), Route::new(route, group)?))).collect();
-        Ok(Self { names: Names::new(&host.names)?, routes: Routes::new(routes?), hsts: host.hsts.map(hsts) })
+        Ok(Self {
+            names: Names::new(&host.names)?,
+            client_cert: host.client_cert,
+            routes: Routes::new(routes?),
+            hsts: host.hsts.map(hsts),
+        })
     }
 
     async fn answer(
@@ -217,7 +224,7 @@ impl Site {
             Prepared::Upstream { group, path: kept } => {
                 let target = upstream_target(&head, &path, *kept, &route.path)?;
                 drop(path);
-                let passage = Passage { service, names: &self.names, group, body_limit: route.body_limit };
+                let passage = Passage { service, site: self, group, body_limit: route.body_limit };
                 if route.buffer_request && !body.is_end_stream() {
                     return Box::pin(passage.gather_and_go(head, target, body, exchange)).await;
                 }
@@ -253,7 +260,7 @@ impl Route {
 /// A request on its way to an upstream group.
 struct Passage<'a> {
     service: &'a Service,
-    names: &'a Names,
+    site: &'a Site,
     group: &'a Rc<Group>,
     body_limit: u64,
 }
@@ -295,8 +302,9 @@ impl Passage<'_> {
         if exchange.is_early() {
             headers::mark_early(&mut head.headers);
         }
-        let asked = Asked { authority: &authority, id: exchange.id(), names: self.names };
+        let asked = Asked { authority: &authority, id: exchange.id(), names: &self.site.names };
         self.service.forwarding.apply(&mut head.headers, &connection, &asked);
+        self.site.client_cert.apply(&mut head.headers, &connection.record.borrow());
         let facts =
             ForwardFacts { connection: &connection, body_limit: self.body_limit, outcome: &exchange.outcome };
         match forward(self.group, Request::from_parts(head, body), &facts).await {

@@ -16,6 +16,7 @@ use http::{HeaderValue, Response, StatusCode};
 use ipnet::IpNet;
 
 use crate::body::Body;
+pub use crate::client_cert::ClientCert;
 use crate::connection::Connection;
 pub use crate::early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
 
@@ -54,6 +55,8 @@ pub struct HostSettings {
     /// What it demands of client certificates, in any form that differs where the demands differ; `None` is nothing. A
     /// client may ask for another host on its connection only if both demand the same.
     pub client_certificates: Option<String>,
+    /// What upstreams get of its clients' certificates. Default: nothing. TLS has to keep them for that.
+    pub client_cert: ClientCert,
     /// Strict Transport Security.
     pub hsts: Option<HstsSettings>,
     /// The routes. Without any, every request gets 404.

@@ -4,6 +4,7 @@ mod lease;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
@@ -18,6 +19,7 @@ use http::request::Parts;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tokio::time::{MissedTickBehavior, interval};
+use zeroize::Zeroizing;
 
 use crate::balance::{Balancer, Member};
 use crate::error::UpstreamError;
@@ -27,7 +29,9 @@ use crate::http2::{Http2Limits, Http2Pool};
 use crate::places::{Place, Places};
 use crate::pool::Pool;
 use crate::upstream_io::{Dialer, UpstreamIo};
-use crate::upstream_settings::{GroupSettings, ServerScheme, ServerSettings, ServerUrl, TlsProtocol};
+use crate::upstream_settings::{
+    GroupSettings, ServerScheme, ServerSettings, ServerUrl, TlsProtocol, UpstreamTlsSettings,
+};
 
 pub(crate) use self::lease::Lease;
 
@@ -39,8 +43,8 @@ const SWEEP: Duration = Duration::from_secs(1);
 pub struct GroupState {
     settings: GroupSettings,
     servers: Vec<ServerState>,
-    /// What the file with the authorities held.
-    authorities: Option<Vec<u8>>,
+    /// What the files held that TLS was made of.
+    files: TlsFiles,
     /// A request waits for a place that an idle connection of some worker may have.
     idle_wanted: Arc<Notify>,
 }
@@ -59,10 +63,10 @@ pub struct ServerState {
 }
 
 impl GroupState {
-    /// Makes the state from the settings. Reads the authorities for `https` servers from files. The figures of each
+    /// Makes the state from the settings. Reads authorities and client certificate for `https` servers from files. The figures of each
     /// server appear in `metrics` for as long as this lives.
     pub fn new(settings: GroupSettings, metrics: &Metrics) -> Result<Arc<Self>, TlsError> {
-        let authorities = authorities(&settings);
+        let files = TlsFiles::read(&settings.tls);
         let connector = connector(&settings)?;
         let servers = settings.servers.iter().map(|server| {
             let tls = connector.clone().filter(|_| server.url.scheme() == ServerScheme::Https);
@@ -70,12 +74,12 @@ impl GroupState {
             ServerState::new(&settings, server, tls, metrics)
         });
         let servers = servers.collect();
-        Ok(Arc::new(Self { settings, servers, authorities, idle_wanted: Arc::default() }))
+        Ok(Arc::new(Self { settings, servers, files, idle_wanted: Arc::default() }))
     }
 
-    /// Whether a group made of `settings` now would be the same, the file with its authorities included. Reads it.
+    /// Whether a group made of `settings` now would be the same, its files included. Reads them.
     pub fn is_made_of(&self, settings: &GroupSettings) -> bool {
-        self.settings == *settings && self.authorities == authorities(settings)
+        self.settings == *settings && self.files == TlsFiles::read(&settings.tls)
     }
 
     /// What is configured.
@@ -171,9 +175,23 @@ fn dial_limits(settings: &GroupSettings) -> DialLimits {
     DialLimits { connect: timeouts.connect, unacknowledged: timeouts.head }
 }
 
-/// `None` as well where the file cannot be read: that is an error of the connector.
-fn authorities(settings: &GroupSettings) -> Option<Vec<u8>> {
-    settings.tls.ca.as_ref().and_then(|file| std::fs::read(file).ok())
+/// Hashes of the files that a connector is made of: authorities, chain and key. One of them is secret, and all may be large.
+#[derive(Debug, PartialEq, Eq)]
+struct TlsFiles([Option<u64>; 3]);
+
+impl TlsFiles {
+    /// `None` as well where a file cannot be read: that is an error of the connector.
+    fn read(settings: &UpstreamTlsSettings) -> Self {
+        let identity = settings.identity.as_ref();
+        let files =
+            [settings.ca.as_ref(), identity.map(|files| &files.chain), identity.map(|files| &files.key)];
+        Self(files.map(|file| {
+            let contents = Zeroizing::new(std::fs::read(file?).ok()?);
+            let mut hasher = DefaultHasher::new();
+            contents.hash(&mut hasher);
+            Some(hasher.finish())
+        }))
+    }
 }
 
 fn connector(settings: &GroupSettings) -> Result<Option<Connector>, TlsError> {
@@ -184,7 +202,11 @@ fn connector(settings: &GroupSettings) -> Result<Option<Connector>, TlsError> {
         TlsProtocol::Http1 => "http/1.1",
         TlsProtocol::Http2 => "h2",
     };
-    let settings = ConnectorSettings { authorities: settings.tls.ca.clone(), protocols: vec![protocol] };
+    let settings = ConnectorSettings {
+        authorities: settings.tls.ca.clone(),
+        identity: settings.tls.identity.clone(),
+        protocols: vec![protocol],
+    };
     Connector::new(&settings).map(Some)
 }
 

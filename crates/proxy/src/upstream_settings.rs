@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use brisk_net::Target;
+pub use brisk_tls::connector::Identity;
 use http::uri::{Authority, PathAndQuery, Uri};
 use http::{HeaderName, StatusCode};
 use thiserror::Error;
@@ -222,6 +223,8 @@ impl Default for PoolSettings {
 pub struct UpstreamTlsSettings {
     /// PEM file with the authorities that are believed. Default: those of the system.
     pub ca: Option<PathBuf>,
+    /// What is shown to servers that ask for a certificate. Default: nothing.
+    pub identity: Option<Identity>,
     /// The name that is sent and verified. Default: the host of the server's URL.
     pub server_name: Option<String>,
     /// The version of HTTP. Default: HTTP/1.1.

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256,
-    RsaKeySize,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
+    PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256, RevokedCertParams, RsaKeySize, SerialNumber,
 };
 use tempfile::TempDir;
 
@@ -78,6 +78,44 @@ impl TestCa {
         let common = names.first().cloned().unwrap_or_default();
         let params = CertificateParams::new(names).expect("names for a certificate");
         Request::new(self, params, &common, ExtendedKeyUsagePurpose::ServerAuth)
+    }
+
+    /// The revocation lists of intermediate and root, made now and due again in `lifetime`: `revoked` are on that of the
+    /// intermediate.
+    pub fn crls(&self, revoked: &[&Leaf], lifetime: Duration) -> Crls {
+        self.crls_until(revoked, SystemTime::now() + lifetime)
+    }
+
+    /// The same, expired since yesterday.
+    pub fn expired_crls(&self, revoked: &[&Leaf]) -> Crls {
+        self.crls_until(revoked, SystemTime::now() - DAY)
+    }
+
+    fn crls_until(&self, revoked: &[&Leaf], next_update: SystemTime) -> Crls {
+        let list = |issuer: &Issuer<'_, KeyPair>, revoked: &[&Leaf]| {
+            let yesterday = SystemTime::now() - DAY;
+            let revoked_certs = revoked.iter().map(|leaf| RevokedCertParams {
+                serial_number: SerialNumber::from(leaf.serial),
+                revocation_time: yesterday.into(),
+                reason_code: None,
+                invalidity_date: None,
+            });
+            let params = CertificateRevocationListParams {
+                this_update: (yesterday - DAY).into(),
+                next_update: next_update.into(),
+                crl_number: SerialNumber::from(1),
+                issuing_distribution_point: None,
+                revoked_certs: revoked_certs.collect(),
+                key_identifier_method: KeyIdMethod::Sha256,
+            };
+            params.signed_by(issuer).expect("a revocation list")
+        };
+        let (intermediate, root) = (list(&self.intermediate, revoked), list(&self.root, &[]));
+        Crls {
+            intermediate_der: intermediate.der().to_vec(),
+            intermediate_pem: intermediate.pem().expect("PEM"),
+            root_pem: root.pem().expect("PEM"),
+        }
     }
 
     /// A client certificate with this common name.
@@ -151,7 +189,10 @@ impl<'a> Request<'a> {
     }
 
     /// Makes the key, signs the certificate, writes both files.
-    pub fn issue(self) -> Leaf {
+    pub fn issue(mut self) -> Leaf {
+        let number = self.ca.issued.fetch_add(1, Ordering::Relaxed);
+        let serial = number as u64 + 1000;
+        self.params.serial_number = Some(SerialNumber::from(serial));
         let key = match self.key {
             LeafKey::EcdsaP256 => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
             LeafKey::EcdsaP384 => KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384),
@@ -162,8 +203,8 @@ impl<'a> Request<'a> {
         let issuer: &Issuer<'_, KeyPair> = if self.direct { &self.ca.root } else { &self.ca.intermediate };
         let certificate_pem = self.params.signed_by(&key, issuer).expect("a certificate").pem();
         let below = if self.direct { String::new() } else { self.ca.intermediate_pem() };
-        let number = self.ca.issued.fetch_add(1, Ordering::Relaxed);
         let leaf = Leaf {
+            serial,
             chain: self.ca.folder().join(format!("leaf-{number}.pem")),
             key: self.ca.folder().join(format!("leaf-{number}.key")),
             chain_pem: certificate_pem.clone() + &below,
@@ -191,7 +232,26 @@ pub struct Leaf {
     pub certificate_pem: String,
     /// What the key file holds.
     pub key_pem: String,
+    serial: u64,
     _folder: Arc<TempDir>,
+}
+
+/// The revocation lists of a CA.
+#[derive(Debug, Clone)]
+pub struct Crls {
+    /// That of the intermediate, which issues all leaves but those [below the root](Request::below_root).
+    pub intermediate_der: Vec<u8>,
+    /// The same.
+    pub intermediate_pem: String,
+    /// That of the root, with nothing on it.
+    pub root_pem: String,
+}
+
+impl Crls {
+    /// Both lists.
+    pub fn pem(&self) -> String {
+        self.intermediate_pem.clone() + &self.root_pem
+    }
 }
 
 fn issuer_params(role: &str) -> CertificateParams {

@@ -44,6 +44,7 @@ pub struct Acceptor {
 #[derive(Debug)]
 struct Host {
     index: usize,
+    keeps_client_chain: bool,
     config: HostConfig,
     certificates: Vec<Arc<Certificate>>,
 }
@@ -99,7 +100,8 @@ impl Acceptor {
         let mut map = HostMap::new(settings.unknown_host);
         for (index, host) in hosts.iter().enumerate() {
             let config = builder.host(host, engine)?;
-            let entry = Host { index, config, certificates: host.certificates.clone() };
+            let keeps_client_chain = host.client_certificates.as_ref().is_some_and(|clients| clients.keep);
+            let entry = Host { index, keeps_client_chain, config, certificates: host.certificates.clone() };
             map.add(host.names.iter().map(String::as_str), entry)?;
         }
         map.set_default(hosts.iter().position(|host| host.default).unwrap_or(0));

@@ -7,8 +7,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use brisk_certs::Chain;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -22,8 +23,19 @@ use crate::TlsError;
 pub struct ConnectorSettings {
     /// PEM file with the authorities that are believed. Default: those of the system.
     pub authorities: Option<PathBuf>,
+    /// What is shown to servers that ask for a certificate. Default: nothing.
+    pub identity: Option<Identity>,
     /// Protocols offered by ALPN, the best first. A server that chooses none is accepted. Default: no ALPN.
     pub protocols: Vec<&'static str>,
+}
+
+/// A client certificate and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// PEM file: the certificate, and its intermediates in any order.
+    pub chain: PathBuf,
+    /// PEM file: PKCS#8, PKCS#1 or SEC 1. Its operations are performed where the handshake is.
+    pub key: PathBuf,
 }
 
 /// Takes a TCP connection through the handshake as a client. Cheap to clone; sessions are resumed where the server
@@ -40,17 +52,23 @@ pub struct ClientStream {
 }
 
 impl Connector {
-    /// Reads the authorities. Blocks on files: call it where settings are made, not in a worker.
+    /// Reads the authorities and the client certificate. Blocks on files: call it where settings are made, not in a worker.
     pub fn new(settings: &ConnectorSettings) -> Result<Self, TlsError> {
         let roots = match &settings.authorities {
             Some(path) => file_roots(path)?,
             None => system_roots()?,
         };
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
+        let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let mut config = match &settings.identity {
+            None => builder.with_no_client_auth(),
+            Some(identity) => {
+                let (chain, key) = identity.read()?;
+                builder.with_client_auth_cert(chain, key)?
+            }
+        };
         config.alpn_protocols = settings.protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
         Ok(Self { inner: TlsConnector::from(Arc::new(config)) })
     }
@@ -64,6 +82,19 @@ impl Connector {
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let inner = self.inner.connect(name, tcp).await?;
         Ok(ClientStream { inner })
+    }
+}
+
+impl Identity {
+    fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+        let wrong = |path: &Path, reason: &dyn fmt::Display| {
+            TlsError::Connector(format!("client certificate: cannot read {}: {reason}", path.display()))
+        };
+        let pem = std::fs::read(&self.chain).map_err(|error| wrong(&self.chain, &error))?;
+        let chain =
+            Chain::from_pem(&pem, &self.chain).map_err(|error| TlsError::Connector(error.to_string()))?;
+        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| wrong(&self.key, &error))?;
+        Ok((chain.certificates().cloned().collect(), key))
     }
 }
 
@@ -158,7 +189,7 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().expect("temporary file");
         file.write_all(pem).expect("write");
         let authorities = Some(file.path().to_owned());
-        (file, ConnectorSettings { authorities, protocols: vec!["http/1.1"] })
+        (file, ConnectorSettings { authorities, protocols: vec!["http/1.1"], ..Default::default() })
     }
 
     #[test]
@@ -172,7 +203,7 @@ mod tests {
     #[test]
     fn a_missing_file_is_refused_by_name() {
         let missing = PathBuf::from("/nonexistent/ca.pem");
-        let settings = ConnectorSettings { authorities: Some(missing), protocols: Vec::new() };
+        let settings = ConnectorSettings { authorities: Some(missing), ..Default::default() };
         let error = Connector::new(&settings).expect_err("refused").to_string();
         assert!(error.contains("/nonexistent/ca.pem"), "{error}");
     }
@@ -182,7 +213,7 @@ mod tests {
         let leaf = ca.server(&[name]).issue();
         let chain = CertificateDer::pem_file_iter(&leaf.chain).expect("chain");
         let chain = chain.collect::<Result<Vec<_>, _>>().expect("chain");
-        let key = rustls::pki_types::PrivateKeyDer::from_pem_file(&leaf.key).expect("key");
+        let key = PrivateKeyDer::from_pem_file(&leaf.key).expect("key");
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -206,7 +237,8 @@ mod tests {
 
     fn trusting(ca: &TestCa) -> Connector {
         let authorities = Some(ca.root_file());
-        Connector::new(&ConnectorSettings { authorities, protocols: vec!["http/1.1"] }).expect("a connector")
+        Connector::new(&ConnectorSettings { authorities, protocols: vec!["http/1.1"], ..Default::default() })
+            .expect("a connector")
     }
 
     #[tokio::test]

@@ -15,7 +15,7 @@ use crate::TlsError;
 use crate::hooks::{Demands, HostResolver, Sessions, Tickets};
 use crate::key_log::KeyLogFile;
 use crate::provider::provider;
-use crate::settings::{ClientCertificates, HostSettings, TlsSettings};
+use crate::settings::{ClientCertificates, HostSettings, TlsSettings, UnknownRevocation};
 
 /// The configurations of a host, one of which suits each client.
 #[derive(Clone)]
@@ -168,6 +168,16 @@ impl<'a> ConfigBuilder<'a> {
         let builder =
             WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&self.provider));
         let builder = if clients.required { builder } else { builder.allow_unauthenticated() };
+        let builder = match &clients.revocation {
+            None => builder,
+            Some(revocation) => {
+                let builder = builder.with_crls(revocation.lists.iter().map(|list| list.der.clone()));
+                match revocation.unknown {
+                    UnknownRevocation::Refuse => builder.enforce_revocation_expiration(),
+                    UnknownRevocation::Accept => builder.allow_unknown_revocation_status(),
+                }
+            }
+        };
         builder.build().map_err(|error| wrong(error.to_string()))
     }
 }

@@ -27,5 +27,5 @@ mod testing;
 pub use acceptor::{Accepted, Acceptor, Refusal};
 pub use error::TlsError;
 pub use gate::KeyGate;
-pub use settings::{ClientCertificates, HostSettings, TlsSettings};
+pub use settings::{ClientCertificates, HostSettings, Revocation, TlsSettings, UnknownRevocation};
 pub use stream::{Confirmation, Stream};

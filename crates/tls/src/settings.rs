@@ -1,9 +1,9 @@
 //! What the TLS layer needs to know, right by construction.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use brisk_certs::{Certificate, UnknownName};
+use brisk_certs::{Certificate, Crl, UnknownName};
 use brisk_session::SessionIds;
 use brisk_wire::registry::ProtocolVersion;
 use rustls_pki_types::CertificateDer;
@@ -87,4 +87,38 @@ pub struct ClientCertificates {
     pub required: bool,
     /// The authorities that may issue client certificates.
     pub roots: Vec<CertificateDer<'static>>,
+    /// Which of their certificates are revoked. Default: none.
+    pub revocation: Option<Revocation>,
+    /// Keep the client's certificates for the life of the connection, to be named to upstreams: some kilobytes for each.
+    /// Default: no.
+    pub keep: bool,
+}
+
+/// What revokes client certificates. A certificate on a list is refused with `certificate_revoked`, and so are those below
+/// it. Sessions made under other lists are not resumed.
+#[derive(Clone, Debug)]
+pub struct Revocation {
+    /// The lists; at least one.
+    pub lists: Vec<Crl>,
+    /// What becomes of certificates whose issuer has no list here, or an expired one.
+    pub unknown: UnknownRevocation,
+}
+
+/// What becomes of a client whose certificate is on no list while its issuer's list is missing or expired.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UnknownRevocation {
+    /// It is refused with `unknown_ca`, as every certificate of its chain below the root has to be vouched for. Nor are
+    /// sessions resumed from when the first list has expired.
+    #[default]
+    Refuse,
+    /// It is let in: only what is on a list is refused, also on one that has expired.
+    Accept,
+}
+
+impl Revocation {
+    /// When the first of the lists expires, where that matters.
+    pub(crate) fn expires(&self) -> Option<SystemTime> {
+        let first = self.lists.iter().map(|list| list.next_update).min();
+        first.filter(|_| self.unknown == UnknownRevocation::Refuse)
+    }
 }

@@ -152,7 +152,7 @@ impl Stage {
 
 fn client_certificates(required: bool) -> ClientCertificates {
     let root = CertificateDer::from_pem_slice(TestCa::new().root_pem().as_bytes()).expect("a root");
-    ClientCertificates { required, roots: vec![root] }
+    ClientCertificates { required, roots: vec![root], revocation: None, keep: false }
 }
 
 fn host(certificate: Certificate) -> HostSettings {

@@ -234,7 +234,7 @@ pub(crate) struct Host {
     pub(crate) route: Vec<Route>,
 }
 
-/// One certificate of a host.
+/// A certificate of a host, or that of an upstream's client.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Certificate {
@@ -259,6 +259,27 @@ pub(crate) struct Hsts {
 pub(crate) struct ClientCertificates {
     pub(crate) mode: ClientCertificateMode,
     pub(crate) ca: PathBuf,
+    #[serde(default)]
+    pub(crate) crl: Vec<PathBuf>,
+    pub(crate) crl_mode: Option<CrlMode>,
+    pub(crate) forward: Option<ForwardCertificate>,
+}
+
+/// What upstreams get of a client's certificate.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ForwardCertificate {
+    No,
+    Certificate,
+    Chain,
+}
+
+/// What becomes of certificates whose revocation is not known.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CrlMode {
+    Strict,
+    Lenient,
 }
 
 /// Whether a client without a certificate is let in.
@@ -363,6 +384,7 @@ pub(crate) struct Health {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct UpstreamTls {
     pub(crate) ca: Option<PathBuf>,
+    pub(crate) certificate: Option<Certificate>,
     pub(crate) server_name: Option<String>,
     pub(crate) protocol: Option<TlsProtocol>,
 }

@@ -1,5 +1,6 @@
 //! From what an operator wrote to settings that are right by construction.
 
+mod clients;
 mod early_data;
 mod hosts;
 mod keys;

@@ -24,6 +24,7 @@ mod certificates;
 mod check;
 mod chromium;
 mod claims;
+mod client_certificates;
 mod curl;
 mod development;
 mod early_data;

@@ -30,6 +30,7 @@ fn secure_connection() -> ConnectionRecord {
         server_name: Some("example.com".into()),
         alpn: Some("h2"),
         client_subject: Some("CN=a \"b\"".into()),
+        client_chain: Box::default(),
         hello_retry: false,
         handshake_time: Duration::from_micros(812),
     };

@@ -201,6 +201,7 @@ mod tests {
             server_name: None,
             alpn: None,
             client_subject: None,
+            client_chain: Box::default(),
             hello_retry: false,
             handshake_time: Duration::from_millis(3),
         }

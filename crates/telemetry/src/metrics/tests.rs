@@ -15,6 +15,7 @@ fn facts() -> TlsFacts {
         server_name: None,
         alpn: None,
         client_subject: None,
+        client_chain: Box::default(),
         hello_retry: false,
         handshake_time: Duration::from_millis(3),
     }

@@ -15,7 +15,7 @@ pub(super) fn of(
     handshake: &Handshake,
     notes: Notes,
     hello: &ClientHello,
-    takes_early_data: bool,
+    host: &HostFacts,
     took: Duration,
 ) -> TlsFacts {
     let tls = &handshake.tls;
@@ -37,7 +37,7 @@ pub(super) fn of(
         resumption_failure: resumption_failure(resumption, notes, hello, version),
         early_data: hello.early_data.then_some(match resumption {
             Resumption::EarlyData => EarlyData::Accepted,
-            _ if !takes_early_data => EarlyData::Disabled,
+            _ if !host.takes_early_data => EarlyData::Disabled,
             Resumption::Full => EarlyData::NotResumed,
             _ => EarlyData::Unsuitable,
         }),
@@ -51,9 +51,22 @@ pub(super) fn of(
             .peer_certificates()
             .and_then(|chain| brisk_certs::subject(chain.first()?))
             .map(String::into_boxed_str),
+        client_chain: client_chain(handshake, host.keeps_client_chain),
         hello_retry: handshake.hello_retry,
         handshake_time: took,
     }
+}
+
+/// What the host makes of a handshake.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HostFacts {
+    pub(super) takes_early_data: bool,
+    pub(super) keeps_client_chain: bool,
+}
+
+fn client_chain(handshake: &Handshake, keep: bool) -> Box<[Box<[u8]>]> {
+    let chain = handshake.tls.peer_certificates().filter(|_| keep).unwrap_or_default();
+    chain.iter().map(|certificate| certificate.as_ref().into()).collect()
 }
 
 /// Why the client did not get the session it asked for.

@@ -13,6 +13,7 @@ use rustls::server::UnbufferedServerConnection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::facts::HostFacts;
 use super::{
     ALERT_DECODE_ERROR, ALERT_HANDSHAKE_FAILURE, ALERT_INTERNAL_ERROR, Host, Refusal, facts, lost, send_last,
 };
@@ -29,7 +30,7 @@ pub(super) struct Negotiation {
     handshake: Box<Handshake>,
     notes: Notes,
     host: usize,
-    takes_early_data: bool,
+    facts: HostFacts,
     received: u64,
     sent: u64,
 }
@@ -83,8 +84,9 @@ impl Negotiation {
         };
         let received = incoming.len() as u64;
         let handshake = Box::new(Handshake::new(Box::new(tls), incoming, told));
+        let facts = HostFacts { takes_early_data, keeps_client_chain: host.keeps_client_chain };
         let host = host.index;
-        Ok(Self { handshake, notes: Notes::default(), host, takes_early_data, received, sent: 0 })
+        Ok(Self { handshake, notes: Notes::default(), host, facts, received, sent: 0 })
     }
 
     /// Processes what was received; callbacks may wait. Where that fails, the client gets its alert.
@@ -154,7 +156,7 @@ impl Negotiation {
 
     /// What the handshake agreed on, `took` after it began.
     pub(super) fn facts(&self, hello: &ClientHello, took: Duration) -> TlsFacts {
-        facts::of(&self.handshake, self.notes, hello, self.takes_early_data, took)
+        facts::of(&self.handshake, self.notes, hello, &self.facts, took)
     }
 
     /// The connection on `io`, and the position of its host.

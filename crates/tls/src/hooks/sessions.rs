@@ -8,7 +8,7 @@ use brisk_session::{Claim, Found, Lookup, Miss, OpenError, SessionIds, SessionSt
 use brisk_telemetry::{Resumption, ResumptionFailure};
 use rustls::server::{ProducesTickets, StoresServerSessions};
 
-use crate::settings::ClientCertificates;
+use crate::settings::{ClientCertificates, Revocation, UnknownRevocation};
 use crate::{notes, suspend};
 
 /// The longest that a session stays in the store. RFC 5246 appendix F.1.4 suggests it for session IDs; of sessions of TLS
@@ -29,27 +29,35 @@ const LOOK_UPS: u8 = 4;
 /// Sessions outlive a reload and are shared by hosts and machines, and rustls asks a client that resumes for no
 /// certificate. So a session is marked with the demands it was made under, and another host's, or an earlier
 /// configuration's, is not found. Sessions of hosts that demand nothing have no mark.
+///
+/// Nor is a certificate looked up in revocation lists again: so a session made under other lists is not found either, and
+/// none is once they have expired and that matters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Demands(Option<[u8; 16]>);
+pub(crate) struct Demands {
+    mark: Option<[u8; 16]>,
+    expire: Option<SystemTime>,
+}
 
 impl Demands {
     /// The same in every process that has these demands, in whatever order the authorities are written.
     pub(crate) fn new(clients: &ClientCertificates) -> Self {
-        let mut roots: Vec<_> =
-            clients.roots.iter().map(|root| digest::digest(&digest::SHA256, root)).collect();
-        roots.sort_by(|one, other| one.as_ref().cmp(other.as_ref()));
-        roots.dedup_by(|one, other| one.as_ref() == other.as_ref());
         let mut hash = digest::Context::new(&digest::SHA256);
         hash.update(b"brisk client certificates 1");
         hash.update(&[u8::from(clients.required)]);
-        for root in roots {
-            hash.update(root.as_ref());
+        add(&mut hash, clients.roots.iter().map(AsRef::as_ref));
+        if let Some(revocation) = &clients.revocation {
+            hash.update(b"revocation lists");
+            hash.update(&[u8::from(revocation.unknown == UnknownRevocation::Refuse)]);
+            add(&mut hash, revocation.lists.iter().map(|list| list.der.as_ref()));
         }
-        Self(hash.finish().as_ref().first_chunk().copied())
+        Self {
+            mark: hash.finish().as_ref().first_chunk().copied(),
+            expire: clients.revocation.as_ref().and_then(Revocation::expires),
+        }
     }
 
     fn mark(self, session: Vec<u8>) -> Vec<u8> {
-        match self.0 {
+        match self.mark {
             None => session,
             Some(mark) => [&mark[..], &session].concat(),
         }
@@ -57,7 +65,10 @@ impl Demands {
 
     /// The session, if it has our mark.
     fn unmark(self, session: Vec<u8>) -> Option<Vec<u8>> {
-        match self.0 {
+        if self.expire.is_some_and(|expire| SystemTime::now() >= expire) {
+            return None;
+        }
+        match self.mark {
             None => Some(session),
             Some(mark) => session.strip_prefix(&mark).map(<[u8]>::to_vec),
         }
@@ -71,6 +82,16 @@ impl Demands {
             Err(failure) => notes.missed(*failure),
         });
         session.ok()
+    }
+}
+
+/// Adds a set of certificates or lists to a hash.
+fn add<'a>(hash: &mut digest::Context, set: impl Iterator<Item = &'a [u8]>) {
+    let mut set: Vec<_> = set.map(|der| digest::digest(&digest::SHA256, der)).collect();
+    set.sort_by(|one, other| one.as_ref().cmp(other.as_ref()));
+    set.dedup_by(|one, other| one.as_ref() == other.as_ref());
+    for member in set {
+        hash.update(member.as_ref());
     }
 }
 
@@ -165,7 +186,7 @@ impl ProducesTickets for Tickets {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        match self.demands.0 {
+        match self.demands.mark {
             None => self.keyring.seal(plain, SystemTime::now()),
             Some(mark) => self.keyring.seal(&[&mark[..], plain].concat(), SystemTime::now()),
         }
@@ -186,7 +207,11 @@ impl ProducesTickets for Tickets {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
+    use brisk_certs::Crl;
     use brisk_session::{KeySource, RotationSettings};
+    use brisk_testkit::ca::{Crls, TestCa};
     use rustls_pki_types::CertificateDer;
 
     use super::*;
@@ -204,7 +229,35 @@ mod tests {
 
     fn demands(required: bool, roots: &[&'static [u8]]) -> Demands {
         let roots = roots.iter().map(|&root| CertificateDer::from(root)).collect();
-        Demands::new(&ClientCertificates { required, roots })
+        Demands::new(&ClientCertificates { required, roots, revocation: None, keep: false })
+    }
+
+    /// Demands with these revocation lists.
+    fn with_lists(lists: &Crls, unknown: UnknownRevocation) -> Demands {
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        file.write_all(lists.pem().as_bytes()).expect("written");
+        let revocation = Revocation { lists: Crl::read(file.path()).expect("lists"), unknown };
+        let revocation = Some(revocation);
+        Demands::new(&ClientCertificates { required: true, roots: Vec::new(), revocation, keep: false })
+    }
+
+    #[test]
+    fn a_session_is_worth_nothing_under_other_revocation_lists_or_expired_ones() {
+        let (ca, hour) = (TestCa::new(), Duration::from_hours(1));
+        let leaf = ca.client("alice").issue();
+        let (none, one) = (ca.crls(&[], hour), ca.crls(&[&leaf], hour));
+        let session = with_lists(&none, UnknownRevocation::Refuse).mark(b"session".to_vec());
+        assert_eq!(
+            with_lists(&none, UnknownRevocation::Refuse).unmark(session.clone()),
+            Some(b"session".to_vec())
+        );
+        assert_eq!(with_lists(&one, UnknownRevocation::Refuse).unmark(session.clone()), None);
+        assert_eq!(with_lists(&none, UnknownRevocation::Accept).unmark(session), None);
+        let old = ca.expired_crls(&[]);
+        for (unknown, found) in [(UnknownRevocation::Refuse, false), (UnknownRevocation::Accept, true)] {
+            let demands = with_lists(&old, unknown);
+            assert_eq!(demands.unmark(demands.mark(b"session".to_vec())).is_some(), found, "{unknown:?}");
+        }
     }
 
     #[test]
@@ -215,7 +268,7 @@ mod tests {
         assert_ne!(mark, demands(true, &[b"one"]));
         // Sessions outlive a process: another mark loses all of them.
         let expected = 0xedcf_7755_09b6_cb2b_44f6_b0d2_aab2_e985_u128;
-        assert_eq!(mark.0.map(u128::from_be_bytes), Some(expected));
+        assert_eq!(mark.mark.map(u128::from_be_bytes), Some(expected));
         assert_eq!(demands(true, &[b"other"]).unmark(mark.mark(b"session".to_vec())), None);
         assert_eq!(mark.unmark(mark.mark(b"session".to_vec())).as_deref(), Some(&b"session"[..]));
     }

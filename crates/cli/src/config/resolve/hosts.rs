@@ -7,10 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use brisk_certs::{CertError, Certificate, DevelopmentCa, load};
 use brisk_proxy::settings::{HostSettings as Answers, HstsSettings};
-use brisk_tls::settings::{ClientCertificates, HostSettings};
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
+use brisk_tls::settings::HostSettings;
 
+use super::clients::{authenticated, forwarded};
 use super::names::host_name;
 use super::routes::routes;
 use super::{Context, Development, early_data, sessions};
@@ -111,8 +110,8 @@ impl Builder<'_> {
             service: Answers {
                 names: names.clone(),
                 certificate_names,
-                client_certificates: clients
-                    .map(|clients| format!("{:?} {}", clients.mode, clients.ca.display())),
+                client_certificates: clients.map(|clients| format!("{clients:?}")),
+                client_cert: forwarded(host),
                 hsts: host.hsts.as_ref().map(|hsts| strict(hsts, &path.key("hsts"), context)),
                 routes: routes(host, self.raw, path, context),
             },
@@ -171,8 +170,9 @@ impl Builder<'_> {
         context: &mut Context<'_>,
     ) -> Option<Arc<Certificate>> {
         let files = (context.file(&files.chain), context.file(&files.key));
+        let key = files.1.clone();
         self.load(files, context)
-            .map_err(|error| context.findings.wrong(&path.key(blamed(&error)), error.to_string()))
+            .map_err(|error| context.findings.wrong(&path.key(blamed(&error, &key)), error.to_string()))
             .ok()
     }
 
@@ -237,8 +237,9 @@ impl Builder<'_> {
 }
 
 /// Which of the two files a problem is about.
-fn blamed(error: &CertError) -> &'static str {
+pub(super) fn blamed(error: &CertError, key: &Path) -> &'static str {
     match error {
+        CertError::Read { path, .. } if path == key => "key",
         CertError::Key { .. } | CertError::KeyMismatch { .. } => "key",
         _ => "chain",
     }
@@ -275,31 +276,4 @@ fn strict(raw: &raw::Hsts, path: &KeyPath, context: &mut Context<'_>) -> HstsSet
         }
     }
     HstsSettings { max_age, include_subdomains: raw.include_subdomains, preload: raw.preload }
-}
-
-fn authenticated(
-    raw: &raw::ClientCertificates,
-    path: &KeyPath,
-    context: &mut Context<'_>,
-) -> ClientCertificates {
-    let file = context.file(&raw.ca);
-    let roots = authorities(&file).unwrap_or_else(|message| {
-        context.findings.wrong(&path.key("ca"), message);
-        Vec::new()
-    });
-    ClientCertificates { required: raw.mode == raw::ClientCertificateMode::Required, roots }
-}
-
-/// The certificates of a PEM file; at least one.
-pub(super) fn authorities(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let pem = std::fs::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-    match certificates {
-        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
-        Ok(_) => Err(format!(
-            "{}: holds no certificate; the file of a CA begins with -----BEGIN CERTIFICATE-----",
-            file.display()
-        )),
-        Err(error) => Err(format!("{}: damaged PEM: {error}", file.display())),
-    }
 }

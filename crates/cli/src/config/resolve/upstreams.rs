@@ -1,17 +1,21 @@
 //! `[upstream.NAME]`: groups of servers.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use brisk_certs::{Warning, load};
+use brisk_keys::Keystore;
 use brisk_proxy::upstream_settings::{
-    ActiveChecks, Balance, GroupSettings, HEAD_SIZE, HashKey, HealthSettings, PassiveChecks, PoolSettings,
-    Retry, ServerScheme, ServerSettings, TlsProtocol, UpstreamTimeouts, UpstreamTlsSettings,
+    ActiveChecks, Balance, GroupSettings, HEAD_SIZE, HashKey, HealthSettings, Identity, PassiveChecks,
+    PoolSettings, Retry, ServerScheme, ServerSettings, TlsProtocol, UpstreamTimeouts, UpstreamTlsSettings,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderName, StatusCode};
 
 use super::Context;
+use super::hosts::blamed;
 use super::server::TIMEOUTS;
+use super::sessions::warn_of_access;
 use crate::config::error::KeyPath;
 use crate::config::raw;
 use crate::config::units::{Period, Size};
@@ -128,9 +132,11 @@ fn tls(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> Upstre
         context.findings.wrong(path, "has no effect: none of the servers begins with https://");
     }
     let ca = raw.tls.ca.as_ref().map(|ca| context.file(ca));
-    if let Some(error) = ca.as_ref().and_then(|ca| super::hosts::authorities(ca).err()) {
+    if let Some(error) = ca.as_ref().and_then(|ca| super::clients::authorities(ca).err()) {
         context.findings.wrong(&path.key("ca"), error);
     }
+    let identity = raw.tls.certificate.as_ref();
+    let identity = identity.map(|files| self::identity(files, &path.key("certificate"), context));
     let server_name = raw.tls.server_name.as_ref().and_then(|name| match super::names::host_name(name) {
         Ok(name) if !name.starts_with("*.") => Some(name),
         Ok(_) => {
@@ -146,7 +152,25 @@ fn tls(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> Upstre
         Some(raw::TlsProtocol::Http2) => TlsProtocol::Http2,
         Some(raw::TlsProtocol::Http1) | None => TlsProtocol::Http1,
     };
-    UpstreamTlsSettings { ca, server_name, protocol }
+    UpstreamTlsSettings { ca, identity, server_name, protocol }
+}
+
+/// The client certificate, tried as one of a host: its key is read again when it is used.
+fn identity(raw: &raw::Certificate, path: &KeyPath, context: &mut Context<'_>) -> Identity {
+    let identity = Identity { chain: context.file(&raw.chain), key: context.file(&raw.key) };
+    match load(&identity.chain, &identity.key, &mut Keystore::default(), SystemTime::now()) {
+        Ok(loaded) => {
+            // That no name is in it matters to servers' certificates alone.
+            let warnings =
+                loaded.warnings.iter().filter(|warning| !matches!(warning, Warning::NoNames { .. }));
+            for warning in warnings {
+                context.findings.warn(warning.to_string());
+            }
+            warn_of_access(&identity.key, context);
+        }
+        Err(error) => context.findings.wrong(&path.key(blamed(&error, &identity.key)), error.to_string()),
+    }
+    identity
 }
 
 fn health(raw: &raw::Health, path: &KeyPath, context: &mut Context<'_>) -> HealthSettings {

@@ -1,0 +1,111 @@
+//! `client_certificates`: which certificates of clients are accepted, and which are revoked.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use brisk_certs::{Crl, subject};
+use brisk_proxy::settings::ClientCert;
+use brisk_tls::settings::{ClientCertificates, Revocation, UnknownRevocation};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+
+use super::Context;
+use crate::config::error::KeyPath;
+use crate::config::raw;
+
+/// What a host asks of its clients' certificates.
+pub(super) fn authenticated(
+    raw: &raw::ClientCertificates,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> ClientCertificates {
+    let file = context.file(&raw.ca);
+    let roots = authorities(&file).unwrap_or_else(|message| {
+        context.findings.wrong(&path.key("ca"), message);
+        Vec::new()
+    });
+    let revocation = revocation(raw, path, context);
+    if let Some(revocation) = &revocation {
+        uncovered(&roots, revocation, &file, context);
+    }
+    ClientCertificates {
+        required: raw.mode == raw::ClientCertificateMode::Required,
+        roots,
+        revocation,
+        keep: matches!(
+            raw.forward,
+            Some(raw::ForwardCertificate::Certificate | raw::ForwardCertificate::Chain)
+        ),
+    }
+}
+
+/// What upstreams get of them.
+pub(super) fn forwarded(host: &raw::Host) -> ClientCert {
+    match host.client_certificates.as_ref().and_then(|clients| clients.forward) {
+        Some(raw::ForwardCertificate::Certificate) => ClientCert::Certificate,
+        Some(raw::ForwardCertificate::Chain) => ClientCert::Chain,
+        Some(raw::ForwardCertificate::No) | None => ClientCert::None,
+    }
+}
+
+fn revocation(
+    raw: &raw::ClientCertificates,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<Revocation> {
+    let files = path.key("crl");
+    if raw.crl.is_empty() {
+        if context.findings.written(&files) {
+            context.findings.wrong(&files, "no file: write at least one, or leave `crl` out");
+        } else if raw.crl_mode.is_some() {
+            context.findings.wrong(&path.key("crl_mode"), "has no effect without `crl`");
+        }
+        return None;
+    }
+    let mut lists = Vec::new();
+    for (index, file) in raw.crl.iter().enumerate() {
+        let file = context.file(file);
+        match Crl::read(&file) {
+            Ok(read) => {
+                let now = SystemTime::now();
+                for warning in read.iter().filter_map(|list| list.warning(&file, now)) {
+                    context.findings.warn(warning.to_string());
+                }
+                lists.extend(read);
+            }
+            Err(error) => context.findings.wrong(&files.index(index), error.to_string()),
+        }
+    }
+    let unknown = match raw.crl_mode {
+        Some(raw::CrlMode::Lenient) => UnknownRevocation::Accept,
+        Some(raw::CrlMode::Strict) | None => UnknownRevocation::Refuse,
+    };
+    Some(Revocation { lists, unknown })
+}
+
+/// Says which authorities no list is of: nobody with their certificates gets in.
+fn uncovered(roots: &[CertificateDer<'_>], revocation: &Revocation, file: &Path, context: &mut Context<'_>) {
+    if revocation.unknown == UnknownRevocation::Accept {
+        return;
+    }
+    for root in roots.iter().filter(|root| !revocation.lists.iter().any(|list| list.is_of(root))) {
+        let (file, name) = (file.display(), subject(root).unwrap_or_default());
+        context.findings.warn(format!(
+            "{file}: no list in `crl` is of \"{name}\": all certificates below it are refused, unless crl_mode = \"lenient\""
+        ));
+    }
+}
+
+/// The certificates of a PEM file; at least one.
+pub(super) fn authorities(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let pem = std::fs::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    match certificates {
+        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
+        Ok(_) => Err(format!(
+            "{}: holds no certificate; the file of a CA begins with -----BEGIN CERTIFICATE-----",
+            file.display()
+        )),
+        Err(error) => Err(format!("{}: damaged PEM: {error}", file.display())),
+    }
+}

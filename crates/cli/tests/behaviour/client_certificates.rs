@@ -1,0 +1,173 @@
+//! Certificates of clients: which are revoked, and what upstreams get of them; and the certificate that brisk shows to an
+//! upstream.
+
+use std::path::Path;
+use std::time::Duration;
+
+use brisk_testkit::ca::{Crls, Leaf, TestCa};
+use brisk_testkit::http1::Message;
+use brisk_testkit::nginx::Nginx;
+use brisk_testkit::origin::Origin;
+use brisk_testkit::process::Finished;
+
+use crate::openssl::{ask, facts_of};
+use crate::site::{NAME, Site, proxy_to};
+
+const HOUR: Duration = Duration::from_hours(1);
+/// RFC 8446 section 6.2.
+const REVOKED: &str = "SSL alert number 44";
+const UNKNOWN_CA: &str = "SSL alert number 48";
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// A host that takes the clients of `ca`, with further keys about them.
+fn site(ca: &TestCa, keys: &str, tables: &str, lists: &Crls) -> Site {
+    let tables =
+        format!("client_certificates = {{ mode = \"optional\", ca = \"clients.pem\"{keys} }}\n{tables}");
+    Site::custom("", &tables, |setup| {
+        setup.file("clients.pem", ca.root_pem()).file("clients.crl", lists.pem())
+    })
+}
+
+fn ask_as(site: &Site, leaf: &Leaf, options: &[&str]) -> Finished {
+    let (chain, key) = (text(&leaf.chain), text(&leaf.key));
+    let files = ["-servername", NAME, "-cert", &chain, "-cert_chain", &chain, "-key", &key];
+    ask(&site.ca, &site.brisk, &[&files[..], options].concat())
+}
+
+#[test]
+fn a_revoked_certificate_is_refused_with_its_alert_and_those_beside_it_are_not() {
+    let ca = TestCa::new();
+    let (alice, bob) = (ca.client("alice").issue(), ca.client("bob").issue());
+    let site = site(&ca, ", crl = [\"clients.crl\"]", "", &ca.crls(&[&alice], HOUR));
+    for version in ["-tls1_2", "-tls1_3"] {
+        let refused = ask_as(&site, &alice, &[version]);
+        assert!(refused.stderr.contains(REVOKED), "{version}: {}", refused.text());
+        let subject = facts_of(&ask_as(&site, &bob, &[version]))["tls"]["client_subject"].clone();
+        assert_eq!(subject, "CN=bob", "{version}");
+    }
+}
+
+#[test]
+fn a_certificate_revoked_later_loses_its_sessions_when_the_list_changes() {
+    let ca = TestCa::new();
+    let bob = ca.client("bob").issue();
+    let site = site(&ca, ", crl = [\"clients.crl\"]", "", &ca.crls(&[], HOUR));
+    let versions = ["-tls1_2", "-tls1_3"];
+    let session = |version: &str| text(&site.brisk.folder().join(format!("session{version}")));
+    for version in versions {
+        let resumed = |option: &str| {
+            let output = ask_as(&site, &bob, &[version, option, &session(version)]);
+            facts_of(&output)["tls"]["resumption"].as_str().map(str::to_owned)
+        };
+        assert_eq!(resumed("-sess_out").as_deref(), Some("full"));
+        assert_ne!(resumed("-sess_in").as_deref(), Some("full"), "{version}");
+    }
+    site.brisk.write("clients.crl", ca.crls(&[&bob], HOUR).pem());
+    site.brisk.log_with("reloaded: ");
+    for version in versions {
+        let refused = ask_as(&site, &bob, &[version, "-sess_in", &session(version)]);
+        assert!(refused.stderr.contains(REVOKED), "{version}: {}", refused.text());
+    }
+}
+
+#[test]
+fn an_expired_or_missing_list_refuses_unless_the_operator_is_lenient() {
+    let ca = TestCa::new();
+    let (alice, bob) = (ca.client("alice").issue(), ca.client("bob").issue());
+    let expired = ca.expired_crls(&[&alice]);
+    let missing = Crls { root_pem: String::new(), ..ca.crls(&[&alice], HOUR) };
+    for lists in [&expired, &missing] {
+        let strict = site(&ca, ", crl = [\"clients.crl\"]", "", lists);
+        let refused = ask_as(&strict, &bob, &[]);
+        assert!(refused.stderr.contains(UNKNOWN_CA), "{}", refused.text());
+        let lenient = site(&ca, ", crl = [\"clients.crl\"], crl_mode = \"lenient\"", "", lists);
+        assert_eq!(facts_of(&ask_as(&lenient, &bob, &[]))["tls"]["client_subject"], "CN=bob");
+        let refused = ask_as(&lenient, &alice, &[]);
+        assert!(refused.stderr.contains(REVOKED), "{}", refused.text());
+    }
+}
+
+/// RFC 9440 section 2.1. What is between the lines of PEM is the base64 of the certificate in DER.
+fn item(certificate_pem: &str) -> String {
+    let lines = certificate_pem.lines().filter(|line| !line.starts_with("-----"));
+    format!(":{}:", lines.collect::<String>())
+}
+
+fn seen(site: &Site, origin: &Origin, leaf: Option<&Leaf>, options: &[&str]) -> Message {
+    let files = leaf.map(|leaf| [text(&leaf.chain), text(&leaf.key)]);
+    let mut curl = vec!["--header", "Client-Cert: :Zm9yZ2Vk:", "--header", "Client-Cert-Chain: :Zm9yZ2Vk:"];
+    if let Some([chain, key]) = &files {
+        curl.extend(["--cert", chain, "--key", key]);
+    }
+    site.curl(&[&curl[..], options].concat(), "/").success();
+    origin.last_request()
+}
+
+#[test]
+fn upstreams_get_the_certificates_that_were_verified_and_never_a_forged_one() {
+    let ca = TestCa::new();
+    let alice = ca.client("alice").issue();
+    let (own, above) = (item(&alice.certificate_pem), item(&ca.intermediate_pem()));
+    for (forward, expected) in [
+        ("", [None, None]),
+        (", forward = \"certificate\"", [Some(&own), None]),
+        (", forward = \"chain\"", [Some(&own), Some(&above)]),
+    ] {
+        let origin = Origin::fixed("seen");
+        let site = site(&ca, forward, &proxy_to(&[&origin.url()]), &ca.crls(&[], HOUR));
+        for http in ["--http1.1", "--http2"] {
+            let request = seen(&site, &origin, Some(&alice), &[http]);
+            let found = ["client-cert", "client-cert-chain"].map(|name| request.header(name));
+            assert_eq!(found, expected.map(|value| value.map(String::as_str)), "{forward} {http}");
+            let request = seen(&site, &origin, None, &[http]);
+            assert_eq!(request.header("client-cert"), None, "{forward} {http}");
+            assert_eq!(request.header("client-cert-chain"), None, "{forward} {http}");
+        }
+    }
+}
+
+#[test]
+fn where_certificates_are_forwarded_not_even_a_trusted_proxy_names_others() {
+    let ca = TestCa::new();
+    let (alice, origin) = (ca.client("alice").issue(), Origin::fixed("seen"));
+    let clients =
+        "client_certificates = { mode = \"optional\", ca = \"clients.pem\", forward = \"certificate\" }\n";
+    let tables = format!("{clients}{}", proxy_to(&[&origin.url()]));
+    let site = Site::custom("server.trusted_proxies = [\"127.0.0.0/8\"]\n", &tables, |setup| {
+        setup.file("clients.pem", ca.root_pem())
+    });
+    assert_eq!(seen(&site, &origin, None, &[]).header("client-cert"), None);
+    let request = seen(&site, &origin, Some(&alice), &[]);
+    assert_eq!(request.header("client-cert"), Some(item(&alice.certificate_pem).as_str()));
+    assert_eq!(request.header("client-cert-chain"), None);
+}
+
+#[test]
+fn an_upstream_that_demands_a_certificate_gets_it_and_a_new_one_when_the_files_change() {
+    let (ca, strangers) = (TestCa::new(), TestCa::new());
+    let demand = format!(
+        "ssl_verify_client on;\nssl_verify_depth 2;\nssl_client_certificate {};",
+        text(&ca.root_file())
+    );
+    let nginx = Nginx::https_with(&ca.server(&["localhost", "127.0.0.1"]).issue(), &demand);
+    let (leaf, stranger) = (ca.client("brisk").issue(), strangers.client("mallory").issue());
+    let tables = |certificate: &str| {
+        let routes = proxy_to(&[&nginx.url()]);
+        format!("{routes}tls.ca = {:?}\n{certificate}", text(&ca.root_file()))
+    };
+    // nginx's own answer to a client without a certificate.
+    assert_eq!(Site::with(&tables("")).get("/1k").status(), 400);
+    let certificate = "tls.certificate = { chain = \"up.pem\", key = \"up.key\" }\n";
+    let site = Site::custom("", &tables(certificate), |setup| {
+        setup.file("up.pem", &leaf.chain_pem).file("up.key", &leaf.key_pem)
+    });
+    assert_eq!(site.get("/1k").status(), 200);
+    assert!(nginx.requests().iter().any(|line| line.contains("SUCCESS")), "{:?}", nginx.requests());
+    site.brisk.write("up.key", &stranger.key_pem);
+    site.brisk.write("up.pem", &stranger.chain_pem);
+    assert!(site.brisk.reload().contains("reloaded: "));
+    assert_eq!(site.get("/1k").status(), 400);
+}

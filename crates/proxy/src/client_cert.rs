@@ -1,0 +1,51 @@
+//! The certificate of a client for upstreams: `Client-Cert` and `Client-Cert-Chain` (RFC 9440).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use brisk_telemetry::ConnectionRecord;
+use bytes::Bytes;
+use http::header::HeaderName;
+use http::{HeaderMap, HeaderValue};
+
+const CERTIFICATE: HeaderName = HeaderName::from_static("client-cert");
+const CHAIN: HeaderName = HeaderName::from_static("client-cert-chain");
+
+/// What upstreams get of a client's verified certificates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientCert {
+    /// Nothing.
+    #[default]
+    None,
+    /// Its own certificate, in `Client-Cert`.
+    Certificate,
+    /// That, and in `Client-Cert-Chain` the certificates that it sent after its own.
+    Chain,
+}
+
+impl ClientCert {
+    /// Sets the headers of a request that is about to be forwarded. Where this host names certificates, it alone does: what
+    /// the client wrote is removed, though it be a trusted proxy (RFC 9440 section 4).
+    pub(crate) fn apply(self, headers: &mut HeaderMap, record: &ConnectionRecord) {
+        if self == Self::None {
+            return;
+        }
+        headers.remove(CERTIFICATE);
+        headers.remove(CHAIN);
+        let chain = record.tls.as_ref().map_or(&[][..], |tls| &tls.client_chain);
+        let Some((own, others)) = chain.split_first() else { return };
+        headers.insert(CERTIFICATE, value(item(own)));
+        if self == Self::Chain && !others.is_empty() {
+            let list: Vec<_> = others.iter().map(|certificate| item(certificate)).collect();
+            headers.insert(CHAIN, value(list.join(", ")));
+        }
+    }
+}
+
+/// RFC 9440 section 2.1: a byte sequence of RFC 8941 section 3.3.5, the certificate in DER.
+fn item(der: &[u8]) -> String {
+    format!(":{}:", STANDARD.encode(der))
+}
+
+fn value(text: String) -> HeaderValue {
+    HeaderValue::from_maybe_shared(Bytes::from(text)).expect("base64, colons, commas and spaces")
+}
