@@ -127,6 +127,12 @@ impl From<ClientError> for Failure {
             ClientError::ProtocolRefused => Some("no_application_protocol".to_owned()),
             _ => None,
         };
-        Self { cause, message: error.to_string(), alert }
+        let message = match error {
+            ClientError::UnknownIssuer => {
+                format!("{error}; name its file with --ca, or do without verification with --insecure")
+            }
+            _ => error.to_string(),
+        };
+        Self { cause, message, alert }
     }
 }

@@ -88,7 +88,7 @@ fn tls_rows(tls: &TlsFacts) -> String {
     let mut rows = String::new();
     row(&mut rows, "Version", &tls.version.to_string());
     name(&mut rows, "Suite", Some(&tls.suite), "");
-    name(&mut rows, "Group", tls.group.as_ref(), "none: the keys of the old session");
+    name(&mut rows, "Group", tls.group.map(group).as_ref(), "none: the keys of the old session");
     name(&mut rows, "Signature", tls.scheme.as_ref(), "none needed");
     row(&mut rows, "Resumption", resumption(tls.resumption));
     if let Some(failure) = tls.resumption_failure {
@@ -111,6 +111,11 @@ fn tls_rows(tls: &TlsFacts) -> String {
         name(&mut rows, "Your certificate", Some(subject), "");
     }
     rows
+}
+
+/// The registry writes `x25519` alone and `X25519MLKEM768`; readers would take them for two things.
+fn group(group: NamedGroup) -> String {
+    if group == NamedGroup::X25519 { "X25519".to_owned() } else { group.to_string() }
 }
 
 fn resumption(kind: Resumption) -> &'static str {
@@ -167,7 +172,8 @@ fn row(rows: &mut String, title: &str, value: &str) {
 /// A value that is a name of the protocols, or words for its absence.
 fn name(rows: &mut String, title: &str, value: Option<&impl ToString>, absent: &str) {
     let Some(value) = value else { return row(rows, title, absent) };
-    let value = escaped(&value.to_string());
+    // Names of suites and schemes are broken between their words where the page is narrow.
+    let value = escaped(&value.to_string()).replace('_', "_<wbr>");
     write!(rows, "<dt>{title}</dt><dd><code>{value}</code></dd>").expect("a string takes everything");
 }
 
@@ -275,6 +281,19 @@ mod tests {
         assert!(bars.contains("margin-left:25.0%;width:75.0%\"></i></dd><dd>3.00 ms"), "{bars}");
         assert_eq!(bars.matches("<i ").count(), 2, "{bars}");
         assert!(parts_note(&record).contains("what resumption saves"));
+    }
+
+    #[test]
+    fn names_break_between_their_words() {
+        let mut rows = String::new();
+        name(&mut rows, "Suite", Some(&"TLS_AES_128"), "");
+        assert_eq!(rows, "<dt>Suite</dt><dd><code>TLS_<wbr>AES_<wbr>128</code></dd>");
+    }
+
+    #[test]
+    fn both_groups_with_x25519_write_it_alike() {
+        assert_eq!([NamedGroup::X25519, NamedGroup::X25519MLKEM768].map(group), ["X25519", "X25519MLKEM768"]);
+        assert_eq!(group(NamedGroup::SECP256R1), "secp256r1");
     }
 
     #[test]

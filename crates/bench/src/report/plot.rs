@@ -7,10 +7,11 @@ use super::figures::tick;
 use super::table::escape;
 
 const WIDTH: f64 = 720.0;
-const HEIGHT: f64 = 260.0;
+const HEIGHT: f64 = 276.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 28.0;
-const TOP: f64 = 12.0;
+/// Room for the name of the vertical axis, which stands above its numbers.
+const TOP: f64 = 28.0;
 const BOTTOM: f64 = 44.0;
 
 /// Numbers of ticks aimed at.
@@ -190,6 +191,7 @@ pub fn estimates(title: &str, x: &Axis, baseline: Option<f64>, rows: &[Estimate]
     const ROW: f64 = 22.0;
     const NAMES: f64 = 230.0;
     const TEXT: f64 = 120.0;
+    const TOP: f64 = 12.0;
     let height = rows.len() as f64 * ROW + TOP + BOTTOM;
     let bottom = height - BOTTOM;
     let across = |value: f64| NAMES + x.place(value) * (WIDTH - NAMES - TEXT);
@@ -279,7 +281,7 @@ fn figure<'a>(title: &str, svg: &str, legend: impl Iterator<Item = &'a str>) -> 
     } else {
         String::new()
     };
-    format!("<section>\n<h2>{}</h2>\n{legend}{svg}</section>\n", escape(title))
+    format!("<section>\n<h2>{}</h2>\n{legend}<div class=\"wide\">{svg}</div></section>\n", escape(title))
 }
 
 fn across(x: &Axis, value: f64) -> f64 {
@@ -320,10 +322,7 @@ fn grid(svg: &mut String, x: &Axis, y: &Axis) {
         HEIGHT - 6.0,
         escape(&x.label)
     );
-    let down = f64::midpoint(TOP, bottom);
-    let label = escape(&y.label);
-    let _ =
-        write!(svg, "<text class=\"t m\" transform=\"translate(12 {down:.1}) rotate(-90)\">{label}</text>");
+    let _ = write!(svg, "<text class=\"t\" x=\"0\" y=\"{:.1}\">{}</text>", TOP - 16.0, escape(&y.label));
 }
 
 fn line(points: &[(f64, f64)]) -> String {

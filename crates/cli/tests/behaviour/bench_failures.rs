@@ -69,7 +69,7 @@ fn a_certificate_that_is_wrong() {
         (&wrong_name, &["not valid for", NAME][..]),
         (&expired, &["has expired"]),
         (&early, &["not valid yet"]),
-        (&unknown, &["authority"]),
+        (&unknown, &["authority", "--ca", "--insecure"]),
     ] {
         let mut command = bench(&ca, nginx.address().port(), "/1k", "-d 30s");
         is_one_line(&finished(&mut command), 1, hint);

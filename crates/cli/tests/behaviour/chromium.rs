@@ -66,7 +66,7 @@ fn spki_hash(brisk: &Brisk) -> String {
 #[test]
 fn the_page_tells_visitors_of_their_connection() {
     let site = Site::new();
-    let page = chromium(&site, &["--dump-dom"]);
+    let page = chromium(&site, &["--dump-dom"]).replace("<wbr>", "");
     for fact in
         ["TLS 1.3", "X25519MLKEM768", "ecdsa_secp256r1_sha256", "HTTP/2", "localhost", "full handshake"]
     {
@@ -81,4 +81,35 @@ fn the_page_tells_visitors_of_their_connection() {
 fn is_picture(path: &Path) -> bool {
     let bytes = fs::read(path).unwrap_or_default();
     bytes.starts_with(b"\x89PNG") && bytes.len() > 10_000
+}
+
+/// Says what a reader of plots on a telephone sees: how wide the page is, how high its letters are, and whether the name of an
+/// axis lies over its numbers.
+const MEASURE: &str = "<script>
+document.documentElement.style.width = '390px';
+const boxes = [...document.querySelectorAll('svg text')].map(text => [text.textContent, text.getBoundingClientRect()]);
+const names = boxes.filter(([text]) => text === 'requests per second');
+const meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+const covered = names.filter(name => boxes.some(other => other !== name && meet(name[1], other[1])));
+const lowest = Math.min(...boxes.map(([, box]) => box.height));
+document.title = `axes=${names.length} covered=${covered.length} readable=${lowest > 11} wide=${
+  document.querySelector('main').getBoundingClientRect().width > 390}`;
+</script>";
+
+#[test]
+fn plots_of_a_load_can_be_read_on_a_telephone() {
+    let site = Site::new();
+    let page = site.brisk.folder().join("load.html");
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_brisk"));
+    bench.args(["bench", &format!("https://localhost:{}/", site.brisk.https().port()), "-d", "2s", "--ca"]);
+    run(bench.arg(site.ca.root_file()).arg("--html").arg(&page), b"", LIMIT).success();
+    let html = fs::read_to_string(&page).expect("a page") + MEASURE;
+    fs::write(&page, html).expect("a temporary file");
+    let browser = Chromium::new(site.brisk.folder(), &site.brisk);
+    let seen = browser.run(&["--dump-dom"], &format!("file://{}", page.display()));
+    assert!(
+        seen.contains("<title>axes=1 covered=0 readable=true wide=false"),
+        "{}",
+        &seen[..seen.len().min(600)]
+    );
 }
