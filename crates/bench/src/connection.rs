@@ -141,7 +141,9 @@ impl Opener {
         let (now, facts) = (timeline.started() + tls, stream.facts());
         let segments = self.recorder.is_measured(now).then(|| segments(stream.tcp()));
         if let Some(segments) = segments {
-            let handshake = Handshake { asked: kind.asked, connect, tls, segments, facts };
+            let syn_data =
+                self.dialer.opens_fast() && TcpInfo::of(stream.tcp()).is_ok_and(|info| info.syn_data);
+            let handshake = Handshake { asked: kind.asked, connect, tls, segments, syn_data, facts };
             self.recorder.handshake(now, &handshake);
         }
         if let Some(failure) = kind.shortfall(offered, facts) {

@@ -33,6 +33,11 @@ impl Dialer {
         Self { target, fast_open, next: Cell::new(low + (first * 61 % span) as u8) }
     }
 
+    /// Whether the first flight may go with the SYN.
+    pub(crate) fn opens_fast(&self) -> bool {
+        self.fast_open == FastOpenConnect::On
+    }
+
     /// Connects. Has no time limit of its own.
     pub(crate) async fn connect(&self) -> Result<TcpStream, Failure> {
         let mut attempts = 1;

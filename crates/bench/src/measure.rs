@@ -67,6 +67,8 @@ pub(crate) struct Handshake<'a> {
     pub(crate) tls: Duration,
     /// Segments sent and received.
     pub(crate) segments: (u32, u32),
+    /// Its SYN carried data that the server took.
+    pub(crate) syn_data: bool,
     pub(crate) facts: &'a ClientFacts,
 }
 

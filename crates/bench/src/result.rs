@@ -264,6 +264,14 @@ pub struct Traffic {
     pub handshake_segments_sent: u64,
     /// Segments received until then.
     pub handshake_segments_received: u64,
+    /// Of these handshakes, those whose SYN carried data that the server took (TCP Fast Open).
+    pub syn_data: u64,
+    /// Of these, those whose SYN carried all of the first flight: they save a round trip.
+    pub syn_whole: u64,
+    /// Bytes of the first flights of handshakes whose SYN carried data.
+    pub syn_flights: u64,
+    /// What of them went with the SYN.
+    pub syn_bytes: u64,
 }
 
 /// What happened within one second, by the time at which it ended.

@@ -75,6 +75,12 @@ impl Totals {
         self.traffic.handshake_received += facts.bytes_received;
         self.traffic.handshake_segments_sent += u64::from(handshake.segments.0);
         self.traffic.handshake_segments_received += u64::from(handshake.segments.1);
+        if handshake.syn_data {
+            self.traffic.syn_data += 1;
+            self.traffic.syn_whole += u64::from(facts.first_write == facts.first_flight);
+            self.traffic.syn_flights += facts.first_flight;
+            self.traffic.syn_bytes += facts.first_write;
+        }
     }
 
     pub(crate) fn response(&mut self, start: Instant, exchange: &Exchange) {
@@ -145,6 +151,10 @@ impl Totals {
         own.handshake_received += other.handshake_received;
         own.handshake_segments_sent += other.handshake_segments_sent;
         own.handshake_segments_received += other.handshake_segments_received;
+        own.syn_data += other.syn_data;
+        own.syn_whole += other.syn_whole;
+        own.syn_flights += other.syn_flights;
+        own.syn_bytes += other.syn_bytes;
     }
 
     fn count_handshake(&mut self, counted: HandshakeCount) {

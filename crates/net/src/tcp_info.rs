@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use crate::options;
 
+/// `TCPI_OPT_SYN_DATA` of `linux/tcp.h`.
+const SYN_DATA: u8 = 32;
+
 /// A snapshot of the kernel's view of one TCP connection. Costs one system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpInfo {
@@ -33,6 +36,8 @@ pub struct TcpInfo {
     pub segments_sent: u32,
     /// Segments received since then.
     pub segments_received: u32,
+    /// The SYN carried data, and the other side took it (TCP Fast Open).
+    pub syn_data: bool,
 }
 
 impl TcpInfo {
@@ -52,6 +57,7 @@ impl TcpInfo {
             bytes_received: info.tcpi_bytes_received,
             segments_sent: info.tcpi_segs_out,
             segments_received: info.tcpi_segs_in,
+            syn_data: info.tcpi_options & SYN_DATA != 0,
         })
     }
 }

@@ -10,8 +10,8 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::Machine;
-use super::tables::{QUANTILES, busy};
-use crate::result::{Interval, RunResult, ServerUsage, Traffic};
+use super::tables::{QUANTILES, busy, opens_fast};
+use crate::result::{Interval, RunResult, ServerUsage};
 
 /// Rises when a field changes its meaning or goes away.
 pub const SCHEMA: u32 = 1;
@@ -105,8 +105,19 @@ struct WireTraffic {
     received_bytes: u64,
     packets_sent: u64,
     packets_received: u64,
+    /// Null without `--fast-open`.
+    fast_open: Option<FastOpen>,
     /// Per handshake, and null without any.
     handshake: Option<PerHandshake>,
+}
+
+/// Handshakes whose SYN carried data, those of them where it was the whole first flight, and the bytes of both.
+#[derive(Serialize)]
+struct FastOpen {
+    with_syn: u64,
+    whole: u64,
+    flight_bytes: u64,
+    syn_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -175,7 +186,7 @@ impl<'a> Report<'a> {
                 .map(|error| Error { cause: error.cause.name(), count: error.count, example: &error.example })
                 .collect(),
             alerts: named(result.alerts.iter().map(|(name, count)| (&**name, *count))),
-            traffic: WireTraffic::of(&result.traffic),
+            traffic: WireTraffic::of(result),
             series: result.series.iter().map(Second::of).collect(),
             server: result.server.as_ref().map(|usage| Server::of(usage, result)),
             client_cpu_s: result.client_cpu.as_secs_f64(),
@@ -213,7 +224,8 @@ impl Responses {
 }
 
 impl WireTraffic {
-    fn of(traffic: &Traffic) -> Self {
+    fn of(result: &RunResult) -> Self {
+        let traffic = &result.traffic;
         let each = |value: u64| value as f64 / traffic.handshakes as f64;
         let handshake = PerHandshake {
             count: traffic.handshakes,
@@ -227,6 +239,12 @@ impl WireTraffic {
             received_bytes: traffic.received,
             packets_sent: traffic.segments_sent,
             packets_received: traffic.segments_received,
+            fast_open: opens_fast(result).then_some(FastOpen {
+                with_syn: traffic.syn_data,
+                whole: traffic.syn_whole,
+                flight_bytes: traffic.syn_flights,
+                syn_bytes: traffic.syn_bytes,
+            }),
             handshake: (traffic.handshakes > 0).then_some(handshake),
         }
     }

@@ -20,7 +20,7 @@ pub fn all(result: &RunResult) -> Vec<Table> {
         steps(result),
         handshakes(result),
         negotiated(result),
-        traffic(&result.traffic, result.connection_count()),
+        traffic(result),
         responses(result),
         server(result),
         alerts(result),
@@ -212,7 +212,8 @@ fn negotiated(result: &RunResult) -> Table {
     table
 }
 
-fn traffic(traffic: &Traffic, connections: u64) -> Table {
+fn traffic(result: &RunResult) -> Table {
+    let (traffic, connections) = (&result.traffic, result.connection_count());
     let mut table = Table::new("On the wire, seen from the client").text("").figures(["sent", "received"]);
     table = table.figures(["packets sent", "packets received"]);
     if traffic.handshakes > 0 {
@@ -233,7 +234,42 @@ fn traffic(traffic: &Traffic, connections: u64) -> Table {
         let packets = [traffic.segments_sent, traffic.segments_received].map(count);
         table.row(["in all".to_owned()].into_iter().chain(sizes).chain(packets));
     }
+    if opens_fast(result) && traffic.handshakes > 0 {
+        table.note(fast_open(traffic));
+    }
     table
+}
+
+/// Whether TCP Fast Open was asked for.
+pub(super) fn opens_fast(result: &RunResult) -> bool {
+    result.settings.iter().any(|(option, _)| *option == "--fast-open")
+}
+
+/// What TCP Fast Open gained. A server can begin only with the whole hello, so that a part of it with the SYN is no gain.
+fn fast_open(traffic: &Traffic) -> String {
+    let Traffic { handshakes, syn_data, syn_whole, .. } = *traffic;
+    if syn_data == 0 {
+        return "TCP Fast Open: no SYN carried data. The server gave no cookie, or one of the two kernels has it off \
+                (net.ipv4.tcp_fastopen)."
+            .to_owned();
+    }
+    let all = count(handshakes);
+    if syn_whole == syn_data {
+        let went = count(syn_whole);
+        return format!(
+            "TCP Fast Open: {went} of {all} first flights went with their SYN, each a round trip less."
+        );
+    }
+    let each = |bytes: u64| number((bytes as f64 / syn_data as f64).round());
+    format!(
+        "TCP Fast Open: {} of {all} SYNs carried data, {} of them the whole first flight. The others save no round trip: \
+         of {} B, {} went with the SYN, and the server waits for the rest. Without X25519MLKEM768 the hello fits \
+         (--group X25519).",
+        count(syn_data),
+        count(syn_whole),
+        each(traffic.syn_flights),
+        each(traffic.syn_bytes),
+    )
 }
 
 fn responses(result: &RunResult) -> Table {

@@ -53,6 +53,7 @@ pub(crate) fn sample() -> RunResult {
             handshake_received: 93_000 * 1_841,
             handshake_segments_sent: 93_000 * 5,
             handshake_segments_received: 93_000 * 4,
+            ..Traffic::default()
         },
         unstarted: 5,
         series,
@@ -133,6 +134,41 @@ fn the_text_fits_a_terminal_and_has_every_table() {
 }
 
 #[test]
+fn what_fast_open_gained_is_said() {
+    let mut result = sample();
+    let note = |result: &RunResult| {
+        let text = terminal::text(result).split_whitespace().collect::<Vec<_>>().join(" ");
+        let begin = text.find("TCP Fast Open:")?;
+        Some(text[begin..].split(" Responses").next().unwrap_or_default().to_owned())
+    };
+    assert_eq!(note(&result), None);
+    result.settings.push(("--fast-open", String::new()));
+    assert_eq!(
+        note(&result).as_deref(),
+        Some(
+            "TCP Fast Open: no SYN carried data. The server gave no cookie, or one of the two kernels has it off \
+             (net.ipv4.tcp_fastopen)."
+        )
+    );
+    (result.traffic.syn_data, result.traffic.syn_whole) = (92_000, 92_000);
+    (result.traffic.syn_flights, result.traffic.syn_bytes) = (92_000 * 330, 92_000 * 330);
+    assert_eq!(
+        note(&result).as_deref(),
+        Some("TCP Fast Open: 92,000 of 93,000 first flights went with their SYN, each a round trip less.")
+    );
+    result.traffic.syn_whole = 0;
+    (result.traffic.syn_flights, result.traffic.syn_bytes) = (92_000 * 1481, 92_000 * 1420);
+    assert_eq!(
+        note(&result).as_deref(),
+        Some(
+            "TCP Fast Open: 92,000 of 93,000 SYNs carried data, 0 of them the whole first flight. The others save no round \
+             trip: of 1,481 B, 1,420 went with the SYN, and the server waits for the rest. Without X25519MLKEM768 the \
+             hello fits (--group X25519)."
+        )
+    );
+}
+
+#[test]
 fn tables_with_nothing_to_show_are_left_out() {
     let mut result = sample();
     result.errors.clear();
@@ -197,7 +233,10 @@ fn the_fields_of_the_json_stay() {
     assert_eq!(names(&value["alerts"][0]), "count name");
     assert_eq!(names(&value["settings"][0]), "option value");
     assert_eq!(names(&value["responses"]), "1xx 2xx 3xx 4xx 5xx body_bytes");
-    assert_eq!(names(&value["traffic"]), "handshake packets_received packets_sent received_bytes sent_bytes");
+    assert_eq!(
+        names(&value["traffic"]),
+        "fast_open handshake packets_received packets_sent received_bytes sent_bytes"
+    );
     assert_eq!(
         names(&value["traffic"]["handshake"]),
         "count packets_received packets_sent received_bytes sent_bytes"

@@ -362,6 +362,11 @@ fn fast_open_works_whether_the_server_does_it_or_not() {
     let target = Target::resuming();
     let result = target.result("-n 20 -r 1 --fast-open");
     assert_eq!(result["operations"], 20);
+    // A SYN on loopback has room for every hello.
+    let gained = &result["traffic"]["fast_open"];
+    assert!(gained["with_syn"].is_u64(), "{result}");
+    assert_eq!(gained["with_syn"], gained["whole"]);
+    assert!(target.result("-n 1 -r 1")["traffic"]["fast_open"].is_null());
 }
 
 #[test]

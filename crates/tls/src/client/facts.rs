@@ -28,6 +28,11 @@ pub struct ClientFacts {
     pub bytes_received: u64,
     /// Bytes sent to the socket until then, early data and the last flight included.
     pub bytes_sent: u64,
+    /// Bytes of the first flight: the hello, and early data.
+    pub first_flight: u64,
+    /// What the system took of it by the first write: a part where it goes with a SYN (TCP Fast Open) that has no room for
+    /// more.
+    pub first_write: u64,
     /// Bytes of the certificates that the server showed, DER; 0 where a session was resumed.
     pub certificate_bytes: usize,
     /// Bytes of the stapled OCSP response; 0 without one.

@@ -1,5 +1,6 @@
 //! A client's handshake: bytes between rustls and a socket, and what can be learned on the way.
 
+use std::io;
 use std::time::Duration;
 
 use brisk_telemetry::Resumption;
@@ -64,6 +65,8 @@ pub(super) struct Handshake<'a> {
     hello_retry: bool,
     received: u64,
     sent: u64,
+    first_flight: u64,
+    first_write: u64,
 }
 
 /// How far a handshake has come.
@@ -100,6 +103,8 @@ impl<'a> Handshake<'a> {
             hello_retry: false,
             received: 0,
             sent: 0,
+            first_flight: 0,
+            first_write: 0,
         }
     }
 
@@ -115,7 +120,7 @@ impl<'a> Handshake<'a> {
         loop {
             if !self.outgoing.is_empty() {
                 // The server's reason is worth more than that it does not listen any more.
-                match tcp.write_all(&self.outgoing).await {
+                match self.send(tcp).await {
                     Ok(()) => self.sent += self.outgoing.len() as u64,
                     Err(error) if progress.is_ok() && self.received > 0 => return Err(error.into()),
                     Err(error) => unsent = Some(error),
@@ -139,6 +144,14 @@ impl<'a> Handshake<'a> {
             self.hello_retry |= self.incoming.get(RANDOM).is_some_and(|random| random == RETRY);
             progress = self.advance();
         }
+    }
+
+    async fn send(&mut self, tcp: &mut TcpStream) -> io::Result<()> {
+        let first = tcp.write(&self.outgoing).await?;
+        if self.sent == 0 {
+            (self.first_flight, self.first_write) = (self.outgoing.len() as u64, first as u64);
+        }
+        tcp.write_all(&self.outgoing[first..]).await
     }
 
     fn advance(&mut self) -> Result<Progress, rustls::Error> {
@@ -224,6 +237,8 @@ impl Handshake<'_> {
             hello_retry: self.hello_retry,
             bytes_received: self.received - self.incoming.len() as u64,
             bytes_sent: self.sent,
+            first_flight: self.first_flight,
+            first_write: self.first_write,
             certificate_bytes: certificates.iter().map(|certificate| certificate.len()).sum(),
             staple_bytes: self.notes.staple_bytes,
             handshake_time: took,
