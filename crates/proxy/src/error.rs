@@ -28,6 +28,9 @@ pub enum UpstreamError {
     /// What came back is not HTTP.
     #[error("the response is malformed: {0}")]
     Malformed(#[source] hyper::Error),
+    /// The response has a transfer coding other than chunked.
+    #[error("the response has a transfer coding that is not supported; supported is `chunked`")]
+    TransferCoding,
     /// The head of the response is longer than allowed.
     #[error("the head of the response is too large")]
     HeadTooLarge,
@@ -55,6 +58,7 @@ impl UpstreamError {
             Self::Connect(_)
             | Self::Closed(_)
             | Self::Malformed(_)
+            | Self::TransferCoding
             | Self::HeadTooLarge
             | Self::UnexpectedUpgrade => StatusCode::BAD_GATEWAY,
             Self::ConnectionLimit | Self::NoServer => StatusCode::SERVICE_UNAVAILABLE,
@@ -83,6 +87,7 @@ impl UpstreamError {
             Self::NoServer => "no-server",
             Self::Closed(_) => "closed",
             Self::Malformed(_) => "malformed-response",
+            Self::TransferCoding => "transfer-coding",
             Self::HeadTooLarge => "response-head-too-large",
             Self::HeadTimeout => "response-timeout",
             Self::UnexpectedUpgrade => "unexpected-upgrade",

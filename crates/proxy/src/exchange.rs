@@ -164,6 +164,10 @@ impl Exchange {
                 let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
                 self.bytes_sent += bytes;
                 self.connection.answer_taken(bytes);
+                // Nothing follows trailers, and hyper asks for nothing more.
+                if frame.is_trailers() {
+                    self.state = State::Complete;
+                }
             }
             Poll::Ready(Some(Err(error))) => self.fail(error.side(), error.reason()),
             Poll::Ready(None) => self.state = State::Complete,
@@ -380,6 +384,21 @@ mod tests {
         assert_eq!(stage.connection.record.borrow().requests, 0);
         let body = response.into_body().collect().await.expect("a body").to_bytes();
         assert_eq!(body, "hello");
+        assert_eq!(stage.requests(), 1);
+        assert!(!stage.rendered("side=\"client\"} 1"));
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_complete_with_its_trailers() {
+        let stage = Stage::new();
+        let trailers = Ok::<_, BodyError>(Frame::trailers(http::HeaderMap::new()));
+        let body =
+            StreamBody::new(futures_util::stream::iter([Ok(Frame::data(Bytes::from("hello"))), trailers]));
+        let mut body = stage.begin("GET").respond(Response::new(Body::boxed(body))).into_body();
+        for _ in 0..2 {
+            body.frame().await.expect("a frame").expect("no error");
+        }
+        drop(body);
         assert_eq!(stage.requests(), 1);
         assert!(!stage.rendered("side=\"client\"} 1"));
     }

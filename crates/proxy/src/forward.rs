@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme, Uri};
-use http::{HeaderValue, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
 use hyper::body::{Body as _, Incoming};
 
 use crate::admission::{Admission, AtLimit};
@@ -24,6 +24,7 @@ use crate::upgrade::PendingUpgrade;
 use crate::upstream::{Group, Lease, Server};
 use crate::upstream_body::UpstreamBody;
 use crate::upstream_settings::{Retry, ServerScheme};
+use crate::validate;
 
 const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 
@@ -242,6 +243,9 @@ impl<'a> Journey<'a> {
         announce_body(&mut request);
         let limit = server.group_settings().timeouts.head;
         let mut response = http1.exchange(request, self.progress.as_deref(), limit).await?;
+        if !is_decodable(response.headers()) {
+            return Err(Failure::after_sending(UpstreamError::TransferCoding));
+        }
         if settle_length(&mut response) == Framing::Contradictory {
             http1.belong_to(Owner::Nobody);
         }
@@ -330,6 +334,12 @@ fn settle_length(response: &mut Response<Incoming>) -> Framing {
         return Framing::Contradictory;
     }
     Framing::Clear
+}
+
+/// Whether the body can be passed on: hyper would take one in any other coding for plain, until the connection ends.
+fn is_decodable(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    codings.next().is_none_or(validate::is_chunked) && codings.next().is_none()
 }
 
 /// Says that a body of unknown length follows. hyper does so by itself, but not for GET, whose body it would drop.

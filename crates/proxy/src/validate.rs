@@ -70,10 +70,15 @@ fn transfer_coding(headers: &HeaderMap) -> Result<(), Refusal> {
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
     match (codings.next(), codings.next()) {
         (None, _) => Ok(()),
-        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
+        (Some(coding), None) if is_chunked(coding) => Ok(()),
         (Some(_), None) => Err(Refusal::new(StatusCode::NOT_IMPLEMENTED, "transfer-coding")),
         (Some(_), Some(_)) => Err(Refusal::bad_request("transfer-coding")),
     }
+}
+
+/// Whether this is the only transfer coding that is understood.
+pub(crate) fn is_chunked(coding: &HeaderValue) -> bool {
+    coding.as_bytes().eq_ignore_ascii_case(b"chunked")
 }
 
 // RFC 9110 section 8.6: one line of digits. Of two that mean the same an upstream may take either.

@@ -86,6 +86,11 @@ fn send_with_end(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
     stream.shutdown(Shutdown::Write)
 }
 
+/// The line of the access log for the request of `path`.
+fn logged(site: &Site, path: &str) -> Value {
+    serde_json::from_str(&site.brisk.logged(path)).expect("a line of JSON")
+}
+
 #[test]
 fn what_came_of_a_broken_answer_is_passed_on() {
     for head in ["Content-Length: 1000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n3e8\r\n"] {
@@ -107,11 +112,35 @@ fn what_came_of_a_broken_answer_is_passed_on() {
         assert!(!h2.status.success() && h2.stdout.contains("x-own: 1"), "{}", h2.text());
         assert!(h2.stdout.ends_with("half"), "{}", h2.text());
         for path in ["/one", "/two"] {
-            let line: Value = serde_json::from_str(&site.brisk.logged(path)).expect("a line of JSON");
+            let line = logged(&site, path);
             assert_eq!((&line["status"], &line["bytes_sent"]), (&200.into(), &4.into()), "{line}");
             assert_eq!((&line["error"], &line["error_side"]), (&"response-body".into(), &"upstream".into()));
         }
         site.connect();
+    }
+}
+
+#[test]
+fn a_transfer_coding_that_is_not_known_is_refused() {
+    for coding in ["rot13", "gzip, chunked", "chunked\r\nTransfer-Encoding: chunked"] {
+        let head = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: {coding}\r\n\r\n");
+        let origin = Origin::answering(move |_, stream| stream.write_all(head.as_bytes()));
+        let site = Site::proxying(&[&origin.url()]);
+        assert_eq!(site.get("/coded").status(), 502, "{coding}");
+        let line = logged(&site, "/coded");
+        assert_eq!((&line["error"], &line["error_side"]), (&"transfer-coding".into(), &"upstream".into()));
+    }
+}
+
+#[test]
+fn an_answer_with_trailers_is_logged_as_whole() {
+    let origin =
+        writing("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-Sum: 532\r\n\r\n");
+    let site = Site::proxying(&[&origin.url()]);
+    for (version, path) in [("--http1.1", "/one"), ("--http2", "/two")] {
+        assert_eq!(site.curl(&[version], path).success(), "hello");
+        let line = logged(&site, path);
+        assert_eq!((&line["error"], &line["bytes_sent"]), (&Value::Null, &5.into()), "{line}");
     }
 }
 
