@@ -134,6 +134,19 @@ impl Service {
         exchange.respond(response)
     }
 
+    /// Refuses a request on a connection that is about to be closed for a flood. Counted and logged as any other.
+    pub(crate) fn turn_away(
+        &self,
+        connection: &Rc<Connection>,
+        request: Request<Incoming>,
+    ) -> Response<RecordedBody> {
+        let (head, _) = request.into_parts();
+        let mut exchange = Exchange::begin(&self.telemetry, connection, self.ids.next(), &head);
+        let refusal = Refusal::new(StatusCode::TOO_MANY_REQUESTS, "flood");
+        let response = refuse(refusal, head.version, &mut exchange);
+        exchange.respond(response)
+    }
+
     /// Answers one request of plain HTTP with the way to HTTPS. Counted and logged as any other.
     pub fn redirect(
         &self,

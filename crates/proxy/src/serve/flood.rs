@@ -26,6 +26,9 @@ const ENHANCE_YOUR_CALM: u32 = 0xb;
 pub(crate) const RESET: u32 = 10;
 /// What a complete answer earns.
 pub(crate) const ANSWER: u32 = RESET / 2;
+/// What a KiB of header fields costs beyond what its block explains. No browser has a reason for one: the tables of HPACK
+/// and short names explain 8 KiB of each head, which are free.
+const HEAD_KIB: u32 = RESET;
 /// What a second earns.
 const SECOND: u32 = RESET;
 /// What a frame of the answer earns: the client owes updates of two windows for it, and may measure the path by a PING.
@@ -47,7 +50,7 @@ struct Counts {
     last_stream: u32,
     /// Bytes of header blocks received.
     blocks: u64,
-    /// Points spent for long heads, one for each KiB.
+    /// KiB of long heads that were charged.
     heads_charged: u64,
 }
 
@@ -94,7 +97,8 @@ impl FloodWatch {
         let excess = long.saturating_sub(2 * *blocks) / 1024;
         if let Some(due @ 1..) = excess.checked_sub(*heads_charged) {
             *heads_charged = excess;
-            budget.spend(Flood::HeaderSize, u32::try_from(due).unwrap_or(u32::MAX));
+            let due = u32::try_from(due).unwrap_or(u32::MAX);
+            budget.spend(Flood::HeaderSize, due.saturating_mul(HEAD_KIB));
         }
     }
 
@@ -362,7 +366,9 @@ mod tests {
             watch.heads(long);
         }
         assert_eq!(watch.exhausted_by(), None);
-        watch.heads(long + 0x10_0000);
+        watch.heads(long + 100 * 0x1000 + 1024);
+        assert_eq!(watch.exhausted_by(), None);
+        watch.heads(long + 100 * 0x1000 + 2048);
         assert_eq!(watch.exhausted_by(), Some(Flood::HeaderSize));
     }
 

@@ -29,13 +29,20 @@ const UNSEEN_RESETS: usize = 20;
 
 /// Serves HTTP/2 until the connection closes.
 pub(super) async fn turns(io: &HttpIo, http: &Http) -> Stop {
+    let flood = FloodWatch::new(http.settings.h2_resets);
     let service = service_fn(|request| {
         let (service, connection) = (http.service.current(), Rc::clone(&http.connection));
-        let limits = http.settings.head_limits();
-        async move { Ok::<_, Infallible>(service.respond(&connection, limits, request).await) }
+        let (limits, flood) = (http.settings.head_limits(), flood.clone());
+        async move {
+            // Requests that came together with the one that was too much go no further either.
+            flood.heads(connection.long_heads());
+            if flood.exhausted_by().is_some() {
+                return Ok(service.turn_away(&connection, request));
+            }
+            Ok::<_, Infallible>(service.respond(&connection, limits, request).await)
+        }
     });
     http.connection.streams.multiplex();
-    let flood = FloodWatch::new(http.settings.h2_resets);
     let mut hyper = pin!(
         http2::Builder::new(LocalExecutor::new(&http.connection))
             .max_concurrent_streams(http.settings.h2_streams)
