@@ -68,6 +68,7 @@ check:
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
 	cargo clippy --locked --workspace --all-targets --features brisk-cli/cuda -- --deny warnings
+	RUSTFLAGS='--cfg fuzzing' cargo check --locked --manifest-path fuzz/Cargo.toml --target-dir $(CARGO_TARGET_DIR)/fuzzing
 	RUSTDOCFLAGS='--deny warnings' cargo doc --locked --workspace --no-deps
 
 peers: build

@@ -4,7 +4,7 @@
 //! idle HTTP/1.1 connection has no hyper connection and no buffers at all.
 
 pub(crate) mod flood;
-mod frames;
+pub(crate) mod frames;
 mod handshake;
 mod http2;
 mod io;

@@ -5,38 +5,38 @@ const HEAD: usize = 9;
 /// Bytes of `RST_STREAM`'s payload, which are read too.
 const CODE: usize = 4;
 
-pub(super) const DATA: u8 = 0;
-pub(super) const HEADERS: u8 = 1;
-pub(super) const PRIORITY: u8 = 2;
-pub(super) const RST_STREAM: u8 = 3;
-pub(super) const SETTINGS: u8 = 4;
-pub(super) const PING: u8 = 6;
-pub(super) const WINDOW_UPDATE: u8 = 8;
-pub(super) const CONTINUATION: u8 = 9;
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const PRIORITY: u8 = 2;
+pub(crate) const RST_STREAM: u8 = 3;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
+pub(crate) const CONTINUATION: u8 = 9;
 /// `END_STREAM` of `DATA` and `HEADERS`, `ACK` of `PING` and `SETTINGS`.
-pub(super) const FLAG: u8 = 1;
+pub(crate) const FLAG: u8 = 1;
 
 /// What a frame says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Frame {
-    pub(super) kind: u8,
-    pub(super) flags: u8,
+pub(crate) struct Frame {
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
     /// Bytes of the payload.
-    pub(super) length: u32,
-    pub(super) stream: u32,
+    pub(crate) length: u32,
+    pub(crate) stream: u32,
     /// The error code of `RST_STREAM`, 0 for other frames.
-    pub(super) code: u32,
+    pub(crate) code: u32,
 }
 
 impl Frame {
-    pub(super) fn has_flag(&self) -> bool {
+    pub(crate) fn has_flag(&self) -> bool {
         self.flags & FLAG != 0
     }
 }
 
 /// Finds the frames of one direction of a connection, whatever pieces they come in.
 #[derive(Debug, Default)]
-pub(super) struct Frames {
+pub(crate) struct Frames {
     head: [u8; HEAD + CODE],
     /// Bytes of `head` that are there.
     have: usize,
@@ -46,17 +46,17 @@ pub(super) struct Frames {
 
 impl Frames {
     /// Frames that follow `preface` bytes of something else.
-    pub(super) fn after(preface: usize) -> Self {
+    pub(crate) fn after(preface: usize) -> Self {
         Self { skip: preface, ..Self::default() }
     }
 
     /// Whether the last frame is complete, so that another may follow.
-    pub(super) fn at_boundary(&self) -> bool {
+    pub(crate) fn at_boundary(&self) -> bool {
         self.skip == 0 && self.have == 0
     }
 
     /// Goes over the next bytes; `each` gets a frame as soon as its head is complete.
-    pub(super) fn feed(&mut self, mut bytes: &[u8], mut each: impl FnMut(Frame)) {
+    pub(crate) fn feed(&mut self, mut bytes: &[u8], mut each: impl FnMut(Frame)) {
         while !bytes.is_empty() {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
