@@ -23,8 +23,11 @@ from .client import NAME, Client, Http2
 STREAMS = 4
 # Seconds between two turns of a slow client, and how often the turns of some of them are due.
 TURN, TICK = 2.0, 0.04
-# Bytes that readers take in a turn. The slower ones open their window so rarely that they seem to take nothing.
+# Bytes that readers take in a turn.
 READS = (400, 8)
+# Seconds after which readers come again, from the least to the most, so that they do not do it in step. brisk cuts them
+# after 30 s without room in the socket, but the end of the connection is behind what they have not read.
+HOLD = (24, 42)
 # An upload drips for this many turns at most.
 DRIPS = 60
 # Seconds after which what comes to a dripping client is no longer part of its handshake.
@@ -123,8 +126,11 @@ class Readers(Slow):
         return member
 
     def step(self, member):
-        if not member.socket.recv(member.size):
+        if not member.socket.recv(member.size) or time.monotonic() - member.began > self.hold(member):
             self.end(member, "finished")
+
+    def hold(self, member):
+        return HOLD[0] + (HOLD[1] - HOLD[0]) * member.place / len(self.turns)
 
 
 class Drippers(Slow):
