@@ -152,7 +152,7 @@ class Counting:
         self.process.wait()
 
     def stats(self):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/stats", timeout=20) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/stats", timeout=120) as answer:
             return json.load(answer)
 
     def path(self, path):
