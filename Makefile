@@ -9,6 +9,7 @@
 # make strangers  what attacks cost brisk, nginx, HAProxy and Envoy (STRANGERS='--attack resets'); four minutes
 # make neighbours what clients get when the upstream breaks the protocol, of the same four (NEIGHBOURS='--case reset'); four minutes
 # make soak       a steady load beside 10,000 slow clients, resets and floods (SOAK='--minutes 5'); half an hour, quiet
+# make clients    what TLS clients agree on with brisk, all that Debian or a registry has (CLIENTS='--only curl'); ten minutes
 # make sbom       which crates brisk is made of, as CycloneDX  (SBOM=brisk.cdx.json, FEATURES=brisk-cli/cuda)
 # make kernels  cycles of the SIMD kernels by llvm-mca, and whether they are compiled as they must be
 # make check-timing  does the time of RSA operations depend on secrets? minutes on a quiet machine
@@ -22,12 +23,13 @@ export PATH := $(CACHE)/bin:$(PATH):/usr/sbin:/sbin
 # What has more in it when brisk is built for a GPU; its tests need none.
 WITH_GPU = --package brisk-keys --package brisk-speed --features brisk-keys/cuda,brisk-speed/cuda
 
-# Options of bench/agreement, bench/flood, bench/strangers, bench/neighbours and bench/soak.
+# Options of bench/agreement, bench/flood, bench/strangers, bench/neighbours, bench/soak and bench/clients/run.
 AGREEMENT ?=
 FLOOD ?=
 STRANGERS ?=
 NEIGHBOURS ?=
 SOAK ?=
+CLIENTS ?=
 
 # The folder of the load generator hsload, which `make agreement` builds if it is there.
 TOOLS ?= ../shared/tools
@@ -45,7 +47,7 @@ RESULTS ?= resumption certificates stapling ciphers peers peers-http
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
-.PHONY: run build test fuzz check peers results agreement flood strangers neighbours soak sbom kernels check-kernels check-timing setup
+.PHONY: run build test fuzz check peers results agreement flood strangers neighbours soak clients sbom kernels check-kernels check-timing setup
 run: build
 	@exec $(CARGO_TARGET_DIR)/release/brisk serve $(ARGS)
 
@@ -111,6 +113,11 @@ soak: build
 	@CACHE=$(CACHE) tools/setup strangers
 	@mkdir -p docs/results
 	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/soak --output docs/results/soak.md $(SOAK)
+
+clients: build
+	@CACHE=$(CACHE) tools/setup clients
+	@mkdir -p docs/results
+	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/clients/run --output docs/results/clients.md $(CLIENTS)
 
 sbom:
 	@CACHE=$(CACHE) tools/setup sbom
