@@ -107,9 +107,13 @@ impl AnswerBuffers {
     }
 
     fn release(&self, bytes: usize) {
+        self.released.set(self.released.get() + bytes as u64);
+        self.free(bytes);
+    }
+
+    fn free(&self, bytes: usize) {
         let held = self.held.get() - bytes;
         self.held.set(held);
-        self.released.set(self.released.get() + bytes as u64);
         if held < self.wake_below.get() {
             self.wake();
         }
@@ -156,6 +160,28 @@ impl Chunk {
             self.connection.worker_held(-bytes.cast_signed());
             self.connection.answers.release(bytes);
         }
+    }
+}
+
+/// What the source of an answer holds before there is a piece: it counts as held too.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    bytes: usize,
+    connection: Rc<Connection>,
+}
+
+impl Reserved {
+    pub(crate) fn new(bytes: usize, connection: &Rc<Connection>) -> Self {
+        connection.answers.take(bytes);
+        connection.worker_held(bytes.cast_signed());
+        Self { bytes, connection: Rc::clone(connection) }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.connection.worker_held(-self.bytes.cast_signed());
+        self.connection.answers.free(self.bytes);
     }
 }
 
@@ -224,6 +250,15 @@ mod tests {
         first.advance(60);
         drop(first);
         assert_eq!((connection.answers.held(), connection.answers.released()), (0, 1100));
+    }
+
+    #[test]
+    fn what_a_source_holds_counts_and_is_no_progress_of_the_client() {
+        let connection = connection();
+        let reserved = Reserved::new(100, &connection);
+        assert_eq!(connection.answers.held(), 100);
+        drop(reserved);
+        assert_eq!((connection.answers.held(), connection.answers.released()), (0, 0));
     }
 
     #[test]

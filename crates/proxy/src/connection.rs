@@ -210,6 +210,11 @@ impl Connection {
         }
     }
 
+    /// Waits until an answer may hold more.
+    pub(crate) async fn room(&self) {
+        std::future::poll_fn(|context| self.poll_room(context)).await;
+    }
+
     /// Whether all answers of the process hold more than they may.
     pub(crate) fn is_overloaded(&self) -> bool {
         self.surroundings

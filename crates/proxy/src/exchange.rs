@@ -147,6 +147,11 @@ impl Exchange {
         response.map(|body| RecordedBody { body, exchange: self, broken: None })
     }
 
+    /// Whether the connection carries other requests at the same time.
+    pub(crate) fn shares_connection(&self) -> bool {
+        self.stream.is_some()
+    }
+
     /// The body waits to be asked, from the response's head and from each frame on; not while it waits for its source.
     fn hold(&mut self, held: bool) {
         if let Some(stream) = self.stream {

@@ -33,7 +33,7 @@ use crate::route::Routes;
 use crate::settings::{
     Action, FixedResponse, HostSettings, Page, Redirect, RouteSettings, ServiceSettings, UpstreamPath,
 };
-use crate::static_files::StaticFiles;
+use crate::static_files::{StaticFiles, in_room};
 use crate::upload::Upload;
 use crate::upstream::{Group, Server};
 use crate::validate::{self, Refusal, Target};
@@ -233,6 +233,9 @@ impl Site {
             Prepared::Page(page) => Ok(page.make(exchange.connection(), &head)),
             Prepared::Redirect(redirect) => redirect::answer(redirect, &head, authority(&head)?),
             // Boxed: hyper moves the future of every request, and it should be as small as the fastest answers need.
+            Prepared::Static(files) if exchange.shares_connection() => {
+                found(Box::pin(in_room(exchange.connection(), files.answer(&head, &path))).await)
+            }
             Prepared::Static(files) => found(Box::pin(files.answer(&head, &path)).await),
             Prepared::Upstream { group, path: kept } => {
                 let target = upstream_target(&head, &path, *kept, &route.path)?;

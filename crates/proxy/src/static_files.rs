@@ -7,6 +7,7 @@
 //! A range of several parts gets 416. `If-Range` is understood with an `ETag`; with a date the whole file is sent.
 
 mod beneath;
+mod room;
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -22,6 +23,7 @@ use crate::error::BodyError;
 use crate::path::RequestPath;
 use crate::settings::{Index, StaticSettings};
 use beneath::Beneath;
+pub(crate) use room::in_room;
 
 /// Bytes read from a file at once: two TLS records. Every answer has a buffer of this size from its beginning on.
 const CHUNK: usize = 32 << 10;
