@@ -247,14 +247,14 @@ class Crowd:
 
 
 class Attackers:
-    """Starts a crowd on `cores`, so nice that the load generator there goes before it."""
+    """Starts a crowd on `cores`. `gives_way`: whatever else wants its core has it first."""
 
-    def __init__(self, port, readers, drippers, cores, folder, nice=15):
+    def __init__(self, port, readers, drippers, cores, folder, gives_way):
         self.file = Path(folder) / "crowd"
         self.output = open(self.file, "w")
         self.process = subprocess.Popen(
-            ["nice", "-n", str(nice), "taskset", "-c", cores, sys.executable, "-m", "hostile.crowd",
-             *map(str, (port, readers, drippers))],
+            ["taskset", "-c", cores, sys.executable, "-m", "hostile.crowd", *map(str, (port, readers, drippers)),
+             *(["gives-way"] if gives_way else [])],
             cwd=Path(__file__).resolve().parent.parent, stdin=subprocess.PIPE, stdout=self.output)
 
     def counts(self):
@@ -275,6 +275,8 @@ async def main():
     port, readers, drippers = map(int, sys.argv[1:4])
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if "gives-way" in sys.argv:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(Parent, sys.stdin)
     await Crowd(port, readers, drippers).run()
