@@ -27,6 +27,7 @@ pub(crate) struct Told {
 
 /// Notes of one run of a handshake.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is noted by itself")]
 pub(crate) struct Notes {
     /// Told to the callbacks, not by them.
     pub(crate) told: Told,

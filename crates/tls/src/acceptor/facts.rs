@@ -15,7 +15,7 @@ pub(super) fn of(
     handshake: &Handshake,
     notes: Notes,
     hello: &ClientHello,
-    host: &HostFacts,
+    host: HostFacts,
     took: Duration,
 ) -> TlsFacts {
     let tls = &handshake.tls;

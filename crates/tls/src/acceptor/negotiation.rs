@@ -156,7 +156,7 @@ impl Negotiation {
 
     /// What the handshake agreed on, `took` after it began.
     pub(super) fn facts(&self, hello: &ClientHello, took: Duration) -> TlsFacts {
-        facts::of(&self.handshake, self.notes, hello, &self.facts, took)
+        facts::of(&self.handshake, self.notes, hello, self.facts, took)
     }
 
     /// The connection on `io`, and the position of its host.
