@@ -1,10 +1,10 @@
 //! An upstream group: what the process knows of it ([`GroupState`]) and what each worker does with it ([`Group`]).
 
 mod lease;
+mod tls;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
@@ -14,12 +14,11 @@ use std::time::Duration;
 use brisk_net::{Deadline, DeadlineWheel, DialLimits};
 use brisk_telemetry::metrics::{Metrics, UpstreamMetrics};
 use brisk_tls::TlsError;
-use brisk_tls::connector::{Connector, ConnectorSettings};
+use brisk_tls::connector::Connector;
 use http::request::Parts;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tokio::time::{MissedTickBehavior, interval};
-use zeroize::Zeroizing;
 
 use crate::balance::{Balancer, Member};
 use crate::error::UpstreamError;
@@ -29,11 +28,10 @@ use crate::http2::{Http2Limits, Http2Pool};
 use crate::places::{Place, Places};
 use crate::pool::Pool;
 use crate::upstream_io::{Dialer, UpstreamIo};
-use crate::upstream_settings::{
-    GroupSettings, ServerScheme, ServerSettings, ServerUrl, TlsProtocol, UpstreamTlsSettings,
-};
+use crate::upstream_settings::{GroupSettings, ServerScheme, ServerSettings, ServerUrl, TlsProtocol};
 
 pub(crate) use self::lease::Lease;
+use self::tls::{TlsFiles, connector};
 
 /// How often idle connections are looked over.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -173,41 +171,6 @@ impl ServerState {
 fn dial_limits(settings: &GroupSettings) -> DialLimits {
     let timeouts = &settings.timeouts;
     DialLimits { connect: timeouts.connect, unacknowledged: timeouts.head }
-}
-
-/// Hashes of the files that a connector is made of: authorities, chain and key. One of them is secret, and all may be large.
-#[derive(Debug, PartialEq, Eq)]
-struct TlsFiles([Option<u64>; 3]);
-
-impl TlsFiles {
-    /// `None` as well where a file cannot be read: that is an error of the connector.
-    fn read(settings: &UpstreamTlsSettings) -> Self {
-        let identity = settings.identity.as_ref();
-        let files =
-            [settings.ca.as_ref(), identity.map(|files| &files.chain), identity.map(|files| &files.key)];
-        Self(files.map(|file| {
-            let contents = Zeroizing::new(std::fs::read(file?).ok()?);
-            let mut hasher = DefaultHasher::new();
-            contents.hash(&mut hasher);
-            Some(hasher.finish())
-        }))
-    }
-}
-
-fn connector(settings: &GroupSettings) -> Result<Option<Connector>, TlsError> {
-    if !settings.servers.iter().any(|server| server.url.scheme() == ServerScheme::Https) {
-        return Ok(None);
-    }
-    let protocol = match settings.tls.protocol {
-        TlsProtocol::Http1 => "http/1.1",
-        TlsProtocol::Http2 => "h2",
-    };
-    let settings = ConnectorSettings {
-        authorities: settings.tls.ca.clone(),
-        identity: settings.tls.identity.clone(),
-        protocols: vec![protocol],
-    };
-    Connector::new(&settings).map(Some)
 }
 
 /// A group as one worker uses it, with its own connections.
