@@ -7,6 +7,7 @@
 
 use std::error::Error;
 use std::io::{self, IoSlice};
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
@@ -60,6 +61,8 @@ pub struct Stream {
     sent: usize,
     /// The socket refused the last write.
     blocked: bool,
+    /// Somebody has more to write than there was room for.
+    full: bool,
     /// The client sent `close_notify` or closed its side of the connection.
     peer_closed: bool,
     closing: bool,
@@ -88,6 +91,7 @@ impl Stream {
             outgoing: shrunk(handshake.outgoing),
             sent: 0,
             blocked: false,
+            full: false,
             peer_closed: handshake.peer_closed,
             closing: false,
             shut_down: false,
@@ -156,7 +160,9 @@ impl Stream {
         self.taken = 0;
     }
 
-    /// Accepts plaintext to send, all of `slices` or, of much, a part; pending while the client does not read.
+    /// Accepts plaintext to send, all of `slices` or, of much, a part; pending while the client does not read, and until the
+    /// next [`poll_drain`](Self::poll_drain) once there is a batch of records. So no connection sends more than a batch in
+    /// its turn, however much it has, and others wait no longer than that.
     pub fn poll_write(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         if self.failed {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
@@ -164,20 +170,16 @@ impl Stream {
         if self.blocked {
             ready!(self.poll_send(cx))?;
         }
+        self.full = false;
         let mut accepted = 0;
         for slice in slices {
             let mut rest: &[u8] = slice;
             while !rest.is_empty() {
-                if self.sealed.is_full() {
-                    match self.poll_send(cx) {
-                        Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                        Poll::Pending if accepted == 0 => return Poll::Pending,
-                        // Accepting nothing would mean that nothing more can be written.
-                        Poll::Ready(Ok(())) if accepted == 0 => {}
-                        _ => return Poll::Ready(Ok(accepted)),
-                    }
+                let len = if self.sealed.is_full() { 0 } else { self.gather_or_seal(rest)? };
+                if len == 0 {
+                    self.full = accepted == 0;
+                    return if self.full { Poll::Pending } else { Poll::Ready(Ok(accepted)) };
                 }
-                let len = self.gather_or_seal(rest)?;
                 rest = &rest[len..];
                 accepted += len;
             }
@@ -225,10 +227,14 @@ impl Stream {
         Ok(())
     }
 
-    /// Sends everything that was written. Ready when the socket took it all.
+    /// Sends everything that was written. Ready when the socket took it all; then it wakes whoever had more to write.
     pub fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_seal(cx))?;
-        self.poll_send(cx)
+        ready!(self.poll_send(cx))?;
+        if mem::take(&mut self.full) {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Sends what was written and `close_notify`, in one system call, then closes our side of the connection.

@@ -10,6 +10,7 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, ready};
 use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
@@ -198,7 +199,14 @@ pub(crate) async fn read(stream: &mut Stream) -> io::Result<Vec<u8>> {
 /// Accepts all of `plaintext`, without sending more of it than must be.
 pub(crate) async fn write(stream: &mut Stream, mut plaintext: &[u8]) -> io::Result<()> {
     while !plaintext.is_empty() {
-        let len = poll_fn(|cx| stream.poll_write(cx, &[IoSlice::new(plaintext)])).await?;
+        let len = poll_fn(|cx| match stream.poll_write(cx, &[IoSlice::new(plaintext)]) {
+            Poll::Pending => {
+                ready!(stream.poll_drain(cx))?;
+                stream.poll_write(cx, &[IoSlice::new(plaintext)])
+            }
+            written => written,
+        })
+        .await?;
         plaintext = &plaintext[len..];
     }
     Ok(())

@@ -92,8 +92,11 @@ pub(super) async fn turns(io: &HttpIo, http: &Http) -> Stop {
 /// Writes GOAWAY past hyper, whose own would wait for the streams in flight.
 fn say_goodbye(cx: &mut Context<'_>, io: &HttpIo, flood: &FloodWatch) {
     if let Some(frame) = flood.goaway() {
-        // A client that does not read gets none.
-        let _ = io.stream_mut().poll_write(cx, &[IoSlice::new(&frame)]);
+        let mut stream = io.stream_mut();
+        // Makes room. A client that does not read gets none.
+        if stream.poll_drain(cx).is_ready() {
+            let _ = stream.poll_write(cx, &[IoSlice::new(&frame)]);
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use brisk_tls::{Confirmation, Stream};
 use hyper::body::Incoming;
@@ -99,6 +99,18 @@ impl HttpIo {
         })
     }
 
+    /// Writes what there is room for. The driver makes room, where there is one.
+    fn poll_write_slices(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let mut stream = self.stream.borrow_mut();
+        match stream.poll_write(cx, slices) {
+            Poll::Pending if self.at_once.get() => {
+                ready!(stream.poll_drain(cx))?;
+                stream.poll_write(cx, slices)
+            }
+            written => written,
+        }
+    }
+
     /// The stream, once hyper has let go of it.
     pub(crate) fn into_stream(self) -> Option<Stream> {
         Rc::try_unwrap(self.stream).ok().map(RefCell::into_inner)
@@ -116,16 +128,16 @@ impl Read for HttpIo {
 }
 
 impl Write for HttpIo {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.stream.borrow_mut().poll_write(cx, &[IoSlice::new(buf)])
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_slices(cx, &[IoSlice::new(buf)])
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.stream.borrow_mut().poll_write(cx, bufs)
+        self.poll_write_slices(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {

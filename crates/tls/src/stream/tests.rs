@@ -1,4 +1,6 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Wake, Waker};
 
 use rustls::version::{TLS12, TLS13};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -58,7 +60,9 @@ async fn a_client_that_does_not_read_holds_one_batch() {
     // More than the buffers of both kernels hold.
     for _ in 0..64 {
         let slices = [IoSlice::new(&data)];
-        if futures_pending(|cx| stream.poll_write(cx, &slices).map_ok(|_| ())).await {
+        if futures_pending(|cx| stream.poll_write(cx, &slices).map_ok(|_| ())).await
+            && futures_pending(|cx| stream.poll_drain(cx)).await
+        {
             break;
         }
     }
@@ -73,6 +77,37 @@ async fn a_client_that_does_not_read_holds_one_batch() {
 
 async fn futures_pending(mut poll: impl FnMut(&mut Context<'_>) -> Poll<io::Result<()>>) -> bool {
     std::future::poll_fn(|cx| Poll::Ready(poll(cx).is_pending())).await
+}
+
+#[tokio::test]
+async fn a_turn_sends_one_batch_and_wakes_whoever_has_more() {
+    let stage = Stage::new();
+    let (_client, mut accepted) = stage.connect(&Arc::new(stage.client(&TLS13))).await;
+    let stream = &mut accepted.stream;
+    let data = pattern(MIB);
+    let slices = [IoSlice::new(&data)];
+    let waker = Arc::new(Wakes::default());
+    let task = Waker::from(Arc::clone(&waker));
+    let mut context = Context::from_waker(&task);
+    let sent = stream.bytes().1;
+    let Poll::Ready(Ok(accepted)) = stream.poll_write(&mut context, &slices) else { panic!("no room") };
+    assert!((15 * RECORD..=17 * RECORD).contains(&accepted), "{accepted}");
+    let rest = [IoSlice::new(&data[accepted..])];
+    assert!(stream.poll_write(&mut context, &rest).is_pending());
+    assert_eq!((stream.bytes().1, waker.0.load(Ordering::Relaxed)), (sent, 0));
+    assert!(stream.poll_drain(&mut context).is_ready());
+    assert_eq!(waker.0.load(Ordering::Relaxed), 1);
+    assert!(stream.poll_write(&mut context, &rest).is_ready());
+}
+
+/// Counts how often it was woken.
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 #[tokio::test]
