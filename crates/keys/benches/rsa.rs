@@ -4,7 +4,6 @@
 
 use std::{
     hint::black_box,
-    num::NonZeroUsize,
     sync::Arc,
     time::{Duration, Instant},
 };
