@@ -8,7 +8,7 @@ use brisk_testkit::ca::{Crls, Leaf, TestCa};
 use brisk_testkit::http1::Message;
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::origin::Origin;
-use brisk_testkit::process::Finished;
+use brisk_testkit::process::{Finished, wait_until};
 
 use crate::openssl::{ask, facts_of};
 use crate::site::{NAME, Site, proxy_to};
@@ -165,7 +165,10 @@ fn an_upstream_that_demands_a_certificate_gets_it_and_a_new_one_when_the_files_c
         setup.file("up.pem", &leaf.chain_pem).file("up.key", &leaf.key_pem)
     });
     assert_eq!(site.get("/1k").status(), 200);
-    assert!(nginx.requests().iter().any(|line| line.contains("SUCCESS")), "{:?}", nginx.requests());
+    // nginx writes its log after its answer.
+    wait_until("a certificate that nginx verified", || {
+        nginx.requests().iter().any(|line| line.contains("SUCCESS")).then_some(())
+    });
     site.brisk.write("up.key", &stranger.key_pem);
     site.brisk.write("up.pem", &stranger.chain_pem);
     assert!(site.brisk.reload().contains("reloaded: "));
