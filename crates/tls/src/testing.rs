@@ -204,7 +204,7 @@ pub(crate) async fn write(stream: &mut Stream, mut plaintext: &[u8]) -> io::Resu
                 ready!(stream.poll_drain(cx))?;
                 stream.poll_write(cx, &[IoSlice::new(plaintext)])
             }
-            written => written,
+            written @ Poll::Ready(_) => written,
         })
         .await?;
         plaintext = &plaintext[len..];

@@ -292,7 +292,7 @@ fn swallowing() -> (Origin, Arc<Swallowed>) {
     let counts = Arc::clone(&swallowed);
     let origin = Origin::raw(move |mut stream| {
         counts.open.fetch_add(1, Ordering::SeqCst);
-        let (mut piece, mut read) = ([0; 1 << 16], Vec::new());
+        let (mut piece, mut read) = (vec![0; 1 << 16], Vec::new());
         while let Ok(length @ 1..) = stream.read(&mut piece) {
             counts.bytes.fetch_add(length, Ordering::SeqCst);
             read.extend_from_slice(&piece[..length]);

@@ -27,7 +27,7 @@ const WAYS: [[&str; 5]; 4] = [
 ];
 
 fn site(keys: &str, tables: &str) -> Site {
-    Site::custom(keys, tables, |setup| setup.file("body", &vec![b'x'; LENGTH]))
+    Site::custom(keys, tables, |setup| setup.file("body", vec![b'x'; LENGTH]))
 }
 
 /// What curl says of uploads to `path` of `site`.
@@ -93,7 +93,7 @@ fn a_client_that_goes_on_with_a_refused_upload_is_reset_in_the_end() {
         }
     };
     assert_eq!((reset.stream, &reset.payload[..]), (1, &[0; 4][..]), "NO_ERROR");
-    assert!(sent >= DISCARDED / 2 && sent <= DISCARDED + (4 << 20), "{sent} bytes were taken");
+    assert!((DISCARDED / 2..=DISCARDED + (4 << 20)).contains(&sent), "{sent} bytes were taken");
     // The connection goes on.
     client.send(&get(3, "/"));
     assert_eq!(client.status(3), 404);

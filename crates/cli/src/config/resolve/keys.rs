@@ -34,7 +34,7 @@ pub(super) fn keys(
     let kept_on = kept_on(&raw.cores, &path, context);
     let findings = &mut context.findings;
     let written = raw.threads.map(|_| findings.within(&path.key("threads"), raw.threads, 1, &(1..=1024)));
-    let threads = written.map(usize::from).unwrap_or(kept_on.len());
+    let threads = written.map_or(kept_on.len(), usize::from);
     let threads = NonZeroUsize::new(threads).map_or(Threads::Beside { cores, workers }, Threads::Exactly);
     let queue =
         findings.within(&path.key("queue"), raw.queue, usual.queue.get() as u32, &(1..=1_000_000)) as usize;
