@@ -13,7 +13,7 @@ use http::{HeaderValue, Method, Response, StatusCode, Uri, Version, header};
 use http_body::{Body as _, Frame, SizeHint};
 
 use crate::body::Body;
-use crate::buffers::Chunk;
+use crate::buffers::{Chunk, Reserved};
 use crate::connection::{Connection, RequestGuard};
 use crate::error::BodyError;
 use crate::forward::ForwardOutcome;
@@ -57,6 +57,8 @@ pub(crate) struct Exchange {
     early: Option<EarlyRequest>,
     line: Option<Box<Line>>,
     pub(crate) outcome: ForwardOutcome,
+    /// Room for the first piece of the answer.
+    reserved: Option<Reserved>,
     _in_flight: RequestGuard,
 }
 
@@ -105,6 +107,7 @@ impl Exchange {
             early: connection.handshake().map(|_| EarlyRequest::Forwarded),
             line: telemetry.access_log.as_ref().map(|_| Box::new(Line::of(request))),
             outcome: ForwardOutcome::default(),
+            reserved: None,
             _in_flight: connection.begin_request(),
         }
     }
@@ -133,6 +136,16 @@ impl Exchange {
     /// Notes what went wrong; the first thing counts.
     pub(crate) fn fail(&mut self, side: Side, reason: &'static str) {
         self.failure.get_or_insert(Failure { side, reason });
+    }
+
+    /// Keeps room for the first piece of the answer, which needs to wait for none then.
+    pub(crate) fn reserve(&mut self, reserved: Reserved) {
+        self.reserved = Some(reserved);
+    }
+
+    /// Whether the answer may hold more; its task is woken when it may.
+    fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.reserved.is_some() { Poll::Ready(()) } else { self.connection.poll_room(context) }
     }
 
     /// Goes on with the response's body until that ends.
@@ -308,12 +321,15 @@ impl http_body::Body for RecordedBody {
             return self.poll_broken(context);
         }
         let Self { body, exchange, broken } = &mut *self;
-        if exchange.connection.poll_room(context).is_pending() {
+        if exchange.poll_room(context).is_pending() {
             // What is held of other answers, or of this one, is what the client does not take.
             exchange.hold(false);
             return Poll::Pending;
         }
         let polled = Pin::new(body).poll_frame(context);
+        if polled.is_ready() {
+            exchange.reserved = None;
+        }
         exchange.sent(&polled);
         if let Poll::Ready(Some(Err(error))) = polled {
             *broken = Some(error);
@@ -346,12 +362,16 @@ impl Drop for RecordedBody {
 mod tests {
     use std::net::SocketAddr;
 
+    use brisk_net::DeadlineWheel;
     use brisk_telemetry::ConnectionRecord;
     use http::Request;
     use http_body_util::{BodyExt, StreamBody};
     use std::task::Waker;
 
     use super::*;
+    use crate::buffers::WorkerBuffers;
+    use crate::connection::Surroundings;
+    use crate::serve::HttpSettings;
 
     struct Stage {
         telemetry: Rc<Telemetry>,
@@ -391,6 +411,39 @@ mod tests {
         assert_eq!(body, "hello");
         assert_eq!(stage.requests(), 1);
         assert!(!stage.rendered("side=\"client\"} 1"));
+    }
+
+    #[tokio::test]
+    async fn answers_with_room_for_their_first_piece_wait_for_no_other() {
+        let stage = Stage::new();
+        stage.connection.surround(Surroundings {
+            settings: Rc::new(HttpSettings { buffered: 64 << 10, ..HttpSettings::default() }),
+            wheel: DeadlineWheel::new(),
+            buffers: WorkerBuffers::new(Metrics::new()),
+            drain: brisk_net::drain::channel().1,
+        });
+        let mut answers: Vec<_> = (0..4)
+            .map(|_| {
+                // As of a file that another thread reads: at first there is nothing.
+                let mut asked = false;
+                let piece = move |_: &mut Context<'_>| {
+                    let piece = Poll::Ready(Some(Ok(Frame::data(Bytes::from(vec![0; 32 << 10])))));
+                    if std::mem::replace(&mut asked, true) { piece } else { Poll::Pending }
+                };
+                let body = Body::boxed(StreamBody::new(futures_util::stream::poll_fn(piece)));
+                let mut exchange = stage.begin("GET");
+                exchange.reserve(Reserved::new(32 << 10, &stage.connection));
+                exchange.respond(Response::new(body)).into_body()
+            })
+            .collect();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut poll = |answer: &mut RecordedBody| Pin::new(answer).poll_frame(&mut context);
+        assert!(answers.iter_mut().all(|answer| poll(answer).is_pending()));
+        let pieces: Vec<_> = answers.iter_mut().map(&mut poll).collect();
+        assert!(pieces.iter().all(|piece| matches!(piece, Poll::Ready(Some(Ok(_))))));
+        assert!(poll(&mut answers[0]).is_pending(), "there is no room for a second piece");
+        drop(pieces);
+        assert!(poll(&mut answers[0]).is_ready());
     }
 
     #[tokio::test]

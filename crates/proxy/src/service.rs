@@ -234,7 +234,7 @@ impl Site {
             Prepared::Redirect(redirect) => redirect::answer(redirect, &head, authority(&head)?),
             // Boxed: hyper moves the future of every request, and it should be as small as the fastest answers need.
             Prepared::Static(files) if exchange.shares_connection() => {
-                found(Box::pin(in_room(exchange.connection(), files.answer(&head, &path))).await)
+                found(Box::pin(in_room(exchange, files.answer(&head, &path))).await)
             }
             Prepared::Static(files) => found(Box::pin(files.answer(&head, &path)).await),
             Prepared::Upstream { group, path: kept } => {

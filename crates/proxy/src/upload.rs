@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use brisk_net::{Deadline, Lingering};
@@ -76,7 +76,11 @@ impl Drop for Upload {
 /// The uploads of one HTTP/2 connection that nobody wants any more: no more than it may have streams. They take no
 /// memory, and their windows stay open; the driver of the connection reads and drops them.
 #[derive(Debug, Default)]
-pub(crate) struct Discards(RefCell<Vec<Discard>>);
+pub(crate) struct Discards {
+    uploads: RefCell<Vec<Discard>>,
+    /// The driver of the connection, while there is one: without it nobody would read them.
+    driver: RefCell<Option<Waker>>,
+}
 
 #[derive(Debug)]
 struct Discard {
@@ -89,18 +93,34 @@ struct Discard {
 }
 
 impl Discards {
+    /// A turn of the connection begins.
+    pub(crate) fn begin_turn(&self, context: &Context<'_>) {
+        let mut driver = self.driver.borrow_mut();
+        if !driver.as_ref().is_some_and(|driver| driver.will_wake(context.waker())) {
+            *driver = Some(context.waker().clone());
+        }
+    }
+
+    /// The connection has no driver any more.
+    pub(crate) fn end(&self) {
+        self.driver.take();
+        self.uploads.take();
+    }
+
     fn add(&self, incoming: Incoming, connection: &Connection) {
-        // Without a driver nobody would read it.
+        let driver = self.driver.borrow();
+        let Some(driver) = driver.as_ref() else { return };
         let Some(deadline) = connection.register_deadline() else { return };
         let until = deadline.now() + LIMITS.time;
         deadline.set(LIMITS.pause);
-        self.0.borrow_mut().push(Discard { incoming, left: LIMITS.bytes, until, deadline });
+        self.uploads.borrow_mut().push(Discard { incoming, left: LIMITS.bytes, until, deadline });
+        driver.wake_by_ref();
     }
 
-    /// Drops what has come, and lets go of those uploads that have ended or take too long or too much. Called in each turn
-    /// of the connection.
+    /// Drops what has come, and lets go of those uploads that have ended or take too long or too much. Ends each turn of the
+    /// connection.
     pub(crate) fn poll(&self, context: &mut Context<'_>) {
-        self.0.borrow_mut().retain_mut(|discard| discard.poll_end(context).is_pending());
+        self.uploads.borrow_mut().retain_mut(|discard| discard.poll_end(context).is_pending());
     }
 }
 

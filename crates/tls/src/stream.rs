@@ -61,8 +61,10 @@ pub struct Stream {
     sent: usize,
     /// The socket refused the last write.
     blocked: bool,
-    /// Somebody has more to write than there was room for.
+    /// Somebody has more to write than there was room for, until the next write.
     full: bool,
+    /// Whoever has more is to be woken once there is room.
+    wakes: bool,
     /// The client sent `close_notify` or closed its side of the connection.
     peer_closed: bool,
     closing: bool,
@@ -92,6 +94,7 @@ impl Stream {
             sent: 0,
             blocked: false,
             full: false,
+            wakes: false,
             peer_closed: handshake.peer_closed,
             closing: false,
             shut_down: false,
@@ -178,6 +181,7 @@ impl Stream {
                 let len = if self.sealed.is_full() { 0 } else { self.gather_or_seal(rest)? };
                 if len == 0 {
                     self.full = accepted == 0;
+                    self.wakes = self.full;
                     return if self.full { Poll::Pending } else { Poll::Ready(Ok(accepted)) };
                 }
                 rest = &rest[len..];
@@ -202,7 +206,13 @@ impl Stream {
             self.ramp.sealed(RECORD);
             return Ok(RECORD);
         }
-        let len = plaintext.len().min(limit.saturating_sub(self.gathered.len()));
+        if self.gathered.len() >= limit {
+            self.seal_gathered()?;
+            if self.sealed.is_full() {
+                return Ok(0);
+            }
+        }
+        let len = plaintext.len().min(limit - self.gathered.len());
         self.gathered.extend_from_slice(&plaintext[..len]);
         if self.gathered.len() >= limit {
             self.seal_gathered()?;
@@ -231,7 +241,7 @@ impl Stream {
     pub fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_seal(cx))?;
         ready!(self.poll_send(cx))?;
-        if mem::take(&mut self.full) {
+        if mem::take(&mut self.wakes) {
             cx.waker().wake_by_ref();
         }
         Poll::Ready(Ok(()))
@@ -302,9 +312,9 @@ impl Stream {
         self.gathered.is_empty() && self.sealed.bytes().is_empty() && self.outgoing.is_empty()
     }
 
-    /// The client does not take what was written.
+    /// Not all that was to be written has been: the client does not take it, or it takes another turn.
     pub fn is_blocked(&self) -> bool {
-        self.blocked
+        self.blocked || self.full
     }
 
     /// The client has closed its side.

@@ -53,7 +53,8 @@ pub(super) async fn turns(io: &HttpIo, http: &Http) -> Stop {
     );
     let mut turns = Turns::new(true, http.connection.requests());
     let mut ending = None;
-    poll_fn(|cx| {
+    let stop = poll_fn(|cx| {
+        http.connection.discards.begin_turn(cx);
         handshake::advance(cx, io, http);
         if turns.begins_to_drain(http) {
             hyper.as_mut().graceful_shutdown();
@@ -86,7 +87,9 @@ pub(super) async fn turns(io: &HttpIo, http: &Http) -> Stop {
             stop => stop,
         }
     })
-    .await
+    .await;
+    http.connection.discards.end();
+    stop
 }
 
 /// Writes GOAWAY past hyper, whose own would wait for the streams in flight.

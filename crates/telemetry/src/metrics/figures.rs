@@ -112,7 +112,7 @@ pub struct KeyFigures {
 pub struct BatchGain {
     /// Bits of the modulus.
     pub bits: usize,
-    /// The instructions, by the `engine` label of [`KeySeries`](super::series::KeySeries).
+    /// The instructions, by the `engine` label of the series of key operations.
     pub engine: &'static str,
     /// Operations a second over those of single operations.
     pub gain: f64,

@@ -96,8 +96,12 @@ async fn a_turn_sends_one_batch_and_wakes_whoever_has_more() {
     assert!(stream.poll_write(&mut context, &rest).is_pending());
     assert_eq!((stream.bytes().1, waker.0.load(Ordering::Relaxed)), (sent, 0));
     assert!(stream.poll_drain(&mut context).is_ready());
+    assert!(stream.poll_drain(&mut context).is_ready());
     assert_eq!(waker.0.load(Ordering::Relaxed), 1);
+    // There is more to come: a connection does not rest now.
+    assert!(stream.is_blocked());
     assert!(stream.poll_write(&mut context, &rest).is_ready());
+    assert!(!stream.is_blocked());
 }
 
 /// Counts how often it was woken.
