@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue};
 const CERTIFICATE: HeaderName = HeaderName::from_static("client-cert");
 const CHAIN: HeaderName = HeaderName::from_static("client-cert-chain");
 
-/// What upstreams get of a client's verified certificates.
+/// What upstreams get of a client's certificates, of which its own is verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientCert {
     /// Nothing.
@@ -24,7 +24,7 @@ pub enum ClientCert {
 
 impl ClientCert {
     /// Sets the headers of a request that is about to be forwarded. Where this host names certificates, it alone does: what
-    /// the client wrote is removed, though it be a trusted proxy (RFC 9440 section 4).
+    /// the client wrote is removed, even where that is a trusted proxy (RFC 9440 section 4).
     pub(crate) fn apply(self, headers: &mut HeaderMap, record: &ConnectionRecord) {
         if self == Self::None {
             return;

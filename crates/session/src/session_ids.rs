@@ -1,4 +1,4 @@
-//! Session IDs of TLS 1.2 that carry a mark, by which those that this fleet made are told from anything else.
+//! Session IDs of TLS 1.2 that carry a mark, by which those that this fleet made are recognised.
 //!
 //! Clients send random session IDs too: with a ticket (RFC 5077 section 3.4), and Go's even without one. Without a mark each
 //! of them would be looked for, and would count as a session that was not found.
@@ -53,7 +53,7 @@ impl SessionIds {
     /// Whether `id` was made with the key of these.
     pub fn are_ours(&self, id: &[u8]) -> bool {
         let Some((random, mark)) = id.split_at_checked(RANDOM_LEN) else { return false };
-        // In whatever time: who guesses a mark has gained a look-up.
+        // Need not be constant-time: who guesses a mark has gained a look-up.
         mark.len() == ID_LEN - RANDOM_LEN && hmac::sign(&self.0, random).as_ref().starts_with(mark)
     }
 }

@@ -179,13 +179,12 @@ impl Metrics {
         usize::try_from(self.answers_held.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// So many bytes more of request bodies are gathered for upstreams that do not get them yet. Answers how many there are
-    /// now.
+    /// Adds `bytes` to the request bodies that are gathered before their upstreams get them, and returns the new total.
     pub fn body_gathered(&self, bytes: u64) -> u64 {
         self.bodies_gathered.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes)
     }
 
-    /// So many bytes of these are needed no longer.
+    /// Subtracts `bytes` from them.
     pub fn gathered_body_released(&self, bytes: u64) {
         self.bodies_gathered.fetch_sub(bytes, Ordering::Relaxed);
     }

@@ -32,7 +32,8 @@ pub struct TlsFacts {
     pub alpn: Option<&'static str>,
     /// Subject of the client's verified certificate.
     pub client_subject: Option<Box<str>>,
-    /// The client's verified certificates as it sent them, DER, its own first; empty unless the host keeps them.
+    /// The client's verified certificate, then whatever it sent after it, which need not be part of the path; DER. Empty unless
+    /// the host keeps them.
     pub client_chain: Box<[Box<[u8]>]>,
     /// The server had to ask for another key share, which cost a round trip.
     pub hello_retry: bool,

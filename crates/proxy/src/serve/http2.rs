@@ -34,7 +34,7 @@ pub(super) async fn turns(io: &HttpIo, http: &Http) -> Stop {
         let (service, connection) = (http.service.current(), Rc::clone(&http.connection));
         let (limits, flood) = (http.settings.head_limits(), flood.clone());
         async move {
-            // Requests that came together with the one that was too much go no further either.
+            // Requests that came together with the one that was too much are refused too.
             flood.heads(connection.long_heads());
             if flood.exhausted_by().is_some() {
                 return Ok(service.turn_away(&connection, request));

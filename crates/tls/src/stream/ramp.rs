@@ -15,7 +15,7 @@ pub(super) const FIRST: usize = 1369;
 /// Plaintext of the next ones: three segments.
 const EARLY: usize = 4229;
 
-/// So much goes into small records: what fits the initial congestion window.
+/// Plaintext that goes into small records: what fits the initial congestion window.
 const EARLY_BYTES: usize = FIRST + 3 * EARLY;
 
 /// After a pause of this length records are small again.
