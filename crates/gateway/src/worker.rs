@@ -25,6 +25,10 @@ use crate::watchdog::BEAT;
 /// a new request unseen for 20 ms while many such answers are under way; looking costs a system call.
 const TURNS: u32 = 8;
 
+/// Threads of a worker for files that are not in memory and for names of upstreams. Each takes up to 1 MiB, and a client can
+/// ask for many files at once; tokio's 512 would be half a GiB.
+const FILE_THREADS: usize = 16;
+
 const PANICKED: &str = "it panicked, as the log says";
 
 /// What the tasks of a worker share.
@@ -78,6 +82,7 @@ pub(crate) fn start(
             let built = Builder::new_current_thread()
                 .enable_all()
                 .event_interval(TURNS)
+                .max_blocking_threads(FILE_THREADS)
                 .build_local(LocalOptions::default());
             built.and_then(|local| local.block_on(run(number, shared, sockets, drain, stop)))
         };

@@ -72,8 +72,8 @@ fn files_that_nobody_reads_take_little_memory() {
     let tables = format!("\n[[host.route]]\npath = \"/\"\nstatic = {:?}\n", folder.path());
     let site = Site::custom("server.workers = 1\n", &tables, |setup| setup);
     let memory = memory_of_one_client(&site);
-    // 2 to 4 MiB as a rule. The kernel counts in huge pages of 2 MiB, of which each may be nearly empty.
-    assert!(memory < 12 << 20, "{} KiB", memory / 1024);
+    // 2 to 4 MiB where the kernel reads files without waiting; on others, as tmpfs, threads read them, with up to 1 MiB each.
+    assert!(memory < 20 << 20, "{} KiB", memory / 1024);
 }
 
 #[test]
