@@ -117,7 +117,7 @@ async fn assert_performed(
 }
 
 const ON_CARD: &[Performer] = &[Performer::Cuda];
-const ON_PROCESSOR: &[Performer] = &[Performer::AwsLc, Performer::Ifma];
+const ON_PROCESSOR: &[Performer] = &[Performer::AwsLc, Performer::Fma, Performer::Ifma];
 
 /// Waits for a condition that comes true by itself.
 fn wait_until(condition: impl Fn() -> bool) {
