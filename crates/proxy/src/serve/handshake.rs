@@ -1,8 +1,8 @@
 //! The end of a handshake: its acknowledgement, and what follows where its early data is served already.
 //!
-//! Until the end of such a handshake nobody but the driver reads the socket: hyper gets what was kept for it, and never sees the connection
-//! fail. So requests that were sent on are answered and logged even if the client is gone; those that wait for the
-//! handshake end with the connection.
+//! Until the end of such a handshake nobody but the driver reads the socket: hyper gets what was kept for it, and never
+//! sees the connection fail. So requests that were sent on are answered and logged even if the client is gone; those
+//! that wait for the handshake end with the connection.
 
 use std::future::poll_fn;
 use std::io;
