@@ -11,7 +11,7 @@ use std::time::Instant;
 use brisk_net::rates::Event;
 use brisk_net::{Deadline, TcpInfo};
 use brisk_proxy::Connection;
-use brisk_proxy::serve::{End, Http, HttpIo, serve};
+use brisk_proxy::client::{End, Http, HttpIo, serve};
 use brisk_telemetry::metrics::Listening;
 use brisk_telemetry::{ConnectionRecord, HandshakeOutcome, Milestone};
 use brisk_tls::{Accepted, Refusal};

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use brisk_net::Deadline;
 use brisk_proxy::Connection;
-use brisk_proxy::serve::StrictLines;
+use brisk_proxy::client::StrictLines;
 use brisk_telemetry::metrics::Listening;
 use brisk_telemetry::{ConnectionRecord, Milestone};
 use http::Request;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use brisk_keys::CudaSettings;
 use brisk_keys::{BatchSettings, Keystore};
 use brisk_net::{ListenerSettings, RateLimits};
-use brisk_proxy::serve::HttpSettings;
+use brisk_proxy::client::HttpSettings;
 use brisk_proxy::settings::ServiceSettings;
 use brisk_proxy::upstream_settings::GroupSettings;
 use brisk_session::{FleetSecret, KeySource, MemorySettings, RedisSettings};

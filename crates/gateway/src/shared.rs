@@ -15,11 +15,11 @@ use brisk_keys::{
 };
 use brisk_net::rates::{Event, Rates, Refusals};
 use brisk_net::{AddressLimit, ConnectionLimit, DeadlineWheel, FairShare};
-use brisk_proxy::redirect::HttpsRedirect;
-use brisk_proxy::serve::HttpSettings;
+use brisk_proxy::HttpsRedirect;
+use brisk_proxy::client::HttpSettings;
 use brisk_proxy::settings::ServiceSettings;
-use brisk_proxy::upstream::{Group, GroupState};
-use brisk_proxy::{Service, ServiceError, Telemetry, health};
+use brisk_proxy::upstream::{Group, GroupState, health};
+use brisk_proxy::{Service, ServiceError, Telemetry};
 use brisk_telemetry::metrics::{CertificateExpiry, KeyOperationFacts, KeyOutcome, Metrics, RateFigures};
 use brisk_telemetry::{AccessLog, Throttle};
 use brisk_tls::{Acceptor, HostSettings, KeyGate, TlsSettings};

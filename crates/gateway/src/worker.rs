@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 
 use brisk_net::{AddressPermit, ConnectionPermit, DeadlineWheel, Drain, DrainGuard, Listener};
-use brisk_proxy::serve::{CurrentService, HttpSettings};
+use brisk_proxy::client::{CurrentService, HttpSettings};
 use brisk_telemetry::metrics::Listening;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::UnboundedSender;

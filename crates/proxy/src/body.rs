@@ -1,5 +1,8 @@
 //! The bodies that brisk sends: responses to clients, requests to upstreams.
 
+pub(crate) mod gathered;
+pub(crate) mod upload;
+
 use std::cell::Cell;
 use std::fmt;
 use std::pin::Pin;
@@ -11,12 +14,12 @@ use brisk_net::Deadline;
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 
+use crate::body::gathered::Gathered;
+use crate::body::upload::Upload;
 use crate::claims;
 use crate::connection::Connection;
 use crate::error::BodyError;
-use crate::gathered::Gathered;
-use crate::upload::Upload;
-use crate::upstream_body::UpstreamBody;
+use crate::upstream::body::UpstreamBody;
 
 /// The body of a response. Its size hint is exact wherever the length is known, so that hyper writes `Content-Length`.
 #[derive(Default)]

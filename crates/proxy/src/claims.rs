@@ -7,7 +7,7 @@
 use http::HeaderMap;
 use http::header::{self, HeaderName};
 
-use crate::settings::Underscores;
+use crate::answer::settings::Underscores;
 
 /// Names of one meaning each, in alphabetical order. Those of products are here because applications that once ran
 /// behind them still read them.

@@ -1,5 +1,8 @@
 //! What a request may know of its client's connection, and what the connection's driver must know of its requests.
 
+pub mod buffers;
+pub(crate) mod streams;
+
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -12,20 +15,20 @@ use brisk_net::{Deadline, DeadlineWheel, Drain};
 use brisk_telemetry::ConnectionRecord;
 use brisk_tls::Confirmation;
 
-use crate::buffers::{AnswerBuffers, Budget, WorkerBuffers};
-use crate::early_data::{Completion, Handshake};
-use crate::forwarding::ForwardedValues;
-use crate::login::PrivateConnections;
-use crate::serve::HttpSettings;
-use crate::streams::Streams;
-use crate::upgrade::PendingUpgrade;
-use crate::upload::Discards;
+use crate::answer::early_data::{Completion, Handshake};
+use crate::answer::forwarding::ForwardedValues;
+use crate::body::upload::Discards;
+use crate::client::HttpSettings;
+use crate::connection::buffers::{AnswerBuffers, Budget, WorkerBuffers};
+use crate::connection::streams::Streams;
+use crate::upstream::login::PrivateConnections;
+use crate::upstream::upgrade::PendingUpgrade;
 
 /// What a head may have for nothing: the dynamic table of HPACK holds 4 KiB, and names from the static one and the 32 bytes
 /// that each line counts take no more.
 const LONG_HEAD: usize = 8 << 10;
 
-/// One client connection, shared by its driver ([`serve`](crate::serve)) and the requests in flight on it.
+/// One client connection, shared by its driver ([`serve`](crate::client)) and the requests in flight on it.
 #[derive(Debug)]
 pub struct Connection {
     /// Facts for the log, the metrics and the built-in page.

@@ -9,17 +9,18 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
 
+use crate::answer::early_data::{EarlyDataPolicy, EarlyPath};
+use crate::answer::forwarding::{Asked, Forwarding};
+use crate::answer::headers;
+use crate::answer::hosts::Names;
+use crate::answer::path::RequestPath;
+use crate::answer::redirect::HttpsRedirect;
+use crate::answer::settings::Underscores;
+use crate::claims;
+use crate::client::frames::Frames;
+use crate::client::lines::{Lines, Portion};
 use crate::connection::Connection;
-use crate::early_data::{EarlyDataPolicy, EarlyPath};
-use crate::forwarding::{Asked, Forwarding};
-use crate::hosts::Names;
-use crate::path::RequestPath;
-use crate::redirect::HttpsRedirect;
-use crate::serve::frames::Frames;
-use crate::serve::lines::{Lines, Portion};
-use crate::settings::Underscores;
 use crate::validate::{self, Target, host_of};
-use crate::{claims, headers};
 
 /// A path means the same to routes as to a server that decodes what is forwarded once, merges slashes and leaves
 /// parameters out; and reading it again changes nothing.

@@ -1,55 +1,28 @@
 //! HTTP between clients and upstreams: serving, routing, forwarding.
 //!
-//! [`serve`] speaks HTTP/1.1 and HTTP/2 with one client and asks the service for each response; `route` says what
-//! answers; [`forward`] takes a request to an [`upstream`] group and brings the response back. All of it runs on one
-//! worker's thread and is not `Send`; what workers share (settings, [`upstream::GroupState`]) is.
+//! Three rooms, each of which uses those below it: [`client`] speaks HTTP/1.1 and HTTP/2 with one client and asks the
+//! service for each response; [`answer`] says what answers; [`upstream`] takes a request to a server of a group and brings
+//! the response back. Below them are the state of a [`connection`], the [`body`] of a message and what a request target may
+//! be. All of it runs on one worker's thread and is not `Send`; what workers share (settings, [`upstream::GroupState`]) is.
 
-mod admission;
-mod balance;
+pub mod answer;
 pub mod body;
-pub mod buffers;
 mod claims;
-mod client_cert;
+pub mod client;
 pub mod connection;
-mod early_data;
 pub mod error;
-mod error_page;
-pub mod exchange;
-pub mod forward;
-mod forwarding;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
-mod gathered;
-pub mod head_limits;
-mod headers;
-pub mod health;
-mod hosts;
-mod http1;
-mod http2;
-mod login;
-mod path;
-mod places;
-mod pool;
-pub mod redirect;
-mod route;
-pub mod serve;
-pub mod service;
-pub mod settings;
-mod static_files;
-mod streams;
-pub mod upgrade;
-mod upload;
 pub mod upstream;
-mod upstream_body;
-mod upstream_io;
-pub mod upstream_settings;
 mod validate;
 
+pub use answer::exchange::{RecordedBody, Telemetry};
+pub use answer::head_limits::HeadLimits;
+pub use answer::redirect::HttpsRedirect;
+pub use answer::service::Service;
+pub use answer::settings;
 pub use body::Body;
 pub use connection::Connection;
 pub use error::{BodyError, ServiceError, UpstreamError};
-pub use exchange::{RecordedBody, Telemetry};
-pub use head_limits::HeadLimits;
-pub use redirect::HttpsRedirect;
-pub use service::Service;
+pub use upstream::settings as upstream_settings;

@@ -11,8 +11,8 @@
 //!
 //! Added here: exactly one valid `Host`; a `Host` unlike the target's authority; a `Content-Length` that is repeated or
 //! empty, which h2 takes; transfer codings other than `chunked`, which would go on without their label; `CONNECT` and
-//! `TRACE`; targets that are no paths, or of other schemes. [`path`](crate::path) refuses ambiguous paths,
-//! [`lines`](crate::serve) bare line feeds.
+//! `TRACE`; targets that are no paths, or of other schemes. [`path`](crate::answer::path) refuses ambiguous paths,
+//! [`lines`](crate::client) bare line feeds.
 
 use http::request::Parts;
 use http::uri::Uri;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use brisk_keys::{Keystore, LocalEngine, PrivateKeyEngine};
 use brisk_net::{DeadlineWheel, Drain, DrainTrigger, drain};
-use brisk_proxy::serve::{CurrentService, End, Http, HttpIo, HttpSettings, serve};
+use brisk_proxy::client::{CurrentService, End, Http, HttpIo, HttpSettings, serve};
 use brisk_proxy::settings::{
     Action, EarlyDataPolicy, HostSettings, RoutePath, RouteSettings, ServiceSettings, Underscores,
     UpstreamAction, UpstreamPath,

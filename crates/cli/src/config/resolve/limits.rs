@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use brisk_proxy::serve::HttpSettings;
+use brisk_proxy::client::HttpSettings;
 
 use crate::config::error::KeyPath;
 use crate::config::findings::Findings;

@@ -17,7 +17,7 @@ use brisk_gateway::settings::{
 use brisk_keys::CudaSettings;
 use brisk_keys::{BatchSettings, Keystore};
 use brisk_net::{ListenerSettings, RateLimits};
-use brisk_proxy::serve::{HttpSettings, HttpTimeouts};
+use brisk_proxy::client::{HttpSettings, HttpTimeouts};
 use brisk_proxy::settings::{ServiceSettings, Underscores};
 use brisk_proxy::upstream_settings::GroupSettings;
 use brisk_session::SessionIds;

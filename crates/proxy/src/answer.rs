@@ -1,0 +1,16 @@
+//! What answers a request: its host, its route, and what that route does; and the record of the exchange.
+
+pub(crate) mod client_cert;
+pub(crate) mod early_data;
+pub(crate) mod error_page;
+pub mod exchange;
+pub(crate) mod files;
+pub(crate) mod forwarding;
+pub mod head_limits;
+pub(crate) mod headers;
+pub(crate) mod hosts;
+pub(crate) mod path;
+pub mod redirect;
+pub(crate) mod route;
+pub mod service;
+pub mod settings;

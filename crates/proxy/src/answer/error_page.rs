@@ -1,0 +1,44 @@
+//! What a client sees when its request was not answered: the status, and an id that the operator finds in the log.
+
+use brisk_telemetry::RequestId;
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+
+use crate::answer::forwarding::request_id;
+use crate::body::Body;
+
+const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The page for `status`. Holds nothing that the client sent.
+pub(crate) fn error_page(status: StatusCode, id: RequestId) -> Response<Body> {
+    let reason = status.canonical_reason().unwrap_or("Error");
+    let code = status.as_u16();
+    let page = format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{code} {reason}</title>\n\
+         <h1>{code} {reason}</h1>\n<p>Request {id}</p>\n"
+    );
+    let mut response = Response::new(Body::full(page));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HTML);
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
+    headers.insert(REQUEST_ID, request_id(id));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_page_and_its_header_name_the_request() {
+        let response = error_page(StatusCode::BAD_GATEWAY, RequestId(0xab));
+        assert_eq!(response.headers()["x-request-id"], "00000000000000ab");
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        let text = std::str::from_utf8(&body).expect("text");
+        assert!(text.contains("502 Bad Gateway") && text.contains("00000000000000ab"), "{text}");
+    }
+}

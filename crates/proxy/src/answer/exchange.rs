@@ -1,0 +1,514 @@
+//! One request and its response, counted and logged once, on whatever path they end.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use brisk_telemetry::{AccessLog, EarlyRequest, Metrics, Milestone, RequestId, RequestRecord, Side};
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, StatusCode, Uri, Version, header};
+use http_body::{Body as _, Frame, SizeHint};
+
+use crate::body::Body;
+use crate::client::flood;
+use crate::connection::buffers::{Chunk, Reserved};
+use crate::connection::streams::StreamKey;
+use crate::connection::{Connection, RequestGuard};
+use crate::error::BodyError;
+use crate::upstream::forward::ForwardOutcome;
+use crate::upstream::group::Server;
+
+/// An answer that was begun and is given up after this time is no attempt to cause work.
+const LONG: Duration = Duration::from_secs(1);
+
+/// Where requests are told of.
+#[derive(Clone, Debug)]
+pub struct Telemetry {
+    /// The metrics.
+    pub metrics: Arc<Metrics>,
+    /// The access log; `None` costs nothing.
+    pub access_log: Option<Arc<AccessLog>>,
+}
+
+/// Why a request was not answered as it wished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) side: Side,
+    pub(crate) reason: &'static str,
+}
+
+/// One request from its head to the end of its response. Told of when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    telemetry: Rc<Telemetry>,
+    connection: Rc<Connection>,
+    id: RequestId,
+    started: Instant,
+    status: u16,
+    bytes_sent: u64,
+    failure: Option<Failure>,
+    state: State,
+    held: bool,
+    /// Where the connection has several.
+    stream: Option<StreamKey>,
+    early: Option<EarlyRequest>,
+    line: Option<Box<Line>>,
+    pub(crate) outcome: ForwardOutcome,
+    /// Room for the first piece of the answer.
+    reserved: Option<Reserved>,
+    _in_flight: RequestGuard,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// Nothing more is to be sent, though the body may hold something: an answer to HEAD.
+    Bodyless,
+    Complete,
+}
+
+/// What only the access log needs.
+#[derive(Debug)]
+struct Line {
+    method: Method,
+    uri: Uri,
+    version: Version,
+    host: Option<HeaderValue>,
+    referer: Option<HeaderValue>,
+    user_agent: Option<HeaderValue>,
+}
+
+impl Exchange {
+    /// Begins with a request's head.
+    pub(crate) fn begin(
+        telemetry: &Rc<Telemetry>,
+        connection: &Rc<Connection>,
+        id: RequestId,
+        request: &Parts,
+    ) -> Self {
+        let started = Instant::now();
+        connection.record.borrow_mut().timeline.mark_at(Milestone::RequestHead, started);
+        connection.begin_at(started);
+        let state = if request.method == Method::HEAD { State::Bodyless } else { State::Open };
+        Self {
+            telemetry: Rc::clone(telemetry),
+            connection: Rc::clone(connection),
+            id,
+            started,
+            status: 0,
+            bytes_sent: 0,
+            failure: None,
+            state,
+            held: false,
+            stream: connection.streams.begin(started),
+            early: connection.handshake().map(|_| EarlyRequest::Forwarded),
+            line: telemetry.access_log.as_ref().map(|_| Box::new(Line::of(request))),
+            outcome: ForwardOutcome::default(),
+            reserved: None,
+            _in_flight: connection.begin_request(),
+        }
+    }
+
+    pub(crate) fn id(&self) -> RequestId {
+        self.id
+    }
+
+    pub(crate) fn connection(&self) -> &Rc<Connection> {
+        &self.connection
+    }
+
+    /// Whether the request is answered before its handshake is complete.
+    pub(crate) fn is_early(&self) -> bool {
+        self.early == Some(EarlyRequest::Forwarded)
+    }
+
+    /// Waits for the end of the handshake; for ever, if it fails: then the request ends with its connection.
+    pub(crate) async fn hold_until_confirmed(&mut self) {
+        self.early = Some(EarlyRequest::Held);
+        if let Some(handshake) = self.connection.handshake() {
+            handshake.complete().await;
+        }
+    }
+
+    /// Notes what went wrong; the first thing counts.
+    pub(crate) fn fail(&mut self, side: Side, reason: &'static str) {
+        self.failure.get_or_insert(Failure { side, reason });
+    }
+
+    /// Keeps room for the first piece of the answer, which needs to wait for none then.
+    pub(crate) fn reserve(&mut self, reserved: Reserved) {
+        self.reserved = Some(reserved);
+    }
+
+    /// Whether the answer may hold more; its task is woken when it may.
+    fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.reserved.is_some() { Poll::Ready(()) } else { self.connection.poll_room(context) }
+    }
+
+    /// Goes on with the response's body until that ends.
+    pub(crate) fn respond(mut self, response: Response<Body>) -> Response<RecordedBody> {
+        self.status = response.status().as_u16();
+        self.connection.record.borrow_mut().timeline.mark(Milestone::ResponseHead);
+        if matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+            self.state = State::Bodyless;
+        }
+        self.outcome.answered();
+        self.hold(true);
+        response.map(|body| RecordedBody { body, exchange: self, broken: None })
+    }
+
+    /// Whether the connection carries other requests at the same time.
+    pub(crate) fn shares_connection(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// The body waits to be asked, from the response's head and from each frame on; not while it waits for its source.
+    fn hold(&mut self, held: bool) {
+        if let Some(stream) = self.stream {
+            self.connection.streams.hold(stream, held);
+        } else if self.held != held {
+            self.held = held;
+            self.connection.answer_held(held);
+        }
+    }
+
+    fn sent(&mut self, polled: &Poll<Option<Result<Frame<Bytes>, BodyError>>>) {
+        self.hold(polled.is_ready());
+        match polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+                self.bytes_sent += bytes;
+                self.connection.answer_taken(bytes);
+                // Nothing follows trailers, and hyper asks for nothing more.
+                if frame.is_trailers() {
+                    self.state = State::Complete;
+                }
+            }
+            Poll::Ready(Some(Err(error))) => self.fail(error.side(), error.reason()),
+            Poll::Ready(None) => self.state = State::Complete,
+            Poll::Pending => {}
+        }
+    }
+
+    /// What the request earns for the budget of its connection. The reset of an answer that went on for a while gives up
+    /// what nobody needs any more, so that its price is given back.
+    fn earned(&self, duration: Duration) -> u32 {
+        match self.state {
+            _ if self.status == 0 => 0,
+            State::Bodyless | State::Complete => flood::ANSWER,
+            State::Open if duration > LONG => flood::RESET,
+            State::Open => 0,
+        }
+    }
+
+    /// Who gave up a request that is not answered whole.
+    fn abandoned(&self) -> (Side, &'static str) {
+        if self.connection.is_cut() {
+            (Side::Internal, "drain-timeout")
+        } else {
+            (Side::Client, "client-gone")
+        }
+    }
+
+    fn log(&self, log: &AccessLog, line: &Line, duration: Duration) {
+        let server = self.outcome.server();
+        log.log(&RequestRecord {
+            connection: &self.connection.record.borrow(),
+            id: self.id,
+            method: line.method.as_str(),
+            host: line.host(),
+            path: line.uri.path_and_query().map_or("", |path| path.as_str()),
+            version: version_name(line.version),
+            status: self.status,
+            bytes_sent: self.bytes_sent,
+            bytes_received: self.outcome.request_bytes(),
+            duration,
+            upstream: server.as_deref().map(Server::name),
+            upstream_time: self.outcome.time(),
+            referer: line.referer.as_ref().map(HeaderValue::as_bytes),
+            user_agent: line.user_agent.as_ref().map(HeaderValue::as_bytes),
+            early: self.early,
+            error: self.failure.map(|failure| failure.reason),
+            error_side: self.failure.map(|failure| failure.side),
+        });
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.hold(false);
+        if let Some(stream) = self.stream {
+            if let Some(ended) = self.connection.streams.ended(stream) {
+                self.fail(Side::Client, ended.reason());
+            }
+            self.connection.streams.end(stream);
+        }
+        if self.state == State::Open || self.status == 0 {
+            let (side, reason) = self.abandoned();
+            self.fail(side, reason);
+        }
+        let duration = self.started.elapsed();
+        self.connection.earn(self.earned(duration));
+        let side = self.failure.map(|failure| failure.side);
+        self.telemetry.metrics.request(self.status, side, self.outcome.time(), duration);
+        if let Some(treatment) = self.early {
+            self.telemetry.metrics.early_request(treatment);
+        }
+        self.connection.record.borrow_mut().requests += 1;
+        if let (Some(log), Some(line)) = (&self.telemetry.access_log, &self.line) {
+            self.log(log, line, duration);
+        }
+    }
+}
+
+impl Line {
+    fn of(request: &Parts) -> Self {
+        let header = |name| request.headers.get(name).cloned();
+        Self {
+            method: request.method.clone(),
+            uri: request.uri.clone(),
+            version: request.version,
+            host: header(header::HOST),
+            referer: header(header::REFERER),
+            user_agent: header(header::USER_AGENT),
+        }
+    }
+
+    fn host(&self) -> &str {
+        let host = self.host.as_ref().and_then(|host| host.to_str().ok());
+        self.uri.authority().map(http::uri::Authority::as_str).or(host).unwrap_or_default()
+    }
+}
+
+fn version_name(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_2 => "HTTP/2.0",
+        _ => "HTTP/1.1",
+    }
+}
+
+/// A response's body that tells of its exchange when it ends or is dropped.
+#[derive(Debug)]
+pub struct RecordedBody {
+    body: Body,
+    exchange: Exchange,
+    /// Why the body ended early. hyper learns of it when what came before is sent.
+    broken: Option<BodyError>,
+}
+
+impl RecordedBody {
+    /// hyper forgets what it has not written yet as soon as a body fails. So it is first told to wait, whereupon it
+    /// writes, and of the failure once the client has taken that.
+    fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunk>, BodyError>>> {
+        ready!(self.exchange.connection.poll_unblocked(context));
+        Poll::Ready(self.broken.take().map(Err))
+    }
+}
+
+impl http_body::Body for RecordedBody {
+    type Data = Chunk;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Chunk>, BodyError>>> {
+        if self.broken.is_some() {
+            return self.poll_broken(context);
+        }
+        let Self { body, exchange, broken } = &mut *self;
+        if exchange.poll_room(context).is_pending() {
+            // What is held of other answers, or of this one, is what the client does not take.
+            exchange.hold(false);
+            return Poll::Pending;
+        }
+        let polled = Pin::new(body).poll_frame(context);
+        if polled.is_ready() {
+            exchange.reserved = None;
+        }
+        exchange.sent(&polled);
+        if let Poll::Ready(Some(Err(error))) = polled {
+            *broken = Some(error);
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let (connection, stream) = (&exchange.connection, exchange.stream);
+        polled.map_ok(|frame| frame.map_data(|bytes| Chunk::new(bytes, Rc::clone(connection), stream)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.broken.is_none() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for RecordedBody {
+    fn drop(&mut self) {
+        // hyper does not ask once more where the length says that all is there.
+        if self.body.is_end_stream() {
+            self.exchange.state = State::Complete;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use brisk_net::DeadlineWheel;
+    use brisk_telemetry::ConnectionRecord;
+    use http::Request;
+    use http_body_util::{BodyExt, StreamBody};
+    use std::task::Waker;
+
+    use super::*;
+    use crate::client::HttpSettings;
+    use crate::connection::Surroundings;
+    use crate::connection::buffers::WorkerBuffers;
+
+    struct Stage {
+        telemetry: Rc<Telemetry>,
+        connection: Rc<Connection>,
+    }
+
+    impl Stage {
+        fn new() -> Self {
+            let telemetry = Rc::new(Telemetry { metrics: Metrics::new(), access_log: None });
+            let address = SocketAddr::from(([127, 0, 0, 1], 1));
+            let record = ConnectionRecord::new(1, address, address, Instant::now());
+            Self { telemetry, connection: Connection::new(record, true) }
+        }
+
+        fn begin(&self, method: &str) -> Exchange {
+            let (parts, ()) = Request::builder().method(method).body(()).expect("a request").into_parts();
+            Exchange::begin(&self.telemetry, &self.connection, RequestId(1), &parts)
+        }
+
+        fn requests(&self) -> u32 {
+            assert_eq!(self.connection.in_flight(), 0);
+            self.connection.record.borrow().requests
+        }
+
+        fn rendered(&self, part: &str) -> bool {
+            self.telemetry.metrics.render().contains(part)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_is_told_of_once_when_its_body_has_ended() {
+        let stage = Stage::new();
+        let response = stage.begin("GET").respond(Response::new(Body::full("hello")));
+        assert_eq!(stage.connection.in_flight(), 1);
+        assert_eq!(stage.connection.record.borrow().requests, 0);
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        assert_eq!(body, "hello");
+        assert_eq!(stage.requests(), 1);
+        assert!(!stage.rendered("side=\"client\"} 1"));
+    }
+
+    #[tokio::test]
+    async fn answers_with_room_for_their_first_piece_wait_for_no_other() {
+        let stage = Stage::new();
+        stage.connection.surround(Surroundings {
+            settings: Rc::new(HttpSettings { buffered: 64 << 10, ..HttpSettings::default() }),
+            wheel: DeadlineWheel::new(),
+            buffers: WorkerBuffers::new(Metrics::new()),
+            drain: brisk_net::drain::channel().1,
+        });
+        let mut answers: Vec<_> = (0..4)
+            .map(|_| {
+                // As of a file that another thread reads: at first there is nothing.
+                let mut asked = false;
+                let piece = move |_: &mut Context<'_>| {
+                    let piece = Poll::Ready(Some(Ok(Frame::data(Bytes::from(vec![0; 32 << 10])))));
+                    if std::mem::replace(&mut asked, true) { piece } else { Poll::Pending }
+                };
+                let body = Body::boxed(StreamBody::new(futures_util::stream::poll_fn(piece)));
+                let mut exchange = stage.begin("GET");
+                exchange.reserve(Reserved::new(32 << 10, &stage.connection));
+                exchange.respond(Response::new(body)).into_body()
+            })
+            .collect();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut poll = |answer: &mut RecordedBody| Pin::new(answer).poll_frame(&mut context);
+        assert!(answers.iter_mut().all(|answer| poll(answer).is_pending()));
+        let pieces: Vec<_> = answers.iter_mut().map(&mut poll).collect();
+        assert!(pieces.iter().all(|piece| matches!(piece, Poll::Ready(Some(Ok(_))))));
+        assert!(poll(&mut answers[0]).is_pending(), "there is no room for a second piece");
+        drop(pieces);
+        assert!(poll(&mut answers[0]).is_ready());
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_complete_with_its_trailers() {
+        let stage = Stage::new();
+        let trailers = Ok::<_, BodyError>(Frame::trailers(http::HeaderMap::new()));
+        let body =
+            StreamBody::new(futures_util::stream::iter([Ok(Frame::data(Bytes::from("hello"))), trailers]));
+        let mut body = stage.begin("GET").respond(Response::new(Body::boxed(body))).into_body();
+        for _ in 0..2 {
+            body.frame().await.expect("a frame").expect("no error");
+        }
+        drop(body);
+        assert_eq!(stage.requests(), 1);
+        assert!(!stage.rendered("side=\"client\"} 1"));
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_held_while_nobody_asks_for_more_of_it() {
+        let stage = Stage::new();
+        let response = stage.begin("GET").respond(Response::new(Body::full("hello")));
+        assert_eq!(stage.connection.held_answer(), Some(0));
+        let mut body = response.into_body();
+        body.frame().await.expect("a frame").expect("data");
+        assert_eq!(stage.connection.held_answer(), Some(5));
+        drop(body);
+        assert_eq!(stage.connection.held_answer(), None);
+    }
+
+    #[test]
+    fn an_answer_that_waits_for_its_source_is_not_held() {
+        let stage = Stage::new();
+        let slow = StreamBody::new(futures_util::stream::pending::<Result<Frame<Bytes>, BodyError>>());
+        let response = stage.begin("GET").respond(Response::new(Body::boxed(slow)));
+        let mut body = response.into_body();
+        let polled = Pin::new(&mut body).poll_frame(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
+        assert_eq!(stage.connection.held_answer(), None);
+    }
+
+    #[test]
+    fn an_abandoned_response_is_the_clients_doing() {
+        let stage = Stage::new();
+        drop(stage.begin("GET").respond(Response::new(Body::full("hello"))));
+        assert_eq!(stage.requests(), 1);
+        assert!(stage.rendered("side=\"client\"} 1"), "{}", stage.telemetry.metrics.render());
+    }
+
+    #[test]
+    fn an_answer_without_a_body_is_complete_although_nobody_asked_for_one() {
+        let stage = Stage::new();
+        drop(stage.begin("HEAD").respond(Response::new(Body::full("hello"))));
+        drop(stage.begin("GET").respond(Response::new(Body::Empty)));
+        let mut unchanged = Response::new(Body::full("hello"));
+        *unchanged.status_mut() = StatusCode::NOT_MODIFIED;
+        drop(stage.begin("GET").respond(unchanged));
+        assert_eq!(stage.requests(), 3);
+        assert!(!stage.rendered("side=\"client\"} 1"));
+    }
+
+    #[test]
+    fn a_request_that_never_got_an_answer_is_told_of_too() {
+        let stage = Stage::new();
+        drop(stage.begin("GET"));
+        assert_eq!(stage.requests(), 1);
+        assert!(stage.rendered("side=\"client\"} 1"));
+    }
+}

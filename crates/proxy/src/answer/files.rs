@@ -1,0 +1,142 @@
+//! A folder's files as responses: types, ranges, conditional requests (`ETag`, `Last-Modified`), index files.
+//!
+//! Only what lies beneath the folder is served. A symbolic link counts as what it leads to, but only if it is relative
+//! and leads nowhere outside; others are 404. So are names that begin with a dot, except `.well-known`, and everything
+//! that is neither file nor folder. The folder itself may be a link that is switched while the gateway runs.
+//!
+//! A range of several parts gets 416. `If-Range` is understood with an `ETag`; with a date the whole file is sent.
+
+mod beneath;
+mod room;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{Request, Response, StatusCode, Uri, header};
+use http_body_util::BodyExt;
+use tower_http::services::ServeDir;
+use tower_http::services::fs::DefaultServeDirFallback;
+use tower_service::Service as _;
+
+use crate::answer::path::RequestPath;
+use crate::answer::settings::{Index, StaticSettings};
+use crate::body::Body;
+use crate::error::BodyError;
+use beneath::Beneath;
+pub(crate) use room::in_room;
+
+/// Bytes read from a file at once: two TLS records. Every answer has a buffer of this size from its beginning on.
+const CHUNK: usize = 32 << 10;
+
+/// Serves the files of one folder below one route.
+#[derive(Debug)]
+pub(crate) struct StaticFiles {
+    service: ServeDir<DefaultServeDirFallback, Beneath>,
+    route: String,
+}
+
+impl StaticFiles {
+    /// The files of a folder, for requests below the path `route`.
+    pub(crate) fn new(settings: &StaticSettings, route: &str) -> Self {
+        let prefix = route.trim_end_matches('/');
+        let service = ServeDir::with_backend("", Beneath::new(&settings.root))
+            .append_index_html_on_directories(settings.index == Index::Html)
+            .redirect_path_prefix(prefix)
+            .with_buf_chunk_size(CHUNK);
+        Self { service, route: route.to_owned() }
+    }
+
+    /// Answers a request; `path` is its path.
+    pub(crate) async fn answer(&self, request: &Parts, path: &RequestPath<'_>) -> Response<Body> {
+        let Some(target) = self.target(request, path) else {
+            return status(StatusCode::NOT_FOUND);
+        };
+        let asked = lookup(request, target);
+        if !request.headers.contains_key(header::IF_RANGE) {
+            return self.call(asked).await;
+        }
+        let mut whole = asked.clone();
+        whole.headers_mut().remove(header::RANGE);
+        let Some(part) = part_of_unchanged(request, asked) else {
+            return self.call(whole).await;
+        };
+        let response = self.call(part).await;
+        if response.status() == StatusCode::PRECONDITION_FAILED {
+            return self.call(whole).await;
+        }
+        response
+    }
+
+    async fn call(&self, request: Request<()>) -> Response<Body> {
+        let Ok(response) = self.service.clone().call(request).await;
+        response
+            .map(|body| Body::boxed(body.map_err(BodyError::File).map_frame(|frame| frame.map_data(fitting))))
+    }
+
+    /// What is looked up below the folder; `None` if it must not be.
+    fn target(&self, request: &Parts, path: &RequestPath<'_>) -> Option<Uri> {
+        let below = path.below(&self.route).ok()?;
+        let start = self.route.trim_end_matches('/').len();
+        if is_hidden(path.decoded.get(start..).unwrap_or_default()) {
+            return None;
+        }
+        // Several slashes at the start would make the redirect to a folder lead to another host.
+        let below = below.trim_start_matches('/');
+        let target = match request.uri.query() {
+            Some(query) => format!("/{below}?{query}"),
+            None => format!("/{below}"),
+        };
+        PathAndQuery::from_maybe_shared(target).ok().map(Uri::from)
+    }
+}
+
+/// A piece that takes no more memory than its length. The rest of a file comes in a buffer for a whole piece, which many
+/// answers that wait for their clients would keep.
+fn fitting(data: Bytes) -> Bytes {
+    if data.len() < CHUNK / 2 { Bytes::copy_from_slice(&data) } else { data }
+}
+
+fn is_hidden(decoded: &[u8]) -> bool {
+    let mut segments = decoded.split(|byte| *byte == b'/');
+    segments.any(|segment| segment.starts_with(b".") && segment != b".well-known")
+}
+
+fn status(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::Empty);
+    *response.status_mut() = status;
+    response
+}
+
+/// The part of a request that bears on a file.
+fn lookup(request: &Parts, target: Uri) -> Request<()> {
+    let mut lookup = Request::new(());
+    *lookup.method_mut() = request.method.clone();
+    *lookup.uri_mut() = target;
+    for name in [
+        header::RANGE,
+        header::IF_MATCH,
+        header::IF_NONE_MATCH,
+        header::IF_MODIFIED_SINCE,
+        header::IF_UNMODIFIED_SINCE,
+    ] {
+        if let Some(value) = request.headers.get(&name) {
+            lookup.headers_mut().insert(name, value.clone());
+        }
+    }
+    lookup
+}
+
+/// A request for a part of the file, provided that it still has the tag of `If-Range`; `None` if that is no strong tag.
+// RFC 9110 section 13.1.5: the comparison is the strong one, which `If-Match` makes too.
+fn part_of_unchanged(request: &Parts, mut asked: Request<()>) -> Option<Request<()>> {
+    let condition = request.headers.get(header::IF_RANGE)?;
+    let is_strong_tag = condition.as_bytes().starts_with(b"\"");
+    if !is_strong_tag || asked.headers().contains_key(header::IF_MATCH) {
+        return None;
+    }
+    asked.headers_mut().insert(header::IF_MATCH, condition.clone());
+    Some(asked)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,273 @@
+//! What upstreams are told about the client: `X-Forwarded-For`, `-Proto` and `-Host`, `Forwarded` and `X-Request-Id`.
+//!
+//! From a trusted proxy these headers are believed: its list of clients is extended, the rest kept. From everyone else
+//! they are replaced, and every other header that [claims] an identity is removed.
+//!
+//! A name that the client made up, and that reached the default host for want of another, is not vouched for: it is in
+//! neither `X-Forwarded-Host` nor `Forwarded`. An application that builds links from these would send its users there.
+//!
+//! [claims]: crate::claims
+
+use std::fmt::Write as _;
+use std::net::{IpAddr, SocketAddr};
+
+use brisk_telemetry::RequestId;
+use bytes::Bytes;
+use http::header::{self, HeaderName};
+use http::{HeaderMap, HeaderValue};
+use ipnet::IpNet;
+
+use crate::answer::hosts::Names;
+use crate::answer::settings::Underscores;
+use crate::claims;
+use crate::connection::Connection;
+
+const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The longest request id that is taken over from a trusted proxy.
+const MAX_REQUEST_ID: usize = 128;
+
+/// Writes the forwarding headers.
+#[derive(Debug)]
+pub(crate) struct Forwarding {
+    trusted: Vec<IpNet>,
+    underscores: Underscores,
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    /// Host and port as the client wrote them; may be empty.
+    pub(crate) authority: &'a str,
+    pub(crate) id: RequestId,
+    /// Of the host that answers.
+    pub(crate) names: &'a Names,
+}
+
+/// The values for one connection and authority, made once.
+#[derive(Debug)]
+pub(crate) struct ForwardedValues {
+    authority: Box<str>,
+    client: HeaderValue,
+    proto: HeaderValue,
+    host: Option<HeaderValue>,
+    element: HeaderValue,
+}
+
+impl Forwarding {
+    /// Believes the proxies in `trusted`.
+    pub(crate) fn new(trusted: Vec<IpNet>, underscores: Underscores) -> Self {
+        Self { trusted, underscores }
+    }
+
+    /// Sets the headers of a request that is about to be forwarded.
+    pub(crate) fn apply(&self, headers: &mut HeaderMap, connection: &Connection, asked: &Asked<'_>) {
+        let client = connection.record.borrow().client;
+        let mut kept = connection.forwarded.borrow_mut();
+        let values = match &mut *kept {
+            Some(values) if *values.authority == *asked.authority => values,
+            other => other.insert(Box::new(ForwardedValues::new(client, connection.secure, asked))),
+        };
+        if self.trusts(client.ip()) {
+            claims::remove_forged(headers, self.underscores);
+            values.extend(headers);
+            keep_request_id(headers, asked.id);
+        } else {
+            claims::remove(headers, self.underscores);
+            values.replace(headers);
+            headers.insert(REQUEST_ID, request_id(asked.id));
+        }
+    }
+
+    fn trusts(&self, client: IpAddr) -> bool {
+        let client = client.to_canonical();
+        self.trusted.iter().any(|network| network.contains(&client))
+    }
+}
+
+/// The value of `X-Request-Id`.
+pub(crate) fn request_id(id: RequestId) -> HeaderValue {
+    HeaderValue::from_bytes(&id.digits()).expect("hexadecimal digits")
+}
+
+fn keep_request_id(headers: &mut HeaderMap, id: RequestId) {
+    if headers.get(REQUEST_ID).is_none_or(|given| given.is_empty() || given.len() > MAX_REQUEST_ID) {
+        headers.insert(REQUEST_ID, request_id(id));
+    }
+}
+
+impl ForwardedValues {
+    fn new(client: SocketAddr, secure: bool, asked: &Asked<'_>) -> Self {
+        let ip = client.ip().to_canonical();
+        let authority = asked.authority;
+        let host = Some(authority).filter(|authority| asked.names.include(authority));
+        let proto = if secure { "https" } else { "http" };
+        Self {
+            authority: authority.into(),
+            client: value(ip.to_string()),
+            proto: HeaderValue::from_static(proto),
+            host: host.map(|host| value(host.to_owned())),
+            element: value(element(ip, proto, host.unwrap_or_default())),
+        }
+    }
+
+    fn replace(&self, headers: &mut HeaderMap) {
+        headers.insert(FOR, self.client.clone());
+        headers.insert(PROTO, self.proto.clone());
+        if let Some(host) = &self.host {
+            headers.insert(HOST, host.clone());
+        }
+        headers.insert(header::FORWARDED, self.element.clone());
+    }
+
+    fn extend(&self, headers: &mut HeaderMap) {
+        append(headers, FOR, &self.client);
+        append(headers, header::FORWARDED, &self.element);
+        headers.entry(PROTO).or_insert_with(|| self.proto.clone());
+        if let Some(host) = &self.host {
+            headers.entry(HOST).or_insert_with(|| host.clone());
+        }
+    }
+}
+
+/// Puts all values of a list and one more into a single line, since many upstreams read only one.
+fn append(headers: &mut HeaderMap, name: HeaderName, last: &HeaderValue) {
+    let mut list: Vec<_> = headers.get_all(&name).iter().map(HeaderValue::as_bytes).collect();
+    list.push(last.as_bytes());
+    let joined = list.join(&b", "[..]);
+    headers.insert(name, value(joined));
+}
+
+/// RFC 7239 section 4: `for=192.0.2.1;host=example.com;proto=https`.
+fn element(ip: IpAddr, proto: &str, authority: &str) -> String {
+    let mut element = match ip {
+        IpAddr::V4(ip) => format!("for={ip}"),
+        // Section 6: IPv6 in brackets, hence quoted.
+        IpAddr::V6(ip) => format!("for=\"[{ip}]\""),
+    };
+    let is_token =
+        authority.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'));
+    let quote = if is_token { "" } else { "\"" };
+    if !authority.is_empty() {
+        write!(element, ";host={quote}{authority}{quote}").expect("a string takes all");
+    }
+    element.push_str(";proto=");
+    element.push_str(proto);
+    element
+}
+
+fn value(text: impl Into<Bytes>) -> HeaderValue {
+    HeaderValue::from_maybe_shared(text.into())
+        .expect("addresses, checked authorities and header values joined")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use brisk_telemetry::ConnectionRecord;
+
+    use super::*;
+
+    fn connection(client: &str) -> std::rc::Rc<Connection> {
+        let local = SocketAddr::from(([127, 0, 0, 1], 443));
+        let client = SocketAddr::new(client.parse().expect("an address"), 40000);
+        Connection::new(ConnectionRecord::new(1, client, local, Instant::now()), true)
+    }
+
+    fn names() -> Names {
+        Names::new(&["a.example".to_owned(), "b.example".to_owned()]).expect("names")
+    }
+
+    fn applied(client: &str, headers: &[(&'static str, &'static str)]) -> HeaderMap {
+        applied_for("a.example", client, headers)
+    }
+
+    fn applied_for(authority: &str, client: &str, headers: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, HeaderValue::from_static(value));
+        }
+        let trusted = vec!["10.0.0.0/8".parse().expect("a network")];
+        Forwarding::new(trusted, Underscores::Drop).apply(
+            &mut map,
+            &connection(client),
+            &Asked { authority, id: RequestId(0xab), names: &names() },
+        );
+        map
+    }
+
+    const CLAIMS: &[(&str, &str)] = &[
+        ("x-forwarded-for", "192.0.2.9"),
+        ("x-forwarded-for", "192.0.2.8"),
+        ("x-forwarded-proto", "http"),
+        ("x-forwarded-host", "b.example"),
+        ("x-forwarded-port", "80"),
+        ("x-real-ip", "192.0.2.9"),
+        ("x_forwarded_for", "192.0.2.9"),
+        ("true-client-ip", "192.0.2.9"),
+        ("client-cert", ":AAAA:"),
+        ("forwarded", "for=192.0.2.9"),
+        ("x-request-id", "given"),
+    ];
+
+    #[test]
+    fn the_claims_of_a_stranger_are_replaced() {
+        let headers = applied("203.0.113.5", CLAIMS);
+        assert_eq!(headers["x-forwarded-for"], "203.0.113.5");
+        assert_eq!(headers["x-forwarded-proto"], "https");
+        assert_eq!(headers["x-forwarded-host"], "a.example");
+        assert_eq!(headers["forwarded"], "for=203.0.113.5;host=a.example;proto=https");
+        assert_eq!(headers["x-request-id"], "00000000000000ab");
+        assert_eq!(headers.len(), 5, "{headers:?}");
+    }
+
+    #[test]
+    fn the_claims_of_a_trusted_proxy_are_extended() {
+        let headers = applied("10.1.2.3", CLAIMS);
+        assert_eq!(headers["x-forwarded-for"], "192.0.2.9, 192.0.2.8, 10.1.2.3");
+        assert_eq!(headers.get_all("x-forwarded-for").iter().count(), 1);
+        assert_eq!(headers["x-forwarded-proto"], "http");
+        assert_eq!(headers["x-forwarded-host"], "b.example");
+        assert_eq!(headers["forwarded"], "for=192.0.2.9, for=10.1.2.3;host=a.example;proto=https");
+        assert_eq!(headers["x-request-id"], "given");
+        assert_eq!(headers["client-cert"], ":AAAA:");
+        assert_eq!(headers["true-client-ip"], "192.0.2.9");
+        assert!(!headers.contains_key("x_forwarded_for"));
+    }
+
+    #[test]
+    fn a_name_that_no_host_has_is_not_vouched_for() {
+        for client in ["203.0.113.5", "10.1.2.3"] {
+            let headers = applied_for("evil.example", client, &[]);
+            assert_eq!(headers.get("x-forwarded-host"), None);
+            assert_eq!(headers["forwarded"], format!("for={client};proto=https"));
+        }
+        assert_eq!(applied_for("evil.example", "203.0.113.5", CLAIMS).get("x-forwarded-host"), None);
+    }
+
+    #[test]
+    fn addresses_are_written_as_rfc_7239_wants_them() {
+        assert_eq!(
+            applied("2001:db8::1", &[])["forwarded"],
+            "for=\"[2001:db8::1]\";host=a.example;proto=https"
+        );
+        assert_eq!(applied("::ffff:192.0.2.1", &[])["x-forwarded-for"], "192.0.2.1");
+        let with_port = element("192.0.2.1".parse().expect("an address"), "http", "a:8443");
+        assert_eq!(with_port, "for=192.0.2.1;host=\"a:8443\";proto=http");
+    }
+
+    #[test]
+    fn kept_values_are_not_used_for_another_authority() {
+        let forwarding = Forwarding::new(Vec::new(), Underscores::Drop);
+        let connection = connection("192.0.2.1");
+        for authority in ["a.example", "b.example"] {
+            let mut headers = HeaderMap::new();
+            let asked = Asked { authority, id: RequestId(1), names: &names() };
+            forwarding.apply(&mut headers, &connection, &asked);
+            assert_eq!(headers["x-forwarded-host"], authority);
+        }
+    }
+}

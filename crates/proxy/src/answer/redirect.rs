@@ -1,0 +1,163 @@
+//! Redirects: those of routes, and the one from plain HTTP to HTTPS.
+
+use std::net::SocketAddr;
+
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Response, StatusCode, header};
+
+use crate::answer::settings::{Redirect, TargetPart};
+use crate::body::Body;
+use crate::validate::{self, Refusal, Target, host_of};
+
+/// The port of HTTPS that needs no mention.
+const HTTPS: u16 = 443;
+
+/// Answers plain HTTP with the way to HTTPS: 308 to the same host, path and query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HttpsRedirect {
+    port: u16,
+}
+
+impl HttpsRedirect {
+    /// Redirects to this port of HTTPS.
+    pub fn new(port: u16) -> Self {
+        Self { port }
+    }
+
+    /// Redirects to the port of the first of these listeners, or to 443.
+    pub fn to_first_of(listeners: &[SocketAddr]) -> Self {
+        Self::new(listeners.first().map_or(HTTPS, SocketAddr::port))
+    }
+
+    /// The answer to one request; 400 where it names no host.
+    pub fn answer(self, request: &Parts) -> Response<Body> {
+        self.location(request).map_or_else(
+            |refusal| status_only(refusal.status),
+            |location| to(StatusCode::PERMANENT_REDIRECT, location),
+        )
+    }
+
+    fn location(self, request: &Parts) -> Result<HeaderValue, Refusal> {
+        let Target::Path { authority } = validate::target(request)? else {
+            return Err(Refusal::bad_request("target"));
+        };
+        let host = host_of(authority).ok_or(Refusal::bad_request("host-missing"))?;
+        let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
+        let path = path_and_query(request);
+        let location = match self.port {
+            HTTPS => format!("https://{open}{host}{close}{path}"),
+            port => format!("https://{open}{host}{close}:{port}{path}"),
+        };
+        HeaderValue::try_from(location).map_err(|_| Refusal::bad_request("target"))
+    }
+}
+
+/// The answer of a route that redirects.
+pub(crate) fn answer(
+    redirect: &Redirect,
+    request: &Parts,
+    authority: &str,
+) -> Result<Response<Body>, Refusal> {
+    let mut location = String::new();
+    for part in &redirect.to.0 {
+        location.push_str(match part {
+            TargetPart::Text(text) => text,
+            TargetPart::Host => host_with_brackets(authority).ok_or(Refusal::bad_request("host-missing"))?,
+            TargetPart::Path => path_and_query(request),
+        });
+    }
+    if !redirect.to.names_a_host() {
+        keep_on_this_host(&mut location);
+    }
+    let location = HeaderValue::try_from(location).map_err(|_| Refusal::bad_request("target"))?;
+    Ok(to(redirect.status, location))
+}
+
+/// RFC 3986 section 4.2: two slashes at the start name another host, and browsers take a backslash for a slash.
+fn keep_on_this_host(location: &mut String) {
+    let extra = location.bytes().take_while(|byte| matches!(byte, b'/' | b'\\')).count();
+    if extra > 1 {
+        location.replace_range(..extra, "/");
+    }
+}
+
+fn host_with_brackets(authority: &str) -> Option<&str> {
+    let host = host_of(authority)?;
+    if host.contains(':') { authority.get(..host.len() + 2) } else { Some(host) }
+}
+
+fn path_and_query(request: &Parts) -> &str {
+    request.uri.path_and_query().map_or("/", PathAndQuery::as_str)
+}
+
+fn to(status: StatusCode, location: HeaderValue) -> Response<Body> {
+    let mut response = status_only(status);
+    response.headers_mut().insert(header::LOCATION, location);
+    response
+}
+
+fn status_only(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::Empty);
+    *response.status_mut() = status;
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn request(target: &str, host: Option<&str>) -> Parts {
+        let mut request = Request::get(target);
+        if let Some(host) = host {
+            request = request.header("host", host);
+        }
+        request.body(()).expect("a request").into_parts().0
+    }
+
+    fn location(response: &Response<Body>) -> &str {
+        response.headers()["location"].to_str().expect("text")
+    }
+
+    #[test]
+    fn plain_http_is_shown_the_way_to_https() {
+        let redirect = HttpsRedirect::new(443);
+        let response = redirect.answer(&request("/a?b=c", Some("a.example:80")));
+        assert_eq!(response.status(), 308);
+        assert_eq!(location(&response), "https://a.example/a?b=c");
+        let elsewhere = HttpsRedirect::new(8443).answer(&request("/", Some("[::1]:8080")));
+        assert_eq!(location(&elsewhere), "https://[::1]:8443/");
+    }
+
+    #[test]
+    fn without_a_host_there_is_no_way() {
+        let redirect = HttpsRedirect::new(443);
+        assert_eq!(redirect.answer(&request("/", None)).status(), 400);
+        assert_eq!(redirect.answer(&request("/", Some("a b"))).status(), 400);
+        let mut old = request("/", None);
+        old.version = http::Version::HTTP_10;
+        assert_eq!(redirect.answer(&old).status(), 400);
+    }
+
+    #[test]
+    fn a_route_fills_in_host_and_path() {
+        let answered = |to: &str, target| {
+            let redirect = Redirect { status: StatusCode::FOUND, to: to.parse().expect("a target") };
+            let response = answer(&redirect, &request(target, None), "[::1]:8443").expect("an answer");
+            location(&response).to_owned()
+        };
+        assert_eq!(answered("https://{host}/new{path}", "/a?b"), "https://[::1]/new/a?b");
+        assert_eq!(answered("/login", "/a"), "/login");
+    }
+
+    #[test]
+    fn a_path_never_becomes_another_host() {
+        let redirect = Redirect { status: StatusCode::FOUND, to: "{path}".parse().expect("a target") };
+        let mut asked = request("/", None);
+        asked.uri = http::Uri::from(PathAndQuery::from_static("//evil.example/x"));
+        let response = answer(&redirect, &asked, "a.example").expect("an answer");
+        assert_eq!(location(&response), "/evil.example/x");
+    }
+}

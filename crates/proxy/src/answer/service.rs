@@ -1,0 +1,398 @@
+//! Answers requests: whose they are, which route takes them, and what that route does.
+
+mod answers;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use brisk_telemetry::{RequestId, RequestIds, Throttle};
+use bytes::Bytes;
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http_body::Body as _;
+use hyper::body::Incoming;
+
+use self::answers::{CLOSE, fixed, found, hsts, no_content, over_rate, refuse, without_body};
+use crate::answer::client_cert::ClientCert;
+use crate::answer::early_data::EarlyDataPolicy;
+use crate::answer::error_page::error_page;
+use crate::answer::exchange::{Exchange, RecordedBody, Telemetry};
+use crate::answer::files::{StaticFiles, in_room};
+use crate::answer::forwarding::{Asked, Forwarding};
+use crate::answer::head_limits::HeadLimits;
+use crate::answer::headers;
+use crate::answer::hosts::{Host, Hosts, Misdirected, Names, Origin};
+use crate::answer::path::{AmbiguousPath, RequestPath};
+use crate::answer::redirect::{self, HttpsRedirect};
+use crate::answer::route::Routes;
+use crate::answer::settings::{
+    Action, FixedResponse, HostSettings, Page, Redirect, RouteSettings, ServiceSettings, UpstreamPath,
+};
+use crate::body::gathered::{Gathered, Room};
+use crate::body::upload::Upload;
+use crate::body::{Arriving, Body, BodyProgress};
+use crate::connection::Connection;
+use crate::error::{BodyError, ServiceError, UpstreamError};
+use crate::upstream::forward::{ForwardFacts, forward};
+use crate::upstream::group::{Group, Server};
+use crate::validate::{self, Refusal, Target};
+
+/// What the hosts of one configuration answer, on one worker.
+#[derive(Debug)]
+pub struct Service {
+    hosts: Hosts<Site>,
+    forwarding: Forwarding,
+    telemetry: Rc<Telemetry>,
+    ids: RequestIds,
+    /// Warnings that no request can be gathered.
+    full_warnings: Throttle,
+}
+
+/// What one host answers.
+#[derive(Debug)]
+struct Site {
+    names: Names,
+    client_cert: ClientCert,
+    routes: Routes<Route>,
+    hsts: Option<HeaderValue>,
+}
+
+#[derive(Debug)]
+struct Route {
+    path: String,
+    body_limit: u64,
+    buffer_request: bool,
+    early_data: EarlyDataPolicy,
+    action: Prepared,
+}
+
+/// An action with everything made that can be made before a request comes.
+#[derive(Debug)]
+enum Prepared {
+    Upstream { group: Rc<Group>, path: UpstreamPath },
+    Static(StaticFiles),
+    Fixed { status: StatusCode, headers: HeaderMap, body: Bytes },
+    Redirect(Redirect),
+    Page(Page),
+}
+
+impl Service {
+    /// Makes one worker's service; `group` finds its upstream groups by name. Paths and status codes are taken as they
+    /// are; names of hosts and groups are checked.
+    pub fn new(
+        settings: &ServiceSettings,
+        telemetry: Telemetry,
+        group: impl Fn(&str) -> Option<Rc<Group>>,
+    ) -> Result<Self, ServiceError> {
+        if settings.default_host >= settings.hosts.len() {
+            return Err(ServiceError::NoDefaultHost);
+        }
+        let sites: Result<Vec<_>, _> = settings.hosts.iter().map(|host| Site::new(host, &group)).collect();
+        Ok(Self {
+            hosts: Hosts::new(settings, sites?)?,
+            forwarding: Forwarding::new(settings.trusted_proxies.clone(), settings.underscores),
+            telemetry: Rc::new(telemetry),
+            ids: RequestIds::from_random_seed(),
+            full_warnings: Throttle::new(Duration::from_secs(1)),
+        })
+    }
+
+    /// Answers one request. Every request is counted and logged once: when the body of its response has ended or is
+    /// dropped, or when this future is dropped.
+    pub async fn respond(
+        &self,
+        connection: &Rc<Connection>,
+        limits: HeadLimits,
+        request: Request<Incoming>,
+    ) -> Response<RecordedBody> {
+        let (head, body) = request.into_parts();
+        let body = Upload::new(body, connection, head.version);
+        let mut exchange = Exchange::begin(&self.telemetry, connection, self.ids.next(), &head);
+        if let Some(response) = over_rate(connection, &mut exchange) {
+            return exchange.respond(response);
+        }
+        let (version, is_head) = (head.version, head.method == Method::HEAD);
+        let response = match self.admit(connection, limits, &head) {
+            Ok(Found::Server) => no_content(),
+            Ok(Found::Site(host)) => {
+                let site = host.value();
+                let answered = site.answer(self, head, body, &mut exchange).await;
+                let mut response = answered.unwrap_or_else(|refusal| refuse(refusal, version, &mut exchange));
+                if let (true, Some(hsts)) = (connection.secure, &site.hsts) {
+                    response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
+                }
+                response
+            }
+            Err(refusal) => refuse(refusal, version, &mut exchange),
+        };
+        let mut response = if is_head { without_body(response) } else { response };
+        let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        if version < Version::HTTP_2 && !switches && connection.is_used_up() {
+            response.headers_mut().insert(header::CONNECTION, CLOSE);
+        }
+        exchange.respond(response)
+    }
+
+    /// Refuses a request on a connection that is about to be closed for a flood. Counted and logged as any other.
+    pub(crate) fn turn_away(
+        &self,
+        connection: &Rc<Connection>,
+        request: Request<Incoming>,
+    ) -> Response<RecordedBody> {
+        let (head, _) = request.into_parts();
+        let mut exchange = Exchange::begin(&self.telemetry, connection, self.ids.next(), &head);
+        let refusal = Refusal::new(StatusCode::TOO_MANY_REQUESTS, "flood");
+        let response = refuse(refusal, head.version, &mut exchange);
+        exchange.respond(response)
+    }
+
+    /// Answers one request of plain HTTP with the way to HTTPS. Counted and logged as any other.
+    pub fn redirect(
+        &self,
+        redirect: HttpsRedirect,
+        connection: &Rc<Connection>,
+        head: &Parts,
+    ) -> Response<RecordedBody> {
+        let mut exchange = Exchange::begin(&self.telemetry, connection, self.ids.next(), head);
+        let response = over_rate(connection, &mut exchange).unwrap_or_else(|| redirect.answer(head));
+        exchange.respond(response)
+    }
+
+    pub(crate) fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
+    }
+
+    fn not_gathered(&self, error: &BodyError, request: RequestId) {
+        let passed = matches!(error, BodyError::NoRoom).then(|| self.full_warnings.pass()).flatten();
+        if let Some(more) = passed {
+            tracing::warn!(%request, more, "limits.buffered_requests is used up: requests that are to be buffered get 503");
+        }
+        tracing::debug!(%error, %request, "a request body was not gathered");
+    }
+
+    fn admit(&self, connection: &Connection, limits: HeadLimits, head: &Parts) -> Result<Found, Refusal> {
+        connection.head_received(limits.check(head)?);
+        if connection.is_overloaded() {
+            return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded"));
+        }
+        self.find(connection, head)
+    }
+
+    fn find(&self, connection: &Connection, head: &Parts) -> Result<Found, Refusal> {
+        let Target::Path { authority } = validate::target(head)? else {
+            return Ok(Found::Server);
+        };
+        let record = connection.record.borrow();
+        let origin = if connection.secure {
+            let server_name = record.tls.as_ref().and_then(|tls| tls.server_name.as_deref());
+            Origin::Tls { server_name }
+        } else {
+            Origin::Plain
+        };
+        Ok(Found::Site(self.hosts.find(authority, origin)?))
+    }
+}
+
+enum Found {
+    Site(Rc<Host<Site>>),
+    /// `OPTIONS *`
+    Server,
+}
+
+impl Site {
+    fn new(host: &HostSettings, group: &impl Fn(&str) -> Option<Rc<Group>>) -> Result<Self, ServiceError> {
+        let routes: Result<Vec<_>, ServiceError> =
+            host.routes.iter().map(|route| Ok((route.path.clone(), Route::new(route, group)?))).collect();
+        Ok(Self {
+            names: Names::new(&host.names)?,
+            client_cert: host.client_cert,
+            routes: Routes::new(routes?),
+            hsts: host.hsts.map(hsts),
+        })
+    }
+
+    async fn answer(
+        &self,
+        service: &Service,
+        head: Parts,
+        body: Upload,
+        exchange: &mut Exchange,
+    ) -> Result<Response<Body>, Refusal> {
+        let path = RequestPath::read(head.uri.path())?;
+        let not_found = Refusal::new(StatusCode::NOT_FOUND, "no-route");
+        let route = self.routes.find(&path.decoded).ok_or(not_found)?;
+        if body.size_hint().lower() > route.body_limit {
+            return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "request-body-too-large"));
+        }
+        if exchange.is_early() && !route.early_data.lets_pass(&head, &path.decoded, body.is_end_stream()) {
+            Box::pin(exchange.hold_until_confirmed()).await;
+        }
+        match &route.action {
+            Prepared::Fixed { status, headers, body } => Ok(fixed(*status, headers, body)),
+            Prepared::Page(page) => Ok(page.make(exchange.connection(), &head)),
+            Prepared::Redirect(redirect) => redirect::answer(redirect, &head, authority(&head)?),
+            // Boxed: hyper moves the future of every request, and it should be as small as the fastest answers need.
+            Prepared::Static(files) if exchange.shares_connection() => {
+                found(Box::pin(in_room(exchange, files.answer(&head, &path))).await)
+            }
+            Prepared::Static(files) => found(Box::pin(files.answer(&head, &path)).await),
+            Prepared::Upstream { group, path: kept } => {
+                let target = upstream_target(&head, &path, *kept, &route.path)?;
+                drop(path);
+                let passage = Passage { service, site: self, group, body_limit: route.body_limit };
+                if route.buffer_request && !body.is_end_stream() {
+                    return Box::pin(passage.gather_and_go(head, target, body, exchange)).await;
+                }
+                Box::pin(passage.go(head, target, body, exchange)).await
+            }
+        }
+    }
+}
+
+impl Route {
+    fn new(route: &RouteSettings, group: &impl Fn(&str) -> Option<Rc<Group>>) -> Result<Self, ServiceError> {
+        let path = route.path.as_str();
+        let action = match &route.action {
+            Action::Upstream(upstream) => {
+                let unknown = || ServiceError::UnknownGroup { name: upstream.group.clone() };
+                Prepared::Upstream { group: group(&upstream.group).ok_or_else(unknown)?, path: upstream.path }
+            }
+            Action::Static(files) => Prepared::Static(StaticFiles::new(files, path)),
+            Action::Fixed(response) => prepared(response),
+            Action::Redirect(redirect) => Prepared::Redirect(redirect.clone()),
+            Action::Page(page) => Prepared::Page(page.clone()),
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            body_limit: route.body_limit.unwrap_or(u64::MAX),
+            buffer_request: route.buffer_request,
+            early_data: route.early_data.clone(),
+            action,
+        })
+    }
+}
+
+/// A request on its way to an upstream group.
+struct Passage<'a> {
+    service: &'a Service,
+    site: &'a Site,
+    group: &'a Rc<Group>,
+    body_limit: u64,
+}
+
+impl Passage<'_> {
+    /// Waits for the whole body first.
+    async fn gather_and_go(
+        &self,
+        mut head: Parts,
+        target: PathAndQuery,
+        body: Upload,
+        exchange: &mut Exchange,
+    ) -> Result<Response<Body>, Refusal> {
+        let connection = exchange.connection();
+        let progress = BodyProgress::new(connection, self.body_limit);
+        let limit = connection.settings().map_or(u64::MAX, |settings| settings.gathered_total);
+        let room = Room::new(&self.service.telemetry.metrics, limit);
+        let gathered = Gathered::from(body, progress, room).await.map_err(|error| {
+            self.service.not_gathered(&error, exchange.id());
+            Refusal::new(error.status(), error.reason())
+        })?;
+        if !gathered.has_trailers() {
+            head.headers.remove(header::TRANSFER_ENCODING);
+            head.headers.insert(header::CONTENT_LENGTH, gathered.length().into());
+        }
+        self.go(head, target, Arriving::Whole(Box::new(gathered)), exchange).await
+    }
+
+    async fn go(
+        &self,
+        mut head: Parts,
+        target: PathAndQuery,
+        body: impl Into<Arriving>,
+        exchange: &mut Exchange,
+    ) -> Result<Response<Body>, Refusal> {
+        let authority = authority(&head)?.to_owned();
+        let connection = Rc::clone(exchange.connection());
+        headers::prepare_request(&mut head, &authority, target);
+        if exchange.is_early() {
+            headers::mark_early(&mut head.headers);
+        }
+        let asked = Asked { authority: &authority, id: exchange.id(), names: &self.site.names };
+        self.service.forwarding.apply(&mut head.headers, &connection, &asked);
+        self.site.client_cert.apply(&mut head.headers, &connection.record.borrow());
+        let facts =
+            ForwardFacts { connection: &connection, body_limit: self.body_limit, outcome: &exchange.outcome };
+        match forward(self.group, Request::from_parts(head, body), &facts).await {
+            Ok(mut response) => {
+                headers::prepare_response(response.status(), response.headers_mut());
+                Ok(response)
+            }
+            Err(error) => Ok(self.failed(&error, exchange)),
+        }
+    }
+
+    fn failed(&self, error: &UpstreamError, exchange: &mut Exchange) -> Response<Body> {
+        let group = &self.group.state().settings().name;
+        let server = exchange.outcome.server();
+        let server = server.as_deref().map(Server::name);
+        tracing::debug!(%error, group, server, request = %exchange.id(), "upstream gave no response");
+        exchange.fail(error.side(), error.reason());
+        error_page(error.status(), exchange.id())
+    }
+}
+
+fn authority(head: &Parts) -> Result<&str, Refusal> {
+    match validate::target(head)? {
+        Target::Path { authority } => Ok(authority),
+        Target::Server => Ok(""),
+    }
+}
+
+/// What an upstream is asked for: what the client asked for wherever its path is unambiguous.
+fn upstream_target(
+    head: &Parts,
+    path: &RequestPath<'_>,
+    kept: UpstreamPath,
+    route: &str,
+) -> Result<PathAndQuery, Refusal> {
+    let forwarded = match kept {
+        UpstreamPath::Whole => path.forwarded.as_ref().into(),
+        UpstreamPath::BelowRoute => path.below(route)?,
+    };
+    match head.uri.path_and_query() {
+        Some(asked) if asked.path() == forwarded => Ok(asked.clone()),
+        _ => with_query(&forwarded, head.uri.query()),
+    }
+}
+
+fn with_query(path: &str, query: Option<&str>) -> Result<PathAndQuery, Refusal> {
+    let target = match query {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
+    };
+    PathAndQuery::from_maybe_shared(target).map_err(|_| Refusal::bad_request("target"))
+}
+
+fn prepared(response: &FixedResponse) -> Prepared {
+    let mut headers = HeaderMap::new();
+    if !response.body.is_empty() {
+        headers.insert(header::CONTENT_TYPE, response.content_type.clone());
+    }
+    Prepared::Fixed { status: response.status, headers, body: response.body.clone() }
+}
+
+impl From<AmbiguousPath> for Refusal {
+    fn from(_: AmbiguousPath) -> Self {
+        Self::bad_request("path")
+    }
+}
+
+impl From<Misdirected> for Refusal {
+    fn from(_: Misdirected) -> Self {
+        Self::new(StatusCode::MISDIRECTED_REQUEST, "misdirected")
+    }
+}
+
+#[cfg(test)]
+mod tests;

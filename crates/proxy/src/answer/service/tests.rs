@@ -1,0 +1,305 @@
+mod early;
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use brisk_net::DeadlineWheel;
+use brisk_telemetry::{ConnectionRecord, Metrics};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::net::TcpListener;
+use tokio::task::LocalSet;
+
+use super::*;
+use crate::answer::settings::{HstsSettings, RoutePath, Underscores, UpstreamAction};
+use crate::upstream::group::GroupState;
+use crate::upstream::settings::GroupSettings;
+
+const LIMITS: HeadLimits = HeadLimits { lines: 100, size: 64 << 10 };
+
+fn prefix(path: &str, action: Action) -> RouteSettings {
+    RouteSettings::new(RoutePath::Prefix(path.to_owned()), action)
+}
+
+fn text(status: u16, body: &'static str) -> Action {
+    Action::Fixed(FixedResponse {
+        status: StatusCode::from_u16(status).expect("a status"),
+        content_type: HeaderValue::from_static("text/plain"),
+        body: Bytes::from_static(body.as_bytes()),
+    })
+}
+
+fn host(names: &[&str], routes: Vec<RouteSettings>) -> HostSettings {
+    HostSettings { names: names.iter().map(ToString::to_string).collect(), routes, ..HostSettings::default() }
+}
+
+fn settings(hosts: Vec<HostSettings>) -> ServiceSettings {
+    ServiceSettings {
+        hosts,
+        default_host: 0,
+        unknown_host: brisk_certs::UnknownName::Default,
+        trusted_proxies: Vec::new(),
+        underscores: Underscores::Drop,
+    }
+}
+
+fn service(settings: &ServiceSettings, group: Option<&Rc<Group>>) -> Result<Service, ServiceError> {
+    let telemetry = Telemetry { metrics: Metrics::new(), access_log: None };
+    Service::new(settings, telemetry, |name| group.cloned().filter(|_| name == "app"))
+}
+
+/// A host "a" with these routes.
+fn serving(routes: Vec<RouteSettings>) -> Service {
+    service(&settings(vec![host(&["a"], routes)]), None).expect("a service")
+}
+
+fn connection() -> Rc<Connection> {
+    let address = SocketAddr::from(([192, 0, 2, 1], 40000));
+    Connection::new(ConnectionRecord::new(1, address, address, Instant::now()), true)
+}
+
+/// Sends bytes over a connection of HTTP/1.1 and answers with everything that comes back.
+async fn exchange(service: Service, request: &str) -> String {
+    exchange_on(&connection(), service, request).await
+}
+
+async fn exchange_on(connection: &Rc<Connection>, service: Service, request: &str) -> String {
+    let (mut client, server) = duplex(1 << 20);
+    let service = Rc::new(service);
+    let answering = hyper::service::service_fn(|request| {
+        let (service, connection) = (Rc::clone(&service), Rc::clone(connection));
+        async move { Ok::<_, std::convert::Infallible>(service.respond(&connection, LIMITS, request).await) }
+    });
+    let mut http1 = hyper::server::conn::http1::Builder::new();
+    let serving = http1.half_close(true).serve_connection(TokioIo::new(server), answering);
+    client.write_all(request.as_bytes()).await.expect("write");
+    client.shutdown().await.expect("shutdown");
+    let mut answer = String::new();
+    let (served, read) = tokio::join!(serving, client.read_to_string(&mut answer));
+    read.expect("read");
+    drop(served);
+    assert_eq!(connection.in_flight(), 0);
+    answer
+}
+
+async fn get(service: Service, path: &str, headers: &str) -> String {
+    exchange(service, &format!("GET {path} HTTP/1.1\r\nhost: a\r\n{headers}\r\n")).await
+}
+
+fn status(answer: &str) -> u16 {
+    answer.get(9..12).and_then(|code| code.parse().ok()).unwrap_or_else(|| panic!("no status: {answer:?}"))
+}
+
+#[tokio::test]
+async fn a_fixed_answer_has_its_length_and_type() {
+    let answer = get(serving(vec![prefix("/", text(200, "hello"))]), "/x?y", "").await;
+    assert_eq!(status(&answer), 200);
+    assert!(
+        answer.contains("content-length: 5\r\n") && answer.contains("content-type: text/plain\r\n"),
+        "{answer}"
+    );
+    assert!(answer.ends_with("\r\n\r\nhello"), "{answer}");
+}
+
+#[tokio::test]
+async fn head_is_answered_without_the_body() {
+    let service = serving(vec![prefix("/", text(200, "hello"))]);
+    let answer = exchange(service, "HEAD / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    assert!(answer.contains("content-length: 5\r\n") && answer.ends_with("\r\n\r\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn pipelined_requests_are_answered_in_turn() {
+    let service = serving(vec![prefix("/", text(200, "hello")), prefix("/no", text(403, "no"))]);
+    let request = "GET / HTTP/1.1\r\nhost: a\r\n\r\nGET /no HTTP/1.1\r\nhost: a\r\n\r\n";
+    let answer = exchange(service, request).await;
+    let (first, second) =
+        (answer.find("200 OK").expect("first"), answer.find("403 Forbidden").expect("second"));
+    assert!(first < second);
+}
+
+#[tokio::test]
+async fn no_spelling_of_a_path_dodges_its_route() {
+    for path in ["/admin", "//admin", "/x/../admin", "/%61dmin/x", "/x/%2e%2e/admin", "/admin%2fx"] {
+        let service = serving(vec![prefix("/", text(200, "open")), prefix("/admin", text(403, "no"))]);
+        assert_eq!(status(&get(service, path, "").await), 403, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_understood_is_refused_and_the_connection_closed() {
+    for path in ["/a/../..", "/%zz", "/a%00"] {
+        let service = serving(vec![prefix("/", text(200, "open"))]);
+        let answer = get(service, path, "").await;
+        assert_eq!(status(&answer), 400, "{path}");
+        assert!(answer.contains("connection: close\r\n"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_route_there_is_an_error_page_with_the_requests_id() {
+    let answer = get(serving(vec![prefix("/api", text(200, ""))]), "/", "").await;
+    assert_eq!(status(&answer), 404);
+    let (_, id) = answer.split_once("x-request-id: ").expect("an id");
+    assert!(answer.contains(&format!("Request {}", &id[..16])), "{answer}");
+}
+
+#[tokio::test]
+async fn hsts_is_on_every_answer_over_tls() {
+    let hsts = HstsSettings { max_age: Duration::from_hours(1), include_subdomains: true, preload: true };
+    for path in ["/", "/missing/../.."] {
+        let mut host = host(&["a"], vec![prefix("/", text(200, ""))]);
+        host.hsts = Some(hsts);
+        let answer = get(service(&settings(vec![host]), None).expect("a service"), path, "").await;
+        let expected = "strict-transport-security: max-age=3600; includeSubDomains; preload\r\n";
+        assert!(answer.contains(expected), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_host_of_another_certificate_is_misdirected() {
+    let hosts =
+        vec![host(&["a"], vec![prefix("/", text(200, ""))]), host(&["b"], vec![prefix("/", text(200, ""))])];
+    let service = service(&settings(hosts), None).expect("a service");
+    let answer = exchange(service, "GET / HTTP/1.1\r\nhost: b\r\n\r\n").await;
+    assert_eq!(status(&answer), 421);
+}
+
+#[tokio::test]
+async fn a_body_beyond_the_limit_is_refused() {
+    let mut route = prefix("/", text(200, ""));
+    route.body_limit = Some(4);
+    let request = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello";
+    assert_eq!(status(&exchange(serving(vec![route.clone()]), request).await), 413);
+    let request = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nhell";
+    assert_eq!(status(&exchange(serving(vec![route]), request).await), 200);
+}
+
+#[tokio::test]
+async fn smuggling_is_refused() {
+    let requests = [
+        "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nxx",
+        "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: +1\r\n\r\nx",
+        "POST / HTTP/1.0\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: a\r\nx-y: 1\r\n folded\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost : a\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n",
+        "GET https://b/ HTTP/1.1\r\nhost: a\r\n\r\n",
+        "GET / HTTP/1.1\r\n\r\n",
+    ];
+    for request in requests {
+        let answer = exchange(serving(vec![prefix("/", text(200, "open"))]), request).await;
+        assert!(matches!(status(&answer), 400 | 501), "{request:?}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn length_and_chunks_together_end_the_connection() {
+    let request = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n\
+                   GET /admin HTTP/1.1\r\nhost: a\r\n\r\n";
+    let answer = exchange(serving(vec![prefix("/", text(200, "open"))]), request).await;
+    assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
+}
+
+#[tokio::test]
+async fn the_server_as_such_can_be_asked() {
+    let service = serving(vec![prefix("/", text(200, ""))]);
+    assert_eq!(status(&exchange(service, "OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n").await), 204);
+    let service = serving(vec![prefix("/", text(200, ""))]);
+    let answer = exchange(service, "TRACE / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    assert!(status(&answer) == 405 && answer.contains("allow: GET"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_page_sees_its_connection() {
+    thread_local!(static SEEN: Cell<bool> = const { Cell::new(false) });
+    let page = Page::new(|connection, request| {
+        SEEN.set(connection.secure && request.uri.path() == "/me");
+        Response::new(Body::full("page"))
+    });
+    let answer = get(serving(vec![prefix("/", Action::Page(page))]), "/me", "").await;
+    assert!(answer.ends_with("page") && SEEN.get(), "{answer}");
+}
+
+#[test]
+fn a_route_to_a_group_that_is_not_there_makes_no_service() {
+    let action = Action::Upstream(UpstreamAction { group: "other".to_owned(), path: UpstreamPath::Whole });
+    let error =
+        service(&settings(vec![host(&["a"], vec![prefix("/", action)])]), None).expect_err("no group");
+    assert!(error.to_string().contains("other"), "{error}");
+    assert!(matches!(service(&settings(Vec::new()), None), Err(ServiceError::NoDefaultHost)));
+}
+
+/// An upstream that answers its first request with these bytes, and what it was sent.
+async fn forwarded(action_path: UpstreamPath, request: &str, response: &'static str) -> (String, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+    let url = format!("http://{}", listener.local_addr().expect("address")).parse().expect("a URL");
+    let origin = tokio::task::spawn_local(async move {
+        let (mut stream, _) = listener.accept().await.expect("accept");
+        let mut asked = vec![0; 4096];
+        let length = stream.read(&mut asked).await.expect("read");
+        stream.write_all(response.as_bytes()).await.expect("write");
+        asked.truncate(length);
+        String::from_utf8(asked).expect("text")
+    });
+    let state = GroupState::new(GroupSettings::new("app", [url]), &Metrics::new()).expect("a group");
+    let group = Group::new(state, &DeadlineWheel::new());
+    let action = Action::Upstream(UpstreamAction { group: "app".to_owned(), path: action_path });
+    let settings = settings(vec![host(&["a"], vec![prefix("/api", action)])]);
+    let answer = exchange(service(&settings, Some(&group)).expect("a service"), request).await;
+    (origin.await.expect("asked"), answer)
+}
+
+#[tokio::test]
+async fn an_upstream_is_asked_without_hop_by_hop_headers_and_told_of_the_client() {
+    let request = "GET /api/x%20y?q=1 HTTP/1.1\r\nhost: a\r\nconnection: x-own\r\nx-own: 1\r\nx-forwarded-for: 6.6.6.6\r\n\r\n";
+    let response =
+        "HTTP/1.1 200 OK\r\nconnection: x-hop\r\nx-hop: 1\r\nx-kept: 1\r\ncontent-length: 2\r\n\r\nok";
+    let (asked, answer) = LocalSet::new().run_until(forwarded(UpstreamPath::Whole, request, response)).await;
+    assert!(asked.starts_with("GET /api/x%20y?q=1 HTTP/1.1\r\n"), "{asked}");
+    for expected in
+        ["host: a\r\n", "x-forwarded-for: 192.0.2.1\r\n", "x-forwarded-proto: https\r\n", "x-request-id: "]
+    {
+        assert!(asked.contains(expected), "{expected}: {asked}");
+    }
+    assert!(!asked.contains("x-own") && !asked.contains("6.6.6.6"), "{asked}");
+    assert!(
+        answer.contains("x-kept: 1\r\n") && !answer.contains("x-hop") && answer.ends_with("ok"),
+        "{answer}"
+    );
+}
+
+#[tokio::test]
+async fn an_upstream_can_be_asked_for_what_is_below_its_route() {
+    let request = "GET /api/x?q HTTP/1.1\r\nhost: a\r\n\r\n";
+    let response = "HTTP/1.1 204 No Content\r\n\r\n";
+    let (asked, _) = LocalSet::new().run_until(forwarded(UpstreamPath::BelowRoute, request, response)).await;
+    assert!(asked.starts_with("GET /x?q HTTP/1.1\r\n"), "{asked}");
+}
+
+#[tokio::test]
+async fn dot_segments_are_resolved_before_an_upstream_sees_them() {
+    let request = "GET /x/../api/./y HTTP/1.1\r\nhost: a\r\n\r\n";
+    let response = "HTTP/1.1 204 No Content\r\n\r\n";
+    let (asked, _) = LocalSet::new().run_until(forwarded(UpstreamPath::Whole, request, response)).await;
+    assert!(asked.starts_with("GET /api/y HTTP/1.1\r\n"), "{asked}");
+}
+
+#[tokio::test]
+async fn a_dead_upstream_is_502_with_the_requests_id() {
+    let asking = async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let url = format!("http://{}", listener.local_addr().expect("address")).parse().expect("a URL");
+        drop(listener);
+        let state = GroupState::new(GroupSettings::new("app", [url]), &Metrics::new()).expect("a group");
+        let group = Group::new(state, &DeadlineWheel::new());
+        let action = Action::Upstream(UpstreamAction { group: "app".to_owned(), path: UpstreamPath::Whole });
+        let settings = settings(vec![host(&["a"], vec![prefix("/", action)])]);
+        get(service(&settings, Some(&group)).expect("a service"), "/", "").await
+    };
+    let answer = LocalSet::new().run_until(asking).await;
+    assert!(status(&answer) == 502 && answer.contains("x-request-id: "), "{answer}");
+}

@@ -1,0 +1,293 @@
+//! What hosts answer: routes, their actions and the limits on them.
+//!
+//! These values are shared by all workers; each makes its own [`Service`](crate::Service) from them. What is set for
+//! upstream groups is in [`upstream_settings`](crate::upstream::settings).
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use brisk_certs::UnknownName;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderValue, Response, StatusCode};
+use ipnet::IpNet;
+
+pub use crate::answer::client_cert::ClientCert;
+pub use crate::answer::early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
+use crate::body::Body;
+use crate::connection::Connection;
+
+/// What one configuration answers over HTTPS.
+#[derive(Clone, Debug)]
+pub struct ServiceSettings {
+    /// The hosts; at least one.
+    pub hosts: Vec<HostSettings>,
+    /// Index of the host for clients that named none, and for unknown names if those are not refused.
+    pub default_host: usize,
+    /// What a name gets that no host has: the default host, or 421 Misdirected Request.
+    pub unknown_host: UnknownName,
+    /// Proxies whose forwarding headers are believed and extended; those of others are replaced.
+    pub trusted_proxies: Vec<IpNet>,
+    /// What becomes of request headers with `_` in their names.
+    pub underscores: Underscores,
+}
+
+/// What becomes of request headers with `_` in their names, which many upstreams take for those with `-`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Underscores {
+    /// They are removed.
+    #[default]
+    Drop,
+    /// They are passed on, unless they stand for a header that claims an identity.
+    Pass,
+}
+
+/// What one host answers.
+#[derive(Clone, Debug, Default)]
+pub struct HostSettings {
+    /// Its names; `*.` stands for one label.
+    pub names: Vec<String>,
+    /// The names in its certificates. A client may ask for another host on its connection only if these cover it.
+    pub certificate_names: Vec<String>,
+    /// What it demands of client certificates, in any form that differs where the demands differ; `None` is nothing. A
+    /// client may ask for another host on its connection only if both demand the same.
+    pub client_certificates: Option<String>,
+    /// What upstreams get of its clients' certificates. Default: nothing. TLS has to keep them for that.
+    pub client_cert: ClientCert,
+    /// Strict Transport Security.
+    pub hsts: Option<HstsSettings>,
+    /// The routes. Without any, every request gets 404.
+    pub routes: Vec<RouteSettings>,
+}
+
+/// Strict Transport Security, RFC 6797.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HstsSettings {
+    /// How long clients keep to HTTPS.
+    pub max_age: Duration,
+    /// Whether it holds for all names below.
+    pub include_subdomains: bool,
+    /// Whether browsers may build it in.
+    pub preload: bool,
+}
+
+/// Requests for a path, and what becomes of them.
+#[derive(Clone, Debug)]
+pub struct RouteSettings {
+    /// Which paths.
+    pub path: RoutePath,
+    /// What becomes of them.
+    pub action: Action,
+    /// The most bytes of a request body; beyond it 413. Default: no limit.
+    pub body_limit: Option<u64>,
+    /// An upstream gets a request only when its body is complete: in memory up to 64 KiB, beyond it in a temporary file.
+    /// Default: no.
+    pub buffer_request: bool,
+    /// What is answered before the handshake is complete. Default: nothing. Its host has to take early data at all.
+    pub early_data: EarlyDataPolicy,
+}
+
+impl RouteSettings {
+    /// A route without a limit on bodies and without early data.
+    pub fn new(path: RoutePath, action: Action) -> Self {
+        Self { path, action, body_limit: None, buffer_request: false, early_data: EarlyDataPolicy::Hold }
+    }
+}
+
+/// Which paths a route takes. Compared with the request's path after its percent-encoding is undone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RoutePath {
+    /// This path alone.
+    Exact(String),
+    /// This path and what is below it: `/api` takes `/api` and `/api/users` but not `/apix`; `/api/` only what is below.
+    Prefix(String),
+}
+
+impl RoutePath {
+    /// The path as written.
+    pub fn as_str(&self) -> &str {
+        let (Self::Exact(path) | Self::Prefix(path)) = self;
+        path
+    }
+}
+
+/// What becomes of a request.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Action {
+    /// An upstream group answers.
+    Upstream(UpstreamAction),
+    /// The files of a folder answer.
+    Static(StaticSettings),
+    /// Always the same answer.
+    Fixed(FixedResponse),
+    /// A redirect.
+    Redirect(Redirect),
+    /// A page that the gateway makes.
+    Page(Page),
+}
+
+/// An upstream group that answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamAction {
+    /// The group's name.
+    pub group: String,
+    /// Which path it is asked for.
+    pub path: UpstreamPath,
+}
+
+/// The path that an upstream is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UpstreamPath {
+    /// The client's.
+    #[default]
+    Whole,
+    /// What follows the route's path.
+    BelowRoute,
+}
+
+/// A folder whose files answer, looked up by what follows the route's path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaticSettings {
+    /// The folder.
+    pub root: PathBuf,
+    /// What a folder within it answers.
+    pub index: Index,
+}
+
+/// What a folder answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Index {
+    /// Its `index.html`.
+    #[default]
+    Html,
+    /// 404.
+    None,
+}
+
+/// An answer that is always the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FixedResponse {
+    /// Its status.
+    pub status: StatusCode,
+    /// `Content-Type`; not sent with an empty body.
+    pub content_type: HeaderValue,
+    /// Its body.
+    pub body: Bytes,
+}
+
+/// A redirect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    /// 301, 302, 303, 307 or 308.
+    pub status: StatusCode,
+    /// Where to.
+    pub to: RedirectTarget,
+}
+
+/// Where a redirect leads, with `{host}` and `{path}` (path and query, from the first slash on) to be filled in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedirectTarget(pub(crate) Vec<TargetPart>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TargetPart {
+    Text(String),
+    Host,
+    Path,
+}
+
+/// Why a text is no [`RedirectTarget`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RedirectTargetError {
+    /// A placeholder that does not exist.
+    #[error("{0:?} is no placeholder; {{host}} and {{path}} are")]
+    Placeholder(String),
+    /// A character that a header cannot hold.
+    #[error("the location has to be ASCII without spaces and control characters")]
+    Character,
+}
+
+impl RedirectTarget {
+    /// Whether the operator wrote a host or a placeholder for one, rather than a path alone.
+    pub(crate) fn names_a_host(&self) -> bool {
+        match self.0.first() {
+            Some(TargetPart::Text(text)) => !text.starts_with('/') || text.starts_with("//"),
+            Some(TargetPart::Host) => true,
+            Some(TargetPart::Path) | None => false,
+        }
+    }
+}
+
+impl FromStr for RedirectTarget {
+    type Err = RedirectTargetError;
+
+    fn from_str(text: &str) -> Result<Self, RedirectTargetError> {
+        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(RedirectTargetError::Character);
+        }
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('{') {
+            let wrong = || RedirectTargetError::Placeholder(format!("{{{after}"));
+            let (name, after) = after.split_once('}').ok_or_else(wrong)?;
+            if !before.is_empty() {
+                parts.push(TargetPart::Text(before.to_owned()));
+            }
+            parts.push(match name {
+                "host" => TargetPart::Host,
+                "path" => TargetPart::Path,
+                _ => return Err(RedirectTargetError::Placeholder(format!("{{{name}}}"))),
+            });
+            rest = after;
+        }
+        if !rest.is_empty() {
+            parts.push(TargetPart::Text(rest.to_owned()));
+        }
+        Ok(Self(parts))
+    }
+}
+
+/// Makes a page from a request and what is known of its connection. Called on the worker: must not block.
+#[derive(Clone)]
+pub struct Page(Arc<Maker>);
+
+type Maker = dyn Fn(&Connection, &Parts) -> Response<Body> + Send + Sync;
+
+impl Page {
+    /// A page made by `make`.
+    pub fn new(make: impl Fn(&Connection, &Parts) -> Response<Body> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(make))
+    }
+
+    pub(crate) fn make(&self, connection: &Connection, request: &Parts) -> Response<Body> {
+        (self.0)(connection, request)
+    }
+}
+
+impl fmt::Debug for Page {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Page")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirect_target_is_read_into_its_parts() {
+        let target: RedirectTarget = "https://{host}/new{path}".parse().expect("a target");
+        let text = |text: &str| TargetPart::Text(text.to_owned());
+        assert_eq!(target.0, [text("https://"), TargetPart::Host, text("/new"), TargetPart::Path]);
+    }
+
+    #[test]
+    fn a_wrong_redirect_target_is_refused() {
+        for wrong in ["", "/a b", "/{pth}", "/{path", "/ü"] {
+            assert!(wrong.parse::<RedirectTarget>().is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Request bodies that are gathered as a whole before an upstream sees anything of them, so that it is never kept waiting
+//! by a slow client: in memory, and beyond a limit in a file that has no name.
+
+use std::fs::File;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::mem;
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use brisk_telemetry::Metrics;
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::{Body as _, Frame};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::body::upload::Upload;
+use crate::body::{BodyProgress, RequestBody};
+use crate::error::BodyError;
+
+/// What one body may take of memory; and the size of the pieces in which the file is written and read.
+const MEMORY: usize = 64 << 10;
+
+/// A whole request body.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    /// The first part in the file, if there is one; else everything.
+    memory: Bytes,
+    file: Option<Spilled>,
+    trailers: Option<HeaderMap>,
+    /// How the client sent it.
+    progress: Rc<BodyProgress>,
+    _room: Room,
+}
+
+/// What one body takes of the room for all of them; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Room {
+    metrics: Arc<Metrics>,
+    /// For all bodies of the process.
+    limit: u64,
+    taken: u64,
+}
+
+/// The part of a body that is in a file, and comes before what is in memory.
+#[derive(Debug)]
+struct Spilled {
+    file: Arc<File>,
+    length: u64,
+    position: u64,
+    reading: Option<JoinHandle<io::Result<Bytes>>>,
+}
+
+impl Gathered {
+    /// Takes all of `upload`. Fails as the body does, and where there is no room for it.
+    pub(crate) async fn from(
+        upload: Upload,
+        progress: Rc<BodyProgress>,
+        mut room: Room,
+    ) -> Result<Self, BodyError> {
+        let mut body = RequestBody::client(upload, Rc::clone(&progress));
+        let (mut memory, mut file, mut trailers) = (BytesMut::new(), None, None);
+        while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+            match frame?.into_data() {
+                Ok(data) => {
+                    room.take(data.len() as u64)?;
+                    memory.extend_from_slice(&data);
+                }
+                Err(frame) => trailers = frame.into_trailers().ok(),
+            }
+            if memory.len() > MEMORY {
+                file = Some(Spilled::after(file, mem::take(&mut memory).freeze()).await?);
+            }
+        }
+        Ok(Self { memory: memory.freeze(), file, trailers, progress, _room: room })
+    }
+
+    /// How the client sent it.
+    pub(crate) fn progress(&self) -> &Rc<BodyProgress> {
+        &self.progress
+    }
+
+    /// Bytes that are still to be sent.
+    pub(crate) fn length(&self) -> u64 {
+        self.memory.len() as u64 + self.file.as_ref().map_or(0, |file| file.length - file.position)
+    }
+
+    pub(crate) fn has_trailers(&self) -> bool {
+        self.trailers.is_some()
+    }
+
+    pub(crate) fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if let Some(file) = &mut self.file {
+            if file.position < file.length {
+                let read = ready!(file.poll_read(context)).map_err(BodyError::Spill);
+                return Poll::Ready(Some(read.map(Frame::data)));
+            }
+            self.file = None;
+        }
+        if !self.memory.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(mem::take(&mut self.memory)))));
+        }
+        Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
+    }
+}
+
+impl Room {
+    /// Nothing yet, of `limit` bytes for all bodies whose metrics are the same.
+    pub(crate) fn new(metrics: &Arc<Metrics>, limit: u64) -> Self {
+        Self { metrics: Arc::clone(metrics), limit, taken: 0 }
+    }
+
+    fn take(&mut self, bytes: u64) -> Result<(), BodyError> {
+        self.taken += bytes;
+        let gathered = self.metrics.body_gathered(bytes);
+        if gathered > self.limit { Err(BodyError::NoRoom) } else { Ok(()) }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.metrics.gathered_body_released(self.taken);
+    }
+}
+
+impl Spilled {
+    /// Writes `data` behind what `spilled` has, or into a new file.
+    async fn after(spilled: Option<Self>, data: Bytes) -> Result<Self, BodyError> {
+        let written = spawn_blocking(move || {
+            let mut spilled = match spilled {
+                Some(spilled) => spilled,
+                None => Self { file: Arc::new(tempfile::tempfile()?), length: 0, position: 0, reading: None },
+            };
+            spilled.file.write_all_at(&data, spilled.length)?;
+            spilled.length += data.len() as u64;
+            Ok(spilled)
+        });
+        written.await.map_err(io::Error::other).flatten().map_err(BodyError::Spill)
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        let reading = self.reading.get_or_insert_with(|| {
+            let (file, position) = (Arc::clone(&self.file), self.position);
+            let length = (self.length - position).min(MEMORY as u64) as usize;
+            spawn_blocking(move || {
+                let mut piece = vec![0; length];
+                file.read_exact_at(&mut piece, position)?;
+                Ok(piece.into())
+            })
+        });
+        let piece = ready!(Pin::new(reading).poll(context)).map_err(io::Error::other).flatten();
+        self.reading = None;
+        let piece = piece?;
+        self.position += piece.len() as u64;
+        Poll::Ready(Ok(piece))
+    }
+}

@@ -1,0 +1,15 @@
+//! The client's side: HTTP/1.1 and HTTP/2 over a TLS stream, from a connection's first byte to its end.
+
+mod driver;
+pub(crate) mod flood;
+pub(crate) mod frames;
+mod handshake;
+mod http2;
+mod io;
+pub(crate) mod lines;
+mod strict_lines;
+mod turn;
+
+pub use driver::{CurrentService, End, Http, HttpSettings, HttpTimeouts, serve};
+pub use io::HttpIo;
+pub use strict_lines::{LineWatch, StrictLines};

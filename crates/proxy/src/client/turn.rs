@@ -1,0 +1,311 @@
+//! The end of each turn of a connection: sends what was written and watches the time.
+
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use brisk_net::Peer;
+
+use super::driver::{End, Http};
+use super::handshake;
+use super::io::HttpIo;
+use crate::answer::early_data::Handshake;
+use crate::connection::streams::{Round, StreamLimits};
+
+/// An idle HTTP/1.1 connection gives up its HTTP machinery after this time; the next byte brings it back. Short, so that
+/// many clients with a request each do not add up; a client that is at work asks again sooner.
+const REST_AFTER: Duration = Duration::from_millis(100);
+
+/// A client that waits for its answer over HTTP/1.1 is not read from, so that its end would go unseen. It is looked for
+/// after this time, and then after twice as long each time, up to [`LOOK_AT_MOST`].
+const LOOK_FIRST: Duration = Duration::from_millis(500);
+const LOOK_AT_MOST: Duration = Duration::from_secs(4);
+
+/// A client that takes less within a round while memory is short is not worth waiting for.
+const LITTLE: u64 = 64 << 10;
+
+/// While a client has answers to take, its connection is looked at this often, or four times within the least time limit.
+const ROUND: Duration = Duration::from_secs(2);
+
+/// What the client is expected to do; its time limit runs while the phase stays the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// To complete its handshake, whatever else goes on; there was early data.
+    Handshake,
+    /// To begin a request; so many have been seen.
+    Idle(u32),
+    /// To finish the head of a request; so many came before it.
+    Head(u32),
+    /// To read what was sent; so many bytes have gone out.
+    Blocked(u64),
+    /// To take more of an answer, of all of which so many bytes were taken.
+    Held(u64),
+    /// To wait: the answer is ours to give.
+    Busy,
+    /// To go on with its streams, each of which has a limit of its own.
+    Streams,
+}
+
+/// Why a turn ends the HTTP machinery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// Idle for a while: rest with less memory.
+    Rest,
+    /// Close, after what was written.
+    Close(End),
+    /// Close at once: the client does not read, or is gone.
+    Abort(End),
+}
+
+/// Watches one connection between two rests.
+pub(super) struct Turns {
+    phase: Option<Phase>,
+    requests_before: u32,
+    received_when_idle: u64,
+    multiplexed: bool,
+    draining: bool,
+    /// Until the client is looked for once more.
+    look_after: Duration,
+    rounds: Rounds,
+}
+
+impl Turns {
+    /// For HTTP/2, `multiplexed`: heads are not watched apart, since frames come for other reasons too.
+    /// `requests` came before.
+    pub(super) fn new(multiplexed: bool, requests: u32) -> Self {
+        Self {
+            phase: None,
+            requests_before: requests,
+            received_when_idle: 0,
+            multiplexed,
+            draining: false,
+            look_after: LOOK_FIRST,
+            rounds: Rounds::default(),
+        }
+    }
+
+    /// Whether the connection is to take no further requests, from this turn on.
+    pub(super) fn begins_to_drain(&mut self, http: &Http) -> bool {
+        let begins = !self.draining && (http.drain.started() || http.connection.is_used_up());
+        self.draining |= begins;
+        begins
+    }
+
+    /// Ends a turn. Pending registers for everything that may begin the next.
+    pub(super) fn poll_end(&mut self, cx: &mut Context<'_>, io: &HttpIo, http: &Http) -> Poll<Stop> {
+        if let Poll::Ready(Err(_)) = io.stream_mut().poll_drain(cx) {
+            match http.connection.handshake() {
+                None => return Poll::Ready(Stop::Abort(End::ClientGone)),
+                Some(handshake) => handshake.fail(End::ClientGone),
+            }
+        }
+        http.connection.set_blocked(io.stream().is_blocked());
+        if let Some(stop) = handshake::failed(http) {
+            return Poll::Ready(stop);
+        }
+        let phase = self.current(io, http);
+        if self.phase != Some(phase) {
+            self.enter(phase, io, http);
+        }
+        loop {
+            if http.deadline.poll_expired(cx).is_pending() {
+                return Poll::Pending;
+            }
+            if let Some(stop) = self.expired(phase, io, http) {
+                return Poll::Ready(stop);
+            }
+        }
+    }
+
+    /// What follows when the time of `phase` is over. Without a stop there is a new deadline.
+    fn expired(&mut self, phase: Phase, io: &HttpIo, http: &Http) -> Option<Stop> {
+        match phase {
+            Phase::Handshake => Some(handshake::timed_out(http)),
+            Phase::Idle(_) if self.multiplexed => Some(Stop::Close(end_of_idle(http))),
+            Phase::Idle(_) => Some(Stop::Rest),
+            Phase::Head(_) => Some(Stop::Close(End::HeadTimeout)),
+            Phase::Blocked(_) | Phase::Held(_) | Phase::Streams => {
+                self.rounds.turn(phase, self.multiplexed, http)
+            }
+            Phase::Busy if is_gone(io, http) => Some(Stop::Abort(End::ClientGone)),
+            Phase::Busy if is_overdue(http) => Some(Stop::Close(End::RequestTimeout)),
+            Phase::Busy => {
+                self.look_after = (self.look_after * 2).min(LOOK_AT_MOST);
+                http.deadline.set(self.look_after);
+                None
+            }
+        }
+    }
+
+    fn current(&self, io: &HttpIo, http: &Http) -> Phase {
+        if !http.connection.is_confirmed() {
+            return Phase::Handshake;
+        }
+        let stream = io.stream();
+        let (received, sent) = stream.bytes();
+        if stream.is_blocked() {
+            return Phase::Blocked(sent);
+        }
+        if http.connection.in_flight() > 0 {
+            if self.multiplexed {
+                return Phase::Streams;
+            }
+            return http.connection.held_answer().map_or(Phase::Busy, Phase::Held);
+        }
+        self.unanswered(http.connection.requests(), received)
+    }
+
+    /// The phase of a connection without a request in flight: whether the next has begun. A request may begin and end
+    /// within one turn, so it is the number of them that tells.
+    fn unanswered(&self, requests: u32, received: u64) -> Phase {
+        let begun = !self.multiplexed
+            && match self.phase {
+                // A turn begins because there is something to read.
+                None => requests == self.requests_before,
+                Some(Phase::Head(before)) => requests == before,
+                Some(Phase::Idle(before)) => requests == before && received != self.received_when_idle,
+                Some(_) => false,
+            };
+        if begun { Phase::Head(requests) } else { Phase::Idle(requests) }
+    }
+
+    fn enter(&mut self, phase: Phase, io: &HttpIo, http: &Http) {
+        self.phase = Some(phase);
+        let timeouts = &http.settings.timeouts;
+        match phase {
+            Phase::Handshake => {
+                let left = http.connection.handshake().map_or(Duration::ZERO, Handshake::time_left);
+                http.deadline.set(left);
+            }
+            Phase::Idle(_) => {
+                self.received_when_idle = io.stream().bytes().0;
+                if self.multiplexed {
+                    http.deadline.set_idle(timeouts.idle);
+                } else {
+                    http.deadline.set(REST_AFTER.min(timeouts.idle));
+                }
+                io.stream_mut().rest();
+            }
+            Phase::Head(_) => http.deadline.set(timeouts.head),
+            Phase::Blocked(_) | Phase::Held(_) | Phase::Streams => self.rounds.begin(phase, http),
+            Phase::Busy => {
+                self.look_after = LOOK_FIRST;
+                http.deadline.set(LOOK_FIRST);
+            }
+        }
+    }
+}
+
+/// Why an idle connection whose deadline has passed ends.
+pub(super) fn end_of_idle(http: &Http) -> End {
+    if http.deadline.is_evicted() { End::Evicted } else { End::Idle }
+}
+
+/// Looks at a connection whose client has answers to take.
+#[derive(Debug, Default)]
+struct Rounds {
+    /// Since the client took nothing, by the clock of the wheel.
+    still_since: Duration,
+    /// Bytes of answers given back by then.
+    released: u64,
+    /// When the next round is due, if one is.
+    next: Option<Duration>,
+    /// The client did not take everything since the last round.
+    blocked: bool,
+}
+
+impl Rounds {
+    /// A phase begins, perhaps in the middle of a round.
+    fn begin(&mut self, phase: Phase, http: &Http) {
+        let now = http.deadline.now();
+        match phase {
+            // Something was taken.
+            Phase::Blocked(_) | Phase::Held(_) => self.still_since = now,
+            _ => {}
+        }
+        self.blocked |= matches!(phase, Phase::Blocked(_));
+        let next = *self.next.get_or_insert_with(|| now + Self::length(http));
+        http.deadline.set(next.saturating_sub(now));
+    }
+
+    fn length(http: &Http) -> Duration {
+        let timeouts = &http.settings.timeouts;
+        ROUND.min(timeouts.write / 4).min(timeouts.request.unwrap_or(ROUND) / 4)
+    }
+
+    fn turn(&mut self, phase: Phase, multiplexed: bool, http: &Http) -> Option<Stop> {
+        let (now, length) = (http.deadline.now(), Self::length(http));
+        let (connection, timeouts) = (&http.connection, &http.settings.timeouts);
+        let progress = connection.answers.released() - self.released;
+        self.released += progress;
+        if progress > 0 && phase == Phase::Streams {
+            self.still_since = now;
+        }
+        // A stream that waits for memory has no time limit: those that hold it are to give it back.
+        let is_stuck = phase != Phase::Streams || connection.answers.is_full();
+        if is_stuck && now.saturating_sub(self.still_since) >= timeouts.write {
+            return Some(Stop::Abort(End::WriteTimeout));
+        }
+        if connection.is_overloaded() && connection.answers.exceed_share() && progress < LITTLE {
+            http.service.current().telemetry().metrics.connection_shed();
+            return Some(Stop::Abort(End::Shed));
+        }
+        if multiplexed {
+            let limits = StreamLimits { write: timeouts.write, request: timeouts.request };
+            let round = Round { now: Instant::now(), released: self.released, blocked: self.blocked };
+            connection.streams.end_overdue(round, limits);
+            self.blocked = matches!(phase, Phase::Blocked(_));
+        } else if is_overdue(http) {
+            return Some(Stop::Abort(End::RequestTimeout));
+        }
+        self.next = Some(now + length);
+        http.deadline.set(length);
+        None
+    }
+}
+
+/// Whether the request in flight over HTTP/1.1 has taken too long.
+fn is_overdue(http: &Http) -> bool {
+    let (started, limit) = (http.connection.request_began(), http.settings.timeouts.request);
+    started.zip(limit).is_some_and(|(started, limit)| started.elapsed() >= limit)
+}
+
+/// Whether nobody is there any more to take the answer. The end of what the client sends counts only where the settings
+/// say so: it may still read (RFC 9112 section 9.6).
+fn is_gone(io: &HttpIo, http: &Http) -> bool {
+    match Peer::of(io.stream().tcp()) {
+        Ok(Peer::Gone) => true,
+        Ok(Peer::HalfClosed) => http.settings.abort_on_close,
+        Ok(Peer::Open) | Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(phase: Option<Phase>) -> Turns {
+        Turns { phase, received_when_idle: 500, ..Turns::new(false, 7) }
+    }
+
+    #[test]
+    fn a_request_answered_within_its_turn_leaves_the_connection_idle() {
+        assert_eq!(after(None).unanswered(8, 600), Phase::Idle(8));
+        assert_eq!(after(Some(Phase::Head(7))).unanswered(8, 600), Phase::Idle(8));
+        assert_eq!(after(Some(Phase::Idle(7))).unanswered(8, 600), Phase::Idle(8));
+        assert_eq!(after(Some(Phase::Busy)).unanswered(7, 600), Phase::Idle(7));
+    }
+
+    #[test]
+    fn a_part_of_a_head_is_watched_from_its_first_byte() {
+        assert_eq!(after(None).unanswered(7, 500), Phase::Head(7));
+        assert_eq!(after(Some(Phase::Idle(7))).unanswered(7, 501), Phase::Head(7));
+        assert_eq!(after(Some(Phase::Head(7))).unanswered(7, 502), Phase::Head(7));
+        assert_eq!(after(Some(Phase::Idle(7))).unanswered(7, 500), Phase::Idle(7));
+    }
+
+    #[test]
+    fn frames_between_requests_are_no_head() {
+        let turns = Turns { received_when_idle: 500, ..Turns::new(true, 7) };
+        assert_eq!(turns.unanswered(7, 600), Phase::Idle(7));
+    }
+}

@@ -1,0 +1,298 @@
+//! Memory of answers that their clients have not taken yet: a budget for each connection, and one for the process.
+//!
+//! A body is not asked for more while its connection has used up its share. So what a client can make the server hold by
+//! not reading is one budget, and for each stream what its source holds meanwhile.
+
+use std::cell::{Cell, RefCell};
+use std::mem;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use brisk_telemetry::Metrics;
+use bytes::{Buf, Bytes};
+
+use crate::connection::Connection;
+use crate::connection::streams::StreamKey;
+
+/// What a connection may hold whatever other connections do, so that each can go on.
+const SHARE: usize = 64 << 10;
+
+/// Workers report changes to the process in steps of this size, so that they seldom meet.
+const STEP: usize = 64 << 10;
+
+/// What the answers of one worker hold, and, through its metrics, those of all workers.
+#[derive(Debug)]
+pub(crate) struct WorkerBuffers {
+    metrics: Arc<Metrics>,
+    unreported: Cell<isize>,
+}
+
+impl WorkerBuffers {
+    pub(crate) fn new(metrics: Arc<Metrics>) -> Rc<Self> {
+        Rc::new(Self { metrics, unreported: Cell::new(0) })
+    }
+
+    /// Whether all workers together hold more than `limit`, to some 64 KiB for each.
+    pub(crate) fn exceed(&self, limit: usize) -> bool {
+        self.metrics.answers_held() > limit
+    }
+
+    pub(crate) fn change(&self, bytes: isize) {
+        let unreported = self.unreported.get() + bytes;
+        if unreported.unsigned_abs() < STEP {
+            self.unreported.set(unreported);
+        } else {
+            self.unreported.set(0);
+            self.metrics.change_answers_held(unreported);
+        }
+    }
+}
+
+impl Drop for WorkerBuffers {
+    fn drop(&mut self) {
+        self.metrics.change_answers_held(self.unreported.get());
+    }
+}
+
+/// What the answers of one connection hold.
+#[derive(Debug, Default)]
+pub(crate) struct AnswerBuffers {
+    held: Cell<usize>,
+    /// Bytes given back so far: written, or no longer wanted.
+    released: Cell<u64>,
+    waiting: RefCell<Vec<Waker>>,
+    /// The tasks that wait are woken when less is held; 0 while nobody waits.
+    wake_below: Cell<usize>,
+}
+
+impl AnswerBuffers {
+    /// Bytes that the connection holds.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        self.held.get()
+    }
+
+    /// Whether the connection holds more than it may have while the process has no room.
+    pub(crate) fn exceed_share(&self) -> bool {
+        self.held.get() > SHARE
+    }
+
+    /// Whether an answer waits for room.
+    pub(crate) fn is_full(&self) -> bool {
+        self.wake_below.get() > 0
+    }
+
+    /// Bytes given back so far.
+    pub(crate) fn released(&self) -> u64 {
+        self.released.get()
+    }
+
+    /// Ready while the connection may hold more. Otherwise the task is woken when half of its budget is free.
+    pub(crate) fn poll_room(&self, context: &mut Context<'_>, budget: &Budget<'_>) -> Poll<()> {
+        let held = self.held.get();
+        if held < SHARE || (held < budget.connection && !budget.worker.exceed(budget.process)) {
+            return Poll::Ready(());
+        }
+        self.wake_below.set(if held < budget.connection { SHARE } else { budget.connection / 2 });
+        let mut waiting = self.waiting.borrow_mut();
+        if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            waiting.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    fn take(&self, bytes: usize) {
+        self.held.set(self.held.get() + bytes);
+    }
+
+    fn release(&self, bytes: usize) {
+        self.released.set(self.released.get() + bytes as u64);
+        self.free(bytes);
+    }
+
+    fn free(&self, bytes: usize) {
+        let held = self.held.get() - bytes;
+        self.held.set(held);
+        if held < self.wake_below.get() {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        self.wake_below.set(0);
+        // A waker may own what gives back more.
+        let waiting = mem::take(&mut *self.waiting.borrow_mut());
+        for waker in waiting {
+            waker.wake();
+        }
+    }
+}
+
+/// How much may be held.
+#[derive(Debug)]
+pub(crate) struct Budget<'a> {
+    /// By the connection, in bytes.
+    pub(crate) connection: usize,
+    /// By the process, in bytes.
+    pub(crate) process: usize,
+    pub(crate) worker: &'a WorkerBuffers,
+}
+
+/// A piece of an answer on its way to the client. It is held until it is written or dropped.
+#[derive(Debug)]
+pub struct Chunk {
+    bytes: Bytes,
+    connection: Rc<Connection>,
+    stream: Option<StreamKey>,
+}
+
+impl Chunk {
+    /// A piece of the answer on `stream`, where the connection has several.
+    pub(crate) fn new(bytes: Bytes, connection: Rc<Connection>, stream: Option<StreamKey>) -> Self {
+        connection.answers.take(bytes.len());
+        connection.worker_held(bytes.len().cast_signed());
+        Self { bytes, connection, stream }
+    }
+
+    fn released(&self, bytes: usize) {
+        if bytes > 0 {
+            self.connection.worker_held(-bytes.cast_signed());
+            self.connection.answers.release(bytes);
+        }
+    }
+}
+
+/// What the source of an answer holds before there is a piece: it counts as held too.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    bytes: usize,
+    connection: Rc<Connection>,
+}
+
+impl Reserved {
+    pub(crate) fn new(bytes: usize, connection: &Rc<Connection>) -> Self {
+        connection.answers.take(bytes);
+        connection.worker_held(bytes.cast_signed());
+        Self { bytes, connection: Rc::clone(connection) }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.connection.worker_held(-self.bytes.cast_signed());
+        self.connection.answers.free(self.bytes);
+    }
+}
+
+impl Buf for Chunk {
+    fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.bytes.chunk()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
+        if let Some(stream) = self.stream {
+            self.connection.streams.written(stream);
+        }
+        self.released(count);
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        self.released(self.bytes.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::Wake;
+    use std::time::Instant;
+
+    use brisk_telemetry::ConnectionRecord;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn connection() -> Rc<Connection> {
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        Connection::new(ConnectionRecord::new(1, address, address, Instant::now()), true)
+    }
+
+    fn chunk(connection: &Rc<Connection>, length: usize) -> Chunk {
+        Chunk::new(vec![0; length].into(), Rc::clone(connection), None)
+    }
+
+    #[test]
+    fn a_piece_is_held_until_it_is_written_or_dropped() {
+        let connection = connection();
+        let mut first = chunk(&connection, 100);
+        let second = chunk(&connection, 1000);
+        first.advance(40);
+        assert_eq!(connection.answers.held(), 1060);
+        drop(second);
+        assert_eq!(connection.answers.held(), 60);
+        first.advance(60);
+        drop(first);
+        assert_eq!((connection.answers.held(), connection.answers.released()), (0, 1100));
+    }
+
+    #[test]
+    fn what_a_source_holds_counts_and_is_no_progress_of_the_client() {
+        let connection = connection();
+        let reserved = Reserved::new(100, &connection);
+        assert_eq!(connection.answers.held(), 100);
+        drop(reserved);
+        assert_eq!((connection.answers.held(), connection.answers.released()), (0, 0));
+    }
+
+    #[test]
+    fn who_finds_no_room_is_woken_when_half_of_the_budget_is_free() {
+        let worker = WorkerBuffers::new(Metrics::new());
+        let budget = Budget { connection: 1 << 20, process: usize::MAX, worker: &worker };
+        let connection = connection();
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut context = Context::from_waker(&waker);
+        let mut held = chunk(&connection, 1 << 20);
+        assert!(connection.answers.poll_room(&mut context, &budget).is_pending());
+        assert!(connection.answers.poll_room(&mut context, &budget).is_pending());
+        assert_eq!(connection.answers.waiting.borrow().len(), 1);
+        held.advance(1 << 19);
+        assert!(!woken.0.load(Ordering::Relaxed));
+        held.advance(1);
+        assert!(woken.0.load(Ordering::Relaxed));
+        assert!(connection.answers.poll_room(&mut context, &budget).is_ready());
+    }
+
+    #[test]
+    fn a_process_without_room_leaves_each_connection_its_share() {
+        let metrics = Metrics::new();
+        let worker = WorkerBuffers::new(Arc::clone(&metrics));
+        worker.change(1 << 30);
+        let budget = Budget { connection: 1 << 20, process: 1 << 29, worker: &worker };
+        let connection = connection();
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(connection.answers.poll_room(&mut context, &budget).is_ready());
+        let _held = chunk(&connection, SHARE);
+        assert!(connection.answers.poll_room(&mut context, &budget).is_pending());
+        worker.change(-(1 << 30));
+        assert_eq!(metrics.answers_held(), 0);
+        assert!(connection.answers.poll_room(&mut context, &budget).is_ready());
+    }
+}

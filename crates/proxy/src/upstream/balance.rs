@@ -1,0 +1,329 @@
+//! Chooses a server: round robin, least connections, or consistent hash. Each worker chooses for itself.
+//!
+//! Servers that are not healthy are passed over. If none is healthy, all are tried as if they were: a health check may
+//! be wrong, and a refused connection costs a client nothing that an answer 503 would not.
+
+use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::header::COOKIE;
+use http::request::Parts;
+
+use crate::upstream::settings::{Balance, HashKey};
+
+/// What is known of a server when one is chosen.
+pub(crate) trait Member {
+    fn name(&self) -> &str;
+    /// At least 1.
+    fn weight(&self) -> u32;
+    /// Requests in flight.
+    fn active(&self) -> u32;
+    fn is_available(&self) -> bool;
+}
+
+/// The way of choosing, with what it has to remember.
+#[derive(Debug)]
+pub(crate) enum Balancer {
+    /// Smooth weighted round robin: each choice adds to every member its weight and takes the total from the chosen.
+    RoundRobin { credits: RefCell<Vec<i64>> },
+    /// The start of the search moves on, so that equals take turns.
+    LeastConnections { start: Cell<usize> },
+    /// Weighted rendezvous: the member with the highest score for the key, so that one that is missing moves only its own
+    /// keys. The seeds depend on the names alone: every worker and every process of a fleet chooses alike.
+    ConsistentHash { by: HashKey, seeds: Vec<u64> },
+}
+
+impl Balancer {
+    pub(crate) fn new<M: Member>(balance: &Balance, members: &[M]) -> Self {
+        match balance {
+            Balance::RoundRobin => Self::round_robin(members),
+            Balance::LeastConnections => Self::LeastConnections { start: Cell::new(worker_number()) },
+            Balance::ConsistentHash { by } => {
+                let seeds = members.iter().map(|member| hash(member.name().as_bytes())).collect();
+                Self::ConsistentHash { by: by.clone(), seeds }
+            }
+        }
+    }
+
+    fn round_robin<M: Member>(members: &[M]) -> Self {
+        let balancer = Self::RoundRobin { credits: RefCell::new(vec![0; members.len()]) };
+        // Workers start at different members, or the first would get the first request of each.
+        for _ in 0..worker_number() % members.len().max(1) {
+            balancer.choose_among(members, 0, |_| true);
+        }
+        balancer
+    }
+
+    /// The index of the member for `key`, never `avoid`. `None` if there is no other.
+    pub(crate) fn choose<M: Member>(&self, members: &[M], key: u64, avoid: Option<usize>) -> Option<usize> {
+        if members.len() == 1 {
+            return if avoid == Some(0) { None } else { Some(0) };
+        }
+        let allowed = |index| avoid != Some(index);
+        self.choose_among(members, key, |index| allowed(index) && members[index].is_available())
+            .or_else(|| self.choose_among(members, key, allowed))
+    }
+
+    /// The key of a request; 0 where the way of choosing has none.
+    pub(crate) fn key(&self, head: &Parts, client: impl FnOnce() -> IpAddr) -> u64 {
+        let Self::ConsistentHash { by, .. } = self else {
+            return 0;
+        };
+        let found = match by {
+            HashKey::ClientAddress => None,
+            HashKey::Path => Some(head.uri.path().as_bytes()),
+            HashKey::Header(name) => head.headers.get(name).map(http::HeaderValue::as_bytes),
+            HashKey::Cookie(name) => cookie(head, name.as_bytes()),
+        };
+        match (found, client) {
+            (Some(bytes), _) => hash(bytes),
+            (None, client) => match client() {
+                IpAddr::V4(address) => hash(&address.octets()),
+                IpAddr::V6(address) => hash(&address.octets()),
+            },
+        }
+    }
+
+    fn choose_among<M: Member>(
+        &self,
+        members: &[M],
+        key: u64,
+        eligible: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let eligible = (0..members.len()).filter(|&index| eligible(index));
+        match self {
+            Self::RoundRobin { credits } => next_in_turn(&mut credits.borrow_mut(), members, eligible),
+            Self::LeastConnections { start } => least_loaded(start, members, eligible),
+            Self::ConsistentHash { seeds, .. } => {
+                let score = |&index: &usize| score(mix(key ^ seeds[index]), members[index].weight());
+                eligible.max_by(|left, right| score(left).total_cmp(&score(right)))
+            }
+        }
+    }
+}
+
+fn next_in_turn<M: Member>(
+    credits: &mut [i64],
+    members: &[M],
+    eligible: impl Iterator<Item = usize>,
+) -> Option<usize> {
+    let mut total = 0;
+    let mut best: Option<usize> = None;
+    for index in eligible {
+        let weight = i64::from(members[index].weight());
+        total += weight;
+        credits[index] += weight;
+        if best.is_none_or(|best| credits[index] > credits[best]) {
+            best = Some(index);
+        }
+    }
+    if let Some(best) = best {
+        credits[best] -= total;
+    }
+    best
+}
+
+fn least_loaded<M: Member>(
+    start: &Cell<usize>,
+    members: &[M],
+    eligible: impl Iterator<Item = usize>,
+) -> Option<usize> {
+    let first = start.get();
+    start.set(first.wrapping_add(1));
+    // The load as a fraction, compared by multiplying crosswise; equals by their distance from the start.
+    eligible.min_by(|&left, &right| {
+        let (a, b) = (&members[left], &members[right]);
+        let by_load = (u64::from(a.active()) * u64::from(b.weight()))
+            .cmp(&(u64::from(b.active()) * u64::from(a.weight())));
+        let distance = |index: usize| (index + members.len() - first % members.len()) % members.len();
+        by_load.then_with(|| distance(left).cmp(&distance(right)))
+    })
+}
+
+/// Highest for the winner; each member wins in proportion to its weight over uniform hashes.
+fn score(hash: u64, weight: u32) -> f64 {
+    // 53 bits fill the open interval from 0 to 1 evenly.
+    let uniform = ((hash >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+    -f64::from(weight) / uniform.ln()
+}
+
+/// FNV-1a: short keys, no secret, the same in every process and version.
+fn hash(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    mix(bytes.iter().fold(0xcbf2_9ce4_8422_2325, step))
+}
+
+/// The finaliser of `SplitMix64`: every bit of the argument reaches every bit of the result.
+fn mix(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+fn cookie<'a>(head: &'a Parts, name: &[u8]) -> Option<&'a [u8]> {
+    let pairs =
+        head.headers.get_all(COOKIE).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
+    pairs.map(<[u8]>::trim_ascii).find_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="))
+}
+
+fn worker_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use http::Request;
+
+    use super::*;
+
+    struct Fake {
+        name: String,
+        weight: u32,
+        active: u32,
+        available: bool,
+    }
+
+    impl Member for Fake {
+        fn name(&self) -> &str {
+            &self.name
+        }
+
+        fn weight(&self) -> u32 {
+            self.weight
+        }
+
+        fn active(&self) -> u32 {
+            self.active
+        }
+
+        fn is_available(&self) -> bool {
+            self.available
+        }
+    }
+
+    fn fakes(weights: &[u32]) -> Vec<Fake> {
+        let fake = |(index, weight): (usize, &u32)| Fake {
+            name: format!("10.0.0.{index}:80"),
+            weight: *weight,
+            active: 0,
+            available: true,
+        };
+        weights.iter().enumerate().map(fake).collect()
+    }
+
+    fn counts(balancer: &Balancer, members: &[Fake], keys: u64) -> HashMap<usize, usize> {
+        let mut counts = HashMap::new();
+        for key in 0..keys {
+            let chosen = balancer.choose(members, mix(key), None).expect("a member");
+            *counts.entry(chosen).or_insert(0) += 1;
+        }
+        counts
+    }
+
+    fn by_path() -> Balance {
+        Balance::ConsistentHash { by: HashKey::Path }
+    }
+
+    #[test]
+    fn round_robin_shares_by_weight_and_spreads_the_heavy_one() {
+        let members = fakes(&[5, 1, 1]);
+        let balancer = Balancer::new(&Balance::RoundRobin, &members);
+        let order: Vec<_> = (0..70).map(|_| balancer.choose(&members, 0, None).expect("a member")).collect();
+        let share = |index| order.iter().filter(|chosen| **chosen == index).count();
+        assert_eq!((share(0), share(1), share(2)), (50, 10, 10));
+        let longest = order.chunk_by(|left, right| left == right).map(<[_]>::len).max();
+        assert!(longest <= Some(5), "{order:?}");
+    }
+
+    #[test]
+    fn the_unhealthy_are_passed_over_unless_all_are() {
+        for balance in [Balance::RoundRobin, Balance::LeastConnections, by_path()] {
+            let mut members = fakes(&[1, 1, 1]);
+            let balancer = Balancer::new(&balance, &members);
+            members[1].available = false;
+            let counted = counts(&balancer, &members, 300);
+            assert!(!counted.contains_key(&1), "{balance:?}: {counted:?}");
+            for member in &mut members {
+                member.available = false;
+            }
+            assert_eq!(counts(&balancer, &members, 300).len(), 3, "{balance:?}");
+        }
+    }
+
+    #[test]
+    fn the_one_that_failed_is_avoided() {
+        for balance in [Balance::RoundRobin, Balance::LeastConnections, by_path()] {
+            let members = fakes(&[1, 1]);
+            let balancer = Balancer::new(&balance, &members);
+            for key in 0..100 {
+                assert_eq!(balancer.choose(&members, mix(key), Some(0)), Some(1), "{balance:?}");
+            }
+            assert_eq!(balancer.choose(&members[..1], 0, Some(0)), None, "{balance:?}");
+        }
+    }
+
+    #[test]
+    fn least_connections_weighs_the_load() {
+        let mut members = fakes(&[1, 4]);
+        members[0].active = 1;
+        members[1].active = 3;
+        let balancer = Balancer::new(&Balance::LeastConnections, &members);
+        assert_eq!(balancer.choose(&members, 0, None), Some(1));
+        members[1].active = 5;
+        assert_eq!(balancer.choose(&members, 0, None), Some(0));
+    }
+
+    #[test]
+    fn least_connections_lets_equals_take_turns() {
+        let members = fakes(&[1, 1, 1]);
+        let balancer = Balancer::new(&Balance::LeastConnections, &members);
+        let counted = counts(&balancer, &members, 30);
+        assert!(counted.values().all(|count| *count == 10), "{counted:?}");
+    }
+
+    #[test]
+    fn a_hash_shares_by_weight() {
+        let members = fakes(&[1, 1, 2]);
+        let counted = counts(&Balancer::new(&by_path(), &members), &members, 40_000);
+        for (index, expected) in [(0, 10_000), (1, 10_000), (2, 20_000)] {
+            assert!(counted[&index].abs_diff(expected) < 500, "{counted:?}");
+        }
+    }
+
+    #[test]
+    fn a_missing_member_moves_only_its_own_keys() {
+        let mut members = fakes(&[1, 1, 1, 1]);
+        let balancer = Balancer::new(&by_path(), &members);
+        let choose = |members: &[Fake]| {
+            (0..1000).map(|key| balancer.choose(members, mix(key), None)).collect::<Vec<_>>()
+        };
+        let before = choose(&members);
+        members[2].available = false;
+        let after = choose(&members);
+        for (before, after) in before.into_iter().zip(after) {
+            assert!(before == after || before == Some(2));
+        }
+    }
+
+    #[test]
+    fn a_key_is_what_requests_have_in_common() {
+        let key = |by: HashKey, path: &str, cookies: &str, client: [u8; 4]| {
+            let balancer = Balancer::new::<Fake>(&Balance::ConsistentHash { by }, &[]);
+            let request = Request::get(path).header(COOKIE, cookies).body(()).expect("a request");
+            balancer.key(&request.into_parts().0, || IpAddr::from(client))
+        };
+        let (one, two) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+        assert_eq!(key(HashKey::Path, "/a?x", "", one), key(HashKey::Path, "/a?y", "", two));
+        assert_ne!(key(HashKey::Path, "/a", "", one), key(HashKey::Path, "/b", "", one));
+        assert_eq!(key(HashKey::ClientAddress, "/a", "", one), key(HashKey::ClientAddress, "/b", "", one));
+        assert_ne!(key(HashKey::ClientAddress, "/a", "", one), key(HashKey::ClientAddress, "/a", "", two));
+        let sid = || HashKey::Cookie("sid".to_owned());
+        assert_eq!(key(sid(), "/", "a=1; sid=x", one), key(sid(), "/", "sid=x;b=2", two));
+        assert_ne!(key(sid(), "/", "sid=x", one), key(sid(), "/", "sid=y", one));
+        assert_eq!(key(sid(), "/", "xsid=x", one), key(HashKey::ClientAddress, "/", "", one));
+    }
+}

@@ -1,0 +1,387 @@
+//! The way of one request through an upstream group: a server is chosen, the request sent, the response's head awaited;
+//! both bodies stream.
+//!
+//! The head arrives rewritten (see `headers`); only what depends on the server's protocol is settled here. What is safe
+//! to repeat is tried once more, as [`Retry`] says.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use http::request::Parts;
+use http::uri::{Authority, PathAndQuery, Scheme, Uri};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
+use hyper::body::{Body as _, Incoming};
+
+use crate::body::{Arriving, Body, BodyProgress, RequestBody};
+use crate::connection::Connection;
+use crate::error::UpstreamError;
+use crate::upstream::admission::{Admission, AtLimit};
+use crate::upstream::body::UpstreamBody;
+use crate::upstream::group::{Group, Lease, Server};
+use crate::upstream::http1::{Failure, Http1, Owner};
+use crate::upstream::http2::Placement;
+use crate::upstream::login;
+use crate::upstream::settings::{Retry, ServerScheme};
+use crate::upstream::upgrade::PendingUpgrade;
+use crate::validate;
+
+const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
+
+/// What forwarding needs to know beside the request, and what it tells of itself.
+#[derive(Debug)]
+pub struct ForwardFacts<'a> {
+    /// The client's connection.
+    pub connection: &'a Rc<Connection>,
+    /// The most bytes of the request body; beyond it the request fails. `u64::MAX`: no limit.
+    pub body_limit: u64,
+    /// Filled in on the way, whatever the outcome.
+    pub outcome: &'a ForwardOutcome,
+}
+
+/// What became of a request, for the access log.
+#[derive(Debug, Default)]
+pub struct ForwardOutcome {
+    server: RefCell<Option<Rc<Server>>>,
+    time: Cell<Option<Duration>>,
+    progress: RefCell<Option<Rc<BodyProgress>>>,
+}
+
+impl ForwardOutcome {
+    /// The last server tried.
+    pub fn server(&self) -> Option<Rc<Server>> {
+        self.server.borrow().clone()
+    }
+
+    /// From handing the request over to the head of the response, retries included; `None` if there was none.
+    pub fn time(&self) -> Option<Duration> {
+        self.time.get()
+    }
+
+    /// The client gets an answer from now on.
+    pub(crate) fn answered(&self) {
+        if let Some(progress) = &*self.progress.borrow() {
+            progress.answered();
+        }
+    }
+
+    /// Bytes of the request body so far.
+    pub fn request_bytes(&self) -> u64 {
+        self.progress.borrow().as_ref().map_or(0, |progress| progress.bytes())
+    }
+}
+
+/// Sends `request` to a server of `group` and answers with its response, whose body streams.
+///
+/// A 101 response to a request with an `Upgrade` header leaves the upstream's side in [`Connection::upgrade`]. Dropping
+/// the future, or later the body, gives the exchange up.
+pub(crate) async fn forward(
+    group: &Rc<Group>,
+    request: Request<impl Into<Arriving>>,
+    facts: &ForwardFacts<'_>,
+) -> Result<Response<Body>, UpstreamError> {
+    let started = Instant::now();
+    let (mut head, body) = request.into_parts();
+    let body = body.into();
+    head.extensions.clear();
+    let mut journey = Journey::new(group, &head, &body, facts);
+    let mut request = Request::from_parts(head, body.into_request_body(journey.progress.as_ref()));
+    let mut attempt = journey.first()?;
+    loop {
+        facts.outcome.server.replace(Some(Rc::clone(attempt.server)));
+        match journey.send(&attempt, request).await {
+            Ok(response) => {
+                attempt.server.succeeded();
+                facts.outcome.time.set(Some(started.elapsed()));
+                return Ok(response);
+            }
+            Err(failure) => {
+                let was_sent = failure.unsent.is_none();
+                (request, attempt) = journey.next(&attempt, *failure)?;
+                // What may be a replay is not sent a second time by brisk either.
+                if was_sent && let Some(handshake) = facts.connection.handshake() {
+                    Box::pin(handshake.complete()).await;
+                }
+            }
+        }
+    }
+}
+
+/// One request's way, over one server or two.
+struct Journey<'a> {
+    group: &'a Group,
+    connection: &'a Rc<Connection>,
+    key: u64,
+    retries: u32,
+    /// The head once more, if the request may be repeated after it was sent.
+    replay: Option<Parts>,
+    progress: Option<Rc<BodyProgress>>,
+    /// Of the client's request.
+    version: Version,
+    /// It tries to log its upstream connection in.
+    logs_in: bool,
+    wants_upgrade: bool,
+}
+
+/// A server, and which of its connections.
+struct Attempt<'a> {
+    server: &'a Rc<Server>,
+    placement: Placement,
+    at_limit: AtLimit,
+}
+
+impl<'a> Journey<'a> {
+    fn new(group: &'a Group, head: &Parts, body: &Arriving, facts: &ForwardFacts<'a>) -> Self {
+        let retries = match group.state().settings().retry {
+            Retry::Once => 1,
+            Retry::Never => 0,
+        };
+        let bodyless = body.is_empty();
+        let progress = (!bodyless).then(|| body.progress(facts.connection, facts.body_limit));
+        facts.outcome.progress.replace(progress.clone());
+        Self {
+            group,
+            connection: facts.connection,
+            key: group.key(head, || facts.connection.record.borrow().client.ip()),
+            retries,
+            replay: (retries > 0 && bodyless && head.method.is_idempotent()).then(|| head.clone()),
+            progress,
+            version: head.version,
+            logs_in: login::is_attempt(&head.headers),
+            wants_upgrade: head.headers.contains_key(header::UPGRADE),
+        }
+    }
+
+    fn first(&self) -> Result<Attempt<'a>, UpstreamError> {
+        let logged_in = self.connection.private.server(self.group);
+        let server =
+            logged_in.or_else(|| self.group.choose(self.key, None)).ok_or(UpstreamError::NoServer)?;
+        // Another server may have room at once.
+        let at_limit =
+            if self.retries > 0 && self.group.servers().len() > 1 { AtLimit::Fail } else { AtLimit::Wait };
+        Ok(Attempt { server, placement: Placement::Kept, at_limit })
+    }
+
+    /// What to do after a failure: the request once more and where to send it, or the error to answer with.
+    fn next(
+        &mut self,
+        last: &Attempt<'a>,
+        failure: Failure,
+    ) -> Result<(Request<RequestBody>, Attempt<'a>), UpstreamError> {
+        let Failure { error, unsent, reused } = failure;
+        // A kept connection may have reached its end: that says nothing about its server.
+        let stale = reused && last.placement == Placement::Kept && matches!(error, UpstreamError::Closed(_));
+        if !stale && error.blames_server() {
+            last.server.failed(&error);
+        }
+        let at_limit = AtLimit::Wait;
+        let afresh = Attempt { server: last.server, placement: Placement::Fresh, at_limit };
+        let request = match unsent {
+            Some(request) if stale => return Ok((request, afresh)),
+            Some(request) => request,
+            None => match self.replay.take() {
+                Some(head) if matches!(error, UpstreamError::Closed(_)) => {
+                    Request::from_parts(head, RequestBody::Empty)
+                }
+                _ => return Err(error),
+            },
+        };
+        if self.retries == 0 {
+            return Err(error);
+        }
+        self.retries -= 1;
+        if stale {
+            return Ok((request, afresh));
+        }
+        let server = self.group.choose(self.key, Some(last.server.index())).ok_or(error)?;
+        Ok((request, Attempt { server, placement: Placement::Kept, at_limit }))
+    }
+
+    async fn send(
+        &self,
+        attempt: &Attempt<'_>,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Body>, Box<Failure>> {
+        let mut response = if attempt.server.state().multiplexes() {
+            Box::pin(self.send_http2(attempt, request)).await?
+        } else {
+            self.send_http1(attempt, request).await?
+        };
+        // The version is a matter of each connection; hyper would pass HTTP/1.0 on.
+        *response.version_mut() = Version::HTTP_11;
+        Ok(response)
+    }
+
+    /// Whose a connection is after a login, or a demand for one (see [`login`]).
+    fn owner(&self) -> Owner {
+        match self.version {
+            Version::HTTP_2 => Owner::Nobody,
+            _ => Owner::Client(Rc::downgrade(self.connection)),
+        }
+    }
+
+    async fn send_http1(
+        &self,
+        attempt: &Attempt<'_>,
+        mut request: Request<RequestBody>,
+    ) -> Result<Response<Body>, Box<Failure>> {
+        let server = attempt.server;
+        let lease = Lease::new(server);
+        let kept = match attempt.placement {
+            Placement::Kept => self.connection.private.take(server).or_else(|| server.pool().take()),
+            Placement::Fresh => None,
+        };
+        let mut http1 = match kept {
+            Some(http1) => http1,
+            // Boxed, like the other ways that few requests go: the future of each would keep room for them.
+            None => match Box::pin(connect(server, attempt.at_limit)).await {
+                Ok(http1) => http1,
+                Err(error) => return Err(Failure::connecting(error, request)),
+            },
+        };
+        to_origin_form(&mut request, server);
+        announce_body(&mut request);
+        let limit = server.group_settings().timeouts.head;
+        let mut response = http1.exchange(request, self.progress.as_deref(), limit).await?;
+        if !is_decodable(response.headers()) {
+            return Err(Failure::after_sending(UpstreamError::TransferCoding));
+        }
+        if settle_length(&mut response) == Framing::Contradictory {
+            http1.belong_to(Owner::Nobody);
+        }
+        if self.logs_in || login::is_challenge(response.status(), response.headers()) {
+            http1.belong_to(self.owner());
+        }
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Box::pin(self.upgrade(response, http1, lease)).await.map_err(Failure::after_sending);
+        }
+        Ok(response.map(|incoming| Body::Upstream(UpstreamBody::over_http1(incoming, http1, lease))))
+    }
+
+    async fn upgrade(
+        &self,
+        response: Response<Incoming>,
+        http1: Box<Http1>,
+        lease: Lease,
+    ) -> Result<Response<Body>, UpstreamError> {
+        if !self.wants_upgrade {
+            return Err(UpstreamError::UnexpectedUpgrade);
+        }
+        let (mut head, _) = response.into_parts();
+        head.extensions.clear();
+        let upgraded = http1.into_upgraded().await?;
+        self.connection.upgrade.replace(Some(PendingUpgrade::new(upgraded, lease)));
+        Ok(Response::from_parts(head, Body::Empty))
+    }
+
+    async fn send_http2(
+        &self,
+        attempt: &Attempt<'_>,
+        mut request: Request<RequestBody>,
+    ) -> Result<Response<Body>, Box<Failure>> {
+        let server = attempt.server;
+        let lease = Lease::new(server);
+        let open = async || match server.admit(attempt.at_limit).await? {
+            Admission::Open(place) => server.open(place).await,
+            Admission::Connection(_) => Err(UpstreamError::ConnectionLimit),
+        };
+        let checkout = if self.logs_in {
+            server.http2().exclusive(open).await
+        } else {
+            server.http2().checkout(attempt.placement, open).await
+        };
+        let mut http2 = match checkout {
+            Ok(http2) => http2,
+            Err(error) => return Err(Failure::connecting(error, request)),
+        };
+        to_absolute_form(&mut request, server);
+        let deadline = server.register_deadline();
+        let limit = server.group_settings().timeouts.head;
+        let mut response = http2.exchange(request, self.progress.as_deref(), &deadline, limit).await?;
+        settle_length(&mut response);
+        let stream = http2.stream;
+        Ok(response
+            .map(|incoming| Body::Upstream(UpstreamBody::over_http2(incoming, deadline, lease, stream))))
+    }
+}
+
+async fn connect(server: &Server, at_limit: AtLimit) -> Result<Box<Http1>, UpstreamError> {
+    let place = match server.admit(at_limit).await? {
+        Admission::Connection(http1) => return Ok(http1),
+        Admission::Open(place) => place,
+    };
+    let (io, open) = server.open(place).await?;
+    Http1::new(io, server.register_deadline(), open, server.group_settings().head_size).await
+}
+
+/// What a response's head says of its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Framing {
+    Clear,
+    /// `Transfer-Encoding` and `Content-Length`: somebody may read the length, and take the rest for another response.
+    Contradictory,
+}
+
+/// Removes a `Content-Length` that does not hold, which would break the framing of the client's connection.
+fn settle_length(response: &mut Response<Incoming>) -> Framing {
+    // RFC 9110 section 8.6: no length with 204.
+    if response.status() == StatusCode::NO_CONTENT {
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+    }
+    // RFC 9112 section 6.3: `Transfer-Encoding` overrides the length.
+    let overridden = response.headers().contains_key(header::TRANSFER_ENCODING);
+    if overridden && response.headers_mut().remove(header::CONTENT_LENGTH).is_some() {
+        return Framing::Contradictory;
+    }
+    Framing::Clear
+}
+
+/// Whether the body can be passed on: hyper would take one in any other coding for plain, until the connection ends.
+fn is_decodable(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    codings.next().is_none_or(validate::is_chunked) && codings.next().is_none()
+}
+
+/// Says that a body of unknown length follows. hyper does so by itself, but not for GET, whose body it would drop.
+fn announce_body(request: &mut Request<RequestBody>) {
+    if !request.body().is_end_stream() && !request.headers().contains_key(header::CONTENT_LENGTH) {
+        request.headers_mut().insert(header::TRANSFER_ENCODING, CHUNKED);
+    }
+}
+
+/// RFC 9112 section 3.2.1: what is asked of a server itself is asked by path, and `Host` says whose.
+fn to_origin_form(request: &mut Request<RequestBody>, server: &Server) {
+    *request.version_mut() = Version::HTTP_11;
+    if !request.headers().contains_key(header::HOST) {
+        let authority = request.uri().authority().map_or(server.name(), Authority::as_str);
+        if let Ok(host) = HeaderValue::from_str(authority) {
+            request.headers_mut().insert(header::HOST, host);
+        }
+    }
+    if request.uri().authority().is_some() {
+        let path = request.uri().path_and_query().cloned();
+        *request.uri_mut() = path.unwrap_or(PathAndQuery::from_static("/")).into();
+    }
+}
+
+/// RFC 9113 section 8.3.1: HTTP/2 has `:scheme` and `:authority` instead of `Host`.
+fn to_absolute_form(request: &mut Request<RequestBody>, server: &Server) {
+    *request.version_mut() = Version::HTTP_2;
+    let host = request.headers_mut().remove(header::HOST);
+    let named = host.as_ref().and_then(|host| Authority::try_from(host.as_bytes()).ok());
+    let authority = named.or_else(|| request.uri().authority().cloned());
+    let path = request.uri().path_and_query().cloned();
+    let encrypted = server.state().url().scheme() == ServerScheme::Https;
+    let uri = Uri::builder()
+        .scheme(if encrypted { Scheme::HTTPS } else { Scheme::HTTP })
+        .authority(authority.unwrap_or_else(|| server.state().url().authority().clone()))
+        .path_and_query(path.unwrap_or(PathAndQuery::from_static("/")))
+        .build();
+    // Three valid parts make a valid whole.
+    if let Ok(uri) = uri {
+        *request.uri_mut() = uri;
+    }
+}
+
+#[cfg(test)]
+mod tests;

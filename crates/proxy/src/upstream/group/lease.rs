@@ -1,0 +1,45 @@
+//! What a request holds of its server while it is answered.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::Server;
+use crate::upstream::http1::{Http1, Owner};
+
+/// A request's claim on its server, from the choice to the end of the response: what least connections counts.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    server: Rc<Server>,
+}
+
+impl Lease {
+    pub(crate) fn new(server: &Rc<Server>) -> Self {
+        server.active.set(server.active.get() + 1);
+        server.state().metrics.request();
+        Self { server: Rc::clone(server) }
+    }
+
+    /// The longest pause within a response body.
+    pub(crate) fn body_limit(&self) -> Duration {
+        self.server.group.settings.timeouts.body
+    }
+
+    /// Ends the claim and keeps the connection for the next request, if there may be one.
+    pub(crate) fn give_back(self, http1: Box<Http1>) {
+        match http1.owner() {
+            Owner::Anybody => self.server.keep(http1),
+            Owner::Nobody => {}
+            Owner::Client(client) => {
+                if let Some(client) = client.upgrade() {
+                    client.private.put(&self.server, http1);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.server.active.set(self.server.active.get() - 1);
+    }
+}

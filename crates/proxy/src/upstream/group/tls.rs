@@ -1,0 +1,45 @@
+//! TLS towards the servers of a group, and the files that it is made of.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use brisk_tls::TlsError;
+use brisk_tls::connector::{Connector, ConnectorSettings};
+use zeroize::Zeroizing;
+
+use crate::upstream::settings::{GroupSettings, ServerScheme, TlsProtocol, UpstreamTlsSettings};
+
+/// Hashes of the files that a connector is made of: authorities, chain and key. One of them is secret, and all may be large.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TlsFiles([Option<u64>; 3]);
+
+impl TlsFiles {
+    /// `None` as well where a file cannot be read: that is an error of the connector.
+    pub(super) fn read(settings: &UpstreamTlsSettings) -> Self {
+        let identity = settings.identity.as_ref();
+        let files =
+            [settings.ca.as_ref(), identity.map(|files| &files.chain), identity.map(|files| &files.key)];
+        Self(files.map(|file| {
+            let contents = Zeroizing::new(std::fs::read(file?).ok()?);
+            let mut hasher = DefaultHasher::new();
+            contents.hash(&mut hasher);
+            Some(hasher.finish())
+        }))
+    }
+}
+
+/// What the `https` servers of a group are reached with, if it has any. Reads files.
+pub(super) fn connector(settings: &GroupSettings) -> Result<Option<Connector>, TlsError> {
+    if !settings.servers.iter().any(|server| server.url.scheme() == ServerScheme::Https) {
+        return Ok(None);
+    }
+    let protocol = match settings.tls.protocol {
+        TlsProtocol::Http1 => "http/1.1",
+        TlsProtocol::Http2 => "h2",
+    };
+    let settings = ConnectorSettings {
+        authorities: settings.tls.ca.clone(),
+        identity: settings.tls.identity.clone(),
+        protocols: vec![protocol],
+    };
+    Connector::new(&settings).map(Some)
+}

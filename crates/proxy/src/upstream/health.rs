@@ -1,0 +1,315 @@
+//! Which servers are up: active checks, made once per process, and what the requests of clients show.
+//!
+//! Both write atomics that every worker reads when it chooses a server. A server gets requests while the checks find it
+//! up and it is not left out for failed requests.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::{Either, join_all, select};
+use http::uri::{Scheme, Uri};
+use http::{Request, StatusCode, header};
+use http_body_util::Empty;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::TokioExecutor;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+
+use crate::upstream::group::{GroupState, ServerState};
+use crate::upstream::io::HyperIo;
+use crate::upstream::settings::{ActiveChecks, PassiveChecks};
+
+/// A pause doubles this many times at most.
+const DOUBLINGS: u32 = 5;
+
+/// Where times in atomics count from.
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// The health of one server, shared by all workers.
+#[derive(Debug, Default)]
+pub(crate) struct ServerHealth {
+    checked_down: AtomicBool,
+    failures: AtomicU32,
+    /// Milliseconds since the start; 0 if the server is not left out.
+    out_until: AtomicU64,
+    /// The end of the last pause and its length, to tell whether the next failure comes soon after.
+    last_out_until: AtomicU64,
+    last_pause: AtomicU64,
+    doublings: AtomicU32,
+    /// Of the active checks; kept here because their task starts anew with each reload.
+    streak: Mutex<Streak>,
+}
+
+/// What active checks found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Up,
+    Down,
+}
+
+/// Whether a server gets requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Availability {
+    Available,
+    Unavailable,
+    /// Available, and this is the first to see it after a pause.
+    BackAgain,
+}
+
+impl ServerHealth {
+    /// Costs two loads while the server is well; reads the clock only while it is left out.
+    pub(crate) fn availability(&self) -> Availability {
+        let until = self.out_until.load(Ordering::Relaxed);
+        if until != 0 {
+            if until > now() {
+                return Availability::Unavailable;
+            }
+            let first =
+                self.out_until.compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            if first && !self.is_checked_down() {
+                return Availability::BackAgain;
+            }
+        }
+        if self.is_checked_down() { Availability::Unavailable } else { Availability::Available }
+    }
+
+    pub(crate) fn set_checked(&self, verdict: Verdict) {
+        self.checked_down.store(verdict == Verdict::Down, Ordering::Relaxed);
+    }
+
+    /// A response came. Costs a load while the server is well.
+    pub(crate) fn request_succeeded(&self) {
+        if self.failures.load(Ordering::Relaxed) != 0 {
+            self.failures.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// No response came. Answers the pause, if the server is left out from now on.
+    pub(crate) fn request_failed(&self, checks: &PassiveChecks) -> Option<Duration> {
+        if checks.max_failures == 0 {
+            return None;
+        }
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        // The worker that counts exactly to the limit is the one to act, so that a crowd of failures is one pause.
+        if failures != checks.max_failures || self.out_until.load(Ordering::Relaxed) > now() {
+            return None;
+        }
+        // After the pause, one more failure is enough; one success makes it a matter of `max_failures` again.
+        self.failures.store(checks.max_failures - 1, Ordering::Relaxed);
+        Some(self.leave_out(checks.pause))
+    }
+
+    fn leave_out(&self, pause: Duration) -> Duration {
+        let now = now();
+        let soon = self.last_out_until.load(Ordering::Relaxed) + self.last_pause.load(Ordering::Relaxed);
+        let again = soon != 0 && now <= soon;
+        let doublings = if again { (self.doublings.load(Ordering::Relaxed) + 1).min(DOUBLINGS) } else { 0 };
+        let pause = pause * (1 << doublings);
+        let milliseconds = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX / 4);
+        self.doublings.store(doublings, Ordering::Relaxed);
+        self.last_pause.store(milliseconds, Ordering::Relaxed);
+        self.last_out_until.store(now + milliseconds, Ordering::Relaxed);
+        self.out_until.store(now + milliseconds, Ordering::Relaxed);
+        pause
+    }
+
+    /// Adds a check; answers the new verdict, if it changes.
+    fn checked(&self, good: bool, checks: &ActiveChecks) -> Option<Verdict> {
+        self.streak.lock().unwrap_or_else(PoisonError::into_inner).add(good, checks)
+    }
+
+    fn is_checked_down(&self) -> bool {
+        self.checked_down.load(Ordering::Relaxed)
+    }
+}
+
+/// Milliseconds since the start, never 0.
+fn now() -> u64 {
+    u64::try_from(START.elapsed().as_millis()).unwrap_or(u64::MAX / 2) + 1
+}
+
+/// Makes the active checks of a group for as long as it is polled; ends at once if none are configured.
+///
+/// To be run once per process, not per worker: the verdicts are shared.
+pub async fn run_checks(group: Arc<GroupState>) {
+    let Some(checks) = &group.settings().health.active else {
+        return;
+    };
+    let servers = group.servers();
+    let watches = servers.iter().enumerate().map(|(index, server)| {
+        // Spread over the interval, so that checks do not come in bursts.
+        let delay = checks.interval * index as u32 / servers.len() as u32;
+        watch(&group, server, checks, delay)
+    });
+    join_all(watches).await;
+}
+
+async fn watch(group: &GroupState, server: &ServerState, checks: &ActiveChecks, delay: Duration) {
+    let mut ticks = interval_at(Instant::now() + delay, checks.interval.max(Duration::from_millis(1)));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let outcome = timeout(checks.timeout, check(server, checks)).await;
+        let outcome = outcome.unwrap_or_else(|_| Err("no answer in time".to_owned()));
+        let group = &group.settings().name;
+        match server.health().checked(outcome.is_ok(), checks) {
+            None => {}
+            Some(Verdict::Up) => {
+                tracing::info!(%group, server = server.name(), "upstream server is up again");
+                server.set_checked(Verdict::Up);
+            }
+            Some(Verdict::Down) => {
+                let reason = outcome.err().unwrap_or_default();
+                tracing::warn!(%group, server = server.name(), %reason, "upstream server is down");
+                server.set_checked(Verdict::Down);
+            }
+        }
+    }
+}
+
+/// Checks in a row with the same outcome.
+#[derive(Debug, Default)]
+struct Streak {
+    down: bool,
+    against: u32,
+}
+
+impl Streak {
+    /// The new verdict, if this check changes it.
+    fn add(&mut self, good: bool, checks: &ActiveChecks) -> Option<Verdict> {
+        if good != self.down {
+            self.against = 0;
+            return None;
+        }
+        self.against += 1;
+        let needed = if self.down { checks.healthy_after } else { checks.unhealthy_after };
+        if self.against < needed.max(1) {
+            return None;
+        }
+        self.against = 0;
+        self.down = !self.down;
+        Some(if self.down { Verdict::Down } else { Verdict::Up })
+    }
+}
+
+async fn check(server: &ServerState, checks: &ActiveChecks) -> Result<(), String> {
+    let io = server.dialer().connect().await.map_err(|error| error.to_string())?;
+    let request = request(server, checks).map_err(|error| error.to_string())?;
+    let status = ask(server, HyperIo::new(io), request).await.map_err(|error| error.to_string())?;
+    let good = match checks.status {
+        Some(expected) => status == expected,
+        None => status.is_success() || status.is_redirection(),
+    };
+    if good { Ok(()) } else { Err(format!("status {}", status.as_u16())) }
+}
+
+fn request(server: &ServerState, checks: &ActiveChecks) -> http::Result<Request<Empty<Bytes>>> {
+    let authority = checks.host.as_deref().unwrap_or(server.name());
+    let request = Request::get(checks.path.clone()).header(header::USER_AGENT, "brisk-health-check");
+    if !server.multiplexes() {
+        return request.header(header::HOST, authority).body(Empty::new());
+    }
+    let uri = Uri::builder().scheme(Scheme::HTTP).authority(authority).path_and_query(checks.path.clone());
+    request.uri(uri.build()?).body(Empty::new())
+}
+
+async fn ask(
+    server: &ServerState,
+    io: HyperIo,
+    request: Request<Empty<Bytes>>,
+) -> Result<StatusCode, CheckError> {
+    if server.multiplexes() {
+        let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
+        answer(sender.send_request(request), connection).await
+    } else {
+        let (mut sender, connection) = http1::handshake(io).await?;
+        answer(sender.send_request(request), connection).await
+    }
+}
+
+async fn answer<B>(
+    response: impl Future<Output = hyper::Result<http::Response<B>>>,
+    connection: impl Future<Output = hyper::Result<()>>,
+) -> Result<StatusCode, CheckError> {
+    match select(pin!(response), pin!(connection)).await {
+        Either::Left((response, _)) => Ok(response?.status()),
+        // The connection's end may come together with the response.
+        Either::Right((Ok(()), response)) => Ok(response.await?.status()),
+        Either::Right((Err(error), _)) => Err(error.into()),
+    }
+}
+
+/// Why a check has no status.
+type CheckError = Box<dyn std::error::Error + Send + Sync>;
+
+#[cfg(test)]
+mod tests {
+    use http::uri::PathAndQuery;
+    use tokio::time::advance;
+
+    use super::*;
+
+    const CHECKS: PassiveChecks = PassiveChecks { max_failures: 3, pause: Duration::from_secs(10) };
+
+    fn fail(health: &ServerHealth, times: usize) -> Option<Duration> {
+        (0..times).filter_map(|_| health.request_failed(&CHECKS)).last()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_in_a_row_leave_a_server_out_until_the_pause_is_over() {
+        let health = ServerHealth::default();
+        assert_eq!(fail(&health, 2), None);
+        health.request_succeeded();
+        assert_eq!(fail(&health, 2), None);
+        assert_eq!(health.availability(), Availability::Available);
+        assert_eq!(fail(&health, 1), Some(CHECKS.pause));
+        assert_eq!(health.availability(), Availability::Unavailable);
+        advance(Duration::from_secs(11)).await;
+        assert_eq!(health.availability(), Availability::BackAgain);
+        assert_eq!(health.availability(), Availability::Available);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_doubles_when_the_server_fails_again_soon_after() {
+        let health = ServerHealth::default();
+        assert_eq!(fail(&health, 3), Some(CHECKS.pause));
+        for doublings in [1, 2, 3, 4, 5, 5] {
+            advance(CHECKS.pause * (1 << doublings)).await;
+            assert_ne!(health.availability(), Availability::Unavailable);
+            assert_eq!(fail(&health, 1), Some(CHECKS.pause * (1 << doublings)));
+        }
+        advance(Duration::from_hours(1)).await;
+        assert_eq!(fail(&health, 1), Some(CHECKS.pause), "a long good time is forgiven");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_crowd_of_failures_is_one_pause() {
+        let health = ServerHealth::default();
+        assert_eq!((0..100).filter_map(|_| health.request_failed(&CHECKS)).count(), 1);
+    }
+
+    #[test]
+    fn no_limit_means_never() {
+        let health = ServerHealth::default();
+        let checks = PassiveChecks { max_failures: 0, ..CHECKS };
+        assert!((0..100).all(|_| health.request_failed(&checks).is_none()));
+    }
+
+    #[test]
+    fn a_verdict_changes_after_as_many_checks_as_asked() {
+        let checks = ActiveChecks::new(PathAndQuery::from_static("/"));
+        let mut streak = Streak::default();
+        let mut add = |outcomes: &str| {
+            let verdicts = outcomes.chars().filter_map(|outcome| streak.add(outcome == '+', &checks));
+            verdicts.collect::<Vec<_>>()
+        };
+        assert_eq!(add("+--+--"), []);
+        assert_eq!(add("-"), [Verdict::Down]);
+        assert_eq!(add("--+-+"), []);
+        assert_eq!(add("+"), [Verdict::Up]);
+        assert_eq!(add("+++"), []);
+    }
+}

@@ -1,0 +1,113 @@
+//! The transport to an upstream server: TCP, or TLS over it.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use brisk_net::{DialLimits, dial};
+use brisk_tls::connector::{ClientStream, Connector};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::error::UpstreamError;
+use crate::upstream::settings::ServerUrl;
+
+/// What hyper reads and writes. The adapter costs nothing and keeps the `unsafe` of uninitialised buffers in hyper-util.
+pub(crate) type HyperIo = TokioIo<UpstreamIo>;
+
+/// A connection to an upstream server.
+#[derive(Debug)]
+pub(crate) enum UpstreamIo {
+    Plain(TcpStream),
+    Tls(Box<ClientStream>),
+}
+
+/// How to reach a server: where it is, and who it has to be.
+#[derive(Debug)]
+pub(crate) struct Dialer {
+    pub(crate) url: ServerUrl,
+    /// `https` only: the connector and the name that is sent and verified.
+    pub(crate) tls: Option<(Connector, String)>,
+    /// The connect limit holds for TLS too.
+    pub(crate) limits: DialLimits,
+}
+
+impl Dialer {
+    /// Connects, TLS included, within the limit.
+    pub(crate) async fn connect(&self) -> Result<UpstreamIo, UpstreamError> {
+        let connected = timeout(self.limits.connect, self.connect_unlimited()).await;
+        match connected {
+            Ok(Ok(io)) => Ok(io),
+            Ok(Err(error)) if error.kind() == io::ErrorKind::TimedOut => Err(UpstreamError::ConnectTimeout),
+            Ok(Err(error)) => Err(UpstreamError::Connect(error)),
+            Err(_) => Err(UpstreamError::ConnectTimeout),
+        }
+    }
+
+    async fn connect_unlimited(&self) -> io::Result<UpstreamIo> {
+        let tcp = dial::connect(self.url.target(), self.limits).await?;
+        let Some((connector, name)) = &self.tls else {
+            return Ok(UpstreamIo::Plain(tcp));
+        };
+        let refused =
+            |error: io::Error| io::Error::new(error.kind(), format!("no TLS with {}: {error}", self.url));
+        let tls = connector.connect(tcp, name).await.map_err(refused)?;
+        Ok(UpstreamIo::Tls(Box::new(tls)))
+    }
+}
+
+impl AsyncRead for UpstreamIo {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for UpstreamIo {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Logins that hold for a connection and not for a request: NTLM, and Negotiate as many servers treat it (RFC 4559).
+//!
+//! A server that logs a connection in answers whatever comes over it in the name of that user. So an HTTP/1.1
+//! connection on which such a login is asked for or tried belongs to one client connection from then on: it carries that
+//! client's further requests, closes with it and is never shared. HTTP/2 shares connections by its nature: a request
+//! with such a login gets an upstream connection for itself alone when either side speaks HTTP/2. The several steps of
+//! NTLM cannot succeed there, the single one of Kerberos can.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use http::header::{AUTHORIZATION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use crate::upstream::group::{Group, Server};
+use crate::upstream::http1::Http1;
+
+/// Whether a request tries to log its connection in.
+pub(crate) fn is_attempt(headers: &HeaderMap) -> bool {
+    let credentials = [AUTHORIZATION, PROXY_AUTHORIZATION];
+    credentials.into_iter().any(|name| headers.get_all(name).iter().any(names_scheme))
+}
+
+/// Whether a response asks for such a login.
+pub(crate) fn is_challenge(status: StatusCode, headers: &HeaderMap) -> bool {
+    let name = match status {
+        StatusCode::UNAUTHORIZED => WWW_AUTHENTICATE,
+        StatusCode::PROXY_AUTHENTICATION_REQUIRED => PROXY_AUTHENTICATE,
+        _ => return false,
+    };
+    headers.get_all(name).iter().any(names_scheme)
+}
+
+/// RFC 9110 section 11.6.1: a value may list several challenges. A comma within a quoted text can only name a scheme too
+/// many, which costs a connection and no more.
+fn names_scheme(value: &HeaderValue) -> bool {
+    value.as_bytes().split(|byte| *byte == b',').any(|challenge| {
+        let challenge = challenge.trim_ascii_start();
+        let end = challenge.iter().position(u8::is_ascii_whitespace).unwrap_or(challenge.len());
+        let scheme = &challenge[..end];
+        scheme.eq_ignore_ascii_case(b"ntlm") || scheme.eq_ignore_ascii_case(b"negotiate")
+    })
+}
+
+/// The idle upstream connections that belong to one client connection: at most one to each server.
+#[derive(Debug, Default)]
+pub(crate) struct PrivateConnections(RefCell<Vec<(Rc<Server>, Box<Http1>)>>);
+
+impl PrivateConnections {
+    /// The server of `group` at which the client is logged in, as far as is known.
+    pub(crate) fn server<'a>(&self, group: &'a Group) -> Option<&'a Rc<Server>> {
+        let kept = self.0.borrow();
+        if kept.is_empty() {
+            return None;
+        }
+        group.servers().iter().find(|server| kept.iter().any(|(own, _)| Rc::ptr_eq(own, server)))
+    }
+
+    /// The connection to `server`, unless the server has closed it.
+    pub(crate) fn take(&self, server: &Rc<Server>) -> Option<Box<Http1>> {
+        let mut kept = self.0.borrow_mut();
+        let index = kept.iter().position(|(own, _)| Rc::ptr_eq(own, server))?;
+        let (_, mut http1) = kept.swap_remove(index);
+        (!http1.found_closed()).then_some(http1)
+    }
+
+    /// Keeps a connection that is reusable for the client's next request, in place of an earlier one to the same server.
+    pub(crate) fn put(&self, server: &Rc<Server>, http1: Box<Http1>) {
+        http1.deadline().clear();
+        let mut kept = self.0.borrow_mut();
+        kept.retain(|(own, _)| !Rc::ptr_eq(own, server));
+        kept.push((Rc::clone(server), http1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(value: &'static str) -> bool {
+        names_scheme(&HeaderValue::from_static(value))
+    }
+
+    #[test]
+    fn schemes_that_log_a_connection_in_are_found_wherever_they_stand() {
+        for value in [
+            "NTLM",
+            "ntlm TlRMTVNT",
+            "Negotiate",
+            "NEGOTIATE YII=",
+            "Basic realm=\"a\", NTLM",
+            "Basic,negotiate",
+        ] {
+            assert!(names(value), "{value}");
+        }
+        for value in ["", "Basic TlRMTQ==", "Bearer ntlm", "Digest realm=\"NTLM\"", "NTLMv2", "Negotiated x"]
+        {
+            assert!(!names(value), "{value}");
+        }
+    }
+
+    #[test]
+    fn only_a_refusal_is_a_challenge() {
+        let mut headers = HeaderMap::new();
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("NTLM"));
+        assert!(is_challenge(StatusCode::UNAUTHORIZED, &headers));
+        assert!(!is_challenge(StatusCode::OK, &headers));
+        assert!(!is_challenge(StatusCode::PROXY_AUTHENTICATION_REQUIRED, &headers));
+    }
+}

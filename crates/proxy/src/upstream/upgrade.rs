@@ -1,0 +1,230 @@
+//! Switched protocols, WebSocket above all: joins the client's connection and the upstream's once HTTP has ended on both.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use brisk_net::Deadline;
+use bytes::{Buf, Bytes};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::upstream::group::{Lease, OpenConnection};
+use crate::upstream::http1::Upgraded;
+use crate::upstream::io::UpstreamIo;
+
+/// The most read at once.
+const CHUNK: usize = 16 << 10;
+
+thread_local! {
+    /// Where bytes are read to. One for all connections of a worker, so that an idle one holds no buffer: what the other
+    /// side does not take at once is copied away.
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; CHUNK].into_boxed_slice());
+}
+
+/// The upstream's side of a connection whose protocol was switched, waiting for the client's side.
+pub struct PendingUpgrade {
+    upstream: UpstreamIo,
+    read_ahead: Bytes,
+    _lease: Lease,
+    _open: OpenConnection,
+}
+
+/// What was copied, and why it ended.
+#[derive(Debug)]
+pub struct Joined {
+    /// Bytes from the client to the upstream.
+    pub from_client: u64,
+    /// Bytes from the upstream to the client.
+    pub from_upstream: u64,
+    /// What ended it, if not the end of both sides: kind `TimedOut` when neither side sent anything for too long.
+    pub error: Option<io::Error>,
+}
+
+impl PendingUpgrade {
+    pub(crate) fn new(upgraded: Upgraded, lease: Lease) -> Self {
+        let Upgraded { io, read_ahead, open } = upgraded;
+        Self { upstream: io, read_ahead, _lease: lease, _open: open }
+    }
+
+    /// Copies both ways until both sides have ended, one has failed, or neither has sent anything for `idle`.
+    /// `read_ahead` is what was read from the client after its request; `deadline` is the connection's.
+    ///
+    /// A side that ends is passed on as the end of writing, and the other goes on.
+    pub async fn join<C>(self, client: C, read_ahead: Bytes, deadline: &Deadline, idle: Duration) -> Joined
+    where
+        C: hyper::rt::Read + hyper::rt::Write + Unpin,
+    {
+        let mut client = TokioIo::new(client);
+        let mut upstream = self.upstream;
+        let mut to_upstream = Direction::new(read_ahead);
+        // The answer that switched protocols may still wait in the client's buffer.
+        let mut to_client = Direction { unflushed: true, ..Direction::new(self.read_ahead) };
+        deadline.set(idle);
+        let copied = std::future::poll_fn(|context| {
+            let before = to_upstream.moved + to_client.moved;
+            let up = to_upstream.poll(context, &mut client, &mut upstream)?;
+            let down = to_client.poll(context, &mut upstream, &mut client)?;
+            if up.is_ready() && down.is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            if to_upstream.moved + to_client.moved != before {
+                deadline.set(idle);
+            }
+            deadline.poll_expired(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        });
+        let error = copied.await.err();
+        Joined { from_client: to_upstream.moved, from_upstream: to_client.moved, error }
+    }
+}
+
+impl fmt::Debug for PendingUpgrade {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("PendingUpgrade").field("upstream", &self.upstream).finish_non_exhaustive()
+    }
+}
+
+/// One way of two.
+#[derive(Debug)]
+struct Direction {
+    /// Read, but not yet written.
+    pending: Bytes,
+    moved: u64,
+    unflushed: bool,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// The source has ended; the sink is to be told.
+    Ending,
+    Ended,
+}
+
+impl Direction {
+    fn new(pending: Bytes) -> Self {
+        Self { pending, moved: 0, unflushed: false, state: State::Open }
+    }
+
+    /// Ready when the source has ended and the sink was told.
+    fn poll<R, W>(&mut self, context: &mut Context<'_>, source: &mut R, sink: &mut W) -> Poll<io::Result<()>>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        loop {
+            ready!(self.poll_drain(context, sink))?;
+            match self.state {
+                State::Open => match self.poll_fill(context, source, sink)? {
+                    Poll::Ready(()) => {}
+                    Poll::Pending => {
+                        ready!(self.poll_flush(context, sink))?;
+                        return Poll::Pending;
+                    }
+                },
+                State::Ending => {
+                    ready!(Pin::new(&mut *sink).poll_shutdown(context))?;
+                    self.state = State::Ended;
+                }
+                State::Ended => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+
+    fn poll_drain<W: AsyncWrite + Unpin>(
+        &mut self,
+        context: &mut Context<'_>,
+        sink: &mut W,
+    ) -> Poll<io::Result<()>> {
+        while !self.pending.is_empty() {
+            let written = ready!(Pin::new(&mut *sink).poll_write(context, &self.pending))?;
+            self.wrote(written)?;
+            self.pending.advance(written);
+        }
+        self.pending = Bytes::new();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads once and writes what the sink takes at once.
+    fn poll_fill<R, W>(
+        &mut self,
+        context: &mut Context<'_>,
+        source: &mut R,
+        sink: &mut W,
+    ) -> Poll<io::Result<()>>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut buffer = ReadBuf::new(scratch);
+            ready!(Pin::new(source).poll_read(context, &mut buffer))?;
+            let read = buffer.filled();
+            if read.is_empty() {
+                self.state = State::Ending;
+                return Poll::Ready(Ok(()));
+            }
+            let written = match Pin::new(sink).poll_write(context, read)? {
+                Poll::Ready(written) => {
+                    self.wrote(written)?;
+                    written
+                }
+                Poll::Pending => 0,
+            };
+            if written < read.len() {
+                self.pending = Bytes::copy_from_slice(&read[written..]);
+            }
+            Poll::Ready(Ok(()))
+        })
+    }
+
+    fn poll_flush<W: AsyncWrite + Unpin>(
+        &mut self,
+        context: &mut Context<'_>,
+        sink: &mut W,
+    ) -> Poll<io::Result<()>> {
+        if self.unflushed {
+            ready!(Pin::new(sink).poll_flush(context))?;
+            self.unflushed = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn wrote(&mut self, written: usize) -> io::Result<()> {
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        self.moved += written as u64;
+        self.unflushed = true;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_direction_copies_more_than_the_sink_takes_at_once_and_passes_the_end_on() {
+        let (mut far_source, mut source) = duplex(64 << 10);
+        let (mut sink, mut far_sink) = duplex(100);
+        let sent: Vec<u8> = (0..50_000_u32).map(|number| number as u8).collect();
+        far_source.write_all(&sent).await.expect("write");
+        drop(far_source);
+        let mut direction = Direction::new(Bytes::from_static(b"ahead"));
+        let mut received = Vec::new();
+        let copy = std::future::poll_fn(|context| direction.poll(context, &mut source, &mut sink));
+        let (copied, read) = tokio::join!(copy, far_sink.read_to_end(&mut received));
+        copied.expect("copied");
+        read.expect("read to the end");
+        assert_eq!(&received[..5], b"ahead");
+        assert_eq!(&received[5..], &sent[..]);
+        assert_eq!(direction.moved, 50_005);
+    }
+}
