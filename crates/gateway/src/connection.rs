@@ -21,51 +21,54 @@ use crate::client::{introduce, timed_out};
 use crate::worker::{Permits, Worker};
 
 /// Serves one HTTPS connection to its end. Never fails: what goes wrong is in the record.
-pub(crate) async fn serve_https(
+///
+/// What only its beginning needs is made outside of the future, or boxed: an idle connection keeps no room for it.
+pub(crate) fn serve_https(
     worker: Rc<Worker>,
     tcp: TcpStream,
     peer: SocketAddr,
     local: SocketAddr,
     mut permits: Permits,
-) {
-    let shared = &worker.shared;
-    let record = ConnectionRecord::new(shared.next_connection_id(), peer, local, Instant::now());
-    // Boxed, as the handshake below: what only its beginning needs does not make an idle connection larger.
+) -> impl Future<Output = ()> {
+    let record = ConnectionRecord::new(worker.shared.next_connection_id(), peer, local, Instant::now());
     let mut record = Box::new(record);
     record.timeline.mark(Milestone::TcpEstablished);
-    shared.metrics.connection_opened(Listening::Https);
-    let deadline = worker.wheel.register();
+    worker.shared.metrics.connection_opened(Listening::Https);
+    async move {
+        let shared = &worker.shared;
+        let deadline = worker.wheel.register();
 
-    let (io, host) = match Box::pin(secure(&worker, tcp, &mut record, &mut permits, &deadline)).await {
-        Ok(secured) => secured,
-        Err(refusal) => return refused(&worker, &record, &refusal),
-    };
-    let connection = connected(&worker, *record, &io);
-    limit_requests(&worker, &connection);
-    let http = Http {
-        service: Rc::clone(&worker.service),
-        connection: Rc::clone(&connection),
-        settings: Rc::clone(&worker.http.borrow()),
-        deadline,
-        drain: worker.drain.clone(),
-    };
-    let end = serve(io, &http).await;
-    drop(permits);
+        let (io, host) = match Box::pin(secure(&worker, tcp, &mut record, &mut permits, &deadline)).await {
+            Ok(secured) => secured,
+            Err(refusal) => return refused(&worker, &record, &refusal),
+        };
+        let connection = connected(&worker, *record, &io);
+        limit_requests(&worker, &connection);
+        let http = Http {
+            service: Rc::clone(&worker.service),
+            connection: Rc::clone(&connection),
+            settings: Rc::clone(&worker.http.borrow()),
+            deadline,
+            drain: worker.drain.clone(),
+        };
+        let end = serve(io, &http).await;
+        drop(permits);
 
-    if !connection.is_confirmed() {
-        unconfirmed(&worker, &connection.record.borrow(), end);
+        if !connection.is_confirmed() {
+            unconfirmed(&worker, &connection.record.borrow(), end);
+        }
+        if matches!(end, End::Malformed | End::Flood) {
+            charge_error(&worker, &connection.record.borrow());
+        }
+        let mut record = connection.record.borrow_mut();
+        record.timeline.mark(Milestone::Closed);
+        shared.metrics.traffic(record.bytes_received, record.bytes_sent);
+        if record.early_bytes > 0 {
+            shared.metrics.early_data_bytes(record.early_bytes);
+        }
+        shared.metrics.connection_closed(Listening::Https);
+        tracing::debug!(connection = record.id, client = %record.client, host, ?end, "connection ended");
     }
-    if matches!(end, End::Malformed | End::Flood) {
-        charge_error(&worker, &connection.record.borrow());
-    }
-    let mut record = connection.record.borrow_mut();
-    record.timeline.mark(Milestone::Closed);
-    shared.metrics.traffic(record.bytes_received, record.bytes_sent);
-    if record.early_bytes > 0 {
-        shared.metrics.early_data_bytes(record.early_bytes);
-    }
-    shared.metrics.connection_closed(Listening::Https);
-    tracing::debug!(connection = record.id, client = %record.client, host, ?end, "connection ended");
 }
 
 /// A connection whose requests are about to be served. Its handshake counts now, or, while its early data is served

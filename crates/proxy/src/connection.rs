@@ -36,7 +36,7 @@ pub struct Connection {
     /// The connection is HTTPS, not plain HTTP.
     pub secure: bool,
     /// Set by a request that was answered 101 Switching Protocols: the driver joins the two sides.
-    pub upgrade: RefCell<Option<PendingUpgrade>>,
+    pub upgrade: RefCell<Option<Box<PendingUpgrade>>>,
     /// What upstreams are told of the client, kept from one request to the next.
     pub(crate) forwarded: RefCell<Option<Box<ForwardedValues>>>,
     /// Upstream connections that carry this client's requests alone.
@@ -47,21 +47,28 @@ pub struct Connection {
     requests: Cell<u32>,
     held_answers: Cell<u32>,
     answer_bytes: Cell<u64>,
-    /// Requests of its client are limited by these.
-    rates: OnceCell<(Arc<Rates>, IpAddr)>,
-    earned: Cell<u32>,
-    long_heads: Cell<u64>,
+    /// Requests of its client are limited by these, if at all.
+    rates: OnceCell<Box<(Arc<Rates>, IpAddr)>>,
     /// What its answers hold.
     pub(crate) answers: AnswerBuffers,
-    /// Its requests in flight, if it speaks HTTP/2.
-    pub(crate) streams: Streams,
-    /// Request bodies that nobody wants any more, if it speaks HTTP/2.
-    pub(crate) discards: Discards,
+    /// Boxed: connections of HTTP/1.1, most of which are idle, do without.
+    multiplexed: OnceCell<Box<Multiplexed>>,
     surroundings: OnceCell<Surroundings>,
     request_began: Cell<Option<Instant>>,
     /// Something that was written waits for the client to take it.
     blocked: Cell<bool>,
     unblocked: RefCell<Vec<Waker>>,
+}
+
+/// What only a connection with several requests at a time has: one of HTTP/2.
+#[derive(Debug, Default)]
+pub(crate) struct Multiplexed {
+    /// Its requests in flight.
+    pub(crate) streams: Streams,
+    /// Request bodies that are read only to be dropped.
+    pub(crate) discards: Discards,
+    earned: Cell<u32>,
+    long_heads: Cell<u64>,
 }
 
 /// What requests need of the worker that serves their connection.
@@ -107,11 +114,8 @@ impl Connection {
             held_answers: Cell::new(0),
             answer_bytes: Cell::new(0),
             rates: OnceCell::new(),
-            earned: Cell::new(0),
-            long_heads: Cell::new(0),
             answers: AnswerBuffers::default(),
-            streams: Streams::default(),
-            discards: Discards::default(),
+            multiplexed: OnceCell::new(),
             surroundings: OnceCell::new(),
             request_began: Cell::new(None),
             blocked: Cell::new(false),
@@ -122,12 +126,12 @@ impl Connection {
     /// Limits the requests on this connection as those of `client`. To be called once, before the first.
     pub fn limit_requests(&self, rates: Arc<Rates>, client: IpAddr) {
         // An error: it was called before, and that holds.
-        let _ = self.rates.set((rates, client));
+        let _ = self.rates.set(Box::new((rates, client)));
     }
 
     /// How long the client has to wait, where it has sent too many requests.
     pub(crate) fn over_rate(&self) -> Option<Duration> {
-        let (rates, client) = self.rates.get()?;
+        let (rates, client) = &**self.rates.get()?;
         rates.take(*client, Event::Request).err()
     }
 
@@ -218,6 +222,13 @@ impl Connection {
         std::future::poll_fn(|context| self.poll_room(context)).await;
     }
 
+    /// Lets answers go on that found the process without room, if it has room again.
+    pub(crate) fn offer_room(&self) {
+        if !self.is_overloaded() {
+            self.answers.offer_room();
+        }
+    }
+
     /// Whether all answers of the process hold more than they may.
     pub(crate) fn is_overloaded(&self) -> bool {
         self.surroundings
@@ -232,25 +243,14 @@ impl Connection {
         }
     }
 
-    /// Counts points that a request has earned for the budget of its HTTP/2 connection.
-    pub(crate) fn earn(&self, points: u32) {
-        self.earned.set(self.earned.get().saturating_add(points));
+    /// From now on several requests may be in flight at a time.
+    pub(crate) fn multiplex(&self) -> &Multiplexed {
+        self.multiplexed.get_or_init(Box::default)
     }
 
-    /// Points earned since the last call.
-    pub(crate) fn take_earned(&self) -> u32 {
-        self.earned.take()
-    }
-
-    /// Counts the head of a request, of `size` bytes by RFC 9113 section 6.5.2.
-    pub(crate) fn head_received(&self, size: usize) {
-        let long = size.saturating_sub(LONG_HEAD);
-        self.long_heads.set(self.long_heads.get() + long as u64);
-    }
-
-    /// By how much the heads of requests exceeded 8 KiB each, in bytes, all together.
-    pub(crate) fn long_heads(&self) -> u64 {
-        self.long_heads.get()
+    /// What it has if several requests may be in flight at a time.
+    pub(crate) fn multiplexed(&self) -> Option<&Multiplexed> {
+        self.multiplexed.get().map(|multiplexed| &**multiplexed)
     }
 
     /// One answer more, or less, has something to send that is not asked for: the client does not take it.
@@ -286,6 +286,29 @@ impl Connection {
             waiting.push(context.waker().clone());
         }
         Poll::Pending
+    }
+}
+
+impl Multiplexed {
+    /// Counts points that a request has earned for the budget of its connection.
+    pub(crate) fn earn(&self, points: u32) {
+        self.earned.set(self.earned.get().saturating_add(points));
+    }
+
+    /// Points earned since the last call.
+    pub(crate) fn take_earned(&self) -> u32 {
+        self.earned.take()
+    }
+
+    /// Counts the head of a request, of `size` bytes by RFC 9113 section 6.5.2.
+    pub(crate) fn head_received(&self, size: usize) {
+        let long = size.saturating_sub(LONG_HEAD);
+        self.long_heads.set(self.long_heads.get() + long as u64);
+    }
+
+    /// By how much the heads of requests exceeded 8 KiB each, in bytes, all together.
+    pub(crate) fn long_heads(&self) -> u64 {
+        self.long_heads.get()
     }
 }
 

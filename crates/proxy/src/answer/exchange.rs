@@ -15,7 +15,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use crate::body::Body;
 use crate::client::flood;
 use crate::connection::buffers::{Chunk, Reserved};
-use crate::connection::streams::StreamKey;
+use crate::connection::streams::{Ended, StreamKey};
 use crate::connection::{Connection, RequestGuard};
 use crate::error::BodyError;
 use crate::upstream::forward::ForwardOutcome;
@@ -103,7 +103,7 @@ impl Exchange {
             failure: None,
             state,
             held: false,
-            stream: connection.streams.begin(started),
+            stream: connection.multiplexed().map(|multiplexed| multiplexed.streams.begin(started)),
             early: connection.handshake().map(|_| EarlyRequest::Forwarded),
             line: telemetry.access_log.as_ref().map(|_| Box::new(Line::of(request))),
             outcome: ForwardOutcome::default(),
@@ -167,12 +167,20 @@ impl Exchange {
 
     /// The body waits to be asked, from the response's head and from each frame on; not while it waits for its source.
     fn hold(&mut self, held: bool) {
-        if let Some(stream) = self.stream {
-            self.connection.streams.hold(stream, held);
+        if let (Some(stream), Some(multiplexed)) = (self.stream, self.connection.multiplexed()) {
+            multiplexed.streams.hold(stream, held);
         } else if self.held != held {
             self.held = held;
             self.connection.answer_held(held);
         }
+    }
+
+    /// Lets go of the stream; why it was ended, if it was.
+    fn end_stream(&self) -> Option<Ended> {
+        let (stream, multiplexed) = self.stream.zip(self.connection.multiplexed())?;
+        let ended = multiplexed.streams.ended(stream);
+        multiplexed.streams.end(stream);
+        ended
     }
 
     fn sent(&mut self, polled: &Poll<Option<Result<Frame<Bytes>, BodyError>>>) {
@@ -240,18 +248,17 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         self.hold(false);
-        if let Some(stream) = self.stream {
-            if let Some(ended) = self.connection.streams.ended(stream) {
-                self.fail(Side::Client, ended.reason());
-            }
-            self.connection.streams.end(stream);
+        if let Some(ended) = self.end_stream() {
+            self.fail(Side::Client, ended.reason());
         }
         if self.state == State::Open || self.status == 0 {
             let (side, reason) = self.abandoned();
             self.fail(side, reason);
         }
         let duration = self.started.elapsed();
-        self.connection.earn(self.earned(duration));
+        if let Some(multiplexed) = self.connection.multiplexed() {
+            multiplexed.earn(self.earned(duration));
+        }
         let side = self.failure.map(|failure| failure.side);
         self.telemetry.metrics.request(self.status, side, self.outcome.time(), duration);
         if let Some(treatment) = self.early {

@@ -172,7 +172,10 @@ impl Service {
     }
 
     fn admit(&self, connection: &Connection, limits: HeadLimits, head: &Parts) -> Result<Found, Refusal> {
-        connection.head_received(limits.check(head)?);
+        let size = limits.check(head)?;
+        if let Some(multiplexed) = connection.multiplexed() {
+            multiplexed.head_received(size);
+        }
         if connection.is_overloaded() {
             return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded"));
         }

@@ -66,9 +66,10 @@ impl http_body::Body for Upload {
 impl Drop for Upload {
     fn drop(&mut self) {
         if let (Some(incoming), Some(connection)) = (self.incoming.take(), &self.connection)
+            && let Some(multiplexed) = connection.multiplexed()
             && !incoming.is_end_stream()
         {
-            connection.discards.add(incoming, connection);
+            multiplexed.discards.add(incoming, connection);
         }
     }
 }

@@ -228,8 +228,8 @@ pub async fn serve(io: HttpIo, http: &Http) -> End {
             end
         }
         Stop::Abort(End::AnswerBroken) => {
-            if let Some(stream) = io.into_stream() {
-                Box::pin(cut(stream, http)).await;
+            if let Some(cutting) = cutting(io, http) {
+                cutting.await;
             }
             End::AnswerBroken
         }
@@ -241,6 +241,11 @@ pub async fn serve(io: HttpIo, http: &Http) -> End {
 /// Boxed, and made outside of the connection's own future, which would keep room for it.
 fn closing(io: HttpIo, http: &Http, end: End) -> Option<Pin<Box<impl Future<Output = ()>>>> {
     io.into_stream().map(|stream| Box::pin(close(stream, http, lingering(end))))
+}
+
+/// As [`closing`].
+fn cutting(io: HttpIo, http: &Http) -> Option<Pin<Box<impl Future<Output = ()>>>> {
+    io.into_stream().map(|stream| Box::pin(cut(stream, http)))
 }
 
 fn note_bytes(stream: &Stream, http: &Http) {

@@ -37,14 +37,14 @@ pub(super) async fn turns(io: &HttpIo, http: &Http) -> Stop {
         let (limits, flood) = (http.settings.head_limits(), flood.clone());
         async move {
             // Requests that came together with the one that was too much are refused too.
-            flood.heads(connection.long_heads());
+            flood.heads(connection.multiplex().long_heads());
             if flood.exhausted_by().is_some() {
                 return Ok(service.turn_away(&connection, request));
             }
             Ok::<_, Infallible>(service.respond(&connection, limits, request).await)
         }
     });
-    http.connection.streams.multiplex();
+    let multiplexed = http.connection.multiplex();
     let mut hyper = pin!(
         http2::Builder::new(LocalExecutor::new(&http.connection))
             .max_concurrent_streams(http.settings.h2_streams)
@@ -56,7 +56,7 @@ pub(super) async fn turns(io: &HttpIo, http: &Http) -> Stop {
     let mut turns = Turns::new(true, http.connection.requests());
     let mut ending = None;
     let stop = poll_fn(|cx| {
-        http.connection.discards.begin_turn(cx);
+        multiplexed.discards.begin_turn(cx);
         handshake::advance(cx, io, http);
         if turns.begins_to_drain(http) {
             hyper.as_mut().graceful_shutdown();
@@ -64,14 +64,14 @@ pub(super) async fn turns(io: &HttpIo, http: &Http) -> Stop {
         if let Poll::Ready(result) = hyper.as_mut().poll(cx) {
             return Poll::Ready(ending.map_or(finished(&result, http), Stop::Close));
         }
-        http.connection.discards.poll(cx);
+        multiplexed.discards.poll(cx);
         // What came just now may have been its last request.
         if turns.begins_to_drain(http) {
             hyper.as_mut().graceful_shutdown();
             cx.waker().wake_by_ref();
         }
-        flood.earn(http.connection.take_earned());
-        flood.heads(http.connection.long_heads());
+        flood.earn(multiplexed.take_earned());
+        flood.heads(multiplexed.long_heads());
         if let Some(reason) = flood.exhausted_by() {
             http.service.current().telemetry().metrics.flood(reason);
             say_goodbye(cx, io, &flood);
@@ -90,7 +90,7 @@ pub(super) async fn turns(io: &HttpIo, http: &Http) -> Stop {
         }
     })
     .await;
-    http.connection.discards.end();
+    multiplexed.discards.end();
     stop
 }
 
@@ -152,7 +152,7 @@ impl<F: Future<Output = ()>> Future for StreamTask<F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Self { future, connection, stream } = &mut *self;
-        let streams = &connection.streams;
+        let streams = &connection.multiplex().streams;
         if stream.is_some_and(|stream| streams.ended(stream).is_some()) {
             return Poll::Ready(());
         }

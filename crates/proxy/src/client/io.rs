@@ -18,16 +18,22 @@ use super::lines::{Lines, Portion};
 /// its turn, so that the answers of one turn share records and system calls. `flush_at_once`
 /// ends that for an upgraded connection, which has no such driver.
 #[derive(Clone)]
-pub struct HttpIo {
-    stream: Rc<RefCell<Stream>>,
-    at_once: Rc<Cell<bool>>,
-    lines: Rc<Cell<Lines>>,
+pub struct HttpIo(Rc<Shared>);
+
+struct Shared {
+    stream: RefCell<Stream>,
+    at_once: Cell<bool>,
+    lines: Cell<Lines>,
 }
 
 impl HttpIo {
     /// Takes over `stream`.
     pub fn new(stream: Stream) -> Self {
-        Self { stream: Rc::new(RefCell::new(stream)), at_once: Rc::default(), lines: Rc::default() }
+        Self(Rc::new(Shared {
+            stream: RefCell::new(stream),
+            at_once: Cell::default(),
+            lines: Cell::default(),
+        }))
     }
 
     /// Tells when the handshake is complete; `None` where it is, as always without early data.
@@ -41,29 +47,29 @@ impl HttpIo {
     }
 
     pub(crate) fn stream(&self) -> Ref<'_, Stream> {
-        self.stream.borrow()
+        self.0.stream.borrow()
     }
 
     pub(crate) fn stream_mut(&self) -> RefMut<'_, Stream> {
-        self.stream.borrow_mut()
+        self.0.stream.borrow_mut()
     }
 
     /// Ends what only HTTP needs.
     pub(crate) fn flush_at_once(&self) {
-        self.at_once.set(true);
-        self.lines.set(Lines::Unwatched);
+        self.0.at_once.set(true);
+        self.0.lines.set(Lines::Unwatched);
     }
 
     /// Watches the lines of HTTP/1.1 from now on, where a head begins.
     pub(super) fn watch_lines(&self) {
-        self.lines.set(Lines::watched());
+        self.0.lines.set(Lines::watched());
     }
 
     /// This body follows the head that was just read.
     pub(super) fn expect(&self, body: &Incoming) {
-        let mut lines = self.lines.get();
+        let mut lines = self.0.lines.get();
         lines.expect(body);
-        self.lines.set(lines);
+        self.0.lines.set(lines);
     }
 
     /// Reads as hyper asks for, and shows `note` what was read.
@@ -73,16 +79,16 @@ impl HttpIo {
         mut buf: ReadBufCursor<'_>,
         mut note: impl FnMut(&[u8]),
     ) -> Poll<io::Result<()>> {
-        let mut stream = self.stream.borrow_mut();
+        let mut stream = self.0.stream.borrow_mut();
         // Before the end of its handshake the driver reads, and wakes.
         if !stream.is_confirmed() && !stream.has_plaintext() {
             return Poll::Pending;
         }
         stream.poll_read(cx, |data| {
             let data = &data[..data.len().min(buf.remaining())];
-            let mut lines = self.lines.get();
+            let mut lines = self.0.lines.get();
             let portion = lines.portion(data);
-            self.lines.set(lines);
+            self.0.lines.set(lines);
             match portion {
                 Portion::Bytes(len) => {
                     buf.put_slice(&data[..len]);
@@ -101,9 +107,9 @@ impl HttpIo {
 
     /// Writes what there is room for. The driver makes room, where there is one.
     fn poll_write_slices(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        let mut stream = self.stream.borrow_mut();
+        let mut stream = self.0.stream.borrow_mut();
         match stream.poll_write(cx, slices) {
-            Poll::Pending if self.at_once.get() => {
+            Poll::Pending if self.0.at_once.get() => {
                 ready!(stream.poll_drain(cx))?;
                 stream.poll_write(cx, slices)
             }
@@ -113,7 +119,7 @@ impl HttpIo {
 
     /// The stream, once hyper has let go of it.
     pub(crate) fn into_stream(self) -> Option<Stream> {
-        Rc::try_unwrap(self.stream).ok().map(RefCell::into_inner)
+        Rc::try_unwrap(self.0).ok().map(|shared| shared.stream.into_inner())
     }
 }
 
@@ -145,11 +151,11 @@ impl Write for HttpIo {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.at_once.get() { self.stream.borrow_mut().poll_drain(cx) } else { Poll::Ready(Ok(())) }
+        if self.0.at_once.get() { self.0.stream.borrow_mut().poll_drain(cx) } else { Poll::Ready(Ok(())) }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut stream = self.stream.borrow_mut();
+        let mut stream = self.0.stream.borrow_mut();
         // The driver closes when the handshake is complete.
         if stream.is_confirmed() { stream.poll_close(cx) } else { Poll::Ready(Ok(())) }
     }

@@ -9,6 +9,7 @@ use super::driver::{End, Http};
 use super::handshake;
 use super::io::HttpIo;
 use crate::answer::early_data::Handshake;
+use crate::connection::Multiplexed;
 use crate::connection::streams::{Round, StreamLimits};
 
 /// An idle HTTP/1.1 connection gives up its HTTP machinery after this time; the next byte brings it back. Short, so that
@@ -123,9 +124,7 @@ impl Turns {
             Phase::Idle(_) if self.multiplexed => Some(Stop::Close(end_of_idle(http))),
             Phase::Idle(_) => Some(Stop::Rest),
             Phase::Head(_) => Some(Stop::Close(End::HeadTimeout)),
-            Phase::Blocked(_) | Phase::Held(_) | Phase::Streams => {
-                self.rounds.turn(phase, self.multiplexed, http)
-            }
+            Phase::Blocked(_) | Phase::Held(_) | Phase::Streams => self.rounds.turn(phase, http),
             Phase::Busy if is_gone(io, http) => Some(Stop::Abort(End::ClientGone)),
             Phase::Busy if is_overdue(http) => Some(Stop::Close(End::RequestTimeout)),
             Phase::Busy => {
@@ -232,7 +231,7 @@ impl Rounds {
         ROUND.min(timeouts.write / 4).min(timeouts.request.unwrap_or(ROUND) / 4)
     }
 
-    fn turn(&mut self, phase: Phase, multiplexed: bool, http: &Http) -> Option<Stop> {
+    fn turn(&mut self, phase: Phase, http: &Http) -> Option<Stop> {
         let (now, length) = (http.deadline.now(), Self::length(http));
         let (connection, timeouts) = (&http.connection, &http.settings.timeouts);
         let progress = connection.answers.released() - self.released;
@@ -249,10 +248,11 @@ impl Rounds {
             http.service.current().telemetry().metrics.connection_shed();
             return Some(Stop::Abort(End::Shed));
         }
-        if multiplexed {
+        connection.offer_room();
+        if let Some(Multiplexed { streams, .. }) = connection.multiplexed() {
             let limits = StreamLimits { write: timeouts.write, request: timeouts.request };
             let round = Round { now: Instant::now(), released: self.released, blocked: self.blocked };
-            connection.streams.end_overdue(round, limits);
+            streams.end_overdue(round, limits);
             self.blocked = matches!(phase, Phase::Blocked(_));
         } else if is_overdue(http) {
             return Some(Stop::Abort(End::RequestTimeout));

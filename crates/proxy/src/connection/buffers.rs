@@ -119,6 +119,13 @@ impl AnswerBuffers {
         }
     }
 
+    /// The process has room: who waits because it had none may hold more. The others wait for their own connection.
+    pub(crate) fn offer_room(&self) {
+        if self.wake_below.get() == SHARE {
+            self.wake();
+        }
+    }
+
     fn wake(&self) {
         self.wake_below.set(0);
         // A waker may own what gives back more.
@@ -196,8 +203,8 @@ impl Buf for Chunk {
 
     fn advance(&mut self, count: usize) {
         self.bytes.advance(count);
-        if let Some(stream) = self.stream {
-            self.connection.streams.written(stream);
+        if let (Some(stream), Some(multiplexed)) = (self.stream, self.connection.multiplexed()) {
+            multiplexed.streams.written(stream);
         }
         self.released(count);
     }
@@ -278,6 +285,26 @@ mod tests {
         held.advance(1);
         assert!(woken.0.load(Ordering::Relaxed));
         assert!(connection.answers.poll_room(&mut context, &budget).is_ready());
+    }
+
+    #[test]
+    fn room_of_the_process_is_offered_to_those_who_wait_for_it() {
+        let worker = WorkerBuffers::new(Metrics::new());
+        let is_woken = |held: usize| {
+            let budget = Budget { connection: 1 << 20, process: 1 << 20, worker: &worker };
+            let connection = connection();
+            let woken = Arc::new(Woken::default());
+            let waker = Waker::from(Arc::clone(&woken));
+            worker.change(2 << 20);
+            let _held = chunk(&connection, held);
+            assert!(connection.answers.poll_room(&mut Context::from_waker(&waker), &budget).is_pending());
+            worker.change(-(2 << 20));
+            connection.answers.offer_room();
+            woken.0.load(Ordering::Relaxed)
+        };
+        assert!(is_woken(1 << 19));
+        // Its own budget is used up.
+        assert!(!is_woken(1 << 20));
     }
 
     #[test]

@@ -36,8 +36,6 @@ impl Ended {
 /// The streams of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
-    /// Only HTTP/2 has more than one.
-    multiplexed: Cell<bool>,
     slots: RefCell<Vec<Slot>>,
     free: RefCell<Vec<u32>>,
     /// The stream that was begun last, for the task that it runs in.
@@ -96,16 +94,8 @@ pub(crate) struct StreamLimits {
 }
 
 impl Streams {
-    /// From now on the requests of the connection are streams.
-    pub(crate) fn multiplex(&self) {
-        self.multiplexed.set(true);
-    }
-
-    /// A request begins; `None` where it is the only one.
-    pub(crate) fn begin(&self, started: Instant) -> Option<StreamKey> {
-        if !self.multiplexed.get() {
-            return None;
-        }
+    /// A request begins.
+    pub(crate) fn begin(&self, started: Instant) -> StreamKey {
         let state = State { started, held: false, stalled: None, ended: None, task: None };
         let mut slots = self.slots.borrow_mut();
         let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
@@ -116,7 +106,7 @@ impl Streams {
         slot.state = Some(state);
         let key = StreamKey { index, generation: slot.generation };
         self.begun.set(Some(key));
-        Some(key)
+        key
     }
 
     /// The stream that was begun last, once.
@@ -209,9 +199,7 @@ mod tests {
     const LIMITS: StreamLimits = StreamLimits { write: Duration::from_secs(30), request: None };
 
     fn streams() -> (Streams, Instant) {
-        let streams = Streams::default();
-        streams.multiplex();
-        (streams, Instant::now())
+        (Streams::default(), Instant::now())
     }
 
     /// A round so many seconds after `start`.
@@ -222,7 +210,7 @@ mod tests {
     #[test]
     fn only_what_stands_still_is_ended() {
         let (streams, start) = streams();
-        let [stalled, moving, waiting] = [0; 3].map(|_| streams.begin(start).expect("a stream"));
+        let [stalled, moving, waiting] = [0; 3].map(|_| streams.begin(start));
         streams.hold(stalled, true);
         streams.hold(moving, true);
         for second in (0..=35).step_by(5) {
@@ -236,7 +224,7 @@ mod tests {
     #[test]
     fn on_a_blocked_connection_a_stream_is_to_blame_only_while_others_move() {
         let (streams, start) = streams();
-        let stream = streams.begin(start).expect("a stream");
+        let stream = streams.begin(start);
         streams.hold(stream, true);
         for second in 0..100 {
             streams.end_overdue(Round { blocked: second == 3, ..round(start, second) }, LIMITS);
@@ -249,7 +237,7 @@ mod tests {
     #[test]
     fn a_request_may_take_no_longer_than_its_limit() {
         let (streams, start) = streams();
-        let stream = streams.begin(start).expect("a stream");
+        let stream = streams.begin(start);
         let limits = StreamLimits { request: Some(Duration::from_mins(1)), ..LIMITS };
         streams.end_overdue(round(start, 59), limits);
         assert_eq!(streams.ended(stream), None);
@@ -260,19 +248,14 @@ mod tests {
     #[test]
     fn a_place_is_used_again_under_another_key() {
         let (streams, start) = streams();
-        let first = streams.begin(start).expect("a stream");
+        let first = streams.begin(start);
         streams.end(first);
-        let second = streams.begin(start).expect("a stream");
+        let second = streams.begin(start);
         assert_ne!(first, second);
         streams.hold(first, true);
         streams.end_overdue(round(start, 0), LIMITS);
         streams.end_overdue(round(start, 60), LIMITS);
         assert_eq!(streams.ended(second), None);
         assert_eq!(streams.slots.borrow().len(), 1);
-    }
-
-    #[test]
-    fn a_connection_with_one_request_at_a_time_has_no_streams() {
-        assert_eq!(Streams::default().begin(Instant::now()), None);
     }
 }

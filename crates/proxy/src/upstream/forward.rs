@@ -270,7 +270,7 @@ impl<'a> Journey<'a> {
         let (mut head, _) = response.into_parts();
         head.extensions.clear();
         let upgraded = http1.into_upgraded().await?;
-        self.connection.upgrade.replace(Some(PendingUpgrade::new(upgraded, lease)));
+        self.connection.upgrade.replace(Some(Box::new(PendingUpgrade::new(upgraded, lease))));
         Ok(Response::from_parts(head, Body::Empty))
     }
 
