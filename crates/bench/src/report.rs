@@ -1,20 +1,15 @@
-//! What a run came to, for people and programs: live in the terminal, as tables, as JSON, as a page.
+//! Reports of one run: a line while it goes on, then text, JSON and an HTML page.
 //!
-//! Nothing here measures; everything is made of a [`RunResult`](crate::RunResult).
+//! Nothing here measures: every report is made of a [`RunResult`](crate::RunResult).
 
-pub mod figures;
 pub mod html;
 pub mod json;
-pub mod live;
-pub mod machine;
-pub mod plot;
-pub mod plots;
-pub mod table;
-pub mod tables;
+mod live;
+mod plots;
+mod tables;
 pub mod terminal;
 
 pub use live::Live;
-pub use machine::Machine;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -1,15 +1,16 @@
 //! `brisk bench`: one load, and what it came to.
 
 use std::fs;
-use std::io::{self, IsTerminal, Stderr, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
 use brisk_bench::interrupt::Interrupt;
 use brisk_bench::plan::PlanError;
-use brisk_bench::report::{Live, Machine, html, json, terminal};
+use brisk_bench::report::{Live, html, json, terminal};
 use brisk_bench::result::Interval;
 use brisk_bench::{BenchError, Observer, Options, Settings};
+use brisk_report::Machine;
 use clap::Parser;
 
 use crate::args::{Bench, BenchCommand, Load};
@@ -69,27 +70,23 @@ fn measure(arguments: Bench) -> anyhow::Result<ExitCode> {
 
 /// Shows each second in the terminal, if there is one.
 struct Progress {
-    live: Option<Live<Stderr>>,
+    live: Live,
     interrupt: Interrupt,
 }
 
 impl Progress {
     fn new(settings: &Settings, interrupt: Interrupt) -> Self {
-        let terminal = io::stderr().is_terminal();
-        Self { live: terminal.then(|| Live::new(io::stderr(), settings.unit())), interrupt }
+        Self { live: Live::on_stderr(settings.unit()), interrupt }
     }
 
     fn finish(self) {
-        // What cannot be shown is no failure of the run.
-        let _ = self.live.map(Live::finish);
+        self.live.finish();
     }
 }
 
 impl Observer for Progress {
     fn second(&mut self, interval: &Interval) {
-        if let Some(live) = &mut self.live {
-            let _ = live.show(interval);
-        }
+        self.live.show(interval);
     }
 
     fn is_stopped(&self) -> bool {

@@ -1,7 +1,7 @@
 //! `brisk bench compare`: starts the servers of a plan, measures them in turns, tells how they compare.
 
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -11,16 +11,13 @@ use brisk_bench::compare::report::Report;
 use brisk_bench::compare::{self, Bench, Ended, Progress, ServerError, Stage};
 use brisk_bench::interrupt::Interrupt;
 use brisk_bench::plan::{Plan, PlanError};
-use brisk_bench::report::figures::{duration, shortened};
-use brisk_bench::report::terminal::WIDTH;
 use brisk_bench::result::Interval;
 use brisk_bench::{Observer, RunResult, Settings};
+use brisk_report::figures::{duration, shortened};
+use brisk_report::terminal::{StatusLine, WIDTH};
 
 use crate::args::Compare;
 use crate::bench;
-
-/// To the start of the line, and everything after it removed.
-const REWRITE: &str = "\r\x1b[2K";
 
 /// Starts, measures, prints. Code 1 if nothing could be measured.
 pub(crate) fn run(arguments: &Compare) -> anyhow::Result<ExitCode> {
@@ -38,10 +35,9 @@ pub(crate) fn run(arguments: &Compare) -> anyhow::Result<ExitCode> {
     }
     let is_there: Vec<_> = stage.servers.iter().map(|server| server.missing.is_none()).collect();
     let begin = Instant::now();
-    let mut bench =
-        Measured { plan: &plan, cells, begin, interrupt, is_terminal: io::stderr().is_terminal() };
+    let mut bench = Measured { plan: &plan, cells, begin, interrupt, line: StatusLine::on_stderr() };
     let comparison = compare::run(&plan, &is_there, &mut bench);
-    bench.clear();
+    bench.line.clear();
     if comparison.ended == Ended::Interrupted && !comparison.has_figures() {
         return Err(ServerError::Interrupted.into());
     }
@@ -93,15 +89,7 @@ struct Measured<'a> {
     cells: Vec<((usize, usize), Settings)>,
     begin: Instant,
     interrupt: Interrupt,
-    is_terminal: bool,
-}
-
-impl Measured<'_> {
-    fn clear(&self) {
-        if self.is_terminal {
-            eprint!("{REWRITE}");
-        }
-    }
+    line: StatusLine,
 }
 
 impl Bench for Measured<'_> {
@@ -121,9 +109,6 @@ impl Bench for Measured<'_> {
     }
 
     fn progress(&mut self, progress: &Progress) {
-        if !self.is_terminal {
-            return;
-        }
         let Progress { round, target, mode, settled, cells } = *progress;
         let line = format!(
             "{}  round {round}, {settled} of {cells} known well enough: {}, {}",
@@ -131,7 +116,7 @@ impl Bench for Measured<'_> {
             self.plan.targets[target].name,
             self.plan.modes[mode].name
         );
-        eprint!("{REWRITE}{}", shortened(&line, WIDTH - 1));
+        self.line.show(&shortened(&line, WIDTH - 1));
     }
 }
 

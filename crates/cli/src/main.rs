@@ -12,7 +12,6 @@ mod serve;
 mod speed;
 #[cfg(feature = "cuda")]
 mod speed_cuda;
-mod speed_report;
 mod summary;
 mod tune;
 

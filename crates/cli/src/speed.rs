@@ -1,24 +1,19 @@
 //! `brisk speed`: the algorithms on one core, and the handshakes that it can be expected to serve.
 
-use std::io::{self, IsTerminal, Stderr, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use brisk_bench::report::Machine;
-use brisk_bench::report::figures::number;
-use brisk_speed::{Observer, SpeedError, Step, json};
+use brisk_report::Machine;
+use brisk_speed::{Live, SpeedError, json, tables};
 
 use crate::args::{Engine, Speed};
 use crate::bench::PROGRAM;
-use crate::speed_report;
 
 /// What is said where a GPU is asked for that this program knows nothing of.
 #[cfg(not(feature = "cuda"))]
 pub(crate) const WITHOUT_CUDA: &str =
     "this brisk was built without it: build it with `cargo build --release -p brisk-cli --features cuda`";
-
-/// To the start of the line, and everything after it removed.
-const REWRITE: &str = "\r\x1b[2K";
 
 /// 2 if what was asked for makes no sense, 1 if nothing could be measured.
 pub(crate) fn run(arguments: Speed) -> ExitCode {
@@ -44,42 +39,10 @@ fn on_gpu(_: Speed) -> ExitCode {
 
 fn measure(arguments: Speed) -> anyhow::Result<()> {
     let as_json = arguments.json;
-    let mut live = Live::new();
+    let mut live = Live::start();
     let result = brisk_speed::run(&arguments.settings(), &mut live);
     live.finish();
     let (result, machine) = (result?, Machine::this());
-    let text =
-        if as_json { json::text(&result, &machine, PROGRAM) } else { speed_report::text(&result, &machine) };
+    let text = if as_json { json::text(&result, &machine, PROGRAM) } else { tables::text(&result, &machine) };
     io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
-}
-
-/// A line in the terminal, if there is one, that says how far the run is. What cannot be shown is no failure.
-pub(crate) struct Live {
-    terminal: Option<Stderr>,
-}
-
-impl Live {
-    pub(crate) fn new() -> Self {
-        let mut live = Self { terminal: io::stderr().is_terminal().then(io::stderr) };
-        live.show("making keys");
-        live
-    }
-
-    fn show(&mut self, line: &str) {
-        if let Some(terminal) = &mut self.terminal {
-            let _ = write!(terminal, "{REWRITE}{line}").and_then(|()| terminal.flush());
-        }
-    }
-
-    /// Removes the line.
-    pub(crate) fn finish(mut self) {
-        self.show("");
-    }
-}
-
-impl Observer for Live {
-    fn step(&mut self, step: &Step<'_>) {
-        let percent = step.done * 100 / step.of.max(1);
-        self.show(&format!("{percent:>3} %  {}  {}/s", step.what, number(step.rate)));
-    }
 }

@@ -10,7 +10,7 @@ use toml::{Table, Value};
 const LAYERS: &[&[&str]] = &[
     &["wire"],
     &["net", "telemetry", "keys"],
-    &["certs", "session"],
+    &["certs", "session", "report"],
     &["tls"],
     &["proxy"],
     &["gateway", "bench", "speed"],

@@ -1,5 +1,6 @@
 //! RSA on a GPU: how fast it is, how long an operation takes at each load, beside the processor; and whether it is right.
 
+pub mod html;
 pub mod json;
 mod keys;
 mod load;

@@ -2,6 +2,7 @@
 //! come.
 
 use brisk_keys::BatchChoice;
+use brisk_report::json::document;
 use serde::Serialize;
 
 use crate::result::{Cost, Figure, Forecast, Row, SpeedResult};
@@ -23,7 +24,7 @@ pub fn text(result: &SpeedResult, machine: &impl Serialize, program: &str) -> St
         rsa_batches: result.choices.iter().map(Chosen::of).collect(),
         handshakes: result.handshakes.iter().map(Expected::of).collect(),
     };
-    serde_json::to_string_pretty(&report).expect("all keys are strings, and floats may be null") + "\n"
+    document(&report)
 }
 
 #[derive(Serialize)]

@@ -1,7 +1,7 @@
 //! The algorithms of TLS alone, on one core; and how many handshakes a second that core can be expected to serve.
 //!
 //! The handshakes are measured as the algorithms are, not calculated from them: a handshake is more than its
-//! cryptography. What is here does not print: [`json`] makes text of a result, and tables are made of its public parts.
+//! cryptography. Nothing here prints: [`tables`] and [`json`] make text of a result.
 
 mod cores;
 #[cfg(feature = "cuda")]
@@ -9,16 +9,19 @@ pub mod cuda;
 mod error;
 mod handshakes;
 pub mod json;
+mod live;
 mod measure;
 pub mod result;
 mod server;
 mod settings;
 mod subject;
+pub mod tables;
 mod work;
 
 use std::thread::{self, ScopedJoinHandle};
 
 pub use error::SpeedError;
+pub use live::Live;
 pub use result::SpeedResult;
 pub use settings::Settings;
 pub use subject::{Algorithm, Subject};

@@ -2,7 +2,8 @@
 
 use std::str::FromStr;
 
-use crate::report::figures;
+use brisk_report::figures;
+
 use crate::result::{RunResult, Unit};
 
 macro_rules! measures {

@@ -4,12 +4,13 @@ mod html;
 mod json;
 mod tables;
 
+use brisk_report::figures::{duration, percent};
+use brisk_report::json::timestamp;
+use brisk_report::terminal::WIDTH;
+use brisk_report::{Machine, wrapped};
+
 use super::{Comparison, Ended, Stage};
 use crate::plan::Plan;
-use crate::report::Machine;
-use crate::report::figures::duration;
-use crate::report::table::wrapped;
-use crate::report::terminal::WIDTH;
 
 /// A finished comparison with all that its reports tell.
 #[derive(Debug)]
@@ -86,13 +87,13 @@ impl<'a> Report<'a> {
     }
 
     fn started(&self) -> String {
-        crate::report::json::timestamp(self.comparison.started)
+        timestamp(self.comparison.started)
     }
 
     /// How long it took and why it ended, in one sentence.
     fn outcome(&self) -> String {
         let Comparison { elapsed, rounds, ended, .. } = self.comparison;
-        let precision = crate::report::figures::percent(self.plan.limits.precision);
+        let precision = percent(self.plan.limits.precision);
         let measure = self.plan.measures[0].name();
         let why = match ended {
             Ended::Settled => format!("every ratio of {measure} is known to ± {precision}"),

@@ -2,14 +2,12 @@
 //! come.
 
 use std::collections::BTreeMap;
-use std::time::SystemTime;
 
+use brisk_report::Machine;
+use brisk_report::json::{document, timestamp};
 use hdrhistogram::Histogram;
 use serde::Serialize;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
-use super::Machine;
 use super::tables::{QUANTILES, busy, opens_fast};
 use crate::result::{Interval, RunResult, ServerUsage};
 
@@ -18,8 +16,7 @@ pub const SCHEMA: u32 = 1;
 
 /// The run as a JSON object, indented, with a line break at its end. `program` is name and version of who measured.
 pub fn text(result: &RunResult, machine: &Machine, program: &str) -> String {
-    let report = Report::new(result, machine, program);
-    serde_json::to_string_pretty(&report).expect("maps have strings as keys, and floats may be null") + "\n"
+    document(&Report::new(result, machine, program))
 }
 
 #[derive(Serialize)]
@@ -196,12 +193,6 @@ impl<'a> Report<'a> {
 
 fn named<'a>(all: impl Iterator<Item = (&'a str, u64)>) -> Vec<Named<'a>> {
     all.map(|(name, count)| Named { name, count }).collect()
-}
-
-/// RFC 3339, in UTC, to the second.
-pub(crate) fn timestamp(time: SystemTime) -> String {
-    let time = OffsetDateTime::from(time).replace_nanosecond(0).expect("zero is a nanosecond");
-    time.format(&Rfc3339).expect("a year of four digits")
 }
 
 impl Latency {

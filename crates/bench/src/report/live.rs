@@ -1,10 +1,12 @@
 //! One line in the terminal, rewritten each second, while a run goes on.
 
 use std::collections::VecDeque;
-use std::io::{self, Write};
+use std::io::{Stderr, Write};
 use std::time::Duration;
 
-use super::figures::{self, count, number};
+use brisk_report::figures::{self, count, number};
+use brisk_report::terminal::{StatusLine, sparkline};
+
 use crate::result::{Interval, Unit};
 
 /// Seconds that the sparkline goes back.
@@ -13,53 +15,49 @@ const HISTORY: usize = 24;
 /// Shorter intervals are not shown.
 const LEAST: Duration = Duration::from_millis(250);
 
-const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-
-/// To the start of the line, and everything after it removed.
-const REWRITE: &str = "\r\x1b[2K";
-
-/// The line. For terminals only: it is rewritten in place and removed at the end.
+/// The line: rate, latency and errors of the last second, and a sparkline of the rates before.
 #[derive(Debug)]
-pub struct Live<W: Write> {
-    terminal: W,
+pub struct Live<W: Write = Stderr> {
+    line: StatusLine<W>,
     unit: Unit,
     rates: VecDeque<f64>,
     errors: u64,
 }
 
+impl Live {
+    /// On standard error, if that is a terminal; otherwise nothing is ever written.
+    pub fn on_stderr(unit: Unit) -> Self {
+        Self::new(StatusLine::on_stderr(), unit)
+    }
+}
+
 impl<W: Write> Live<W> {
-    /// Nothing is written yet.
-    pub fn new(terminal: W, unit: Unit) -> Self {
-        Self { terminal, unit, rates: VecDeque::with_capacity(HISTORY), errors: 0 }
+    fn new(line: StatusLine<W>, unit: Unit) -> Self {
+        Self { line, unit, rates: VecDeque::with_capacity(HISTORY), errors: 0 }
     }
 
-    /// Shows what the last second came to.
-    pub fn show(&mut self, interval: &Interval) -> io::Result<()> {
+    /// Shows the figures of the last second.
+    pub fn show(&mut self, interval: &Interval) {
         self.errors += interval.errors;
         // The last interval may be too short to have a rate.
         if interval.length < LEAST {
-            return Ok(());
+            return;
         }
         let seconds = interval.length.as_secs_f64();
         if self.rates.len() == HISTORY {
             self.rates.pop_front();
         }
         self.rates.push_back(interval.operations as f64 / seconds);
-        let line = self.line(interval);
-        write!(self.terminal, "{REWRITE}{line}")?;
-        self.terminal.flush()
+        let line = self.text(interval);
+        self.line.show(&line);
     }
 
     /// Removes the line.
-    pub fn finish(mut self) -> io::Result<()> {
-        if self.rates.is_empty() {
-            return Ok(());
-        }
-        write!(self.terminal, "{REWRITE}")?;
-        self.terminal.flush()
+    pub fn finish(mut self) {
+        self.line.clear();
     }
 
-    fn line(&self, interval: &Interval) -> String {
+    fn text(&self, interval: &Interval) -> String {
         let rate = self.rates.back().copied().unwrap_or_default();
         let end = interval.at + interval.length;
         let quantile = |q| figures::microseconds(interval.latency.value_at_quantile(q) as f64);
@@ -83,16 +81,6 @@ impl<W: Write> Live<W> {
             sparkline(self.rates.iter().copied()),
         )
     }
-}
-
-/// A bar for each value, the highest as high as a line is; values that are all the same are of middle height.
-pub fn sparkline(values: impl Iterator<Item = f64> + Clone) -> String {
-    let highest = values.clone().fold(0.0_f64, f64::max);
-    let bar = |value: f64| {
-        let part = if highest > 0.0 { value / highest } else { 0.0 };
-        BARS[((part * 7.0).round() as usize).min(7)]
-    };
-    values.map(bar).collect()
 }
 
 #[cfg(test)]
@@ -119,22 +107,15 @@ mod tests {
     }
 
     #[test]
-    fn a_sparkline_reaches_from_nothing_to_the_highest() {
-        assert_eq!(sparkline([0.0, 50.0, 100.0].into_iter()), "▁▅█");
-        assert_eq!(sparkline([0.0, 0.0].into_iter()), "▁▁");
-        assert_eq!(sparkline(std::iter::empty()), "");
-    }
-
-    #[test]
     fn the_line_is_rewritten_fits_a_terminal_and_goes_away() {
         let mut written = Vec::new();
-        let mut live = Live::new(&mut written, Unit::Handshake);
+        let mut live = Live::new(StatusLine::new(&mut written), Unit::Handshake);
         for at in 0..40 {
-            live.show(&second(at, 4000 + at)).unwrap();
+            live.show(&second(at, 4000 + at));
         }
-        live.finish().unwrap();
+        live.finish();
         let text = String::from_utf8(written).unwrap();
-        let lines: Vec<_> = text.split(REWRITE).collect();
+        let lines: Vec<_> = text.split("\r\x1b[2K").collect();
         assert_eq!(lines.len(), 42, "one line a second, and its removal");
         let last = lines[40];
         assert!(

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use brisk_report::figures::{count, microseconds, number, percent};
+use brisk_report::plot::{Axis, Mark, Scale, Series, chart};
 use hdrhistogram::Histogram;
 
-use super::figures::{count, microseconds, number, percent};
-use super::plot::{Axis, Mark, Scale, Series, chart};
 use super::tables::{Step, ramp};
 use crate::result::{Interval, RunResult};
 
@@ -16,7 +16,7 @@ const LEAST: Duration = Duration::from_millis(250);
 const BINS: f64 = 60.0;
 
 /// All charts that have something to show, in order, as sections of a page.
-pub fn all(result: &RunResult) -> String {
+pub(super) fn all(result: &RunResult) -> String {
     let steps = ramp(&result.series);
     let mut html = String::new();
     if seconds(result).count() > 1 {

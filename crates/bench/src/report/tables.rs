@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
+use brisk_report::Table;
+use brisk_report::figures::{bytes, count, duration, microseconds, number, percent, share};
 use brisk_telemetry::Resumption;
 use hdrhistogram::Histogram;
 
-use super::figures::{bytes, count, duration, microseconds, number, percent, share};
-use super::table::Table;
 use crate::result::{Interval, RunResult, ServerUsage, Traffic, Unit, histogram};
 
 /// Quantiles in all reports, with their names.
-pub const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
+pub(super) const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
 /// All tables that have something to show, in order.
-pub fn all(result: &RunResult) -> Vec<Table> {
+pub(super) fn all(result: &RunResult) -> Vec<Table> {
     let tables = [
         summary(result),
         latency(result),
@@ -80,7 +80,7 @@ fn singular(unit: Unit) -> &'static str {
 }
 
 /// The steps of an operation: quantiles, mean, spread.
-pub fn latency(result: &RunResult) -> Table {
+pub(super) fn latency(result: &RunResult) -> Table {
     let filled: Vec<_> =
         result.phases.all().into_iter().filter(|(_, histogram)| !histogram.is_empty()).collect();
     let longest = filled.iter().map(|(_, histogram)| histogram.max()).max().unwrap_or_default();
@@ -101,29 +101,29 @@ pub fn latency(result: &RunResult) -> Table {
 
 /// One step of a ramp: the seconds in which the schedule asked for the same.
 #[derive(Debug, Clone)]
-pub struct Step {
+pub(super) struct Step {
     /// Operations per second asked for; `None` in a closed loop.
-    pub offered: Option<f64>,
+    pub(super) offered: Option<f64>,
     /// Operations at once allowed.
-    pub concurrency: usize,
+    pub(super) concurrency: usize,
     /// Its length.
-    pub length: Duration,
+    pub(super) length: Duration,
     /// Operations that succeeded.
-    pub operations: u64,
+    pub(super) operations: u64,
     /// Failures.
-    pub errors: u64,
+    pub(super) errors: u64,
     /// Latencies of the operations.
-    pub latency: Histogram<u64>,
+    pub(super) latency: Histogram<u64>,
 }
 
 impl Step {
     /// What the schedule asked for, as a number: a rate, or connections.
-    pub fn level(&self) -> f64 {
+    pub(super) fn level(&self) -> f64 {
         self.offered.unwrap_or(self.concurrency as f64)
     }
 
     /// Operations per second that succeeded.
-    pub fn rate(&self) -> f64 {
+    pub(super) fn rate(&self) -> f64 {
         self.operations as f64 / self.length.as_secs_f64().max(1e-9)
     }
 
@@ -138,7 +138,7 @@ impl Step {
 }
 
 /// The steps of a ramp in order; one if the schedule stayed the same.
-pub fn ramp(series: &[Interval]) -> Vec<Step> {
+pub(super) fn ramp(series: &[Interval]) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     for interval in series {
         if !steps.last().is_some_and(|step| step.fits(interval)) {
@@ -302,7 +302,7 @@ fn server(result: &RunResult) -> Table {
 }
 
 /// The part of the time in which the server computed; above one with several cores.
-pub fn busy(usage: &ServerUsage, elapsed: Duration) -> f64 {
+pub(super) fn busy(usage: &ServerUsage, elapsed: Duration) -> f64 {
     usage.cpu.as_secs_f64() / elapsed.as_secs_f64().max(1e-9)
 }
 

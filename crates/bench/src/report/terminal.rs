@@ -1,12 +1,11 @@
-//! A finished run as text.
+//! One run as text for a terminal.
+
+use brisk_report::terminal::WIDTH;
 
 use super::tables;
 use crate::result::RunResult;
 
-/// Columns that the text fits into.
-pub const WIDTH: usize = 100;
-
-/// All tables of the run, lines of at most [`WIDTH`] characters, an empty line between two tables.
+/// All tables of the run, in lines of at most [`WIDTH`] characters, with an empty line between two tables.
 pub fn text(result: &RunResult) -> String {
     let tables = tables::all(result);
     let tables: Vec<_> = tables.iter().map(|table| table.to_text(WIDTH)).collect();

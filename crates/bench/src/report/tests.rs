@@ -2,10 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
+use brisk_report::Machine;
+use brisk_report::terminal::WIDTH;
 use brisk_telemetry::Resumption;
 use serde_json::Value;
 
-use super::{Machine, html, json, tables, terminal};
+use super::{html, json, tables, terminal};
 use crate::result::{
     Cause, ErrorCount, HandshakeCount, Interval, Negotiated, Phases, Responses, RunResult, ServerUsage,
     Traffic, Unit, histogram,
@@ -112,7 +114,7 @@ fn machine() -> Machine {
 fn the_text_fits_a_terminal_and_has_every_table() {
     let text = terminal::text(&sample());
     let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
-    assert!(longest <= terminal::WIDTH, "{longest} characters:\n{text}");
+    assert!(longest <= WIDTH, "{longest} characters:\n{text}");
     for part in [
         "https://bench.test:8443/1k\n",
         "  requests     93,000, 2,325 per second\n",

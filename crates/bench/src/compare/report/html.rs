@@ -1,12 +1,12 @@
 //! A comparison as a page: ratios drawn with their intervals, then the tables.
 
+use brisk_report::figures::number;
+use brisk_report::plot::{Axis, Estimate, Scale, estimates};
+use brisk_report::{Table, escape, html};
+
 use super::{Report, tables};
 use crate::compare::{Estimate as CompareEstimate, Measure, baseline, ratio};
 use crate::plan::Baseline;
-use crate::report::figures::number;
-use crate::report::html;
-use crate::report::plot::{Axis, Estimate, Scale, estimates};
-use crate::report::table::{Table, escape};
 
 pub(super) fn page(report: &Report<'_>) -> String {
     let lead = if report.plan.about.is_empty() { "A comparison." } else { &report.plan.about };

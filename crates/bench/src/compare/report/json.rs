@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use brisk_report::Machine;
+use brisk_report::json::document;
 use serde::Serialize;
 
 use super::Report;
 use crate::compare::{self, Cell, Measure, baseline, ratio};
-use crate::report::Machine;
 use crate::report::json::SCHEMA;
 
 pub(super) fn text(report: &Report<'_>) -> String {
-    let json = Json::new(report);
-    serde_json::to_string_pretty(&json).expect("maps have strings as keys, and floats may be null") + "\n"
+    document(&Json::new(report))
 }
 
 #[derive(Serialize)]

@@ -1,9 +1,10 @@
 //! The tables of a comparison: an overview of all cells, then each group with its ratios and intervals.
 
+use brisk_report::Table;
+use brisk_report::figures::{number, percent};
+
 use super::Report;
 use crate::compare::{Cell, Ended, Estimate, Measure, baseline, ratio};
-use crate::report::figures::{number, percent};
-use crate::report::table::Table;
 
 /// Below this the server waited for the client.
 const BUSY: f64 = 0.9;

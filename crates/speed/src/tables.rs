@@ -1,14 +1,14 @@
-//! What `brisk speed` measured, as tables.
+//! A finished run as text for a terminal.
 
-use brisk_bench::report::Machine;
-use brisk_bench::report::figures::number;
-use brisk_bench::report::table::Table;
-use brisk_bench::report::terminal::WIDTH;
-use brisk_speed::SpeedResult;
-use brisk_speed::result::{Forecast, Handshake, Row};
+use brisk_report::figures::number;
+use brisk_report::terminal::WIDTH;
+use brisk_report::{Machine, Table};
 
-/// The operations, and below them what they mean: the handshakes.
-pub(crate) fn text(result: &SpeedResult, machine: &Machine) -> String {
+use crate::result::{Forecast, Handshake, Row, SpeedResult};
+
+/// A table of the operations, and below it one of the handshakes, if they were measured. Lines have at most [`WIDTH`]
+/// characters.
+pub fn text(result: &SpeedResult, machine: &Machine) -> String {
     let tables = [operations(result, machine), handshakes(result)];
     let tables = tables.iter().filter(|table| !table.is_empty());
     tables.map(|table| table.to_text(WIDTH)).collect::<Vec<_>>().join("\n")
@@ -68,10 +68,9 @@ fn handshake(forecast: &Forecast) -> Vec<String> {
 mod tests {
     use std::time::Duration;
 
-    use brisk_speed::Algorithm;
-    use brisk_speed::result::{Action, Cost, Figure, Missing, Operation};
-
     use super::*;
+    use crate::result::{Action, Cost, Figure, Missing, Operation};
+    use crate::subject::Algorithm;
 
     fn result() -> SpeedResult {
         let operation =

@@ -162,8 +162,8 @@ impl Table {
     }
 }
 
-/// Lines of at most `width` characters, indented by two.
-pub(crate) fn wrapped(text: &str, width: usize) -> String {
+/// `text` in lines of at most `width` characters, each indented by two spaces and ended by a line break.
+pub fn wrapped(text: &str, width: usize) -> String {
     let lines = lines(text, width.saturating_sub(GAP.len()));
     lines.iter().flat_map(|line| [GAP, line, "\n"]).collect()
 }
