@@ -21,6 +21,7 @@ use crate::admin::{self, Admin};
 use crate::listen::{self, Addresses};
 use crate::settings::GatewaySettings;
 use crate::shared::Shared;
+use crate::upstreams::HealthChecks;
 use crate::watchdog::{BEAT, Watchdog};
 use crate::worker::{self, Sockets};
 
@@ -144,7 +145,8 @@ where
             let admin = Admin { metrics, keyring, drain, pulse: Arc::clone(&self.shared.pulse) };
             tokio::spawn(admin::serve(admin, socket));
         }
-        let mut checks = self.shared.health_checks();
+        let mut checks = HealthChecks::default();
+        checks.follow(&self.shared);
         let mut minute = tokio::time::interval(MINUTE);
         let mut log_check = tokio::time::interval(LOG_CHECK);
         let mut dropped = 0;
@@ -161,13 +163,13 @@ where
                     Told::Stop => break,
                     Told::Reload => {
                         self.reload("SIGHUP");
-                        checks = self.shared.health_checks();
+                        checks.follow(&self.shared);
                     }
                     Told::ReopenLog => self.reopen_log(),
                 },
                 () = changed(self.files.as_mut()) => {
                     self.reload("changed files");
-                    checks = self.shared.health_checks();
+                    checks.follow(&self.shared);
                 }
             }
         }

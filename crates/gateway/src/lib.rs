@@ -15,6 +15,7 @@ mod resumption;
 pub mod settings;
 mod shared;
 mod tickets;
+mod upstreams;
 mod watchdog;
 mod worker;
 

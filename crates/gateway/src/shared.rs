@@ -1,7 +1,5 @@
 //! What all workers share: counters, limits and engines that outlive a reload, and the configuration that does not.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -18,14 +16,14 @@ use brisk_net::{AddressLimit, ConnectionLimit, DeadlineWheel, FairShare};
 use brisk_proxy::HttpsRedirect;
 use brisk_proxy::client::HttpSettings;
 use brisk_proxy::settings::ServiceSettings;
-use brisk_proxy::upstream::{Group, GroupState, health};
+use brisk_proxy::upstream::GroupState;
 use brisk_proxy::{Service, ServiceError, Telemetry};
 use brisk_telemetry::metrics::{CertificateExpiry, KeyOperationFacts, KeyOutcome, Metrics, RateFigures};
 use brisk_telemetry::{AccessLog, Throttle};
 use brisk_tls::{Acceptor, HostSettings, KeyGate, TlsSettings};
 use ipnet::IpNet;
 use tokio::sync::watch;
-use tokio::task::{JoinSet, LocalSet};
+use tokio::task::LocalSet;
 
 use crate::GatewayError;
 use crate::descriptors;
@@ -34,6 +32,7 @@ use crate::gateway::Program;
 use crate::page;
 use crate::resumption::{Resumption, unix_seconds};
 use crate::settings::{GatewaySettings, ProxyProtocol};
+use crate::upstreams::{WorkerGroups, group_states};
 use crate::watchdog::Pulse;
 
 /// The least time between two warnings about failed handshakes: clients can make handshakes fail.
@@ -76,30 +75,6 @@ impl Live {
         let metrics = Arc::clone(&shared.metrics);
         let telemetry = Telemetry { metrics, access_log: shared.access_log.load_full() };
         self.parts.service(telemetry, groups)
-    }
-}
-
-/// The upstream groups of one worker. Those whose state stays keep their connections through a reload.
-pub(crate) struct WorkerGroups {
-    wheel: DeadlineWheel,
-    present: RefCell<Vec<Rc<Group>>>,
-}
-
-impl WorkerGroups {
-    pub(crate) fn new(wheel: &DeadlineWheel) -> Self {
-        Self { wheel: wheel.clone(), present: RefCell::default() }
-    }
-
-    /// The groups of `states`, made where there are none yet. Others are forgotten.
-    fn follow(&self, states: &[Arc<GroupState>]) -> HashMap<String, Rc<Group>> {
-        let before = self.present.take();
-        let group = |state: &Arc<GroupState>| {
-            let kept = before.iter().find(|group| Arc::ptr_eq(group.state(), state));
-            kept.cloned().unwrap_or_else(|| Group::new(Arc::clone(state), &self.wheel))
-        };
-        let groups: Vec<_> = states.iter().map(group).collect();
-        self.present.replace(groups.clone());
-        groups.into_iter().map(|group| (group.state().settings().name.clone(), group)).collect()
     }
 }
 
@@ -200,10 +175,9 @@ impl Shared {
         self.ids.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Active health checks of the present upstreams; dropping the set ends them.
-    pub(crate) fn health_checks(&self) -> JoinSet<()> {
-        let live = self.live.load();
-        live.parts.groups.iter().map(|group| health::run_checks(Arc::clone(group))).collect()
+    /// The upstream groups of the present configuration.
+    pub(crate) fn groups(&self) -> Vec<Arc<GroupState>> {
+        self.live.load().parts.groups.clone()
     }
 }
 
@@ -229,14 +203,7 @@ fn live(
     let engine: Arc<dyn PrivateKeyEngine> = Arc::new(Metered::new(engine, observer));
     let (sessions, keyring) = (resumption.store(), resumption.keyring());
     let acceptor = Acceptor::new(tls, &settings.hosts, &engine, sessions, keyring)?;
-    let groups = settings.upstreams.iter().map(|group| {
-        // Health, connections and their counts stay with an upstream that stays the same.
-        match groups_before.iter().find(|state| state.is_made_of(group)) {
-            Some(state) => Ok(Arc::clone(state)),
-            None => Ok(GroupState::new(group.clone(), metrics)?),
-        }
-    });
-    let groups = groups.collect::<Result<_, GatewayError>>()?;
+    let groups = group_states(&settings.upstreams, groups_before, metrics)?;
     let mut service = settings.service.clone();
     let has_page = page::fill_hosts(&mut service, &settings.hosts);
     let parts = ServiceParts { settings: service, groups };

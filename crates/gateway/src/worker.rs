@@ -18,7 +18,8 @@ use tokio::task::JoinSet;
 
 use crate::GatewayError;
 use crate::accept::accept;
-use crate::shared::{Live, Shared, WorkerGroups};
+use crate::shared::{Live, Shared};
+use crate::upstreams::WorkerGroups;
 use crate::watchdog::BEAT;
 
 /// Turns of connections between two looks at the sockets. A turn with a long answer takes 0.3 ms, so tokio's 61 would leave

@@ -154,10 +154,6 @@ impl ServerState {
         }
     }
 
-    pub(crate) fn health(&self) -> &ServerHealth {
-        &self.health
-    }
-
     pub(crate) fn multiplexes(&self) -> bool {
         self.multiplexes
     }
@@ -226,6 +222,15 @@ impl Group {
     /// What the request has in common with those that should reach the same server.
     pub(crate) fn key(&self, head: &Parts, client: impl FnOnce() -> IpAddr) -> u64 {
         self.balancer.key(head, client)
+    }
+
+    /// Closes idle connections and keeps none from now on: a reload has removed the group or made another of its name.
+    /// Requests in flight go on.
+    pub fn retire(&self) {
+        for server in &self.servers {
+            server.pool.retire();
+            server.http2.retire();
+        }
     }
 
     fn sweep(&self) {

@@ -5,8 +5,8 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,8 +39,6 @@ pub(crate) struct ServerHealth {
     last_out_until: AtomicU64,
     last_pause: AtomicU64,
     doublings: AtomicU32,
-    /// Of the active checks; kept here because their task starts anew with each reload.
-    streak: Mutex<Streak>,
 }
 
 /// What active checks found.
@@ -116,11 +114,6 @@ impl ServerHealth {
         pause
     }
 
-    /// Adds a check; answers the new verdict, if it changes.
-    fn checked(&self, good: bool, checks: &ActiveChecks) -> Option<Verdict> {
-        self.streak.lock().unwrap_or_else(PoisonError::into_inner).add(good, checks)
-    }
-
     fn is_checked_down(&self) -> bool {
         self.checked_down.load(Ordering::Relaxed)
     }
@@ -133,7 +126,7 @@ fn now() -> u64 {
 
 /// Makes the active checks of a group for as long as it is polled; ends at once if none are configured.
 ///
-/// To be run once per process, not per worker: the verdicts are shared.
+/// To be run once per process and group, not per worker: the verdicts are shared.
 pub async fn run_checks(group: Arc<GroupState>) {
     let Some(checks) = &group.settings().health.active else {
         return;
@@ -150,12 +143,13 @@ pub async fn run_checks(group: Arc<GroupState>) {
 async fn watch(group: &GroupState, server: &ServerState, checks: &ActiveChecks, delay: Duration) {
     let mut ticks = interval_at(Instant::now() + delay, checks.interval.max(Duration::from_millis(1)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut streak = Streak::default();
     loop {
         ticks.tick().await;
         let outcome = timeout(checks.timeout, check(server, checks)).await;
         let outcome = outcome.unwrap_or_else(|_| Err("no answer in time".to_owned()));
         let group = &group.settings().name;
-        match server.health().checked(outcome.is_ok(), checks) {
+        match streak.add(outcome.is_ok(), checks) {
             None => {}
             Some(Verdict::Up) => {
                 tracing::info!(%group, server = server.name(), "upstream server is up again");

@@ -145,6 +145,11 @@ impl Http2Pool {
         }
     }
 
+    /// Gives up all connections: each closes with the last of its requests.
+    pub(crate) fn retire(&self) {
+        self.open.borrow_mut().clear();
+    }
+
     fn find(&self) -> Option<Http2> {
         let mut open = self.open.borrow_mut();
         open.retain(Shared::is_usable);

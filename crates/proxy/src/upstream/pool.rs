@@ -13,7 +13,7 @@ use crate::upstream::http1::Http1;
 #[derive(Debug)]
 pub(crate) struct Pool {
     idle: RefCell<VecDeque<Idle>>,
-    limit: usize,
+    limit: Cell<usize>,
     idle_ticks: u32,
     now: Cell<u32>,
 }
@@ -27,7 +27,7 @@ struct Idle {
 impl Pool {
     /// At most `limit` connections, each kept for at most `idle_ticks` sweeps.
     pub(crate) fn new(limit: usize, idle_ticks: u32) -> Self {
-        Self { idle: RefCell::default(), limit, idle_ticks, now: Cell::new(0) }
+        Self { idle: RefCell::default(), limit: Cell::new(limit), idle_ticks, now: Cell::new(0) }
     }
 
     /// The connection used last.
@@ -39,7 +39,7 @@ impl Pool {
     pub(crate) fn put(&self, http1: Box<Http1>) {
         http1.deadline().clear();
         let mut idle = self.idle.borrow_mut();
-        if idle.len() < self.limit {
+        if idle.len() < self.limit.get() {
             idle.push_back(Idle { http1, since: self.now.get() });
         }
     }
@@ -56,6 +56,12 @@ impl Pool {
     pub(crate) fn close_oldest(&self) -> bool {
         let oldest = self.idle.borrow_mut().pop_front();
         oldest.is_some()
+    }
+
+    /// Closes all, and keeps none from now on.
+    pub(crate) fn retire(&self) {
+        self.limit.set(0);
+        self.idle.borrow_mut().clear();
     }
 
     /// Connections in the pool.

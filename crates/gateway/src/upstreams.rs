@@ -1,0 +1,79 @@
+//! Upstream groups through reloads: one whose settings stay the same keeps its connections, its health and its checks.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use brisk_net::DeadlineWheel;
+use brisk_proxy::upstream::settings::GroupSettings;
+use brisk_proxy::upstream::{Group, GroupState, health};
+use brisk_telemetry::metrics::Metrics;
+use tokio::task::JoinSet;
+
+use crate::GatewayError;
+use crate::shared::Shared;
+
+/// The state of each group of `settings`: that of `before` where the group has stayed the same, its files included. Reads
+/// these.
+pub(crate) fn group_states(
+    settings: &[GroupSettings],
+    before: &[Arc<GroupState>],
+    metrics: &Metrics,
+) -> Result<Vec<Arc<GroupState>>, GatewayError> {
+    let state = |group: &GroupSettings| match before.iter().find(|state| state.is_made_of(group)) {
+        Some(state) => Ok(Arc::clone(state)),
+        None => Ok(GroupState::new(group.clone(), metrics)?),
+    };
+    settings.iter().map(state).collect()
+}
+
+/// The upstream groups of one worker.
+pub(crate) struct WorkerGroups {
+    wheel: DeadlineWheel,
+    present: RefCell<Vec<Rc<Group>>>,
+}
+
+impl WorkerGroups {
+    pub(crate) fn new(wheel: &DeadlineWheel) -> Self {
+        Self { wheel: wheel.clone(), present: RefCell::default() }
+    }
+
+    /// The groups of `states` by name, made where there are none yet. Others are retired.
+    pub(crate) fn follow(&self, states: &[Arc<GroupState>]) -> HashMap<String, Rc<Group>> {
+        let before = self.present.take();
+        let is_kept = |group: &&Rc<Group>| states.iter().any(|state| Arc::ptr_eq(group.state(), state));
+        before.iter().filter(|group| !is_kept(group)).for_each(|group| group.retire());
+        let group = |state: &Arc<GroupState>| {
+            let kept = before.iter().find(|group| Arc::ptr_eq(group.state(), state));
+            kept.cloned().unwrap_or_else(|| Group::new(Arc::clone(state), &self.wheel))
+        };
+        let groups: Vec<_> = states.iter().map(group).collect();
+        self.present.replace(groups.clone());
+        groups.into_iter().map(|group| (group.state().settings().name.clone(), group)).collect()
+    }
+}
+
+/// The active health checks of the process; dropping them ends them.
+#[derive(Default)]
+pub(crate) struct HealthChecks(Vec<Checked>);
+
+struct Checked {
+    group: Arc<GroupState>,
+    _checks: JoinSet<()>,
+}
+
+impl HealthChecks {
+    /// Checks the present groups. The checks of one that stays go on at their times, those of others end. Has to be called
+    /// inside the runtime of the main thread.
+    pub(crate) fn follow(&mut self, shared: &Shared) {
+        let groups = shared.groups();
+        self.0.retain(|checked| groups.iter().any(|group| Arc::ptr_eq(group, &checked.group)));
+        for group in groups {
+            if !self.0.iter().any(|checked| Arc::ptr_eq(&group, &checked.group)) {
+                let checks = [health::run_checks(Arc::clone(&group))].into_iter().collect();
+                self.0.push(Checked { group, _checks: checks });
+            }
+        }
+    }
+}
