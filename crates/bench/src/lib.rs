@@ -4,7 +4,6 @@
 //! both together, [`result`] is what a run comes to.
 
 pub mod choice;
-pub mod compare;
 mod connection;
 mod contact;
 mod dial;
@@ -13,15 +12,14 @@ mod feed;
 mod gathering;
 mod http1;
 mod http2;
-pub mod interrupt;
 mod measure;
 pub mod mix;
 pub mod options;
-pub mod plan;
 mod process;
 pub mod report;
 pub mod result;
 mod run;
+mod sample;
 pub mod schedule;
 mod sessions;
 pub mod settings;

@@ -6,6 +6,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use brisk_experiment::duration;
+
 /// When operations start, and how many at once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
@@ -236,20 +238,6 @@ impl fmt::Display for Steps {
             write!(f, "{}", self.first)
         }
     }
-}
-
-/// A time as people write it: `60s`, `1.5s`, `200ms`, `2m`, `1h`; a bare number is in seconds.
-pub fn duration(text: &str) -> Option<Duration> {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let unit = match &text[digits.len()..] {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return None,
-    };
-    Duration::try_from_secs_f64(digits.parse::<f64>().ok()? * unit).ok()
 }
 
 #[cfg(test)]

@@ -5,11 +5,10 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
-use brisk_bench::interrupt::Interrupt;
-use brisk_bench::plan::PlanError;
 use brisk_bench::report::{Live, html, json, terminal};
 use brisk_bench::result::Interval;
 use brisk_bench::{BenchError, Observer, Options, Settings};
+use brisk_experiment::{Interrupt, PlanError};
 use brisk_report::Machine;
 use clap::Parser;
 

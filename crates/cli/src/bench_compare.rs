@@ -7,12 +7,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use brisk_bench::compare::report::Report;
-use brisk_bench::compare::{self, Bench, Ended, Progress, ServerError, Stage};
-use brisk_bench::interrupt::Interrupt;
-use brisk_bench::plan::{Plan, PlanError};
 use brisk_bench::result::Interval;
-use brisk_bench::{Observer, RunResult, Settings};
+use brisk_bench::{Observer, Settings};
+use brisk_experiment::{
+    Ended, Interrupt, Plan, PlanError, Progress, Report, Run, Runner, ServerError, Testbed, compare, run_on,
+};
 use brisk_report::figures::{duration, shortened};
 use brisk_report::terminal::{StatusLine, WIDTH};
 
@@ -24,24 +23,24 @@ pub(crate) fn run(arguments: &Compare) -> anyhow::Result<ExitCode> {
     let plan = plan(arguments)?;
     let interrupt = Interrupt::watch().context("cannot listen for signals")?;
     let wrong = |problem| PlanError::Wrong { path: arguments.plan.clone(), problem };
-    let stage = Stage::start(&plan, &interrupt).map_err(|error| match error {
+    let testbed = Testbed::start(&plan, &interrupt).map_err(|error| match error {
         ServerError::Plan { .. } => wrong(error.to_string()).into(),
         _ => anyhow::Error::from(error),
     })?;
-    let cells = cells(&plan, &stage).map_err(|error| wrong(format!("{error:#}")))?;
+    let cells = cells(&plan, &testbed).map_err(|error| wrong(format!("{error:#}")))?;
     // After the servers are started: they choose their cores themselves.
-    if let Err(error) = compare::run_on(&plan.cores) {
+    if let Err(error) = run_on(&plan.cores) {
         eprintln!("warning: cannot run on cores {:?} alone: {error}", plan.cores);
     }
-    let is_there: Vec<_> = stage.servers.iter().map(|server| server.missing.is_none()).collect();
+    let is_present: Vec<_> = testbed.servers.iter().map(|server| server.missing.is_none()).collect();
     let begin = Instant::now();
-    let mut bench = Measured { plan: &plan, cells, begin, interrupt, line: StatusLine::on_stderr() };
-    let comparison = compare::run(&plan, &is_there, &mut bench);
-    bench.line.clear();
+    let mut runner = Measured { plan: &plan, cells, begin, interrupt, line: StatusLine::on_stderr() };
+    let comparison = compare(&plan, &is_present, &mut runner);
+    runner.line.clear();
     if comparison.ended == Ended::Interrupted && !comparison.has_figures() {
         return Err(ServerError::Interrupted.into());
     }
-    let report = Report::new(&plan, &comparison, &stage, concat!("brisk ", env!("CARGO_PKG_VERSION")));
+    let report = Report::new(&plan, &comparison, &testbed, concat!("brisk ", env!("CARGO_PKG_VERSION")));
     write(arguments.html.as_deref(), || report.html())?;
     write(arguments.markdown.as_deref(), || report.markdown())?;
     let text = if arguments.json { report.json() } else { report.text() };
@@ -68,13 +67,13 @@ fn write(file: Option<&Path>, text: impl FnOnce() -> String) -> anyhow::Result<(
 }
 
 /// The settings of every cell whose server is there, in the order of the plan.
-fn cells(plan: &Plan, stage: &Stage) -> anyhow::Result<Vec<((usize, usize), Settings)>> {
-    let there = plan.cells().filter(|(target, _)| stage.servers[*target].missing.is_none());
-    there.map(|(target, mode)| Ok(((target, mode), settings(plan, stage, target, mode)?))).collect()
+fn cells(plan: &Plan, testbed: &Testbed) -> anyhow::Result<Vec<((usize, usize), Settings)>> {
+    let there = plan.cells().filter(|(target, _)| testbed.servers[*target].missing.is_none());
+    there.map(|(target, mode)| Ok(((target, mode), settings(plan, testbed, target, mode)?))).collect()
 }
 
-fn settings(plan: &Plan, stage: &Stage, target: usize, mode: usize) -> anyhow::Result<Settings> {
-    let (server, place) = (&stage.servers[target], (&plan.targets[target].name, &plan.modes[mode].name));
+fn settings(plan: &Plan, testbed: &Testbed, target: usize, mode: usize) -> anyhow::Result<Settings> {
+    let (server, place) = (&testbed.servers[target], (&plan.targets[target].name, &plan.modes[mode].name));
     let context = || format!("target {:?}, mode {:?}", place.0, place.1);
     let words =
         plan.options(target, mode, &server.variables).map_err(anyhow::Error::msg).with_context(context)?;
@@ -92,12 +91,13 @@ struct Measured<'a> {
     line: StatusLine,
 }
 
-impl Bench for Measured<'_> {
-    fn measure(&mut self, target: usize, mode: usize) -> Result<RunResult, String> {
+impl Runner for Measured<'_> {
+    fn measure(&mut self, target: usize, mode: usize) -> Result<Run, String> {
         let found = self.cells.iter().find(|(cell, _)| *cell == (target, mode));
         let (_, settings) = found.ok_or("the server is missing")?;
         let mut quiet = Quiet(self.interrupt.clone());
-        brisk_bench::run(settings, &mut quiet).map_err(|error| error.to_string())
+        let result = brisk_bench::run(settings, &mut quiet).map_err(|error| error.to_string())?;
+        Ok(Run::from(&result))
     }
 
     fn now(&self) -> Duration {

@@ -12,7 +12,7 @@ const LAYERS: &[&[&str]] = &[
     &["net", "telemetry", "keys"],
     &["certs", "session", "report"],
     &["tls"],
-    &["proxy"],
+    &["proxy", "experiment"],
     &["gateway", "bench", "speed"],
     &["cli"],
 ];

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use brisk_experiment::run_on;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu};
 
 use crate::SpeedError;
 
@@ -41,14 +42,6 @@ impl Cores {
     pub(crate) fn leave(&self) -> io::Result<()> {
         if self.others.is_empty() { Ok(()) } else { run_on(&self.others) }
     }
-}
-
-fn run_on(cores: &[usize]) -> io::Result<()> {
-    let mut set = CpuSet::new();
-    for core in cores {
-        set.set(*core);
-    }
-    Ok(sched_setaffinity(None, &set)?)
 }
 
 #[cfg(test)]

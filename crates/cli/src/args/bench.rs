@@ -8,7 +8,7 @@ use std::time::Duration;
 use brisk_bench::Options;
 use brisk_bench::mix::Mix;
 use brisk_bench::options::{self, CertificateType};
-use brisk_bench::schedule::{self, Steps};
+use brisk_bench::schedule::Steps;
 use brisk_tls::client::SessionUse;
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion};
 use clap::{Args, Subcommand, ValueEnum};
@@ -306,7 +306,7 @@ fn protocols(text: &str) -> Result<Protocols, options::NameError> {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    schedule::duration(text).ok_or_else(|| "write a time, as 30s, 1.5m or 200ms".to_owned())
+    brisk_experiment::duration(text).ok_or_else(|| "write a time, as 30s, 1.5m or 200ms".to_owned())
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! On which cores the client runs, so that it takes none from the servers.
+//! CPU affinity.
 
 use std::io;
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// Lets the calling thread, and those that it starts from now on, run on these cores only; no cores change nothing.
+/// Restricts the calling thread, and threads that it starts afterwards, to these cores. An empty list changes nothing.
 pub fn run_on(cores: &[usize]) -> io::Result<()> {
     if cores.is_empty() {
         return Ok(());

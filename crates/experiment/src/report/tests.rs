@@ -6,8 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::*;
-use crate::compare::{Cell, Sample};
-use crate::report::tests::sample;
+use crate::{Cell, Measure, Sample};
 
 const PLAN: &str = r#"
 title = "Peers & others"
@@ -36,10 +35,13 @@ fn plan(from: &str, to: &str) -> Plan {
 
 fn cell(target: usize, mode: usize, operations: u64) -> Cell {
     let samples = (0..6).map(|round| {
-        let mut result = sample();
-        result.operations = operations + round * 400;
-        result.server = result.server.filter(|_| mode == 0);
-        Some(Sample::of(&result))
+        Some(Sample::new(|measure| match measure {
+            Measure::Rate => Some((operations + round * 400) as f64 / 40.0),
+            Measure::ServerCpu => (mode == 0).then_some(334.0),
+            Measure::ServerBusy => (mode == 0).then_some(0.775),
+            Measure::P99 => Some(25_000.0),
+            _ => None,
+        }))
     });
     let there = target != 2;
     let samples = if there { samples.collect() } else { vec![None; 6] };

@@ -1,13 +1,13 @@
-//! The median of a few values, and the interval in which the true one lies.
+//! The median of a few values with its confidence interval, by the sign test.
 //!
-//! Nothing is assumed of how the values are distributed: a run that something disturbed is far out, and mean and standard
-//! deviation would follow it. Each value lies above the true median or below it with even odds, so the interval from the
-//! k-th smallest to the k-th largest of n values misses it with twice the probability of fewer than k heads in n tosses.
+//! No distribution is assumed: a disturbed run is an outlier, which would distort mean and standard deviation. Each value
+//! lies above or below the true median with equal probability. So the interval from the k-th smallest to the k-th largest
+//! of n values misses the median with twice the probability of fewer than k heads in n tosses of a coin.
 
-/// How often an interval is to hold the true median.
+/// The wanted probability that an interval contains the true median.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// A median with its interval.
+/// A median with its confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     /// The median.
@@ -16,25 +16,26 @@ pub struct Estimate {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// How often such an interval holds the true median: [`CONFIDENCE`] or more, less with fewer than six values.
+    /// The probability that such an interval contains the true median: at least [`CONFIDENCE`], or less with fewer than
+    /// six values.
     pub confidence: f64,
     /// Number of values.
     pub count: usize,
 }
 
 impl Estimate {
-    /// Half the width of the interval as part of the median.
+    /// Half the width of the interval, relative to the median.
     pub fn precision(&self) -> f64 {
         (self.high - self.low) / 2.0 / self.median.abs().max(f64::MIN_POSITIVE)
     }
 
-    /// Whether there were values enough for the interval to mean what it says.
+    /// Whether there are enough values for an interval of [`CONFIDENCE`].
     pub fn is_confident(&self) -> bool {
         self.confidence >= CONFIDENCE
     }
 }
 
-/// The median of these values; `None` if there are none.
+/// The median of the finite values among `values`; `None` if there are none.
 pub fn estimate(values: impl Iterator<Item = f64>) -> Option<Estimate> {
     let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
     values.sort_by(f64::total_cmp);
@@ -45,13 +46,13 @@ pub fn estimate(values: impl Iterator<Item = f64>) -> Option<Estimate> {
     Some(Estimate { median, low: values[rank - 1], high: values[count - rank], confidence, count })
 }
 
-/// The greatest k whose interval is confident enough, else 1; and how confident it is.
+/// The greatest k whose interval has [`CONFIDENCE`], or 1; and the confidence of that interval.
 fn rank(count: usize) -> (usize, f64) {
     let mut below = 0.5_f64.powf(count as f64);
     let mut outcome = below;
     let mut best = (1, 1.0 - 2.0 * below);
     for rank in 2..=count.div_ceil(2) {
-        // The odds of rank - 1 heads, from those of one fewer.
+        // The probability of rank - 1 heads, from that of one fewer.
         outcome *= (count + 2 - rank) as f64 / (rank - 1) as f64;
         below += outcome;
         let confidence = 1.0 - 2.0 * below;

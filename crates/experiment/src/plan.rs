@@ -1,6 +1,6 @@
-//! What `brisk bench compare` is to compare, as written in a plan file (TOML): servers, modes, and when to stop.
+//! Plan files (TOML): which servers to start, which modes to measure, what to compare with, and when to stop.
 //!
-//! Modes are written in the options of `brisk bench`; this file does not know what they mean.
+//! Modes and targets carry options for the tool that measures; this crate does not interpret them.
 
 mod raw;
 mod words;
@@ -13,40 +13,41 @@ use thiserror::Error;
 
 pub use words::Variables;
 
-use crate::compare::Measure;
+use crate::Measure;
 
-/// A plan that is right: every name it uses exists.
+/// A plan file that was read and checked: every name in it refers to something in it.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// What is compared, in a few words.
+    /// The title of the reports.
     pub title: String,
-    /// Why and how, in a paragraph; may be empty.
+    /// A paragraph for the reports: purpose and method. May be empty.
     pub about: String,
-    /// Where a table that this plan reproduces was published, and what it said; may be empty.
+    /// The source and the figures of a published table that this plan reproduces. May be empty.
     pub published: String,
-    /// The folder of the plan file, in which its commands run.
+    /// The folder of the plan file; its commands run there.
     pub folder: PathBuf,
-    /// Runs before everything else; each line `NAME=VALUE` that it writes sets a variable.
+    /// A command that runs first. Each line `NAME=VALUE` on its standard output sets a variable.
     pub prepare: Option<String>,
     /// Options of every mode.
     pub options: String,
-    /// Cores that the client runs on; empty for all.
+    /// Numbers of the cores that the measuring tool may run on. Empty: all cores.
     pub cores: Vec<usize>,
-    /// What each cell is compared with.
+    /// The cells that others are compared with.
     pub baseline: Baseline,
-    /// What is compared; the first one decides when it is known well enough.
+    /// The measures to report. The precision of the first one decides when to stop.
     pub measures: Vec<Measure>,
     /// When to stop.
     pub limits: Limits,
-    /// What runs beside the servers, such as an upstream.
+    /// Processes that run beside the servers, for example an upstream.
     pub services: Vec<Service>,
     /// The servers.
     pub targets: Vec<Target>,
-    /// What is done to them.
+    /// The modes in which servers are measured.
     pub modes: Vec<Mode>,
 }
 
-/// What each cell is compared with: the one with this target, this mode, or both. With neither there are no ratios.
+/// The cell that a cell is compared with: that of this target in the same mode, of the same target in this mode, or one
+/// cell for all. With neither there are no ratios.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Baseline {
     /// Index of the target.
@@ -55,80 +56,80 @@ pub struct Baseline {
     pub mode: Option<usize>,
 }
 
-/// When a comparison ends: as soon as every ratio is known well enough, and at the latest after this.
+/// When a comparison stops: when every ratio has the wanted precision, or at one of the other limits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
-    /// Half the width of the interval of a ratio, as part of the ratio, that is well enough.
+    /// Wanted precision: half the width of the confidence interval, relative to the ratio.
     pub precision: f64,
-    /// Rounds at least and at most.
+    /// Minimum and maximum number of rounds.
     pub rounds: (usize, usize),
-    /// No cell starts after this.
+    /// No run starts after this time.
     pub time: Duration,
 }
 
 /// A process beside the servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {
-    /// Its name in messages.
+    /// Name in messages.
     pub name: String,
-    /// What starts it.
+    /// The command that starts it.
     pub start: String,
-    /// Names of free ports; all commands and options of the plan may use them.
+    /// Variables that are set to free ports. All commands and options of the plan may use them.
     pub ports: Vec<String>,
-    /// The address that accepts connections when it is ready.
+    /// The address that accepts connections once the service is ready.
     pub ready: String,
 }
 
-/// A server.
+/// A server to measure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// Its name in tables.
+    /// Name in tables.
     pub name: String,
-    /// How its process is found.
+    /// Where its process comes from.
     pub process: ProcessSource,
-    /// Writes its version in one line.
+    /// A command that prints its version in one line.
     pub version: Option<String>,
-    /// Names of free ports for it.
+    /// Variables that are set to free ports, for this target only.
     pub ports: Vec<String>,
-    /// More variables of its own, which may use its ports.
+    /// Further variables of this target. Their values may use its ports.
     pub variables: Vec<(String, String)>,
-    /// The address that accepts connections when it is ready.
+    /// The address that accepts connections once the server is ready.
     pub ready: Option<String>,
     /// Options of every mode at this target.
     pub options: String,
 }
 
-/// How the process of a target is found.
+/// Where the process of a target comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProcessSource {
-    /// It is started by this command, which is the process or becomes it. It is left out if the command ends with exit
-    /// code 69 and `optional` says so; its last line on standard error then says why.
+    /// This command starts it, and is or becomes the server's process.
     Start {
         /// The command.
         command: String,
-        /// Whether the comparison goes on without it.
+        /// Whether the comparison leaves the target out if the command exits with code 69 (`EX_UNAVAILABLE`). The last
+        /// line on its standard error is then reported as the reason.
         optional: bool,
     },
-    /// It runs already, with this process id.
+    /// It is running with this process id.
     Pid(u32),
-    /// It runs already, and this file holds its process id.
+    /// It is running, and this file holds its process id.
     PidFile(PathBuf),
-    /// It runs already, and nothing is known of it: no processor time is measured.
+    /// It is running and its process is unknown: its processor time is not measured.
     Unknown,
 }
 
-/// What is done to the servers.
+/// One way to measure the servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mode {
-    /// Its name in tables.
+    /// Name in tables.
     pub name: String,
-    /// Options of `brisk bench`.
+    /// Options of the tool that measures.
     pub options: String,
-    /// Indices of the targets that it is for.
+    /// Indices of the targets that are measured in this mode.
     pub targets: Vec<usize>,
 }
 
-/// Why a plan cannot be used.
+/// An error in a plan file.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PlanError {
@@ -137,23 +138,23 @@ pub enum PlanError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         reason: std::io::Error,
     },
-    /// It is not TOML, or has keys that no plan has.
+    /// The file is not TOML, or it has an unknown key.
     #[error("{}: {reason}", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong, with the place.
+        /// The error with line and column.
         reason: toml::de::Error,
     },
-    /// A value makes no sense.
+    /// A value is invalid.
     #[error("{}: {problem}", path.display())]
     Wrong {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and what would be right.
+        /// The error, and what to write instead.
         problem: String,
     },
 }
@@ -166,7 +167,7 @@ impl Plan {
         Self::parse(&text, path)
     }
 
-    /// Reads the text of the plan file at `path`.
+    /// Parses `text`, the content of the plan file at `path`.
     pub fn parse(text: &str, path: &Path) -> Result<Self, PlanError> {
         let raw: raw::Plan =
             toml::from_str(text).map_err(|reason| PlanError::Malformed { path: path.to_owned(), reason })?;
@@ -175,13 +176,13 @@ impl Plan {
         raw.resolve(folder).map_err(|problem| PlanError::Wrong { path: path.to_owned(), problem })
     }
 
-    /// The cells in the order of modes and then targets.
+    /// All cells as (target, mode), ordered by mode, then by target.
     pub fn cells(&self) -> impl Iterator<Item = (usize, usize)> {
         let modes = self.modes.iter().enumerate();
         modes.flat_map(|(mode, one)| one.targets.iter().map(move |target| (*target, mode)))
     }
 
-    /// Leaves out all targets and modes but these; an empty list stands for all. What the others are compared with stays.
+    /// Removes all targets and modes that are not named; an empty list keeps all. The baseline always stays.
     pub fn keep(&mut self, targets: &[String], modes: &[String]) -> Result<(), String> {
         let names = self.targets.iter().map(|target| target.name.as_str());
         let targets = kept("target", names, targets, self.baseline.target)?;
@@ -201,7 +202,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The words of a command line for `brisk bench` that measures this cell.
+    /// The options of the plan, the target and the mode as words of a command line.
     pub fn options(&self, target: usize, mode: usize, variables: &Variables) -> Result<Vec<String>, String> {
         let parts = [&self.options, &self.targets[target].options, &self.modes[mode].options];
         let words = parts.into_iter().map(|part| variables.words(part)).collect::<Result<Vec<_>, _>>()?;
@@ -209,7 +210,7 @@ impl Plan {
     }
 }
 
-/// Indices of the names that are wanted, and of the baseline.
+/// Indices of the `wanted` names and of the baseline.
 fn kept<'a>(
     kind: &str,
     names: impl Iterator<Item = &'a str>,

@@ -1,4 +1,4 @@
-//! The servers of a comparison: started, waited for, stopped.
+//! Starts the processes of a plan, waits until they accept connections, and stops them.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,71 +13,70 @@ use std::{env, fs, thread};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use thiserror::Error;
 
-use crate::interrupt::Interrupt;
-use crate::plan::{Plan, ProcessSource, Target, Variables};
+use crate::{Interrupt, Plan, ProcessSource, Target, Variables};
 
-/// How long a server may take until it accepts connections.
+/// Timeout until a server accepts connections.
 const START: Duration = Duration::from_secs(20);
 
-/// How long it may take to end after SIGTERM; then it is killed.
+/// Timeout from SIGTERM to SIGKILL.
 const STOP: Duration = Duration::from_secs(3);
 
-/// How often a condition is looked at that nobody tells us of.
+/// Interval at which conditions without notification are polled.
 const POLL: Duration = Duration::from_millis(20);
 
-/// How long one attempt to connect may take: servers are near, and signals are looked at between attempts.
+/// Timeout of one attempt to connect. Servers are local, and signals are checked between attempts.
 const ATTEMPT: Duration = Duration::from_millis(250);
 
 /// Exit code of a start command whose server is not installed (`EX_UNAVAILABLE`).
 const MISSING: i32 = 69;
 
-/// Tells commands of a plan which program runs them, so that they can start it as a server.
+/// Environment variable with the path of the running program, so that commands of a plan can start it as a server.
 const PROGRAM: &str = "BRISK_PROGRAM";
 
-/// Why there is no server.
+/// Why a process of a plan could not be started.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServerError {
     /// A command or an option of the plan is wrong.
     #[error("{name}: {problem}")]
     Plan {
-        /// Of what.
+        /// Name of the target or service.
         name: String,
-        /// What is wrong.
+        /// The error.
         problem: String,
     },
     /// A command cannot be started.
     #[error("{name}: cannot run {command:?}: {reason}")]
     Command {
-        /// Of what.
+        /// Name of the target or service.
         name: String,
-        /// Its words.
+        /// The command.
         command: String,
-        /// What the system said.
+        /// The error of the system.
         reason: io::Error,
     },
-    /// It ended instead of serving.
+    /// The process ended instead of serving.
     #[error("{name}: ended with {status}: {last}")]
     Ended {
-        /// Of what.
+        /// Name of the target or service.
         name: String,
-        /// How.
+        /// Exit status.
         status: ExitStatus,
         /// The last line that it wrote to standard error.
         last: String,
     },
-    /// It does not accept connections.
+    /// The process does not accept connections.
     #[error("{name}: no connection to {address} after {} s", START.as_secs())]
     Silent {
-        /// Of what.
+        /// Name of the target or service.
         name: String,
-        /// Where connections were tried.
+        /// The address that was tried.
         address: String,
     },
-    /// A signal came.
+    /// The user interrupted it.
     #[error("interrupted before anything was measured")]
     Interrupted,
-    /// A free port or a temporary file could not be had.
+    /// The system has no free port or temporary file.
     #[error("{0}")]
     System(#[from] io::Error),
 }
@@ -87,7 +86,7 @@ impl ServerError {
         Self::Plan { name: name.to_owned(), problem }
     }
 
-    /// Whether the server is not installed, and what its start command says about that.
+    /// If the server is not installed: the message of its start command.
     fn missing(&self) -> Option<&str> {
         match self {
             Self::Ended { status, last, .. } if status.code() == Some(MISSING) => Some(last),
@@ -96,38 +95,38 @@ impl ServerError {
     }
 }
 
-/// Everything that a plan runs, ready. Dropping it stops what it started.
+/// All processes of a plan, ready to be measured. Dropping it stops the processes that it started.
 #[derive(Debug)]
-pub struct Stage {
-    /// In the order of [`Plan::targets`].
+pub struct Testbed {
+    /// The servers in the order of [`Plan::targets`].
     pub servers: Vec<Server>,
-    /// Kept for their processes alone.
+    /// Kept so that the processes are stopped on drop.
     _services: Vec<Process>,
 }
 
-/// A target that runs, or does not.
+/// A target of the plan.
 #[derive(Debug)]
 pub struct Server {
-    /// What its commands and options are filled in with.
+    /// The variables of its commands and options.
     pub variables: Variables,
-    /// Its process.
+    /// Process id, if it is known.
     pub pid: Option<u32>,
-    /// What it says of its version; empty if the plan does not ask.
+    /// Version as the server reports it; empty if the plan has no command for it.
     pub version: String,
-    /// Why it is not there.
+    /// Why it could not be started, if it is optional.
     pub missing: Option<String>,
-    /// Kept to be stopped.
+    /// Kept so that the process is stopped on drop.
     process: Option<Process>,
 }
 
-impl Stage {
-    /// Prepares, and starts services and servers one after the other. A server that is optional and not installed is
-    /// marked as missing; any other problem is an error. So is a signal, which stops what was started.
+impl Testbed {
+    /// Runs the `prepare` command, then starts services and servers one after the other. An optional server that is not
+    /// installed is marked as missing. Any other problem is an error, and so is a signal; both stop what was started.
     pub fn start(plan: &Plan, interrupt: &Interrupt) -> Result<Self, ServerError> {
         let mut variables = Variables::default();
-        let surroundings = Surroundings { folder: &plan.folder, interrupt };
+        let commands = Commands { folder: &plan.folder, interrupt };
         if let Some(command) = &plan.prepare {
-            let lines = surroundings.output("prepare", command, &variables)?;
+            let lines = commands.output("prepare", command, &variables)?;
             for (name, value) in lines.lines().filter_map(|line| line.split_once('=')) {
                 variables.set(name, value);
             }
@@ -138,9 +137,9 @@ impl Stage {
             let fill =
                 |text| variables.fill(text).map_err(|problem| ServerError::plan(&service.name, problem));
             let ready = fill(&service.ready)?;
-            services.push(surroundings.start(&service.name, &service.start, &variables, &ready)?);
+            services.push(commands.start(&service.name, &service.start, &variables, &ready)?);
         }
-        let start = |target| Server::start(target, variables.clone(), &surroundings);
+        let start = |target| Server::start(target, variables.clone(), &commands);
         let servers = plan.targets.iter().map(start).collect::<Result<_, _>>()?;
         Ok(Self { servers, _services: services })
     }
@@ -150,7 +149,7 @@ impl Server {
     fn start(
         target: &Target,
         mut variables: Variables,
-        surroundings: &Surroundings<'_>,
+        commands: &Commands<'_>,
     ) -> Result<Self, ServerError> {
         let fill = |variables: &Variables, text: &str| {
             variables.fill(text).map_err(|problem| ServerError::plan(&target.name, problem))
@@ -167,7 +166,7 @@ impl Server {
             ProcessSource::PidFile(file) => server.pid = Some(read_pid(&target.name, file)?),
             ProcessSource::Start { command, optional } => {
                 let ready = fill(&server.variables, target.ready.as_deref().unwrap_or_default())?;
-                match surroundings.start(&target.name, command, &server.variables, &ready) {
+                match commands.start(&target.name, command, &server.variables, &ready) {
                     Ok(process) => {
                         server.pid = Some(process.child.id());
                         server.process = Some(process);
@@ -181,7 +180,7 @@ impl Server {
             }
         }
         if let Some(command) = &target.version {
-            let lines = surroundings.output(&target.name, command, &server.variables)?;
+            let lines = commands.output(&target.name, command, &server.variables)?;
             server.version = first_line(&lines);
         }
         Ok(server)
@@ -199,7 +198,7 @@ fn read_pid(name: &str, file: &Path) -> Result<u32, ServerError> {
     text.trim().parse().map_err(|_| hint())
 }
 
-/// Sets each name to a port that nobody listens on. All are held until all are known, so that no two are the same.
+/// Sets each name to a free port. All ports stay bound until the last one is known, so that no two are the same.
 fn set_ports(variables: &mut Variables, names: &[String]) -> io::Result<()> {
     let listeners =
         names.iter().map(|_| TcpListener::bind(("127.0.0.1", 0))).collect::<io::Result<Vec<_>>>()?;
@@ -209,15 +208,15 @@ fn set_ports(variables: &mut Variables, names: &[String]) -> io::Result<()> {
     Ok(())
 }
 
-/// What all commands of a plan have in common.
-struct Surroundings<'a> {
-    /// Where they run.
+/// Runs the commands of a plan.
+struct Commands<'a> {
+    /// Working directory.
     folder: &'a Path,
     interrupt: &'a Interrupt,
 }
 
-impl Surroundings<'_> {
-    /// A server, when `ready` accepts connections.
+impl Commands<'_> {
+    /// Starts a server and waits until the address `ready` accepts connections.
     fn start(
         &self,
         name: &str,
@@ -231,7 +230,7 @@ impl Surroundings<'_> {
         Ok(process)
     }
 
-    /// What a command writes to standard output; it must succeed.
+    /// Runs a command to its end and returns its standard output. A failure is an error.
     fn output(&self, name: &str, text: &str, variables: &Variables) -> Result<String, ServerError> {
         let mut written = tempfile::tempfile()?;
         let mut command = self.command(name, text, variables)?;
@@ -245,7 +244,7 @@ impl Surroundings<'_> {
         let mut words: VecDeque<_> = words.into();
         let program =
             words.pop_front().ok_or_else(|| ServerError::plan(name, "a command is empty".to_owned()))?;
-        // Where a relative program is looked for, if the folder changes too, is not said anywhere.
+        // `Command` does not specify whether a relative program is resolved before or after the change of directory.
         let program =
             if program.contains('/') { fs::canonicalize(self.folder)?.join(program) } else { program.into() };
         let mut command = Command::new(program);
@@ -257,23 +256,23 @@ impl Surroundings<'_> {
     }
 }
 
-/// A process of ours in a group of its own, so that a signal from the terminal does not stop it before its time.
+/// A child in its own process group, so that signals of the terminal do not reach it.
 #[derive(Debug)]
 struct Process {
     name: String,
     child: Child,
-    complaints: File,
-    /// It has ended well, as it was to.
+    stderr: File,
+    /// It has exited with success, as expected.
     done: bool,
 }
 
 impl Process {
     fn spawn(name: &str, command: &mut Command, text: &str) -> Result<Self, ServerError> {
-        // An unnamed file rather than a pipe: nobody has to read it while the process runs.
-        let complaints = tempfile::tempfile()?;
-        command.stderr(complaints.try_clone()?).process_group(0);
+        // An unnamed file rather than a pipe: it need not be read while the process runs.
+        let stderr = tempfile::tempfile()?;
+        command.stderr(stderr.try_clone()?).process_group(0);
         let child = command.spawn().map_err(|reason| cannot_run(name, text, reason))?;
-        Ok(Self { name: name.to_owned(), child, complaints, done: false })
+        Ok(Self { name: name.to_owned(), child, stderr, done: false })
     }
 
     fn wait_until_ready(&mut self, address: &str, interrupt: &Interrupt) -> Result<(), ServerError> {
@@ -293,7 +292,7 @@ impl Process {
         Err(ServerError::Silent { name: self.name.clone(), address: address.to_owned() })
     }
 
-    /// Returns when it has ended well.
+    /// Waits until the process has exited with success.
     fn wait_until_done(&mut self, interrupt: &Interrupt) -> Result<(), ServerError> {
         loop {
             match self.child.try_wait()? {
@@ -308,14 +307,14 @@ impl Process {
     }
 
     fn ended(&mut self, status: ExitStatus) -> ServerError {
-        ServerError::Ended { name: self.name.clone(), status, last: self.last_complaint() }
+        ServerError::Ended { name: self.name.clone(), status, last: self.last_error_line() }
     }
 
-    fn last_complaint(&mut self) -> String {
-        // What cannot be read is as good as nothing.
-        let text = read_all(&mut self.complaints).unwrap_or_default();
+    fn last_error_line(&mut self) -> String {
+        // An unreadable file counts as empty.
+        let text = read_all(&mut self.stderr).unwrap_or_default();
         let last = text.lines().rfind(|line| !line.trim().is_empty());
-        last.map_or_else(|| "it said nothing".to_owned(), |line| line.trim().to_owned())
+        last.map_or_else(|| "without a message on standard error".to_owned(), |line| line.trim().to_owned())
     }
 }
 
@@ -331,13 +330,13 @@ impl Drop for Process {
         while started.elapsed() < STOP && matches!(self.child.try_wait(), Ok(None)) {
             thread::sleep(POLL);
         }
-        // Whatever it has left behind, and itself if it did not end.
+        // Its remaining children, and itself if it did not end.
         let _ = kill_process_group(pid, Signal::KILL);
         let _ = self.child.wait();
     }
 }
 
-/// All that was written to a file.
+/// The whole content of a file.
 fn read_all(file: &mut File) -> io::Result<String> {
     let mut bytes = Vec::new();
     file.rewind()?;
@@ -349,7 +348,7 @@ fn cannot_run(name: &str, command: &str, reason: io::Error) -> ServerError {
     ServerError::Command { name: name.to_owned(), command: command.to_owned(), reason }
 }
 
-/// A pause before the next look, unless a signal came.
+/// Sleeps until the next poll; an error if the user interrupted it.
 fn rest(interrupt: &Interrupt) -> Result<(), ServerError> {
     if interrupt.is_noted() {
         return Err(ServerError::Interrupted);
@@ -374,8 +373,8 @@ mod tests {
         format!("[[target]]\nname = \"one\"\nstart = \"\"\"{start}\"\"\"\n{ready}\n{more}")
     }
 
-    fn started(plan: &Plan) -> Result<Stage, ServerError> {
-        Stage::start(plan, &Interrupt::default())
+    fn started(plan: &Plan) -> Result<Testbed, ServerError> {
+        Testbed::start(plan, &Interrupt::default())
     }
 
     fn is_running(pid: u32) -> bool {
@@ -385,12 +384,12 @@ mod tests {
     #[test]
     fn a_server_is_waited_for_and_stopped() {
         let plan = plan(&target(SERVE, "version = \"echo one {port}\""));
-        let stage = started(&plan).unwrap();
-        let server = &stage.servers[0];
+        let testbed = started(&plan).unwrap();
+        let server = &testbed.servers[0];
         let (pid, port) = (server.pid.unwrap(), server.variables.fill("{port}").unwrap());
         assert_eq!(server.version, format!("one {port}"));
         assert!(TcpStream::connect(format!("127.0.0.1:{port}")).is_ok());
-        drop(stage);
+        drop(testbed);
         assert!(!is_running(pid));
         assert!(TcpStream::connect(format!("127.0.0.1:{port}")).is_err());
     }
@@ -399,14 +398,14 @@ mod tests {
     fn what_was_started_is_stopped_when_something_else_fails() {
         let text = target(SERVE, "") + &target("false", "").replace("\"one\"", "\"two\"");
         let error = started(&plan(&text)).unwrap_err().to_string();
-        assert_eq!(error, "two: ended with exit status: 1: it said nothing");
+        assert_eq!(error, "two: ended with exit status: 1: without a message on standard error");
     }
 
     #[test]
     fn a_missing_server_is_left_out_only_where_the_plan_says_so() {
         let missing = "sh -c 'echo get it with: apt-get >&2; exit 69'";
-        let stage = started(&plan(&target(missing, "optional = true"))).unwrap();
-        assert_eq!(stage.servers[0].missing.as_deref(), Some("get it with: apt-get"));
+        let testbed = started(&plan(&target(missing, "optional = true"))).unwrap();
+        assert_eq!(testbed.servers[0].missing.as_deref(), Some("get it with: apt-get"));
         let error = started(&plan(&target(missing, ""))).unwrap_err().to_string();
         assert_eq!(error, "one: ended with exit status: 69: get it with: apt-get");
         let broken = target("sh -c 'exit 64'", "optional = true");
@@ -416,9 +415,9 @@ mod tests {
     #[test]
     fn what_prepare_writes_can_be_used() {
         let text = "prepare = \"echo ca=/root.pem\"\n[[target]]\nname = \"one\"\nversion = \"echo {ca}\"";
-        let stage = started(&plan(text)).unwrap();
-        assert_eq!(stage.servers[0].version, "/root.pem");
-        assert_eq!(stage.servers[0].pid, None);
+        let testbed = started(&plan(text)).unwrap();
+        assert_eq!(testbed.servers[0].version, "/root.pem");
+        assert_eq!(testbed.servers[0].pid, None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A comparison for programs.
+//! A comparison as JSON.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,10 @@ use brisk_report::json::document;
 use serde::Serialize;
 
 use super::Report;
-use crate::compare::{self, Cell, Measure, baseline, ratio};
-use crate::report::json::SCHEMA;
+use crate::{Cell, Measure, baseline, ratio};
+
+/// Rises when a field changes its meaning or is removed.
+const SCHEMA: u32 = 1;
 
 pub(super) fn text(report: &Report<'_>) -> String {
     document(&Json::new(report))
@@ -64,7 +66,7 @@ struct JsonCell<'a> {
 struct Figures {
     value: Estimate,
     ratio: Option<Estimate>,
-    /// One for each round; null where it was not measured.
+    /// One value for each round; null if the cell was not measured in it.
     rounds: Vec<Option<f64>>,
 }
 
@@ -77,9 +79,9 @@ struct Estimate {
     count: usize,
 }
 
-impl From<compare::Estimate> for Estimate {
-    fn from(found: compare::Estimate) -> Self {
-        let compare::Estimate { median, low, high, confidence, count } = found;
+impl From<crate::Estimate> for Estimate {
+    fn from(found: crate::Estimate) -> Self {
+        let crate::Estimate { median, low, high, confidence, count } = found;
         Self { median, low, high, confidence, count }
     }
 }

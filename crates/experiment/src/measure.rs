@@ -1,10 +1,8 @@
-//! What can be compared of two runs.
+//! The figures by which two runs can be compared.
 
 use std::str::FromStr;
 
 use brisk_report::figures;
-
-use crate::result::{RunResult, Unit};
 
 macro_rules! measures {
     ($($(#[$doc:meta])* $measure:ident = $name:literal, $title:literal;)+) => {
@@ -15,17 +13,17 @@ macro_rules! measures {
         }
 
         impl Measure {
-            /// All, in the order of definition.
+            /// All measures in the order of definition.
             pub const ALL: &'static [Self] = &[$(Self::$measure),+];
 
-            /// Its name in plans and in JSON.
+            /// Name in plans and in JSON.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$measure => $name,)+
                 }
             }
 
-            /// Its name and unit in tables.
+            /// Name and unit in tables.
             pub const fn title(self) -> &'static str {
                 match self {
                     $(Self::$measure => $title,)+
@@ -42,21 +40,21 @@ measures! {
     ServerCpu = "server-cpu", "server CPU µs";
     /// Processor time of the client per operation, in microseconds.
     ClientCpu = "client-cpu", "client CPU µs";
-    /// Part of the time in which the server computed; above one with several cores.
+    /// Processor time of the server divided by wall-clock time; above one if it used several cores.
     ServerBusy = "server-busy", "server busy";
-    /// Mean latency of an operation, in microseconds; likewise below.
+    /// Mean latency of an operation, in microseconds, as are all latencies below.
     Mean = "mean", "mean µs";
     /// Median latency.
     P50 = "p50", "p50 µs";
-    /// 90 % take no longer.
+    /// 90th percentile of the latency.
     P90 = "p90", "p90 µs";
-    /// 99 % take no longer.
+    /// 99th percentile.
     P99 = "p99", "p99 µs";
-    /// 99.9 % take no longer.
+    /// 99.9th percentile.
     P999 = "p99.9", "p99.9 µs";
-    /// Median time of the handshake.
+    /// Median duration of the handshake.
     TlsP50 = "tls-p50", "TLS p50 µs";
-    /// Mean time of the handshake.
+    /// Mean duration of the handshake.
     TlsMean = "tls-mean", "TLS mean µs";
     /// Median time until the first byte of the response.
     FirstByteP50 = "first-byte-p50", "first byte p50 µs";
@@ -66,7 +64,7 @@ measures! {
     HandshakeReceived = "handshake-received", "bytes received";
     /// Body bytes received per second of the server's processor time.
     BytesPerCpu = "bytes-per-cpu", "MB per CPU second";
-    /// The most memory of the server, in bytes.
+    /// Peak memory of the server, in bytes.
     Memory = "memory", "memory MiB";
 }
 
@@ -81,7 +79,7 @@ impl FromStr for Measure {
 }
 
 impl Measure {
-    /// A value of it without the unit, which the title has.
+    /// Formats a value, without the unit: the title has it.
     pub fn show(self, value: f64) -> String {
         match self {
             Self::ServerBusy => figures::percent(value),
@@ -92,62 +90,19 @@ impl Measure {
     }
 }
 
-/// All measures of one run; those that it does not have are missing.
+/// The measures of one run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample(Vec<Option<f64>>);
 
 impl Sample {
-    /// Of a run.
-    pub fn of(result: &RunResult) -> Self {
-        Self(Measure::ALL.iter().map(|measure| value(*measure, result)).collect())
+    /// Collects the value of every measure; `None` for measures that the run does not have.
+    pub fn new(value: impl FnMut(Measure) -> Option<f64>) -> Self {
+        Self(Measure::ALL.iter().copied().map(value).collect())
     }
 
-    /// One measure.
+    /// The value of `measure`.
     pub fn get(&self, measure: Measure) -> Option<f64> {
         self.0[measure as usize]
-    }
-}
-
-fn value(measure: Measure, result: &RunResult) -> Option<f64> {
-    let phases = &result.phases;
-    let quantile = |histogram: &hdrhistogram::Histogram<u64>, quantile| {
-        (!histogram.is_empty()).then(|| histogram.value_at_quantile(quantile) as f64)
-    };
-    let mean = |histogram: &hdrhistogram::Histogram<u64>| (!histogram.is_empty()).then(|| histogram.mean());
-    let seconds = result.elapsed.as_secs_f64().max(1e-9);
-    let traffic = &result.traffic;
-    let each = |bytes: u64| (traffic.handshakes > 0).then(|| bytes as f64 / traffic.handshakes as f64);
-    let microseconds = |time: std::time::Duration| time.as_secs_f64() * 1e6;
-    let server = result.server.as_ref();
-    match measure {
-        Measure::Rate => Some(result.rate()),
-        Measure::ServerCpu => {
-            let per_operation = |usage: &crate::result::ServerUsage| match result.unit {
-                Unit::Handshake => usage.cpu_per_handshake,
-                Unit::Request => usage.cpu_per_request,
-            };
-            server.and_then(per_operation).map(microseconds)
-        }
-        Measure::ClientCpu => {
-            let operations = result.operations + result.error_count();
-            (operations > 0).then(|| microseconds(result.client_cpu) / operations as f64)
-        }
-        Measure::ServerBusy => server.map(|usage| usage.cpu.as_secs_f64() / seconds),
-        Measure::Mean => mean(&phases.total),
-        Measure::P50 => quantile(&phases.total, 0.5),
-        Measure::P90 => quantile(&phases.total, 0.9),
-        Measure::P99 => quantile(&phases.total, 0.99),
-        Measure::P999 => quantile(&phases.total, 0.999),
-        Measure::TlsP50 => quantile(&phases.tls, 0.5),
-        Measure::TlsMean => mean(&phases.tls),
-        Measure::FirstByteP50 => quantile(&phases.first_byte, 0.5),
-        Measure::HandshakeSent => each(traffic.handshake_sent),
-        Measure::HandshakeReceived => each(traffic.handshake_received),
-        Measure::BytesPerCpu => {
-            let time = server.map(|usage| usage.cpu.as_secs_f64()).filter(|time| *time > 0.0);
-            time.map(|time| result.responses.body_bytes as f64 / time)
-        }
-        Measure::Memory => server.map(|usage| usage.memory_peak as f64),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a comparison came to: tables, as text, Markdown, JSON and a page.
+//! Reports of a comparison: text, Markdown, JSON, and an HTML page.
 
 mod html;
 mod json;
@@ -9,35 +9,34 @@ use brisk_report::json::timestamp;
 use brisk_report::terminal::WIDTH;
 use brisk_report::{Machine, wrapped};
 
-use super::{Comparison, Ended, Stage};
-use crate::plan::Plan;
+use crate::{Comparison, Ended, Plan, Testbed};
 
-/// A finished comparison with all that its reports tell.
+/// A finished comparison with everything that its reports contain.
 #[derive(Debug)]
 pub struct Report<'a> {
-    /// What was asked for.
+    /// The plan.
     pub plan: &'a Plan,
-    /// What came of it.
+    /// The result.
     pub comparison: &'a Comparison,
-    /// Versions of the targets in their order; empty where nothing is known.
+    /// Versions of the targets in the order of the plan; empty if unknown.
     pub versions: Vec<String>,
-    /// Why a target is missing, in their order.
+    /// Why a target is missing, in the order of the plan.
     pub missing: Vec<Option<String>>,
-    /// Where.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// Name and version of who measured.
+    /// Name and version of the program that measured.
     pub program: &'a str,
 }
 
 impl<'a> Report<'a> {
-    /// Of a comparison on this machine.
-    pub fn new(plan: &'a Plan, comparison: &'a Comparison, stage: &Stage, program: &'a str) -> Self {
-        let versions = stage.servers.iter().map(|server| server.version.clone()).collect();
-        let missing = stage.servers.iter().map(|server| server.missing.clone()).collect();
+    /// A report of a comparison that was made on this machine.
+    pub fn new(plan: &'a Plan, comparison: &'a Comparison, testbed: &Testbed, program: &'a str) -> Self {
+        let versions = testbed.servers.iter().map(|server| server.version.clone()).collect();
+        let missing = testbed.servers.iter().map(|server| server.missing.clone()).collect();
         Self { plan, comparison, versions, missing, machine: Machine::this(), program }
     }
 
-    /// For a terminal: lines of at most [`WIDTH`] characters.
+    /// Text for a terminal: lines of at most [`WIDTH`] characters.
     pub fn text(&self) -> String {
         let mut text = format!("{}\n{}\n", self.plan.title, self.outcome());
         for table in tables::all(self, WIDTH) {
@@ -52,7 +51,7 @@ impl<'a> Report<'a> {
         text
     }
 
-    /// For a document: the plan's words, the machine, the tables.
+    /// Markdown: the texts of the plan, the machine, the tables.
     pub fn markdown(&self) -> String {
         let published = format!("Published: {}", self.plan.published);
         let published = Some(&published).filter(|_| !self.plan.published.is_empty());
@@ -76,12 +75,12 @@ impl<'a> Report<'a> {
         text
     }
 
-    /// For programs; names and units are described in `docs/bench.md`.
+    /// JSON; names and units are described in `docs/bench.md`.
     pub fn json(&self) -> String {
         json::text(self)
     }
 
-    /// A page that needs nothing but itself.
+    /// An HTML page that needs no other file.
     pub fn html(&self) -> String {
         html::page(self)
     }
@@ -90,7 +89,7 @@ impl<'a> Report<'a> {
         timestamp(self.comparison.started)
     }
 
-    /// How long it took and why it ended, in one sentence.
+    /// Duration and reason of the end, in one sentence.
     fn outcome(&self) -> String {
         let Comparison { elapsed, rounds, ended, .. } = self.comparison;
         let precision = percent(self.plan.limits.precision);
@@ -108,13 +107,13 @@ impl<'a> Report<'a> {
         format!("{rounds} in {}; {why}.", duration(*elapsed))
     }
 
-    /// What a reader must know of cells and targets that have no figures, or figures that mean less.
+    /// Notes about cells and targets without figures, or with figures of limited value.
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for (target, reason) in self.plan.targets.iter().zip(&self.missing) {
             notes.extend(reason.as_ref().map(|reason| format!("{} was left out: {reason}.", target.name)));
         }
-        // Those without figures are told of below their table.
+        // Cells without figures have a note below their table.
         for cell in self.comparison.cells.iter().filter(|cell| cell.has_figures()) {
             let Some(failure) = &cell.failure else { continue };
             let name =

@@ -1,48 +1,36 @@
-//! Several servers and modes measured in turns, until their ratios are known well enough.
+//! Measures servers and modes in rounds until their ratios have the wanted precision.
 //!
-//! Machines are never quiet: one cell measured for a minute and then another are compared across two different minutes.
-//! Here a round measures every cell for a moment, and a ratio is taken within a round, between neighbours in time.
-
-mod cores;
-mod measure;
-mod processes;
-pub mod report;
-mod statistics;
+//! The load of a machine changes over time. If one cell ran for a minute and then another, the comparison would be
+//! between two different minutes. So a round measures every cell briefly, and ratios are taken within a round.
 
 use std::time::{Duration, SystemTime};
 
-pub use cores::run_on;
-pub use measure::{Measure, Sample};
-pub use processes::{Server, ServerError, Stage};
-pub use statistics::{CONFIDENCE, Estimate, estimate};
+use crate::{Baseline, Estimate, Measure, Plan, Sample, estimate};
 
-use crate::plan::{Baseline, Plan};
-use crate::result::RunResult;
-
-/// The part of failed operations beyond which a run says nothing.
+/// The share of failed operations above which a run is discarded.
 const TOLERATED_ERRORS: f64 = 0.01;
 
-/// Runs of a cell that may fail before it is given up: of one that worked before, and of one that never did.
+/// Failed runs before a cell is given up: of a cell that has worked, and of one that never has.
 const TOLERATED_FAILURES: usize = 2;
 const TOLERATED_FIRST_FAILURES: usize = 1;
 
-/// What was measured.
+/// The result of a comparison.
 #[derive(Debug, Clone)]
 pub struct Comparison {
-    /// When it began.
+    /// Start time.
     pub started: SystemTime,
-    /// How long it took.
+    /// Duration.
     pub elapsed: Duration,
-    /// Rounds that were finished.
+    /// Completed rounds.
     pub rounds: usize,
     /// Why it ended.
     pub ended: Ended,
-    /// In the order of [`Plan::cells`].
+    /// The cells in the order of [`Plan::cells`].
     pub cells: Vec<Cell>,
 }
 
 impl Comparison {
-    /// Whether anything was measured.
+    /// Whether at least one run succeeded.
     pub fn has_figures(&self) -> bool {
         self.cells.iter().any(Cell::has_figures)
     }
@@ -51,20 +39,20 @@ impl Comparison {
 /// Why a comparison ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// Everything is known as well as the plan asks for.
+    /// Every ratio has the wanted precision.
     Settled,
-    /// As many rounds as the plan allows.
+    /// The maximum number of rounds was reached.
     Rounds,
-    /// As much time as the plan allows.
+    /// The time limit was reached.
     Time,
-    /// Somebody asked for it.
+    /// The user interrupted it.
     Interrupted,
     /// No cell works.
     Nothing,
 }
 
 impl Ended {
-    /// Its name in JSON.
+    /// Name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Settled => "settled",
@@ -83,50 +71,64 @@ pub struct Cell {
     pub target: usize,
     /// Index of the mode.
     pub mode: usize,
-    /// What each round came to; `None` where it was not measured, or failed.
+    /// One sample for each round; `None` if the cell was not measured in it or failed.
     pub samples: Vec<Option<Sample>>,
-    /// Operations that failed in the samples, which are few.
+    /// Failed operations in the samples.
     pub errors: u64,
-    /// Runs that came to nothing.
+    /// Failed runs.
     pub failures: usize,
-    /// Why the last of them did.
+    /// Why the last failed run failed.
     pub failure: Option<String>,
-    /// No longer measured: it does not work, or the server is missing.
+    /// The cell is no longer measured, because it does not work or its server is missing.
     pub given_up: bool,
 }
 
-/// What a comparison needs from outside.
-pub trait Bench {
-    /// Measures target and mode for a moment. An error is one line.
-    fn measure(&mut self, target: usize, mode: usize) -> Result<RunResult, String>;
-    /// Time since some moment.
+/// One run of a cell.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// The measures.
+    pub sample: Sample,
+    /// Operations that succeeded.
+    pub operations: u64,
+    /// Operations that failed.
+    pub errors: u64,
+    /// The cause of the most frequent error with an example.
+    pub error: Option<String>,
+}
+
+/// Measures cells for a comparison.
+pub trait Runner {
+    /// Measures `target` in `mode` once. An error is a message in one line.
+    fn measure(&mut self, target: usize, mode: usize) -> Result<Run, String>;
+    /// Monotonic time since any fixed instant.
     fn now(&self) -> Duration;
-    /// Whether to end now.
+    /// Whether the comparison has to end now.
     fn interrupted(&self) -> bool;
-    /// Told before each run.
+    /// Called before each run.
     fn progress(&mut self, progress: &Progress);
 }
 
-/// How far a comparison has come.
+/// The progress of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
-    /// This round, from 1.
+    /// Number of the current round, from 1.
     pub round: usize,
     /// Index of the target that is measured next.
     pub target: usize,
     /// Index of its mode.
     pub mode: usize,
-    /// Cells known well enough.
+    /// Cells with the wanted precision.
     pub settled: usize,
-    /// All cells that work.
+    /// All working cells.
     pub cells: usize,
 }
 
-/// Measures the cells of a plan whose target `is_there` in rounds until the plan says that it is enough.
-pub fn run(plan: &Plan, is_there: &[bool], bench: &mut impl Bench) -> Comparison {
-    let (started, begin) = (SystemTime::now(), bench.now());
+/// Measures the cells of `plan` in rounds until a limit of the plan is reached. `is_present` has one entry for each
+/// target; targets that are missing are not measured.
+pub fn compare(plan: &Plan, is_present: &[bool], runner: &mut impl Runner) -> Comparison {
+    let (started, begin) = (SystemTime::now(), runner.now());
     let mut cells: Vec<_> =
-        plan.cells().map(|(target, mode)| Cell::new(target, mode, !is_there[target])).collect();
+        plan.cells().map(|(target, mode)| Cell::new(target, mode, !is_present[target])).collect();
     let mut rounds = 0;
     let ended = loop {
         if cells.iter().all(|cell| cell.given_up) {
@@ -138,28 +140,28 @@ pub fn run(plan: &Plan, is_there: &[bool], bench: &mut impl Bench) -> Comparison
         if rounds >= plan.limits.rounds.1 {
             break Ended::Rounds;
         }
-        if let Some(ended) = round(plan, &mut cells, rounds, begin, bench) {
+        if let Some(ended) = round(plan, &mut cells, rounds, begin, runner) {
             break ended;
         }
         rounds += 1;
     };
-    Comparison { started, elapsed: bench.now().saturating_sub(begin), rounds, ended, cells }
+    Comparison { started, elapsed: runner.now().saturating_sub(begin), rounds, ended, cells }
 }
 
-/// Measures each cell that is needed once; those that fail the first time, once more at the end of the round, since that
-/// may have been a matter of the moment.
+/// Measures each cell that needs it once. A cell whose first run fails is measured again at the end of the round, because
+/// the failure may have been transient.
 fn round(
     plan: &Plan,
     cells: &mut [Cell],
     index: usize,
     begin: Duration,
-    bench: &mut impl Bench,
+    runner: &mut impl Runner,
 ) -> Option<Ended> {
     let needed = needed(plan, cells, index);
     let order = order(plan, cells, index);
     for place in &order {
         let is_measured = needed[*place] && !cells[*place].given_up;
-        let sample = if is_measured { attempt(plan, cells, *place, index, begin, bench) } else { Ok(None) };
+        let sample = if is_measured { attempt(plan, cells, *place, index, begin, runner) } else { Ok(None) };
         match sample {
             Ok(sample) => cells[*place].samples.push(sample),
             Err(ended) => return Some(ended),
@@ -169,7 +171,7 @@ fn round(
         if !cells[place].is_to_be_repeated() {
             continue;
         }
-        match attempt(plan, cells, place, index, begin, bench) {
+        match attempt(plan, cells, place, index, begin, runner) {
             Ok(sample) => *cells[place].samples.last_mut().expect("this round's") = sample,
             Err(ended) => return Some(ended),
         }
@@ -177,34 +179,33 @@ fn round(
     None
 }
 
-/// Measures one cell; `None` if it failed. The error is a reason to end the comparison.
+/// Measures one cell; `None` if the run failed. The error ends the comparison.
 fn attempt(
     plan: &Plan,
     cells: &mut [Cell],
     place: usize,
     round: usize,
     begin: Duration,
-    bench: &mut impl Bench,
+    runner: &mut impl Runner,
 ) -> Result<Option<Sample>, Ended> {
-    if bench.interrupted() {
+    if runner.interrupted() {
         return Err(Ended::Interrupted);
     }
-    if bench.now().saturating_sub(begin) >= plan.limits.time {
+    if runner.now().saturating_sub(begin) >= plan.limits.time {
         return Err(Ended::Time);
     }
     let working = cells.iter().filter(|cell| !cell.given_up).count();
     let settled = if round == 0 { 0 } else { working.saturating_sub(unsettled(plan, cells).len()) };
     let Cell { target, mode, .. } = cells[place];
-    bench.progress(&Progress { round: round + 1, target, mode, settled, cells: working });
-    let result = bench.measure(target, mode);
-    if bench.interrupted() {
+    runner.progress(&Progress { round: round + 1, target, mode, settled, cells: working });
+    let result = runner.measure(target, mode);
+    if runner.interrupted() {
         return Err(Ended::Interrupted);
     }
     Ok(cells[place].take(result))
 }
 
-/// Which cells a round measures: in the first rounds all, then those that are not known well enough, and what they are
-/// compared with.
+/// Which cells a round measures: all in the first rounds, then those without the wanted precision and their baselines.
 fn needed(plan: &Plan, cells: &[Cell], round: usize) -> Vec<bool> {
     if round < plan.limits.rounds.0 {
         return vec![true; cells.len()];
@@ -219,8 +220,8 @@ fn needed(plan: &Plan, cells: &[Cell], round: usize) -> Vec<bool> {
     needed
 }
 
-/// The order of a round: cells that are compared with each other side by side, each group in another order than in the
-/// round before, so that none always comes after the same one.
+/// The order of a round. Cells that are compared with each other are adjacent. The order changes from round to round, so
+/// that no cell always follows the same one.
 fn order(plan: &Plan, cells: &[Cell], round: usize) -> Vec<usize> {
     let group =
         |place: usize| if plan.baseline.target.is_some() { cells[place].mode } else { cells[place].target };
@@ -240,7 +241,7 @@ fn order(plan: &Plan, cells: &[Cell], round: usize) -> Vec<usize> {
     groups.concat()
 }
 
-/// Cells that are not known well enough in the first measure.
+/// Cells whose first measure does not have the wanted precision.
 fn unsettled(plan: &Plan, cells: &[Cell]) -> Vec<usize> {
     let measure = plan.measures[0];
     let open = |place: &usize| {
@@ -257,7 +258,7 @@ fn unsettled(plan: &Plan, cells: &[Cell]) -> Vec<usize> {
     (0..cells.len()).filter(open).collect()
 }
 
-/// The cell that this one is compared with; itself if it is the baseline.
+/// The index of the cell that the cell at `place` is compared with, which is `place` for the baseline itself.
 pub fn baseline(baseline: Baseline, cells: &[Cell], place: usize) -> Option<usize> {
     if baseline == Baseline::default() {
         return None;
@@ -267,7 +268,7 @@ pub fn baseline(baseline: Baseline, cells: &[Cell], place: usize) -> Option<usiz
     cells.iter().position(|cell| cell.target == target && cell.mode == mode)
 }
 
-/// The ratio of one cell to another, of the rounds in which both were measured.
+/// The ratio of the cell at `place` to that at `base`, over the rounds in which both were measured.
 pub fn ratio(cells: &[Cell], place: usize, base: usize, measure: Measure) -> Option<Estimate> {
     let rounds = cells[place].samples.iter().zip(&cells[base].samples);
     let ratios = rounds.filter_map(|(own, base)| {
@@ -282,26 +283,26 @@ impl Cell {
         Self { target, mode, samples: Vec::new(), errors: 0, failures: 0, failure: None, given_up }
     }
 
-    /// The measure over all rounds.
+    /// The median of `measure` over all rounds.
     pub fn value(&self, measure: Measure) -> Option<Estimate> {
         estimate(self.samples.iter().flatten().filter_map(|sample| sample.get(measure)))
     }
 
-    /// Whether any of its runs came to something.
+    /// Whether at least one of its runs succeeded.
     pub fn has_figures(&self) -> bool {
         self.samples.iter().any(Option::is_some)
     }
 
-    /// It failed the very first time.
+    /// Its first run failed.
     fn is_to_be_repeated(&self) -> bool {
         !self.has_figures() && self.failures == TOLERATED_FIRST_FAILURES && !self.given_up
     }
 
-    fn take(&mut self, result: Result<RunResult, String>) -> Option<Sample> {
-        match result.and_then(|result| usable(&result)) {
-            Ok((sample, errors)) => {
-                self.errors += errors;
-                Some(sample)
+    fn take(&mut self, result: Result<Run, String>) -> Option<Sample> {
+        match result.and_then(usable) {
+            Ok(run) => {
+                self.errors += run.errors;
+                Some(run.sample)
             }
             Err(failure) => {
                 self.failures += 1;
@@ -315,16 +316,16 @@ impl Cell {
     }
 }
 
-/// What a run came to, or why it says nothing.
-fn usable(result: &RunResult) -> Result<(Sample, u64), String> {
-    let (errors, operations) = (result.error_count(), result.operations);
+/// The run if its figures mean something; otherwise the reason why they do not.
+fn usable(run: Run) -> Result<Run, String> {
+    let (errors, operations) = (run.errors, run.operations);
     if operations > 0 && errors as f64 <= TOLERATED_ERRORS * (operations + errors) as f64 {
-        return Ok((Sample::of(result), errors));
+        return Ok(run);
     }
-    let Some(first) = result.errors.first() else {
-        return Err("nothing came of it in the time given".to_owned());
+    let Some(error) = run.error else {
+        return Err("no operation was completed in the time given".to_owned());
     };
-    Err(format!("{errors} of {} failed: {}: {}", operations + errors, first.cause, first.example))
+    Err(format!("{errors} of {} failed: {error}", operations + errors))
 }
 
 #[cfg(test)]

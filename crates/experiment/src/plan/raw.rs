@@ -1,4 +1,4 @@
-//! A plan as written, and how it becomes a [`super::Plan`].
+//! A plan as it is written, and its conversion into a [`super::Plan`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,8 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::{Baseline, Limits, Mode, ProcessSource, Service, Target};
-use crate::compare::Measure;
-use crate::schedule::duration;
+use crate::{Measure, duration};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,18 +1,18 @@
-//! Commands and options of a plan: split into words as a shell does, with `{NAME}` replaced.
+//! Commands and options of a plan: split into words as by a shell, with variables replaced.
 
 use std::collections::BTreeMap;
 
-/// What `{NAME}` stands for.
+/// The variables of a plan, written `{NAME}`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Variables(BTreeMap<String, String>);
 
 impl Variables {
-    /// Sets `name`; a later value takes the place of an earlier one.
+    /// Sets `name`, and replaces an earlier value.
     pub fn set(&mut self, name: &str, value: impl Into<String>) {
         self.0.insert(name.to_owned(), value.into());
     }
 
-    /// `text` with every `{NAME}` replaced. A name that is not known is an error; `{{` and `}}` stand for the braces.
+    /// `text` with every `{NAME}` replaced; `{{` and `}}` are literal braces. An unknown name is an error.
     pub fn fill(&self, text: &str) -> Result<String, String> {
         let mut filled = String::with_capacity(text.len());
         let mut rest = text;
@@ -41,7 +41,7 @@ impl Variables {
         found.ok_or_else(|| format!("{{{name}}} in {text:?} stands for nothing: there are {}", known()))
     }
 
-    /// The words of `text`; a value stays one word whatever is in it.
+    /// The words of `text` with variables replaced. A value is never split.
     pub fn words(&self, text: &str) -> Result<Vec<String>, String> {
         let words = shlex::split(text).ok_or_else(|| format!("a quote has no partner in {text:?}"))?;
         words.iter().map(|word| self.fill(word)).collect()

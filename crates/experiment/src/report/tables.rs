@@ -4,7 +4,7 @@ use brisk_report::Table;
 use brisk_report::figures::{number, percent};
 
 use super::Report;
-use crate::compare::{Cell, Ended, Estimate, Measure, baseline, ratio};
+use crate::{Cell, Ended, Estimate, Measure, baseline, ratio};
 
 /// Below this the server waited for the client.
 const BUSY: f64 = 0.9;

@@ -1,5 +1,4 @@
-//! SIGINT and SIGTERM end a run early rather than the program at once: what was measured is reported, and servers that
-//! were started are stopped.
+//! SIGINT and SIGTERM end a run early instead of the program: results so far are reported, and started servers stopped.
 
 use std::io;
 use std::process;
@@ -10,15 +9,15 @@ use std::thread;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Exit code after a second signal: 128 and the number of SIGINT, as shells have it.
-const IMPATIENT: i32 = 130;
+/// Exit code after a second signal: 128 plus the number of SIGINT, as shells report it.
+const INTERRUPTED: i32 = 130;
 
-/// Whether a signal came. Clones see the same.
+/// Whether SIGINT or SIGTERM was received. Clones share the state.
 #[derive(Debug, Clone, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// From now on the first signal is only noted here. The second one ends the program, whatever it is doing.
+    /// Installs the handlers. The first signal is only noted here; the second one ends the process at once.
     pub fn watch() -> io::Result<Self> {
         let interrupt = Self::default();
         let noted = interrupt.clone();
@@ -31,7 +30,7 @@ impl Interrupt {
             loop {
                 tokio::select! { _ = interrupts.recv() => {}, _ = terminations.recv() => {} }
                 if noted.0.swap(true, Ordering::Relaxed) {
-                    process::exit(IMPATIENT);
+                    process::exit(INTERRUPTED);
                 }
             }
         };
@@ -39,7 +38,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Whether a signal came.
+    /// Whether a signal was received.
     pub fn is_noted(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

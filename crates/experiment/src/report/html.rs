@@ -5,8 +5,7 @@ use brisk_report::plot::{Axis, Estimate, Scale, estimates};
 use brisk_report::{Table, escape, html};
 
 use super::{Report, tables};
-use crate::compare::{Estimate as CompareEstimate, Measure, baseline, ratio};
-use crate::plan::Baseline;
+use crate::{Baseline, Estimate as Interval, Measure, baseline, ratio};
 
 pub(super) fn page(report: &Report<'_>) -> String {
     let lead = if report.plan.about.is_empty() { "A comparison." } else { &report.plan.about };
@@ -74,9 +73,7 @@ fn row(report: &Report<'_>, place: usize, measure: Measure) -> Option<Estimate> 
     let value = measure.show(own.median);
     let (shown, text) = match baseline(report.plan.baseline, cells, place) {
         _ if report.plan.baseline == Baseline::default() => (Some(own), value),
-        Some(base) if base == place => {
-            (Some(CompareEstimate { median: 1.0, low: 1.0, high: 1.0, ..own }), value)
-        }
+        Some(base) if base == place => (Some(Interval { median: 1.0, low: 1.0, high: 1.0, ..own }), value),
         base => {
             let ratio = base.and_then(|base| ratio(cells, place, base, measure));
             let text =
