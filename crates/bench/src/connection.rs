@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use brisk_net::TcpInfo;
 use brisk_telemetry::{Milestone, Resumption, Timeline};
-use brisk_tls::client::{Client, ClientFacts, EarlyOutcome, SavedSession, SessionUse};
+use brisk_tls_client::{Client, ClientFacts, EarlyOutcome, SavedSession, SessionUse};
 use brisk_wire::registry::ProtocolVersion;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

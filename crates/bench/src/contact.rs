@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use brisk_telemetry::Resumption;
-use brisk_tls::client::{Client, ClientFacts, SavedSession, SessionUse};
+use brisk_tls_client::{Client, ClientFacts, SavedSession, SessionUse};
 use brisk_wire::registry::ProtocolVersion;
 use tokio::net::lookup_host;
 use tokio::time::timeout;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use brisk_tls::client::ClientError;
+use brisk_tls_client::ClientError;
 use thiserror::Error;
 
 use crate::result::Cause;

@@ -5,7 +5,7 @@ mod body;
 
 use std::time::Instant;
 
-use brisk_tls::client::{ClientFacts, SavedSession};
+use brisk_tls_client::{ClientFacts, SavedSession};
 use http::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use brisk_tls::client::{ClientFacts, SavedSession};
+use brisk_tls_client::{ClientFacts, SavedSession};
 use bytes::Bytes;
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
 use tokio::sync::Mutex;

@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use brisk_telemetry::Resumption;
-use brisk_tls::client::ClientFacts;
+use brisk_tls_client::ClientFacts;
 use hdrhistogram::Histogram;
 
 use crate::error::Failure;

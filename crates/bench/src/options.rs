@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use brisk_net::{FastOpenConnect, Target};
 use brisk_telemetry::Resumption;
-use brisk_tls::client::{ClientIdentity, ClientSettings, KeyShares, SessionUse, StapleRequest, Verification};
+use brisk_tls_client::{ClientIdentity, ClientSettings, KeyShares, SessionUse, StapleRequest, Verification};
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 use bytes::Bytes;
 use http::uri::{PathAndQuery, Scheme, Uri};

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use brisk_tls::client::{Client, SessionUse};
+use brisk_tls_client::{Client, SessionUse};
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
 use crate::contact::{self, Found};

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use brisk_tls::client::SavedSession;
+use brisk_tls_client::SavedSession;
 
 /// Sessions kept, the oldest first.
 #[derive(Debug)]

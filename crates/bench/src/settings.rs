@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use brisk_net::{FastOpenConnect, Target};
 use brisk_telemetry::Resumption;
-use brisk_tls::client::{ClientSettings, SessionUse, Tls12Sessions};
+use brisk_tls_client::{ClientSettings, SessionUse, Tls12Sessions};
 use brisk_wire::registry::ProtocolVersion;
 
 use crate::choice::Weighted;

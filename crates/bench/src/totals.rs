@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use brisk_tls::client::ClientFacts;
+use brisk_tls_client::ClientFacts;
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 use hdrhistogram::Histogram;
 

@@ -6,7 +6,7 @@ use aws_lc_rs::error::{KeyRejected, Unspecified};
 use brisk_certs::CertError;
 use brisk_keys::KeyError;
 use brisk_tls::TlsError;
-use brisk_tls::client::ClientError;
+use brisk_tls_client::ClientError;
 use thiserror::Error;
 
 /// Why there is no result. One line.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use brisk_net::{Departure, connect_from};
 use brisk_telemetry::Resumption;
-use brisk_tls::client::{
+use brisk_tls_client::{
     Client, ClientSettings, ClientStream, KeyShares, SavedSession, SessionUse, Verification,
 };
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};

@@ -3,23 +3,17 @@
 use std::cell::RefCell;
 use std::io;
 
+use brisk_tls_base::record::{KEY_UPDATE, OVERHEAD, PLAINTEXT, encode};
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::ConnectionState;
 
-use crate::handshake::encode;
-use crate::stream::{RECORD, broken};
+use crate::stream::broken;
 
 /// Records sent by one system call. What the socket does not take of them stays with the connection, so this is also
 /// the most that a client that does not read can hold.
 const RECORDS: usize = 16;
 
-/// The most a record adds to its plaintext: header, explicit nonce (TLS 1.2) or content type (1.3), tag.
-const OVERHEAD: usize = 5 + 8 + 1 + 16;
-
-/// A `KeyUpdate` that the client asked for goes before the next record (RFC 8446 section 4.6.3).
-const KEY_UPDATE: usize = 5 + OVERHEAD;
-
-const SIZE: usize = RECORDS * (RECORD + OVERHEAD) + KEY_UPDATE;
+const SIZE: usize = RECORDS * (PLAINTEXT + OVERHEAD) + KEY_UPDATE;
 
 /// Unused buffers kept by a worker. A connection has one only while it is being served, so one is the usual need.
 const POOLED: usize = 4;
@@ -38,7 +32,7 @@ pub(crate) struct Batch {
 impl Batch {
     /// No further record is sure to fit.
     pub(crate) fn is_full(&self) -> bool {
-        self.len + KEY_UPDATE + RECORD + OVERHEAD > SIZE
+        self.len + KEY_UPDATE + PLAINTEXT + OVERHEAD > SIZE
     }
 
     /// The records so far.
@@ -52,7 +46,7 @@ impl Batch {
         self.clear();
     }
 
-    /// Adds a record with `plaintext`, at most [`RECORD`] bytes; what rustls wants sent before it goes to `outgoing`.
+    /// Adds a record with `plaintext`, at most [`PLAINTEXT`] bytes; what rustls wants sent before it goes to `outgoing`.
     ///
     /// `incoming` is what the client sent of an unfinished record or message: rustls has marks in it.
     pub(crate) fn seal(

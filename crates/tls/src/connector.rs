@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use brisk_certs::Chain;
+use brisk_tls_base::{file_roots, system_roots};
+use rustls::ClientConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -145,35 +146,6 @@ impl AsyncWrite for ClientStream {
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().inner).poll_shutdown(context)
     }
-}
-
-pub(crate) fn file_roots(path: &Path) -> Result<RootCertStore, TlsError> {
-    let wrong = |reason: &dyn fmt::Display| {
-        TlsError::Connector(format!("cannot read authorities from {}: {reason}", path.display()))
-    };
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| wrong(&error))? {
-        let certificate = certificate.map_err(|error| wrong(&error))?;
-        roots.add(certificate).map_err(|error| wrong(&error))?;
-    }
-    if roots.is_empty() {
-        return Err(wrong(&"it holds no certificate in PEM form"));
-    }
-    Ok(roots)
-}
-
-pub(crate) fn system_roots() -> Result<RootCertStore, TlsError> {
-    let found = rustls_native_certs::load_native_certs();
-    let mut roots = RootCertStore::empty();
-    let (added, _) = roots.add_parsable_certificates(found.certs);
-    if added > 0 {
-        return Ok(roots);
-    }
-    let reasons: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
-    Err(TlsError::Connector(format!(
-        "the system has no certificate authorities ({}); install ca-certificates or name a ca file",
-        reasons.join("; ")
-    )))
 }
 
 #[cfg(test)]

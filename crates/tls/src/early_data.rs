@@ -1,12 +1,12 @@
 //! Whether rustls accepted the early data that a client announced: its unbuffered connections do not tell before there is
 //! some, and many clients that announce it send none.
 
+use brisk_tls_base::record::HEADER;
 use rustls::server::UnbufferedServerConnection;
 use rustls::{HandshakeKind, SupportedCipherSuite};
 
 const HANDSHAKE: u8 = 22;
 const APPLICATION_DATA: u8 = 23;
-const RECORD_HEADER: usize = 5;
 
 /// Whether `flight`, the server's first, accepts early data.
 ///
@@ -30,11 +30,11 @@ pub(crate) fn accepted(tls: &UnbufferedServerConnection, flight: &[u8]) -> bool 
 /// The length of the first encrypted record.
 fn encrypted_record(mut flight: &[u8]) -> Option<usize> {
     loop {
-        let [kind, _, _, high, low] = *flight.first_chunk::<RECORD_HEADER>()?;
+        let [kind, _, _, high, low] = *flight.first_chunk::<HEADER>()?;
         let length = usize::from(u16::from_be_bytes([high, low]));
         if kind == APPLICATION_DATA {
             return Some(length);
         }
-        flight = flight.get(RECORD_HEADER + length..)?;
+        flight = flight.get(HEADER + length..)?;
     }
 }

@@ -29,6 +29,9 @@ pub enum TlsError {
         /// What is wrong with them.
         reason: String,
     },
+    /// The authorities that upstreams are verified with cannot be loaded.
+    #[error(transparent)]
+    Roots(#[from] brisk_tls_base::RootsError),
     /// The key log was asked for, but `SSLKEYLOGFILE` is not set.
     #[error("the key log is on, but the environment variable SSLKEYLOGFILE does not name a file")]
     KeyLogUnnamed,

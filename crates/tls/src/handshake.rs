@@ -2,11 +2,10 @@
 
 use std::io;
 
+use brisk_tls_base::record::encode;
 use rustls::HandshakeKind;
-use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
-use rustls::unbuffered::{
-    ConnectionState, EncodeError, EncodeTlsData, InsufficientSizeError, UnbufferedStatus,
-};
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
 
 use crate::early_data;
 use crate::notes::{self, Notes, Told};
@@ -143,15 +142,4 @@ pub(crate) fn take_alert(tls: &mut UnbufferedServerConnection, outgoing: &mut Ve
         let Ok(ConnectionState::EncodeTlsData(data)) = tls.process_tls_records(&mut []).state else { return };
         encode(data, outgoing);
     }
-}
-
-/// Appends the record to `outgoing`.
-pub(crate) fn encode(mut data: EncodeTlsData<'_, ServerConnectionData>, outgoing: &mut Vec<u8>) {
-    let Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) = data.encode(&mut [])
-    else {
-        return;
-    };
-    let begin = outgoing.len();
-    outgoing.resize(begin + required_size, 0);
-    data.encode(&mut outgoing[begin..]).expect("rustls asked for this size");
 }

@@ -1,12 +1,11 @@
-//! Terminates and originates TLS: the only crate that names rustls' connection types.
+//! Terminates TLS, and originates it towards upstreams.
 //!
 //! [`Acceptor`] takes a TCP connection through its handshake and gives a [`Stream`]; [`connector`] does the same
-//! towards an upstream, [`client`] for whoever measures servers. `hooks` turns what rustls calls synchronously
-//! (signing, session look-up, tickets) into operations that may wait without blocking the worker (`suspend`).
+//! towards an upstream. `hooks` turns what rustls calls synchronously (signing, session look-up, tickets) into operations
+//! that may wait without blocking the worker (`suspend`). The client for measurements is the crate `brisk-tls-client`.
 
 pub mod acceptor;
 mod batch;
-pub mod client;
 pub mod connector;
 mod early_data;
 mod error;

@@ -12,6 +12,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
+use brisk_tls_base::record::PLAINTEXT;
 use rustls::server::UnbufferedServerConnection;
 use tokio::io::AsyncWrite;
 use tokio::net::TcpStream;
@@ -25,9 +26,6 @@ mod receive;
 
 pub use confirmation::Confirmation;
 use ramp::{FIRST, Ramp};
-
-/// Plaintext in one record: the most that RFC 8446 section 5.1 allows.
-pub(crate) const RECORD: usize = 16 * 1024;
 
 /// So little plaintext goes into a record of its own when a whole record follows: sealing it apart costs less than
 /// copying the whole one behind it. Frame heads of HTTP/2 are the usual case.
@@ -195,16 +193,21 @@ impl Stream {
     /// that it is now.
     fn gather_or_seal(&mut self, plaintext: &[u8]) -> io::Result<usize> {
         let limit = self.record_limit(plaintext.len());
-        if limit == RECORD && plaintext.len() >= RECORD && self.gathered.len() <= APART {
+        if limit == PLAINTEXT && plaintext.len() >= PLAINTEXT && self.gathered.len() <= APART {
             if !self.gathered.is_empty() {
                 self.seal_gathered()?;
             }
             if self.sealed.is_full() {
                 return Ok(0);
             }
-            self.sealed.seal(&mut self.tls, &mut self.incoming, &mut self.outgoing, &plaintext[..RECORD])?;
-            self.ramp.sealed(RECORD);
-            return Ok(RECORD);
+            self.sealed.seal(
+                &mut self.tls,
+                &mut self.incoming,
+                &mut self.outgoing,
+                &plaintext[..PLAINTEXT],
+            )?;
+            self.ramp.sealed(PLAINTEXT);
+            return Ok(PLAINTEXT);
         }
         if self.gathered.len() >= limit {
             self.seal_gathered()?;

@@ -8,7 +8,6 @@ pub(crate) use sessions::{Forgetful, ScriptedStore};
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, ready};
 use std::time::{Duration, SystemTime};
@@ -37,7 +36,6 @@ pub(crate) const HOST: &str = "example.test";
 /// An acceptor, and what its clients need.
 pub(crate) struct Stage {
     pub(crate) acceptor: Acceptor,
-    ca: TestCa,
     roots: RootCertStore,
     host: HostSettings,
     engine: Arc<dyn PrivateKeyEngine>,
@@ -72,12 +70,7 @@ impl Stage {
             roots.add(root.expect("a certificate")).expect("a root");
         }
         let acceptor = acceptor.expect("settings that fit");
-        Self { acceptor, ca, roots, host, engine, sessions, keyring }
-    }
-
-    /// The file with the authority that the server's certificate is of.
-    pub(crate) fn authority(&self) -> PathBuf {
-        self.ca.root_file()
+        Self { acceptor, roots, host, engine, sessions, keyring }
     }
 
     /// Early data of so many bytes, and sessions in a store that does as it is told.

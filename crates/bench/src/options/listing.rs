@@ -1,7 +1,7 @@
 //! What was asked for, for reports: whatever is not a default.
 
 use super::Options;
-use brisk_tls::client::SessionUse;
+use brisk_tls_client::SessionUse;
 
 impl Options {
     /// Option and value; options without one have an empty value.

@@ -9,7 +9,7 @@ use brisk_bench::Options;
 use brisk_bench::mix::Mix;
 use brisk_bench::options::{self, CertificateType};
 use brisk_bench::schedule::Steps;
-use brisk_tls::client::SessionUse;
+use brisk_tls_client::SessionUse;
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion};
 use clap::{Args, Subcommand, ValueEnum};
 

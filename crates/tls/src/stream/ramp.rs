@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::RECORD;
+use brisk_tls_base::record::PLAINTEXT;
 
 /// Plaintext of the first record: with its overhead it fits one segment, also over IPv6, with options, and in a tunnel.
 pub(super) const FIRST: usize = 1369;
@@ -43,7 +43,7 @@ impl Ramp {
         match self.sealed {
             0 => FIRST,
             1..EARLY_BYTES => EARLY,
-            _ => RECORD,
+            _ => PLAINTEXT,
         }
     }
 
@@ -74,9 +74,9 @@ mod tests {
     fn records_grow_and_are_small_again_after_a_pause() {
         let (mut ramp, start) = (Ramp::default(), Instant::now());
         ramp.begin(start);
-        assert_eq!(lengths(&mut ramp, 40_000), [FIRST, EARLY, EARLY, EARLY, RECORD, 9560]);
+        assert_eq!(lengths(&mut ramp, 40_000), [FIRST, EARLY, EARLY, EARLY, PLAINTEXT, 9560]);
         ramp.begin(start + IDLE / 2);
-        assert_eq!(lengths(&mut ramp, 20_000), [RECORD, 3616]);
+        assert_eq!(lengths(&mut ramp, 20_000), [PLAINTEXT, 3616]);
         ramp.begin(start + IDLE / 2 + IDLE);
         assert_eq!(lengths(&mut ramp, 2000), [FIRST, 631]);
     }

@@ -5,11 +5,11 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use brisk_tls_base::record::encode;
 use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::{Stream, broken};
-use crate::handshake::encode;
 
 /// Bytes read from a socket at once: a few records, so that bulk uploads need few system calls.
 const READ: usize = 64 * 1024;

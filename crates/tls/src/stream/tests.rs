@@ -68,11 +68,11 @@ async fn a_client_that_does_not_read_holds_one_batch() {
     }
     assert!(stream.is_blocked());
     let held = stream.outgoing.len();
-    assert!(held <= 17 * (RECORD + 64), "{held} bytes wait");
+    assert!(held <= 17 * (PLAINTEXT + 64), "{held} bytes wait");
     for _ in 0..3 {
         assert!(futures_pending(|cx| stream.poll_drain(cx)).await);
     }
-    assert!(stream.outgoing.len() <= held + RECORD + 64);
+    assert!(stream.outgoing.len() <= held + PLAINTEXT + 64);
 }
 
 async fn futures_pending(mut poll: impl FnMut(&mut Context<'_>) -> Poll<io::Result<()>>) -> bool {
@@ -91,7 +91,7 @@ async fn a_turn_sends_one_batch_and_wakes_whoever_has_more() {
     let mut context = Context::from_waker(&task);
     let sent = stream.bytes().1;
     let Poll::Ready(Ok(accepted)) = stream.poll_write(&mut context, &slices) else { panic!("no room") };
-    assert!((15 * RECORD..=17 * RECORD).contains(&accepted), "{accepted}");
+    assert!((15 * PLAINTEXT..=17 * PLAINTEXT).contains(&accepted), "{accepted}");
     let rest = [IoSlice::new(&data[accepted..])];
     assert!(stream.poll_write(&mut context, &rest).is_pending());
     assert_eq!((stream.bytes().1, waker.0.load(Ordering::Relaxed)), (sent, 0));
@@ -119,13 +119,13 @@ async fn a_nearly_full_batch_takes_little_and_then_a_record() {
     for version in [&TLS12, &TLS13] {
         let stage = Stage::new();
         let (mut client, mut accepted) = stage.connect(&Arc::new(stage.client(version))).await;
-        let data = pattern(18 * RECORD);
+        let data = pattern(18 * PLAINTEXT);
         let stream = &mut accepted.stream;
         // Past the small records.
-        write(stream, &data[..RECORD]).await.expect("written");
+        write(stream, &data[..PLAINTEXT]).await.expect("written");
         drain(stream).await.expect("sent");
-        client.read_exact(&mut vec![0; RECORD]).await.expect("received");
-        let (first, rest) = data.split_at(15 * RECORD);
+        client.read_exact(&mut vec![0; PLAINTEXT]).await.expect("received");
+        let (first, rest) = data.split_at(15 * PLAINTEXT);
         let (little, rest) = rest.split_at(APART);
         for part in [first, little, rest] {
             write(stream, part).await.expect("written");
@@ -181,7 +181,7 @@ async fn garbage_after_the_handshake_gets_an_alert_behind_what_was_sealed() {
     let stage = Stage::new();
     let (mut client, mut accepted) = stage.connect(&Arc::new(stage.client(&TLS13))).await;
     let stream = &mut accepted.stream;
-    let answer = pattern(RECORD + 100);
+    let answer = pattern(PLAINTEXT + 100);
     write(stream, &answer).await.expect("written");
     client
         .get_mut()
@@ -203,14 +203,14 @@ async fn keys_are_updated_between_the_records_of_an_answer() {
     let stage = Stage::new();
     let (mut client, mut accepted) = stage.connect(&Arc::new(stage.client(&TLS13))).await;
     let stream = &mut accepted.stream;
-    let answer = pattern(40 * RECORD);
-    write(stream, &answer[..2 * RECORD]).await.expect("written");
+    let answer = pattern(40 * PLAINTEXT);
+    write(stream, &answer[..2 * PLAINTEXT]).await.expect("written");
     client.get_mut().1.refresh_traffic_keys().expect("a key update");
     client.write_all(b"more").await.expect("sent");
     client.flush().await.expect("sent");
     assert_eq!(soon(read(stream)).await.expect("data"), b"more");
     let server = async {
-        write(stream, &answer[2 * RECORD..]).await.expect("written");
+        write(stream, &answer[2 * PLAINTEXT..]).await.expect("written");
         drain(stream).await.expect("sent");
     };
     let mut received = vec![0; answer.len()];

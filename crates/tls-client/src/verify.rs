@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1, ParsedPublicKey};
+use brisk_tls_base::{file_roots, system_roots};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{
@@ -18,7 +19,6 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, Sign
 use super::error::ClientError;
 use super::notes;
 use super::settings::Verification;
-use crate::connector;
 
 /// Chains remembered. A server has a few at most.
 const REMEMBERED: usize = 32;
@@ -67,7 +67,7 @@ impl Verifier {
         }
         let chains = match verification {
             Verification::Off => None,
-            Verification::System => Some(connector::system_roots().map_err(ClientError::settings)?),
+            Verification::System => Some(system_roots().map_err(ClientError::settings)?),
             Verification::Authorities(files) => Some(authorities(files)?),
         };
         let chains = chains.map(|roots| {
@@ -218,7 +218,7 @@ fn secp256r1_key(certificate: &[u8]) -> Option<ParsedPublicKey> {
 fn authorities(files: &[PathBuf]) -> Result<RootCertStore, ClientError> {
     let mut roots = RootCertStore::empty();
     for file in files {
-        roots.roots.extend(connector::file_roots(file).map_err(ClientError::settings)?.roots);
+        roots.roots.extend(file_roots(file).map_err(ClientError::settings)?.roots);
     }
     if roots.is_empty() {
         return Err(ClientError::Settings("no file with certificate authorities is named".to_owned()));

@@ -65,11 +65,7 @@ async fn a_server_that_knows_no_protocol_offered() {
 #[tokio::test]
 async fn a_server_that_demands_a_client_certificate() {
     let ca = TestCa::new();
-    let stage = {
-        let mut stage = Stage::new();
-        stage.require_client_certificates(crate::TlsSettings::default());
-        stage
-    };
+    let stage = Stage::requiring_client_certificates();
     let authorities = Verification::Authorities(vec![stage.authority()]);
     let client = client(ClientSettings { verification: authorities, ..settings(&ca, V12) });
     let (near, far) = tcp().await;

@@ -21,10 +21,10 @@ use brisk_keys::{Keystore, LocalEngine, PrivateKeyEngine};
 use brisk_session::{KeySource, MemorySettings, MemoryStore, RotationSettings, SessionStore, TicketKeyring};
 use brisk_telemetry::{Resumption, Timeline};
 use brisk_testkit::ca::{Leaf, TestCa};
-use brisk_tls::client::{
+use brisk_tls::{Acceptor, HostSettings, TlsSettings};
+use brisk_tls_client::{
     Client, ClientSettings, KeyShares, SavedSession, SessionUse, Tls12Sessions, Verification,
 };
-use brisk_tls::{Acceptor, HostSettings, TlsSettings};
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinSet, LocalSet};

@@ -1,7 +1,8 @@
 //! A TLS client whose every handshake property is chosen by its caller: for load generators and probes.
 //!
-//! [`connector`](crate::connector) is the client for upstreams: it offers what is best. This one offers what it was
-//! told, keeps no session by itself, says exactly what came of each handshake, and is cheap.
+//! The client for upstreams is `brisk_tls::connector`, which offers what is best. This one offers exactly what its
+//! settings say, keeps no session by itself, reports every property of each handshake, and costs little. It can do without
+//! verification and without fresh keys, which is wrong for anything but measurements.
 
 mod config;
 mod error;

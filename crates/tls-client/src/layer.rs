@@ -2,20 +2,15 @@
 
 use std::io;
 
+use brisk_tls_base::record::{KEY_UPDATE, OVERHEAD, encode};
 use rustls::client::UnbufferedClientConnection;
 use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
 
 use super::error::broken;
-use super::handshake::{encode, take_alert};
+use super::handshake::take_alert;
 use super::notes::Notes;
 use super::records::Records;
 use super::session::SavedSession;
-
-/// The most a record adds to its plaintext: header, explicit nonce (TLS 1.2) or content type (1.3), tag.
-const OVERHEAD: usize = 5 + 8 + 1 + 16;
-
-/// A `KeyUpdate` that the server asked for goes before the next record (RFC 8446 section 4.6.3).
-const KEY_UPDATE: usize = 5 + OVERHEAD;
 
 /// The record layer of a connection.
 #[expect(clippy::large_enum_variant, reason = "nearly all connections are of the large one")]

@@ -6,11 +6,10 @@
 
 use std::sync::LazyLock;
 
+use brisk_tls_base::suites;
 use rustls::crypto::CipherSuiteCommon;
 use rustls::crypto::hash::{Context, Hash, HashAlgorithm, Output};
 use rustls::{SupportedCipherSuite, Tls12CipherSuite, Tls13CipherSuite};
-
-use crate::provider::provider;
 
 /// `status_request` (RFC 6066 section 8).
 const STATUS_REQUEST: [u8; 2] = [0, 5];
@@ -25,7 +24,7 @@ const MESSAGE_HASH: u8 = 254;
 /// The suite, with a transcript in which hellos do not ask for staples.
 pub(super) fn without_request(suite: SupportedCipherSuite) -> SupportedCipherSuite {
     static SUITES: LazyLock<Vec<SupportedCipherSuite>> =
-        LazyLock::new(|| provider().cipher_suites.iter().map(wrap).collect());
+        LazyLock::new(|| suites().iter().map(wrap).collect());
     SUITES.iter().find(|wrapped| wrapped.suite() == suite.suite()).copied().unwrap_or(suite)
 }
 

@@ -11,7 +11,7 @@ use rustls::pki_types::UnixTime;
 
 use super::notes::{Notes, SessionValue};
 
-/// A session that a server gave. Only the [`Client`](crate::client::Client) whose connection brought it, and its clones,
+/// A session that a server gave. Only the [`Client`](crate::Client) whose connection brought it, and its clones,
 /// can resume it: with another one the handshake is full.
 #[derive(Debug)]
 pub struct SavedSession(Saved);
@@ -53,7 +53,7 @@ impl SavedSession {
     }
 
     /// The same session for another connection; `None` for one of TLS 1.3 that may be resumed only once
-    /// ([`SessionUse::Once`](crate::client::SessionUse::Once)).
+    /// ([`SessionUse::Once`](crate::SessionUse::Once)).
     pub fn try_clone(&self) -> Option<Self> {
         match &self.0 {
             Saved::Once(SessionValue::Tls12(value)) => {

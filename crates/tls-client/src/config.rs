@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use brisk_wire::registry::{CipherSuite, ProtocolVersion, SignatureScheme};
 use rustls::client::{Resumption, Tls12Resumption};
-use rustls::crypto::CryptoProvider;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, SupportedCipherSuite, SupportedProtocolVersion, version};
@@ -83,11 +83,11 @@ fn provider(
         }
         cipher_suites = cipher_suites.into_iter().map(staple::without_request).collect();
     }
-    Ok(CryptoProvider { cipher_suites, kx_groups, ..crate::provider::provider() })
+    Ok(CryptoProvider { cipher_suites, kx_groups, ..aws_lc_rs::default_provider() })
 }
 
 fn suites(settings: &ClientSettings) -> Result<Vec<SupportedCipherSuite>, ClientError> {
-    let known = crate::provider::provider().cipher_suites;
+    let known = brisk_tls_base::suites();
     if settings.suites.is_empty() {
         let fits = |suite: &&SupportedCipherSuite| fits_schemes(**suite, &settings.schemes);
         return Ok(known.iter().filter(fits).copied().collect());

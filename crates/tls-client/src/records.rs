@@ -6,6 +6,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use brisk_tls_base::record::{CIPHERTEXT, HEADER};
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::crypto::cipher::{
     InboundOpaqueMessage, InboundPlainMessage, MessageDecrypter, MessageEncrypter, OutboundChunks,
@@ -16,12 +17,6 @@ use rustls::{ConnectionTrafficSecrets, ContentType, ProtocolVersion, Tls13Cipher
 
 use super::error::broken;
 use super::session::{ManyTimes, SavedSession};
-
-/// Length of a record's header.
-const HEADER: usize = 5;
-
-/// The most bytes of a record (RFC 8446 section 5.2).
-const RECORD_LIMIT: usize = (1 << 14) + 256;
 
 /// Handshake messages that wait for their end: tickets have some hundred bytes.
 const MESSAGE_LIMIT: usize = 64 * 1024;
@@ -204,7 +199,7 @@ fn key_and_iv(
 fn record_len(bytes: &[u8]) -> io::Result<Option<usize>> {
     let Some(&[_, _, _, high, low]) = bytes.get(..HEADER) else { return Ok(None) };
     let len = usize::from(u16::from_be_bytes([high, low]));
-    if len > RECORD_LIMIT {
+    if len > CIPHERTEXT {
         return Err(malformed("a record that is too long"));
     }
     Ok(Some(HEADER + len).filter(|len| *len <= bytes.len()))

@@ -1,5 +1,6 @@
 //! The client against real servers: nginx and openssl, and our own acceptor where those cannot.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -12,10 +13,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::testing::{HOST, Stage, drain, soon, tcp};
+use stage::{HOST, Stage, soon, tcp};
 
 mod failures;
 mod openssl;
+mod stage;
 
 const V12: ProtocolVersion = ProtocolVersion::TLS1_2;
 const V13: ProtocolVersion = ProtocolVersion::TLS1_3;
@@ -426,7 +428,7 @@ async fn the_server_sees_the_same_bytes_names_and_groups() {
             let (received, sent) = accepted.stream.bytes();
             assert_eq!((stream.facts().bytes_sent, stream.facts().bytes_received), (received, sent));
             assert_eq!(stream.facts().suite, accepted.facts.suite);
-            drain(&mut accepted.stream).await.expect("sent");
+            poll_fn(|cx| accepted.stream.poll_drain(cx)).await.expect("sent");
         }
     }
 }

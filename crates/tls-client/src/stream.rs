@@ -7,15 +7,13 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use brisk_tls_base::record::PLAINTEXT;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::facts::ClientFacts;
 use super::layer::Layer;
 use super::session::SavedSession;
-
-/// Plaintext in one record at most.
-const RECORD: usize = 16 * 1024;
 
 /// Bytes read from a socket at once.
 const READ: usize = 64 * 1024;
@@ -88,7 +86,7 @@ impl ClientStream {
     }
 
     /// The sessions that the server has given since the last call, the newest last. Servers of TLS 1.3 give them after the
-    /// handshake: they come with what is read. Of [`SessionUse::Many`](crate::client::SessionUse::Many), a connection
+    /// handshake: they come with what is read. Of [`SessionUse::Many`](crate::SessionUse::Many), a connection
     /// that resumed one of TLS 1.3 brings none.
     pub fn take_sessions(&mut self) -> Vec<SavedSession> {
         self.layer.take_sessions()
@@ -231,7 +229,7 @@ impl AsyncWrite for ClientStream {
         let mut accepted = 0;
         let plaintext = &mut stream.plaintext;
         let mut keep = |piece: &[u8]| plaintext.extend_from_slice(piece);
-        for piece in bytes.chunks(RECORD).take(UNSENT_LIMIT / RECORD) {
+        for piece in bytes.chunks(PLAINTEXT).take(UNSENT_LIMIT / PLAINTEXT) {
             stream.layer.seal(piece, &mut stream.incoming, &mut stream.outgoing, &mut keep)?;
             accepted += piece.len();
         }

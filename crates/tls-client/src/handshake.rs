@@ -4,13 +4,12 @@ use std::io;
 use std::time::Duration;
 
 use brisk_telemetry::Resumption;
+use brisk_tls_base::record::{OVERHEAD, PLAINTEXT, encode};
 use brisk_wire::client_hello::{ClientHello, Progress as HelloProgress};
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 use rustls::HandshakeKind;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
-use rustls::unbuffered::{
-    ConnectionState, EncodeError, EncodeTlsData, InsufficientSizeError, TransmitTlsData, UnbufferedStatus,
-};
+use rustls::unbuffered::{ConnectionState, TransmitTlsData, UnbufferedStatus};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -25,10 +24,6 @@ const FLIGHT: usize = 4096;
 
 /// Most bytes of handshake messages that wait to be processed.
 const UNPROCESSED_LIMIT: usize = 256 * 1024;
-
-/// Plaintext of a record at most, and what a record adds to it at most.
-const RECORD: usize = 16 * 1024;
-const OVERHEAD: usize = 5 + 1 + 16;
 
 /// The random of a `ServerHello` that is a `HelloRetryRequest` (RFC 8446 section 4.1.3), and where it stands in a record.
 const RETRY: [u8; 32] = [
@@ -257,7 +252,7 @@ fn transmit(
     if let Some(mut encrypter) = data.may_encrypt_early_data()
         && let Some(early) = early.take()
     {
-        for plaintext in early.chunks(RECORD) {
+        for plaintext in early.chunks(PLAINTEXT) {
             let begin = outgoing.len();
             outgoing.resize(begin + plaintext.len() + OVERHEAD, 0);
             let len = encrypter.encrypt(plaintext, &mut outgoing[begin..]).unwrap_or(0);
@@ -267,17 +262,6 @@ fn transmit(
     }
     data.done();
     outcome
-}
-
-/// Appends the record to `outgoing`.
-pub(super) fn encode(mut data: EncodeTlsData<'_, ClientConnectionData>, outgoing: &mut Vec<u8>) {
-    let Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) = data.encode(&mut [])
-    else {
-        return;
-    };
-    let begin = outgoing.len();
-    outgoing.resize(begin + required_size, 0);
-    data.encode(&mut outgoing[begin..]).expect("rustls asked for this size");
 }
 
 /// After an error rustls has the alert for the server ready. What the server sent is not looked at again.
