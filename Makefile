@@ -31,9 +31,6 @@ NEIGHBOURS ?=
 SOAK ?=
 CLIENTS ?=
 
-# The folder of the load generator hsload, which `make agreement` builds if it is there.
-TOOLS ?= ../shared/tools
-
 # Where the bill of materials goes, and the features of the brisk that it is of.
 SBOM ?= $(CARGO_TARGET_DIR)/brisk.cdx.json
 FEATURES ?=
@@ -87,9 +84,6 @@ results: build
 
 agreement: build
 	@CACHE=$(CACHE) tools/setup agreement
-	@[ ! -e $(TOOLS)/hsload/Cargo.toml ] || { \
-	  CACHE=$(CACHE) tools/setup hsload; \
-	  CARGO_TARGET_DIR=$(CACHE)/hsload cargo build --locked --release --manifest-path $(TOOLS)/hsload/Cargo.toml; \
 	}
 	@mkdir -p docs/results
 	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/agreement --output docs/results/agreement.md $(AGREEMENT)

@@ -42,7 +42,7 @@ const SEVERAL_VERSIONS: &[&str] = &[
 ];
 
 const PURPOSES: &[&str] =
-    &["build", "test", "peers", "agreement", "flood", "strangers", "clients", "sbom", "kernels", "hsload"];
+    &["build", "test", "peers", "agreement", "flood", "strangers", "clients", "sbom", "kernels"];
 
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
