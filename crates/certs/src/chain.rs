@@ -101,13 +101,6 @@ impl Chain {
         self.algorithm
     }
 
-    /// Bytes of the TLS 1.3 Certificate message that carries this chain, uncompressed and without extensions.
-    pub fn wire_size(&self) -> usize {
-        // RFC 8446 section 4.4.2: handshake header 4, empty context 1, list length 3; per certificate a length of 3 and
-        // the length of no extensions, 2.
-        8 + self.certificates().map(|der| 3 + der.len() + 2).sum::<usize>()
-    }
-
     /// What an operator should know of this chain at `now`.
     pub fn warnings(&self, now: SystemTime) -> Vec<Warning> {
         let mut warnings: Vec<_> =
@@ -400,13 +393,5 @@ mod tests {
         let chain = chain(&(leaf.chain_pem + &TestCa::new().intermediate_pem())).unwrap();
         assert_eq!(chain.certificates().len(), 2);
         assert!(matches!(chain.warnings(SystemTime::now())[..], [Warning::Unused { .. }]));
-    }
-
-    #[test]
-    fn the_wire_size_counts_every_header() {
-        let leaf = TestCa::new().server(&["a.test"]).issue();
-        let chain = chain(&leaf.chain_pem).unwrap();
-        let der: usize = chain.certificates().map(|der| der.len()).sum();
-        assert_eq!(chain.wire_size(), 4 + 1 + 3 + 2 * (3 + 2) + der);
     }
 }

@@ -55,11 +55,6 @@ impl FileWatch {
     pub async fn changed(&mut self) -> Option<()> {
         self.reports.recv().await
     }
-
-    /// The same for a thread without a runtime.
-    pub fn changed_blocking(&mut self) -> Option<()> {
-        self.reports.blocking_recv()
-    }
 }
 
 impl Drop for FileWatch {
@@ -221,7 +216,9 @@ mod tests {
         fn of(paths: impl IntoIterator<Item = PathBuf>) -> Self {
             let mut watch = FileWatch::start(paths, QUIET).unwrap();
             let (report, reports) = channel();
-            thread::spawn(move || while watch.changed_blocking().is_some() && report.send(()).is_ok() {});
+            thread::spawn(
+                move || while watch.reports.blocking_recv().is_some() && report.send(()).is_ok() {},
+            );
             Self(reports)
         }
 

@@ -20,11 +20,11 @@ pub fn ticket(bytes: &[u8]) {
     KEYRING.with(|keyring| {
         let keyring = keyring
             .get_or_init(|| TicketKeyring::new(KeySource::Generated(RotationSettings::default()), now));
-        assert!(keyring.open(bytes, now).is_err(), "nobody sealed this");
+        assert!(keyring.open_ticket(bytes, now).is_err(), "nobody sealed this");
         let mut sealed = keyring.seal(SESSION, now).expect("keys are fresh");
         let changed = change(&mut sealed, bytes);
-        match keyring.open(&sealed, now) {
-            Ok(opened) => assert!(!changed && opened == SESSION),
+        match keyring.open_ticket(&sealed, now) {
+            Ok(opened) => assert!(!changed && opened.session == SESSION),
             Err(_) => assert!(changed),
         }
     });

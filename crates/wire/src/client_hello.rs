@@ -111,11 +111,6 @@ impl ClientHello {
     pub fn offers_version(&self, version: ProtocolVersion) -> bool {
         self.versions.contains(&version)
     }
-
-    /// Whether the client offers `protocol` by ALPN.
-    pub fn offers_protocol(&self, protocol: &[u8]) -> bool {
-        self.alpn.iter().any(|offered| offered == protocol)
-    }
 }
 
 /// Finds where the hello at the start of `bytes` ends, under `limit` bytes on the wire. A few ns per record; allocates

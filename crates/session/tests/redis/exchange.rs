@@ -30,7 +30,7 @@ impl Gateway {
     }
 
     fn opens(&self, ticket: &[u8]) -> bool {
-        self.keyring.open(ticket, SystemTime::now()).is_ok()
+        self.keyring.open_ticket(ticket, SystemTime::now()).is_ok()
     }
 }
 

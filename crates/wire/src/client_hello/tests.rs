@@ -97,7 +97,6 @@ fn a_hello_states_its_facts() {
     assert_eq!(hello.key_shares, Some(vec![NamedGroup::X25519MLKEM768]));
     assert_eq!(hello.session_id_len, 32);
     assert!(hello.has_ticket && !hello.has_psk && !hello.early_data);
-    assert!(hello.offers_protocol(b"h2") && !hello.offers_protocol(b"h3"));
     assert!(hello.offers_version(ProtocolVersion::TLS1_3));
 }
 
