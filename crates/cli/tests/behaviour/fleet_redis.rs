@@ -253,6 +253,32 @@ fn a_redis_that_is_not_there_is_waited_for_by_nobody() {
 }
 
 #[test]
+fn writes_connections_and_problems_of_redis_are_in_the_metrics() {
+    let redis = Redis::start();
+    let fleet = fleet(1, &keys(redis.port(), "tls.stateful = true\nsessions.ticket_keys = \"memory\""));
+    fleet.wait_for_store();
+    fleet.session(0, "-tls1_3");
+    wait_until("a write that Redis confirmed", || {
+        (fleet.total("brisk_session_store_writes_total", &[]) > 0).then_some(())
+    });
+    assert_eq!(fleet.total("brisk_session_store_connections_open", &[]), 1);
+    assert_eq!(fleet.total("brisk_session_store_connections_total", &[]), 1);
+    assert_eq!(fleet.total("brisk_session_store_problems", &[]), 0);
+    let opened = fleet.total("brisk_session_store_breaker_opened_total", &[]);
+    drop(redis);
+    wait_until("a lost connection and a problem", || {
+        let open = fleet.total("brisk_session_store_connections_open", &[]);
+        let problems = fleet.total("brisk_session_store_problems", &[]);
+        (open == 0 && problems == 1).then_some(())
+    });
+    assert_eq!(fleet.total("brisk_session_store_breaker_opened_total", &[]), opened + 1);
+    fleet.session(0, "-tls1_3");
+    wait_until("writes that were dropped", || {
+        (fleet.total("brisk_session_store_dropped_writes_total", &["reason=\"down\""]) > 0).then_some(())
+    });
+}
+
+#[test]
 fn another_redis_takes_a_restart_and_says_so() {
     let redis = Redis::start();
     let fleet = fleet(1, &keys(redis.port(), "sessions.ticket_keys = \"memory\""));

@@ -1,4 +1,4 @@
-//! What a store on Redis counts.
+//! Statistics of the store in Redis.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -7,47 +7,47 @@ use std::{
 
 use crate::Miss;
 
-/// Counts of a [`RedisStore`](super::RedisStore): since it was started, unless they say "now".
+/// Statistics of a [`RedisStore`](super::RedisStore). Counters count from its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RedisStatistics {
     /// Look-ups (`get` and `take`) that found a session.
     pub hits: u64,
-    /// Look-ups of a session that is not there.
+    /// Look-ups of an unknown session.
     pub misses: u64,
-    /// Look-ups of a session that somebody took before.
+    /// Look-ups of a session that was taken before.
     pub used: u64,
-    /// Those of them with [`Claim::Everywhere`](crate::Claim::Everywhere): early data that was refused.
+    /// Look-ups counted in `used` that had [`Claim::Everywhere`](crate::Claim::Everywhere): early data was refused.
     pub replays: u64,
-    /// Look-ups of what was forged or damaged.
+    /// Look-ups whose value was forged or damaged.
     pub forged: u64,
-    /// Look-ups that were not answered by the deadline.
+    /// Look-ups without an answer before the deadline.
     pub late: u64,
-    /// Look-ups that were not made, or failed, because Redis is out of order.
+    /// Look-ups that were skipped or failed because Redis does not work.
     pub down: u64,
-    /// Sessions that could have been taken twice, because Redis was restarted or failed over since they were put
-    /// there, and were therefore not given for early data. They count as `misses` too.
+    /// Look-ups for early data that were refused because Redis was restarted or failed over after the session was stored,
+    /// so that it could have been taken twice. Counted in `misses` too.
     pub outlived: u64,
-    /// Writes that Redis has done.
+    /// Writes that Redis has confirmed.
     pub written: u64,
-    /// Writes given up because the queue was full.
+    /// Writes dropped because the queue was full.
     pub dropped_full: u64,
-    /// Writes given up because Redis is out of order, or refused them.
+    /// Writes dropped because Redis does not work or refused them.
     pub dropped_down: u64,
-    /// Commands that wait to be sent, or to be answered, now.
+    /// Commands that are queued or unanswered now.
     pub queue_length: u64,
-    /// Whether Redis is taken to be out of order now, and is not asked until it gives a sign of life.
+    /// Whether the circuit breaker is open now: Redis gets no commands until a probe succeeds.
     pub breaker_open: bool,
-    /// How often that began.
+    /// Times that the circuit breaker opened.
     pub breaker_opened: u64,
-    /// Connections now.
+    /// Connections open now.
     pub connections: u64,
-    /// Connections made.
+    /// Connections established.
     pub connected: u64,
-    /// Look-ups that were answered, in time or too late.
+    /// Look-ups that were answered, before or after the deadline.
     pub operations: u64,
-    /// The time from handing each of them over to its answer, added up.
+    /// Total time from queueing to the answer of these look-ups.
     pub operation_time: Duration,
-    /// What is wrong now: a line for each server that has a trouble, with what would be right.
+    /// Current problems: one line for each problem of a server, with the remedy.
     pub troubles: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ impl Counter {
 }
 
 impl Counters {
-    /// What a look-up came to, as its caller got it.
+    /// Counts the outcome of a look-up.
     pub(super) fn found<T>(&self, found: &Result<T, Miss>) {
         match found {
             Ok(_) => &self.hits,
@@ -112,7 +112,7 @@ impl Counters {
         self.operation_nanos.add(after.as_nanos() as u64);
     }
 
-    /// Without what is known elsewhere.
+    /// The counters; other fields have their defaults.
     pub(super) fn statistics(&self) -> RedisStatistics {
         RedisStatistics {
             hits: self.hits.get(),

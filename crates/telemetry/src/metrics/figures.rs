@@ -67,12 +67,27 @@ pub struct StoreFigures {
     pub late: u64,
     /// Look-ups that were not made, or failed, because the store is out of order.
     pub down: u64,
-    /// Writes given up because too many were waiting.
-    pub dropped_writes: u64,
+    /// Look-ups for early data that were refused because the store was restarted or failed over after the session was
+    /// stored. Counted in `misses` too.
+    pub outlived: u64,
+    /// Writes that the store has confirmed.
+    pub written: u64,
+    /// Writes dropped because the queue was full.
+    pub dropped_full: u64,
+    /// Writes dropped because the store does not work or refused them.
+    pub dropped_down: u64,
     /// Writes and look-ups that wait to be sent, or to be answered, now.
     pub queue_length: u64,
     /// Whether the store is taken to be out of order, and spared until a probe succeeds.
     pub breaker_open: bool,
+    /// Times that the circuit breaker opened.
+    pub breaker_opened: u64,
+    /// Connections open now.
+    pub connections: u64,
+    /// Connections established.
+    pub connected: u64,
+    /// Current problems of the store's servers; the log has each with its remedy.
+    pub problems: u64,
     /// Operations that were answered, in time or too late.
     pub operations: u64,
     /// Time from handing over each of them to its answer, in microseconds, added up.

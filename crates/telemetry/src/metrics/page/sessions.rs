@@ -84,18 +84,44 @@ fn fleet(page: &mut Encoder<'_, '_>, store: &StoreFigures) -> fmt::Result {
     for (outcome, count) in outcomes {
         family.counter(&[("outcome", outcome)], count)?;
     }
-    let mut family =
-        page.counter("session_store_dropped_writes", "Writes given up because too many were waiting.")?;
-    family.counter(&[], store.dropped_writes)?;
-    let mut family =
-        page.gauge("session_store_queue_length", "Commands that wait to be sent, or to be answered, now.")?;
-    family.gauge(&[], store.queue_length)?;
-    let mut family =
-        page.gauge("session_store_breaker_open", "1 while the store is spared, 0 if it is used.")?;
-    family.gauge(&[], u64::from(store.breaker_open))?;
+    let mut family = page.counter(
+        "session_store_outlived",
+        "Sessions refused for early data because the store was restarted after they were stored.",
+    )?;
+    family.counter(&[], store.outlived)?;
+    writes(page, store)?;
+    connections(page, store)?;
     let mut family = page.counter("session_store_operations", "Operations that the store answered.")?;
     family.counter(&[], store.operations)?;
     let mut family =
         page.seconds_counter("session_store_operation", "Time that these operations took, added up.")?;
     family.seconds_counter(store.operation_micros)
+}
+
+fn writes(page: &mut Encoder<'_, '_>, store: &StoreFigures) -> fmt::Result {
+    let mut family = page.counter("session_store_writes", "Writes that the store confirmed.")?;
+    family.counter(&[], store.written)?;
+    let mut family = page.counter("session_store_dropped_writes", "Writes that were dropped, by reason.")?;
+    family.counter(&[("reason", "queue-full")], store.dropped_full)?;
+    family.counter(&[("reason", "down")], store.dropped_down)?;
+    let mut family =
+        page.gauge("session_store_queue_length", "Commands that are queued or unanswered now.")?;
+    family.gauge(&[], store.queue_length)
+}
+
+fn connections(page: &mut Encoder<'_, '_>, store: &StoreFigures) -> fmt::Result {
+    let mut family =
+        page.gauge("session_store_breaker_open", "1 while the circuit breaker is open, otherwise 0.")?;
+    family.gauge(&[], u64::from(store.breaker_open))?;
+    let mut family =
+        page.counter("session_store_breaker_opened", "Times that the circuit breaker opened.")?;
+    family.counter(&[], store.breaker_opened)?;
+    let mut family = page.gauge("session_store_connections_open", "Connections to the store open now.")?;
+    family.gauge(&[], store.connections)?;
+    let mut family =
+        page.counter("session_store_connections", "Connections to the store that were established.")?;
+    family.counter(&[], store.connected)?;
+    let mut family =
+        page.gauge("session_store_problems", "Current problems with servers of the store; see the log.")?;
+    family.gauge(&[], store.problems)
 }
