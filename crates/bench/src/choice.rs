@@ -1,16 +1,16 @@
-//! Which of several: by weight, evenly mixed, and the same in every run.
+//! Weighted choice: evenly distributed and the same in every run.
 
-/// Values with weights. The first choices come as close to the weights as the last ones: no run of luck.
+/// Values with weights, chosen by a low-discrepancy sequence: short runs match the weights as well as long ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Weighted<T> {
     /// Each value with the sum of the weights up to and including its own.
     values: Vec<(u64, T)>,
 }
 
-/// Ways of choosing that know nothing of one another: what was chosen along one says nothing about the other.
+/// Independent dimensions of choice.
 ///
-/// Multiples of an irrational number, modulo one, fill the interval evenly from the start; these two are the R2 sequence
-/// (M. Roberts, 2018), which fills the square.
+/// Multiples of an irrational number, modulo one, fill the interval evenly. The two factors are those of the R2
+/// sequence (M. Roberts, 2018), which fills the square evenly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Axis {
     /// For handshakes.
@@ -30,7 +30,8 @@ impl Axis {
 }
 
 impl<T> Weighted<T> {
-    /// Values with their weights; those of weight 0 are left out. `None` if nothing is left.
+    /// Creates a choice among `values`, given with their weights. Values of weight 0 are dropped; `None` if none
+    /// remains.
     pub fn new(values: impl IntoIterator<Item = (u32, T)>) -> Option<Self> {
         let mut sum = 0;
         let values = values.into_iter().filter(|(weight, _)| *weight > 0);
@@ -43,12 +44,12 @@ impl<T> Weighted<T> {
         (!values.is_empty()).then_some(Self { values })
     }
 
-    /// The only value there is.
+    /// A choice of one value.
     pub fn one(value: T) -> Self {
         Self { values: vec![(1, value)] }
     }
 
-    /// The choice number `index`. Costs a multiplication and a search among the values.
+    /// The value for number `index`. Costs a multiplication and a binary search.
     pub fn pick(&self, index: u64, axis: Axis) -> &T {
         let fraction = index.wrapping_mul(axis.stride());
         let sum = self.values.last().expect("at least one value").0;
@@ -56,17 +57,17 @@ impl<T> Weighted<T> {
         &self.values[self.values.partition_point(|(end, _)| *end <= point)].1
     }
 
-    /// The same weights for other values.
+    /// Maps the values and keeps the weights.
     pub fn map<U>(&self, mut other: impl FnMut(&T) -> U) -> Weighted<U> {
         Weighted { values: self.values.iter().map(|(end, value)| (*end, other(value))).collect() }
     }
 
-    /// The values in the order in which they were given.
+    /// The values in the order of [`new`](Self::new).
     pub fn values(&self) -> impl ExactSizeIterator<Item = &T> {
         self.values.iter().map(|(_, value)| value)
     }
 
-    /// Values and their weights.
+    /// The weights and their values.
     pub fn weights(&self) -> impl Iterator<Item = (u64, &T)> {
         let mut before = 0;
         self.values.iter().map(move |(end, value)| (end - std::mem::replace(&mut before, *end), value))

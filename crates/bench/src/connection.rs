@@ -1,4 +1,4 @@
-//! New connections: TCP, then the kind of handshake that was asked for; and what is known of them while they live.
+//! Connections: TCP connect, handshake, accounting, close.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ use crate::sessions::Sessions;
 use crate::settings::is_as_asked;
 use crate::transport::Transport;
 
-/// How long a server may take for what comes after the last response: sessions and its end of the connection.
+/// Timeout for what a server sends after the last response: sessions and the end of the connection.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Opens the connections of one thread.
@@ -70,7 +70,7 @@ pub(crate) struct Link {
     /// From the moment TCP was connected.
     pub(crate) timeline: Timeline,
     recorder: Rc<Recorder>,
-    /// Where its sessions go.
+    /// The cache for its sessions.
     sessions: Option<Rc<Sessions>>,
     session_use: SessionUse,
     /// Bytes sent and received that were counted, or that are not to be.
@@ -81,11 +81,11 @@ pub(crate) struct Link {
     used: bool,
 }
 
-/// TCP that was connected just now.
+/// A new TCP connection.
 struct Connected {
     tcp: TcpStream,
     timeline: Timeline,
-    /// How long it took.
+    /// Duration of the connect.
     connect: Duration,
 }
 
@@ -97,8 +97,8 @@ impl Opener {
         self.kinds.pick(number, Axis::Handshake)
     }
 
-    /// Connects and makes a handshake of this kind, with `early` in its first flight if it is 0-RTT. What came of it is
-    /// counted; that a session was not resumed is a failure that is counted, and the connection is as good as any.
+    /// Connects and performs a handshake of this kind, with `early` in the first flight for 0-RTT. The result is
+    /// counted. A session that was not resumed counts as a failure, and the connection is used nevertheless.
     pub(crate) async fn open(
         &self,
         kind: &Kind,
@@ -215,7 +215,7 @@ impl Kind {
 }
 
 impl HandshakeKind {
-    /// What there is to complain about a handshake that was to be of this kind.
+    /// The failure if a handshake did not become what was requested.
     fn shortfall(&self, offered: bool, facts: &ClientFacts) -> Option<Failure> {
         let (asked, got) = (self.asked, facts.resumption);
         if is_as_asked(asked, got) {
@@ -240,7 +240,7 @@ impl HandshakeKind {
 }
 
 impl Link {
-    /// What came of the handshake, if there was one.
+    /// The result of the handshake; `None` without TLS.
     pub(crate) fn facts(&self) -> Option<&ClientFacts> {
         match &self.stream {
             Transport::Tls(stream) => Some(stream.facts()),
@@ -266,8 +266,8 @@ impl Link {
         self.used = true;
     }
 
-    /// Says goodbye and waits until the server has done so too, so that its sessions are there and the connection's port
-    /// rests on its side.
+    /// Closes the connection and waits until the server has closed it too. So its sessions have arrived, and the port
+    /// is in `TIME_WAIT` on the server's side.
     pub(crate) async fn close(mut self) {
         let goodbye = async {
             self.stream.shutdown().await?;

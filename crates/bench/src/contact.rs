@@ -1,5 +1,4 @@
-//! What is done before a run: one connection that shows whether the target can be reached at all, and a look at how it
-//! treats sessions.
+//! Before a run: tests whether the target is reachable, and how often it lets a session be resumed.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -26,10 +25,10 @@ use crate::sessions::Sessions;
 use crate::settings::{Settings, is_as_asked};
 use crate::workload::{HttpVersion, PerConnection, Workload};
 
-/// Sessions kept while it is looked at how they are treated.
+/// Sessions kept during this test.
 const SESSIONS: usize = 4;
 
-/// A target that answered.
+/// A reachable target.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) address: SocketAddr,
@@ -140,8 +139,8 @@ fn clients(
     Ok(Some(Weighted::new(clients).expect("a mix has kinds")))
 }
 
-/// Whether the target lets a TLS 1.3 session be resumed twice. One that does not resume at all is treated as if it did:
-/// the run will tell.
+/// Whether the target lets a TLS 1.3 session be resumed twice. True for a target that does not resume at all: the run
+/// reports that.
 async fn session_use_of(
     settings: &Settings,
     opener: &Opener,
@@ -181,8 +180,8 @@ async fn attempt(
     timeout(settings.timeout, once).await.unwrap_or_else(|_| Err(late(settings.timeout)))
 }
 
-/// One connection of this kind with one request, unless there are none, ended in good order; its sessions are kept. Answers
-/// what came of the handshake, if there was one.
+/// Makes one connection of this kind with one request, if the load has any, and closes it. Its sessions are kept.
+/// Returns the result of the handshake; `None` without TLS.
 pub(crate) async fn once(
     opener: &Opener,
     kind: &Kind,

@@ -26,7 +26,7 @@ pub(crate) struct Dialer {
 }
 
 impl Dialer {
-    /// `first` tells the dialers of a run apart, so that they do not use the same source at the same time.
+    /// `first` is different for each dialer of a run, so that they do not use the same source address at the same time.
     pub(crate) fn new(target: SocketAddr, fast_open: FastOpenConnect, first: usize) -> Self {
         let (low, high) = SOURCES;
         let span = usize::from(high - low) + 1;

@@ -1,4 +1,4 @@
-//! Why there is no result, or why one operation failed.
+//! Errors of a run, and failures of single operations.
 
 use std::path::{Path, PathBuf};
 
@@ -7,11 +7,11 @@ use thiserror::Error;
 
 use crate::result::Cause;
 
-/// Why a run could not be made. One line.
+/// Why a run failed as a whole. The message has one line.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BenchError {
-    /// What was asked for makes no sense.
+    /// The settings are invalid.
     #[error("{0}")]
     Settings(String),
     /// A file of the settings cannot be read.
@@ -19,15 +19,15 @@ pub enum BenchError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         reason: std::io::Error,
     },
-    /// The very first connection failed, so that nothing was measured.
+    /// The first connection failed, so nothing was measured.
     #[error("{target}: {failure}")]
     Target {
-        /// Where to.
+        /// The address.
         target: String,
-        /// Why.
+        /// The failure.
         failure: Failure,
     },
     /// The system has no threads or timers left.
@@ -42,7 +42,7 @@ impl From<std::io::Error> for BenchError {
 }
 
 impl BenchError {
-    /// Whether what was asked for is wrong, rather than what came of it.
+    /// Whether the settings are wrong, as opposed to the target or the system.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Settings(_) | Self::File { .. })
     }
@@ -56,15 +56,15 @@ impl BenchError {
     }
 }
 
-/// One failure, of whatever was going on.
+/// The failure of one operation.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// What it is counted under.
+    /// The cause that it is counted under.
     pub cause: Cause,
-    /// One line.
+    /// The message, in one line.
     pub message: String,
-    /// The alert that the server sent, if it did.
+    /// The TLS alert of the server, if it sent one.
     pub alert: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Hands operations to those who perform them: the schedule, applied to the clock.
+//! Starts operations: applies the schedule to the clock.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! Brings together what the threads of a run measured.
+//! Merges the measurements of all threads of a run.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
@@ -10,16 +10,16 @@ use crate::run::Observer;
 use crate::settings::Settings;
 use crate::totals::{Totals, add};
 
-/// What there is so far.
+/// The measurements so far.
 pub(crate) struct Gathering<'a> {
     settings: &'a Settings,
     /// When the measured time begins.
     begin: Instant,
     started: SystemTime,
     totals: Totals,
-    /// Seconds that some threads have told of, with how many of them.
+    /// Seconds that some threads have reported, with the number of these threads.
     seconds: BTreeMap<u64, (usize, Second)>,
-    /// Seconds that each finished thread told of.
+    /// Seconds reported by each finished thread.
     finished: Vec<u64>,
     series: Vec<Interval>,
     ended: Instant,
@@ -75,7 +75,7 @@ impl<'a> Gathering<'a> {
         self.finished.len() == self.settings.threads
     }
 
-    /// Takes what a thread tells, and hands on the seconds of which all threads have told.
+    /// Takes a report of a thread, and passes on the seconds that all threads have reported.
     pub(crate) fn take(&mut self, report: Report, observer: &mut impl Observer) {
         match report {
             Report::Second(second) => self.take_second(*second),
@@ -108,7 +108,7 @@ impl<'a> Gathering<'a> {
         }
     }
 
-    /// The next second, if all threads that are not done have told of it.
+    /// The next second, if all running threads have reported it.
     fn next_interval(&mut self) -> Option<Interval> {
         let entry = self.seconds.first_entry()?;
         let index = *entry.key();
@@ -158,7 +158,7 @@ impl<'a> Gathering<'a> {
         }
     }
 
-    /// What the run came to.
+    /// The result of the run.
     pub(crate) fn result(self) -> RunResult {
         let elapsed = self.elapsed();
         let totals = self.totals;

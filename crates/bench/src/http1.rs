@@ -1,5 +1,4 @@
-//! HTTP/1.1, one request at a time: what was prepared is written as it is, and of a response only what is needed to
-//! find its end is read.
+//! HTTP/1.1, one request at a time. Requests are prepared before the run; a response is parsed only to find its end.
 
 mod body;
 
@@ -55,8 +54,7 @@ struct Head {
 }
 
 impl Http1 {
-    /// Opens a connection of this kind for so many requests, the first of which is `request`: with 0-RTT it goes out at
-    /// once.
+    /// Opens a connection of this kind for `most` requests. With 0-RTT, `request` is sent in the first flight.
     pub(crate) async fn open(
         opener: &Opener,
         kind: &Kind,
@@ -72,7 +70,7 @@ impl Http1 {
         Ok(Self { link, buffer, left, answered: 0, sent_early, server_closes: false })
     }
 
-    /// What came of the handshake, if there was one.
+    /// The result of the handshake; `None` without TLS.
     pub(crate) fn facts(&self) -> Option<&ClientFacts> {
         self.link.facts()
     }

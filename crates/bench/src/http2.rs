@@ -52,7 +52,7 @@ struct Driver {
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
     current: RefCell<Option<Rc<Http2>>>,
-    /// Held while a connection is made, so that all who wait get the same one.
+    /// Held while a connection is being made, so that all waiting operations get the same one.
     opening: Mutex<()>,
 }
 
@@ -100,7 +100,7 @@ impl Lane {
 }
 
 impl Http2 {
-    /// Opens a connection of this kind for so many requests. With 0-RTT, `request` goes out at once.
+    /// Opens a connection of this kind for `most` requests. With 0-RTT, `request` is sent in the first flight.
     pub(crate) async fn open(
         opener: &Opener,
         kind: &Kind,
@@ -142,7 +142,7 @@ impl Http2 {
         Self { sender, left: Cell::new(requests.most()), early: RefCell::new(early), driver }
     }
 
-    /// What came of the handshake; `None` without one, and after the connection was cut.
+    /// The result of the handshake; `None` without TLS, and after the connection was cut.
     pub(crate) fn facts(&self) -> Option<ClientFacts> {
         self.driver.io.facts()
     }

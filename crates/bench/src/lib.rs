@@ -1,7 +1,7 @@
-//! The load generator: connections whose handshakes are as asked for, at the times asked for, and what came of them.
+//! The load generator: makes connections with chosen kinds of handshake at chosen times, and measures them.
 //!
-//! What a connection does (`workload`) and when it does it (`schedule`) know nothing of one another; a worker brings
-//! both together, [`result`] is what a run comes to.
+//! What a connection does (`workload`) is independent of when it does it (`schedule`). A `worker` combines both;
+//! [`result`] holds the measurements.
 
 pub mod choice;
 mod connection;

@@ -1,4 +1,4 @@
-//! What one thread measures: counted without locks, told once a second and at the end.
+//! The measurements of one thread: counted without locks, reported once a second and at the end.
 
 use std::cell::{Cell, RefCell};
 use std::mem;
@@ -13,7 +13,7 @@ use crate::error::Failure;
 use crate::result::histogram;
 use crate::totals::{Totals, record};
 
-/// What a thread tells the one that runs it.
+/// A report of a thread to the thread that started it.
 #[derive(Debug)]
 pub(crate) enum Report {
     /// It can start.
@@ -25,7 +25,7 @@ pub(crate) enum Report {
     /// Everything, after its last operation.
     Done {
         totals: Box<Totals>,
-        /// Seconds that were told of.
+        /// Number of seconds that were reported.
         seconds: u64,
         /// When it ended.
         ended: Instant,
@@ -115,7 +115,7 @@ impl Recorder {
         InFlight(self)
     }
 
-    /// So many operations wait.
+    /// Sets the number of waiting operations.
     pub(crate) fn backlog(&self, waiting: usize) {
         self.backlog.set(waiting);
     }
@@ -125,7 +125,7 @@ impl Recorder {
         self.totals.borrow_mut().unstarted += number as u64;
     }
 
-    /// A connection without TLS was made at `now`, and took so long.
+    /// A connection without TLS was made at `now`; `connect` is the duration.
     pub(crate) fn connection(&self, now: Instant, connect: Duration) {
         if self.roll(now) {
             self.totals.borrow_mut().connection(connect);
@@ -181,7 +181,7 @@ impl Recorder {
         traffic.segments_received += u64::from(received);
     }
 
-    /// Tells of all seconds that are over at `now`; answers whether `now` is in the measured time.
+    /// Reports all seconds that are over at `now`. Returns whether `now` is in the measured time.
     pub(crate) fn roll(&self, now: Instant) -> bool {
         let Some(begin) = self.begin.get().filter(|begin| now >= *begin) else { return false };
         let index = (now - begin).as_secs();
@@ -191,7 +191,7 @@ impl Recorder {
         true
     }
 
-    /// Tells of everything: the measured time ended at `end`.
+    /// Reports the totals. The measured time ended at `end`.
     pub(crate) fn finish(&self, end: Instant) {
         self.roll(end);
         self.second.borrow_mut().is_cut = true;

@@ -1,4 +1,4 @@
-//! Which kinds of handshake new connections make, in percent.
+//! The kinds of handshake of new connections, in percent.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use crate::choice::Weighted;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mix(Vec<(u32, Resumption)>);
 
-/// Why a text is not a [`Mix`].
+/// An error in the text of a [`Mix`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MixError {
     /// Not a list of kinds and shares.
@@ -32,17 +32,17 @@ pub enum MixError {
 }
 
 impl Mix {
-    /// One kind alone.
+    /// A mix of one kind.
     pub fn only(kind: Resumption) -> Self {
         Self(vec![(100, kind)])
     }
 
-    /// The kinds in it.
+    /// The kinds of the mix.
     pub fn kinds(&self) -> impl Iterator<Item = Resumption> {
         self.0.iter().map(|(_, kind)| *kind)
     }
 
-    /// To choose from.
+    /// The kinds with their shares as weights.
     pub fn weighted(&self) -> Weighted<Resumption> {
         Weighted::new(self.0.iter().copied()).expect("a mix has kinds with shares")
     }

@@ -1,4 +1,4 @@
-//! A run as typed, by whoever types it: the command line or a plan. Becomes [`Settings`] where it makes sense.
+//! The options of a run as typed on the command line or in a plan. Validation converts them into [`Settings`].
 
 mod names;
 
@@ -21,7 +21,7 @@ use crate::settings::{Handshakes, Settings};
 use crate::workload::{self, Common, HttpVersion, PerConnection, Request, Workload};
 pub use names::{NameError, alpn, group, suite, version};
 
-/// How long a run takes if nothing is said about it.
+/// Default duration of a run.
 const TIME: Duration = Duration::from_secs(10);
 
 /// The warm-up of a run that ends after a time.
@@ -31,21 +31,21 @@ const WARMUP: Duration = Duration::from_secs(1);
 const CONCURRENCY: u32 = 16;
 const CONCURRENCY_FIXED: u32 = 256;
 
-/// A run as typed. [`Options::new`] has the defaults; `None` and empty lists stand for them.
+/// The options of a run. `None` and empty lists stand for the defaults.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "as typed: each is a flag of its own")]
 pub struct Options {
     /// `https://host[:port][/path]`, or with `http://` without TLS.
     pub url: String,
-    /// Connect there instead of to the URL's host and port.
+    /// Address to connect to instead of the URL's host and port.
     pub connect: Option<String>,
-    /// Close connections after the handshake.
+    /// Close each connection after its handshake.
     pub handshake_only: bool,
     /// Requests per connection. Default: as many as the server allows.
     pub per_connection: Option<NonZeroU32>,
-    /// HTTP/2 with so many requests at a time on each connection. Default: HTTP/1.1.
+    /// Use HTTP/2, with this number of concurrent requests per connection. Default: HTTP/1.1.
     pub streams: Option<NonZeroU32>,
-    /// Method. Default: GET, with a body POST.
+    /// Method. Default: GET, or POST with a body.
     pub method: Option<String>,
     /// Headers, `Name: value`.
     pub headers: Vec<String>,
@@ -63,53 +63,53 @@ pub struct Options {
     pub suites: Vec<CipherSuite>,
     /// Groups offered, a share for the first. Default: X25519MLKEM768 and others.
     pub groups: Vec<NamedGroup>,
-    /// The only type of certificate accepted. Default: either.
+    /// Accept only certificates with this type of key. Default: both.
     pub certificate: Option<CertificateType>,
-    /// The name that the server is asked for and has to have. Default: the URL's host.
+    /// Server name to send and to verify. Default: the URL's host.
     pub name: Option<String>,
-    /// Do not tell the server the name.
+    /// Do not send the server name.
     pub no_sni: bool,
-    /// Protocols offered by ALPN. Default: the one that is spoken.
+    /// Protocols offered by ALPN. Default: the protocol in use.
     pub alpn: Option<Vec<String>>,
     /// Client certificate and key.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// Authorities believed. Default: the system's.
+    /// PEM files with trusted authorities. Default: those of the system.
     pub authorities: Vec<PathBuf>,
-    /// Believe any server.
+    /// Do not verify the server's certificate.
     pub insecure: bool,
-    /// Ask for a stapled OCSP response. With a client certificate it is asked for in any case.
+    /// Request a stapled OCSP response. It is always requested with a client certificate.
     pub ocsp: bool,
-    /// A new key share for each handshake. Default: one for each group and thread.
+    /// Generate a key share for each handshake. Default: one for each group and thread.
     pub fresh_keys: bool,
-    /// Key shares whose private key is 1: they cost the client nothing and keep nothing secret.
+    /// Use the private key 1 for key shares: no cost for the client, and no secrecy.
     pub unit_keys: bool,
-    /// TCP Fast Open.
+    /// Use TCP Fast Open (RFC 7413).
     pub fast_open: bool,
-    /// Connections. Default: 16; at a fixed rate at most 256.
+    /// Number of connections. Default: 16; at a fixed rate up to 256.
     pub connections: Option<NonZeroU32>,
-    /// Operations per second. Default: a closed loop.
+    /// Operations per second, independent of responses. Default: closed loop.
     pub rate: Option<f64>,
     /// Operations per second in steps.
     pub ramp: Option<Steps>,
-    /// Connections in steps.
+    /// Number of connections in steps.
     pub ramp_connections: Option<Steps>,
-    /// Measured time. Default: 10 s, or what the steps take.
+    /// Duration of the measurement. Default: 10 s, or the length of the steps.
     pub time: Option<Duration>,
-    /// Measured operations. Default: no limit.
+    /// Number of operations to measure. Default: no limit.
     pub count: Option<u64>,
-    /// Time before measuring. Default: 1 s, none with a count.
+    /// Warm-up time before the measurement. Default: 1 s, or none with a count.
     pub warmup: Option<Duration>,
-    /// Threads. Default: 1.
+    /// Number of threads. Default: 1.
     pub threads: Option<NonZeroU32>,
-    /// How long an operation may take. Default: 10 s.
+    /// Timeout of an operation. Default: 10 s.
     pub timeout: Option<Duration>,
-    /// Operations that may wait at a fixed rate. Default: 100 000.
+    /// Maximum number of operations that wait at a fixed rate. Default: 100 000.
     pub backlog: Option<u32>,
-    /// The server's process.
+    /// Process id of the server, to measure what it uses.
     pub server: Option<u32>,
 }
 
-/// Types of certificate, by the key in it.
+/// Types of certificate, by their key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateType {
     /// RSA.
@@ -146,7 +146,7 @@ impl CertificateType {
 }
 
 impl Options {
-    /// The defaults, for this URL.
+    /// The default options for `url`.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -188,7 +188,8 @@ impl Options {
         }
     }
 
-    /// What is meant. Reads the files for bodies and requests; those of certificates are read by the run.
+    /// Validates the options and converts them into settings. Reads the files with bodies and requests; the run reads
+    /// those with certificates.
     pub fn settings(&self) -> Result<Settings, BenchError> {
         let place = Place::of(&self.url)?;
         let target = match &self.connect {
@@ -350,7 +351,7 @@ fn conflict(one: &str, other: &str) -> BenchError {
     BenchError::settings(format!("{one} does not go with {other}"))
 }
 
-/// What a URL says.
+/// The parts of a URL.
 #[derive(Clone, Debug)]
 struct Place {
     scheme: Scheme,

@@ -1,4 +1,4 @@
-//! What a run came to: figures only, for a report to show. Nothing here measures or prints.
+//! The result of a run: figures only. Nothing here measures or prints.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -6,76 +6,75 @@ use std::time::{Duration, SystemTime};
 use brisk_telemetry::Resumption;
 use hdrhistogram::Histogram;
 
-/// The longest latency told apart; a longer one counts as this.
+/// The longest latency that histograms distinguish. Longer ones count as this one.
 pub const LONGEST: Duration = Duration::from_mins(10);
 
 /// Significant decimal digits of a latency.
 const DIGITS: u8 = 3;
 
-/// A histogram for microseconds, up to [`LONGEST`]. It grows as it needs to.
+/// An empty histogram for microseconds up to [`LONGEST`]. It allocates as needed.
 pub fn histogram() -> Histogram<u64> {
     let mut histogram = Histogram::new(DIGITS).expect("three digits are allowed");
     histogram.auto(true);
     histogram
 }
 
-/// A finished run. Everything but [`primed`](Self::primed) is of the measured time: after the warm-up.
+/// A finished run. Everything but [`primed`](Self::primed) was measured after the warm-up.
 #[derive(Debug, Clone)]
 pub struct RunResult {
-    /// Where the load went, as typed: `https://127.0.0.1:8443/`. The first one where there are several.
+    /// The URL as typed: `https://127.0.0.1:8443/`. The first one if there are several.
     pub target: String,
-    /// When the measured time began.
+    /// Start of the measured time.
     pub started: SystemTime,
-    /// The measured time: from the end of the warm-up until the last operation ended or was given up.
+    /// The measured time: from the end of the warm-up until the last operation ended or was aborted.
     pub elapsed: Duration,
-    /// The run was interrupted before the time or the count that was asked for.
+    /// The run was interrupted before its end.
     pub interrupted: bool,
-    /// What was asked for: option and value, in the order in which to show them; defaults are left out.
+    /// Options that differ from the defaults, with their values, in the order for reports.
     pub settings: Vec<(&'static str, String)>,
-    /// Connections were without TLS.
+    /// The connections did not use TLS.
     pub plain: bool,
-    /// What operations are: requests, or handshakes where there are no requests.
+    /// What counts as an operation: requests, or handshakes for a load without requests.
     pub unit: Unit,
     /// Operations that succeeded.
     pub operations: u64,
-    /// What was negotiated, the most frequent first.
+    /// Negotiated parameters, the most frequent first.
     pub negotiated: Vec<Negotiated>,
-    /// How long each step took.
+    /// Latency of each phase of an operation.
     pub phases: Phases,
-    /// Handshakes by the kind that was asked for and the kind that came of it.
+    /// Handshakes by requested and by actual kind.
     pub handshakes: Vec<HandshakeCount>,
-    /// Full handshakes made only to have sessions to resume; in no other figure.
+    /// Full handshakes before the run that fetched sessions. They are in no other figure.
     pub primed: u64,
     /// Responses.
     pub responses: Responses,
-    /// What failed, the most frequent first. Empty if nothing did.
+    /// Failures by cause, the most frequent first.
     pub errors: Vec<ErrorCount>,
-    /// Alerts that the server sent, by name, the most frequent first; `close_notify` is none.
+    /// Alerts of the server by name, the most frequent first, without `close_notify`.
     pub alerts: Vec<(String, u64)>,
     /// Bytes and packets.
     pub traffic: Traffic,
-    /// Operations whose time had come and that were not started: the backlog was full, or the run was over before.
-    /// Zero in a closed loop.
+    /// Operations that were due and not started, because the backlog was full or the run ended. Zero in a closed loop.
     pub unstarted: u64,
-    /// What happened in each second, in order, from the start of the measured time.
+    /// The seconds of the measured time in order.
     pub series: Vec<Interval>,
-    /// What the server used, if its process was named.
+    /// Resources of the server, if its process id was given.
     pub server: Option<ServerUsage>,
-    /// Processor time of this program, all threads.
+    /// Processor time of this process.
     pub client_cpu: Duration,
 }
 
-/// What is counted as one operation.
+/// What counts as one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// A new connection and its handshake.
     Handshake,
-    /// A request and its response, and the connection if a new one was needed.
+    /// A request and its response, including a new connection if one was needed.
     Request,
 }
 
 impl Unit {
-    /// Its name in tables: `handshakes`, `requests`.
+    /// Name in tables: `handshakes`, `requests`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Handshake => "handshakes",
@@ -84,12 +83,12 @@ impl Unit {
     }
 }
 
-/// One outcome of negotiation, and how many handshakes had it.
+/// Negotiated parameters, and the number of handshakes that had them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Negotiated {
-    /// As `TLS 1.3 TLS_AES_128_GCM_SHA256 x25519 ecdsa_secp256r1_sha256 h2`.
+    /// For example `TLS 1.3 TLS_AES_128_GCM_SHA256 x25519 ecdsa_secp256r1_sha256 h2`.
     pub description: String,
-    /// Handshakes.
+    /// Number of handshakes.
     pub count: u64,
 }
 
@@ -100,16 +99,16 @@ pub struct Phases {
     pub connect: Histogram<u64>,
     /// The handshake, from the `ClientHello` until this side may send.
     pub tls: Histogram<u64>,
-    /// From the start of an operation to the first byte of its response; a handshake alone has none.
+    /// From the start of an operation to the first byte of its response. Empty for a load of handshakes.
     pub first_byte: Histogram<u64>,
-    /// A whole operation. At a fixed rate from the time when it was to start, in a closed loop from when it did.
+    /// A whole operation: from its scheduled start at a fixed rate, from its actual start in a closed loop.
     pub total: Histogram<u64>,
-    /// From the moment a request was sent until its response had ended, without connecting or waiting for a turn.
+    /// From the sending of a request to the end of its response, without connecting or waiting.
     pub request: Histogram<u64>,
 }
 
 impl Phases {
-    /// All empty.
+    /// Empty histograms.
     pub fn new() -> Self {
         Self {
             connect: histogram(),
@@ -120,7 +119,7 @@ impl Phases {
         }
     }
 
-    /// Names and histograms in the order in which to show them.
+    /// Names and histograms in the order for reports.
     pub fn all(&self) -> [(&'static str, &Histogram<u64>); 5] {
         [
             ("connect", &self.connect),
@@ -141,25 +140,25 @@ impl Default for Phases {
 /// Completed handshakes of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandshakeCount {
-    /// What the client tried.
+    /// The requested kind.
     pub asked: Resumption,
-    /// What it became.
+    /// The actual kind.
     pub got: Resumption,
-    /// How many.
+    /// Number of them.
     pub count: u64,
 }
 
 /// Responses by class of status.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Responses {
-    /// 1xx to 5xx; informational ones before the final response are not counted.
+    /// Number of final responses from 1xx to 5xx. Informational ones before them are not counted.
     pub classes: [u64; 5],
-    /// Bytes of all bodies.
+    /// Body bytes received.
     pub body_bytes: u64,
 }
 
 impl Responses {
-    /// All of them.
+    /// All responses.
     pub fn total(&self) -> u64 {
         self.classes.iter().sum()
     }
@@ -168,27 +167,27 @@ impl Responses {
 /// Failures of one cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorCount {
-    /// What they have in common.
+    /// The cause.
     pub cause: Cause,
-    /// How many.
+    /// Number of them.
     pub count: u64,
-    /// The first of them in one line.
+    /// The message of the first one.
     pub example: String,
 }
 
 macro_rules! causes {
     ($($(#[$doc:meta])* $cause:ident = $name:literal,)+) => {
-        /// Why something failed.
+        /// Causes of failures.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Cause {
             $($(#[$doc])* $cause,)+
         }
 
         impl Cause {
-            /// Every cause, in the order of definition.
+            /// All causes in the order of definition.
             pub const ALL: &'static [Self] = &[$(Self::$cause),+];
 
-            /// Its name in reports: `connection-refused`.
+            /// Name in reports: `connection-refused`.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$cause => $name,)+
@@ -199,41 +198,41 @@ macro_rules! causes {
 }
 
 causes! {
-    /// The name has no address.
+    /// The host name has no address.
     Resolve = "no-address",
-    /// Nothing listens there.
+    /// Nothing listens at the address.
     Refused = "connection-refused",
-    /// There is no way there.
+    /// There is no route to the address.
     Unreachable = "unreachable",
-    /// This machine has no port or no file left for one more connection.
+    /// This machine has no free port or file descriptor.
     Exhausted = "no-local-port",
-    /// The operation took longer than its time limit.
+    /// The operation took longer than its timeout.
     Timeout = "timeout",
     /// The server reset the connection.
     Reset = "reset",
-    /// The server closed the connection where it should not.
+    /// The server closed the connection unexpectedly.
     Closed = "closed",
     /// The certificate is for another name.
     WrongName = "wrong-name",
     /// The certificate has expired, or is not valid yet.
     Expired = "expired",
-    /// The certificate comes from no authority that is believed.
+    /// The certificate is not signed by a trusted authority.
     UnknownAuthority = "unknown-authority",
-    /// The certificate is wrong in another way.
+    /// The certificate is invalid for another reason.
     Certificate = "bad-certificate",
-    /// The server speaks none of the application protocols offered.
+    /// The server supports none of the offered application protocols.
     Alpn = "alpn",
     /// The server refused the handshake with an alert.
     Alert = "alert",
-    /// The handshake failed in another way.
+    /// The handshake failed for another reason.
     Handshake = "handshake",
-    /// The session was not resumed as asked for: the handshake was another one.
+    /// The session was not resumed as requested.
     NotResumed = "not-resumed",
     /// The session was resumed, but early data was not accepted.
     EarlyDataRefused = "early-data-refused",
     /// The server gave no session to resume.
     NoSession = "no-session",
-    /// The response is not HTTP, or broke off.
+    /// The response is not HTTP, or it is incomplete.
     Response = "bad-response",
 }
 
@@ -243,43 +242,43 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Bytes and packets, seen from the client.
+/// Bytes and packets as seen by the client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Bytes sent in TCP segments, TLS included, TCP and IP headers not; likewise below.
+    /// Bytes sent, with TLS and without TCP and IP headers, as are all bytes below.
     pub sent: u64,
     /// Bytes received.
     pub received: u64,
-    /// TCP segments sent, those without data included, until just before the connection was closed.
+    /// TCP segments sent, including those without data, until just before the connection was closed.
     pub segments_sent: u64,
     /// TCP segments received.
     pub segments_received: u64,
-    /// Handshakes that the next four are of.
+    /// Number of handshakes that the next four fields refer to.
     pub handshakes: u64,
-    /// Bytes sent until the end of the handshake, early data included.
+    /// Bytes sent until the end of the handshake, including early data.
     pub handshake_sent: u64,
     /// Bytes received until then.
     pub handshake_received: u64,
-    /// Segments sent until then, those of the TCP handshake included.
+    /// Segments sent until then, including those of the TCP handshake.
     pub handshake_segments_sent: u64,
     /// Segments received until then.
     pub handshake_segments_received: u64,
-    /// Of these handshakes, those whose SYN carried data that the server took (TCP Fast Open).
+    /// Handshakes whose SYN carried data that the server accepted (TCP Fast Open).
     pub syn_data: u64,
-    /// Of these, those whose SYN carried all of the first flight: they save a round trip.
+    /// Handshakes whose SYN carried the whole first flight, which saves a round trip.
     pub syn_whole: u64,
     /// Bytes of the first flights of handshakes whose SYN carried data.
     pub syn_flights: u64,
-    /// What of them went with the SYN.
+    /// Bytes of these flights that the SYN carried.
     pub syn_bytes: u64,
 }
 
-/// What happened within one second, by the time at which it ended.
+/// One second of the measured time. Operations count in the second in which they end.
 #[derive(Debug, Clone)]
 pub struct Interval {
-    /// Its start, from the start of the measured time.
+    /// Start, relative to that of the measured time.
     pub at: Duration,
-    /// Its length: one second, the last one perhaps less.
+    /// Length: one second; the last interval can be shorter.
     pub length: Duration,
     /// Operations that succeeded.
     pub operations: u64,
@@ -289,19 +288,19 @@ pub struct Interval {
     pub handshakes: u64,
     /// Failures.
     pub errors: u64,
-    /// Operations per second that the schedule asked for; `None` in a closed loop.
+    /// Operations per second as scheduled; `None` in a closed loop.
     pub offered: Option<f64>,
-    /// Operations at once that the schedule allowed.
+    /// Maximum number of concurrent operations as scheduled.
     pub concurrency: usize,
-    /// Operations going on at its end.
+    /// Operations running at the end of the interval.
     pub in_flight: usize,
-    /// Operations at its end whose time had come and that waited for a connection.
+    /// Operations that were due at the end of the interval and waited for a connection.
     pub backlog: usize,
     /// Latencies of the operations, as [`Phases::total`].
     pub latency: Histogram<u64>,
 }
 
-/// What the server's process used, its threads and children included.
+/// Resources used by the server's process, its threads and its children.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ServerUsage {
     /// Processor time in the measured time.
@@ -312,7 +311,7 @@ pub struct ServerUsage {
     pub cpu_per_request: Option<Duration>,
     /// Memory at the start, in bytes: proportional set size, so that shared pages count once.
     pub memory_before: u64,
-    /// The most memory seen once a second.
+    /// Peak memory in bytes, sampled once a second.
     pub memory_peak: u64,
 }
 
@@ -342,12 +341,12 @@ impl RunResult {
         per_second(self.handshake_count(), self.elapsed)
     }
 
-    /// Failures of all causes.
+    /// Number of failures.
     pub fn error_count(&self) -> u64 {
         self.errors.iter().map(|error| error.count).sum()
     }
 
-    /// Whether something succeeded, nothing failed, and everything was started that was to be.
+    /// Whether operations succeeded, none failed, and all were started.
     pub fn is_clean(&self) -> bool {
         self.operations > 0 && self.errors.is_empty() && self.unstarted == 0
     }

@@ -1,4 +1,4 @@
-//! A whole run: reaches the target, starts the threads, and brings together what they measure.
+//! Runs a load: connects to the target, starts the threads and merges their measurements.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -22,7 +22,7 @@ use crate::result::{Cause, Interval, RunResult};
 use crate::settings::Settings;
 use crate::worker::{self, Setup};
 
-/// How often it is looked whether the run is to be stopped.
+/// Interval at which the run checks whether it is to be stopped.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Between the last preparation and the first operation: all threads begin at the same time.
@@ -32,12 +32,12 @@ const LEAD: Duration = Duration::from_millis(5);
 const MANY_SESSIONS: usize = 16;
 const MOST_SESSIONS: usize = 1024;
 
-/// Looks on while a run goes on. Any function of an [`Interval`] is one.
+/// Observes a run. Implemented by functions of an [`Interval`].
 pub trait Observer {
-    /// A second of the measured time is over.
+    /// Called after each second of the measured time.
     fn second(&mut self, interval: &Interval);
 
-    /// Whether the run is to be ended now; what was measured counts. Asked ten times a second.
+    /// Whether to end the run now and to report what was measured. Called ten times a second.
     fn is_stopped(&self) -> bool {
         false
     }
@@ -49,8 +49,8 @@ impl<F: FnMut(&Interval)> Observer for F {
     }
 }
 
-/// Performs a run in threads of its own, and returns when it is over. A target that cannot be reached at all is an error;
-/// whatever fails after that is in the result.
+/// Runs the load on its own threads and returns the result. An unreachable target is an error. Later failures are part
+/// of the result.
 pub fn run(settings: &Settings, observer: &mut impl Observer) -> Result<RunResult, BenchError> {
     let server = settings.server.map(Family::of);
     if let Some(missing) = server.filter(|server| !server.exists()) {

@@ -1,6 +1,6 @@
-//! When operations start and when a run ends. Pure: times come in and go out, nothing here reads a clock.
+//! The schedule: when operations start, and when a run ends. Pure computation; nothing here reads a clock.
 //!
-//! All times count from the start of the run, its warm-up included.
+//! All times count from the start of the run, which begins with the warm-up.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use brisk_experiment::duration;
 
-/// When operations start, and how many at once.
+/// The schedule of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
     pace: Pace,
@@ -19,23 +19,23 @@ pub struct Schedule {
     count: Option<u64>,
 }
 
-/// What makes the next operation start.
+/// What starts the next operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pace {
-    /// The end of the one before: as many go on at once as the steps say.
+    /// Closed loop: the end of the one before. The steps give the number of concurrent operations.
     Closed(Steps),
-    /// The clock: as many start per second as the steps say, whatever becomes of them; at most `concurrency` go on at
-    /// once, the others wait their turn.
+    /// Open loop: the clock. Operations start at a fixed rate, independent of responses. At most `concurrency` run at
+    /// once; the others wait.
     Fixed {
         /// Operations per second.
         rate: Steps,
-        /// Operations at once, at most.
+        /// Maximum number of concurrent operations.
         concurrency: usize,
     },
 }
 
-/// A value that stays, or that goes from one to another in steps: `50:200:50/60s` is 50, then 50 more each 60 seconds,
-/// until it is 200. It stays there.
+/// A constant value, or one that rises in steps: `50:200:50/60s` starts at 50, rises by 50 every 60 seconds, and stays
+/// at 200.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Steps {
     first: f64,
@@ -44,7 +44,7 @@ pub struct Steps {
     every: Duration,
 }
 
-/// Why a text is not [`Steps`].
+/// An error in the text of [`Steps`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a number of steps, such as \"50:200:50/60s\": from 50, 50 more each 60 seconds, to 200"
@@ -52,20 +52,20 @@ pub struct Steps {
 pub struct StepsError(String);
 
 impl Schedule {
-    /// A schedule that ends after `time` or after `count` operations, whichever comes first, both without the warm-up.
-    /// With neither it ends with its steps; a pace without steps goes on for ever.
+    /// A schedule that ends after `time` or after `count` operations, whichever comes first; both exclude the warm-up.
+    /// With neither it ends with its steps, and without steps it is endless.
     pub fn new(pace: Pace, warmup: Duration, time: Option<Duration>, count: Option<u64>) -> Self {
         let steps = pace.steps();
         let time = time.or_else(|| (count.is_none() && steps.count() > 1).then(|| steps.length()));
         Self { pace, warmup, time, count }
     }
 
-    /// What makes operations start.
+    /// The pace.
     pub fn pace(&self) -> &Pace {
         &self.pace
     }
 
-    /// When measuring begins.
+    /// End of the warm-up.
     pub fn warmup(&self) -> Duration {
         self.warmup
     }
@@ -75,7 +75,7 @@ impl Schedule {
         self.time.map(|time| self.warmup + time)
     }
 
-    /// How many operations are measured at most.
+    /// Maximum number of measured operations.
     pub fn count(&self) -> Option<u64> {
         self.count
     }
@@ -85,7 +85,7 @@ impl Schedule {
         self.time.is_none() && self.count.is_none()
     }
 
-    /// At a fixed rate: when operation number `index` is to start; `None` if the run is over by then, and in a closed loop.
+    /// At a fixed rate, the start of operation number `index`; `None` after the end of the run, and in a closed loop.
     pub fn start_of(&self, index: u64) -> Option<Duration> {
         let Pace::Fixed { rate, .. } = &self.pace else { return None };
         let start = arrival(rate, self.warmup, index);
@@ -103,7 +103,7 @@ impl Schedule {
             .expect("arrivals go on for ever")
     }
 
-    /// How many operations go on at once at most at `at`.
+    /// Maximum number of concurrent operations at `at`.
     pub fn concurrency(&self, at: Duration) -> usize {
         match &self.pace {
             Pace::Closed(steps) => steps.at(at.saturating_sub(self.warmup)).round() as usize,
@@ -111,7 +111,7 @@ impl Schedule {
         }
     }
 
-    /// The most operations at once, ever.
+    /// Maximum number of concurrent operations during the whole run.
     pub fn most(&self) -> usize {
         match &self.pace {
             Pace::Closed(steps) => steps.most().round() as usize,
@@ -119,7 +119,7 @@ impl Schedule {
         }
     }
 
-    /// From when on slot number `slot` of [`most`](Self::most) may work.
+    /// When slot number `slot` of [`most`](Self::most) becomes available.
     pub fn opening(&self, slot: usize) -> Duration {
         match &self.pace {
             Pace::Closed(steps) if slot as f64 >= steps.first.round() => {
@@ -130,7 +130,7 @@ impl Schedule {
         }
     }
 
-    /// Operations per second that are to start at `at`; `None` in a closed loop.
+    /// Scheduled operations per second at `at`; `None` in a closed loop.
     pub fn offered(&self, at: Duration) -> Option<f64> {
         match &self.pace {
             Pace::Closed(_) => None,
@@ -166,35 +166,36 @@ impl Pace {
 }
 
 impl Steps {
-    /// One value for the whole run, which has to be above 0.
+    /// A constant. `value` must be greater than 0.
     pub fn constant(value: f64) -> Self {
         Self { first: value, last: value, by: 0.0, every: Duration::ZERO }
     }
 
-    /// From `first`, `by` more each `every`, to `last`; `None` unless `0 < first <= last`, and both others are above 0.
+    /// Steps from `first` to `last`, which rise by `by` every `every`. `None` unless `0 < first <= last`, and `by` and
+    /// `every` are greater than 0.
     pub fn new(first: f64, last: f64, by: f64, every: Duration) -> Option<Self> {
         let right = first > 0.0 && last >= first && by > 0.0 && !every.is_zero() && last.is_finite();
         right.then_some(Self { first, last, by, every })
     }
 
-    /// So many times each value.
+    /// Multiplies each value by `factor`.
     #[must_use]
     pub fn times(self, factor: u32) -> Self {
         let factor = f64::from(factor);
         Self { first: self.first * factor, last: self.last * factor, by: self.by * factor, every: self.every }
     }
 
-    /// How many steps there are.
+    /// Number of steps.
     pub fn count(&self) -> u32 {
         if self.by > 0.0 { 1 + ((self.last - self.first) / self.by).ceil() as u32 } else { 1 }
     }
 
-    /// The time that all of them take; zero for a constant.
+    /// Duration of all steps; zero for a constant.
     pub fn length(&self) -> Duration {
         self.every * self.count()
     }
 
-    /// The value at `at`, counted from the first step.
+    /// The value at `at`, relative to the start of the first step.
     pub fn at(&self, at: Duration) -> f64 {
         if self.every.is_zero() {
             return self.first;
@@ -208,7 +209,7 @@ impl Steps {
         self.last
     }
 
-    /// Whether every step is a whole number.
+    /// Whether the values of all steps are whole numbers.
     pub fn is_whole(&self) -> bool {
         [self.first, self.last, self.by].iter().all(|value| value.fract() == 0.0)
     }
@@ -217,7 +218,7 @@ impl Steps {
 impl FromStr for Steps {
     type Err = StepsError;
 
-    /// `50:200:50/60s`
+    /// Parses `50:200:50/60s`.
     fn from_str(text: &str) -> Result<Self, StepsError> {
         let read = || {
             let (values, every) = text.split_once('/')?;

@@ -1,4 +1,4 @@
-//! What a run needs to know, right by construction: [`Options::settings`](crate::Options::settings) makes it.
+//! The validated settings of a run, made by [`Options::settings`](crate::Options::settings).
 
 use std::time::Duration;
 
@@ -12,35 +12,35 @@ use crate::result::Unit;
 use crate::schedule::Schedule;
 use crate::workload::{PerConnection, Workload};
 
-/// A run, as it is meant.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The URL as typed, for reports.
     pub url: String,
-    /// Where connections go.
+    /// The target of connections.
     pub target: Target,
-    /// What handshakes are like; `None` without TLS.
+    /// The handshakes; `None` without TLS.
     pub handshakes: Option<Handshakes>,
-    /// What connections do.
+    /// The requests of connections.
     pub workload: Workload,
-    /// When they do it.
+    /// When operations start.
     pub schedule: Schedule,
     /// Threads, each with connections of its own.
     pub threads: usize,
-    /// How long an operation may take, from when it could start.
+    /// Timeout of an operation, from its actual start.
     pub timeout: Duration,
-    /// Operations that may wait for a connection at a fixed rate; further ones are counted as not started.
+    /// Maximum number of operations that wait for a connection at a fixed rate. Further ones count as not started.
     pub backlog: usize,
     /// Whether the `ClientHello` may travel with the SYN.
     pub fast_open: FastOpenConnect,
-    /// The server's process, to measure what it uses.
+    /// Process id of the server, to measure what it uses.
     pub server: Option<u32>,
-    /// Option and value, for reports.
+    /// Options that differ from the defaults, with their values, for reports.
     pub listing: Vec<(&'static str, String)>,
 }
 
 impl Settings {
-    /// What operations are.
+    /// What counts as an operation.
     pub fn unit(&self) -> Unit {
         match self.workload.requests {
             PerConnection::HandshakeOnly => Unit::Handshake,
@@ -49,19 +49,19 @@ impl Settings {
     }
 }
 
-/// What handshakes are like.
+/// The settings of handshakes.
 #[derive(Clone, Debug)]
 pub struct Handshakes {
-    /// Kinds and their shares.
+    /// Kinds of handshake with their shares.
     pub mix: Weighted<Resumption>,
-    /// What clients offer, whatever the kind.
+    /// Client settings of all kinds of handshake.
     pub client: ClientSettings,
-    /// How often a TLS 1.3 session is resumed; `None` finds out what the server allows.
+    /// How often a TLS 1.3 session is resumed; `None`: as often as the server allows, which the run tests.
     pub session_use: Option<SessionUse>,
 }
 
 impl Handshakes {
-    /// What clients offer that make handshakes of this kind; `None` if the versions that are offered do not have it.
+    /// The client settings for handshakes of `kind`; `None` if the offered versions do not support that kind.
     pub fn client(&self, kind: Resumption, session_use: SessionUse) -> Option<ClientSettings> {
         let mut client = self.client.clone();
         client.session_use = session_use;

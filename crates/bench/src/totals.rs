@@ -1,4 +1,4 @@
-//! Everything that was measured in a run, by one thread or by all of them together.
+//! The sums of a run, of one thread or of all.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! One thread of a run: the place where what is to be done and when meet.
+//! One thread of a run. It combines workload and schedule.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,13 +25,13 @@ use crate::workload::{HttpVersion, PerConnection, Workload};
 /// as the machine can.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How often it is looked whether a second is over, or the run.
+/// Interval at which the end of a second or of the run is checked.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Connections at once that fetch sessions.
 const FETCHERS: usize = 8;
 
-/// What a thread needs to know.
+/// The settings of a thread.
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) thread: usize,
@@ -140,7 +140,7 @@ async fn deadline(setup: &Setup, begin: Instant) {
     sleep_until((begin + end + grace).into()).await;
 }
 
-/// Ends when the run is to be stopped; until then it tells of each second that is over.
+/// Reports each second that is over. Returns when the run is to be stopped.
 async fn stop(setup: &Setup, recorder: &Recorder) {
     while !setup.stop.load(Ordering::Relaxed) {
         sleep(TICK).await;

@@ -1,4 +1,4 @@
-//! What a connection does once it is there: which requests, how many, over which HTTP. Nothing about when.
+//! The requests on a connection: which, how many, and over which version of HTTP.
 
 mod list;
 
@@ -15,30 +15,30 @@ use crate::choice::Weighted;
 use crate::error::BenchError;
 pub use list::read as read_list;
 
-/// What connections do.
+/// The requests of a load.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// How many requests each connection carries.
+    /// Requests per connection.
     pub requests: PerConnection,
-    /// How they travel.
+    /// The version of HTTP.
     pub http: HttpVersion,
-    /// Which they are.
+    /// The requests to choose from, with their weights.
     pub choice: Weighted<Request>,
 }
 
-/// How many requests a connection carries before a new one takes its place.
+/// Requests on a connection before it is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PerConnection {
-    /// None: it is closed when the handshake is over.
+    /// None: it is closed after the handshake.
     HandshakeOnly,
-    /// So many; with HTTP/1.1 the last one says `Connection: close`.
+    /// This number. With HTTP/1.1 the last request has `Connection: close`.
     Requests(NonZeroU32),
     /// As many as the server allows.
     Unlimited,
 }
 
 impl PerConnection {
-    /// The most requests that a connection carries.
+    /// Maximum number of requests on a connection.
     pub fn most(self) -> u64 {
         match self {
             Self::HandshakeOnly => 0,
@@ -48,20 +48,20 @@ impl PerConnection {
     }
 }
 
-/// How requests travel.
+/// The version of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpVersion {
     /// HTTP/1.1, one request at a time.
     One,
-    /// HTTP/2, so many requests at a time on each connection.
+    /// HTTP/2 with several concurrent requests on each connection.
     Two {
-        /// Requests at a time.
+        /// Concurrent requests on each connection.
         streams: NonZeroU32,
     },
 }
 
 impl HttpVersion {
-    /// Requests that go on at a time on one connection.
+    /// Concurrent requests on one connection.
     pub fn streams(self) -> usize {
         match self {
             Self::One => 1,
@@ -69,7 +69,7 @@ impl HttpVersion {
         }
     }
 
-    /// Its name in ALPN.
+    /// Protocol name in ALPN.
     pub const fn alpn(self) -> &'static str {
         match self {
             Self::One => "http/1.1",
@@ -78,7 +78,7 @@ impl HttpVersion {
     }
 }
 
-/// A request, ready to be sent.
+/// A request, encoded before the run.
 #[derive(Clone, Debug)]
 pub struct Request {
     method: Method,
@@ -91,14 +91,14 @@ pub struct Request {
     last: Bytes,
 }
 
-/// What all requests of a run have in common.
+/// The parts that all requests of a run share.
 #[derive(Clone, Debug)]
 pub struct Common {
     /// `http` or `https`.
     pub scheme: Scheme,
     /// Host and port as in the URL.
     pub authority: Authority,
-    /// Headers besides `Host`, `Content-Length` and, unless given here, `User-Agent`. A `Host` replaces the authority.
+    /// Headers in addition to `Host`, `Content-Length` and `User-Agent`. `Host` and `User-Agent` replace the defaults.
     pub headers: HeaderMap,
 }
 
@@ -129,17 +129,17 @@ impl Request {
         Ok(Self { method, uri, headers, body, kept, last })
     }
 
-    /// Its method.
+    /// The method.
     pub fn method(&self) -> &Method {
         &self.method
     }
 
-    /// Where it goes.
+    /// The URI.
     pub fn uri(&self) -> &Uri {
         &self.uri
     }
 
-    /// Its body.
+    /// The body.
     pub fn body(&self) -> &Bytes {
         &self.body
     }
@@ -192,7 +192,7 @@ fn http1(
     text.into()
 }
 
-/// A header as typed: `Name: value`.
+/// Parses a header: `Name: value`.
 pub fn header(text: &str) -> Result<(HeaderName, HeaderValue), BenchError> {
     let wrong = || BenchError::settings(format!("{text:?} is not a header, as \"Accept: text/html\""));
     let (name, value) = text.split_once(':').ok_or_else(wrong)?;
@@ -201,13 +201,13 @@ pub fn header(text: &str) -> Result<(HeaderName, HeaderValue), BenchError> {
     Ok((name, value))
 }
 
-/// A method as typed, in any case.
+/// Parses a method, ignoring case.
 pub fn method(text: &str) -> Result<Method, BenchError> {
     let parsed = text.to_ascii_uppercase().parse();
     parsed.map_err(|_| BenchError::settings(format!("{text:?} is not a method, as GET or POST")))
 }
 
-/// The body of a request, from a file.
+/// Reads the body of a request from a file.
 pub fn body(path: &Path) -> Result<Bytes, BenchError> {
     fs::read(path).map(Bytes::from).map_err(|error| BenchError::file(path, error))
 }

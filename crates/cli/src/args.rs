@@ -23,27 +23,27 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What brisk is to do.
+/// Subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve HTTPS: a page, files, or what an upstream answers
+    /// Serve HTTPS: a page, files, or the responses of an upstream
     Serve(Serve),
     /// Check a configuration file and start nothing
     Check(Check),
-    /// Load a server with handshakes and requests, and measure it
+    /// Load a server with handshakes and requests, and measure latency and throughput
     Bench(Box<Bench>),
-    /// Measure the algorithms of TLS on one core, and the handshakes it can be expected to serve
+    /// Measure the algorithms of TLS on one core, and forecast handshakes per second
     Speed(Speed),
 }
 
-/// Arguments of `brisk serve`. Without a file: development certificates for localhost.
+/// Arguments of `brisk serve`. Without a configuration file it serves localhost with development certificates.
 #[derive(Args, Debug, Default)]
 #[command(after_help = AFTER_SERVE)]
 pub(crate) struct Serve {
     /// Configuration file (TOML)
     #[arg(long, short, value_name = "FILE", conflicts_with = "upstream")]
     pub(crate) config: Option<PathBuf>,
-    /// Server to proxy to, as http://127.0.0.1:8080
+    /// Upstream server, e.g. http://127.0.0.1:8080
     #[arg(long, short, value_name = "URL")]
     pub(crate) upstream: Option<ServerUrl>,
     /// Address for HTTPS; can be repeated [default without a file: port 8443 of localhost, IPv4 and IPv6]
@@ -52,16 +52,16 @@ pub(crate) struct Serve {
     /// Folder for the development CA [default: $XDG_STATE_HOME/brisk or ~/.local/state/brisk]
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
-    /// Threads, each with its own listeners [default: one per core]
+    /// Number of worker threads [default: one per core]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) workers: Option<u16>,
-    /// Form of the access log [default: text]
+    /// Format of the access log [default: text]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) access_log: Option<AccessLog>,
-    /// Write TLS secrets to the file that SSLKEYLOGFILE names, for debugging
+    /// For debugging, write TLS secrets to the file in SSLKEYLOGFILE
     #[arg(long)]
     pub(crate) keylog: bool,
-    /// Level of the log: error, warn, info, debug, trace, or a filter as info,brisk_tls=debug
+    /// Log level: error, warn, info, debug, trace, or a filter, e.g. info,brisk_tls=debug
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = filter)]
     pub(crate) log: String,
 }
@@ -74,7 +74,7 @@ pub(crate) struct Check {
     pub(crate) file: PathBuf,
 }
 
-/// Forms of the access log.
+/// Formats of the access log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AccessLog {
     Text,
@@ -86,15 +86,15 @@ const AFTER_SERVE: &str = "\
 Examples:
   brisk serve                                     a page about your own connection on https://localhost:8443
   brisk serve --upstream http://127.0.0.1:8080    HTTPS in front of a server
-  brisk serve --config brisk.toml                 everything else; docs/configuration.md has every key";
+  brisk serve --config brisk.toml                 all settings from a file; docs/configuration.md lists them";
 
 fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| "write IP address and port, as 127.0.0.1:8443 or [::]:443".to_owned())
+    text.parse().map_err(|_| "write an IP address and a port, e.g. 127.0.0.1:8443 or [::]:443".to_owned())
 }
 
 fn filter(text: &str) -> Result<String, String> {
     let parsed = tracing_subscriber::EnvFilter::try_new(text);
-    parsed.map(|_| text.to_owned()).map_err(|error| format!("{error}: write a level, as info"))
+    parsed.map(|_| text.to_owned()).map_err(|error| format!("{error}: write a level, e.g. info"))
 }
 
 #[cfg(test)]
@@ -129,11 +129,11 @@ mod tests {
     fn a_wrong_line_ends_with_code_2_and_says_what_would_be_right() {
         for (line, hint) in [
             ("brisk serve --config a --upstream http://b", "cannot be used with"),
-            ("brisk serve --listen 8443", "write IP address and port, as 127.0.0.1:8443"),
+            ("brisk serve --listen 8443", "write an IP address and a port, e.g. 127.0.0.1:8443"),
             ("brisk serve --workers 0", "1..=1024"),
             ("brisk serve --access-log xml", "possible values: text, json, off"),
             ("brisk serve --upstram http://b", "--upstream"),
-            ("brisk serve --log =", "write a level, as info"),
+            ("brisk serve --log =", "write a level, e.g. info"),
             ("brisk check", "<FILE>"),
         ] {
             let error = parse(line).expect_err(line);

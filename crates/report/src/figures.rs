@@ -1,4 +1,4 @@
-//! Figures as people read them: thousands set apart, units chosen by size, no more digits than mean something.
+//! Formats numbers: thousands separators, units by magnitude, three significant digits.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// A round number without digits that say nothing: `0.05`, `1.5`, `20`, `4,000`.
+/// A number without trailing zeros: `0.05`, `1.5`, `20`, `4,000`.
 pub fn tick(value: f64) -> String {
     let text = number(value);
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
@@ -51,7 +51,7 @@ pub fn microseconds(value: f64) -> String {
     }
 }
 
-/// A time as [`microseconds`], minutes from two of them on: `9 min 05 s`.
+/// A time as [`microseconds`], or in minutes from two minutes on: `9 min 05 s`.
 pub fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     if seconds < 120.0 {
@@ -73,12 +73,13 @@ pub fn bytes(value: f64) -> String {
     format!("{} {}", number(size), UNITS[unit])
 }
 
-/// A part of a whole in percent; `–` of nothing.
+/// `part` of `whole` in percent; `–` if `whole` is 0.
 pub fn share(part: u64, whole: u64) -> String {
     if whole == 0 { "–".to_owned() } else { percent(part as f64 / whole as f64) }
 }
 
-/// A fraction in percent: `0.1 %`, `99 %`. What is not quite all or nothing never reads `100 %` or `0 %`.
+/// A fraction in percent: `0.1 %`, `99 %`. Only 1 and 0 give `100 %` and `0 %`; values close to them give `>99.9 %` and
+/// `<0.1 %`.
 pub fn percent(fraction: f64) -> String {
     let value = fraction * 100.0;
     match value {
@@ -90,7 +91,7 @@ pub fn percent(fraction: f64) -> String {
     }
 }
 
-/// At most `width` characters; what was cut is marked `…`.
+/// Cuts `text` to `width` characters and marks the cut with `…`.
 pub fn shortened(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

@@ -1,14 +1,14 @@
-//! The machine that a run was on, as far as its figures depend on it.
+//! Facts about the machine that results depend on.
 
 use std::fs;
 use std::thread;
 
-/// Processor and system, without names of hosts or users.
+/// Processor and system, without host and user names.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Machine {
-    /// Model of the processor, as it calls itself.
+    /// Model name of the processor.
     pub processor: String,
-    /// Its cores, those too on which this process may not run.
+    /// Number of logical cores of the machine, including those that this process may not use.
     pub cores: usize,
     /// Operating system: `Debian GNU/Linux 12 (bookworm)`.
     pub system: String,
@@ -17,7 +17,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine. What it does not tell reads `unknown`.
+    /// Facts about this machine; `unknown` where the system has no information.
     pub fn this() -> Self {
         let kernel = rustix::system::uname();
         let release = kernel.release().to_string_lossy();
@@ -31,7 +31,7 @@ impl Machine {
         }
     }
 
-    /// In one line.
+    /// All facts in one line.
     pub fn line(&self) -> String {
         let cores = if self.cores == 1 { "core" } else { "cores" };
         format!("{}, {} {cores}, {}, {}", self.processor, self.cores, self.kernel, self.system)

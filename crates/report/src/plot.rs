@@ -1,5 +1,5 @@
-//! Charts as SVG without a script: scales, axes, lines, bars, intervals. Colours are classes that the page's style gives
-//! a light and a dark value; lines also differ by their dashes, for those who print in one colour.
+//! Charts as SVG without scripts: scales, axes, lines, bars, intervals. The style sheet defines the colours for light
+//! and dark. Lines differ by their dashes too, for monochrome prints.
 
 use std::fmt::Write;
 
@@ -17,16 +17,16 @@ const BOTTOM: f64 = 44.0;
 /// Numbers of ticks aimed at.
 const TICKS: (f64, f64) = (8.0, 5.0);
 
-/// How values become places on an axis.
+/// The scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// By their difference, from zero.
+    /// Linear.
     Linear,
-    /// By their ratio; values must be positive.
+    /// Logarithmic; for positive values.
     Logarithmic,
 }
 
-/// One axis: its range, ticks and name.
+/// An axis: range, ticks and label.
 #[derive(Debug, Clone)]
 pub struct Axis {
     label: String,
@@ -37,7 +37,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// For these values. Linear ones begin at zero.
+    /// An axis that covers `values`. A linear one begins at zero.
     pub fn new(label: &str, scale: Scale, values: impl Iterator<Item = f64>) -> Self {
         let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values.filter(|value| value.is_finite() && (scale == Scale::Linear || *value > 0.0)) {
@@ -65,7 +65,7 @@ impl Axis {
         Self { label: label.to_owned(), scale, least, most, ticks }
     }
 
-    /// Logarithmic from the first to the last value, neither of which need be a tick.
+    /// A logarithmic axis from `least` to `most`, which need not be ticks.
     pub fn between(label: &str, least: f64, most: f64) -> Self {
         let mut axis = Self::new(label, Scale::Logarithmic, [least, most].into_iter());
         if most > least {
@@ -75,12 +75,12 @@ impl Axis {
         axis
     }
 
-    /// From zero to `most`, which need not be a tick: for times and for percentiles.
+    /// A linear axis from zero to `most` with the given ticks.
     pub fn exact(label: &str, most: f64, ticks: Vec<(f64, String)>) -> Self {
         Self { label: label.to_owned(), scale: Scale::Linear, least: 0.0, most: most.max(1e-9), ticks }
     }
 
-    /// Seconds from zero.
+    /// A linear axis of seconds from zero to `most`.
     pub fn time(most: f64) -> Self {
         let ticks = linear_ticks(0.0, most, TICKS.0).into_iter().filter(|tick| *tick <= most * 1.0001);
         Self::exact("time, s", most, ticks.map(|at| (at, tick(at))).collect())
@@ -121,31 +121,31 @@ fn logarithmic_ticks(least: f64, most: f64) -> Vec<f64> {
     all[first..=last].to_vec()
 }
 
-/// How a series is drawn.
+/// Style of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     /// A line through its points.
     Line,
     /// A line that keeps its value until the next point.
     Steps,
-    /// A bar from each point to the next one's place; the last point only ends the one before.
+    /// A bar from each point to the next one. The last point only ends the last bar.
     Bars,
 }
 
-/// Points of one name.
+/// A named series of points.
 #[derive(Debug, Clone)]
 pub struct Series {
-    /// Its name in the legend.
+    /// Name in the legend.
     pub name: String,
-    /// How it is drawn.
+    /// Style.
     pub mark: Mark,
-    /// Places and values, from left to right.
+    /// Points (x, y), ordered by x.
     pub points: Vec<(f64, f64)>,
-    /// What the pointer is told over each point; may be empty.
+    /// Tooltip of each point; may be empty.
     pub hints: Vec<String>,
 }
 
-/// A chart of one or more series; the n-th one has the n-th colour.
+/// An HTML section with a chart of `series`. The n-th series has the n-th colour.
 pub fn chart(title: &str, x: &Axis, y: &Axis, series: &[Series]) -> String {
     let mut svg = opening(title, HEIGHT);
     grid(&mut svg, x, y);
@@ -171,22 +171,22 @@ pub fn chart(title: &str, x: &Axis, y: &Axis, series: &[Series]) -> String {
     figure(title, &svg, series.iter().map(|series| series.name.as_str()))
 }
 
-/// One value with its interval, or a heading for those below it.
+/// A row of [`estimates`]: a value with its interval, or a heading.
 #[derive(Debug, Clone)]
 pub struct Estimate {
-    /// Its name, left of the chart.
+    /// Name, shown left of the chart.
     pub name: String,
-    /// It is a heading: nothing but its name is shown.
+    /// Whether the row is a heading, of which only the name is shown.
     pub is_heading: bool,
-    /// The series that it belongs to, for its colour.
+    /// Index of the colour.
     pub series: usize,
-    /// The value, and the interval that it lies in; `None` if there is nothing to show.
+    /// The value and both ends of its interval; `None` to draw nothing.
     pub range: Option<(f64, f64, f64)>,
-    /// What is written behind it.
+    /// Text, shown right of the chart.
     pub text: String,
 }
 
-/// Rows of values with intervals on one axis, a line where the baseline is.
+/// An HTML section with values and intervals, one row each, and a line at `baseline`.
 pub fn estimates(title: &str, x: &Axis, baseline: Option<f64>, rows: &[Estimate]) -> String {
     const ROW: f64 = 22.0;
     const NAMES: f64 = 230.0;

@@ -1,11 +1,11 @@
-//! One table, shown as text, Markdown or HTML.
+//! Tables, as text, Markdown or HTML.
 
 use std::fmt::Write;
 
-/// A heading, rows of cells, notes below.
+/// A table: a title, columns, rows, and notes below.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
-    /// What it shows, with the unit where all figures have one.
+    /// Title, with the unit if all figures have the same one.
     pub title: String,
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
@@ -28,32 +28,32 @@ enum Align {
 const GAP: &str = "  ";
 
 impl Table {
-    /// Without columns or rows.
+    /// A table without columns and rows.
     pub fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), columns: Vec::new(), rows: Vec::new(), notes: Vec::new() }
     }
 
-    /// With one more column of words, aligned left. The widest of them is wrapped where a line would be too long.
+    /// Adds a column of text, aligned left. The widest such column is wrapped if a line would be too long.
     #[must_use]
     pub fn text(mut self, heading: impl Into<String>) -> Self {
         self.columns.push(Column { heading: heading.into(), align: Align::Left });
         self
     }
 
-    /// With one more column of figures, aligned right.
+    /// Adds a column of numbers, aligned right.
     #[must_use]
     pub fn figure(mut self, heading: impl Into<String>) -> Self {
         self.columns.push(Column { heading: heading.into(), align: Align::Right });
         self
     }
 
-    /// With more columns of figures.
+    /// Adds columns of numbers.
     #[must_use]
     pub fn figures<T: Into<String>>(self, headings: impl IntoIterator<Item = T>) -> Self {
         headings.into_iter().fold(self, Self::figure)
     }
 
-    /// Adds a row: a cell for each column; missing ones are empty.
+    /// Adds a row with one cell for each column. Missing cells are empty.
     pub fn row<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
         let mut cells: Vec<String> = cells.into_iter().map(Into::into).collect();
         cells.resize(self.columns.len(), String::new());
@@ -65,12 +65,12 @@ impl Table {
         self.notes.push(note.into());
     }
 
-    /// Whether it has no row.
+    /// Whether the table has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// For a terminal of `width` columns: where a line would be longer, its words are wrapped.
+    /// Text for a terminal. Lines longer than `width` characters are wrapped.
     pub fn to_text(&self, width: usize) -> String {
         let widths = self.widths(width);
         let mut text = format!("{}\n", self.title);
@@ -122,7 +122,7 @@ impl Table {
         widths
     }
 
-    /// As a Markdown table below a heading of the third level.
+    /// Markdown: a table below a heading of level 3.
     pub fn to_markdown(&self) -> String {
         let line = |cells: &[String]| {
             let cells: Vec<_> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
@@ -141,7 +141,7 @@ impl Table {
         text
     }
 
-    /// As a `<section>` of a page.
+    /// HTML: a `<section>` of a page.
     pub fn to_html(&self) -> String {
         let class = |align| if align == Align::Left { "" } else { " class=\"n\"" };
         let row = |tag: &str, cells: &mut dyn Iterator<Item = &String>| {
@@ -195,7 +195,7 @@ fn lines(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Text that means nothing but itself within HTML and SVG.
+/// Escapes `text` for HTML and SVG.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,4 +1,4 @@
-//! The core that is measured, and where the rest of the work goes meanwhile.
+//! CPU affinity: the measured core, and the other ones.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu};
 
 use crate::SpeedError;
 
-/// A core for what is measured, and the others that this process may use.
+/// The measured core, and the others that this process may use.
 #[derive(Clone, Debug)]
 pub(crate) struct Cores {
     measured: usize,
@@ -15,7 +15,7 @@ pub(crate) struct Cores {
 }
 
 impl Cores {
-    /// The wanted core, or the one that the caller runs on. All that the caller may run on are taken into account.
+    /// Chooses `wanted`, or the core on which the caller runs. It must be in the caller's affinity mask.
     pub(crate) fn choose(wanted: Option<usize>) -> Result<Self, SpeedError> {
         let usable = sched_getaffinity(None).map_err(io::Error::from)?;
         let usable: Vec<_> = (0..CpuSet::MAX_CPU).filter(|core| usable.is_set(*core)).collect();

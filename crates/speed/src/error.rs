@@ -1,4 +1,4 @@
-//! Why nothing could be measured.
+//! Errors of a run.
 
 use std::io;
 
@@ -9,22 +9,22 @@ use brisk_tls::TlsError;
 use brisk_tls_client::ClientError;
 use thiserror::Error;
 
-/// Why there is no result. One line.
+/// Why a run failed. The message has one line.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SpeedError {
     /// The core does not exist, or this process may not use it.
     #[error("core {core} is none of those that this process may run on: {usable}")]
     Core {
-        /// The core that was asked for.
+        /// The requested core.
         core: usize,
-        /// The numbers of those there are.
+        /// The usable cores.
         usable: String,
     },
-    /// The cryptographic library does not say why.
+    /// The cryptographic library failed without a reason.
     #[error("the cryptographic library refuses to work")]
     Library,
-    /// A signature was not made.
+    /// A signature failed.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// RSA is not to be performed on a GPU.
@@ -40,12 +40,12 @@ pub enum SpeedError {
     /// A handshake failed.
     #[error("a handshake failed: {0}")]
     Handshake(#[from] ClientError),
-    /// A handshake was not what it was to be.
+    /// A handshake was not of the expected kind.
     #[error("a handshake that was to be {wanted} was {found}")]
     Unlike {
-        /// How its session was to come about.
+        /// The expected kind.
         wanted: &'static str,
-        /// How it did.
+        /// The actual kind.
         found: &'static str,
     },
     /// The system has no threads, ports or files left.
@@ -54,7 +54,7 @@ pub enum SpeedError {
 }
 
 impl SpeedError {
-    /// Whether what was asked for is wrong, rather than what came of it.
+    /// Whether the settings are wrong, as opposed to the system.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Core { .. })
     }

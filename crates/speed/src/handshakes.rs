@@ -1,4 +1,4 @@
-//! Real handshakes over loopback: what each kind costs the thread that serves.
+//! Handshakes over loopback: the processor time of the server for each kind.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -89,7 +89,7 @@ impl Load {
         Ok(kinds.into_iter().map(Kind::forecast).collect())
     }
 
-    /// Handshakes of one kind, for so long.
+    /// Measures one kind of handshake for the given time.
     async fn round(&self, kind: &mut Kind, time: Duration) -> Result<Cost, SpeedError> {
         let before = self.usage_at_rest().await?;
         let until = Instant::now() + time;

@@ -1,5 +1,4 @@
-//! A finished run for programs. Names and units are described in `docs/speed.md` and stay as they are; new fields may
-//! come.
+//! A finished run as JSON. `docs/speed.md` describes names and units. They are stable; fields may be added.
 
 use brisk_keys::BatchChoice;
 use brisk_report::json::document;
@@ -7,11 +6,11 @@ use serde::Serialize;
 
 use crate::result::{Cost, Figure, Forecast, Row, SpeedResult};
 
-/// Rises when a field changes its meaning or goes away.
+/// Rises when a field changes its meaning or is removed.
 pub const SCHEMA: u32 = 1;
 
-/// The run as a JSON object, indented, with a line break at its end. `machine` describes where it was, `program` is name
-/// and version of who measured.
+/// The run as a JSON object, indented, with a line break at its end. `machine` describes the machine, `program` is the
+/// name and version of the program that measured.
 pub fn text(result: &SpeedResult, machine: &impl Serialize, program: &str) -> String {
     let report = Report {
         schema: SCHEMA,

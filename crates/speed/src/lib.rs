@@ -1,7 +1,7 @@
-//! The algorithms of TLS alone, on one core; and how many handshakes a second that core can be expected to serve.
+//! Measures the algorithms of TLS on one core, and forecasts how many handshakes per second the core can serve.
 //!
-//! The handshakes are measured as the algorithms are, not calculated from them: a handshake is more than its
-//! cryptography. Nothing here prints: [`tables`] and [`json`] make text of a result.
+//! Handshakes are measured too, not calculated from the algorithms, because a handshake is more than its cryptography.
+//! Nothing here prints: [`tables`] and [`json`] format a result.
 
 mod cores;
 #[cfg(feature = "cuda")]
@@ -32,27 +32,27 @@ use cores::Cores;
 use result::{Forecast, Row};
 use settings::Pace;
 
-/// Learns how far a run has come.
+/// Observes the progress of a run.
 pub trait Observer: Send {
-    /// Something was measured for a while. Called on a thread that measures, between two measurements.
+    /// Called on a measuring thread after each measurement.
     fn step(&mut self, step: &Step<'_>);
 }
 
-/// One measurement of many.
+/// The progress of a run after a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
-    /// Measurements so far, this one included.
+    /// Measurements so far, including this one.
     pub done: u32,
-    /// Measurements in all.
+    /// Total number of measurements.
     pub of: u32,
-    /// What was measured.
+    /// The operation that was measured.
     pub what: &'a str,
-    /// How often it could be done in a second.
+    /// Operations per second.
     pub rate: f64,
 }
 
-/// Measures on threads of its own, of which one at a time runs on the core that is measured. Takes the time of the
-/// settings for each operation and each kind of handshake, and before that some seconds to make the keys.
+/// Runs the measurements on its own threads, of which one at a time uses the measured core. It takes [`Settings::time`]
+/// for each operation and each kind of handshake, and some seconds before that to generate keys.
 pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<SpeedResult, SpeedError> {
     let cores = Cores::choose(settings.core)?;
     let pace = settings.pace();
@@ -98,7 +98,7 @@ fn on_core<T: Send>(
     })
 }
 
-/// What the thread came to; its panic goes on here.
+/// The result of the thread; propagates its panic.
 fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

@@ -1,5 +1,5 @@
-//! Operations in turns: each has a slice of every round, so that what disturbs the machine for a while disturbs all
-//! alike, and medians leave it out.
+//! Measures operations in turns: each has a slice of every round. So a temporary disturbance affects all operations
+//! equally, and medians exclude it.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use crate::settings::Pace;
 use crate::work::{Act, Work};
 use crate::{Progress, SpeedError};
 
-/// A sample takes so long at least: reading the clock takes some 30 ns, and must not count. Shorter operations are
-/// performed several times for one.
+/// Minimum duration of a sample: reading the clock takes about 30 ns, which must not matter. Shorter operations are
+/// repeated within a sample.
 const SAMPLE: Duration = Duration::from_micros(20);
 
 /// Most calls for one sample.
 const MOST_CALLS: u32 = 1 << 16;
 
-/// The longest sample that is told apart from longer ones.
+/// The longest sample that histograms distinguish.
 const LONGEST: Duration = Duration::from_mins(1);
 
 /// Measures all that can be done.
@@ -79,8 +79,8 @@ impl Meter {
         })
     }
 
-    /// Performs it for so long, once at least; how many operations that were in a second of processor time, so that what
-    /// was taken by others in between takes nothing from it.
+    /// Repeats the operation for the given time, at least once. Returns operations per second of processor time, which
+    /// excludes time taken by other processes.
     fn round(&mut self, time: Duration) -> Result<f64, SpeedError> {
         // The caches are full of what was measured before.
         perform(&mut self.act, self.calls)?;

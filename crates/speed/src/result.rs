@@ -1,4 +1,4 @@
-//! What a run came to.
+//! The result of a run.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,61 +10,61 @@ use crate::subject::Algorithm;
 /// A finished run.
 #[derive(Clone, Debug)]
 pub struct SpeedResult {
-    /// The core that was measured.
+    /// Number of the measured core.
     pub core: usize,
-    /// Time for each operation, and for each kind of handshake.
+    /// Time spent on each operation and each kind of handshake.
     pub time: Duration,
-    /// Rounds that this time was dealt out over; in each one all operations had their turn.
+    /// Number of rounds. Each round measured every operation once.
     pub rounds: u32,
-    /// The operations, those of an algorithm together.
+    /// The operations, grouped by algorithm.
     pub rows: Vec<Row>,
     /// How `brisk serve` performs RSA on this machine, for each size that was measured.
     pub choices: Vec<BatchChoice>,
-    /// The handshakes; none if they were not asked for.
+    /// The forecasts; empty if they were not requested.
     pub handshakes: Vec<Forecast>,
 }
 
-/// An operation, and how fast it is.
+/// An operation with its figures.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Which.
+    /// The operation.
     pub operation: Operation,
-    /// How fast, or why it was not measured.
+    /// The figures, or why there are none.
     pub figure: Result<Figure, Missing>,
 }
 
-/// What was performed.
+/// A measured operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
     /// The algorithm.
     pub algorithm: Algorithm,
-    /// What was done with it.
+    /// The action.
     pub action: Action,
-    /// How many operations were performed together; mostly one.
+    /// Number of operations performed together: 1, or the size of a batch.
     pub batch: usize,
-    /// Over how many bytes, where the time depends on it.
+    /// Bytes processed, if the time depends on them.
     pub bytes: Option<usize>,
 }
 
-/// What can be done with an algorithm.
+/// Actions of an algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A signature, as in the server's `CertificateVerify`.
     Sign,
-    /// A signature is checked.
+    /// Verification of a signature.
     Verify,
-    /// A key pair, as for the client's key share.
+    /// Generation of a key pair, as for the client's key share.
     Keygen,
-    /// The server's part of a key exchange: its own share, and the secret. Of ML-KEM that is the encapsulation.
+    /// The server's part of a key exchange: its share and the secret. For ML-KEM this is the encapsulation.
     Exchange,
-    /// A record is encrypted.
+    /// Encryption of a record.
     Seal,
     /// A digest.
     Hash,
 }
 
 impl Action {
-    /// Its name, for people and programs.
+    /// Name in tables and in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sign => "sign",
@@ -78,7 +78,7 @@ impl Action {
 }
 
 impl Operation {
-    /// What is done, without the algorithm: `sign`, `sign, batches of 4`, `seal 1350 bytes`.
+    /// The action without the algorithm: `sign`, `sign, batches of 4`, `seal 1350 bytes`.
     pub fn description(&self) -> String {
         let action = self.action.name();
         match self.bytes {
@@ -97,32 +97,32 @@ impl fmt::Display for Operation {
     }
 }
 
-/// How fast an operation is. Times are those of one operation, also where several were performed together.
+/// Figures of an operation. Times are per operation, also in batches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figure {
-    /// Operations that were measured.
+    /// Number of measured operations.
     pub count: u64,
-    /// Operations per second of processor time: the median of the rounds.
+    /// Operations per second of processor time: median over the rounds.
     pub rate: f64,
-    /// Median of their times, in microseconds.
+    /// Median duration in microseconds.
     pub median: f64,
-    /// The time that one in a hundred exceeds, in microseconds.
+    /// 99th percentile of the duration in microseconds.
     pub p99: f64,
 }
 
 impl Figure {
-    /// Processor time of one operation, in microseconds.
+    /// Processor time per operation in microseconds.
     pub fn cpu(&self) -> f64 {
         1e6 / self.rate
     }
 }
 
-/// Why there is no figure.
+/// Why an operation was not measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// The processor cannot compute RSA in batches.
+    /// The processor does not support RSA in batches.
     Lanes,
-    /// Batches are slower on this machine than operations one by one.
+    /// Batches are slower than single operations on this machine.
     SlowLanes,
 }
 
@@ -136,33 +136,33 @@ impl fmt::Display for Missing {
 }
 
 impl Row {
-    /// Megabytes (10^6) per second, of operations over bytes.
+    /// Megabytes (10^6 bytes) per second; `None` without [`Operation::bytes`].
     pub fn megabytes(&self) -> Option<f64> {
         let bytes = self.operation.bytes?;
         Some(self.figure.ok()?.rate * bytes as f64 / 1e6)
     }
 }
 
-/// A kind of handshake, and what it costs the server.
+/// A kind of handshake with its cost for the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Forecast {
-    /// Which.
+    /// The kind.
     pub handshake: Handshake,
-    /// Its cost, or why that is not known.
+    /// The cost, or why it is unknown.
     pub cost: Result<Cost, Missing>,
 }
 
-/// What a handshake costs the server.
+/// The cost of a handshake for the server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// Handshakes that were measured; none of a cost that was derived.
+    /// Number of measured handshakes; 0 for a derived cost.
     pub count: u64,
-    /// Processor time of one, in microseconds: the median of the rounds.
+    /// Processor time per handshake in microseconds: median over the rounds.
     pub cpu: f64,
 }
 
 impl Cost {
-    /// Handshakes that one core performs in a second, if it does nothing else.
+    /// Handshakes per second on one fully used core.
     pub fn rate(&self) -> f64 {
         1e6 / self.cpu
     }
@@ -171,20 +171,21 @@ impl Cost {
 /// Kinds of handshake, all of TLS 1.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handshake {
-    /// Full, with a certificate of ECDSA P-256, over X25519.
+    /// Full, with an ECDSA P-256 certificate and X25519.
     EcdsaP256,
-    /// The same over X25519MLKEM768.
+    /// Full, with an ECDSA P-256 certificate and X25519MLKEM768.
     EcdsaP256MlKem768,
-    /// Full, with a certificate of RSA-2048, over X25519; the signature is made by the thread that serves.
+    /// Full, with an RSA-2048 certificate and X25519. The serving thread signs.
     Rsa2048,
-    /// The same, with signatures in batches. Not measured: derived from the one before and the cost of both signatures.
+    /// Full, with an RSA-2048 certificate, X25519, and signatures in batches. Derived from [`Rsa2048`](Self::Rsa2048)
+    /// and the costs of both signatures.
     Rsa2048Batched,
-    /// Resumed by ticket, over X25519.
+    /// Resumed by ticket, with X25519.
     Resumed,
 }
 
 impl Handshake {
-    /// Its name for programs.
+    /// Name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::EcdsaP256 => "full-ecdsa-p256",
@@ -195,7 +196,7 @@ impl Handshake {
         }
     }
 
-    /// Its name for people.
+    /// Name in tables.
     pub const fn title(self) -> &'static str {
         match self {
             Self::EcdsaP256 => "full, ECDSA P-256, X25519",
@@ -206,7 +207,7 @@ impl Handshake {
         }
     }
 
-    /// Whether its cost is derived from others, rather than measured.
+    /// Whether the cost is derived from others instead of measured.
     pub const fn is_derived(self) -> bool {
         matches!(self, Self::Rsa2048Batched)
     }

@@ -61,7 +61,7 @@ impl Server {
         self.socket.local_addr()
     }
 
-    /// Serves on the calling thread, until nobody can ask any more.
+    /// Serves on the calling thread until all senders of questions are dropped.
     pub(crate) fn run(self, mut questions: mpsc::Receiver<Question>) -> io::Result<()> {
         let Self { acceptor, socket, runtime } = self;
         LocalSet::new().block_on(&runtime, async {

@@ -1,4 +1,4 @@
-//! What is measured, where and for how long.
+//! Settings of a run.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ const FEWEST_ROUNDS: u128 = 3;
 /// What one round gives an operation at least.
 const SLICE: Duration = Duration::from_millis(10);
 
-/// What a run is to do.
+/// The settings of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What is measured; nothing stands for everything. Handshakes need RSA-2048, which is then measured too.
+    /// Subjects to measure; empty for all. Handshakes include RSA-2048, which they need.
     pub subjects: Vec<Subject>,
-    /// For each operation, and for each kind of handshake. Default: one second.
+    /// Time for each operation and each kind of handshake. Default: one second.
     pub time: Duration,
-    /// The core; `None`, the default, is the one that the caller happens to run on.
+    /// Number of the core. Default: `None`, the current one.
     pub core: Option<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! What can be measured, and what it is called.
+//! Subjects of measurements and their names.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them, in the order in which they are measured and shown.
+    /// All algorithms, in the order of measurements and reports.
     pub const ALL: [Self; 12] = [
         Self::Rsa2048,
         Self::Rsa3072,
@@ -37,7 +37,7 @@ impl Algorithm {
         Self::Sha256,
     ];
 
-    /// As it is typed, and as programs read it.
+    /// Name on the command line and in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rsa2048 => "rsa2048",
@@ -55,7 +55,7 @@ impl Algorithm {
         }
     }
 
-    /// As the field writes it.
+    /// Name in tables.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Rsa2048 => "RSA-2048",
@@ -80,7 +80,7 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// What a run can be asked for.
+/// A subject of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
     /// All operations of an algorithm.
@@ -90,12 +90,12 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// All there are: the algorithms, then the handshakes.
+    /// All subjects: the algorithms, then the handshakes.
     pub fn all() -> impl Iterator<Item = Self> {
         Algorithm::ALL.into_iter().map(Self::Algorithm).chain([Self::Handshakes])
     }
 
-    /// As it is typed.
+    /// Name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Algorithm(algorithm) => algorithm.name(),
@@ -103,7 +103,7 @@ impl Subject {
         }
     }
 
-    /// As the field writes it.
+    /// Name in tables.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Algorithm(algorithm) => algorithm.title(),
@@ -111,7 +111,7 @@ impl Subject {
         }
     }
 
-    /// The one with this name or title, in any case.
+    /// The subject with this name or title, ignoring case.
     pub fn named(text: &str) -> Option<Self> {
         let is = |name: &str| name.eq_ignore_ascii_case(text);
         Self::all().find(|subject| is(subject.name()) || is(subject.title()))

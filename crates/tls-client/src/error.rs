@@ -1,4 +1,4 @@
-//! Why a client's connection failed: one clear line for each cause.
+//! Errors of client connections: one message for each cause.
 
 use std::io;
 use std::time::Duration;
@@ -6,51 +6,51 @@ use std::time::Duration;
 use rustls::{AlertDescription, InvalidMessage};
 use thiserror::Error;
 
-/// Why a connection or its handshake failed. [`name`](Self::name) groups them.
+/// Why a connection or its handshake failed. [`name`](Self::name) groups errors.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The settings cannot be used.
+    /// The settings are invalid.
     #[error("{0}")]
     Settings(String),
-    /// No TCP connection.
+    /// TCP cannot connect.
     #[error("cannot connect to {address}: {reason}")]
     Unreachable {
-        /// The address as the caller writes it.
+        /// The address as written by the caller.
         address: String,
-        /// What the system said.
+        /// The error of the system.
         reason: io::Error,
     },
-    /// The TCP connection did not open in time.
+    /// The TCP connection was not established within the connect timeout.
     #[error("no connection to {address} within {limit:?}")]
     ConnectTimeout {
-        /// The address as the caller writes it.
+        /// The address as written by the caller.
         address: String,
-        /// The limit.
+        /// The timeout.
         limit: Duration,
     },
-    /// The handshake was not complete in time.
+    /// The handshake was not complete within its timeout.
     #[error("the TLS handshake was not complete within {0:?}")]
     HandshakeTimeout(Duration),
     /// The server reset the connection.
     #[error("the server reset the connection")]
     Reset,
-    /// The server closed the connection in the middle.
+    /// The server closed the connection before the end of the handshake.
     #[error("the server closed the connection before the handshake was complete")]
     Closed,
     /// The server does not speak TLS.
     #[error("the server does not speak TLS")]
     NotTls,
-    /// The server sent an alert; those with a meaning of their own have one below.
+    /// The server sent an alert that has no variant of its own.
     #[error("the server refused with alert {0}")]
     Alert(String),
-    /// The server speaks none of the protocols offered by ALPN.
+    /// The server supports none of the protocols offered by ALPN.
     #[error("the server speaks none of the application protocols offered (alert no_application_protocol)")]
     ProtocolRefused,
-    /// No version, suite, group or signature scheme in common.
+    /// Client and server support no common version, suite, group or signature scheme.
     #[error("client and server have nothing in common: {0}")]
     NothingInCommon(String),
-    /// The certificate is for other names.
+    /// The certificate is not valid for the server name.
     #[error("the server's certificate is not valid for {0}")]
     WrongName(String),
     /// The certificate is expired.
@@ -59,16 +59,16 @@ pub enum ClientError {
     /// The certificate is not valid yet.
     #[error("the server's certificate is not valid yet")]
     NotYetValid,
-    /// The certificate is of no authority that is believed.
+    /// The certificate is not signed by a trusted authority.
     #[error("the server's certificate is not signed by an authority that is trusted")]
     UnknownIssuer,
-    /// The certificate is wrong in another way, or the server does not have its key.
+    /// The certificate is invalid for another reason, or the server does not have its key.
     #[error("the server's certificate cannot be verified: {0}")]
     Certificate(String),
-    /// The server broke the protocol.
+    /// The server violated the protocol.
     #[error("the server broke the TLS protocol: {0}")]
     Protocol(String),
-    /// The system refused something else.
+    /// Another error of the system.
     #[error("{0}")]
     Io(io::Error),
 }
@@ -102,7 +102,7 @@ impl ClientError {
         Self::Settings(reason.to_string())
     }
 
-    /// What `reason`, an error of the handshake with the server called `name`, comes down to.
+    /// Classifies `reason`, an error of the handshake with the server `name`.
     pub(super) fn of_handshake(reason: &rustls::Error, name: &str) -> Self {
         use rustls::{CertificateError as Wrong, Error};
         match reason {
@@ -139,7 +139,7 @@ impl ClientError {
 }
 
 impl From<io::Error> for ClientError {
-    /// For errors of reading from and writing to a connection, before and after the handshake.
+    /// Classifies an error of reading from or writing to a connection.
     fn from(error: io::Error) -> Self {
         if let Some(reason) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
             return match reason {
@@ -158,12 +158,12 @@ impl From<io::Error> for ClientError {
     }
 }
 
-/// What rustls says, for who reads and writes.
+/// An error of rustls as an I/O error.
 pub(super) fn broken(error: rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-/// The name that RFC 8446 section 6 gives it.
+/// The name of an alert in RFC 8446 section 6.
 fn alert_name(alert: AlertDescription) -> String {
     let known = format!("{alert:?}");
     let letters: Vec<char> = known.chars().collect();

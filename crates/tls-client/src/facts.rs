@@ -1,61 +1,60 @@
-//! What came of a client's handshake.
+//! The result of a handshake.
 
 use std::time::Duration;
 
 use brisk_telemetry::Resumption;
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 
-/// A client's handshake as it went, not as it was wished.
+/// The result of a handshake: the negotiated parameters, not the offered ones.
 #[derive(Clone, Debug)]
 pub struct ClientFacts {
-    /// The version negotiated.
+    /// Negotiated version.
     pub version: ProtocolVersion,
-    /// The suite negotiated.
+    /// Negotiated suite.
     pub suite: CipherSuite,
-    /// The group of the key exchange; none where a TLS 1.2 session was resumed.
+    /// Group of the key exchange; `None` for a resumed TLS 1.2 session.
     pub group: Option<NamedGroup>,
-    /// The scheme of the server's signature; none where a session was resumed, or where nothing is verified.
+    /// Scheme of the server's signature; `None` for a resumed session, and without verification.
     pub scheme: Option<SignatureScheme>,
-    /// How the session came about: the session that was offered may have been refused.
+    /// How the session was established. A server can refuse an offered session.
     pub resumption: Resumption,
-    /// What became of the early data.
+    /// Outcome of the early data.
     pub early_data: EarlyOutcome,
-    /// The protocol that the server chose by ALPN.
+    /// Protocol chosen by ALPN.
     pub protocol: Option<Box<str>>,
-    /// The server asked for another key share (`HelloRetryRequest`): one round trip more.
+    /// The server sent a `HelloRetryRequest`, which costs one round trip.
     pub hello_retry: bool,
-    /// Bytes received from the socket until the handshake was complete.
+    /// Bytes received until the handshake was complete.
     pub bytes_received: u64,
-    /// Bytes sent to the socket until then, early data and the last flight included.
+    /// Bytes sent until then, including early data and the last flight.
     pub bytes_sent: u64,
-    /// Bytes of the first flight: the hello, and early data.
+    /// Bytes of the first flight: `ClientHello` and early data.
     pub first_flight: u64,
-    /// What the system took of it by the first write: a part where it goes with a SYN (TCP Fast Open) that has no room for
-    /// more.
+    /// Bytes of it that the first system call accepted: less than all if they did not fit into the SYN (TCP Fast Open).
     pub first_write: u64,
-    /// Bytes of the certificates that the server showed, DER; 0 where a session was resumed.
+    /// Bytes of the server's certificates (DER); 0 for a resumed session.
     pub certificate_bytes: usize,
     /// Bytes of the stapled OCSP response; 0 without one.
     pub staple_bytes: usize,
-    /// From the first byte of the handshake sent to its last: TLS alone, without the connection below.
+    /// Duration of the TLS handshake, without the TCP handshake.
     pub handshake_time: Duration,
 }
 
-/// What became of early data.
+/// Outcome of early data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EarlyOutcome {
-    /// None was given.
+    /// The caller gave none.
     None,
-    /// It was given, but not sent: no session, or one that does not allow as much. Nothing of it was sent.
+    /// It was not sent, because there was no session, or one with a smaller limit.
     Unsent,
-    /// The server took it.
+    /// The server accepted it.
     Accepted,
-    /// The server ignored it: what it said has to be sent again.
+    /// The server rejected it: the caller has to send the data again.
     Rejected,
 }
 
 impl EarlyOutcome {
-    /// Its name in logs and tables.
+    /// Name in logs and tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",

@@ -16,7 +16,7 @@ use rustls::{Error, NamedGroup, PeerMisbehaved, ProtocolVersion};
 
 use super::settings::KeyShares;
 
-/// Groups supported, the best first.
+/// Supported groups, in order of preference.
 const FRESH: [&dyn SupportedKxGroup; 6] = [
     kx_group::X25519MLKEM768,
     kx_group::X25519,
@@ -26,7 +26,7 @@ const FRESH: [&dyn SupportedKxGroup; 6] = [
     kx_group::MLKEM768,
 ];
 
-/// Those of them that are offered unless the caller names others.
+/// Groups that are offered by default.
 const OFFERED: usize = 4;
 
 const REUSED: [&dyn SupportedKxGroup; 4] = [&X25519MLKEM768, &X25519, &SECP256R1, &SECP384R1];
@@ -40,7 +40,8 @@ thread_local! {
     static MLKEM768_PAIR: OnceCell<Arc<KemPair>> = const { OnceCell::new() };
 }
 
-/// The groups of these names; one that does not have what was asked for is the next best. `None`: one is unknown.
+/// The groups with these code points. A group that does not support `shares` uses the next best kind. `None` if a group
+/// is unknown.
 pub(super) fn groups(names: &[u16], shares: KeyShares) -> Option<Vec<&'static dyn SupportedKxGroup>> {
     let group = |name: NamedGroup| {
         let unit = UNIT.iter().filter(|_| shares == KeyShares::Unit);
@@ -222,7 +223,7 @@ const SECP256R1_GENERATOR: [u8; 65] = [
     0x33, 0x57, 0x6b, 0x31, 0x5e, 0xce, 0xcb, 0xb6, 0x40, 0x68, 0x37, 0xbf, 0x51, 0xf5,
 ];
 
-/// A curve of which the client's private key is 1. Only the length of the server's share is looked at.
+/// A curve with the private key 1. Of the server's share only the length is checked.
 #[derive(Debug)]
 struct Unit {
     name: NamedGroup,
@@ -285,7 +286,7 @@ fn of_thread<T>(
     })
 }
 
-/// What both sides share. `peer` is checked as TLS demands: of its curve, and uncompressed (RFC 8446 section 4.2.8.2).
+/// The shared secret. `peer` must be an uncompressed point of the curve (RFC 8446 section 4.2.8.2).
 fn agree<T>(own: &PrivateKey, peer: &[u8], secret: impl FnOnce(&[u8]) -> T) -> Result<T, Error> {
     let algorithm = own.algorithm();
     if *algorithm != agreement::X25519 && peer.first() != Some(&4) {

@@ -1,4 +1,4 @@
-//! A client's handshake: bytes between rustls and a socket, and what can be learned on the way.
+//! The handshake of a client: moves bytes between rustls and the socket, and collects facts.
 
 use std::io;
 use std::time::Duration;
@@ -64,7 +64,7 @@ pub(super) struct Handshake<'a> {
     first_write: u64,
 }
 
-/// How far a handshake has come.
+/// Progress of a handshake.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Progress {
     Incomplete,
@@ -201,7 +201,7 @@ impl<'a> Handshake<'a> {
 }
 
 impl Handshake<'_> {
-    /// What came of the handshake, which is complete and took so long.
+    /// The facts of the handshake, which is complete after `took`.
     pub(super) fn facts(&self, took: Duration) -> ClientFacts {
         let tls = &self.tls;
         let resumed = tls.handshake_kind() == Some(HandshakeKind::Resumed);
@@ -264,7 +264,7 @@ fn transmit(
     outcome
 }
 
-/// After an error rustls has the alert for the server ready. What the server sent is not looked at again.
+/// Appends the alert that rustls has prepared after an error.
 pub(super) fn take_alert(tls: &mut UnbufferedClientConnection, outgoing: &mut Vec<u8>) {
     while tls.wants_write() {
         let Ok(ConnectionState::EncodeTlsData(data)) = tls.process_tls_records(&mut []).state else { return };

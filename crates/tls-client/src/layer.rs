@@ -1,4 +1,4 @@
-//! Who opens and seals the records of a connection after its handshake.
+//! The record layer of a connection after its handshake.
 
 use std::io;
 

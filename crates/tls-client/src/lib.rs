@@ -1,8 +1,8 @@
-//! A TLS client whose every handshake property is chosen by its caller: for load generators and probes.
+//! A TLS client for load generators and probes: the caller chooses every property of the handshake.
 //!
-//! The client for upstreams is `brisk_tls::connector`, which offers what is best. This one offers exactly what its
-//! settings say, keeps no session by itself, reports every property of each handshake, and costs little. It can do without
-//! verification and without fresh keys, which is wrong for anything but measurements.
+//! The client for upstreams is `brisk_tls::connector`, which has safe defaults. This one offers exactly what its
+//! settings say, stores no sessions, reports every property of each handshake, and needs little CPU. It can skip
+//! verification and reuse keys, which only measurements may do.
 
 mod config;
 mod error;
@@ -42,8 +42,7 @@ use layer::Layer;
 use notes::Notes;
 use records::Records;
 
-/// Makes connections as its settings say. Cheap to clone; clones share nothing that changes but the chains that were
-/// verified.
+/// Makes connections according to its settings. Cheap to clone. Clones share the cache of verified chains.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -58,7 +57,7 @@ struct Inner {
 }
 
 impl Client {
-    /// Reads certificates and keys. Blocks on files: call it where settings are made, not in a worker.
+    /// Reads certificates and keys. Blocks on files, so call it at start, not in a worker.
     pub fn new(settings: ClientSettings) -> Result<Self, ClientError> {
         let name = settings.server_name.as_str();
         let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
@@ -71,19 +70,18 @@ impl Client {
         Ok(Self { inner: Arc::new(Inner { config, early_config, name, settings }) })
     }
 
-    /// What it was made of.
+    /// The settings.
     pub fn settings(&self) -> &ClientSettings {
         &self.inner.settings
     }
 
-    /// Performs the handshake over `tcp`, and resumes `session` if the server agrees; whether it did is in the
-    /// [facts](ClientStream::facts).
+    /// Performs the handshake over `tcp`, and offers `session`. The [facts](ClientStream::facts) have the result.
     ///
-    /// `early` is sent with the first flight where the session allows as much early data, and not at all otherwise
-    /// ([`EarlyOutcome`]). Early data that was not accepted is not sent again.
+    /// `early` is sent with the first flight if the session allows early data of that length, otherwise not at all
+    /// ([`EarlyOutcome`]). Rejected early data is not sent again.
     ///
-    /// Complete means: what the client has to send of its handshake has been sent. Has no time limit of its own; dropping
-    /// the future drops the connection.
+    /// The future completes when the last flight of the client has been sent. It has no timeout; dropping it closes the
+    /// connection.
     pub async fn connect(
         &self,
         mut tcp: TcpStream,

@@ -1,7 +1,7 @@
-//! What passes between a connection and the callbacks of rustls, which are told a server's name at most.
+//! Data exchanged between a connection and the callbacks of rustls, which get at most a server name.
 //!
-//! rustls calls back only inside calls of ours, on the same thread: a connection lends its notes to the thread for the
-//! length of each call.
+//! rustls calls back only within calls of this crate, on the same thread. So a connection lends its notes to the thread
+//! for the duration of each call.
 
 use std::cell::RefCell;
 use std::mem;
@@ -38,7 +38,7 @@ pub(super) struct Notes {
     pub(super) scheme: Option<SignatureScheme>,
     /// Length of the stapled OCSP response.
     pub(super) staple_bytes: usize,
-    /// The time that rustls is told it is.
+    /// The time that rustls gets as the current one.
     pub(super) clock: Option<UnixTime>,
 }
 

@@ -1,7 +1,8 @@
-//! TLS 1.3 records after a handshake, without rustls: for connections whose sessions are resumed many times.
+//! TLS 1.3 records after a handshake, without the record layer of rustls: for connections whose sessions are resumed
+//! many times.
 //!
-//! rustls makes such sessions only for whoever reads tickets himself (`rustls::kernel`). Keys, ciphers and sessions are
-//! still those of rustls.
+//! rustls makes such sessions only for callers that read tickets themselves (`rustls::kernel`). Keys, ciphers and
+//! sessions are those of rustls.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Sessions in the hands of the caller.
+//! Sessions that the caller keeps.
 
 use std::fmt;
 use std::mem;
@@ -11,8 +11,8 @@ use rustls::pki_types::UnixTime;
 
 use super::notes::{Notes, SessionValue};
 
-/// A session that a server gave. Only the [`Client`](crate::Client) whose connection brought it, and its clones,
-/// can resume it: with another one the handshake is full.
+/// A session from a server. Only the [`Client`](crate::Client) whose connection received it, and its clones, can resume
+/// it. With another client the handshake is full.
 #[derive(Debug)]
 pub struct SavedSession(Saved);
 
@@ -22,8 +22,7 @@ enum Saved {
     Many(Arc<ManyTimes>),
 }
 
-/// A TLS 1.3 session that is made anew for each use: rustls gives a session away once, but derives it from the ticket as
-/// often as it is told to.
+/// A TLS 1.3 session that is derived from its ticket for each use, because rustls uses up a session when it offers it.
 pub(super) struct ManyTimes {
     /// The connection that brought it.
     pub(super) origin: Arc<Mutex<KernelConnection<ClientConnectionData>>>,
@@ -35,7 +34,7 @@ pub(super) struct ManyTimes {
 }
 
 impl SavedSession {
-    /// The version it was made in.
+    /// The TLS version of the session.
     pub fn version(&self) -> ProtocolVersion {
         match self.0 {
             Saved::Once(SessionValue::Tls12(_)) => ProtocolVersion::TLS1_2,
@@ -43,7 +42,7 @@ impl SavedSession {
         }
     }
 
-    /// Bytes of early data that the server allows with it; 0 for none.
+    /// Maximum bytes of early data that the server accepts with this session; 0 for none.
     pub fn early_data_limit(&self) -> u32 {
         match &self.0 {
             Saved::Once(SessionValue::Tls12(_)) => 0,
@@ -52,7 +51,7 @@ impl SavedSession {
         }
     }
 
-    /// The same session for another connection; `None` for one of TLS 1.3 that may be resumed only once
+    /// A copy for another connection; `None` for a TLS 1.3 session that may be resumed only once
     /// ([`SessionUse::Once`](crate::SessionUse::Once)).
     pub fn try_clone(&self) -> Option<Self> {
         match &self.0 {

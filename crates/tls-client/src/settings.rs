@@ -1,47 +1,47 @@
-//! What a client offers, and what it believes.
+//! Settings of a client.
 
 use std::path::PathBuf;
 
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 
-/// Everything a client decides about its handshakes. An empty list stands for all that is supported, the best first.
+/// The settings of all handshakes of a client. An empty list stands for everything supported, in order of preference.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
     /// Versions offered, TLS 1.2 and TLS 1.3. Default: both.
     pub versions: Vec<ProtocolVersion>,
-    /// Suites offered, in this order. Those of a version that is not offered are left out. Default: all nine; of TLS 1.2
-    /// those alone that fit [`schemes`](Self::schemes).
+    /// Suites offered, in this order. Suites of a version that is not offered are left out. Default: all nine; of those
+    /// for TLS 1.2 only those that match [`schemes`](Self::schemes).
     pub suites: Vec<CipherSuite>,
     /// Groups offered, in this order; a share is sent for the first. Default: X25519MLKEM768, X25519, secp256r1,
     /// secp384r1.
     pub groups: Vec<NamedGroup>,
-    /// Signatures that are accepted from the server, and with them the types of certificate that it may show. Chains are
-    /// verified with all schemes in any case. Default: all.
+    /// Signature schemes offered to the server, which determine the type of its certificate. Signatures within the
+    /// chain may use all schemes. Default: all.
     pub schemes: Vec<SignatureScheme>,
-    /// Who the server must be: a host name or an IP address.
+    /// The server name that the certificate must match: a host name or an IP address.
     pub server_name: String,
-    /// Tell the server the name (RFC 6066 section 3); addresses are never told. Default: yes.
+    /// Whether to send the server name (SNI, RFC 6066 section 3). IP addresses are never sent. Default: yes.
     pub send_server_name: bool,
-    /// Protocols offered by ALPN, the best first. Default: none, and no ALPN.
+    /// Protocols offered by ALPN, in order of preference. Default: none, which omits ALPN.
     pub protocols: Vec<String>,
-    /// The certificate for servers that ask for one. Default: none.
+    /// The certificate for servers that request one. Default: none.
     pub identity: Option<ClientIdentity>,
-    /// Which servers are believed. Default: those of the system's authorities.
+    /// Verification of the server's certificate. Default: with the system's authorities.
     pub verification: Verification,
-    /// What TLS 1.2 sessions are resumed by. Default: tickets.
+    /// How TLS 1.2 sessions are resumed. Default: by ticket.
     pub tls12_sessions: Tls12Sessions,
     /// How often a TLS 1.3 session may be resumed. Default: once.
     pub session_use: SessionUse,
-    /// Where key shares come from. Default: fresh.
+    /// Source of key shares. Default: fresh.
     pub key_shares: KeyShares,
-    /// Ask for a stapled OCSP response. Default: yes, as browsers do.
+    /// Whether to request a stapled OCSP response. Default: yes, as browsers do.
     pub staple_request: StapleRequest,
-    /// Accept compressed certificates (RFC 8879). Default: no, as most clients that are not browsers.
+    /// Whether to accept compressed certificates (RFC 8879). Default: no, as most clients other than browsers.
     pub certificate_compression: bool,
 }
 
 impl ClientSettings {
-    /// The defaults, for this server.
+    /// The default settings for `server_name`.
     pub fn new(server_name: impl Into<String>) -> Self {
         Self {
             versions: Vec::new(),
@@ -71,54 +71,54 @@ pub struct ClientIdentity {
     pub key: PathBuf,
 }
 
-/// Which servers are believed.
+/// Verification of the server's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verification {
-    /// Those with a certificate of the system's authorities.
+    /// The chain must lead to an authority of the system.
     System,
-    /// Those with a certificate of the authorities in these PEM files.
+    /// The chain must lead to an authority in these PEM files.
     Authorities(Vec<PathBuf>),
-    /// Any: neither chain, nor name, nor signature is checked.
+    /// None: chain, name and signature are not checked.
     Off,
 }
 
-/// What TLS 1.2 sessions are resumed by.
+/// How TLS 1.2 sessions are resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tls12Sessions {
-    /// By ticket where the server gives one (RFC 5077), else by session ID.
+    /// By ticket (RFC 5077) if the server sends one, otherwise by session ID.
     Tickets,
-    /// By session ID; no ticket is asked for.
+    /// By session ID. No ticket is requested.
     Ids,
 }
 
 /// How often a TLS 1.3 session may be resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionUse {
-    /// Once, as clients should (RFC 8446 appendix C.4). Each connection, resumed ones too, brings new sessions.
+    /// Once, as clients should (RFC 8446 appendix C.4). Each connection receives new sessions, also a resumed one.
     Once,
-    /// Any number of times, as load generators do. Of TLS 1.3 only connections with a full handshake bring sessions.
+    /// Any number of times, as load generators do. In TLS 1.3 only connections with a full handshake receive sessions.
     Many,
 }
 
-/// Where key shares come from.
+/// Source of key shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyShares {
-    /// A new key pair for each handshake, as clients should.
+    /// A new key pair for each handshake, as clients should have.
     Fresh,
-    /// One key pair for each group and thread. Saves the client its making; the server cannot tell. Such connections have
-    /// no forward secrecy against whoever takes over this process: for load generators.
+    /// One key pair for each group and thread, which saves the client the key generation. The server cannot detect it.
+    /// Such connections have no forward secrecy if this process is compromised: for load generators.
     Reused,
-    /// The private key is 1: the share sent is the generator of the curve, and the shared secret is the server's share.
-    /// Costs the client nothing and the server as much as ever, but anyone who sees the connection can read it: for load
-    /// generators that send nothing secret. Groups with ML-KEM are as with [`Reused`](Self::Reused).
+    /// The private key is 1: the share is the generator of the curve, and the shared secret is the server's share. It
+    /// costs the client nothing and the server the usual work. Anyone who observes the connection can decrypt it: for
+    /// load generators that send nothing secret. Groups with ML-KEM behave as with [`Reused`](Self::Reused).
     Unit,
 }
 
 /// Whether the client asks for a stapled OCSP response (`status_request`, RFC 6066 section 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StapleRequest {
-    /// It asks.
+    /// Requested.
     Sent,
-    /// It does not: an extension that no server knows (RFC 8701), of the same length, takes its place.
+    /// Not requested: an unknown extension of the same length takes its place (RFC 8701).
     Omitted,
 }

@@ -1,4 +1,4 @@
-//! A client's connection after its handshake.
+//! Connections after their handshake.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -30,9 +30,9 @@ thread_local! {
 
 /// An encrypted connection to a server.
 ///
-/// What is written is sealed and sent at once as far as the socket takes it; up to 64 KiB wait with the connection.
-/// Reading ends with `UnexpectedEof` where the server leaves without `close_notify`. Shutting it down sends
-/// `close_notify` and closes our side of the TCP connection; dropping it sends nothing.
+/// Written data is encrypted and sent at once. Up to 64 KiB are buffered if the socket does not accept more. Reading
+/// returns `UnexpectedEof` if the server closes without `close_notify`. Shutdown sends `close_notify` and closes this
+/// side of the TCP connection; dropping it sends nothing.
 pub struct ClientStream {
     tcp: TcpStream,
     layer: Layer,
@@ -80,21 +80,20 @@ impl ClientStream {
         }
     }
 
-    /// What came of the handshake.
+    /// The facts of the handshake.
     pub fn facts(&self) -> &ClientFacts {
         &self.facts
     }
 
-    /// The sessions that the server has given since the last call, the newest last. Servers of TLS 1.3 give them after the
-    /// handshake: they come with what is read. Of [`SessionUse::Many`](crate::SessionUse::Many), a connection
-    /// that resumed one of TLS 1.3 brings none.
+    /// The sessions received since the last call, the newest last. TLS 1.3 servers send them after the handshake, so
+    /// they arrive while the caller reads. With [`SessionUse::Many`](crate::SessionUse::Many), a connection with a
+    /// resumed TLS 1.3 session receives none.
     pub fn take_sessions(&mut self) -> Vec<SavedSession> {
         self.layer.take_sessions()
     }
 
-    /// Waits until the server has given a session, and takes the newest; what else it sends is kept for the reader. `None`
-    /// when the server closes before, and at once on a connection that brings none. Has no time limit of its own: many
-    /// servers give none.
+    /// Waits for a session and returns the newest one. Other data is kept for the reader. `None` if the server closes
+    /// before, and at once on a connection that receives no sessions. It has no timeout, and many servers send none.
     pub async fn next_session(&mut self) -> io::Result<Option<SavedSession>> {
         loop {
             if let Some(session) = self.layer.take_session() {
@@ -107,22 +106,22 @@ impl ClientStream {
         }
     }
 
-    /// Bytes received on and sent over the socket, the handshake included.
+    /// Bytes received and sent over the socket, including the handshake.
     pub fn bytes(&self) -> (u64, u64) {
         (self.received_bytes, self.sent_bytes)
     }
 
-    /// The server has closed its side.
+    /// Whether the server has closed its side.
     pub fn is_peer_closed(&self) -> bool {
         self.peer_closed
     }
 
-    /// The connection below, for facts about it.
+    /// The underlying TCP connection.
     pub fn tcp(&self) -> &TcpStream {
         &self.tcp
     }
 
-    /// The connection below, for an end of another kind than TLS has.
+    /// The underlying TCP connection, to close it without TLS.
     pub fn into_tcp(self) -> TcpStream {
         self.tcp
     }
@@ -171,7 +170,7 @@ impl ClientStream {
         })
     }
 
-    /// Gives the reader what is kept for him.
+    /// Copies buffered plaintext to the reader.
     fn read_kept(&mut self, buffer: &mut ReadBuf<'_>) {
         let kept = &self.plaintext[self.taken..];
         let len = kept.len().min(buffer.remaining());

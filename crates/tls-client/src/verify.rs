@@ -1,4 +1,4 @@
-//! Which servers are believed: chains once, signatures always.
+//! Verification of servers: each chain once, each signature.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -23,14 +23,14 @@ use super::settings::Verification;
 /// Chains remembered. A server has a few at most.
 const REMEMBERED: usize = 32;
 
-/// How long a chain is believed without another look at its dates.
+/// How long a verified chain is trusted before it is verified again.
 const BELIEVED: Duration = Duration::from_mins(1);
 
 /// Verifies the chain of a server, remembers it by its exact bytes, and verifies the signature of each handshake.
 ///
 /// It belongs to one client, so that all its chains were verified for the same name.
 pub(super) struct Verifier {
-    /// None believes everyone.
+    /// `None` accepts every server.
     chains: Option<Arc<WebPkiServerVerifier>>,
     algorithms: WebPkiSupportedAlgorithms,
     schemes: Vec<SignatureScheme>,

@@ -14,16 +14,16 @@ pub(super) struct Body(Rest);
 enum Rest {
     Length(u64),
     UntilClose,
-    /// In a line of so many bytes so far, of which the size is this.
+    /// In the line with the size of a chunk: bytes of the line so far, and the size so far.
     Size {
         seen: usize,
         size: u64,
         extension: bool,
     },
-    /// So many bytes of a chunk are missing, and after them the end of its line.
+    /// Bytes of a chunk that are missing, including the line break after it.
     Chunk(u64),
     ChunkEnd,
-    /// In a trailer of so many bytes so far.
+    /// In a trailer: its bytes so far.
     Trailer {
         seen: usize,
     },

@@ -1,4 +1,4 @@
-//! What HTTP/2 reads and writes: a connection, or before there is one, what is to be said on it first.
+//! The I/O of HTTP/2: a connection, or before that, a buffer for its first bytes.
 
 use std::cell::RefCell;
 use std::io;
@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::Link;
 
-/// A connection that two hold: HTTP/2, and whoever counts what goes over it.
+/// A connection shared by HTTP/2 and the accounting of its traffic.
 #[derive(Clone, Debug)]
 pub(super) struct Io(Rc<RefCell<State>>);
 
@@ -50,7 +50,7 @@ impl Io {
         }
     }
 
-    /// What came of its handshake, if there was one.
+    /// The result of its handshake; `None` without TLS.
     pub(super) fn facts(&self) -> Option<ClientFacts> {
         match &*self.0.borrow() {
             State::Open(link) => link.facts().cloned(),
@@ -65,7 +65,7 @@ impl Io {
         }
     }
 
-    /// From now on there is no connection any more. Answers the one there was.
+    /// Removes the connection and returns it.
     pub(super) fn cut(&self) -> Option<Link> {
         match self.0.replace(State::Cut) {
             State::Open(link) => Some(*link),

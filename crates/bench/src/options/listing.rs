@@ -1,10 +1,10 @@
-//! What was asked for, for reports: whatever is not a default.
+//! The options that differ from the defaults, for reports.
 
 use super::Options;
 use brisk_tls_client::SessionUse;
 
 impl Options {
-    /// Option and value; options without one have an empty value.
+    /// Options with their values; the value of a flag is empty.
     pub(super) fn listing(&self) -> Vec<(&'static str, String)> {
         let parts = [self.listing_of_workload(), self.listing_of_handshakes(), self.listing_of_schedule()];
         parts.concat()
@@ -24,7 +24,7 @@ impl Options {
         list
     }
 
-    /// Those that make no sense without TLS.
+    /// The options that need TLS.
     pub(super) fn listing_of_handshakes(&self) -> Vec<(&'static str, String)> {
         let mut list = Vec::new();
         text(&mut list, "--mix", self.mix.as_ref());

@@ -1,8 +1,8 @@
-//! Names of code points as people type them.
+//! Parsers for names of code points.
 
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion};
 
-/// Why a name is none.
+/// An unknown name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is not {what}: {known}")]
 pub struct NameError {
@@ -11,7 +11,7 @@ pub struct NameError {
     known: String,
 }
 
-/// `1.2` or `1.3`.
+/// Parses `1.2` or `1.3`.
 pub fn version(text: &str) -> Result<ProtocolVersion, NameError> {
     match text {
         "1.2" => Ok(ProtocolVersion::TLS1_2),
@@ -22,13 +22,13 @@ pub fn version(text: &str) -> Result<ProtocolVersion, NameError> {
     }
 }
 
-/// A suite by its IANA name, in any case.
+/// Parses the IANA name of a suite, ignoring case.
 pub fn suite(text: &str) -> Result<CipherSuite, NameError> {
     let real = CipherSuite::ALL.iter().filter(|suite| !suite.to_string().ends_with("_SCSV"));
     find(text, "a suite", real.map(|suite| (suite.to_string(), *suite)))
 }
 
-/// A group by its IANA name, in any case, or by that of its curve: `P-256`.
+/// Parses the IANA name of a group, ignoring case, or the name of its curve: `P-256`.
 pub fn group(text: &str) -> Result<NamedGroup, NameError> {
     let usual = [
         NamedGroup::X25519MLKEM768,
@@ -47,7 +47,7 @@ pub fn group(text: &str) -> Result<NamedGroup, NameError> {
     }
 }
 
-/// Protocols with commas between them; `none` and nothing at all are none.
+/// Parses protocols separated by commas. `none` and the empty text give an empty list.
 pub fn alpn(text: &str) -> Result<Vec<String>, NameError> {
     if matches!(text, "" | "none") {
         return Ok(Vec::new());

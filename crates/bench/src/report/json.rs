@@ -1,5 +1,4 @@
-//! A finished run for programs. Names and units are described in `docs/bench.md` and stay as they are; new fields may
-//! come.
+//! One run as JSON. `docs/bench.md` describes names and units. They are stable; fields may be added.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +10,11 @@ use serde::Serialize;
 use super::tables::{QUANTILES, busy, opens_fast};
 use crate::result::{Interval, RunResult, ServerUsage};
 
-/// Rises when a field changes its meaning or goes away.
+/// Rises when a field changes its meaning or is removed.
 pub const SCHEMA: u32 = 1;
 
-/// The run as a JSON object, indented, with a line break at its end. `program` is name and version of who measured.
+/// The run as a JSON object, indented, with a line break at its end. `program` is the name and version of the program
+/// that measured.
 pub fn text(result: &RunResult, machine: &Machine, program: &str) -> String {
     document(&Report::new(result, machine, program))
 }
@@ -51,7 +51,7 @@ struct Report<'a> {
 #[derive(Serialize)]
 struct Setting<'a> {
     option: &'a str,
-    /// Empty of an option without one.
+    /// Empty for options without a value.
     value: &'a str,
 }
 

@@ -20,7 +20,7 @@ use crate::choice::Weighted;
 use crate::error::BenchError;
 use crate::workload::{self, Common, Request};
 
-/// Reads the list at `path`; all URLs have to be of the server in `common`.
+/// Reads the list at `path`. All URLs must have the server of `common`.
 pub fn read(path: &Path, common: &Common) -> Result<Weighted<Request>, BenchError> {
     let text = fs::read_to_string(path).map_err(|error| BenchError::file(path, error))?;
     let folder = path.parent().unwrap_or(Path::new(""));

@@ -24,54 +24,54 @@ pub(crate) struct Bench {
     /// Print the result as JSON
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
-    /// Write the result as a page with plots
+    /// Write the result as an HTML page with charts
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) html: Option<PathBuf>,
 }
 
-/// What else `brisk bench` does.
+/// Subcommands of `brisk bench`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Measure several servers and modes in turns, and tell how they compare
+    /// Measure several servers and modes in turns, and report their ratios
     Compare(Compare),
 }
 
 /// Arguments of `brisk bench compare`.
 #[derive(Args, Debug)]
 pub(crate) struct Compare {
-    /// Plan (TOML): which servers, which modes
+    /// Plan file (TOML) with servers and modes
     #[arg(value_name = "PLAN")]
     pub(crate) plan: PathBuf,
-    /// Measure this target alone; can be repeated
+    /// Measure only this target; can be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) target: Vec<String>,
-    /// Measure this mode alone; can be repeated
+    /// Measure only this mode; can be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) mode: Vec<String>,
-    /// End after so long, however well the ratios are known
+    /// Time limit of the comparison
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) time: Option<Duration>,
-    /// End after so many rounds
+    /// Maximum number of rounds
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) rounds: Option<u16>,
-    /// Print the comparison as JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write the comparison as a page
+    /// Write the result as an HTML page
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
-    /// Write the comparison as Markdown
+    /// Write the result as Markdown
     #[arg(long, value_name = "FILE")]
     pub(crate) markdown: Option<PathBuf>,
 }
 
-/// One load: what `brisk bench` and the modes of a plan have in common.
+/// The options of one load, shared by `brisk bench` and the modes of a plan.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Load {
-    /// Where the load goes, as https://localhost:8443/, or with http:// for a server without TLS
+    /// URL to load, e.g. https://localhost:8443/; with http:// without TLS
     #[arg(value_name = "URL", required = true)]
     url: Option<String>,
-    /// Connect there instead of to the URL's host and port
+    /// Connect to this address instead of the URL's host and port
     #[arg(long, value_name = "HOST:PORT")]
     connect: Option<String>,
     #[command(flatten)]
@@ -83,21 +83,21 @@ pub(crate) struct Load {
 }
 
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "What connections do")]
+#[command(next_help_heading = "Requests")]
 struct Workload {
-    /// Close connections after the handshake
+    /// Close each connection after its handshake
     #[arg(long, conflicts_with_all = ["per_connection", "h2", "method", "header", "body", "urls"])]
     handshake_only: bool,
     /// Requests per connection [default: as many as the server allows]
     #[arg(long, short = 'r', value_name = "NUMBER")]
     per_connection: Option<NonZeroU32>,
-    /// Speak HTTP/2, with so many requests at a time on each connection [default: HTTP/1.1]
+    /// Use HTTP/2 with this number of concurrent requests per connection [default: HTTP/1.1]
     #[arg(long, value_name = "STREAMS")]
     h2: Option<NonZeroU32>,
-    /// Method [default: GET, with a body POST]
+    /// Method [default: GET; POST with a body]
     #[arg(long, short = 'X', value_name = "METHOD", conflicts_with = "urls")]
     method: Option<String>,
-    /// Header of all requests, as "Accept: text/html"; can be repeated
+    /// Header of all requests, e.g. "Accept: text/html"; can be repeated
     #[arg(long, short = 'H', value_name = "HEADER")]
     header: Vec<String>,
     /// File with the body of all requests
@@ -107,118 +107,120 @@ struct Workload {
     #[arg(
         long,
         value_name = "FILE",
-        help = "File with requests and their weights, a line each: [WEIGHT] [METHOD] PATH [@BODY]"
+        help = "File with one request per line: [WEIGHT] [METHOD] PATH [@BODY]"
     )]
     urls: Option<PathBuf>,
-    /// Send what is said first with the SYN where the server agrees (TCP Fast Open)
+    /// Use TCP Fast Open
     #[arg(long)]
     fast_open: bool,
 }
 
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "What handshakes are like")]
+#[command(next_help_heading = "Handshakes")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 struct Handshake {
-    /// Kinds in percent, as full=20,ticket=50,0-rtt=30, or one of full, session-id, ticket, psk, 0-rtt [default: full]
+    /// Kinds of handshake in percent, e.g. full=20,ticket=50,0-rtt=30, or one of full, session-id, ticket, psk, 0-rtt
+    /// [default: full]
     #[arg(long, value_name = "KINDS")]
     mix: Option<Mix>,
-    /// How often a TLS 1.3 session is resumed [default: as often as the server allows]
+    /// Resume each TLS 1.3 session once or many times [default: many, if the server allows it]
     #[arg(long, value_name = "USE")]
     sessions: Option<Sessions>,
-    /// Version offered, 1.2 or 1.3; can be repeated [default: both]
+    /// TLS version to offer, 1.2 or 1.3; can be repeated [default: both]
     #[arg(long, value_name = "VERSION", value_delimiter = ',', value_parser = options::version)]
     tls: Vec<ProtocolVersion>,
-    /// Suite offered, as TLS_AES_128_GCM_SHA256; can be repeated [default: all]
+    /// Cipher suite to offer, e.g. TLS_AES_128_GCM_SHA256; can be repeated [default: all]
     #[arg(long, value_name = "SUITE", value_delimiter = ',', value_parser = options::suite)]
     suite: Vec<CipherSuite>,
-    /// Group offered, the first with a key share; can be repeated [default: X25519MLKEM768 and others]
+    /// Key exchange group to offer, the first with a key share; can be repeated [default: X25519MLKEM768, X25519,
+    /// P-256, P-384]
     #[arg(long, value_name = "GROUP", value_delimiter = ',', value_parser = options::group)]
     group: Vec<NamedGroup>,
-    /// The only type of certificate accepted [default: either]
+    /// Accept only certificates with this type of key [default: both]
     #[arg(long, value_name = "TYPE")]
     cert: Option<Certificate>,
-    /// Name the server is asked for and has to have [default: the URL's host]
+    /// Server name to send and to verify [default: the URL's host]
     #[arg(long, value_name = "NAME")]
     sni: Option<String>,
-    /// Do not tell the server the name
+    /// Do not send the server name
     #[arg(long)]
     no_sni: bool,
-    /// Protocols offered by ALPN, with commas between them, or none [default: the one that is spoken]
+    /// ALPN protocols to offer, comma-separated, or none [default: the protocol in use]
     #[arg(long, value_name = "PROTOCOLS", value_parser = protocols)]
     alpn: Option<Protocols>,
-    /// Client certificate (PEM), its intermediates after it
+    /// Client certificate followed by its intermediates (PEM)
     #[arg(long, value_name = "FILE", requires = "client_key")]
     client_cert: Option<PathBuf>,
     /// Key of the client certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "client_cert")]
     client_key: Option<PathBuf>,
-    /// Authorities that are believed (PEM); can be repeated [default: those of the system]
+    /// Trusted certificate authorities (PEM); can be repeated [default: those of the system]
     #[arg(long, value_name = "FILE")]
     ca: Vec<PathBuf>,
-    /// Believe any server, and spare the client the verification
+    /// Do not verify the server's certificate
     #[arg(long, conflicts_with = "ca")]
     insecure: bool,
     /// Ask for a stapled OCSP response
     #[arg(long)]
     ocsp: bool,
-    /// Make a new key share for each handshake instead of one per thread
+    /// Generate a key share for each handshake instead of one per thread
     #[arg(long)]
     fresh_keys: bool,
-    /// Send key shares whose secret anyone can compute: they cost the client nothing, and nothing that is sent is secret
+    /// Use the private key 1 for key shares: no cost for the client, and no secrecy
     #[arg(long, conflicts_with = "fresh_keys")]
     unit_keys: bool,
 }
 
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "When")]
+#[command(next_help_heading = "Schedule")]
 struct Schedule {
-    /// Connections [default: 16; at a fixed rate at most 256]
+    /// Number of connections [default: 16; at a fixed rate up to 256]
     #[arg(long, short = 'c', value_name = "NUMBER")]
     connections: Option<NonZeroU32>,
-    /// Operations per second, whatever becomes of them [default: each connection goes on when it can]
+    /// Operations per second, independent of responses [default: closed loop]
     #[arg(long, value_name = "NUMBER", conflicts_with_all = ["ramp", "ramp_connections"])]
     rate: Option<f64>,
-    /// Operations per second in steps: 50:200:50/60s is 50, then 50 more each 60 s, up to 200
+    /// Operations per second in steps: 50:200:50/60s starts at 50 and adds 50 every 60 s up to 200
     #[arg(long, value_name = "STEPS", conflicts_with = "ramp_connections")]
     ramp: Option<Steps>,
-    /// Connections in steps
+    /// Number of connections in steps, as with --ramp
     #[arg(long, value_name = "STEPS", conflicts_with = "connections")]
     ramp_connections: Option<Steps>,
-    /// Measure for so long, as 30s, 1.5m, 200ms [default: 10s, or what the steps take]
+    /// Duration of the measurement, e.g. 30s, 1.5m, 200ms [default: 10s, or the length of the steps]
     #[arg(long, short = 'd', value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
-    /// Measure so many operations
+    /// Number of operations to measure
     #[arg(long, short = 'n', value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     number: Option<u64>,
-    /// Begin so long before measuring [default: 1s, with -n none]
+    /// Warm-up time before the measurement [default: 1s; none with -n]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     warmup: Option<Duration>,
-    /// Threads [default: 1]
+    /// Number of threads [default: 1]
     #[arg(long, short = 't', value_name = "NUMBER")]
     threads: Option<NonZeroU32>,
-    /// Give up an operation that takes longer [default: 10s]
+    /// Timeout of an operation [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
-    /// Operations that may wait for a connection at a fixed rate [default: 100000]
+    /// Maximum number of operations that wait for a connection at a fixed rate [default: 100000]
     #[arg(long, value_name = "NUMBER")]
     backlog: Option<u32>,
-    /// Process of the server: measure its processor time and memory, children and threads included
+    /// Process id of the server, to measure its processor time and memory, including threads and children
     #[arg(long, value_name = "PID")]
     server_pid: Option<u32>,
 }
 
-/// How often a session is resumed.
+/// Use of sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Sessions {
     Once,
     Many,
 }
 
-/// Names for ALPN.
+/// ALPN protocols.
 #[derive(Clone, Debug)]
 struct Protocols(Vec<String>);
 
-/// Types of certificate.
+/// Types of key in certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Certificate {
     Rsa,
@@ -226,7 +228,7 @@ enum Certificate {
 }
 
 impl Load {
-    /// For the load generator.
+    /// The options of the load generator.
     pub(crate) fn options(self) -> Options {
         let Self { url, connect, workload, handshake, schedule } = self;
         let mut options = Options::new(url.unwrap_or_default());
@@ -295,7 +297,7 @@ impl Schedule {
 
 const AFTER_BENCH: &str = "\
 Examples:
-  brisk bench https://localhost:8443/ --ca ca.pem                 kept connections, as fast as they go
+  brisk bench https://localhost:8443/ --ca ca.pem                 kept connections, closed loop
   brisk bench https://site.test/ --handshake-only --cert ecdsa    full handshakes, one after another on 16 connections
   brisk bench https://site.test/ -r 1 --rate 500 --mix full=20,ticket=50,0-rtt=30
                                                                   500 connections per second, most of them resumed
@@ -306,7 +308,7 @@ fn protocols(text: &str) -> Result<Protocols, options::NameError> {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    brisk_experiment::duration(text).ok_or_else(|| "write a time, as 30s, 1.5m or 200ms".to_owned())
+    brisk_experiment::duration(text).ok_or_else(|| "write a duration, e.g. 30s, 1.5m or 200ms".to_owned())
 }
 
 #[cfg(test)]
@@ -375,7 +377,7 @@ mod tests {
             ("https://a --ramp 1:2", "50:200:50/60s"),
             ("https://a --tls 1.1", "1.2 or 1.3"),
             ("https://a --suite AES", "TLS_AES_128_GCM_SHA256"),
-            ("https://a -d soon", "write a time, as 30s"),
+            ("https://a -d soon", "write a duration, e.g. 30s"),
             ("https://a -c 0", "invalid value '0'"),
             ("https://a --rate 1 --ramp 1:2:1/1s", "cannot be used with"),
             ("https://a --handshake-only -r 1", "cannot be used with"),

@@ -15,19 +15,19 @@ use super::speed_cuda::CudaOptions;
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_SPEED)]
 pub(crate) struct Speed {
-    /// What to measure [default: everything]
+    /// Algorithms to measure, or handshakes [default: all]
     #[arg(value_name = "ALGORITHM", value_parser = subject(), ignore_case = true)]
     subjects: Vec<Subject>,
-    /// Time for each operation, in seconds
+    /// Time for each operation and each kind of handshake, in seconds
     #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = seconds)]
     seconds: Duration,
-    /// Core to measure [default: the one it starts on]
+    /// Number of the core to measure [default: the current one]
     #[arg(long, value_name = "NUMBER")]
     core: Option<usize>,
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// What is measured of RSA [default: cpu]
+    /// Engine to measure [default: cpu]
     #[arg(long, value_name = "ENGINE", conflicts_with = "core")]
     pub(crate) engine: Option<Engine>,
     #[cfg(feature = "cuda")]
@@ -35,17 +35,17 @@ pub(crate) struct Speed {
     pub(crate) cuda: CudaOptions,
 }
 
-/// What performs operations.
+/// Engines that perform key operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Engine {
-    /// Everything, on one core
+    /// All algorithms on one core
     Cpu,
-    /// RSA on an NVIDIA GPU, from one operation to as many as it takes, beside the processor
+    /// RSA on an NVIDIA GPU under increasing load, compared with the processor
     Cuda,
 }
 
 impl Speed {
-    /// For what measures.
+    /// The settings of a run.
     pub(crate) fn settings(self) -> Settings {
         Settings { subjects: self.subjects, time: self.seconds, core: self.core }
     }
@@ -59,16 +59,16 @@ impl Speed {
 
 const AFTER_SPEED: &str = "\
 Examples:
-  brisk speed                          every algorithm, and the handshakes that one core can be expected to serve
+  brisk speed                          all algorithms, and a forecast of handshakes per second
   brisk speed rsa2048 p256             two algorithms
-  brisk speed handshakes --core 3      the handshakes, with RSA-2048 which they need, on core 3
+  brisk speed handshakes --core 3      handshakes, and RSA-2048 which they need, on core 3
   brisk speed --engine cuda            RSA on a GPU, if brisk was built for it
-docs/speed.md says what is measured and what the forecast means.";
+docs/speed.md describes the measurements and the forecast.";
 
-/// The longest time for one operation.
+/// Maximum of `--seconds`.
 const LONGEST: f64 = 3600.0;
 
-/// A name as `rsa2048`, or as the field writes it: `RSA-2048`.
+/// Parses `rsa2048` and `RSA-2048`.
 fn subject() -> impl TypedValueParser<Value = Subject> {
     let names = Subject::all().map(|subject| PossibleValue::new(subject.name()).alias(subject.title()));
     PossibleValuesParser::new(names.collect::<Vec<_>>())
@@ -77,7 +77,9 @@ fn subject() -> impl TypedValueParser<Value = Subject> {
 
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0 && *seconds <= LONGEST);
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "write seconds, 3600 at most, as 3 or 0.5".to_owned())
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "write seconds, at most 3600, e.g. 3 or 0.5".to_owned())
 }
 
 #[cfg(test)]
@@ -140,10 +142,10 @@ mod tests {
         for (line, hint) in [
             ("rsa2049", "'rsa2048'"),
             ("p-265", "p256, p384"),
-            ("--seconds 0", "write seconds, 3600 at most"),
+            ("--seconds 0", "write seconds, at most 3600"),
             ("--seconds -1", "'-1'"),
-            ("--seconds NaN", "as 3 or 0.5"),
-            ("--seconds 1h", "as 3 or 0.5"),
+            ("--seconds NaN", "e.g. 3 or 0.5"),
+            ("--seconds 1h", "e.g. 3 or 0.5"),
             ("--core one", "invalid value 'one'"),
         ] {
             let error = parse(line).expect_err(line);

@@ -1,4 +1,4 @@
-//! The page that a scrape gets: names, labels and help texts of all metrics.
+//! The response to a scrape: names, labels and help texts of all metrics.
 
 mod keys;
 mod sessions;
@@ -16,7 +16,7 @@ use super::histogram::Totals;
 use super::{Flood, Listening, Metrics, Refusal, Reload};
 use crate::outcome::{EarlyRequest, Side};
 
-/// All metrics as text. Allocates for everything it shows; for scrapes only.
+/// All metrics as text. Allocates; call it for scrapes only.
 pub(super) fn render(metrics: &Arc<Metrics>) -> String {
     let mut registry = Registry::with_prefix("brisk");
     registry.register_collector(Box::new(Page(Arc::clone(metrics))));
@@ -61,7 +61,7 @@ fn connections(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
         (listener, shards.sum(|shard| &shard.accepted[listener as usize]), closed)
     });
     let counts: Vec<_> = counts.collect();
-    let mut family = page.gauge("connections_open", "Connections of clients open now, by listener.")?;
+    let mut family = page.gauge("connections_open", "Open client connections, by listener.")?;
     for (listener, accepted, closed) in &counts {
         family.gauge(&[("listener", listener.name())], accepted.saturating_sub(*closed))?;
     }
@@ -69,13 +69,13 @@ fn connections(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     for (listener, accepted, _) in &counts {
         family.counter(&[("listener", listener.name())], *accepted)?;
     }
-    let mut family = page.counter("connections_refused", "Connections closed by a limit, by reason.")?;
+    let mut family = page.counter("connections_refused", "Connections refused by a limit, by reason.")?;
     for (reason, count) in Refusal::ALL.iter().zip(&metrics.refused) {
         family.counter(&[("reason", reason.name())], load(count))?;
     }
     let rates = metrics.rates.figures().unwrap_or_default();
     let mut family =
-        page.counter("rate_refusals", "What clients did too often and were refused, by event.")?;
+        page.counter("rate_refusals", "Events refused by a rate limit per client, by kind of event.")?;
     for (event, count) in [
         ("connection", rates.connections),
         ("handshake", rates.handshakes),
@@ -85,19 +85,22 @@ fn connections(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
         family.counter(&[("event", event)], count)?;
     }
     let mut family =
-        page.counter("http2_floods", "HTTP/2 connections closed for what their clients did too much of.")?;
+        page.counter("http2_floods", "HTTP/2 connections closed because of a flood, by kind of flood.")?;
     for (reason, count) in Flood::ALL.iter().zip(&metrics.floods) {
         family.counter(&[("reason", reason.name())], load(count))?;
     }
-    let mut family = page.bytes_gauge("answers_held", "Answers that clients have not taken yet.")?;
+    let mut family =
+        page.bytes_gauge("answers_held", "Response bytes that clients have not received yet.")?;
     family.gauge(&[], metrics.answers_held() as u64)?;
     let mut family = page.bytes_gauge(
         "request_bodies_gathered",
-        "Request bodies kept for upstreams that do not get them yet.",
+        "Request body bytes buffered before they go to an upstream.",
     )?;
     family.gauge(&[], load(&metrics.bodies_gathered))?;
-    let mut family =
-        page.counter("connections_shed", "Connections closed because answers took too much memory.")?;
+    let mut family = page.counter(
+        "connections_shed",
+        "Connections closed because buffered responses exceeded the memory limit.",
+    )?;
     family.counter(&[], load(&metrics.shed))?;
     let mut family = page.bytes_counter("received", "Bytes received from clients.")?;
     family.counter(&[], shards.sum(|shard| &shard.received))?;
@@ -107,7 +110,7 @@ fn connections(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
 
 fn handshakes(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     let handshakes = &metrics.handshakes;
-    let mut family = page.counter("handshakes", "Handshakes that succeeded, by what they agreed on.")?;
+    let mut family = page.counter("handshakes", "Completed handshakes, by negotiated parameters.")?;
     for agreed in handshakes.agreed() {
         let labels = [
             ("version", agreed.version),
@@ -117,19 +120,20 @@ fn handshakes(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
         ];
         family.counter(&labels, agreed.count)?;
     }
-    let mut family = page.counter("handshakes_failed", "Handshakes that failed, by outcome.")?;
+    let mut family = page.counter("handshakes_failed", "Failed handshakes, by outcome.")?;
     for (outcome, count) in handshakes.failures() {
         family.counter(&[("outcome", outcome.name())], count)?;
     }
-    let mut family =
-        page.counter("handshake_hello_retries", "Handshakes that asked for another key share.")?;
+    let mut family = page.counter("handshake_hello_retries", "Handshakes with a HelloRetryRequest.")?;
     family.counter(&[], handshakes.hello_retries())?;
-    let mut family =
-        page.counter("resumption_failures", "Sessions that clients asked for in vain, by reason.")?;
+    let mut family = page.counter(
+        "resumption_failures",
+        "Sessions that clients offered and that were not resumed, by reason.",
+    )?;
     for (reason, count) in handshakes.resumption_failures() {
         family.counter(&[("reason", reason.name())], count)?;
     }
-    let mut family = page.seconds("handshake", "Time from ClientHello to the client's Finished.")?;
+    let mut family = page.seconds("handshake", "Duration from ClientHello to the client's Finished.")?;
     for (version, resumption, totals) in handshakes.times() {
         family.histogram(&[("version", version), ("resumption", resumption.name())], &totals)?;
     }
@@ -137,18 +141,18 @@ fn handshakes(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
 }
 
 fn early_data(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
-    let mut family = page.counter("early_data", "Connections with early data, by what became of it.")?;
+    let mut family = page.counter("early_data", "Connections with early data, by outcome.")?;
     for (outcome, count) in metrics.handshakes.early_data_outcomes() {
         family.counter(&[("outcome", outcome.name())], count)?;
     }
     let replays = metrics.sessions.figures().map_or(0, |figures| figures.early_data_replays);
     let mut family =
-        page.counter("early_data_replays", "Early data refused because its session was used before.")?;
+        page.counter("early_data_replays", "Early data rejected because its session was used before.")?;
     family.counter(&[], replays)?;
-    let mut family = page.bytes_counter("early_data", "Bytes of early data that were accepted.")?;
+    let mut family = page.bytes_counter("early_data", "Bytes of accepted early data.")?;
     family.counter(&[], metrics.shards.sum(|shard| &shard.early_bytes))?;
     let mut family =
-        page.counter("early_requests", "Requests before the end of their handshake, by treatment.")?;
+        page.counter("early_requests", "Requests received before the end of the handshake, by treatment.")?;
     for treatment in EarlyRequest::ALL {
         let count = metrics.shards.sum(|shard| &shard.early_requests[*treatment as usize]);
         family.counter(&[("treatment", treatment.name())], count)?;
@@ -158,32 +162,35 @@ fn early_data(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
 
 fn requests(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     let shards = &metrics.shards;
-    let mut family = page.counter("requests", "Requests, by status code; none if no response was sent.")?;
+    let mut family = page.counter("requests", "Requests, by status code; none without a response.")?;
     for (status, count) in shards.statuses() {
         let status = if status == 0 { "none".to_owned() } else { status.to_string() };
         family.counter(&[("status", &status)], count)?;
     }
-    let mut family = page.counter("request_errors", "Requests that failed, by who is to blame.")?;
+    let mut family =
+        page.counter("request_errors", "Failed requests, by the side that caused the failure.")?;
     for side in Side::ALL {
         family.counter(&[("side", side.name())], shards.sum(|shard| &shard.errors[*side as usize]))?;
     }
-    let mut family = page.seconds("request", "Time from a request's head to the end of its response.")?;
+    let mut family = page.seconds("request", "Duration from the request head to the end of the response.")?;
     family.histogram(&[], &shards.totals(|shard| &shard.request_time))?;
-    let mut family = page.seconds("upstream_response", "Time until an upstream's response head.")?;
+    let mut family =
+        page.seconds("upstream_response", "Duration until the response head of the upstream.")?;
     family.histogram(&[], &shards.totals(|shard| &shard.upstream_time))
 }
 
 fn upstreams(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     let all = metrics.upstreams.all();
-    let mut family = page.gauge("upstream_healthy", "1 if the server gets requests, 0 if not.")?;
+    let mut family = page.gauge("upstream_healthy", "1 if the server is healthy, otherwise 0.")?;
     for upstream in &all {
         family.gauge(&server_labels(&upstream.group, &upstream.server), upstream.health())?;
     }
-    let mut family = page.gauge("upstream_connections_open", "Connections to the server open now.")?;
+    let mut family = page.gauge("upstream_connections_open", "Open connections to the server.")?;
     for upstream in &all {
         family.gauge(&server_labels(&upstream.group, &upstream.server), upstream.open_connections())?;
     }
-    let mut family = page.counter("upstream_connections", "Connections made to the server.")?;
+    let mut family =
+        page.counter("upstream_connections", "Connections to the server that were established.")?;
     for upstream in &all {
         family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.connections))?;
     }
@@ -191,7 +198,7 @@ fn upstreams(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     for upstream in &all {
         family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.requests))?;
     }
-    let mut family = page.counter("upstream_failures", "Requests that the server failed.")?;
+    let mut family = page.counter("upstream_failures", "Failed requests to the server.")?;
     for upstream in &all {
         family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.failures))?;
     }
@@ -207,16 +214,17 @@ fn operation(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     for (outcome, count) in Reload::ALL.iter().zip(&metrics.reloads) {
         family.counter(&[("outcome", outcome.name())], load(count))?;
     }
-    let mut family =
-        page.seconds_gauge("certificate_expiry_timestamp", "When a certificate ends, since 1970.")?;
+    let mut family = page
+        .seconds_gauge("certificate_expiry_timestamp", "End of validity of the certificate, as Unix time.")?;
     for certificate in metrics.certificates.load().iter() {
         let labels = [("host", certificate.host.as_str()), ("algorithm", certificate.algorithm.as_str())];
         family.gauge(&labels, certificate.not_after)?;
     }
     let mut family =
-        page.counter("access_log_lost_lines", "Access log lines lost because the target did not keep up.")?;
+        page.counter("access_log_lost_lines", "Access log lines dropped because the target was too slow.")?;
     family.counter(&[], metrics.lost_lines())?;
-    let mut family = page.gauge("workers_stuck", "Workers that do not turn, and accept nothing.")?;
+    let mut family =
+        page.gauge("workers_stuck", "Workers whose event loop is blocked; they accept no connections.")?;
     family.gauge(&[], metrics.stuck.figures().unwrap_or(0))?;
     let mut family =
         page.counter("log_dropped_lines", "Log lines dropped because standard error was not read.")?;

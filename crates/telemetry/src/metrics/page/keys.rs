@@ -19,11 +19,12 @@ pub(super) fn operations(page: &mut Encoder<'_, '_>, all: &[Arc<KeySeries>]) -> 
         }
     }
     let mut family =
-        page.seconds("key_operation_wait", "Time of a key operation that was not spent on its computation.")?;
+        page.seconds("key_operation_wait", "Duration of a key operation without its computation.")?;
     for series in all {
         family.histogram(&labels(series), &Totals::of([&series.wait]))?;
     }
-    let mut family = page.seconds("key_operation_compute", "Time of a key operation's computation.")?;
+    let mut family =
+        page.seconds("key_operation_compute", "Duration of the computation of a key operation.")?;
     for series in all {
         let totals = Totals::of([&series.compute]);
         if totals.count() > 0 {
@@ -38,21 +39,21 @@ fn labels(series: &KeySeries) -> [(&'static str, &'static str); 2] {
 }
 
 pub(super) fn engine(page: &mut Encoder<'_, '_>, figures: &KeyFigures) -> fmt::Result {
-    let mut family = page.gauge("key_queue_length", "Key operations that wait for a thread now.")?;
+    let mut family = page.gauge("key_queue_length", "Key operations in the queue.")?;
     family.gauge(&[], figures.queue_length)?;
     let mut family = page.counter(
         "key_batch_operations",
-        "Key operations performed by the engine's threads, by how many went together.",
+        "Key operations performed by the engine's threads, by size of the batch.",
     )?;
     for (size, count) in ["1", "2", "3", "4"].into_iter().zip(figures.by_batch) {
         family.counter(&[("size", size)], count)?;
     }
     let mut family =
-        page.counter("key_faults", "Results of batches that did not stand their check and were not used.")?;
+        page.counter("key_faults", "Results of batches that failed verification and were discarded.")?;
     family.counter(&[], figures.faults + figures.card.map_or(0, |card| card.faults))?;
     let mut family = page.gauge(
         "key_batch_gain",
-        "Operations a second of full batches over those of single operations, as measured on this machine.",
+        "Throughput of full batches relative to single operations, measured on this machine.",
     )?;
     for BatchGain { bits, engine, gain } in &figures.batch_gains {
         family.gauge(&[("engine", engine), ("bits", &bits.to_string())], *gain)?;
@@ -61,16 +62,14 @@ pub(super) fn engine(page: &mut Encoder<'_, '_>, figures: &KeyFigures) -> fmt::R
 }
 
 fn card(page: &mut Encoder<'_, '_>, figures: &CardFigures) -> fmt::Result {
-    let mut family =
-        page.gauge("key_gpu_pending", "Key operations that wait for the GPU or are on it now.")?;
+    let mut family = page.gauge("key_gpu_pending", "Key operations queued for or running on the GPU.")?;
     family.gauge(&[], figures.pending)?;
-    let mut family = page.counter("key_gpu_launches", "Launches on the GPU, each of many key operations.")?;
+    let mut family =
+        page.counter("key_gpu_launches", "Kernel launches on the GPU, each for a batch of key operations.")?;
     family.counter(&[], figures.launches)?;
-    let mut family = page.counter(
-        "key_gpu_taken_over",
-        "Key operations that were meant for the GPU and that the processor performed.",
-    )?;
+    let mut family = page
+        .counter("key_gpu_taken_over", "Key operations that the processor performed in place of the GPU.")?;
     family.counter(&[], figures.taken_over)?;
-    let mut family = page.gauge("key_gpu_lost", "1 once the GPU was given up, 0 before.")?;
+    let mut family = page.gauge("key_gpu_lost", "1 after the GPU has failed, otherwise 0.")?;
     family.gauge(&[], u64::from(figures.is_lost))
 }

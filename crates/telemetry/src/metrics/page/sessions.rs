@@ -18,7 +18,7 @@ pub(super) fn all(page: &mut Encoder<'_, '_>, figures: &SessionFigures) -> fmt::
 fn tickets(page: &mut Encoder<'_, '_>, figures: &SessionFigures) -> fmt::Result {
     let mut family = page.counter("tickets_sealed", "Session tickets sealed.")?;
     family.counter(&[], figures.tickets_sealed)?;
-    let mut family = page.counter("tickets_offered", "Session tickets that clients offered, by outcome.")?;
+    let mut family = page.counter("tickets_offered", "Session tickets offered by clients, by outcome.")?;
     family.counter(&[("outcome", "opened")], figures.tickets_opened)?;
     family.counter(&[("outcome", "unknown-key")], figures.tickets_unknown_key)?;
     family.counter(&[("outcome", "expired")], figures.tickets_expired)?;
@@ -26,7 +26,7 @@ fn tickets(page: &mut Encoder<'_, '_>, figures: &SessionFigures) -> fmt::Result 
 }
 
 fn ticket_keys(page: &mut Encoder<'_, '_>, keys: &[TicketKeyFigures]) -> fmt::Result {
-    let mut family = page.seconds_gauge("ticket_key_age", "Time since the ticket key was made.")?;
+    let mut family = page.seconds_gauge("ticket_key_age", "Age of the ticket key.")?;
     for key in keys {
         family.gauge(&[("key", &key.id)], key.age)?;
     }
@@ -35,13 +35,13 @@ fn ticket_keys(page: &mut Encoder<'_, '_>, keys: &[TicketKeyFigures]) -> fmt::Re
     for key in keys {
         family.gauge(&[("key", &key.id)], u64::from(key.seals))?;
     }
-    let mut family =
-        page.seconds_gauge("ticket_key_seals_from_timestamp", "From when on the key seals, since 1970.")?;
+    let mut family = page
+        .seconds_gauge("ticket_key_seals_from_timestamp", "Start of sealing with the key, as Unix time.")?;
     for (key, time) in keys.iter().filter_map(|key| Some((key, key.seals_from?))) {
         family.gauge(&[("key", &key.id)], time)?;
     }
     let mut family =
-        page.seconds_gauge("ticket_key_opens_until_timestamp", "Until when the key opens, since 1970.")?;
+        page.seconds_gauge("ticket_key_opens_until_timestamp", "End of opening with the key, as Unix time.")?;
     for (key, time) in keys.iter().filter_map(|key| Some((key, key.opens_until?))) {
         family.gauge(&[("key", &key.id)], time)?;
     }
@@ -57,22 +57,22 @@ fn ticket_keys(page: &mut Encoder<'_, '_>, keys: &[TicketKeyFigures]) -> fmt::Re
 }
 
 fn memory(page: &mut Encoder<'_, '_>, figures: &SessionFigures) -> fmt::Result {
-    let mut family = page.counter("sessions_stored", "Sessions put into the store in memory.")?;
+    let mut family = page.counter("sessions_stored", "Sessions stored in memory.")?;
     family.counter(&[], figures.sessions_stored)?;
-    let mut family = page.counter("session_lookups", "Sessions looked for in memory, by outcome.")?;
+    let mut family = page.counter("session_lookups", "Look-ups of sessions in memory, by outcome.")?;
     family.counter(&[("outcome", "found")], figures.sessions_found)?;
     family.counter(&[("outcome", "missed")], figures.sessions_missed)?;
-    let mut family = page.counter("sessions_evicted", "Sessions removed from memory to make room.")?;
+    let mut family = page.counter("sessions_evicted", "Sessions evicted from memory.")?;
     family.counter(&[], figures.sessions_evicted)?;
-    let mut family = page.gauge("sessions_held", "Sessions in memory now.")?;
+    let mut family = page.gauge("sessions_held", "Sessions in memory.")?;
     family.gauge(&[], figures.sessions_held)?;
-    let mut family = page.bytes_gauge("sessions_held", "Memory that the sessions take.")?;
+    let mut family = page.bytes_gauge("sessions_held", "Memory used by sessions.")?;
     family.gauge(&[], figures.sessions_bytes)
 }
 
 fn fleet(page: &mut Encoder<'_, '_>, store: &StoreFigures) -> fmt::Result {
     let mut family =
-        page.counter("session_store_lookups", "Sessions looked for in the fleet's store, by outcome.")?;
+        page.counter("session_store_lookups", "Look-ups of sessions in the fleet's store, by outcome.")?;
     let outcomes = [
         ("found", store.hits),
         ("missed", store.misses),
@@ -91,10 +91,10 @@ fn fleet(page: &mut Encoder<'_, '_>, store: &StoreFigures) -> fmt::Result {
     family.counter(&[], store.outlived)?;
     writes(page, store)?;
     connections(page, store)?;
-    let mut family = page.counter("session_store_operations", "Operations that the store answered.")?;
+    let mut family = page.counter("session_store_operations", "Operations answered by the store.")?;
     family.counter(&[], store.operations)?;
     let mut family =
-        page.seconds_counter("session_store_operation", "Time that these operations took, added up.")?;
+        page.seconds_counter("session_store_operation", "Total duration of these operations.")?;
     family.seconds_counter(store.operation_micros)
 }
 
