@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use brisk_net::{Departure, FastOpenConnect, connect_from};
+use brisk_net::{ConnectOptions, FastOpenConnect, connect_from};
 use tokio::net::TcpStream;
 
 use crate::error::Failure;
@@ -42,10 +42,10 @@ impl Dialer {
     pub(crate) async fn connect(&self) -> Result<TcpStream, Failure> {
         let mut attempts = 1;
         loop {
-            let departure = Departure { source: self.source(), fast_open: self.fast_open };
-            match connect_from(self.target, departure).await {
+            let options = ConnectOptions { source: self.source(), fast_open: self.fast_open };
+            match connect_from(self.target, options).await {
                 Ok(stream) => return Ok(stream),
-                Err(error) if is_port_taken(&error) && departure.source.is_some() && attempts < ATTEMPTS => {
+                Err(error) if is_port_taken(&error) && options.source.is_some() && attempts < ATTEMPTS => {
                     attempts += 1;
                 }
                 Err(error) => return Err(Failure::connect(&error, self.target)),
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_closed_port_is_told_apart() {
+    async fn a_closed_port_has_a_cause_of_its_own() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let address = listener.local_addr().expect("address");
         drop(listener);

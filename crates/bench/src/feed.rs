@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_nobody_could_start_is_counted() {
+    async fn operations_that_no_slot_could_start_are_counted() {
         let (feed, recorder, reports) = feed(fixed(1000.0, Duration::from_millis(100)), 10);
         let (paced, ()) = tokio::join!(feed.pace(), async {
             tokio::time::sleep(Duration::from_millis(200)).await;

@@ -101,8 +101,8 @@ impl<'a> Gathering<'a> {
     fn take_second(&mut self, second: Second) {
         match self.seconds.get_mut(&second.index) {
             None => drop(self.seconds.insert(second.index, (1, second))),
-            Some((tellers, sum)) => {
-                *tellers += 1;
+            Some((reporters, sum)) => {
+                *reporters += 1;
                 sum.add(&second);
             }
         }
@@ -113,10 +113,10 @@ impl<'a> Gathering<'a> {
         let entry = self.seconds.first_entry()?;
         let index = *entry.key();
         let done = self.finished.iter().filter(|seconds| **seconds <= index).count();
-        let (tellers, second) = entry.get();
-        let is_told = tellers + done >= self.settings.threads;
+        let (reporters, second) = entry.get();
+        let is_reported = reporters + done >= self.settings.threads;
         // Its length is known when all are done.
-        if !is_told || (second.is_cut && self.finished.len() < self.settings.threads) {
+        if !is_reported || (second.is_cut && self.finished.len() < self.settings.threads) {
             return None;
         }
         let (_, second) = entry.remove();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_is_told_when_all_threads_have_told_of_it() {
+    fn a_second_is_passed_on_when_all_threads_have_reported_it() {
         let mut options = Options::new("https://localhost");
         options.threads = std::num::NonZeroU32::new(2);
         let settings = options.settings().expect("settings");

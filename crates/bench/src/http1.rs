@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_head_is_told() {
+    fn a_malformed_head_is_reported() {
         assert!(Head::parse(b"HTTP/1.1 200 OK\r\nA: b", &Method::GET).expect("the start of one").is_none());
         for text in ["HTTQ/1.1 200\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: five\r\n\r\n"] {
             let failure = Head::parse(text.as_bytes(), &Method::GET).expect_err(text);

@@ -186,7 +186,7 @@ impl Recorder {
         let Some(begin) = self.begin.get().filter(|begin| now >= *begin) else { return false };
         let index = (now - begin).as_secs();
         while self.second.borrow().index < index {
-            self.tell_second();
+            self.report_second();
         }
         true
     }
@@ -195,23 +195,23 @@ impl Recorder {
     pub(crate) fn finish(&self, end: Instant) {
         self.roll(end);
         self.second.borrow_mut().is_cut = true;
-        self.tell_second();
+        self.report_second();
         let totals = mem::replace(&mut *self.totals.borrow_mut(), Totals::new());
         let seconds = self.second.borrow().index;
-        self.tell(Report::Done { totals: Box::new(totals), seconds, ended: end });
+        self.report(Report::Done { totals: Box::new(totals), seconds, ended: end });
     }
 
-    pub(crate) fn tell(&self, report: Report) {
-        // Nobody listens when the run was given up, and then nobody misses it.
+    pub(crate) fn report(&self, report: Report) {
+        // An error means that the run was aborted, and the report is not needed.
         let _ = self.reports.send(report);
     }
 
-    fn tell_second(&self) {
+    fn report_second(&self) {
         let next = Second::new(self.second.borrow().index + 1);
         let mut second = self.second.replace(next);
         second.in_flight = self.in_flight.get();
         second.backlog = self.backlog.get();
-        self.tell(Report::Second(Box::new(second)));
+        self.report(Report::Second(Box::new(second)));
     }
 }
 
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn each_second_is_told_once_even_when_nothing_happened() {
+    fn each_second_is_reported_once_even_when_nothing_happened() {
         let (recorder, reports, begin) = recorder();
         recorder.operation(begin, begin + S / 2);
         recorder.operation(begin + S, begin + S * 3 + S / 2);

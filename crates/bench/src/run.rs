@@ -165,7 +165,7 @@ fn work(settings: &Settings, found: &Found, setup: Setup, reports: Sender<Report
             runtime.block_on(worker::run(setup, opener, begin));
         }
         Err(error) => {
-            recorder.tell(Report::Failed(Failure::new(
+            recorder.report(Report::Failed(Failure::new(
                 Cause::Exhausted,
                 format!("cannot start a thread: {error}"),
             )));

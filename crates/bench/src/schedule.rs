@@ -100,7 +100,7 @@ impl Schedule {
         let near = estimate.saturating_sub(1)..;
         near.into_iter()
             .find(|index| arrival(rate, self.warmup, *index) >= self.warmup)
-            .expect("arrivals go on for ever")
+            .expect("arrivals never end")
     }
 
     /// Maximum number of concurrent operations at `at`.

@@ -74,7 +74,7 @@ enum Spent {
 pub(crate) async fn run(setup: Setup, opener: Opener, begin: Receiver<Instant>) {
     let recorder = Rc::clone(&opener.recorder);
     let opener = prime(&setup, opener).await;
-    recorder.tell(Report::Ready);
+    recorder.report(Report::Ready);
     // Without a start the run was given up.
     let Ok(begin) = begin.recv() else { return };
     let schedule = &setup.plan.schedule;

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kind_of_key_is_told() {
+    fn the_kind_of_key_is_reported() {
         let ca = TestCa::new();
         for (key, algorithm) in [
             (LeafKey::EcdsaP256, KeyAlgorithm::EcdsaP256),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_nobody_can_verify_is_refused() {
+    fn a_curve_without_verifiers_is_refused() {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P521_SHA512).unwrap();
         let params = CertificateParams::new(["a.test".to_owned()]).unwrap();
         let text = refusal(&params.self_signed(&key).unwrap().pem());
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_file_in_place_of_a_chain_is_told() {
+    fn a_key_file_in_place_of_a_chain_is_reported() {
         let leaf = TestCa::new().server(&["a.test"]).issue();
         assert!(refusal(&leaf.key_pem).contains("holds no certificate (a private key"));
         assert!(refusal("hello").contains("no PEM at all"));

@@ -1,6 +1,6 @@
 //! A CA of this machine's own, and certificates for localhost from it: HTTPS at the first start, without a file.
 //!
-//! Whoever trusts this CA trusts it for nothing but the machine itself: it may sign for localhost and the loopback
+//! Trust in this CA is limited to the machine itself: it may sign for localhost and the loopback
 //! addresses only (name constraints, RFC 5280 section 4.2.1.10), and for servers only.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -149,7 +149,7 @@ impl Authority {
         let params = authority_params(&key, now);
         let pem = params.self_signed(&key).map_err(failed)?.pem();
         let (certificate, key_file) = (folder.join("ca.pem"), folder.join("ca.key"));
-        // The certificate last: whoever sees the new one finds its key.
+        // The certificate last: a reader of the new one finds its key.
         write_file(&key_file, &Zeroizing::new(key.serialize_pem()), 0o600)?;
         write_file(&certificate, &pem, 0o644)?;
         let chain = Chain::from_pem(pem.as_bytes(), &certificate)?;
@@ -172,7 +172,7 @@ impl Authority {
 
 fn authority_params(key: &KeyPair, now: SystemTime) -> CertificateParams {
     let mut params = CertificateParams::default();
-    // The name tells one development CA from another in a list of trusted ones.
+    // The name distinguishes development CAs in a list of trusted ones.
     let id = params.key_identifier(key);
     let mark = u32::from_be_bytes([0, id[0], id[1], id[2]]);
     params.distinguished_name = distinguished_name(&format!("brisk development CA {mark:06x}"));

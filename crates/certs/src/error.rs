@@ -9,7 +9,7 @@ use brisk_keys::KeyError;
 use thiserror::Error;
 use time::OffsetDateTime;
 
-/// Why a certificate cannot be used.
+/// Errors of certificates, keys and their files.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CertError {
@@ -18,7 +18,7 @@ pub enum CertError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A file or folder of the development CA cannot be written.
@@ -26,7 +26,7 @@ pub enum CertError {
     Write {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The PEM armour of a file is damaged.
@@ -34,7 +34,7 @@ pub enum CertError {
     Pem {
         /// The file.
         path: PathBuf,
-        /// What the parser stumbled over.
+        /// The error of the parser.
         reason: String,
     },
     /// A chain file has no certificate in it.
@@ -52,7 +52,7 @@ pub enum CertError {
         path: PathBuf,
         /// Its place in the file, counted from 1.
         number: usize,
-        /// What the parser stumbled over.
+        /// The error of the parser.
         reason: String,
     },
     /// A chain file holds more than one server certificate.

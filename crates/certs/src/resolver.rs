@@ -29,7 +29,7 @@ pub enum Match<T> {
     Exact(T),
     /// A host claims `*.` and the rest of the name.
     Wildcard(T),
-    /// The client named no host, or one that nobody claims: the default.
+    /// The client sent no name, or an unknown one: the default host.
     Default(T),
     /// No host is responsible.
     NoMatch,

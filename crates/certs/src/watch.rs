@@ -1,4 +1,4 @@
-//! Tells when any of a set of files has changed, whichever way it was replaced.
+//! Reports when any of a set of files has changed, regardless of how it was replaced.
 //!
 //! Editors write a new file and rename it, Kubernetes swaps a symbolic link to a directory: so the folders are watched,
 //! and what counts is whether the end of the path holds something else than before. A slow poll backs the kernel's
@@ -21,8 +21,8 @@ use crate::error::CertError;
 
 /// How often files are looked at without a notice.
 const POLL: Duration = Duration::from_secs(15);
-/// A steady stream of notices delays the report by no more than this many quiet times.
-const PATIENCE: u32 = 10;
+/// Maximum delay of the report by a steady stream of notices, in quiet times.
+const DELAY_LIMIT: u32 = 10;
 
 /// Watches files until it is dropped.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ fn calm(woken: &Receiver<()>, quiet: Duration) -> bool {
         Err(RecvTimeoutError::Timeout) => return true,
         Err(RecvTimeoutError::Disconnected) => return false,
     }
-    let latest = Instant::now() + quiet * PATIENCE;
+    let latest = Instant::now() + quiet * DELAY_LIMIT;
     while Instant::now() < latest {
         match woken.recv_timeout(quiet) {
             Ok(()) => {}

@@ -79,7 +79,7 @@ impl Facts {
     }
 
     /// Whether names and key identifiers say that `issuer` signed this certificate.
-    // RFC 5280 section 4.2.1.1: the authority key identifier tells apart issuers of one name with several keys.
+    // RFC 5280 section 4.2.1.1: the authority key identifier distinguishes issuers of one name with several keys.
     pub(crate) fn issued_by(&self, issuer: &Self) -> bool {
         let keys_agree = match (&self.authority_key_id, &issuer.key_id) {
             (Some(named), Some(own)) => named == own,

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use brisk_session::{
-    FleetSecret, KeyExchange, KeySource, KeyStatistics, MemoryStore, RedisError, RedisStatistics, RedisStore,
-    RotationSettings, SessionIds, SessionStore, TicketKeyring, TieredStore,
+    FleetSecret, KeySource, KeyStatistics, MemoryStore, RedisError, RedisStatistics, RedisStore,
+    RotationSettings, SessionIds, SessionStore, TicketKeySync, TicketKeyring, TieredStore,
 };
 use brisk_telemetry::Metrics;
 use brisk_telemetry::metrics::{SessionFigures, StoreFigures, TicketKeyFigures};
@@ -92,7 +92,7 @@ struct Fleet {
     redis: RedisStore,
     secret: FleetSecret,
     /// While ticket keys are exchanged: how, and by whom.
-    exchange: Mutex<Option<(RotationSettings, KeyExchange)>>,
+    exchange: Mutex<Option<(RotationSettings, TicketKeySync)>>,
 }
 
 impl Fleet {
@@ -111,7 +111,7 @@ impl Fleet {
         };
         if exchange.as_ref().is_none_or(|(present, _)| *present != rotation) {
             let keyring = Arc::clone(keyring);
-            *exchange = Some((rotation, KeyExchange::start(&self.redis, &self.secret, rotation, keyring)?));
+            *exchange = Some((rotation, TicketKeySync::start(&self.redis, &self.secret, rotation, keyring)?));
         }
         Ok(())
     }

@@ -85,7 +85,8 @@ impl DeadlineWheel {
         Deadline { shared: Rc::clone(shared), slot }
     }
 
-    /// Wakes whose deadline has passed, for ever. Run it as one local task per worker. Sleeps while there is no deadline.
+    /// Runs the wheel: wakes tasks whose deadline has expired. Never returns; run it as one local task per worker. Sleeps
+    /// while there is no deadline.
     pub async fn run(&self) {
         loop {
             while self.shared.registered.get() == 0 {
@@ -134,7 +135,7 @@ impl Default for DeadlineWheel {
 }
 
 impl Deadline {
-    /// Lets the deadline pass after `time`, in place of what was set before. Costs a few nanoseconds and wakes nobody.
+    /// Sets the deadline to `time` from now, and replaces an earlier one. Costs a few nanoseconds and wakes no task.
     pub fn set(&self, time: Duration) {
         self.store(self.after(time), NEVER);
     }
@@ -241,7 +242,7 @@ impl Slots {
         self.wakers[slot].take()
     }
 
-    /// Whoever waits for the deadlines that pass; `None` for one that nobody waits for yet.
+    /// The wakers of expired deadlines; `None` for a deadline that no task awaits yet.
     fn evict_idle(&mut self) -> Vec<Option<Waker>> {
         let idle = self.idle_since.iter().enumerate().filter(|(_, since)| **since != NEVER);
         let mut idle: Vec<(u64, usize)> = idle.map(|(slot, since)| (*since, slot)).collect();
@@ -273,7 +274,7 @@ mod tests {
 
     async fn with<F: Future>(wheel: &DeadlineWheel, future: F) -> F::Output {
         select! {
-            () = wheel.run() => unreachable!("the wheel runs for ever"),
+            () = wheel.run() => unreachable!("the wheel never returns"),
             output = future => output,
         }
     }

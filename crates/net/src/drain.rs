@@ -1,4 +1,4 @@
-//! Letting go gracefully: tell every connection to finish, then wait for the last.
+//! Graceful drain: signals all connections to finish, then waits for the last one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ pub struct DrainTrigger {
     shared: Arc<Shared>,
 }
 
-/// The side that is told of it. Clones are alike.
+/// The receiving side of a drain. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct Drain {
     shared: Arc<Shared>,
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn those_who_wait_are_told_once_and_for_all() {
+    async fn waiting_tasks_are_woken_once_and_for_all() {
         let (trigger, drain) = channel();
         let waiting = tokio::spawn({
             let drain = drain.clone();
@@ -124,7 +124,7 @@ mod tests {
         });
         assert!(!drain.started());
         trigger.start();
-        waiting.await.expect("told");
+        waiting.await.expect("signalled");
         assert!(drain.started());
         drain.wait().await;
     }

@@ -31,5 +31,5 @@ pub use peer::Peer;
 pub use proxy_protocol::ProxyProtocolError;
 pub use rates::{RateLimits, Rates};
 pub use share::{FairShare, SharePermit};
-pub use source::{Departure, FastOpenConnect, connect_from};
+pub use source::{ConnectOptions, FastOpenConnect, connect_from};
 pub use tcp_info::TcpInfo;

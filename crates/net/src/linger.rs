@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-/// What a client may still send that nobody wants any more, until it takes notice.
+/// Limits of the data that a client may still send after its request was refused.
 #[derive(Clone, Copy, Debug)]
 pub struct Lingering {
     /// The longest pause.

@@ -255,7 +255,7 @@ mod tests {
         let mut listener = Listener::new(socket).expect("listener");
         let address = listener.local_address().expect("address");
         pause(&handle).expect("pause");
-        let error = TcpStream::connect(address).await.expect_err("nobody listens");
+        let error = TcpStream::connect(address).await.expect_err("no listener");
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
         let accepting = tokio::spawn(async move { listener.accept().await });
         tokio::task::yield_now().await;
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_apart() {
+    fn errors_are_distinguished() {
         let trouble = |code| Trouble::of(&io::Error::from_raw_os_error(code));
         assert_eq!(trouble(libc::EMFILE), Trouble::Shortage);
         assert_eq!(trouble(libc::ECONNABORTED), Trouble::Connection);

@@ -1,8 +1,8 @@
-//! How often one client may do something: token buckets for each client, in a table of fixed size.
+//! Rate limits per client: token buckets in a table of fixed size.
 //!
 //! The table is a cache without locks: a client is looked for in one set of places, and a new one takes the place whose
 //! buckets are the fullest, which is forgotten at the least cost. Two workers that change one place at the same time may
-//! lose an event; nobody waits.
+//! lose an event; there is no locking.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -36,7 +36,7 @@ impl Event {
     pub const ALL: [Self; 4] = [Self::Connection, Self::Handshake, Self::Request, Self::Error];
 }
 
-/// So many events at once, and then one per interval: a token bucket.
+/// A token bucket: a burst of events, then one per interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// The time in which the bucket gains a token.
@@ -98,7 +98,7 @@ pub struct Rates {
 /// One client. A bucket is the time, in nanoseconds after the start, at which it is full again.
 #[derive(Debug, Default)]
 struct Place {
-    /// The client's hash; 0 is nobody's.
+    /// The client's hash; 0 for an unused slot.
     client: AtomicU64,
     full_at: [AtomicU64; EVENTS],
 }

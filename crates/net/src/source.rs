@@ -8,37 +8,37 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::options;
 
-/// How a connection leaves this machine.
+/// Local options of an outgoing connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Departure {
-    /// The address it comes from; the port is the system's choice. Default: the system chooses both.
+pub struct ConnectOptions {
+    /// Source address; the system chooses the port. Default: the system chooses both.
     pub source: Option<IpAddr>,
-    /// Whether the first bytes may travel with the SYN. Default: no.
+    /// Whether to use TCP Fast Open. Default: no.
     pub fast_open: FastOpenConnect,
 }
 
 /// TCP Fast Open for the side that connects (RFC 7413).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FastOpenConnect {
-    /// The connection is there when connecting has ended.
+    /// The handshake completes before connecting returns.
     #[default]
     Off,
-    /// Where the server gave a cookie before, connecting ends at once, and the SYN goes out with the first write: what
-    /// is wrong with the target shows only then.
+    /// If the server gave a cookie before, connecting returns at once, and the first write sends the SYN with data. Errors
+    /// of the target appear only then.
     On,
 }
 
-/// Connects to `address`, with `TCP_NODELAY`. Has no time limit of its own.
+/// Connects to `address`, with `TCP_NODELAY`. It has no timeout.
 ///
 /// The port of a given source is bound when the connection is made, so that one port serves connections to several
 /// targets.
-pub async fn connect_from(address: SocketAddr, departure: Departure) -> io::Result<TcpStream> {
+pub async fn connect_from(address: SocketAddr, options: ConnectOptions) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     socket.set_tcp_nodelay(true)?;
-    if departure.fast_open == FastOpenConnect::On {
+    if options.fast_open == FastOpenConnect::On {
         options::set_fast_open_connect(&socket)?;
     }
-    if let Some(source) = departure.source {
+    if let Some(source) = options.source {
         options::set_bind_address_no_port(&socket)?;
         socket.bind(&SocketAddr::new(source, 0).into())?;
     }
@@ -58,7 +58,7 @@ mod tests {
         let address = listener.local_addr().expect("address");
         for source in ["127.0.0.2", "127.0.3.4"] {
             let source = source.parse().ok();
-            let stream = connect_from(address, Departure { source, ..Departure::default() }).await;
+            let stream = connect_from(address, ConnectOptions { source, ..ConnectOptions::default() }).await;
             let stream = stream.expect("connect");
             assert!(stream.nodelay().expect("an option"));
             let (_, peer) = listener.accept().await.expect("accept");
@@ -70,9 +70,9 @@ mod tests {
     async fn a_fast_open_connection_carries_data() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let address = listener.local_addr().expect("address");
-        let departure = Departure { source: None, fast_open: FastOpenConnect::On };
+        let options = ConnectOptions { source: None, fast_open: FastOpenConnect::On };
         for _ in 0..2 {
-            let mut stream = connect_from(address, departure).await.expect("connect");
+            let mut stream = connect_from(address, options).await.expect("connect");
             stream.write_all(b"hello").await.expect("write");
             let (mut accepted, _) = listener.accept().await.expect("accept");
             let mut received = [0; 5];
@@ -86,7 +86,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let address = listener.local_addr().expect("address");
         drop(listener);
-        let error = connect_from(address, Departure::default()).await.expect_err("refused");
+        let error = connect_from(address, ConnectOptions::default()).await.expect_err("refused");
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
     }
 }

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_told_is_unknown() {
+    fn missing_facts_are_unknown() {
         assert_eq!(entry("/nonexistent", "model name", ':'), "unknown");
     }
 }

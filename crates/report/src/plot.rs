@@ -346,7 +346,7 @@ fn bars(points: &[(f64, f64)]) -> String {
     let mut path = String::new();
     for pair in points.windows(2) {
         let ((left, top), right) = (pair[0], pair[1].0);
-        // A hair between two bars, so that they can be told apart.
+        // A thin gap separates bars.
         let _ = write!(path, "M{left:.1} {bottom}V{top:.1}H{:.1}V{bottom}Z", (right - 0.8).max(left + 0.4));
     }
     path

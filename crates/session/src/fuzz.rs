@@ -20,7 +20,7 @@ pub fn ticket(bytes: &[u8]) {
     KEYRING.with(|keyring| {
         let keyring = keyring
             .get_or_init(|| TicketKeyring::new(KeySource::Generated(RotationSettings::default()), now));
-        assert!(keyring.open_ticket(bytes, now).is_err(), "nobody sealed this");
+        assert!(keyring.open_ticket(bytes, now).is_err(), "it was not sealed");
         let mut sealed = keyring.seal(SESSION, now).expect("keys are fresh");
         let changed = change(&mut sealed, bytes);
         match keyring.open_ticket(&sealed, now) {
@@ -36,7 +36,7 @@ pub fn redis_value(bytes: &[u8]) {
         let values =
             values.get_or_init(|| Values::new(&FleetSecret::from_bytes(&[7; 32]).expect("32 bytes")));
         let (id, value) = bytes.split_at(bytes.len().min(32));
-        assert!(values.open(id, value.to_vec()).is_none(), "nobody sealed this");
+        assert!(values.open(id, value.to_vec()).is_none(), "it was not sealed");
         let mut sealed = values.seal(id, SESSION);
         assert!(values.open(&[id, b"x"].concat(), sealed.clone()).is_none(), "another's session");
         let changed = change(&mut sealed, value);

@@ -5,7 +5,7 @@ use std::{fmt, path::Path};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
 
 use crate::{
-    KeyId, KeySourceError, TicketKeyLength,
+    KeySourceError, TicketKeyId, TicketKeyLength,
     secret::{expand, read_at_most},
     ticket_key::KeyMaterial,
 };
@@ -13,7 +13,7 @@ use crate::{
 /// `ssl_session_ticket_key` of nginx: 16 bytes of name and two keys, of 16 or of 32 bytes each.
 const LENGTHS: [usize; 2] = [48, 80];
 
-/// Longer than any form of a key that somebody may have in a file: the message tells how long that is.
+/// Longer than any format of key files, so that the message can report the actual length.
 const MOST_READ: usize = 4096;
 
 const SALT: &[u8] = b"brisk ticket key file, first edition";
@@ -46,7 +46,7 @@ impl TicketKeyFile {
     }
 
     /// The key's name for people, as metrics show it.
-    pub fn id(&self) -> KeyId {
+    pub fn id(&self) -> TicketKeyId {
         self.material.id()
     }
 

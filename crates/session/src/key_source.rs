@@ -8,10 +8,10 @@ use crate::{FleetSecret, RotationSettings, TicketKeyFile};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum KeySource {
-    /// Made at random and rotated in this process, known to nobody else: for one machine. They never leave its memory,
-    /// and a restart forgets them.
+    /// Generated and rotated in this process: for one machine. The keys never leave its memory, and a restart discards
+    /// them.
     Generated(RotationSettings),
-    /// Derived from a secret that the whole fleet has, without a word between its gateways.
+    /// Derived from a secret that the whole fleet has, without communication between its gateways.
     ///
     /// Time is cut into periods of one rotation interval, the same for all, and each period has a key: it seals during
     /// its period, and opens from the period before until the last ticket it sealed is too old. So the clocks of two

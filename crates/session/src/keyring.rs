@@ -12,23 +12,22 @@ use std::{
 use arc_swap::{ArcSwap, Guard};
 
 use crate::{
-    ForceError, KeyId, KeyOrigin, KeySource, OpenError, SharedKey,
+    ForceError, KeyOrigin, KeySource, OpenError, SharedKey, TicketKeyId,
     ring::{Entry, Ring},
     rotation::{Seconds, seconds},
 };
 
 /// The session-ticket encryption keys of this process: one seals, several open.
 ///
-/// A key opens before it seals, and opens as long as the last ticket it sealed lives; after that it is wiped. Sealing
-/// and opening rotate when it is time, which is one comparison otherwise; a process that may be idle calls
-/// [`rotate`](Self::rotate) now and then, so that keys do not outlive their time. Where the keys come from is said by a
-/// [`KeySource`]. No locks but for changes of the keys.
+/// A key opens tickets before it seals any, and until the last ticket that it sealed has expired. Then it is wiped.
+/// Sealing and opening rotate the keys when that is due, and cost one comparison otherwise. A process that may be idle
+/// calls [`rotate`](Self::rotate) from time to time, so that keys do not outlive their time. A [`KeySource`] provides the
+/// keys. Only changes of the keys take a lock.
 ///
-/// The clock is the caller's. It is wall-clock time, since keys may be shared by machines. The age of a ticket is told
-/// by the clock of who opens it, from the time of who sealed it: where they differ, it lives by as much longer or
-/// shorter.
+/// The caller provides the clock. It is wall-clock time, since machines may share keys. The opening machine computes the
+/// age of a ticket from the time that the sealing machine wrote, so a difference of their clocks changes its lifetime.
 pub struct TicketKeyring {
-    /// Locked by who changes the ring.
+    /// Locked while the ring changes.
     source: Mutex<KeySource>,
     ring: ArcSwap<Ring>,
     forced: AtomicBool,
@@ -59,7 +58,7 @@ impl TicketKeyring {
         *present = source;
     }
 
-    /// How long a ticket opens after it was sealed: what to tell the client, RFC 8446 section 4.6.1.
+    /// Lifetime of a ticket from its sealing, for `ticket_lifetime` (RFC 8446 section 4.6.1).
     pub fn lifetime(&self) -> Duration {
         Duration::from_secs(self.ring.load().lifetime())
     }
@@ -105,8 +104,8 @@ impl TicketKeyring {
 
     /// Seals with a new key from `now` on; the former ones open as long as their tickets live.
     ///
-    /// Generated keys are replaced at once. Shared ones are replaced by who exchanges them, who is told by
-    /// [`take_forced`](Self::take_forced). All others are the operator's to replace.
+    /// Generated keys are replaced at once. Shared keys are replaced by [`TicketKeySync`](crate::TicketKeySync), which polls
+    /// [`take_forced`](Self::take_forced). Other keys have to be replaced by the operator.
     pub fn force_rotation(&self, now: SystemTime) -> Result<(), ForceError> {
         let source = self.lock();
         match &*source {
@@ -222,7 +221,7 @@ impl fmt::Debug for Opened {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyStatistics {
     /// Its name for people.
-    pub id: KeyId,
+    pub id: TicketKeyId,
     /// Where it came from.
     pub origin: KeyOrigin,
     /// Whether tickets are sealed with it now.
@@ -325,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_refusal_is_told_apart_and_counted() {
+    fn every_kind_of_refusal_is_distinguished_and_counted() {
         let (keyring, other) = (keyring(), keyring());
         let ticket = keyring.seal(b"session", at(0)).unwrap();
         let mut forged = ticket.clone();

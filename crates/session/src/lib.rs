@@ -27,13 +27,13 @@ pub use key_source::{KeyOrigin, KeySource};
 pub use keyring::{KeyStatistics, KeyringStatistics, Opened, TicketKeyring};
 pub use memory::{MemorySettings, MemoryStatistics, MemoryStore};
 pub use redis::{
-    KeyExchange, RedisAddress, RedisCredentials, RedisError, RedisSettings, RedisStatistics, RedisStore,
-    RedisTls, RedisTopology,
+    RedisAddress, RedisCredentials, RedisError, RedisSettings, RedisStatistics, RedisStore, RedisTls,
+    RedisTopology, TicketKeySync,
 };
 pub use rotation::RotationSettings;
 pub use secret::{FleetSecret, Purpose};
 pub use session_ids::SessionIds;
 pub use shared_key::SharedKey;
 pub use store::{Claim, Found, Lookup, Miss, SessionStore};
-pub use ticket_key::KeyId;
+pub use ticket_key::TicketKeyId;
 pub use tiered::TieredStore;

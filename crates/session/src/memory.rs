@@ -45,9 +45,9 @@ impl Default for MemorySettings {
 /// none (`take`). A session costs about 100 bytes beside its own, its ID included. IDs longer than 32 bytes, which TLS
 /// does not have, are not kept.
 ///
-/// Who asks for a session that was taken is told so, [`Miss::Used`](crate::Miss::Used), for a minute, as far as there
-/// is room to remember: of a quarter as many as the store may keep, and of 262,144 at most, in 16 bytes each. After that
-/// it is unknown.
+/// For a minute after a session was taken, look-ups return [`Miss::Used`](crate::Miss::Used), later
+/// [`Miss::Unknown`](crate::Miss::Unknown). The store remembers a quarter as many taken sessions as it may hold, at most
+/// 262,144, in 16 bytes each; beyond that the oldest become unknown earlier.
 pub struct MemoryStore {
     shards: Box<[Padded]>,
     /// Seeded at random. The IDs that are kept are ours, but those that are asked for are anyone's.
@@ -146,7 +146,7 @@ impl SessionStore for MemoryStore {
         Lookup::Ready(self.get_at(id, Instant::now()))
     }
 
-    /// Nobody else shares this store, so both claims are the same.
+    /// The store is not shared with other gateways, so both claims are the same.
     fn take(&self, id: &[u8], claim: Claim) -> Lookup<Found> {
         let found = self.take_at(id, Instant::now());
         if claim == Claim::Everywhere && found == Err(Miss::Used) {
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_was_taken_is_told_from_one_that_never_was_for_a_minute() {
+    fn a_taken_session_differs_from_an_unknown_one_for_a_minute() {
         let (store, now) = (store(1000, 1 << 20), Instant::now());
         store.put_at(b"id", vec![1], HOUR, now);
         store.take_at(b"id", now).unwrap();

@@ -19,8 +19,8 @@
 //! * **Two take at once.** A take is one command, `SET key "" PX 60000 XX GET`: it returns the value and leaves an
 //!   empty tombstone in one step of a server that does one thing at a time. The second gets the tombstone.
 //! * **A copy in memory.** Memory is never asked for such a take ([`TieredStore`](crate::TieredStore)).
-//! * **The answer is late, or lost with its connection.** Then the command may have been done or not, and nobody
-//!   knows. It is not sent again, by us or by the library, whose multiplexed connection neither retries nor
+//! * **The answer is late, or lost with its connection.** Then it is unknown whether the command was
+//!   executed. It is not sent again, by us or by the library, whose multiplexed connection neither retries nor
 //!   reconnects ([`link`]). The session is lost, or it is there for one who takes it later, alone.
 //! * **The answer is another question's.** A value is sealed with a key made of its session's ID ([`sealing`]), so
 //!   that the wrong one does not open.
@@ -31,7 +31,7 @@
 //!   session is there again. Each value therefore says in which *epoch* it was put ([`epoch`]): the life of one
 //!   process as a primary, by its random `run_id` and `master_replid`. `INFO` is sent behind the take on the same
 //!   connection, which leads to one process; since an epoch that is over never comes back, an answer that
-//!   tells the value's own epoch proves that this one process held the session from the put to the take, with no
+//!   has the value's own epoch proves that this one process held the session from the put to the take, with no
 //!   restart and no other's data in between. Any other answer, or none, and the session is not given. It makes no
 //!   difference that the epoch a value was put with was learned a second before: were it over by then, the value would
 //!   never be given.
@@ -39,19 +39,19 @@
 //!   first one's alone.
 //! * **A cluster moves a slot away and back.** The importing node takes a new `cluster_my_epoch`, which is part of the
 //!   epoch in a cluster. A key that is not where the cluster said is not looked for elsewhere: it is not found.
-//! * **Somebody takes it for a handshake without early data.** `Claim::Here` is satisfied with a copy in memory, and
-//!   tells Redis behind: such a session may still be taken once for early data elsewhere, and one that was taken for
+//! * **It is taken for a handshake without early data.** `Claim::Here` is satisfied with a copy in memory, and
+//!   informs Redis afterwards: such a session may still be taken once for early data elsewhere, and one that was taken for
 //!   early data may resume another handshake where a copy of it is left. Neither accepts early data twice.
 //! * **Redis did not answer when the early data first came.** Its client got a full handshake and sent its request
 //!   again. So that the early data is not accepted from a replay later on, what could not be taken is remembered
-//!   ([`spent`]) and marked in Redis before anybody here may ask it again, or within a second where it
+//!   ([`spent`]) and marked in Redis before this gateway asks for it again, or within a second where it
 //!   was only too busy. Beyond 10,000 of them, which strangers can make up, this gateway gives no session any more that
 //!   was put before. This is done as well as it can be: RFC 8446 section 8 leaves it to applications that a client's
 //!   second attempt is a second request.
 //!
 //! What this leans on: that Redis is Redis. A proxy that answers `INFO` itself or spreads one connection over several
-//! servers, a virtual machine that is set back to an image with Redis running in it, `DEBUG RELOAD`, and somebody who
-//! writes old values back are not noticed. Services that do not tell `run_id` and `master_replid` are refused.
+//! servers, a virtual machine that is set back to an image with Redis running in it, `DEBUG RELOAD`, and a program that
+//! writes old values back are not noticed. Services that do not report `run_id` and `master_replid` are refused.
 
 mod breaker;
 mod client;
@@ -75,7 +75,7 @@ mod trouble;
 
 pub(crate) use command::{How, Kept};
 pub use error::RedisError;
-pub use exchange::KeyExchange;
+pub use exchange::TicketKeySync;
 pub use settings::{RedisAddress, RedisCredentials, RedisSettings, RedisTls, RedisTopology};
 pub use statistics::RedisStatistics;
 pub use store::RedisStore;

@@ -35,7 +35,7 @@ pub struct RotationSettings {
 impl RotationSettings {
     /// Tickets that open for `lifetime` after they were sealed, by keys that each seal for `interval`.
     ///
-    /// A key opens from `lead` before it seals, so that all who share the keyring have it by then. Whoever steals the
+    /// A key opens from `lead` before it seals, so that all gateways have it by then. An attacker who obtains the
     /// keys in memory can open the tickets of the last `lifetime + interval`, no older ones.
     pub fn new(lifetime: Duration, interval: Duration, lead: Duration) -> Result<Self, RotationError> {
         if lifetime > LONGEST_LIFETIME {

@@ -1,4 +1,4 @@
-//! The secret that a fleet shares, and the keys derived from it: one for each purpose, none of which tells of another.
+//! The secret that a fleet shares, and the keys derived from it: one for each purpose, none of which reveals another.
 
 use std::{
     fmt,
@@ -18,7 +18,7 @@ const MOST: usize = 4096;
 /// Keeps what is derived here apart from what another program derives from the same bytes.
 const SALT: &[u8] = b"brisk fleet secret, first edition";
 
-/// A secret that all gateways of a fleet have, and nobody else: 32 bytes to 4 KiB that were made at random.
+/// The shared secret of a fleet: 32 bytes to 4 KiB of random data, known only to its gateways.
 ///
 /// Who has it can open every ticket and every stored session of the fleet, past ones included, so it is changed now and
 /// then: keys derived from it protect what was recorded no better than the secret itself is kept.
@@ -40,7 +40,7 @@ pub enum Purpose {
     /// Hiding session IDs from that store (HMAC).
     StoreIds,
     /// Sealing the ticket keys that gateways exchange through that store.
-    KeyExchange,
+    TicketKeySync,
     /// Marking the session IDs of TLS 1.2 (HMAC).
     SessionIds,
 }
@@ -51,7 +51,7 @@ impl Purpose {
         match self {
             Self::StoreSeal => b"seal stored sessions",
             Self::StoreIds => b"hide session ids",
-            Self::KeyExchange => b"exchange ticket keys",
+            Self::TicketKeySync => b"exchange ticket keys",
             Self::SessionIds => b"mark session ids",
         }
     }
@@ -89,8 +89,7 @@ impl FleetSecret {
         expand(&self.prk, b"ticket key", &[&interval, &slot])
     }
 
-    /// Eight hexadecimal digits by which an operator can see that two gateways have the same secret. They tell nothing
-    /// else of it.
+    /// Eight hexadecimal digits that identify the secret, so that operators can compare gateways. They reveal nothing else.
     pub fn id(&self) -> String {
         format!("{:08x}", u32::from_be_bytes(*self.identity.first_chunk().expect("it has 32 bytes")))
     }
@@ -157,7 +156,7 @@ mod tests {
         let keys: Vec<[u8; 32]> = [secret(1), secret(2)]
             .iter()
             .flat_map(|secret| {
-                [Purpose::StoreSeal, Purpose::StoreIds, Purpose::KeyExchange, Purpose::SessionIds]
+                [Purpose::StoreSeal, Purpose::StoreIds, Purpose::TicketKeySync, Purpose::SessionIds]
                     .map(|purpose| *secret.derive(purpose))
             })
             .chain([secret(1).identity, secret(1).ticket_key(1, 2)[16..].try_into().unwrap()])

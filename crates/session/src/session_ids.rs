@@ -22,11 +22,10 @@ static OF_PROCESS: LazyLock<hmac::Key> = LazyLock::new(|| {
     hmac::Key::new(hmac::HMAC_SHA256, &key)
 });
 
-/// Makes session IDs and knows them again: 24 random bytes, and 8 of an HMAC-SHA256 of them.
+/// Generates and recognizes session IDs: 24 random bytes, then 8 bytes of their HMAC-SHA256.
 ///
-/// Whoever lacks the key cannot tell such an ID from a random one, nor two that one gateway made from those of two. A random
-/// ID is taken for one of these once in 2^64 times, which costs a look-up in vain. A mark says where an ID comes from, not
-/// that its session is still there.
+/// Without the key such an ID is indistinguishable from a random one, and so is its gateway. A random ID passes the check
+/// with probability 2^-64, which costs one unnecessary look-up. A valid ID does not imply that its session still exists.
 #[derive(Clone)]
 pub struct SessionIds(hmac::Key);
 

@@ -24,13 +24,13 @@ const OVERHEAD: usize = size_of::<Slot>() + 32;
 /// Slots that each `put` examines for an expired session: more than it can add, so that the whole ring gets its turn.
 const EXAMINED_PER_PUT: usize = 2;
 
-/// How long a second taker is told that a session was taken, if there is room to remember: a minute.
+/// How long a taken session is remembered as used, if there is room.
 const SPENT_FOR: Nanos = 60 * 1_000_000_000;
 
-/// Of so many sessions that fit in a shard, one that was taken is remembered.
+/// Ratio of sessions that fit into a shard to taken sessions that are remembered.
 const SESSIONS_PER_SPENT: usize = 4;
 
-/// At most so many are remembered, 16 bytes each.
+/// Maximum number of taken sessions remembered per shard, 16 bytes each.
 const MOST_SPENT: usize = 4096;
 
 /// The end of the list of empty slots.

@@ -8,7 +8,7 @@ use std::{
 use zeroize::Zeroizing;
 
 use crate::{
-    KeyId, RotationSettings,
+    RotationSettings, TicketKeyId,
     rotation::{Seconds, Validity, seconds},
     ticket_key::{KeyMaterial, MATERIAL_LEN},
 };
@@ -78,7 +78,7 @@ impl SharedKey {
     }
 
     /// The key's name for people, as metrics show it.
-    pub fn id(&self) -> KeyId {
+    pub fn id(&self) -> TicketKeyId {
         self.material.id()
     }
 

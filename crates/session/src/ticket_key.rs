@@ -47,8 +47,8 @@ impl KeyMaterial {
         self.0.first_chunk().expect("the name comes first")
     }
 
-    pub(crate) fn id(&self) -> KeyId {
-        KeyId::of(self.name())
+    pub(crate) fn id(&self) -> TicketKeyId {
+        TicketKeyId::of(self.name())
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8; MATERIAL_LEN] {
@@ -62,26 +62,26 @@ impl From<Zeroizing<[u8; MATERIAL_LEN]>> for KeyMaterial {
     }
 }
 
-/// A ticket key's name for people: the first four bytes of the SHA-256 of its name, as eight hexadecimal digits.
+/// The ID of a ticket key for operators: the first four bytes of the SHA-256 of its name, as eight hexadecimal digits.
 ///
-/// The same on all gateways that have the key. Tickets cannot be told apart by it, since it does not stand in them.
+/// It is the same on all gateways that have the key. Tickets do not contain it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct KeyId([u8; 4]);
+pub struct TicketKeyId([u8; 4]);
 
-impl KeyId {
+impl TicketKeyId {
     fn of(name: &KeyName) -> Self {
         let digest = digest(&SHA256, name);
         Self(*digest.as_ref().first_chunk().expect("SHA-256 has 32 bytes"))
     }
 }
 
-impl fmt::Display for KeyId {
+impl fmt::Display for TicketKeyId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:08x}", u32::from_be_bytes(self.0))
     }
 }
 
-impl fmt::Debug for KeyId {
+impl fmt::Debug for TicketKeyId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -93,8 +93,8 @@ impl fmt::Debug for KeyId {
 /// name (16) | nonce (12) | encrypted: session, time of sealing (8) | tag (16)
 /// ```
 ///
-/// The time lies within the encryption so that a ticket, which TLS 1.2 sends in clear, does not tell when its client
-/// was here before. The cipher is set up once; the bytes of the key are wiped as soon as that is done, and aws-lc
+/// The time is encrypted so that a ticket, which TLS 1.2 sends in clear, does not reveal when its client connected
+/// before. The cipher is set up once; the bytes of the key are wiped as soon as that is done, and aws-lc
 /// wipes its own copy when the key is dropped.
 pub(crate) struct TicketKey {
     name: KeyName,
@@ -122,8 +122,8 @@ impl TicketKey {
         &self.name
     }
 
-    pub(crate) fn id(&self) -> KeyId {
-        KeyId::of(&self.name)
+    pub(crate) fn id(&self) -> TicketKeyId {
+        TicketKeyId::of(&self.name)
     }
 
     /// Tickets sealed in this process, or tried to once there were too many.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use brisk_net::{Departure, connect_from};
+use brisk_net::{ConnectOptions, connect_from};
 use brisk_telemetry::Resumption;
 use brisk_tls_client::{
     Client, ClientSettings, ClientStream, KeyShares, SavedSession, SessionUse, Verification,
@@ -196,8 +196,8 @@ impl Caller {
     async fn connect(&self, number: u32) -> Result<ClientStream, SpeedError> {
         let (low, high) = SOURCES;
         let source = Ipv4Addr::new(127, 0, 1, (low + number % (high - low + 1)) as u8);
-        let departure = Departure { source: Some(source.into()), ..Departure::default() };
-        let tcp = connect_from(self.address, departure).await?;
+        let options = ConnectOptions { source: Some(source.into()), ..ConnectOptions::default() };
+        let tcp = connect_from(self.address, options).await?;
         let session = self.session.as_ref().as_ref().and_then(SavedSession::try_clone);
         let stream = self.client.connect(tcp, session, None).await?;
         let found = stream.facts().resumption;

@@ -88,7 +88,7 @@ impl Server {
 
 /// A handshake, the ticket after it, and the client's end.
 async fn connection(acceptor: Arc<Acceptor>, tcp: TcpStream, completed: Rc<Cell<u64>>) {
-    // The client knows best why a handshake failed, and tells.
+    // The client reports why a handshake failed.
     let Ok(mut accepted) = acceptor.accept(tcp, Vec::new(), &mut Timeline::start()).await else { return };
     completed.set(completed.get() + 1);
     let stream = &mut accepted.stream;

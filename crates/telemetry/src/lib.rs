@@ -1,6 +1,6 @@
 //! What is known of a connection and its requests, and the two places it goes to: the access log and the metrics.
 //!
-//! Nothing here measures by itself: whoever drives a connection marks its [`Timeline`], fills its [`ConnectionRecord`]
+//! Nothing here measures by itself: the code that drives a connection marks its [`Timeline`], fills its [`ConnectionRecord`]
 //! and hands both over once. Calls made per request or per connection take no contended lock and no label look-up.
 
 pub mod access_log;

@@ -31,7 +31,7 @@ use shard::Shards;
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 named! {
-    /// What kind of listener a connection came to.
+    /// The kind of listener of a connection.
     Listening {
         /// HTTPS.
         Https = "https",
@@ -95,7 +95,7 @@ named! {
 pub struct CertificateExpiry {
     /// The host's first name.
     pub host: String,
-    /// The key's algorithm, which tells a host's certificates apart.
+    /// The key's algorithm, which distinguishes a host's certificates.
     pub algorithm: String,
     /// End of validity, in seconds since 1970.
     pub not_after: i64,
@@ -206,7 +206,7 @@ impl Metrics {
         self.handshakes.complete(tls);
     }
 
-    /// Counts what became of a client's early data. Once per connection, as soon as it is known: data that was accepted
+    /// Counts the outcome of a client's early data. Once per connection, as soon as it is known: data that was accepted
     /// is read before its handshake has succeeded.
     pub fn early_data(&self, outcome: EarlyData) {
         self.handshakes.early_data(outcome);

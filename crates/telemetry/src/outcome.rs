@@ -70,7 +70,7 @@ named! {
 }
 
 named! {
-    /// What became of a client's early data (RFC 8446 section 4.2.10).
+    /// Outcome of a client's early data (RFC 8446 section 4.2.10).
     EarlyData {
         /// It was accepted.
         Accepted = "accepted",
@@ -86,7 +86,7 @@ named! {
 named! {
     /// How a request that came before the end of its handshake was treated (RFC 8470).
     EarlyRequest {
-        /// It was answered at once; an upstream was told with `Early-Data: 1`.
+        /// It was answered at once; an upstream received `Early-Data: 1`.
         Forwarded = "forwarded",
         /// It waited for the end of the handshake.
         Held = "held",

@@ -24,7 +24,7 @@ pub struct TlsFacts {
     pub resumption: Resumption,
     /// Why the session that the client asked for was not resumed; `None` where it was, or there was none.
     pub resumption_failure: Option<ResumptionFailure>,
-    /// What became of the client's early data; `None` where it announced none.
+    /// Outcome of the client's early data; `None` if it announced none.
     pub early_data: Option<EarlyData>,
     /// The host name that the client asked for, in lower case.
     pub server_name: Option<Box<str>>,

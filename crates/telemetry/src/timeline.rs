@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn between_tells_the_time_from_one_milestone_to_another() {
+    fn between_is_the_time_from_one_milestone_to_another() {
         let mut timeline = Timeline::start();
         timeline.mark_at(Milestone::ClientHello, after(&timeline, 300));
         timeline.mark_at(Milestone::HandshakeFinished, after(&timeline, 1500));

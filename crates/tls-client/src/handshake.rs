@@ -132,7 +132,7 @@ impl<'a> Handshake<'a> {
             }
             self.incoming.reserve(FLIGHT);
             match tcp.read_buf(&mut self.incoming).await? {
-                // The system tells of a reset once, and afterwards that there is nothing more to read.
+                // The system reports a reset once, and the end of the stream afterwards.
                 0 => return Err(unsent.map_or(ClientError::Closed, ClientError::from)),
                 len => self.received += len as u64,
             }

@@ -81,7 +81,7 @@ async fn fetch(stream: &mut ClientStream, path: &str) -> Vec<SavedSession> {
     stream.take_sessions()
 }
 
-/// What nginx says of its requests, when it has logged so many.
+/// The requests in the log of nginx, as soon as there are `count`.
 fn logged(nginx: &Nginx, count: usize) -> Vec<String> {
     wait_until("the access log", || Some(nginx.requests()).filter(|lines| lines.len() >= count))
 }
@@ -171,8 +171,7 @@ async fn early_data_is_accepted_and_answered() {
     }
 }
 
-/// A relay to `server`, which has the client wait for all that the server says until the server has logged so many
-/// requests.
+/// A relay to `server`, which holds back the server's answers until the server has logged `count` requests.
 async fn relay(server: &Nginx, count: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
     let address = listener.local_addr().expect("an address");

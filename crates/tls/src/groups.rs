@@ -66,7 +66,7 @@ impl SupportedKxGroup for Chosen {
     }
 
     fn usable_for_version(&self, version: Version) -> bool {
-        let chosen = notes::current().told.group;
+        let chosen = notes::current().input.group;
         self.0.usable_for_version(version)
             && chosen.is_none_or(|chosen| chosen == NamedGroup(u16::from(self.name())))
     }

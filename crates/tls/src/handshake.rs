@@ -8,7 +8,7 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
 
 use crate::early_data;
-use crate::notes::{self, Notes, Told};
+use crate::notes::{self, HandshakeInput, Notes};
 use crate::suspend::Suspendable;
 
 /// A handshake between two reads from the client.
@@ -29,7 +29,7 @@ pub(crate) struct Handshake {
     pub(crate) early_data: bool,
     /// Bytes of early data that have come.
     pub(crate) early_bytes: u64,
-    told: Told,
+    input: HandshakeInput,
 }
 
 /// How far a handshake has come.
@@ -48,9 +48,13 @@ pub(crate) enum Progress {
 pub(crate) type Advanced = (Box<Handshake>, Result<Progress, rustls::Error>);
 
 impl Handshake {
-    /// A handshake of which `incoming` was read already, the whole hello at least; `told` is what its callbacks are to
+    /// A handshake of which `incoming` was read already, the whole hello at least; `input` is what its callbacks are to
     /// know.
-    pub(crate) fn new(tls: Box<UnbufferedServerConnection>, incoming: Vec<u8>, told: Told) -> Self {
+    pub(crate) fn new(
+        tls: Box<UnbufferedServerConnection>,
+        incoming: Vec<u8>,
+        input: HandshakeInput,
+    ) -> Self {
         Self {
             tls,
             incoming,
@@ -60,7 +64,7 @@ impl Handshake {
             hello_retry: false,
             early_data: false,
             early_bytes: 0,
-            told,
+            input,
         }
     }
 
@@ -70,7 +74,7 @@ impl Handshake {
     }
 
     fn process(mut self: Box<Self>) -> Advanced {
-        notes::update(|notes| notes.told = self.told);
+        notes::update(|notes| notes.input = self.input);
         let mut used = 0;
         let result = loop {
             let UnbufferedStatus { discard, state, .. } =
@@ -85,7 +89,7 @@ impl Handshake {
                     None
                 }
                 // By construction there is none: this is the last line of the defence against replays.
-                Ok(ConnectionState::ReadEarlyData(_)) if !self.told.early_data => {
+                Ok(ConnectionState::ReadEarlyData(_)) if !self.input.early_data => {
                     Some(Err(rustls::Error::General("early data with a session that others may have".into())))
                 }
                 Ok(ConnectionState::ReadEarlyData(mut early)) => {
@@ -116,7 +120,7 @@ impl Handshake {
         };
         self.incoming.drain(..used);
         self.hello_retry |= self.tls.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest);
-        self.early_data |= self.told.early_data && early_data::accepted(&self.tls, &self.outgoing);
+        self.early_data |= self.input.early_data && early_data::accepted(&self.tls, &self.outgoing);
         if result.is_err() {
             take_alert(&mut self.tls, &mut self.outgoing);
         }

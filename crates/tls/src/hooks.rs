@@ -46,7 +46,7 @@ impl HostResolver {
 
 impl ResolvesServerCert for HostResolver {
     fn resolve(&self, _client: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let chosen = notes::current().told.certificate.and_then(|position| self.0.get(position));
+        let chosen = notes::current().input.certificate.and_then(|position| self.0.get(position));
         notes::update(|notes| {
             notes.certificate_chosen = Some(Instant::now());
             notes.no_certificate = chosen.is_none();
@@ -94,7 +94,7 @@ struct EngineSigner {
 
 impl Signer for EngineSigner {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rustls::Error> {
-        let Some(_pass) = self.gate.enter(notes::current().told.client) else {
+        let Some(_pass) = self.gate.enter(notes::current().input.client) else {
             notes::update(|notes| notes.limited = true);
             return Err(rustls::Error::General("the client has had its share of key operations".into()));
         };

@@ -20,9 +20,9 @@ use crate::settings::{ClientCertificates, HostSettings, TlsSettings, UnknownRevo
 /// The configurations of a host, one of which suits each client.
 #[derive(Clone)]
 pub(crate) struct HostConfig {
-    every: Orders,
+    every: SuiteOrders,
     /// For clients that offer TLS 1.3, where their sessions are kept in the store and those of TLS 1.2 in tickets.
-    stateful: Option<Orders>,
+    stateful: Option<SuiteOrders>,
 }
 
 impl HostConfig {
@@ -35,12 +35,12 @@ impl HostConfig {
 
 /// A configuration, once for each way to choose a suite.
 #[derive(Clone)]
-struct Orders {
+struct SuiteOrders {
     server: Arc<ServerConfig>,
     client: Arc<ServerConfig>,
 }
 
-impl Orders {
+impl SuiteOrders {
     fn new(mut config: ServerConfig) -> Self {
         config.ignore_client_order = false;
         let client = Arc::new(config.clone());
@@ -148,11 +148,11 @@ impl<'a> ConfigBuilder<'a> {
         // Otherwise an answer to early data would wait for the client's Finished.
         stateful.send_half_rtt_data = early_data > 0;
         if !self.settings.tickets {
-            return HostConfig { every: Orders::new(stateful), stateful: None };
+            return HostConfig { every: SuiteOrders::new(stateful), stateful: None };
         }
         config.ticketer = Arc::new(Tickets { keyring: Arc::clone(&self.keyring), lifetime, demands });
-        let stateful = (self.settings.stateful || early_data > 0).then(|| Orders::new(stateful));
-        HostConfig { every: Orders::new(config), stateful }
+        let stateful = (self.settings.stateful || early_data > 0).then(|| SuiteOrders::new(stateful));
+        HostConfig { every: SuiteOrders::new(config), stateful }
     }
 
     fn client_verifier(

@@ -1,4 +1,4 @@
-//! What the callbacks of one handshake are told, and what they learn on the way: written in `hooks`, read by `acceptor`.
+//! The input of the callbacks of one handshake, and the facts that they collect: written in `hooks`, read by `acceptor`.
 //!
 //! The callbacks are shared by all connections, so their notes go through a thread-local that `suspend` swaps in while
 //! a handshake runs.
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use brisk_telemetry::{Resumption, ResumptionFailure};
 use brisk_wire::registry::NamedGroup;
 
-/// What callbacks are told of the hello.
+/// The input of the callbacks.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct HandshakeInput {
     /// Position of the certificate to show, of those of the host.
     pub(crate) certificate: Option<usize>,
     /// The only group that a key may be exchanged in; `None` leaves the choice to rustls.
@@ -29,8 +29,8 @@ pub(crate) struct Told {
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is noted by itself")]
 pub(crate) struct Notes {
-    /// Told to the callbacks, not by them.
-    pub(crate) told: Told,
+    /// HandshakeInput to the callbacks, not by them.
+    pub(crate) input: HandshakeInput,
     /// Code point of the scheme that signed, when one did.
     pub(crate) scheme: Option<u16>,
     /// Where the session came from, when one was found. It may still not suit the connection.

@@ -73,7 +73,7 @@ impl Stage {
         Self { acceptor, roots, host, engine, sessions, keyring }
     }
 
-    /// Early data of so many bytes, and sessions in a store that does as it is told.
+    /// Early data of `size` bytes, and sessions in a scripted store.
     pub(crate) fn with_early_data(size: u32) -> (Self, Arc<ScriptedStore>) {
         let mut stage = Self::new();
         let store = Arc::new(ScriptedStore::default());

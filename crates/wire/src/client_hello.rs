@@ -1,8 +1,8 @@
-//! The facts of a `ClientHello`, read from the bytes that a stranger sent first.
+//! Parses a `ClientHello` from the first bytes of an untrusted client.
 //!
-//! Tells whether the bytes are TLS at all, whether the hello is whole yet, and what it says. Whether what it says is
-//! acceptable is the TLS stack's business. Two steps, so that nobody pays for what they do not ask: [`extent`] walks the
-//! record headers only; [`ClientHello::read`] reads the facts as well.
+//! Reports whether the bytes are TLS, whether the hello is complete, and what it offers. The TLS stack decides whether the
+//! offer is acceptable. There are two steps of different cost: [`extent`] walks the record headers only,
+//! [`ClientHello::read`] reads the fields too.
 
 mod facts;
 mod plaintext;

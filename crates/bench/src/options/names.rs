@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_tells_the_known_ones() {
+    fn an_unknown_name_lists_the_known_ones() {
         let error = suite("AES").expect_err("no suite").to_string();
         assert!(error.contains("TLS_AES_128_GCM_SHA256, ") && !error.contains("SCSV"), "{error}");
         assert!(group("curve").expect_err("no group").to_string().contains("x25519"));

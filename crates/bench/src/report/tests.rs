@@ -201,7 +201,7 @@ fn without_tls_there_are_connections_in_place_of_handshakes() {
 }
 
 #[test]
-fn a_ramp_is_told_step_by_step() {
+fn a_ramp_is_reported_step_by_step() {
     let steps = tables::ramp(&sample().series);
     let levels: Vec<_> = steps.iter().map(|step| (step.level() as u64, step.rate() as u64)).collect();
     assert_eq!(levels, [(1000, 1000), (2000, 2000), (3000, 3000), (4000, 3300)]);

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn errors_have_their_line() {
         for (text, hint) in [
             ("", "no request"),
             ("0 /", "no request"),

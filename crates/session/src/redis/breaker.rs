@@ -1,4 +1,4 @@
-//! The circuit breaker: when Redis does not answer, nobody waits for it.
+//! The circuit breaker: while Redis does not answer, it gets no commands and no caller waits.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 

@@ -47,7 +47,7 @@ async fn run(shared: Arc<Shared>, mut jobs: Receiver<Job>) {
             tokio::time::sleep(shared.settings.deadline).await;
         }
     };
-    let _ = tokio::time::timeout(shared.settings.patience, done).await;
+    let _ = tokio::time::timeout(shared.settings.connect_timeout, done).await;
 }
 
 /// Sends `command` on its way. Commands for the same session are sent in the order in which they come here.

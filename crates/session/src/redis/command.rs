@@ -71,7 +71,7 @@ impl Command {
             Self::Put { .. } | Self::Find { .. } => {}
         }
         match self {
-            // An error: nobody waits.
+            // An error means that the caller no longer waits.
             Self::Find { answer, .. } => drop(answer.send(Err(miss))),
             Self::Put { .. } | Self::Forget { .. } if miss == Miss::Late => {
                 shared.counters.dropped_full.count();
@@ -98,7 +98,7 @@ impl Command {
                 }
             }
             Self::Find { id, how, started, answer } => {
-                // Whoever gave up waiting for this early data may yet see its request again: it is spent all the same.
+                // A caller that timed out may see the same early data again: the session counts as used.
                 if answer.is_closed() && how != How::Take(Claim::Everywhere) {
                     return;
                 }
@@ -108,7 +108,7 @@ impl Command {
                     Err(Miss::Down) => {}
                     _ => shared.counters.answered(started.elapsed()),
                 }
-                // An error: the caller did not wait so long, and the session is lost.
+                // An error means that the caller has timed out: the session is lost.
                 drop(answer.send(found));
             }
         }
@@ -172,7 +172,7 @@ async fn find(id: &[u8], key: &[u8], how: How, link: &Link, shared: &Shared) -> 
     Ok(Kept { session: stored.session, expires: stored.expires })
 }
 
-/// Takes a session that nobody else ever got or will get: the module's documentation says why.
+/// Takes a session exclusively: no other caller has or will get it. The documentation of the module has the proof.
 async fn take_alone(id: &[u8], key: &[u8], link: &Link, shared: &Shared) -> Result<Stored, Miss> {
     let mut pipeline = Pipeline::new();
     pipeline.add_command(take(key));
@@ -210,7 +210,7 @@ fn understand(
 /// What follows from an error that the server answered with.
 fn refused(command: &str, error: &redis::ServerError, link: &Link, shared: &Shared) -> Miss {
     match error.kind() {
-        // Somebody put something else under our key.
+        // Another program stored a value under this key.
         _ if error.code() == "WRONGTYPE" => return Miss::Forged,
         Some(ServerErrorKind::ReadOnly) => link.end(Trouble::replica()),
         // The cluster's slots are not where we think they are.

@@ -14,11 +14,11 @@ pub(super) struct Epoch([u8; Self::LEN]);
 impl Epoch {
     pub(super) const LEN: usize = 16;
 
-    /// Of a server that does not say. A session that bears it is given to nobody who has to be the only one.
+    /// Unknown epoch: it never satisfies [`Claim::Everywhere`](crate::Claim::Everywhere).
     pub(super) const UNKNOWN: Self = Self([0; Self::LEN]);
 
     /// The epoch of a server with this `run_id`, of its answer to `INFO replication` and, in a cluster, to
-    /// `CLUSTER INFO`. Unknown unless it is a primary and has told everything.
+    /// `CLUSTER INFO`. Unknown unless the server is a primary and reports all fields.
     pub(super) fn of(run_id: &str, replication: &str, cluster: Option<&str>) -> Self {
         let replid = field(replication, "master_replid").filter(|id| is_random(id));
         let is_primary = field(replication, "role") == Some("master");
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_tell_everything_has_no_epoch() {
+    fn a_server_that_does_not_report_all_fields_has_no_epoch() {
         let whole = replication("master", RUN);
         let zeros = "0".repeat(40);
         assert_eq!(Epoch::of("", &whole, None), Epoch::UNKNOWN);

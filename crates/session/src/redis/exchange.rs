@@ -1,8 +1,8 @@
-//! Ticket keys that a fleet exchanges through Redis: made by whoever is first, there before they seal, gone when dead.
+//! Synchronizes ticket keys of a fleet through Redis: the first gateway creates a key, published before it seals.
 //!
 //! They lie in one hash, `ticket-keys` after the prefix; a field is the second from which its key seals. `HSETNX` lets
 //! the first gateway win, and every gateway takes what is in Redis for the truth, its own keys included. Should Redis
-//! forget them, the gateways that still have them put them back before anybody makes new ones for the same time: keys
+//! forget them, the gateways that still have them put them back before new ones are made for the same time: keys
 //! are published long enough before they seal that all agree by then.
 
 use std::{
@@ -37,21 +37,21 @@ const SETTLE: Duration = Duration::from_secs(6);
 /// Fields looked at; a fleet has some thirty at most.
 const MOST_FIELDS: usize = 1000;
 
-/// Fills a [`TicketKeyring`] whose source is [`KeySource::Shared`](crate::KeySource::Shared) with the keys of the
-/// fleet, and makes those that are missing. Dropping it ends that, and so does the end of the store's last copy; the keys
-/// stay on the ring.
+/// Distributes the ticket keys of a fleet: fills a [`TicketKeyring`] with the source
+/// [`KeySource::Shared`](crate::KeySource::Shared), and creates missing keys. It stops when it or the last clone of the
+/// store is dropped; the keys stay on the ring.
 ///
-/// While Redis is out of order the keys on the ring go on to work: they are published an interval ahead, so for one
-/// interval at least tickets are sealed too. After that no tickets are sent until Redis is back.
+/// While Redis does not work, the keys on the ring remain valid. They are published one interval ahead, so tickets are
+/// sealed for at least one interval. After that no tickets are sent until Redis works again.
 #[derive(Debug)]
-pub struct KeyExchange {
+pub struct TicketKeySync {
     _stop: oneshot::Sender<()>,
 }
 
-impl KeyExchange {
-    /// Exchanges keys that rotate as `rotation` says through the Redis of `store`, sealed with a key derived from
-    /// `secret`. The first ones are on the ring when Redis can be reached, and seal at most 12 seconds later, when
-    /// every gateway has them. Rotation intervals shorter than 12 seconds leave times in which no key seals.
+impl TicketKeySync {
+    /// Synchronizes keys that rotate according to `rotation` through the Redis of `store`, encrypted with a key derived
+    /// from `secret`. The first keys are on the ring when Redis is reachable. They seal at most 12 seconds later, when
+    /// every gateway has them. With rotation intervals below 12 seconds there are times without a sealing key.
     pub fn start(
         store: &RedisStore,
         secret: &FleetSecret,
@@ -59,7 +59,7 @@ impl KeyExchange {
         keyring: Arc<TicketKeyring>,
     ) -> Result<Self, RedisError> {
         let (stop, stopped) = oneshot::channel();
-        let key = UnboundKey::new(&AES_256_GCM, &*secret.derive(Purpose::KeyExchange)).expect("32 bytes");
+        let key = UnboundKey::new(&AES_256_GCM, &*secret.derive(Purpose::TicketKeySync)).expect("32 bytes");
         let exchange = Exchange {
             key: LessSafeKey::new(key),
             hash: [store.settings().prefix.as_bytes(), b"ticket-keys"].concat(),
@@ -87,7 +87,7 @@ pub(super) struct Exchange {
     stopped: oneshot::Receiver<()>,
 }
 
-/// What a round came to when Redis did not do its part. Why is known elsewhere.
+/// A round failed because of Redis. The cause is recorded elsewhere.
 struct Failed;
 
 impl Exchange {
@@ -95,7 +95,7 @@ impl Exchange {
     pub(super) async fn run(mut self: Box<Self>, router: &Router, shared: &Shared) {
         loop {
             // A round that fails changes nothing, and is tried again.
-            let _ = time::timeout(shared.settings.patience, self.round(router, shared)).await;
+            let _ = time::timeout(shared.settings.connect_timeout, self.round(router, shared)).await;
             tokio::select! {
                 () = time::sleep(POLL) => {}
                 _ = &mut self.stopped => return,
@@ -132,7 +132,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// What is to be published besides `published`: what Redis has forgotten, then what nobody has made yet.
+    /// Keys to publish in addition to `published`: those that Redis has lost, then those that do not exist yet.
     fn additions(&self, published: &BTreeMap<u64, SharedKey>, now: SystemTime) -> Vec<SharedKey> {
         let held = self.held.values().filter(|key| key.is_live(now));
         let mut additions: Vec<SharedKey> =

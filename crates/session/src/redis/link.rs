@@ -18,8 +18,7 @@ use super::{
 pub(super) struct Link {
     connection: MultiplexedConnection,
     address: RedisAddress,
-    /// Of the process at the other end, which stays the same for as long as the connection lasts. None where it is
-    /// not told.
+    /// `run_id` of the server process, which cannot change during the connection. `None` if the server does not report it.
     run_id: Option<String>,
     cluster: bool,
     epoch: Cell<Epoch>,
@@ -37,15 +36,16 @@ pub(super) struct Beat {
 impl Link {
     /// Connects, authenticates, and asks who is there.
     pub(super) async fn open(address: &RedisAddress, settings: &RedisSettings) -> Result<Self, Trouble> {
-        let patience = settings.patience;
-        let client = settings.client(address).map_err(|error| Trouble::connecting(&error, patience))?;
+        let connect_timeout = settings.connect_timeout;
+        let client =
+            settings.client(address).map_err(|error| Trouble::connecting(&error, connect_timeout))?;
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(patience))
+            .set_connection_timeout(Some(connect_timeout))
             // Each caller has a deadline of its own, and the connection is given up when it is silent.
             .set_response_timeout(None)
             .set_pipeline_buffer_size(settings.queue);
         let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-        let connection = connection.map_err(|error| Trouble::connecting(&error, patience))?;
+        let connection = connection.map_err(|error| Trouble::connecting(&error, connect_timeout))?;
         let mut link = Self {
             connection,
             address: address.clone(),
@@ -56,8 +56,8 @@ impl Link {
             ended: Notify::new(),
             has_moved: Cell::new(false),
         };
-        let server = time::timeout(patience, link.ask(&info("server"))).await;
-        let server = server.map_err(|_| Trouble::silent(patience))?.map_err(|()| link.trouble())?;
+        let server = time::timeout(connect_timeout, link.ask(&info("server"))).await;
+        let server = server.map_err(|_| Trouble::silent(connect_timeout))?.map_err(|()| link.trouble())?;
         if let Value::ServerError(error) = &server
             && let Some(trouble) = Trouble::greeted(error)
         {
@@ -68,7 +68,7 @@ impl Link {
     }
 
     /// Sends `command` and waits for its answer, which may be an error of the server. Fails when the link ends first:
-    /// then nobody knows whether it was done.
+    /// then it is unknown whether the command was executed.
     pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, ()> {
         let mut connection = self.connection.clone();
         self.unless_ended(connection.send_packed_command(command)).await

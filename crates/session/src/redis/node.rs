@@ -43,13 +43,13 @@ pub(super) struct Node {
     link: RefCell<Option<Rc<Link>>>,
     /// Those of the keys that the server has.
     slots: RefCell<Vec<RangeInclusive<u16>>>,
-    /// Told whenever the connection ends.
+    /// Notified whenever the connection ends.
     lost: Rc<Notify>,
     task: RefCell<Option<AbortHandle>>,
 }
 
 impl Node {
-    /// Starts to connect to `address`. `lost` is told whenever that fails or ends.
+    /// Starts to connect to `address`. `lost` is notified whenever that fails or ends.
     pub(super) fn start(address: RedisAddress, shared: Arc<Shared>, lost: Rc<Notify>) -> Rc<Self> {
         let node = Rc::new(Self {
             address,
@@ -147,11 +147,12 @@ impl Node {
         let (settings, troubles) = (&self.shared.settings, &self.shared.troubles);
         // First, so that on a new link nothing is asked before it.
         if !self.mark_spent(link).await {
-            link.end(Trouble::silent(settings.patience));
+            link.end(Trouble::silent(settings.connect_timeout));
             return false;
         }
         let started = Instant::now();
-        let beat = match time::timeout(settings.patience, link.beat(settings.prefix.as_bytes())).await {
+        let beat = match time::timeout(settings.connect_timeout, link.beat(settings.prefix.as_bytes())).await
+        {
             Ok(Ok(beat)) if beat.is_replica => {
                 link.end(Trouble::replica());
                 return false;
@@ -159,7 +160,7 @@ impl Node {
             Ok(Ok(beat)) => beat,
             Ok(Err(())) => return false,
             Err(_) => {
-                link.end(Trouble::silent(settings.patience));
+                link.end(Trouble::silent(settings.connect_timeout));
                 return false;
             }
         };
@@ -194,7 +195,7 @@ impl Node {
             for name in &names[..batch] {
                 pipeline.add_command(tombstone(&self.shared.key(name)));
             }
-            let answers = time::timeout(self.shared.settings.patience, link.ask_all(&pipeline)).await;
+            let answers = time::timeout(self.shared.settings.connect_timeout, link.ask_all(&pipeline)).await;
             let Ok(Ok(answers)) = answers else {
                 self.spend_again(names);
                 return false;

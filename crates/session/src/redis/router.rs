@@ -28,7 +28,7 @@ pub(super) struct Router {
     shared: Arc<Shared>,
     nodes: RefCell<BTreeMap<RedisAddress, Rc<Node>>>,
     slots: RefCell<Vec<SlotRange>>,
-    /// Told when what is known may no longer be so.
+    /// Notified when the known topology may be out of date.
     doubt: Rc<Notify>,
 }
 
@@ -92,8 +92,7 @@ impl Router {
         self.slots.replace(slots);
     }
 
-    /// Servers that could not say where the data is, while another could, are not asked until that one fails: nobody
-    /// would notice that they work again.
+    /// Forgets problems of servers that are not asked any more, since their recovery would not be noticed.
     fn forget_troubles(&self, which: impl Fn(&RedisAddress) -> bool) {
         for server in self.shared.settings.servers.iter().filter(|server| which(server)) {
             self.shared.troubles.forget(server);
@@ -127,13 +126,13 @@ impl Router {
         service: &str,
     ) -> Result<RedisAddress, Trouble> {
         let settings = &self.shared.settings;
-        let failed = |error| Trouble::connecting(&error, settings.patience);
+        let failed = |error| Trouble::connecting(&error, settings.connect_timeout);
         let connection = if let Some(connection) = connection {
             connection
         } else {
             let config = AsyncConnectionConfig::new()
-                .set_connection_timeout(Some(settings.patience))
-                .set_response_timeout(Some(settings.patience));
+                .set_connection_timeout(Some(settings.connect_timeout))
+                .set_response_timeout(Some(settings.connect_timeout));
             let client = settings.sentinel(address).map_err(failed)?;
             let made = client.get_multiplexed_async_connection_with_config(&config).await;
             connection.insert(made.map_err(failed)?)
@@ -174,8 +173,9 @@ impl Router {
         };
         let mut command = redis::cmd("CLUSTER");
         command.arg("SLOTS");
-        let answer = time::timeout(settings.patience, link.ask(&command)).await;
-        let answer = answer.map_err(|_| Trouble::silent(settings.patience))?.map_err(|()| link.trouble())?;
+        let answer = time::timeout(settings.connect_timeout, link.ask(&command)).await;
+        let answer =
+            answer.map_err(|_| Trouble::silent(settings.connect_timeout))?.map_err(|()| link.trouble())?;
         slots(&answer, address)
     }
 

@@ -1,4 +1,4 @@
-//! What Redis gets to see: names that tell nothing of a session's ID, and values that tell nothing of the session.
+//! Encryption of what Redis stores: names do not reveal session IDs, values do not reveal sessions.
 //!
 //! Every session is sealed with a key of its own, made of the fleet's key and the session's ID. So one fleet's key
 //! may seal any number of sessions, where a common key with random nonces would be worn out after 2^32 of them; and a
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_redis_sees_tells_neither_id_nor_session() {
+    fn stored_values_reveal_neither_id_nor_session() {
         let session = [0x5a; 64];
         let value = sealer(1).seal(&[0x33; 32], (0, 0), Epoch::UNKNOWN, &session);
         assert!(!value.windows(8).any(|part| part == &session[..8]));

@@ -16,27 +16,27 @@ use super::error::RedisError;
 pub struct RedisSettings {
     /// The server, the Sentinels, or some nodes of the cluster (the others are learned from them).
     pub servers: Vec<RedisAddress>,
-    /// What `servers` are.
+    /// The role of `servers`.
     pub topology: RedisTopology,
     /// TLS to every server, Sentinels included. Default: none.
     pub tls: Option<RedisTls>,
     /// Who we are to the servers that hold data. Default: whatever Redis grants to those who do not say.
     pub credentials: Option<RedisCredentials>,
-    /// Who we are to Sentinels, which have users of their own. Default: nobody.
+    /// Credentials for Sentinels, which have their own users. Default: none.
     pub sentinel_credentials: Option<RedisCredentials>,
-    /// What every key in Redis begins with. Default: `brisk:`.
+    /// Prefix of every key in Redis. Default: `brisk:`.
     pub prefix: String,
-    /// How long a handshake waits for an answer. Default: 5 ms.
+    /// How long a handshake waits for an answer of Redis. Default: 5 ms.
     pub deadline: Duration,
-    /// Commands that wait to be sent at most, and as many that wait for their answers. A write beyond is dropped, a
-    /// look-up beyond finds nothing, and both are counted. Default: 10,000.
+    /// Maximum number of unsent commands, and of unanswered ones. Further writes are dropped, further look-ups fail; both
+    /// are counted. Default: 10,000.
     pub queue: usize,
-    /// How long connecting may take, and how long a connection may be silent before it is given up. Default: 2 s.
-    pub patience: Duration,
+    /// Timeout for connecting, and for answers on a connection before it is closed. Default: 2 s.
+    pub connect_timeout: Duration,
 }
 
 impl RedisSettings {
-    /// These servers, and the defaults for everything else.
+    /// Settings for these servers, with defaults for everything else.
     pub fn new(servers: Vec<RedisAddress>, topology: RedisTopology) -> Self {
         Self {
             servers,
@@ -47,7 +47,7 @@ impl RedisSettings {
             prefix: "brisk:".to_owned(),
             deadline: Duration::from_millis(5),
             queue: 10_000,
-            patience: Duration::from_secs(2),
+            connect_timeout: Duration::from_secs(2),
         }
     }
 

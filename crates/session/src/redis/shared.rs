@@ -34,7 +34,7 @@ impl Shared {
         }
     }
 
-    /// This session is to be given to nobody, as soon as Redis can be told so.
+    /// Marks this session as used in Redis, as soon as Redis is reachable.
     pub(super) fn spend(&self, id: &[u8]) {
         self.spent.add(self.sealer.name(id), seconds(SystemTime::now()));
     }

@@ -1,4 +1,4 @@
-//! Sessions that somebody wanted to be alone in having while Redis could not say so.
+//! Sessions that were claimed exclusively while Redis could not confirm the claim.
 
 use std::{
     collections::VecDeque,

@@ -73,7 +73,7 @@ impl RedisStore {
 
     /// Marks a session as taken: its copy in this process was. Done behind the caller's back, or not at all.
     pub(crate) fn forget(&self, id: &[u8]) {
-        // An error: it is remembered until Redis can be told.
+        // An error: it is remembered until it can be sent to Redis.
         let _ = self.send(Command::Forget { id: id.into() });
     }
 

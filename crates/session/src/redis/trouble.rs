@@ -29,10 +29,10 @@ impl Trouble {
         Self(what.into())
     }
 
-    /// Why a connection could not be made, or came to its end. `patience` is how long was waited for it.
-    pub(super) fn connecting(error: &RedisError, patience: Duration) -> Self {
+    /// A connection failed to open, or ended. `connect_timeout` is the timeout that applied.
+    pub(super) fn connecting(error: &RedisError, connect_timeout: Duration) -> Self {
         if error.is_timeout() {
-            return Self::silent(patience);
+            return Self::silent(connect_timeout);
         }
         match (error.kind(), error.code()) {
             (ErrorKind::AuthenticationFailed, _) | (_, Some("WRONGPASS" | "NOPERM")) => Self::new(format!(
@@ -45,8 +45,8 @@ impl Trouble {
         }
     }
 
-    pub(super) fn silent(patience: Duration) -> Self {
-        Self::new(format!("did not answer within {patience:?}: it hangs, or the way to it is blocked"))
+    pub(super) fn silent(connect_timeout: Duration) -> Self {
+        Self::new(format!("did not answer within {connect_timeout:?}: it hangs, or the way to it is blocked"))
     }
 
     pub(super) fn closed() -> Self {
@@ -66,7 +66,7 @@ impl Trouble {
     /// Without an epoch nothing is safe from being taken twice.
     pub(super) fn anonymous() -> Self {
         Self::new(
-            "does not tell its run_id and master_replid: no session is taken from it for early data; our user needs \
+            "does not report its run_id and master_replid: no session is taken from it for early data; our user needs \
              +info, in a cluster +cluster|info too, and there must be no proxy that answers in its place",
         )
     }
@@ -74,7 +74,7 @@ impl Trouble {
     pub(super) fn no_slots(error: Option<&redis::ServerError>) -> Self {
         let error = error.map(|error| format!(" ({error})")).unwrap_or_default();
         Self::new(format!(
-            "does not tell the nodes of its cluster{error}: our user needs +cluster|slots, and it has to be a cluster"
+            "does not report the nodes of its cluster{error}: our user needs +cluster|slots, and it has to be a cluster"
         ))
     }
 
@@ -92,7 +92,7 @@ impl Trouble {
         }
     }
 
-    /// An answer that says that Redis did not do as it was told.
+    /// Redis refused a command.
     pub(super) fn refused(command: &str, error: &redis::ServerError) -> Self {
         let hint = match error.kind() {
             Some(ServerErrorKind::NoPerm) => {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_password_is_told_from_a_refused_connection() {
+    fn a_refused_password_differs_from_a_refused_connection() {
         let refused = RedisError::from(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
         let trouble = Trouble::connecting(&refused, Duration::from_secs(2)).to_string();
         assert!(trouble.contains("nothing listens there"), "{trouble}");

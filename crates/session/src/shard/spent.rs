@@ -1,5 +1,4 @@
-//! The sessions lately taken from a shard of the memory store: so many, and for so long, that a second taker is told
-//! what happened.
+//! Sessions recently taken from a shard of the memory store, so that a second look-up reports them as used.
 
 /// Remembers hashes of IDs. What it forgets early, for want of room, is not known any more: nothing depends on it but
 /// the reason that is given for a miss.

@@ -111,8 +111,8 @@ fn a_replica_is_said_once_and_clearly() {
 fn a_server_that_hangs_is_said_once_and_clearly() {
     let redis = Redis::start();
     redis.pause();
-    let patience = Duration::from_millis(200);
-    trouble(RedisSettings { patience, ..settings(&redis) }, "did not answer within 200ms");
+    let connect_timeout = Duration::from_millis(200);
+    trouble(RedisSettings { connect_timeout, ..settings(&redis) }, "did not answer within 200ms");
     redis.resume();
 }
 

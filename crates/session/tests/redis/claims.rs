@@ -173,7 +173,8 @@ fn early_data_refused_while_redis_was_down_is_refused_afterwards() {
 #[test]
 fn early_data_refused_for_want_of_room_is_refused_afterwards() {
     let redis = Redis::start();
-    let crowded = started(RedisSettings { queue: 1, patience: Duration::from_mins(1), ..settings(&redis) });
+    let crowded =
+        started(RedisSettings { queue: 1, connect_timeout: Duration::from_mins(1), ..settings(&redis) });
     let other = store(&redis);
     put(&other, b"id");
     let key = redis.cli(&["KEYS", "*"]);

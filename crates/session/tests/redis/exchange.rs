@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use brisk_session::{KeyExchange, KeyOrigin, KeySource, RedisStore, RotationSettings, TicketKeyring};
+use brisk_session::{KeyOrigin, KeySource, RedisStore, RotationSettings, TicketKeySync, TicketKeyring};
 use brisk_testkit::{process::wait_until, redis::Redis};
 
 use crate::{secret, store};
@@ -13,14 +13,14 @@ use crate::{secret, store};
 struct Gateway {
     keyring: Arc<TicketKeyring>,
     store: RedisStore,
-    _exchange: KeyExchange,
+    _exchange: TicketKeySync,
 }
 
 impl Gateway {
     fn start(redis: &Redis, rotation: RotationSettings) -> Self {
         let store = store(redis);
         let keyring = Arc::new(TicketKeyring::new(KeySource::Shared { rotation }, SystemTime::now()));
-        let exchange = KeyExchange::start(&store, &secret(), rotation, Arc::clone(&keyring));
+        let exchange = TicketKeySync::start(&store, &secret(), rotation, Arc::clone(&keyring));
         let exchange = exchange.expect("an empty queue");
         Self { keyring, store, _exchange: exchange }
     }
@@ -107,7 +107,7 @@ fn a_keyring_that_turns_to_shared_keys_after_they_were_read_has_them() {
     let redis = Redis::start();
     let store = store(&redis);
     let keyring = Arc::new(TicketKeyring::new(KeySource::Generated(hourly()), SystemTime::now()));
-    let _exchange = KeyExchange::start(&store, &secret(), hourly(), Arc::clone(&keyring)).unwrap();
+    let _exchange = TicketKeySync::start(&store, &secret(), hourly(), Arc::clone(&keyring)).unwrap();
     wait_until("a second round", || {
         let commands = redis.cli(&["INFO", "commandstats"]);
         let calls = commands.split_once("cmdstat_hgetall:calls=")?.1.split(',').next()?;

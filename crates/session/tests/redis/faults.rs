@@ -15,7 +15,7 @@ const VERY_LONG: Duration = Duration::from_mins(5);
 
 /// A store with a short deadline, which a loaded machine may miss now and then. It keeps silent connections.
 fn hurried(redis: &Redis) -> RedisStore {
-    started(RedisSettings { deadline: SHORT, patience: VERY_LONG, ..settings(redis) })
+    started(RedisSettings { deadline: SHORT, connect_timeout: VERY_LONG, ..settings(redis) })
 }
 
 fn put_in_time(store: &RedisStore, id: &[u8]) {
@@ -90,7 +90,7 @@ fn when_redis_is_killed_nothing_blocks_and_a_restart_is_noticed() {
 #[test]
 fn what_waits_is_bounded_and_the_rest_is_dropped_and_counted() {
     let redis = Redis::start();
-    let store = started(RedisSettings { queue: 8, patience: VERY_LONG, ..settings(&redis) });
+    let store = started(RedisSettings { queue: 8, connect_timeout: VERY_LONG, ..settings(&redis) });
     redis.pause();
     for number in 0..1000_u32 {
         answer(store.put(&number.to_be_bytes(), vec![0; 100], HOUR));
@@ -108,8 +108,8 @@ fn what_waits_is_bounded_and_the_rest_is_dropped_and_counted() {
 #[test]
 fn a_look_up_that_finds_the_queue_full_is_late_at_once() {
     let redis = Redis::start();
-    let (deadline, patience) = (VERY_LONG, VERY_LONG);
-    let store = started(RedisSettings { queue: 1, deadline, patience, ..settings(&redis) });
+    let (deadline, connect_timeout) = (VERY_LONG, VERY_LONG);
+    let store = started(RedisSettings { queue: 1, deadline, connect_timeout, ..settings(&redis) });
     redis.pause();
     let _waiting = store.get(b"id");
     let started = Instant::now();

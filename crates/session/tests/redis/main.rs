@@ -55,13 +55,13 @@ fn address(port: u16) -> RedisAddress {
 
 fn settings(redis: &Redis) -> RedisSettings {
     let mut settings = RedisSettings::new(vec![address(redis.port())], RedisTopology::Single);
-    (settings.deadline, settings.patience) = (GENEROUS, GENEROUS);
+    (settings.deadline, settings.connect_timeout) = (GENEROUS, GENEROUS);
     settings
 }
 
 /// A store that soon gives up waiting for answers, and then the connection. A loaded machine may miss its deadline.
 fn impatient(settings: RedisSettings) -> RedisStore {
-    started(RedisSettings { deadline: SHORT, patience: 3 * SHORT, ..settings })
+    started(RedisSettings { deadline: SHORT, connect_timeout: 3 * SHORT, ..settings })
 }
 
 /// A store that asks `sentinel` for its Redis, with the session `id`, which the replica has too.

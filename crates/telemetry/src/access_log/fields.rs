@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::outcome::HandshakeOutcome;
 use crate::record::{ConnectionRecord, RequestRecord, TlsFacts};
 
-/// A line that takes fields. Whoever implements it makes sure that no value can end the field or the line.
+/// A line that takes fields. Implementations must ensure that no value can end the field or the line.
 pub(super) trait Fields {
     /// A value that strangers or the configuration chose.
     fn text(&mut self, key: &'static str, value: &[u8]);

@@ -275,7 +275,7 @@ fn a_log_that_cannot_be_opened_names_its_file() {
 }
 
 #[test]
-fn a_target_that_takes_nothing_loses_lines_and_holds_nobody_up() {
+fn a_blocked_target_loses_lines_and_blocks_no_caller() {
     let settings = file_settings(std::path::Path::new("/dev/full"), AccessLogFormat::Text);
     let log = AccessLog::open(&settings).unwrap();
     let connection = connection();

@@ -113,7 +113,7 @@ impl Shared {
         }
     }
 
-    /// Tells whether so much is waiting that the writing thread should come before its time.
+    /// Whether the buffer is full enough to wake the writing thread early.
     fn append(&self, cached: &mut Option<(u64, Arc<Slot>)>, format: impl FnOnce(&mut Vec<u8>)) -> bool {
         if cached.as_ref().is_none_or(|(number, _)| *number != self.number) {
             *cached = Some((self.number, self.add_slot()));
@@ -172,7 +172,7 @@ impl Shared {
         self.asleep.store(false, Ordering::Relaxed);
     }
 
-    /// Writes what is waiting; tells whether there was anything.
+    /// Writes the buffer. Returns whether it held anything.
     fn drain(&self, sink: &mut Sink, batch: &mut Vec<u8>) -> bool {
         let mut any = false;
         for slot in self.slots() {
@@ -244,7 +244,7 @@ impl Sink {
         }
     }
 
-    /// Tells whether it worked; the first of several failures is reported.
+    /// Returns whether it succeeded. The first of several failures is logged.
     fn write(&mut self, batch: &[u8]) -> bool {
         let result = match &mut self.target {
             Target::Stdout => write_flush(&mut io::stdout().lock(), batch),

@@ -1,4 +1,4 @@
-//! What other layers tell of themselves at every scrape: sessions, key operations.
+//! Figures that other layers provide at every scrape: sessions, key operations.
 
 /// What the session layer has counted, and what it holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct SessionFigures {
     pub sessions_stored: u64,
     /// Sessions found in it.
     pub sessions_found: u64,
-    /// Sessions looked for in vain.
+    /// Look-ups in memory that found no session.
     pub sessions_missed: u64,
     /// Early data refused because its session had been used, in memory and in the shared store.
     pub early_data_replays: u64,
@@ -59,7 +59,7 @@ pub struct StoreFigures {
     pub hits: u64,
     /// Look-ups of a session that is not there, or no longer.
     pub misses: u64,
-    /// Look-ups of a session that somebody took before.
+    /// Look-ups of a session that was taken before.
     pub used: u64,
     /// Look-ups that found something forged or damaged.
     pub forged: u64,

@@ -33,7 +33,7 @@ const OUTCOMES: usize = HandshakeOutcome::ALL.len();
 const CELLS: usize = VERSIONS.len() * GROUPS.len() * SCHEMES.len() * RESUMPTIONS;
 const TIMES: usize = VERSIONS.len() * RESUMPTIONS;
 
-/// The code points that a label tells apart; two more places are for `none` and for all `other` ones.
+/// The code points with their own label; two more places are for `none` and for all `other` ones.
 struct Axis<const N: usize>([u16; N]);
 
 impl<const N: usize> Axis<N> {
@@ -112,7 +112,7 @@ impl Handshakes {
         self.resumption_failures[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts what became of a client's early data.
+    /// Counts the outcome of early data.
     pub(super) fn early_data(&self, outcome: EarlyData) {
         self.early_data[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
@@ -157,7 +157,7 @@ impl Handshakes {
         ResumptionFailure::ALL.iter().copied().zip(counts)
     }
 
-    /// Connections with early data, by what became of it, outcomes included that never occurred.
+    /// Connections with early data by outcome, including outcomes that never occurred.
     pub(super) fn early_data_outcomes(&self) -> impl Iterator<Item = (EarlyData, u64)> + '_ {
         let counts = self.early_data.iter().map(|count| count.load(Ordering::Relaxed));
         EarlyData::ALL.iter().copied().zip(counts)

@@ -20,7 +20,7 @@ named! {
         Overloaded = "overloaded",
         /// It was not answered by its deadline.
         DeadlinePassed = "deadline-passed",
-        /// Whoever asked went away before the answer.
+        /// The caller dropped the operation before its result.
         Abandoned = "abandoned",
         /// The engine has no such key, cannot do this with it, or failed.
         Failed = "failed",
@@ -116,7 +116,7 @@ impl KeyOperations {
     }
 }
 
-/// The figures of one upstream server. They are shown as long as somebody holds them.
+/// The figures of one upstream server. They are on the page while a reference to them exists.
 #[derive(Debug)]
 pub struct UpstreamMetrics {
     pub(super) group: Box<str>,
@@ -181,7 +181,7 @@ impl UpstreamMetrics {
     }
 }
 
-/// The upstream servers that somebody holds the figures of.
+/// The upstream servers whose figures are in use.
 #[derive(Debug, Default)]
 pub(super) struct Upstreams(Mutex<Vec<Weak<UpstreamMetrics>>>);
 

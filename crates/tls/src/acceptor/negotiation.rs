@@ -19,7 +19,7 @@ use super::{
 };
 use crate::groups;
 use crate::handshake::{Handshake, Progress};
-use crate::notes::{Notes, Told};
+use crate::notes::{HandshakeInput, Notes};
 use crate::stream::Stream;
 
 /// Most bytes of handshake messages that wait to be processed: a long client certificate chain fits.
@@ -74,7 +74,7 @@ impl Negotiation {
         let tls = UnbufferedServerConnection::new(Arc::clone(config))
             .map_err(|error| Refusal::because(HandshakeOutcome::Internal, &error))?;
         let certificate = choose(&host.certificates, &ClientAbilities::from(hello));
-        let told = Told {
+        let input = HandshakeInput {
             certificate: certificate
                 .and_then(|chosen| host.certificates.iter().position(|own| Arc::ptr_eq(own, chosen))),
             group: groups::choose(hello),
@@ -83,7 +83,7 @@ impl Negotiation {
             client,
         };
         let received = incoming.len() as u64;
-        let handshake = Box::new(Handshake::new(Box::new(tls), incoming, told));
+        let handshake = Box::new(Handshake::new(Box::new(tls), incoming, input));
         let facts = HostFacts { takes_early_data, keeps_client_chain: host.keeps_client_chain };
         let host = host.index;
         Ok(Self { handshake, notes: Notes::default(), host, facts, received, sent: 0 })

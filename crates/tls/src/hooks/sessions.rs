@@ -132,7 +132,7 @@ impl StoresServerSessions for Sessions {
         notes::update(|notes| notes.looked_up += 1);
         // RFC 8446 section 8.1: who has the session alone may take early data with it. It goes with the first identity
         // only (section 4.2.10).
-        let early_data = notes.told.early_data && notes.looked_up == 0;
+        let early_data = notes.input.early_data && notes.looked_up == 0;
         let claim = if early_data { Claim::Everywhere } else { Claim::Here };
         self.demands.admit(found(self.store.take(id, claim)), Resumption::Psk)
     }
@@ -200,7 +200,7 @@ impl ProducesTickets for Tickets {
         });
         let is_fresh = opened.as_ref().is_ok_and(|opened| opened.is_fresh);
         let session = self.demands.admit(opened.map(|opened| opened.session), Resumption::Ticket)?;
-        notes::update(|notes| notes.keeps_ticket = notes.told.tls12 && is_fresh);
+        notes::update(|notes| notes.keeps_ticket = notes.input.tls12 && is_fresh);
         Some(session)
     }
 }
@@ -215,12 +215,12 @@ mod tests {
     use rustls_pki_types::CertificateDer;
 
     use super::*;
-    use crate::notes::{Notes, Told};
+    use crate::notes::{HandshakeInput, Notes};
     use crate::testing::ScriptedStore;
 
     /// What a callback notes.
-    fn noted<T>(told: Told, call: impl FnOnce() -> T) -> (T, Notes) {
-        let mut notes = Notes { told, ..Notes::default() };
+    fn noted<T>(input: HandshakeInput, call: impl FnOnce() -> T) -> (T, Notes) {
+        let mut notes = Notes { input, ..Notes::default() };
         notes::swap(&mut notes);
         let result = call();
         notes::swap(&mut notes);
@@ -280,7 +280,7 @@ mod tests {
         let lifetime = Duration::from_mins(1);
         let tickets = Tickets { keyring, lifetime, demands: Demands::default() };
         let failure = |ticket: &[u8]| {
-            let (session, notes) = noted(Told::default(), || tickets.decrypt(ticket));
+            let (session, notes) = noted(HandshakeInput::default(), || tickets.decrypt(ticket));
             assert_eq!(session.is_some(), notes.resumption_failure.is_none());
             notes.resumption_failure
         };
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(failure(&forged), Some(ResumptionFailure::Forged));
         assert_eq!(failure(b"ticket"), Some(ResumptionFailure::UnknownKey));
         let other = Tickets { demands: demands(true, &[]), ..tickets };
-        let (session, notes) = noted(Told::default(), || other.decrypt(&ticket));
+        let (session, notes) = noted(HandshakeInput::default(), || other.decrypt(&ticket));
         assert_eq!((session, notes.resumption_failure), (None, Some(ResumptionFailure::Unsuitable)));
     }
 
@@ -301,8 +301,8 @@ mod tests {
         let lifetime = Duration::from_mins(1);
         let (ids, demands) = (SessionIds::default(), Demands::default());
         let sessions = Sessions { store: Arc::clone(&store) as _, ids, lifetime, demands };
-        let told = Told { early_data: true, ..Told::default() };
-        let ((), notes) = noted(told, || {
+        let input = HandshakeInput { early_data: true, ..HandshakeInput::default() };
+        let ((), notes) = noted(input, || {
             // No identity that we gave.
             assert_eq!(sessions.take(&[0; 31]), None);
             for id in 0..100 {

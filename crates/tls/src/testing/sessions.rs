@@ -12,7 +12,7 @@ use rustls::client::{
 };
 use rustls_pki_types::ServerName;
 
-/// A store in memory that answers as it is told.
+/// A store in memory with scripted answers.
 #[derive(Debug)]
 pub(crate) struct ScriptedStore {
     memory: MemoryStore,

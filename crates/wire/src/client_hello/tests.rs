@@ -101,7 +101,7 @@ fn a_hello_states_its_facts() {
 }
 
 #[test]
-fn key_shares_are_told_apart_from_none() {
+fn no_key_shares_differ_from_an_empty_list() {
     let shares = |data: &[u8]| read(&Hello::modern().with(51, data).wire()).key_shares;
     assert_eq!(read(&Hello::modern().without(51).wire()).key_shares, None);
     assert_eq!(shares(&[0, 0]), Some(Vec::new()));

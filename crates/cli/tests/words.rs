@@ -1,0 +1,119 @@
+//! The words of the documentation: what must not come back into crates whose language was cleaned up.
+//!
+//! STYLE: "the field's standard terms, short declarative sentences". A crate that was cleaned is removed from
+//! [`NOT_YET`]; this list only shrinks.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Forbidden words, and what to write instead. Compared without case, as whole words, in code and comments alike.
+const FORBIDDEN: &[(&str, &str)] = &[
+    ("tell", "log, report or return"),
+    ("tells", "logs, reports or returns"),
+    ("told", "logged, reported or returned"),
+    ("patience", "timeout"),
+    ("so many", "the number, by its name"),
+    ("so long", "the duration, by its name"),
+    ("whoever", "the actor: client, caller, operator, attacker"),
+    ("nobody", "no, and the actor: no caller, no client"),
+    ("somebody", "the actor: client, caller, operator, attacker"),
+    ("anybody", "any, and the actor: any caller, any client"),
+    ("what came of", "the result of"),
+    ("what became of", "the outcome of"),
+    ("came to", "resulted in"),
+    ("in vain", "without success"),
+    ("for ever", "until the end, or never returns"),
+    ("card", "GPU or device"),
+    ("departure", "connect options"),
+];
+
+/// Crates whose language is not cleaned up yet.
+const NOT_YET: &[&str] = &["cli", "gateway", "keys", "proxy", "testkit", "tls"];
+
+/// Files of other crates, likewise: those about the GPU.
+const NOT_YET_FILES: &[&str] = &[
+    "speed/src/cuda",
+    "telemetry/src/metrics/figures.rs",
+    "telemetry/src/metrics/page/keys.rs",
+    "telemetry/src/metrics/tests.rs",
+];
+
+/// Files that are cleaned up although their crate is not, and documents.
+const CLEAN: &[&str] = &[
+    "crates/cli/src/args.rs",
+    "crates/cli/src/args/bench.rs",
+    "crates/cli/src/args/speed.rs",
+    "docs/bench.md",
+    "docs/metrics.md",
+    "docs/speed.md",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let found = entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
+    found.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
+}
+
+/// All files of cleaned crates, and the other cleaned ones.
+fn clean_files() -> Vec<PathBuf> {
+    let crates = fs::read_dir(root().join("crates")).expect("the folder of all crates");
+    let crates = crates.map(|entry| entry.expect("an entry").path());
+    let is_clean = |path: &PathBuf| {
+        path.join("src").is_dir() && !NOT_YET.iter().any(|name| path.ends_with(format!("crates/{name}")))
+    };
+    let sources = crates.filter(is_clean).flat_map(|path| sources(&path.join("src")));
+    let exempt = |path: &PathBuf| {
+        let path = path.to_string_lossy();
+        NOT_YET_FILES.iter().any(|prefix| path.contains(&format!("crates/{prefix}")))
+    };
+    sources.filter(|path| !exempt(path)).chain(CLEAN.iter().map(|file| root().join(file))).collect()
+}
+
+/// The words of a line in lower case, with one space before, between and after them.
+fn words(line: &str) -> String {
+    let lower = line.to_lowercase();
+    let words = lower.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.fold(" ".to_owned(), |text, word| text + word + " ")
+}
+
+fn findings(name: &str, text: &str) -> Vec<String> {
+    let lines = text.lines().enumerate();
+    lines
+        .flat_map(|(index, line)| {
+            let words = words(line);
+            let found = FORBIDDEN.iter().filter(move |(word, _)| words.contains(&format!(" {word} ")));
+            found.map(move |(word, instead)| format!("{name}:{}: {word:?}: write {instead}", index + 1))
+        })
+        .collect()
+}
+
+#[test]
+fn cleaned_crates_keep_to_the_words_of_the_field() {
+    let files = clean_files();
+    assert!(files.len() > 100, "only {} files found", files.len());
+    let all = files.iter().flat_map(|file| {
+        let text = fs::read_to_string(file).expect("a source file");
+        findings(&file.display().to_string(), &text)
+    });
+    let all: Vec<_> = all.collect();
+    assert!(all.is_empty(), "{} forbidden words: {all:#?}", all.len());
+}
+
+#[test]
+fn every_crate_on_the_list_exists() {
+    for name in NOT_YET {
+        assert!(root().join("crates").join(name).is_dir(), "{name} is gone: remove it from NOT_YET");
+    }
+}
+
+#[test]
+fn words_are_found_whole_and_in_any_case() {
+    let found = |line: &str| findings("a.rs", line).len();
+    assert_eq!(found("/// Told by the clock, as SO MANY are: `tell_all`."), 3);
+    assert_eq!(found("/// The discarded teller's cardinality; so many-sided."), 1);
+    assert_eq!(found("/// Reports the result to the caller."), 0);
+}
