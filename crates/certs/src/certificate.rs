@@ -12,14 +12,14 @@ use crate::chain::Chain;
 use crate::error::{CertError, Warning};
 use crate::resolver::covers;
 
-/// A chain and the identity of its private key. Immutable: renewal makes a new one.
+/// A chain and the ID of its private key. Immutable: a renewal creates a new one.
 #[derive(Debug, Clone)]
 pub struct Certificate {
-    /// What goes on the wire: server certificate first, no root.
+    /// The chain as sent to clients: the server certificate first, without the root.
     pub chain: Vec<CertificateDer<'static>>,
-    /// The private key, as engines know it.
+    /// The ID of the private key in key engines.
     pub key: KeyId,
-    /// What the key can sign with.
+    /// The type of the key.
     pub algorithm: KeyAlgorithm,
     /// The subject alternative names: host names in lower case (a wildcard as `*.example.com`), addresses as text.
     pub names: Vec<String>,
@@ -32,7 +32,7 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Whether the server certificate is past its end at `now`.
+    /// Whether the server certificate has expired at `now`.
     pub fn expired(&self, now: SystemTime) -> bool {
         now > self.not_after
     }
@@ -43,18 +43,18 @@ impl Certificate {
     }
 }
 
-/// What [`load`] found.
+/// The result of [`load`].
 #[derive(Debug)]
 pub struct Loaded {
     /// The certificate.
     pub certificate: Certificate,
-    /// What the operator should know of it; none of it keeps the certificate from being served.
+    /// Warnings for the operator. The certificate can be served nevertheless.
     pub warnings: Vec<Warning>,
 }
 
 /// Reads the chain in `chain_path` and the private key in `key_path`, and adds the key to `keystore`.
 ///
-/// Both are PEM and may be the same file. A key that does not fit the certificate is an error; a certificate outside
+/// Both files are PEM and may be the same. A key that does not match the certificate is an error; a certificate outside
 /// its validity at `now` is a warning. Blocks on the file system.
 pub fn load(
     chain_path: &Path,

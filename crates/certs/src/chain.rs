@@ -15,7 +15,7 @@ use crate::certificate::Certificate;
 use crate::error::{CertError, Warning};
 use crate::x509::Facts;
 
-/// A server certificate and the intermediates that lead to a root, which is left out.
+/// A server certificate and its intermediates, without the root.
 #[derive(Debug, Clone)]
 pub struct Chain {
     source: PathBuf,
@@ -39,10 +39,10 @@ impl Chain {
         Self::from_pem(&pem, path)
     }
 
-    /// Puts the certificates in `pem` in order, whatever their order there. `source` is named in errors.
+    /// Parses the certificates in `pem` and sorts them into a chain. `source` is the file name for errors.
     ///
-    /// The server certificate is the one that is no CA (a lone certificate may be either); a root and repetitions are
-    /// dropped.
+    /// The server certificate is the one that is not a CA (a single certificate may be either). A root and duplicates
+    /// are dropped.
     pub fn from_pem(pem: &[u8], source: &Path) -> Result<Self, CertError> {
         let mut pool = parse(pem, source)?;
         let leaf = pool.remove(find_leaf(&pool, source)?);
@@ -65,7 +65,7 @@ impl Chain {
         self.links.iter().map(|link| &link.der)
     }
 
-    /// The server certificate's subject, for people.
+    /// The server certificate's subject as text.
     pub fn subject(&self) -> &str {
         &self.leaf().subject
     }
@@ -86,7 +86,7 @@ impl Chain {
         self.leaf().not_after
     }
 
-    /// Whether the server certificate is past its end at `now`.
+    /// Whether the server certificate has expired at `now`.
     pub fn expired(&self, now: SystemTime) -> bool {
         now > self.not_after()
     }
@@ -96,12 +96,12 @@ impl Chain {
         &self.leaf().public_key
     }
 
-    /// The kind of the server certificate's key.
+    /// The type of the server certificate's key.
     pub fn algorithm(&self) -> KeyAlgorithm {
         self.algorithm
     }
 
-    /// What an operator should know of this chain at `now`.
+    /// Warnings about this chain at `now`, for operators.
     pub fn warnings(&self, now: SystemTime) -> Vec<Warning> {
         let mut warnings: Vec<_> =
             self.links.iter().filter_map(|link| self.validity(&link.facts, now)).collect();

@@ -19,14 +19,14 @@ use crate::x509::system_time;
 pub struct Crl {
     /// The list.
     pub der: CertificateRevocationListDer<'static>,
-    /// When its issuer promised the next one; it is expired from then on.
+    /// `nextUpdate` (RFC 5280 section 5.1.2.5): the list has expired from then on.
     pub next_update: SystemTime,
     issuer: String,
     issuer_der: Vec<u8>,
 }
 
 impl Crl {
-    /// The lists of a file: one in DER, or any number in PEM; at least one.
+    /// Reads the lists of a file: one in DER, or one or more in PEM.
     pub fn read(file: &Path) -> Result<Vec<Self>, CertError> {
         let bytes = fs::read(file).map_err(|source| CertError::Read { path: file.to_owned(), source })?;
         let malformed = |reason| CertError::Crl { path: file.to_owned(), reason };
@@ -63,13 +63,13 @@ impl Crl {
         Ok(Self { der: der.into(), next_update, issuer, issuer_der })
     }
 
-    /// Whether names say that the subject of `authority` issued this list.
+    /// Whether the issuer name of this list is the subject of `authority`.
     pub fn is_of(&self, authority: &[u8]) -> bool {
         X509Certificate::from_der(authority)
             .is_ok_and(|(_, certificate)| certificate.subject().as_raw() == self.issuer_der)
     }
 
-    /// What an operator should know of this list from `file` at `now`.
+    /// The warning about this list from `file` at `now`, for operators.
     pub fn warning(&self, file: &Path, now: SystemTime) -> Option<Warning> {
         (now >= self.next_update).then(|| Warning::CrlExpired {
             path: file.to_owned(),

@@ -37,7 +37,7 @@ pub struct DevelopmentCa {
     created: bool,
 }
 
-/// Where a server certificate and its key are.
+/// The files of a server certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerFiles {
     /// The chain, PEM.
@@ -50,11 +50,11 @@ impl DevelopmentCa {
     /// The names that the server certificates are for.
     pub const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-    /// Opens the CA in `folder`, or makes it: `ca.pem`, `ca.key`, and `localhost-ecdsa` and `localhost-rsa`, each
-    /// `.pem` and `.key`. Server certificates that do not fit or have less than 30 days left at `now` are issued anew.
+    /// Opens the CA in `folder`, or creates it: `ca.pem`, `ca.key`, and `localhost-ecdsa` and `localhost-rsa`, each
+    /// `.pem` and `.key`. Server certificates that are invalid or expire within 30 days of `now` are issued again.
     ///
-    /// Several processes may do this at once. Blocks on the file system, and for a new RSA key some 100 ms on the
-    /// processor.
+    /// Several processes may call this at once. Blocks on the file system, and computes for about 100 ms if it
+    /// generates an RSA key.
     pub fn open_or_create(folder: &Path, now: SystemTime) -> Result<Self, CertError> {
         make_folder(folder)?;
         let _lock = lock(folder)?;

@@ -156,7 +156,7 @@ pub enum CertError {
     Watch(io::Error),
 }
 
-/// Something an operator should know of a certificate that is served all the same.
+/// A warning about a certificate that is served nevertheless.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {

@@ -12,7 +12,7 @@ use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureSc
 use crate::certificate::Certificate;
 use crate::error::CertError;
 
-/// What a name that no host claims gets.
+/// What happens with unknown names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UnknownName {
     /// The default host, if there is one.
@@ -22,7 +22,7 @@ pub enum UnknownName {
     Refuse,
 }
 
-/// How a name was found.
+/// The result of a look-up of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Match<T> {
     /// A host claims this very name.
@@ -36,7 +36,7 @@ pub enum Match<T> {
 }
 
 impl<T> Match<T> {
-    /// The host, however it was found.
+    /// The host, if any.
     pub fn host(self) -> Option<T> {
         match self {
             Self::Exact(host) | Self::Wildcard(host) | Self::Default(host) => Some(host),
@@ -57,14 +57,14 @@ pub struct HostMap<T> {
 }
 
 impl<T> HostMap<T> {
-    /// A map without hosts, in which unknown names get what `unknown` says.
+    /// Creates a map without hosts.
     pub fn new(unknown: UnknownName) -> Self {
         Self { hosts: Vec::new(), exact: HashMap::new(), wildcard: HashMap::new(), default: None, unknown }
     }
 
-    /// Adds `host` under `names`: host names or addresses, a leading `*.` standing for exactly one label.
+    /// Adds `host` under `names`: host names or addresses. A leading `*.` stands for exactly one label.
     ///
-    /// Returns the host's number, counted from 0 in the order of adding. On an error the map is to be thrown away.
+    /// Returns the number of the host, from 0 in the order of adding. After an error the map must not be used.
     pub fn add<'a>(&mut self, names: impl IntoIterator<Item = &'a str>, host: T) -> Result<usize, CertError> {
         let number = self.hosts.len();
         for name in names {
@@ -93,8 +93,7 @@ impl<T> HostMap<T> {
         self.default = Some(number);
     }
 
-    /// The host for `name`, which is in lower case as `ClientHello::server_name` gives it; `None` is a client without
-    /// SNI.
+    /// The host for `name`, in lower case as in `ClientHello::server_name`; `None` for a client without SNI.
     pub fn get(&self, name: Option<&str>) -> Match<&T> {
         let Some(name) = name else {
             return self.fallback();
@@ -159,7 +158,7 @@ pub(crate) fn covers(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// What bears on which certificate a client can verify.
+/// The properties of a client that determine which certificates it can verify.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientAbilities<'a> {
     /// The versions that both sides allow.
@@ -218,9 +217,9 @@ fn is_pkcs1(scheme: SignatureScheme) -> bool {
         .contains(&scheme)
 }
 
-/// The cheapest of `certificates` that the client can verify: ECDSA whenever it can, else RSA. Of equal ones the first.
+/// The cheapest of `certificates` that the client can verify: ECDSA if possible, otherwise RSA; among equals the first.
 ///
-/// `None` means that no certificate here suits this client.
+/// `None` if the client can verify none of them.
 pub fn choose<'a>(
     certificates: &'a [Arc<Certificate>],
     client: &ClientAbilities<'_>,

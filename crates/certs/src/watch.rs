@@ -32,10 +32,10 @@ pub struct FileWatch {
 }
 
 impl FileWatch {
-    /// Watches `paths`, which need not exist yet. A change is reported once nothing more has happened for `quiet`.
+    /// Watches `paths`, which need not exist. A change is reported after no further change for `quiet`.
     ///
-    /// Start it before reading the files, so that no change falls between the two.
-    /// Changes that come together, or before [`changed`](Self::changed) is asked, are one report.
+    /// Start it before reading the files, so that no change in between is missed. Several changes within `quiet`, or
+    /// before the call of [`changed`](Self::changed), give one report.
     pub fn start(paths: impl IntoIterator<Item = PathBuf>, quiet: Duration) -> Result<Self, CertError> {
         let (wake, woken) = sync_channel(1);
         let (report, reports) = mpsc::channel(1);
@@ -51,7 +51,7 @@ impl FileWatch {
         Ok(Self { wake, reports })
     }
 
-    /// Waits for the next change. `None`: the watch has failed and will report nothing more.
+    /// Waits for the next change. `None` if the watch has failed; it then reports no further changes.
     pub async fn changed(&mut self) -> Option<()> {
         self.reports.recv().await
     }

@@ -61,7 +61,7 @@ pub struct Deadline {
 }
 
 impl DeadlineWheel {
-    /// A wheel without deadlines. Must be called inside a tokio runtime with time enabled only if [`run`](Self::run) is.
+    /// Creates a wheel without deadlines. Only [`run`](Self::run) needs a tokio runtime with time enabled.
     pub fn new() -> Self {
         let shared = Shared {
             started: Instant::now(),
@@ -106,8 +106,8 @@ impl DeadlineWheel {
         }
     }
 
-    /// Lets the deadlines pass that have been idle longest ([`Deadline::set_idle`]): one in 64 of them, at most 64, and one
-    /// if there is any. Answers how many. Looks at every deadline: for a shortage, not for every connection.
+    /// Expires the deadlines that have been idle longest ([`Deadline::set_idle`]): one in 64 of the idle ones, at least
+    /// one, at most 64. Returns their number. Scans all deadlines: for shortages, not for every connection.
     pub fn evict_idle(&self) -> usize {
         let wakers = self.shared.slots.borrow_mut().evict_idle();
         let evicted = wakers.len();
@@ -140,8 +140,8 @@ impl Deadline {
         self.store(self.after(time), NEVER);
     }
 
-    /// As [`set`](Self::set), for a connection without work: it may be let go sooner, when its place is needed. So it is
-    /// until the deadline is set or cleared again.
+    /// As [`set`](Self::set), for an idle connection, which may be evicted earlier. This holds until the deadline is
+    /// set or cleared again.
     pub fn set_idle(&self, time: Duration) {
         self.store(self.after(time), self.shared.now.get());
     }
@@ -153,17 +153,17 @@ impl Deadline {
         self.shared.now.get().saturating_add(ticks).saturating_add(1)
     }
 
-    /// Sets the deadline aside: it does not pass until it is set again.
+    /// Clears the deadline: it does not expire until it is set again.
     pub fn clear(&self) {
         self.store(NEVER, NEVER);
     }
 
-    /// Whether the deadline passed before its time, because the connection was idle and its place was needed.
+    /// Whether the deadline expired early, because the idle connection was evicted.
     pub fn is_evicted(&self) -> bool {
         self.shared.slots.borrow().expires[self.slot] == EVICTED
     }
 
-    /// Whether the time that was set is over.
+    /// Whether the deadline has expired.
     pub fn expired(&self) -> bool {
         self.shared.slots.borrow().expires[self.slot] <= self.shared.now.get()
     }

@@ -28,7 +28,7 @@ pub struct Drain {
     shared: Arc<Shared>,
 }
 
-/// Something that must finish before the drain is over: a connection, as a rule.
+/// Keeps the drain open until it is dropped; usually held by a connection.
 #[derive(Debug)]
 pub struct DrainGuard {
     shared: Arc<Shared>,
@@ -47,7 +47,7 @@ impl DrainTrigger {
         self.shared.start.notify_waiters();
     }
 
-    /// Waits until every guard is gone, for at most `limit`, and answers how many are left.
+    /// Waits until all guards are dropped, for at most `limit`. Returns the number of remaining guards.
     pub async fn finished(&self, limit: Duration) -> usize {
         let all_gone = async {
             loop {
@@ -64,7 +64,7 @@ impl DrainTrigger {
         self.open()
     }
 
-    /// What is left ends now, whatever its state. To be called before it is dropped, so that it knows why.
+    /// Marks the remaining work as cut. Call it before that work is dropped, so that it can report the reason.
     pub fn cut(&self) {
         self.shared.cut.store(true, Ordering::Release);
     }
@@ -81,7 +81,7 @@ impl Drain {
         self.shared.started.load(Ordering::Acquire)
     }
 
-    /// Whether what is left is cut: the drain took too long.
+    /// Whether the remaining work was cut because the drain took too long.
     pub fn is_cut(&self) -> bool {
         self.shared.cut.load(Ordering::Acquire)
     }

@@ -22,8 +22,8 @@ impl Lingering {
     pub const BRIEF: Self =
         Self { pause: Duration::from_secs(2), time: Duration::from_secs(2), bytes: 256 << 10 };
 
-    /// After an answer. The client may be in the middle of an upload, and look for the answer only when a good part of it
-    /// is sent: more than buffers and the path hold.
+    /// After a response. The client may be in the middle of an upload and read the response only after it has sent more
+    /// than buffers and the path hold.
     pub const UPLOAD: Self =
         Self { pause: Duration::from_secs(2), time: Duration::from_secs(10), bytes: 32 << 20 };
 }

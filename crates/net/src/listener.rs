@@ -17,7 +17,7 @@ const SHORTAGE_PAUSE: Duration = Duration::from_millis(50);
 /// The least time between two log lines about failed accepts.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a listening socket is made from.
+/// The settings of a listening socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerSettings {
     /// Where to listen. An IPv6 address takes IPv6 only: `[::]` does not include `0.0.0.0`.
@@ -125,10 +125,10 @@ impl Listener {
         self.socket.local_addr()
     }
 
-    /// The next connection. It has `TCP_NODELAY` set if the socket is from [`bind`].
+    /// Accepts the next connection. It has `TCP_NODELAY` set if the socket is from [`bind`].
     ///
-    /// A client that left early is skipped; out of descriptors or memory, it rests a moment and goes on, with a log line
-    /// at most once a second. Other errors mean that the socket itself is broken and are answered.
+    /// Connections that are already closed are skipped. Without free descriptors or memory it pauses briefly and
+    /// retries, with at most one log line per second. Other errors mean that the socket is unusable, and are returned.
     pub async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
         self.accept_making_room(|| {}).await
     }

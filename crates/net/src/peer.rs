@@ -9,7 +9,7 @@ use crate::options;
 const CLOSED: u8 = 7;
 const CLOSE_WAIT: u8 = 8;
 
-/// What the other side has said of its end.
+/// Whether the peer has closed its side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// It may still send.

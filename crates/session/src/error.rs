@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf, time::Duration};
 
-/// Why a ticket does not open. To the client all of them are the same: a full handshake.
+/// Why a ticket cannot be opened. In each case the client gets a full handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -17,7 +17,7 @@ pub enum OpenError {
     Forged,
 }
 
-/// Why rotation settings are refused.
+/// Invalid rotation settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RotationError {
@@ -47,7 +47,7 @@ pub enum RotationError {
     },
 }
 
-/// Why bytes do not do as a fleet's secret.
+/// Invalid length of a fleet's secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SecretLength {
@@ -59,7 +59,7 @@ pub enum SecretLength {
     TooLong,
 }
 
-/// Why the ticket keys or the secret of a fleet cannot be had from a file.
+/// Errors of reading ticket keys or the fleet's secret from a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeySourceError {
@@ -113,7 +113,7 @@ impl TicketKeyLength {
     }
 }
 
-/// Why a key cannot be put aside for a new one at once.
+/// Why a rotation cannot be forced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForceError {

@@ -18,25 +18,24 @@ const MOST_READ: usize = 4096;
 
 const SALT: &[u8] = b"brisk ticket key file, first edition";
 
-/// A ticket key from a file as nginx reads it, made by `openssl rand 80` or `openssl rand 48`.
+/// A ticket key from a file in nginx's format, made by `openssl rand 80` or `openssl rand 48`.
 ///
-/// Both give a key of full strength here: all bytes go into HKDF-SHA256, and the key and its name come out. So the same
-/// file may serve nginx and brisk side by side, but neither opens the tickets of the other, whose sessions it could not
-/// use.
+/// Both lengths give a key of full strength: HKDF-SHA256 derives key and name from all bytes. nginx and brisk can use
+/// the same file, but neither opens the tickets of the other, whose sessions it could not use.
 #[derive(Clone)]
 pub struct TicketKeyFile {
     material: KeyMaterial,
 }
 
 impl TicketKeyFile {
-    /// The key in the file `path`.
+    /// Reads the key file `path`.
     pub fn read(path: &Path) -> Result<Self, KeySourceError> {
         let contents = read_at_most(path, MOST_READ)?;
         Self::from_bytes(&contents)
             .map_err(|source| KeySourceError::TicketKey { path: path.to_owned(), source })
     }
 
-    /// The key in a file with these contents.
+    /// Parses the contents of a key file.
     pub fn from_bytes(contents: &[u8]) -> Result<Self, TicketKeyLength> {
         if !LENGTHS.contains(&contents.len()) {
             return Err(TicketKeyLength::of(contents));
@@ -45,7 +44,7 @@ impl TicketKeyFile {
         Ok(Self { material: KeyMaterial::from(expand(&prk, b"ticket key", &[])) })
     }
 
-    /// The key's name for people, as metrics show it.
+    /// The ID of the key, as in metrics.
     pub fn id(&self) -> TicketKeyId {
         self.material.id()
     }

@@ -28,7 +28,7 @@ pub enum KeySource {
     Files {
         /// The first seals, all open. A key that is left out at a reload is gone at once. None: no tickets.
         keys: Vec<TicketKeyFile>,
-        /// How long a ticket opens after it was sealed.
+        /// Lifetime of a ticket from its sealing.
         lifetime: Duration,
     },
     /// Made at random by whichever gateway is first, and exchanged through a store that all of them reach: see
@@ -40,7 +40,7 @@ pub enum KeySource {
 }
 
 impl KeySource {
-    /// How long a ticket opens after it was sealed.
+    /// Lifetime of a ticket from its sealing.
     pub const fn lifetime(&self) -> Duration {
         match self {
             Self::Generated(rotation) | Self::Derived { rotation, .. } | Self::Shared { rotation } => {
@@ -50,7 +50,7 @@ impl KeySource {
         }
     }
 
-    /// What the keys of this source say of their origin.
+    /// The origin of keys from this source.
     pub const fn origin(&self) -> KeyOrigin {
         match self {
             Self::Generated(_) => KeyOrigin::Generated,
@@ -61,7 +61,7 @@ impl KeySource {
     }
 }
 
-/// The kind of source a key came from. After a reload a ring may hold keys of several.
+/// The kind of source of a key. After a reload a ring can hold keys of several sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum KeyOrigin {
@@ -76,7 +76,7 @@ pub enum KeyOrigin {
 }
 
 impl KeyOrigin {
-    /// One word for metrics and for people: the one that the configuration has for it.
+    /// The name in metrics and logs, which is the value in the configuration.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Generated => "memory",

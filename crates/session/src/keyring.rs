@@ -35,7 +35,7 @@ pub struct TicketKeyring {
 }
 
 impl TicketKeyring {
-    /// A keyring with the keys of `source` that are needed at `now`.
+    /// Creates a keyring with the keys of `source` that are needed at `now`.
     pub fn new(source: KeySource, now: SystemTime) -> Self {
         let ring = Ring::default().turned_to(&source, seconds(now));
         Self {
@@ -46,11 +46,11 @@ impl TicketKeyring {
         }
     }
 
-    /// Takes the keys from `source` from now on, as after a reload. Tickets sealed before go on to open.
+    /// Switches to the keys of `source`, as after a reload. Tickets sealed before can still be opened.
     ///
-    /// Keys that the new source does not have seal no more, and open for one lifetime more; but keys of files open no
-    /// longer than they are among the files. Generated keys stay if keys are still generated, and fit the new times.
-    /// Nothing changes if the source is the same. After a theft a reload is not enough: a restart forgets stolen keys.
+    /// Keys that the new source does not have stop sealing, and open tickets for one more lifetime; keys from files
+    /// open tickets only while their file is configured. Generated keys stay if keys are still generated, with the new
+    /// times. The same source changes nothing. A reload does not revoke stolen keys; a restart does.
     pub fn configure(&self, source: KeySource, now: SystemTime) {
         let mut present = self.lock();
         self.ring.store(Arc::new(self.ring.load().turned_to(&source, seconds(now))));
@@ -63,8 +63,8 @@ impl TicketKeyring {
         Duration::from_secs(self.ring.load().lifetime())
     }
 
-    /// A ticket that holds `session`. Nothing, if the present key has sealed as many as is safe, 2^32, or there is
-    /// none: before the first [`install`](Self::install) of shared keys.
+    /// Seals `session` into a ticket. `None` if the current key has sealed 2^32 tickets, the safe limit of AES-GCM with
+    /// random nonces, or if there is no key, as before the first [`install`](Self::install) of shared keys.
     ///
     /// The ticket is 52 bytes longer than the session. One allocation.
     pub fn seal(&self, session: &[u8], now: SystemTime) -> Option<Vec<u8>> {
@@ -96,16 +96,16 @@ impl TicketKeyring {
         Ok(Opened { session: std::mem::take(&mut *session), is_fresh: seals && age < ring.lifetime() / 2 })
     }
 
-    /// Makes the keys that are needed at `now` and wipes those whose time is over. Costs next to nothing when there
-    /// is neither; does nothing while another thread is at it.
+    /// Creates the keys that are needed at `now` and wipes expired ones. Cheap if neither is due. Does nothing while
+    /// another thread rotates.
     pub fn rotate(&self, now: SystemTime) {
         self.rotate_if(seconds(now), Ring::is_due);
     }
 
-    /// Seals with a new key from `now` on; the former ones open as long as their tickets live.
+    /// Rotates at `now`: a new key seals, and older ones open tickets until these expire.
     ///
-    /// Generated keys are replaced at once. Shared keys are replaced by [`TicketKeySync`](crate::TicketKeySync), which polls
-    /// [`take_forced`](Self::take_forced). Other keys have to be replaced by the operator.
+    /// Generated keys are replaced at once. Shared keys are replaced by [`TicketKeySync`](crate::TicketKeySync), which
+    /// polls [`take_forced`](Self::take_forced). Other keys have to be replaced by the operator.
     pub fn force_rotation(&self, now: SystemTime) -> Result<(), ForceError> {
         let source = self.lock();
         match &*source {
@@ -120,16 +120,16 @@ impl TicketKeyring {
         Ok(())
     }
 
-    /// Whether a rotation of shared keys was forced since this was last asked.
+    /// Whether a rotation of shared keys was forced since the last call.
     pub fn take_forced(&self) -> bool {
         self.forced.swap(false, Ordering::Relaxed)
     }
 
-    /// Takes `keys`, all live ones that are published, as the shared keys from now on.
+    /// Replaces the shared keys by `keys`, which are all published and unexpired keys.
     ///
-    /// Of those that seal at a time, the one that began last does, everywhere. A key that was installed before and is
-    /// not among them seals no more, and opens until its tickets are too old. Does nothing if the source of the keyring
-    /// is not [`KeySource::Shared`]. Waits for another thread that changes the keys.
+    /// If several keys may seal, the one that began last seals, on all gateways. An installed key that is not among
+    /// `keys` stops sealing, and opens tickets until these expire. Does nothing unless the source is
+    /// [`KeySource::Shared`]. Waits for another thread that changes the keys.
     pub fn install(&self, keys: &[SharedKey], now: SystemTime) {
         let source = self.lock();
         if matches!(*source, KeySource::Shared { .. }) {
@@ -137,7 +137,7 @@ impl TicketKeyring {
         }
     }
 
-    /// What the keyring has done since it was made.
+    /// Statistics since the keyring was created.
     pub fn statistics(&self) -> KeyringStatistics {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         KeyringStatistics {
@@ -150,7 +150,7 @@ impl TicketKeyring {
         }
     }
 
-    /// The keys on the ring at `now`, those that seal latest first.
+    /// The keys on the ring at `now`, ordered by the end of sealing, latest first.
     pub fn keys(&self, now: SystemTime) -> Vec<KeyStatistics> {
         let (ring, now) = (self.ring.load(), seconds(now));
         let sealing = ring.sealing(now).map(|entry| entry.key.name());
@@ -201,12 +201,13 @@ impl fmt::Debug for TicketKeyring {
     }
 }
 
-/// What a ticket held.
+/// The content of a ticket.
 #[derive(PartialEq, Eq)]
 pub struct Opened {
     /// The session.
     pub session: Vec<u8>,
-    /// The key of the ticket still seals, and less than half of its lifetime is over: a new ticket would be no better.
+    /// Whether the key of the ticket still seals, and less than half of the ticket's lifetime is over. Then a new
+    /// ticket has no benefit.
     pub is_fresh: bool,
 }
 
@@ -217,26 +218,26 @@ impl fmt::Debug for Opened {
     }
 }
 
-/// A key on the ring of a [`TicketKeyring`], and what it was used for in this process.
+/// A key on the ring of a [`TicketKeyring`], with its statistics in this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyStatistics {
-    /// Its name for people.
+    /// The ID of the key.
     pub id: TicketKeyId,
-    /// Where it came from.
+    /// The source of the key.
     pub origin: KeyOrigin,
-    /// Whether tickets are sealed with it now.
+    /// Whether the key seals tickets now.
     pub seals: bool,
-    /// When it came on this ring.
+    /// When the key was added to this ring.
     pub added: SystemTime,
-    /// When it first seals: in the future, for a key that others must know first. None: keys of files have no times.
+    /// Start of sealing; in the future for a key that other gateways have to read first. `None` for keys from files.
     pub seals_from: Option<SystemTime>,
-    /// When it seals no more. None: a reload says.
+    /// End of sealing. `None`: until a reload.
     pub seals_until: Option<SystemTime>,
-    /// When its last ticket is too old and it is wiped. None: a reload says.
+    /// When its last ticket expires and the key is wiped. `None`: until a reload.
     pub opens_until: Option<SystemTime>,
-    /// Tickets sealed with it.
+    /// Tickets sealed with the key.
     pub sealed: u64,
-    /// Tickets that it opened, too old ones too.
+    /// Tickets opened with the key, including expired ones.
     pub opened: u64,
 }
 
@@ -259,7 +260,7 @@ impl KeyStatistics {
     }
 }
 
-/// Counts of a [`TicketKeyring`] since it was made, but for `keys`.
+/// Statistics of a [`TicketKeyring`]. Counters count from its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyringStatistics {
     /// Keys on the ring now.
@@ -268,11 +269,11 @@ pub struct KeyringStatistics {
     pub sealed: u64,
     /// Tickets opened.
     pub opened: u64,
-    /// Tickets refused because no key has their name.
+    /// Tickets refused because of an unknown key name.
     pub unknown: u64,
-    /// Tickets refused because they were too old.
+    /// Tickets refused because they had expired.
     pub expired: u64,
-    /// Tickets refused because they did not authenticate.
+    /// Tickets refused because authentication failed.
     pub forged: u64,
 }
 

@@ -21,13 +21,13 @@ const MOST_SHARDS: usize = 64;
 /// A shard with fewer sessions than this would evict by chance rather than by age.
 const LEAST_PER_SHARD: usize = 64;
 
-/// Bounds of a [`MemoryStore`]. Nothing is allocated before it is needed.
+/// Limits of a [`MemoryStore`]. Memory is allocated as needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemorySettings {
-    /// Sessions kept at most; 0 keeps none. Default: 100,000.
+    /// Maximum number of sessions; 0 disables the store. Default: 100,000.
     pub max_sessions: usize,
-    /// Bytes of memory used at most, with what each session costs beside its own bytes. A single session may take up
-    /// to a shard's part of it, which is a 64th in a store of 4,096 sessions or more. Default: 64 MiB.
+    /// Memory limit in bytes, including the overhead of each session. A single session may use up to the share of a
+    /// shard, which is 1/64 in a store of 4,096 sessions or more. Default: 64 MiB.
     pub max_bytes: usize,
 }
 
@@ -37,17 +37,17 @@ impl Default for MemorySettings {
     }
 }
 
-/// Keeps sessions in memory, for this process alone.
+/// Stores sessions in the memory of this process.
 ///
-/// Full, it evicts what was not asked for lately. Each `put` also looks for expired sessions, and
-/// [`remove_expired`](Self::remove_expired) looks at all. Sessions are wiped when they leave. An operation costs one
-/// hash, the lock of one of up to 64 shards, and a copy of the session (`get`; `put`, if it comes with room to grow) or
-/// none (`take`). A session costs about 100 bytes beside its own, its ID included. IDs longer than 32 bytes, which TLS
-/// does not have, are not kept.
+/// A full store evicts sessions that were not used recently. Each `put` also removes some expired sessions,
+/// [`remove_expired`](Self::remove_expired) removes all. Sessions are wiped when they are removed. An operation costs
+/// one hash, the lock of one of up to 64 shards, and a copy of the session (`get`; `put`, if it has spare capacity) or
+/// none (`take`). A session has an overhead of about 100 bytes, including its ID. IDs longer than 32 bytes, which TLS
+/// does not have, are not stored.
 ///
 /// For a minute after a session was taken, look-ups return [`Miss::Used`](crate::Miss::Used), later
-/// [`Miss::Unknown`](crate::Miss::Unknown). The store remembers a quarter as many taken sessions as it may hold, at most
-/// 262,144, in 16 bytes each; beyond that the oldest become unknown earlier.
+/// [`Miss::Unknown`](crate::Miss::Unknown). The store remembers a quarter as many taken sessions as it may hold, at
+/// most 262,144, in 16 bytes each; beyond that the oldest become unknown earlier.
 pub struct MemoryStore {
     shards: Box<[Padded]>,
     /// Seeded at random. The IDs that are kept are ours, but those that are asked for are anyone's.
@@ -62,7 +62,7 @@ pub struct MemoryStore {
 struct Padded(Mutex<Shard>);
 
 impl MemoryStore {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new(settings: &MemorySettings) -> Self {
         let shards = match settings.max_sessions / LEAST_PER_SHARD {
             0 => 1,
@@ -98,15 +98,15 @@ impl MemoryStore {
         self.shard(hash).take(hash, id, self.nanos(now))
     }
 
-    /// Wipes the sessions whose lifetime is over at `now`. Holds the lock of one shard at a time, some microseconds
-    /// for each thousand sessions in it.
+    /// Wipes sessions that have expired at `now`. Locks one shard at a time, for some microseconds per thousand
+    /// sessions in it.
     pub fn remove_expired(&self, now: Instant) {
         for shard in &self.shards {
             shard.lock().remove_expired(self.nanos(now));
         }
     }
 
-    /// What the store holds, and what it has done since it was made.
+    /// Statistics of the store.
     pub fn statistics(&self) -> MemoryStatistics {
         let replays = self.replays.load(Ordering::Relaxed);
         self.shards.iter().fold(MemoryStatistics { replays, ..MemoryStatistics::default() }, |sum, shard| {
@@ -163,28 +163,28 @@ impl fmt::Debug for MemoryStore {
     }
 }
 
-/// Counts of a [`MemoryStore`]: the first two as they are now, the others since it was made.
+/// Statistics of a [`MemoryStore`]: `sessions` and `bytes` are current values, the others count from its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStatistics {
     /// Sessions in the store.
     pub sessions: usize,
-    /// Bytes they use.
+    /// Bytes that the sessions use.
     pub bytes: usize,
-    /// Sessions put in.
+    /// Sessions stored.
     pub stored: u64,
-    /// Sessions refused, being larger than the store allows.
+    /// Sessions refused because of their size.
     pub refused: u64,
-    /// `get` and `take` that found a session.
+    /// Look-ups (`get` and `take`) that found a session.
     pub hits: u64,
-    /// `get` and `take` that found none.
+    /// Look-ups that found none.
     pub misses: u64,
-    /// Those of them that asked for a session that had been taken lately.
+    /// Look-ups counted in `misses` of a session that was taken recently.
     pub used: u64,
-    /// `take` with [`Claim::Everywhere`] that asked for such a session: early data that was refused.
+    /// Look-ups counted in `used` that had [`Claim::Everywhere`]: early data was refused.
     pub replays: u64,
-    /// Sessions that had to make room.
+    /// Sessions evicted to make room.
     pub evicted: u64,
-    /// Sessions removed because their lifetime was over.
+    /// Sessions removed because they had expired.
     pub expired: u64,
 }
 

@@ -18,13 +18,13 @@ pub(crate) fn seconds(now: SystemTime) -> Seconds {
     now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// How long tickets live and how often their keys change. Whole seconds; fractions are cut off.
+/// Lifetime of tickets and rotation of their keys, in whole seconds; fractions are truncated.
 ///
-/// Keys of one process alone change an interval after the first was made. Those that a fleet shares change when the
-/// time since 1970 is a multiple of the interval, which is the same moment for all.
+/// Keys of a single process rotate one interval after the first was created. Keys of a fleet rotate when the Unix time
+/// is a multiple of the interval, so at the same time on all gateways.
 ///
-/// The default: tickets live for 12 hours, each key seals for 4 hours, and is made 10 minutes before it first does.
-/// At a rate of 250,000 tickets a second that is within what one AES-GCM key may seal with random nonces.
+/// Default: tickets live for 12 hours, each key seals for 4 hours and is created 10 minutes before that. At 250,000
+/// tickets per second this is within the limit of one AES-GCM key with random nonces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RotationSettings {
     lifetime: Seconds,
@@ -33,10 +33,10 @@ pub struct RotationSettings {
 }
 
 impl RotationSettings {
-    /// Tickets that open for `lifetime` after they were sealed, by keys that each seal for `interval`.
+    /// Tickets live for `lifetime`, and each key seals for `interval`.
     ///
-    /// A key opens from `lead` before it seals, so that all gateways have it by then. An attacker who obtains the
-    /// keys in memory can open the tickets of the last `lifetime + interval`, no older ones.
+    /// A key is on the ring for `lead` before it seals, so that all gateways have it by then. An attacker who obtains
+    /// the keys in memory can open the tickets of the last `lifetime + interval`, but no older ones.
     pub fn new(lifetime: Duration, interval: Duration, lead: Duration) -> Result<Self, RotationError> {
         if lifetime > LONGEST_LIFETIME {
             return Err(RotationError::LifetimeTooLong(lifetime));
@@ -56,7 +56,7 @@ impl RotationSettings {
         Ok(settings)
     }
 
-    /// How long a ticket opens after it was sealed.
+    /// Lifetime of a ticket from its sealing.
     pub const fn lifetime(&self) -> Duration {
         Duration::from_secs(self.lifetime)
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Why settings for Redis do not do.
+/// Invalid settings for Redis.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RedisError {

@@ -11,16 +11,16 @@ use zeroize::Zeroizing;
 
 use super::error::RedisError;
 
-/// How to reach the Redis or Valkey of a fleet. Redis is needed from version 6.2 on, Valkey from its first.
+/// Settings of the Redis or Valkey of a fleet. Redis 6.2 or later, or any Valkey.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisSettings {
-    /// The server, the Sentinels, or some nodes of the cluster (the others are learned from them).
+    /// The server, the Sentinels, or some nodes of the cluster, which report the other ones.
     pub servers: Vec<RedisAddress>,
     /// The role of `servers`.
     pub topology: RedisTopology,
-    /// TLS to every server, Sentinels included. Default: none.
+    /// TLS for connections to all servers, including Sentinels. Default: none.
     pub tls: Option<RedisTls>,
-    /// Who we are to the servers that hold data. Default: whatever Redis grants to those who do not say.
+    /// Credentials for the servers that hold data. Default: none; Redis then uses its user `default`.
     pub credentials: Option<RedisCredentials>,
     /// Credentials for Sentinels, which have their own users. Default: none.
     pub sentinel_credentials: Option<RedisCredentials>,
@@ -107,7 +107,7 @@ impl RedisSettings {
 pub struct RedisAddress {
     /// A name, or an IPv4 or IPv6 address without brackets.
     pub host: String,
-    /// Usually 6379, of a Sentinel 26379.
+    /// Port: usually 6379, or 26379 for a Sentinel.
     pub port: u16,
 }
 
@@ -121,7 +121,7 @@ impl fmt::Display for RedisAddress {
     }
 }
 
-/// What the servers of [`RedisSettings`] are.
+/// The role of the servers in [`RedisSettings`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RedisTopology {
     /// One server.
@@ -135,12 +135,12 @@ pub enum RedisTopology {
     Cluster,
 }
 
-/// A user of Redis' access control lists.
+/// A user of Redis (ACL).
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisCredentials {
-    /// None is Redis' user `default`.
+    /// User name; `None` for the user `default`.
     pub username: Option<String>,
-    /// The user's password.
+    /// Password.
     pub password: Zeroizing<String>,
 }
 
@@ -151,19 +151,19 @@ impl fmt::Debug for RedisCredentials {
     }
 }
 
-/// Whose certificates are believed when Redis is reached by TLS. Its certificate has to name the host that is asked.
+/// Trusted authorities for TLS connections to Redis. The certificate of a server must be valid for its host name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RedisTls {
     roots: Option<Vec<u8>>,
 }
 
 impl RedisTls {
-    /// The authorities that the system trusts.
+    /// Trusts the system's authorities.
     pub fn system() -> Self {
         Self::default()
     }
 
-    /// The authorities in `pem`, and no others.
+    /// Trusts only the authorities in `pem`.
     pub fn trusting(pem: &[u8]) -> Result<Self, RedisError> {
         let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
         match certificates.map_err(|error| RedisError::Authorities(error.to_string()))?.len() {

@@ -28,13 +28,13 @@ use crate::{Claim, FleetSecret, Found, Lookup, Miss, SessionStore, rotation::sec
 /// Sessions longer than this are not put into Redis. Client certificates make them long; these would be chains.
 const LONGEST: usize = 64 * 1024;
 
-/// Keeps sessions in Redis or Valkey, sealed, for all gateways that have the same secret.
+/// Stores encrypted sessions in Redis or Valkey for all gateways with the same secret.
 ///
-/// Nothing blocks: `put` hands over and answers at once, look-ups are over at the deadline of the settings, and while
-/// Redis is out of order they are over at once. Look-ups have to be awaited on a tokio runtime with time.
+/// Nothing blocks: `put` queues the session and returns at once. Look-ups end at the deadline of the settings, or at
+/// once while Redis does not work. They have to be awaited on a tokio runtime with a timer.
 ///
-/// A copy costs a reference; the thread behind it ends with the last one. An ID is put once: where one is in Redis
-/// already, or was taken in the last minute, `put` changes nothing.
+/// Clones share one thread, which ends with the last clone. An ID can be stored once: `put` changes nothing if the ID
+/// is in Redis or was taken within the last minute.
 #[derive(Clone)]
 pub struct RedisStore {
     shared: Arc<Shared>,
@@ -42,8 +42,8 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Starts a thread that connects to Redis, and keeps trying. Sessions are sealed with a key derived from
-    /// `secret`. Until there is a connection, every look-up is `Miss::Down`.
+    /// Starts a thread that connects to Redis and reconnects as needed. Sessions are encrypted with a key derived from
+    /// `secret`. Without a connection every look-up returns `Miss::Down`.
     pub fn start(settings: RedisSettings, secret: &FleetSecret) -> Result<Self, RedisError> {
         settings.check()?;
         let (jobs, receiver) = mpsc::channel(settings.queue);
@@ -52,12 +52,12 @@ impl RedisStore {
         Ok(Self { shared, jobs })
     }
 
-    /// The settings it was started with.
+    /// The settings of the store.
     pub fn settings(&self) -> &RedisSettings {
         &self.shared.settings
     }
 
-    /// What the store has counted, and what it is up to.
+    /// Statistics of the store.
     pub fn statistics(&self) -> RedisStatistics {
         let shared = &self.shared;
         let counted = shared.counters.statistics();
