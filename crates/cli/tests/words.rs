@@ -43,8 +43,15 @@ const CLEAN: &[&str] = &[
     "crates/cli/src/args.rs",
     "crates/cli/src/args/bench.rs",
     "crates/cli/src/args/speed.rs",
+    "ARCHITECTURE.md",
+    "README.md",
+    "docs/access-log.md",
     "docs/bench.md",
+    "docs/configuration.md",
     "docs/metrics.md",
+    "docs/operations.md",
+    "docs/security.md",
+    "docs/sessions.md",
     "docs/speed.md",
 ];
 
