@@ -204,7 +204,9 @@ fn a_signal_ends_the_run_and_what_was_measured_is_told() {
     wait_until("requests at nginx", || (target.nginx.requests().len() > 20).then_some(()));
     running.signal(Signal::INT);
     assert_eq!(running.wait().code(), Some(0));
-    let result = json(&running.stdout());
+    // What a process wrote is read by a thread, which may finish after the process.
+    let text = wait_until("the result", || Some(running.stdout()).filter(|text| text.ends_with("}\n")));
+    let result = json(&text);
     assert_eq!(result["interrupted"], true);
     assert!(result["operations"].as_u64().expect("a number") > 0, "{result}");
 }
