@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use brisk_net::DeadlineWheel;
 use brisk_proxy::upstream::settings::GroupSettings;
-use brisk_proxy::upstream::{Group, GroupState, health};
+use brisk_proxy::upstream::{Group, GroupState, checks};
 use brisk_telemetry::metrics::Metrics;
 use tokio::task::JoinSet;
 
@@ -71,7 +71,7 @@ impl HealthChecks {
         self.0.retain(|checked| groups.iter().any(|group| Arc::ptr_eq(group, &checked.group)));
         for group in groups {
             if !self.0.iter().any(|checked| Arc::ptr_eq(&group, &checked.group)) {
-                let checks = [health::run_checks(Arc::clone(&group))].into_iter().collect();
+                let checks = [checks::run_checks(Arc::clone(&group))].into_iter().collect();
                 self.0.push(Checked { group, _checks: checks });
             }
         }

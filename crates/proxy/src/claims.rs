@@ -7,7 +7,15 @@
 use http::HeaderMap;
 use http::header::{self, HeaderName};
 
-use crate::answer::settings::Underscores;
+/// What becomes of request headers with `_` in their names, which many upstreams take for those with `-`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Underscores {
+    /// They are removed.
+    #[default]
+    Drop,
+    /// They are passed on, unless they stand for a header that claims an identity.
+    Pass,
+}
 
 /// Names of one meaning each, in alphabetical order. Those of products are here because applications that once ran
 /// behind them still read them.

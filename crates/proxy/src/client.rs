@@ -10,6 +10,8 @@ pub(crate) mod lines;
 mod strict_lines;
 mod turn;
 
-pub use driver::{CurrentService, End, Http, HttpSettings, HttpTimeouts, serve};
+pub use crate::connection::end::End;
+pub use crate::connection::settings::{HttpSettings, HttpTimeouts};
+pub use driver::{CurrentService, Http, serve};
 pub use io::HttpIo;
 pub use strict_lines::{LineWatch, StrictLines};

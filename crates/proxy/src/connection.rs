@@ -1,8 +1,15 @@
 //! What a request may know of its client's connection, and what the connection's driver must know of its requests.
 
-pub mod buffers;
+pub(crate) mod buffers;
+pub mod chunk;
+pub(crate) mod discards;
+pub mod end;
+pub(crate) mod forwarded;
+pub(crate) mod handshake;
+pub mod settings;
 pub(crate) mod streams;
 
+use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -15,14 +22,12 @@ use brisk_net::{Deadline, DeadlineWheel, Drain};
 use brisk_telemetry::ConnectionRecord;
 use brisk_tls::Confirmation;
 
-use crate::answer::early_data::{Completion, Handshake};
-use crate::answer::forwarding::ForwardedValues;
-use crate::body::upload::Discards;
-use crate::client::HttpSettings;
 use crate::connection::buffers::{AnswerBuffers, Budget, WorkerBuffers};
+use crate::connection::discards::Discards;
+use crate::connection::forwarded::ForwardedValues;
+use crate::connection::handshake::{Completion, Handshake};
+use crate::connection::settings::HttpSettings;
 use crate::connection::streams::Streams;
-use crate::upstream::login::PrivateConnections;
-use crate::upstream::upgrade::PendingUpgrade;
 
 /// What a head may have for nothing: the dynamic table of HPACK holds 4 KiB, and names from the static one and the 32 bytes
 /// that each line counts take no more.
@@ -35,12 +40,14 @@ pub struct Connection {
     pub record: RefCell<ConnectionRecord>,
     /// The connection is HTTPS, not plain HTTP.
     pub secure: bool,
-    /// Set by a request that was answered 101 Switching Protocols: the driver joins the two sides.
-    pub upgrade: RefCell<Option<Box<PendingUpgrade>>>,
+    /// The upstream's side of a connection whose protocol was switched, until the driver joins the two sides. Its type is
+    /// that of `upstream::upgrade`, which alone reads and writes it.
+    pub(crate) upgrade: RefCell<Option<Box<dyn Any>>>,
     /// What upstreams are told of the client, kept from one request to the next.
     pub(crate) forwarded: RefCell<Option<Box<ForwardedValues>>>,
-    /// Upstream connections that carry this client's requests alone.
-    pub(crate) private: PrivateConnections,
+    /// Upstream connections that carry this client's requests alone; few clients have any. Their type is that of
+    /// `upstream::login`, which alone reads and writes it.
+    pub(crate) private: OnceCell<Box<dyn Any>>,
     /// Of a connection that came with early data.
     handshake: Option<Box<Handshake>>,
     in_flight: Cell<u32>,
@@ -107,7 +114,7 @@ impl Connection {
             secure,
             upgrade: RefCell::new(None),
             forwarded: RefCell::new(None),
-            private: PrivateConnections::default(),
+            private: OnceCell::new(),
             handshake,
             in_flight: Cell::new(0),
             requests: Cell::new(0),

@@ -13,9 +13,8 @@ use http::{HeaderValue, Method, Response, StatusCode, Uri, Version, header};
 use http_body::{Body as _, Frame, SizeHint};
 
 use crate::body::Body;
-use crate::client::flood;
-use crate::connection::buffers::{Chunk, Reserved};
-use crate::connection::streams::{Ended, StreamKey};
+use crate::connection::chunk::{Chunk, Reserved};
+use crate::connection::streams::{self, Ended, StreamKey};
 use crate::connection::{Connection, RequestGuard};
 use crate::error::BodyError;
 use crate::upstream::forward::ForwardOutcome;
@@ -206,8 +205,8 @@ impl Exchange {
     fn earned(&self, duration: Duration) -> u32 {
         match self.state {
             _ if self.status == 0 => 0,
-            State::Bodyless | State::Complete => flood::ANSWER,
-            State::Open if duration > LONG => flood::RESET,
+            State::Bodyless | State::Complete => streams::ANSWER,
+            State::Open if duration > LONG => streams::RESET,
             State::Open => 0,
         }
     }
@@ -376,9 +375,9 @@ mod tests {
     use std::task::Waker;
 
     use super::*;
-    use crate::client::HttpSettings;
     use crate::connection::Surroundings;
     use crate::connection::buffers::WorkerBuffers;
+    use crate::connection::settings::HttpSettings;
 
     struct Stage {
         telemetry: Rc<Telemetry>,

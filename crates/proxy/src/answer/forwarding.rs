@@ -18,9 +18,9 @@ use http::{HeaderMap, HeaderValue};
 use ipnet::IpNet;
 
 use crate::answer::hosts::Names;
-use crate::answer::settings::Underscores;
-use crate::claims;
+use crate::claims::{self, Underscores};
 use crate::connection::Connection;
+use crate::connection::forwarded::ForwardedValues;
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -44,16 +44,6 @@ pub(crate) struct Asked<'a> {
     pub(crate) id: RequestId,
     /// Of the host that answers.
     pub(crate) names: &'a Names,
-}
-
-/// The values for one connection and authority, made once.
-#[derive(Debug)]
-pub(crate) struct ForwardedValues {
-    authority: Box<str>,
-    client: HeaderValue,
-    proto: HeaderValue,
-    host: Option<HeaderValue>,
-    element: HeaderValue,
 }
 
 impl Forwarding {

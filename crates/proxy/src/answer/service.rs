@@ -29,9 +29,10 @@ use crate::answer::route::Routes;
 use crate::answer::settings::{
     Action, FixedResponse, HostSettings, Page, Redirect, RouteSettings, ServiceSettings, UpstreamPath,
 };
+use crate::body::Body;
 use crate::body::gathered::{Gathered, Room};
+use crate::body::request::{Arriving, BodyProgress};
 use crate::body::upload::Upload;
-use crate::body::{Arriving, Body, BodyProgress};
 use crate::connection::Connection;
 use crate::error::{BodyError, ServiceError, UpstreamError};
 use crate::upstream::forward::{ForwardFacts, forward};

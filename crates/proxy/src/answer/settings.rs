@@ -18,6 +18,7 @@ use ipnet::IpNet;
 pub use crate::answer::client_cert::ClientCert;
 pub use crate::answer::early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
 use crate::body::Body;
+pub use crate::claims::Underscores;
 use crate::connection::Connection;
 
 /// What one configuration answers over HTTPS.
@@ -33,16 +34,6 @@ pub struct ServiceSettings {
     pub trusted_proxies: Vec<IpNet>,
     /// What becomes of request headers with `_` in their names.
     pub underscores: Underscores,
-}
-
-/// What becomes of request headers with `_` in their names, which many upstreams take for those with `-`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Underscores {
-    /// They are removed.
-    #[default]
-    Drop,
-    /// They are passed on, unless they stand for a header that claims an identity.
-    Pass,
 }
 
 /// What one host answers.

@@ -17,8 +17,8 @@ use http::HeaderMap;
 use http_body::{Body as _, Frame};
 use tokio::task::{JoinHandle, spawn_blocking};
 
+use crate::body::request::{BodyProgress, RequestBody};
 use crate::body::upload::Upload;
-use crate::body::{BodyProgress, RequestBody};
 use crate::error::BodyError;
 
 /// What one body may take of memory; and the size of the pieces in which the file is written and read.

@@ -16,16 +16,13 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 
 use super::frames::{self, Frame, Frames};
 use super::io::HttpIo;
+use crate::connection::streams::RESET;
 
 /// RFC 9113 section 3.4.
 const PREFACE: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
 /// RFC 9113 section 7.
 const ENHANCE_YOUR_CALM: u32 = 0xb;
 
-/// What a stream costs that is reset.
-pub(crate) const RESET: u32 = 10;
-/// What a complete answer earns.
-pub(crate) const ANSWER: u32 = RESET / 2;
 /// What a KiB of header fields costs beyond what its block explains. No browser has a reason for one: the tables of HPACK
 /// and short names explain 8 KiB of each head, which are free.
 const HEAD_KIB: u32 = RESET;
@@ -276,6 +273,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::connection::streams::ANSWER;
 
     fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
         [&[0, 0, payload.len() as u8, kind, flags, 0, 0, 0, stream], payload].concat()

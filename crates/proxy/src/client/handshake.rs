@@ -10,10 +10,11 @@ use std::task::{Context, Poll};
 
 use brisk_telemetry::Milestone;
 
-use super::driver::{End, Http};
+use super::driver::Http;
 use super::io::HttpIo;
 use super::turn::Stop;
-use crate::answer::early_data::Handshake;
+use crate::connection::end::End;
+use crate::connection::handshake::Handshake;
 
 /// Acknowledges the client's last flight where nothing else does: no ticket is due, and no request has come with it. With
 /// Nagle's algorithm on, the client keeps its request back until then. Most clients have it off, and their requests are

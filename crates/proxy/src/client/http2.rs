@@ -13,9 +13,10 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 
 use crate::connection::Connection;
+use crate::connection::end::End;
 use crate::connection::streams::StreamKey;
 
-use super::driver::{End, Http, finished};
+use super::driver::{Http, finished, head_limits};
 use super::flood::{FloodWatch, WatchedIo};
 use super::handshake;
 use super::io::HttpIo;
@@ -34,7 +35,7 @@ pub(super) async fn turns(io: &HttpIo, http: &Http) -> Stop {
     let flood = FloodWatch::new(http.settings.h2_resets);
     let service = service_fn(|request| {
         let (service, connection) = (http.service.current(), Rc::clone(&http.connection));
-        let (limits, flood) = (http.settings.head_limits(), flood.clone());
+        let (limits, flood) = (head_limits(&http.settings), flood.clone());
         async move {
             // Requests that came together with the one that was too much are refused too.
             flood.heads(connection.multiplex().long_heads());

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use brisk_net::Peer;
 
-use super::driver::{End, Http};
+use super::driver::Http;
 use super::handshake;
 use super::io::HttpIo;
-use crate::answer::early_data::Handshake;
 use crate::connection::Multiplexed;
+use crate::connection::end::End;
+use crate::connection::handshake::Handshake;
 use crate::connection::streams::{Round, StreamLimits};
 
 /// An idle HTTP/1.1 connection gives up its HTTP machinery after this time; the next byte brings it back. Short, so that

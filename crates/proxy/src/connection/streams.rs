@@ -7,6 +7,11 @@ use std::cell::{Cell, RefCell};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+/// What a stream that is reset costs of the budget that its client has for work without use.
+pub(crate) const RESET: u32 = 10;
+/// What a complete answer earns of it.
+pub(crate) const ANSWER: u32 = RESET / 2;
+
 /// One stream of a connection. Keys are not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StreamKey {

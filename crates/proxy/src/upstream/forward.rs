@@ -13,7 +13,8 @@ use http::uri::{Authority, PathAndQuery, Scheme, Uri};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
 use hyper::body::{Body as _, Incoming};
 
-use crate::body::{Arriving, Body, BodyProgress, RequestBody};
+use crate::body::Body;
+use crate::body::request::{Arriving, BodyProgress, RequestBody};
 use crate::connection::Connection;
 use crate::error::UpstreamError;
 use crate::upstream::admission::{Admission, AtLimit};
@@ -21,7 +22,7 @@ use crate::upstream::body::UpstreamBody;
 use crate::upstream::group::{Group, Lease, Server};
 use crate::upstream::http1::{Failure, Http1, Owner};
 use crate::upstream::http2::Placement;
-use crate::upstream::login;
+use crate::upstream::login::{self, PrivateConnections};
 use crate::upstream::settings::{Retry, ServerScheme};
 use crate::upstream::upgrade::PendingUpgrade;
 use crate::validate;
@@ -73,7 +74,7 @@ impl ForwardOutcome {
 
 /// Sends `request` to a server of `group` and answers with its response, whose body streams.
 ///
-/// A 101 response to a request with an `Upgrade` header leaves the upstream's side in [`Connection::upgrade`]. Dropping
+/// A 101 response to a request with an `Upgrade` header leaves the upstream's side with its connection. Dropping
 /// the future, or later the body, gives the exchange up.
 pub(crate) async fn forward(
     group: &Rc<Group>,
@@ -153,7 +154,8 @@ impl<'a> Journey<'a> {
     }
 
     fn first(&self) -> Result<Attempt<'a>, UpstreamError> {
-        let logged_in = self.connection.private.server(self.group);
+        let logged_in =
+            PrivateConnections::of(self.connection).and_then(|private| private.server(self.group));
         let server =
             logged_in.or_else(|| self.group.choose(self.key, None)).ok_or(UpstreamError::NoServer)?;
         // Another server may have room at once.
@@ -228,7 +230,10 @@ impl<'a> Journey<'a> {
         let server = attempt.server;
         let lease = Lease::new(server);
         let kept = match attempt.placement {
-            Placement::Kept => self.connection.private.take(server).or_else(|| server.pool().take()),
+            Placement::Kept => {
+                let private = PrivateConnections::of(self.connection);
+                private.and_then(|private| private.take(server)).or_else(|| server.pool().take())
+            }
             Placement::Fresh => None,
         };
         let mut http1 = match kept {
@@ -270,7 +275,7 @@ impl<'a> Journey<'a> {
         let (mut head, _) = response.into_parts();
         head.extensions.clear();
         let upgraded = http1.into_upgraded().await?;
-        self.connection.upgrade.replace(Some(Box::new(PendingUpgrade::new(upgraded, lease))));
+        PendingUpgrade::new(upgraded, lease).leave_to(self.connection);
         Ok(Response::from_parts(head, Body::Empty))
     }
 

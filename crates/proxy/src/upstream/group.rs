@@ -26,6 +26,7 @@ use crate::upstream::health::{Availability, ServerHealth, Verdict};
 use crate::upstream::http1::Http1;
 use crate::upstream::http2::{Http2Limits, Http2Pool};
 use crate::upstream::io::{Dialer, UpstreamIo};
+use crate::upstream::open::OpenConnection;
 use crate::upstream::places::{Place, Places};
 use crate::upstream::pool::Pool;
 use crate::upstream::settings::{GroupSettings, ServerScheme, ServerSettings, ServerUrl, TlsProtocol};
@@ -327,8 +328,7 @@ impl Server {
     ) -> Result<(UpstreamIo, OpenConnection), UpstreamError> {
         let state = self.state();
         let io = state.dialer.connect().await?;
-        state.metrics.connection_opened();
-        Ok((io, OpenConnection { metrics: Arc::clone(&state.metrics), _place: place }))
+        Ok((io, OpenConnection::new(&state.metrics, place)))
     }
 
     pub(crate) fn succeeded(&self) {
@@ -343,19 +343,6 @@ impl Server {
         self.state().metrics.unhealthy();
         let group = &self.group.settings.name;
         tracing::warn!(%group, server = self.name(), ?pause, last = %error, "upstream server left out after failed requests");
-    }
-}
-
-/// A connection as it is counted, for the limit and the metrics; dropping it counts its end.
-#[derive(Debug)]
-pub(crate) struct OpenConnection {
-    metrics: Arc<UpstreamMetrics>,
-    _place: Option<Place>,
-}
-
-impl Drop for OpenConnection {
-    fn drop(&mut self) {
-        self.metrics.connection_closed();
     }
 }
 

@@ -14,11 +14,11 @@ use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1;
 use tokio::task::unconstrained;
 
-use crate::body::{BodyProgress, ClientFailure, RequestBody};
+use crate::body::request::{BodyProgress, ClientFailure, RequestBody};
 use crate::connection::Connection;
 use crate::error::UpstreamError;
-use crate::upstream::group::OpenConnection;
 use crate::upstream::io::{HyperIo, UpstreamIo};
+use crate::upstream::open::OpenConnection;
 
 /// What is read ahead of a response; a longer head that is allowed needs more.
 const READ_BUFFER: usize = 400 << 10;

@@ -16,11 +16,11 @@ use tokio::sync::Mutex;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
-use crate::body::{BodyProgress, RequestBody};
+use crate::body::request::{BodyProgress, RequestBody};
 use crate::error::UpstreamError;
-use crate::upstream::group::OpenConnection;
 use crate::upstream::http1::{Failure, HeadWatch};
 use crate::upstream::io::{HyperIo, UpstreamIo};
+use crate::upstream::open::OpenConnection;
 use crate::upstream::settings::GroupSettings;
 
 /// Requests on one connection before another is opened. Servers commonly allow 100 or 128.

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use http::header::{AUTHORIZATION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
+use crate::connection::Connection;
 use crate::upstream::group::{Group, Server};
 use crate::upstream::http1::Http1;
 
@@ -47,6 +48,17 @@ fn names_scheme(value: &HeaderValue) -> bool {
 pub(crate) struct PrivateConnections(RefCell<Vec<(Rc<Server>, Box<Http1>)>>);
 
 impl PrivateConnections {
+    /// Those of `client`, if it has had any.
+    pub(crate) fn of(client: &Connection) -> Option<&Self> {
+        client.private.get()?.downcast_ref()
+    }
+
+    /// Those of `client`, from now on.
+    pub(crate) fn with(client: &Connection) -> &Self {
+        let private = client.private.get_or_init(|| Box::new(Self::default()));
+        private.downcast_ref().expect("nothing else is kept here")
+    }
+
     /// The server of `group` at which the client is logged in, as far as is known.
     pub(crate) fn server<'a>(&self, group: &'a Group) -> Option<&'a Rc<Server>> {
         let kept = self.0.borrow();

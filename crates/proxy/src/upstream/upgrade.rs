@@ -12,9 +12,11 @@ use bytes::{Buf, Bytes};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::upstream::group::{Lease, OpenConnection};
+use crate::connection::Connection;
+use crate::upstream::group::Lease;
 use crate::upstream::http1::Upgraded;
 use crate::upstream::io::UpstreamIo;
+use crate::upstream::open::OpenConnection;
 
 /// The most read at once.
 const CHUNK: usize = 16 << 10;
@@ -48,6 +50,16 @@ impl PendingUpgrade {
     pub(crate) fn new(upgraded: Upgraded, lease: Lease) -> Self {
         let Upgraded { io, read_ahead, open } = upgraded;
         Self { upstream: io, read_ahead, _lease: lease, _open: open }
+    }
+
+    /// Leaves it to the driver of `connection`.
+    pub(crate) fn leave_to(self, connection: &Connection) {
+        connection.upgrade.replace(Some(Box::new(self)));
+    }
+
+    /// What a request of `connection` has left, if its protocol was switched.
+    pub(crate) fn take(connection: &Connection) -> Option<Box<Self>> {
+        connection.upgrade.take()?.downcast().ok()
     }
 
     /// Copies both ways until both sides have ended, one has failed, or neither has sent anything for `idle`.

@@ -11,7 +11,7 @@ use http_body::Body as _;
 use super::CHUNK;
 use crate::answer::exchange::Exchange;
 use crate::body::Body;
-use crate::connection::buffers::Reserved;
+use crate::connection::chunk::Reserved;
 
 /// `answer`, once there is room for its buffer on a connection with several answers at a time.
 pub(crate) async fn in_room(

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Server;
 use crate::upstream::http1::{Http1, Owner};
+use crate::upstream::login::PrivateConnections;
 
 /// A request's claim on its server, from the choice to the end of the response: what least connections counts.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ impl Lease {
             Owner::Nobody => {}
             Owner::Client(client) => {
                 if let Some(client) = client.upgrade() {
-                    client.private.put(&self.server, http1);
+                    PrivateConnections::with(&client).put(&self.server, http1);
                 }
             }
         }

@@ -4,9 +4,9 @@ use tokio::net::TcpStream;
 use tokio::task::yield_now;
 
 use super::*;
-use crate::answer::early_data::testing::Told;
-use crate::answer::early_data::{Completion, Handshake};
 use crate::answer::settings::EarlyDataPolicy;
+use crate::connection::handshake::testing::Told;
+use crate::connection::handshake::{Completion, Handshake};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 const GET: &str = "GET /api HTTP/1.1\r\nhost: a\r\n\r\n";

@@ -25,6 +25,7 @@ use crate::body::upload::Upload;
 use crate::upstream::forward::{ForwardFacts, ForwardOutcome, forward};
 use crate::upstream::group::{Group, GroupState};
 use crate::upstream::settings::GroupSettings;
+use crate::upstream::upgrade::PendingUpgrade;
 use crate::{Body, BodyError, Connection};
 
 /// A body that a test sends.
@@ -280,7 +281,7 @@ async fn serve(pipe: DuplexStream, shared: Rc<Shared>) {
     // An upgrade ends this without shutting the pipe down.
     let _ = (&mut hyper).await;
     let parts = hyper.into_parts();
-    if let Some(pending) = connection.upgrade.take() {
+    if let Some(pending) = PendingUpgrade::take(&connection) {
         let deadline = shared.wheel.register();
         pending.join(parts.io, parts.read_buf, &deadline, Duration::from_secs(20)).await;
     }

@@ -14,8 +14,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_local;
 
 use super::harness::{Front, Origin, body_of, eventually, get, post, settings, settings_for, text};
+use crate::upstream::checks::run_checks;
 use crate::upstream::group::GroupState;
-use crate::upstream::health::run_checks;
 use crate::upstream::settings::ActiveChecks;
 
 #[tokio::test(flavor = "local")]

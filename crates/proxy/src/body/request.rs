@@ -1,0 +1,267 @@
+//! The body of a request on its way to an upstream: as it comes or gathered, within a limit and at a least pace.
+
+use std::cell::Cell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use brisk_net::Deadline;
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
+
+use crate::body::gathered::Gathered;
+use crate::body::upload::Upload;
+use crate::claims;
+use crate::connection::Connection;
+use crate::error::BodyError;
+
+/// The body of a request on its way to an upstream.
+#[derive(Debug)]
+pub(crate) enum RequestBody {
+    Empty,
+    Client(ClientBody),
+    Gathered(Box<Gathered>),
+}
+
+/// The body of a request that is to be forwarded.
+#[derive(Debug)]
+pub(crate) enum Arriving {
+    /// As it comes.
+    Stream(Upload),
+    /// All of it.
+    Whole(Box<Gathered>),
+}
+
+/// A request body as it comes from the client, within a limit.
+#[derive(Debug)]
+pub(crate) struct ClientBody {
+    upload: Upload,
+    progress: Rc<BodyProgress>,
+}
+
+/// How far a request body has got; shared by the body, which hyper owns, and the request that waits for its response.
+#[derive(Debug)]
+pub(crate) struct BodyProgress {
+    limit: u64,
+    bytes: Cell<u64>,
+    waits: Cell<bool>,
+    failure: Cell<Option<ClientFailure>>,
+    pace: Option<Pace>,
+}
+
+/// How fast the body has to come. Not once the answer has begun: then the two sides converse as they like, and the
+/// upstream's own pauses are limited.
+#[derive(Debug)]
+struct Pace {
+    deadline: Deadline,
+    /// The longest pause.
+    pause: Duration,
+    /// Bytes per second, on the average of the time that was spent waiting; 0 for none.
+    rate: u64,
+    waiting_since: Cell<Duration>,
+    waited: Cell<Duration>,
+    answered: Cell<bool>,
+}
+
+/// What a client did wrong with its request body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientFailure {
+    Broken,
+    TooLarge,
+    TooSlow,
+}
+
+impl BodyProgress {
+    pub(crate) fn new(connection: &Rc<Connection>, limit: u64) -> Rc<Self> {
+        Rc::new(Self {
+            limit,
+            pace: Pace::of(connection),
+            bytes: Cell::new(0),
+            waits: Cell::new(false),
+            failure: Cell::new(None),
+        })
+    }
+
+    /// Bytes taken from the client so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.get()
+    }
+
+    /// Whether the client is the one who has to do something next.
+    pub(crate) fn waits_for_client(&self) -> bool {
+        self.waits.get()
+    }
+
+    /// What the client did wrong, if anything.
+    pub(crate) fn failure(&self) -> Option<ClientFailure> {
+        self.failure.get()
+    }
+
+    /// The answer has begun: the client may take its time for what is left of the request.
+    pub(crate) fn answered(&self) {
+        if let Some(pace) = &self.pace {
+            pace.answered.set(true);
+        }
+    }
+
+    fn set_waits(&self, waits: bool) {
+        if self.waits.replace(waits) == waits {
+            return;
+        }
+        match &self.pace {
+            Some(pace) if waits => pace.begin_wait(self.bytes.get()),
+            Some(pace) => pace.end_wait(),
+            None => {}
+        }
+    }
+
+    /// Ready when the client has paused for too long, or has been too slow on the whole.
+    fn poll_overdue(&self, context: &mut Context<'_>) -> Poll<()> {
+        match &self.pace {
+            Some(pace) if !pace.answered.get() => pace.deadline.poll_expired(context),
+            _ => Poll::Pending,
+        }
+    }
+
+    fn check(&self, frame: Result<Frame<Bytes>, hyper::Error>) -> Result<Frame<Bytes>, BodyError> {
+        let mut frame = frame.map_err(|error| {
+            self.failure.set(Some(ClientFailure::Broken));
+            BodyError::Client(error)
+        })?;
+        if let Some(trailers) = frame.trailers_mut() {
+            claims::clean_trailers(trailers);
+        }
+        let length = frame.data_ref().map_or(0, Bytes::len) as u64;
+        self.bytes.set(self.bytes.get() + length);
+        if self.bytes.get() > self.limit {
+            self.failure.set(Some(ClientFailure::TooLarge));
+            return Err(BodyError::TooLarge);
+        }
+        Ok(frame)
+    }
+}
+
+impl Arriving {
+    /// Whether there is no body.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Stream(upload) => upload.is_end_stream(),
+            Self::Whole(gathered) => gathered.length() == 0 && !gathered.has_trailers(),
+        }
+    }
+
+    /// How far it has got; a body without an end has to end within `limit` bytes.
+    pub(crate) fn progress(&self, connection: &Rc<Connection>, limit: u64) -> Rc<BodyProgress> {
+        match self {
+            Self::Stream(_) => BodyProgress::new(connection, limit),
+            Self::Whole(gathered) => Rc::clone(gathered.progress()),
+        }
+    }
+
+    /// The body for an upstream; `progress` is its own.
+    pub(crate) fn into_request_body(self, progress: Option<&Rc<BodyProgress>>) -> RequestBody {
+        match (self, progress) {
+            (Self::Stream(upload), Some(progress)) => RequestBody::client(upload, Rc::clone(progress)),
+            (Self::Whole(gathered), Some(_)) => RequestBody::Gathered(gathered),
+            (_, None) => RequestBody::Empty,
+        }
+    }
+}
+
+impl From<Upload> for Arriving {
+    fn from(upload: Upload) -> Self {
+        Self::Stream(upload)
+    }
+}
+
+impl Pace {
+    fn of(connection: &Connection) -> Option<Self> {
+        let settings = connection.settings()?;
+        Some(Self {
+            deadline: connection.register_deadline()?,
+            pause: settings.timeouts.body,
+            rate: settings.body_rate,
+            waiting_since: Cell::default(),
+            waited: Cell::default(),
+            answered: Cell::new(false),
+        })
+    }
+
+    /// The client has to go on, after so many `bytes`.
+    fn begin_wait(&self, bytes: u64) {
+        self.waiting_since.set(self.deadline.now());
+        self.deadline.set(self.pause.min(self.time_left(bytes)));
+    }
+
+    fn end_wait(&self) {
+        let waited = self.deadline.now().saturating_sub(self.waiting_since.get());
+        self.waited.set(self.waited.get() + waited);
+    }
+
+    /// How much longer the client may be waited for: once the longest pause, and as long as its bytes are worth.
+    fn time_left(&self, bytes: u64) -> Duration {
+        let Some(earned) = bytes.checked_div(self.rate) else { return Duration::MAX };
+        (self.pause + Duration::from_secs(earned)).saturating_sub(self.waited.get())
+    }
+}
+
+impl RequestBody {
+    /// What is left of `upload`, which reports to `progress` how far it has got.
+    pub(crate) fn client(upload: Upload, progress: Rc<BodyProgress>) -> Self {
+        Self::Client(ClientBody { upload, progress })
+    }
+}
+
+impl http_body::Body for RequestBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let body = match self.get_mut() {
+            Self::Empty => return Poll::Ready(None),
+            Self::Client(body) => body,
+            Self::Gathered(body) => return body.poll_frame(context),
+        };
+        let polled = Pin::new(&mut body.upload).poll_frame(context);
+        let progress = &body.progress;
+        progress.set_waits(polled.is_pending());
+        match polled {
+            Poll::Pending if progress.poll_overdue(context).is_ready() => {
+                progress.failure.set(Some(ClientFailure::TooSlow));
+                Poll::Ready(Some(Err(BodyError::ClientTimeout)))
+            }
+            // hyper takes a reset without an error for the end; a client has no reason for one (RFC 9113 section 8.1).
+            Poll::Ready(None) if body.upload.is_http2() && !body.upload.is_end_stream() => {
+                progress.failure.set(Some(ClientFailure::Broken));
+                Poll::Ready(Some(Err(BodyError::ClientReset)))
+            }
+            polled => polled.map(|frame| frame.map(|frame| progress.check(frame))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Client(body) => body.upload.is_end_stream(),
+            Self::Gathered(body) => body.length() == 0 && !body.has_trailers(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Client(body) => body.upload.size_hint(),
+            Self::Gathered(body) => SizeHint::with_exact(body.length()),
+        }
+    }
+}
+
+impl Drop for ClientBody {
+    fn drop(&mut self) {
+        self.progress.set_waits(false);
+    }
+}

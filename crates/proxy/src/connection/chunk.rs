@@ -1,0 +1,78 @@
+//! A piece of an answer, which is held in the buffers of its connection.
+
+use std::rc::Rc;
+
+use bytes::{Buf, Bytes};
+
+use crate::connection::Connection;
+use crate::connection::streams::StreamKey;
+
+/// A piece of an answer on its way to the client. It is held until it is written or dropped.
+#[derive(Debug)]
+pub struct Chunk {
+    bytes: Bytes,
+    connection: Rc<Connection>,
+    stream: Option<StreamKey>,
+}
+
+impl Chunk {
+    /// A piece of the answer on `stream`, where the connection has several.
+    pub(crate) fn new(bytes: Bytes, connection: Rc<Connection>, stream: Option<StreamKey>) -> Self {
+        connection.answers.take(bytes.len());
+        connection.worker_held(bytes.len().cast_signed());
+        Self { bytes, connection, stream }
+    }
+
+    fn released(&self, bytes: usize) {
+        if bytes > 0 {
+            self.connection.worker_held(-bytes.cast_signed());
+            self.connection.answers.release(bytes);
+        }
+    }
+}
+
+/// What the source of an answer holds before there is a piece: it counts as held too.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    bytes: usize,
+    connection: Rc<Connection>,
+}
+
+impl Reserved {
+    pub(crate) fn new(bytes: usize, connection: &Rc<Connection>) -> Self {
+        connection.answers.take(bytes);
+        connection.worker_held(bytes.cast_signed());
+        Self { bytes, connection: Rc::clone(connection) }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.connection.worker_held(-self.bytes.cast_signed());
+        self.connection.answers.free(self.bytes);
+    }
+}
+
+impl Buf for Chunk {
+    fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.bytes.chunk()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
+        if let (Some(stream), Some(multiplexed)) = (self.stream, self.connection.multiplexed()) {
+            multiplexed.streams.written(stream);
+        }
+        self.released(count);
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        self.released(self.bytes.len());
+    }
+}

@@ -1,0 +1,165 @@
+//! A handshake whose connection is served already: there was early data.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use brisk_tls::Confirmation;
+
+use crate::connection::end::End;
+
+/// Where the end of a handshake is seen.
+#[derive(Debug)]
+pub(crate) enum Completion {
+    /// Its stream does.
+    Stream(Confirmation),
+    /// A test does, which has no stream.
+    #[cfg(test)]
+    Told(std::rc::Rc<testing::Told>),
+}
+
+impl Completion {
+    fn is_reached(&self) -> bool {
+        match self {
+            Self::Stream(confirmation) => confirmation.is_confirmed(),
+            #[cfg(test)]
+            Self::Told(told) => told.is_complete(),
+        }
+    }
+
+    async fn reached(&self) {
+        match self {
+            Self::Stream(confirmation) => confirmation.confirmed().await,
+            #[cfg(test)]
+            Self::Told(told) => told.completed().await,
+        }
+    }
+}
+
+/// The handshake of a connection whose early data is being answered.
+#[derive(Debug)]
+pub(crate) struct Handshake {
+    completion: Completion,
+    until: Instant,
+    waiting: Cell<u32>,
+    failure: Cell<Option<End>>,
+}
+
+impl Handshake {
+    /// A handshake that ends with `completion`, and which may take until then.
+    pub(crate) fn new(completion: Completion, until: Instant) -> Self {
+        Self { completion, until, waiting: Cell::new(0), failure: Cell::new(None) }
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.completion.is_reached()
+    }
+
+    /// Waits for the end of the handshake; for ever, if it fails.
+    pub(crate) async fn complete(&self) {
+        let _waiting = Waiting::new(&self.waiting);
+        self.completion.reached().await;
+    }
+
+    /// Requests that wait for the end.
+    pub(crate) fn waiting(&self) -> u32 {
+        self.waiting.get()
+    }
+
+    /// How long the client may still take.
+    pub(crate) fn time_left(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
+
+    /// Notes that the handshake will not succeed; the first reason counts.
+    pub(crate) fn fail(&self, end: End) {
+        self.failure.set(self.failure.get().or(Some(end)));
+    }
+
+    /// Why it will not succeed.
+    pub(crate) fn failure(&self) -> Option<End> {
+        self.failure.get()
+    }
+}
+
+/// Counts one that waits.
+struct Waiting<'a>(&'a Cell<u32>);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a Cell<u32>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// Handshakes without a stream.
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::cell::Cell;
+
+    use tokio::sync::Notify;
+
+    /// The end of a handshake, for a test to tell.
+    #[derive(Debug, Default)]
+    pub(crate) struct Told {
+        complete: Cell<bool>,
+        waiting: Notify,
+    }
+
+    impl Told {
+        pub(crate) fn complete(&self) {
+            self.complete.set(true);
+            self.waiting.notify_waiters();
+        }
+
+        pub(super) fn is_complete(&self) -> bool {
+            self.complete.get()
+        }
+
+        pub(super) async fn completed(&self) {
+            let notified = self.waiting.notified();
+            if !self.is_complete() {
+                notified.await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[test]
+    fn who_waits_is_counted_until_the_end_or_until_it_gives_up() {
+        let told = Rc::new(testing::Told::default());
+        let handshake = Handshake::new(Completion::Told(Rc::clone(&told)), Instant::now());
+        let cx = &mut Context::from_waker(Waker::noop());
+        let mut first = Box::pin(handshake.complete());
+        let mut second = Box::pin(handshake.complete());
+        assert!(first.as_mut().poll(cx).is_pending() && second.as_mut().poll(cx).is_pending());
+        assert_eq!(handshake.waiting(), 2);
+        drop(second);
+        assert_eq!(handshake.waiting(), 1);
+        told.complete();
+        assert_eq!(first.as_mut().poll(cx), Poll::Ready(()));
+        drop(first);
+        assert_eq!(handshake.waiting(), 0);
+    }
+
+    #[test]
+    fn the_first_failure_counts() {
+        let handshake = Handshake::new(Completion::Told(Rc::default()), Instant::now());
+        handshake.fail(End::Malformed);
+        handshake.fail(End::ClientGone);
+        assert_eq!(handshake.failure(), Some(End::Malformed));
+        assert_eq!(handshake.time_left(), Duration::ZERO);
+    }
+}

@@ -1,0 +1,156 @@
+//! Active checks of the servers of a group, made once per process.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::{Either, join_all, select};
+use http::uri::{Scheme, Uri};
+use http::{Request, StatusCode, header};
+use http_body_util::Empty;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::TokioExecutor;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+
+use crate::upstream::group::{GroupState, ServerState};
+use crate::upstream::health::Verdict;
+use crate::upstream::io::HyperIo;
+use crate::upstream::settings::ActiveChecks;
+
+/// Makes the active checks of a group for as long as it is polled; ends at once if none are configured.
+///
+/// To be run once per process and group, not per worker: the verdicts are shared.
+pub async fn run_checks(group: Arc<GroupState>) {
+    let Some(checks) = &group.settings().health.active else {
+        return;
+    };
+    let servers = group.servers();
+    let watches = servers.iter().enumerate().map(|(index, server)| {
+        // Spread over the interval, so that checks do not come in bursts.
+        let delay = checks.interval * index as u32 / servers.len() as u32;
+        watch(&group, server, checks, delay)
+    });
+    join_all(watches).await;
+}
+
+async fn watch(group: &GroupState, server: &ServerState, checks: &ActiveChecks, delay: Duration) {
+    let mut ticks = interval_at(Instant::now() + delay, checks.interval.max(Duration::from_millis(1)));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut streak = Streak::default();
+    loop {
+        ticks.tick().await;
+        let outcome = timeout(checks.timeout, check(server, checks)).await;
+        let outcome = outcome.unwrap_or_else(|_| Err("no answer in time".to_owned()));
+        let group = &group.settings().name;
+        match streak.add(outcome.is_ok(), checks) {
+            None => {}
+            Some(Verdict::Up) => {
+                tracing::info!(%group, server = server.name(), "upstream server is up again");
+                server.set_checked(Verdict::Up);
+            }
+            Some(Verdict::Down) => {
+                let reason = outcome.err().unwrap_or_default();
+                tracing::warn!(%group, server = server.name(), %reason, "upstream server is down");
+                server.set_checked(Verdict::Down);
+            }
+        }
+    }
+}
+
+/// Checks in a row with the same outcome.
+#[derive(Debug, Default)]
+struct Streak {
+    down: bool,
+    against: u32,
+}
+
+impl Streak {
+    /// The new verdict, if this check changes it.
+    fn add(&mut self, good: bool, checks: &ActiveChecks) -> Option<Verdict> {
+        if good != self.down {
+            self.against = 0;
+            return None;
+        }
+        self.against += 1;
+        let needed = if self.down { checks.healthy_after } else { checks.unhealthy_after };
+        if self.against < needed.max(1) {
+            return None;
+        }
+        self.against = 0;
+        self.down = !self.down;
+        Some(if self.down { Verdict::Down } else { Verdict::Up })
+    }
+}
+
+async fn check(server: &ServerState, checks: &ActiveChecks) -> Result<(), String> {
+    let io = server.dialer().connect().await.map_err(|error| error.to_string())?;
+    let request = request(server, checks).map_err(|error| error.to_string())?;
+    let status = ask(server, HyperIo::new(io), request).await.map_err(|error| error.to_string())?;
+    let good = match checks.status {
+        Some(expected) => status == expected,
+        None => status.is_success() || status.is_redirection(),
+    };
+    if good { Ok(()) } else { Err(format!("status {}", status.as_u16())) }
+}
+
+fn request(server: &ServerState, checks: &ActiveChecks) -> http::Result<Request<Empty<Bytes>>> {
+    let authority = checks.host.as_deref().unwrap_or(server.name());
+    let request = Request::get(checks.path.clone()).header(header::USER_AGENT, "brisk-health-check");
+    if !server.multiplexes() {
+        return request.header(header::HOST, authority).body(Empty::new());
+    }
+    let uri = Uri::builder().scheme(Scheme::HTTP).authority(authority).path_and_query(checks.path.clone());
+    request.uri(uri.build()?).body(Empty::new())
+}
+
+async fn ask(
+    server: &ServerState,
+    io: HyperIo,
+    request: Request<Empty<Bytes>>,
+) -> Result<StatusCode, CheckError> {
+    if server.multiplexes() {
+        let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
+        answer(sender.send_request(request), connection).await
+    } else {
+        let (mut sender, connection) = http1::handshake(io).await?;
+        answer(sender.send_request(request), connection).await
+    }
+}
+
+async fn answer<B>(
+    response: impl Future<Output = hyper::Result<http::Response<B>>>,
+    connection: impl Future<Output = hyper::Result<()>>,
+) -> Result<StatusCode, CheckError> {
+    match select(pin!(response), pin!(connection)).await {
+        Either::Left((response, _)) => Ok(response?.status()),
+        // The connection's end may come together with the response.
+        Either::Right((Ok(()), response)) => Ok(response.await?.status()),
+        Either::Right((Err(error), _)) => Err(error.into()),
+    }
+}
+
+/// Why a check has no status.
+type CheckError = Box<dyn std::error::Error + Send + Sync>;
+
+#[cfg(test)]
+mod tests {
+    use http::uri::PathAndQuery;
+
+    use super::*;
+
+    #[test]
+    fn a_verdict_changes_after_as_many_checks_as_asked() {
+        let checks = ActiveChecks::new(PathAndQuery::from_static("/"));
+        let mut streak = Streak::default();
+        let mut add = |outcomes: &str| {
+            let verdicts = outcomes.chars().filter_map(|outcome| streak.add(outcome == '+', &checks));
+            verdicts.collect::<Vec<_>>()
+        };
+        assert_eq!(add("+--+--"), []);
+        assert_eq!(add("-"), [Verdict::Down]);
+        assert_eq!(add("--+-+"), []);
+        assert_eq!(add("+"), [Verdict::Up]);
+        assert_eq!(add("+++"), []);
+    }
+}
