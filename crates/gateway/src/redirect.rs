@@ -9,12 +9,10 @@ use std::task::Poll;
 use std::time::Instant;
 
 use brisk_net::Deadline;
-use brisk_proxy::Connection;
 use brisk_proxy::client::StrictLines;
+use brisk_proxy::{ClientBody, Connection};
 use brisk_telemetry::metrics::Listening;
 use brisk_telemetry::{ConnectionRecord, Milestone};
-use http::Request;
-use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -60,7 +58,7 @@ async fn answer(
     let reader = StrictLines::new(Cursor::new(received).chain(reader));
     let lines = reader.watch();
     let service = service_fn(|request| {
-        let (head, body) = Request::<Incoming>::into_parts(request);
+        let (head, body) = ClientBody::of_hyper(request).into_parts();
         lines.expect(&body);
         let redirect = worker.shared.live.load().redirect;
         let response = worker.service.current().redirect(redirect, &connection, &head);

@@ -1,5 +1,6 @@
 //! The bodies of messages: here those of responses, in `request` those of requests.
 
+pub mod client;
 pub(crate) mod gathered;
 pub(crate) mod request;
 pub(crate) mod upload;

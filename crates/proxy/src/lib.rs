@@ -18,11 +18,11 @@ pub mod upstream;
 mod validate;
 
 pub use answer::exchange::{RecordedBody, Telemetry};
-pub use answer::head_limits::HeadLimits;
 pub use answer::redirect::HttpsRedirect;
 pub use answer::service::Service;
 pub use answer::settings;
 pub use body::Body;
+pub use body::client::ClientBody;
 pub use connection::Connection;
 pub use error::{BodyError, ServiceError, UpstreamError};
 pub use upstream::settings as upstream_settings;

@@ -4,6 +4,7 @@
 use http::request::Parts;
 use http::{StatusCode, Version};
 
+use crate::connection::settings::HttpSettings;
 use crate::validate::Refusal;
 
 /// What RFC 9113 section 6.5.2 adds to each field.
@@ -11,14 +12,19 @@ const FIELD: usize = 32;
 
 /// The most that the head of a request may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeadLimits {
+pub(crate) struct HeadLimits {
     /// Header lines.
-    pub lines: usize,
+    pub(crate) lines: usize,
     /// Bytes over HTTP/2, by RFC 9113 section 6.5.2: names and values, and 32 for each line.
-    pub size: usize,
+    pub(crate) size: usize,
 }
 
 impl HeadLimits {
+    /// Those of `settings`.
+    pub(crate) fn of(settings: &HttpSettings) -> Self {
+        Self { lines: settings.headers, size: settings.head_size }
+    }
+
     /// The size of `head`, if it was not measured where it was parsed; 431 where a limit is exceeded.
     pub(crate) fn check(self, head: &Parts) -> Result<usize, Refusal> {
         if head.version != Version::HTTP_2 {

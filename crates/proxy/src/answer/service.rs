@@ -9,11 +9,10 @@ use brisk_telemetry::{RequestId, RequestIds, Throttle};
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body::Body as _;
-use hyper::body::Incoming;
 
-use self::answers::{CLOSE, fixed, found, hsts, no_content, over_rate, refuse, without_body};
+use self::answers::{fixed, found, no_content, over_rate, refuse};
 use crate::answer::client_cert::ClientCert;
 use crate::answer::early_data::EarlyDataPolicy;
 use crate::answer::error_page::error_page;
@@ -29,7 +28,9 @@ use crate::answer::route::Routes;
 use crate::answer::settings::{
     Action, FixedResponse, HostSettings, Page, Redirect, RouteSettings, ServiceSettings, UpstreamPath,
 };
+use crate::answer::stages::{self, Stages};
 use crate::body::Body;
+use crate::body::client::ClientBody;
 use crate::body::gathered::{Gathered, Room};
 use crate::body::request::{Arriving, BodyProgress};
 use crate::body::upload::Upload;
@@ -99,13 +100,12 @@ impl Service {
         })
     }
 
-    /// Answers one request. Every request is counted and logged once: when the body of its response has ended or is
-    /// dropped, or when this future is dropped.
+    /// Answers one request that came on `connection`. Every request is counted and logged once: when the body of its response
+    /// has ended or is dropped, or when this future is dropped.
     pub async fn respond(
         &self,
         connection: &Rc<Connection>,
-        limits: HeadLimits,
-        request: Request<Incoming>,
+        request: Request<ClientBody>,
     ) -> Response<RecordedBody> {
         let (head, body) = request.into_parts();
         let body = Upload::new(body, connection, head.version);
@@ -113,33 +113,25 @@ impl Service {
         if let Some(response) = over_rate(connection, &mut exchange) {
             return exchange.respond(response);
         }
-        let (version, is_head) = (head.version, head.method == Method::HEAD);
-        let response = match self.admit(connection, limits, &head) {
+        let (version, stages) = (head.version, Stages::of(&head));
+        let response = match self.admit(connection, &head) {
             Ok(Found::Server) => no_content(),
             Ok(Found::Site(host)) => {
                 let site = host.value();
                 let answered = site.answer(self, head, body, &mut exchange).await;
-                let mut response = answered.unwrap_or_else(|refusal| refuse(refusal, version, &mut exchange));
-                if let (true, Some(hsts)) = (connection.secure, &site.hsts) {
-                    response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
-                }
-                response
+                let response = answered.unwrap_or_else(|refusal| refuse(refusal, version, &mut exchange));
+                return exchange.respond(stages.finish(connection, site.hsts.as_ref(), response));
             }
             Err(refusal) => refuse(refusal, version, &mut exchange),
         };
-        let mut response = if is_head { without_body(response) } else { response };
-        let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-        if version < Version::HTTP_2 && !switches && connection.is_used_up() {
-            response.headers_mut().insert(header::CONNECTION, CLOSE);
-        }
-        exchange.respond(response)
+        exchange.respond(stages.finish(connection, None, response))
     }
 
     /// Refuses a request on a connection that is about to be closed for a flood. Counted and logged as any other.
     pub(crate) fn turn_away(
         &self,
         connection: &Rc<Connection>,
-        request: Request<Incoming>,
+        request: Request<ClientBody>,
     ) -> Response<RecordedBody> {
         let (head, _) = request.into_parts();
         let mut exchange = Exchange::begin(&self.telemetry, connection, self.ids.next(), &head);
@@ -172,10 +164,9 @@ impl Service {
         tracing::debug!(%error, %request, "a request body was not gathered");
     }
 
-    fn admit(&self, connection: &Connection, limits: HeadLimits, head: &Parts) -> Result<Found, Refusal> {
-        let size = limits.check(head)?;
-        if let Some(multiplexed) = connection.multiplexed() {
-            multiplexed.head_received(size);
+    fn admit(&self, connection: &Connection, head: &Parts) -> Result<Found, Refusal> {
+        if let Some((settings, multiplexed)) = connection.settings().zip(connection.multiplexed()) {
+            multiplexed.head_received(HeadLimits::of(settings).check(head)?);
         }
         if connection.is_overloaded() {
             return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded"));
@@ -212,7 +203,7 @@ impl Site {
             names: Names::new(&host.names)?,
             client_cert: host.client_cert,
             routes: Routes::new(routes?),
-            hsts: host.hsts.map(hsts),
+            hsts: host.hsts.map(stages::transport_security),
         })
     }
 

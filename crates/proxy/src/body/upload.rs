@@ -8,24 +8,24 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::Version;
 use http_body::{Body as _, Frame, SizeHint};
-use hyper::body::Incoming;
 
+use crate::body::client::ClientBody;
 use crate::connection::Connection;
 
 /// A request body. Dropped before its end over HTTP/2, it is left to its connection to discard.
 #[derive(Debug)]
 pub(crate) struct Upload {
     /// Until it is dropped.
-    incoming: Option<Incoming>,
+    body: Option<ClientBody>,
     /// If it comes over HTTP/2.
     connection: Option<Rc<Connection>>,
 }
 
 impl Upload {
     /// The body of a request that came on `connection` by `version`.
-    pub(crate) fn new(incoming: Incoming, connection: &Rc<Connection>, version: Version) -> Self {
+    pub(crate) fn new(body: ClientBody, connection: &Rc<Connection>, version: Version) -> Self {
         let connection = (version == Version::HTTP_2).then(|| Rc::clone(connection));
-        Self { incoming: Some(incoming), connection }
+        Self { body: Some(body), connection }
     }
 
     /// Whether it comes over HTTP/2, where it knows its end.
@@ -42,25 +42,25 @@ impl http_body::Body for Upload {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        self.incoming.as_mut().map_or(Poll::Ready(None), |incoming| Pin::new(incoming).poll_frame(context))
+        self.body.as_mut().map_or(Poll::Ready(None), |body| Pin::new(body).poll_frame(context))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.as_ref().is_none_or(Incoming::is_end_stream)
+        self.body.as_ref().is_none_or(ClientBody::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.as_ref().map_or(SizeHint::with_exact(0), Incoming::size_hint)
+        self.body.as_ref().map_or(SizeHint::with_exact(0), ClientBody::size_hint)
     }
 }
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        if let (Some(incoming), Some(connection)) = (self.incoming.take(), &self.connection)
+        if let (Some(body), Some(connection)) = (self.body.take(), &self.connection)
             && let Some(multiplexed) = connection.multiplexed()
-            && !incoming.is_end_stream()
+            && !body.is_end_stream()
         {
-            multiplexed.discards.add(incoming, || connection.register_deadline());
+            multiplexed.discards.add(body, || connection.register_deadline());
         }
     }
 }

@@ -13,8 +13,6 @@ use std::task::Poll;
 
 use brisk_net::{Deadline, Drain, Lingering};
 use brisk_tls::Stream;
-use http::Request;
-use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use tokio::io::AsyncWriteExt;
@@ -22,8 +20,8 @@ use tokio::io::AsyncWriteExt;
 use super::io::HttpIo;
 use super::turn::{self, Stop, Turns};
 use super::{handshake, http2};
-use crate::answer::head_limits::HeadLimits;
 use crate::answer::service::Service;
+use crate::body::client::ClientBody;
 use crate::connection::buffers::WorkerBuffers;
 use crate::connection::end::End;
 use crate::connection::settings::HttpSettings;
@@ -66,10 +64,6 @@ impl CurrentService {
     pub fn current(&self) -> Rc<Service> {
         Rc::clone(&self.service.borrow())
     }
-}
-
-pub(super) fn head_limits(settings: &HttpSettings) -> HeadLimits {
-    HeadLimits { lines: settings.headers, size: settings.head_size }
 }
 
 /// Serves the connection to its end, and puts what it carried into its record.
@@ -166,11 +160,11 @@ async fn rest(io: &HttpIo, http: &Http) -> Result<(), Stop> {
 /// Serves HTTP/1.1 until the connection rests, closes or is upgraded. An upgraded one is served to its end here.
 async fn http1_turns(io: &HttpIo, http: &Http) -> Stop {
     io.watch_lines();
-    let service = service_fn(|request: Request<Incoming>| {
+    let service = service_fn(|request| {
+        let request = ClientBody::of_hyper(request);
         io.expect(request.body());
         let (service, connection) = (http.service.current(), Rc::clone(&http.connection));
-        let limits = head_limits(&http.settings);
-        async move { Ok::<_, Infallible>(service.respond(&connection, limits, request).await) }
+        async move { Ok::<_, Infallible>(service.respond(&connection, request).await) }
     });
     let mut hyper = http1::Builder::new()
         .max_headers(http.settings.headers)

@@ -12,11 +12,12 @@ use hyper::rt::Executor;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 
+use crate::body::client::ClientBody;
 use crate::connection::Connection;
 use crate::connection::end::End;
 use crate::connection::streams::StreamKey;
 
-use super::driver::{Http, finished, head_limits};
+use super::driver::{Http, finished};
 use super::flood::{FloodWatch, WatchedIo};
 use super::handshake;
 use super::io::HttpIo;
@@ -35,14 +36,14 @@ pub(super) async fn turns(io: &HttpIo, http: &Http) -> Stop {
     let flood = FloodWatch::new(http.settings.h2_resets);
     let service = service_fn(|request| {
         let (service, connection) = (http.service.current(), Rc::clone(&http.connection));
-        let (limits, flood) = (head_limits(&http.settings), flood.clone());
+        let (request, flood) = (ClientBody::of_hyper(request), flood.clone());
         async move {
             // Requests that came together with the one that was too much are refused too.
             flood.heads(connection.multiplex().long_heads());
             if flood.exhausted_by().is_some() {
                 return Ok(service.turn_away(&connection, request));
             }
-            Ok::<_, Infallible>(service.respond(&connection, limits, request).await)
+            Ok::<_, Infallible>(service.respond(&connection, request).await)
         }
     });
     let multiplexed = http.connection.multiplex();

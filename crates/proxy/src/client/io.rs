@@ -7,10 +7,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use brisk_tls::{Confirmation, Stream};
-use hyper::body::Incoming;
 use hyper::rt::{Read, ReadBufCursor, Write};
 
 use super::lines::{Lines, Portion};
+use crate::body::client::ClientBody;
 
 /// A TLS stream for hyper. Clones share it.
 ///
@@ -66,7 +66,7 @@ impl HttpIo {
     }
 
     /// This body follows the head that was just read.
-    pub(super) fn expect(&self, body: &Incoming) {
+    pub(super) fn expect(&self, body: &ClientBody) {
         let mut lines = self.0.lines.get();
         lines.expect(body);
         self.0.lines.set(lines);

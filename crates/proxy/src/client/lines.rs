@@ -5,7 +5,9 @@
 //! where it reads: one search for LF over the bytes of heads and trailers, nothing over bodies. A read ends where the
 //! head does; hyper then says what body follows, before it reads on.
 
-use hyper::body::{Body as _, Incoming};
+use http_body::Body as _;
+
+use crate::body::client::ClientBody;
 
 /// What of the bytes at hand is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +59,7 @@ impl Lines {
     }
 
     /// Notes which body follows the head that was just read.
-    pub(super) fn expect(&mut self, body: &Incoming) {
+    pub(super) fn expect(&mut self, body: &ClientBody) {
         if *self == Self::Unwatched {
             return;
         }

@@ -8,10 +8,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, BytesMut};
-use hyper::body::Incoming;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::lines::{Lines, Portion};
+use crate::body::client::ClientBody;
 
 /// Bytes read at once: a request for a redirect fits.
 const PIECE: usize = 2048;
@@ -31,7 +31,7 @@ pub struct LineWatch(Rc<Cell<Lines>>);
 
 impl LineWatch {
     /// This body follows the head that was just read.
-    pub fn expect(&self, body: &Incoming) {
+    pub fn expect(&self, body: &ClientBody) {
         let mut lines = self.0.get();
         lines.expect(body);
         self.0.set(lines);

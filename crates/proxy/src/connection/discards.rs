@@ -12,7 +12,8 @@ use std::time::Duration;
 use brisk_net::{Deadline, Lingering};
 use bytes::Bytes;
 use http_body::Body as _;
-use hyper::body::Incoming;
+
+use crate::body::client::ClientBody;
 
 /// What is read of a body after its answer.
 const LIMITS: Lingering = Lingering::UPLOAD;
@@ -28,7 +29,7 @@ pub(crate) struct Discards {
 
 #[derive(Debug)]
 struct Discard {
-    incoming: Incoming,
+    body: ClientBody,
     /// Bytes that it may still have.
     left: usize,
     until: Duration,
@@ -51,14 +52,14 @@ impl Discards {
         self.uploads.take();
     }
 
-    /// Reads `incoming` to its end, within limits of size and time, the latter by a new deadline of the worker.
-    pub(crate) fn add(&self, incoming: Incoming, deadline: impl FnOnce() -> Option<Deadline>) {
+    /// Reads `body` to its end, within limits of size and time, the latter by a new deadline of the worker.
+    pub(crate) fn add(&self, body: ClientBody, deadline: impl FnOnce() -> Option<Deadline>) {
         let driver = self.driver.borrow();
         let Some(driver) = driver.as_ref() else { return };
         let Some(deadline) = deadline() else { return };
         let until = deadline.now() + LIMITS.time;
         deadline.set(LIMITS.pause);
-        self.uploads.borrow_mut().push(Discard { incoming, left: LIMITS.bytes, until, deadline });
+        self.uploads.borrow_mut().push(Discard { body, left: LIMITS.bytes, until, deadline });
         driver.wake_by_ref();
     }
 
@@ -71,7 +72,7 @@ impl Discards {
 
 impl Discard {
     fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        while let Poll::Ready(polled) = Pin::new(&mut self.incoming).poll_frame(context) {
+        while let Poll::Ready(polled) = Pin::new(&mut self.body).poll_frame(context) {
             // Its end, a reset, or that of the connection.
             let Some(Ok(frame)) = polled else { return Poll::Ready(()) };
             let length = frame.data_ref().map_or(0, Bytes::len);

@@ -3,17 +3,15 @@
 use brisk_telemetry::Side;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Version, header};
-use http_body::Body as _;
 
 use crate::answer::error_page::error_page;
 use crate::answer::exchange::Exchange;
-use crate::answer::settings::HstsSettings;
+use crate::answer::stages::CLOSE;
 use crate::body::Body;
 use crate::connection::Connection;
 use crate::validate::Refusal;
 
 const ALLOW: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
-pub(super) const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 pub(super) fn fixed(status: StatusCode, headers: &HeaderMap, body: &Bytes) -> Response<Body> {
     let mut response = Response::new(Body::full(body.clone()));
@@ -28,19 +26,6 @@ pub(super) fn found(response: Response<Body>) -> Result<Response<Body>, Refusal>
         StatusCode::INTERNAL_SERVER_ERROR => Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "file")),
         _ => Ok(response),
     }
-}
-
-// RFC 9110 section 9.3.2: the same head, no body. Over HTTP/2 hyper would send the body all the same.
-pub(super) fn without_body(response: Response<Body>) -> Response<Body> {
-    let (mut head, body) = response.into_parts();
-    // An upstream sent none, and its connection is wanted again.
-    if matches!(body, Body::Upstream(_)) {
-        return Response::from_parts(head, body);
-    }
-    if let Some(length @ 1..) = body.size_hint().exact() {
-        head.headers.entry(header::CONTENT_LENGTH).or_insert(length.into());
-    }
-    Response::from_parts(head, Body::Empty)
 }
 
 /// The answer to a client that has sent too many requests. RFC 6585 section 4.
@@ -77,16 +62,4 @@ pub(super) fn refuse(refusal: Refusal, version: Version, exchange: &mut Exchange
         response.headers_mut().insert(header::CONNECTION, CLOSE);
     }
     response
-}
-
-// RFC 6797 section 6.1.
-pub(super) fn hsts(settings: HstsSettings) -> HeaderValue {
-    let mut value = format!("max-age={}", settings.max_age.as_secs());
-    if settings.include_subdomains {
-        value.push_str("; includeSubDomains");
-    }
-    if settings.preload {
-        value.push_str("; preload");
-    }
-    HeaderValue::try_from(value).expect("digits and fixed words")
 }

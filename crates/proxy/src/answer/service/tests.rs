@@ -16,8 +16,6 @@ use crate::answer::settings::{HstsSettings, RoutePath, Underscores, UpstreamActi
 use crate::upstream::group::GroupState;
 use crate::upstream::settings::GroupSettings;
 
-const LIMITS: HeadLimits = HeadLimits { lines: 100, size: 64 << 10 };
-
 fn prefix(path: &str, action: Action) -> RouteSettings {
     RouteSettings::new(RoutePath::Prefix(path.to_owned()), action)
 }
@@ -69,7 +67,11 @@ async fn exchange_on(connection: &Rc<Connection>, service: Service, request: &st
     let service = Rc::new(service);
     let answering = hyper::service::service_fn(|request| {
         let (service, connection) = (Rc::clone(&service), Rc::clone(connection));
-        async move { Ok::<_, std::convert::Infallible>(service.respond(&connection, LIMITS, request).await) }
+        async move {
+            Ok::<_, std::convert::Infallible>(
+                service.respond(&connection, ClientBody::of_hyper(request)).await,
+            )
+        }
     });
     let mut http1 = hyper::server::conn::http1::Builder::new();
     let serving = http1.half_close(true).serve_connection(TokioIo::new(server), answering);

@@ -26,7 +26,7 @@ use crate::upstream::forward::{ForwardFacts, ForwardOutcome, forward};
 use crate::upstream::group::{Group, GroupState};
 use crate::upstream::settings::GroupSettings;
 use crate::upstream::upgrade::PendingUpgrade;
-use crate::{Body, BodyError, Connection};
+use crate::{Body, BodyError, ClientBody, Connection};
 
 /// A body that a test sends.
 pub(super) type TestBody = UnsyncBoxBody<Bytes, BodyError>;
@@ -296,7 +296,7 @@ async fn respond(
     shared.outcome.set(Rc::clone(&outcome));
     let facts = ForwardFacts { connection: &connection, body_limit: shared.body_limit, outcome: &outcome };
     let (head, body) = request.into_parts();
-    let body = Upload::new(body, &connection, head.version);
+    let body = Upload::new(ClientBody::Hyper(body), &connection, head.version);
     let response =
         forward(&shared.group, Request::from_parts(head, body), &facts).await.unwrap_or_else(|error| {
             let mut response = Response::new(Body::full(error.to_string()));

@@ -1,0 +1,74 @@
+//! What becomes of a response on its way out, whoever made it: the stages, each of them once and in this order.
+//!
+//! 1. The headers of its host.
+//! 2. HEAD: the same head without a body. What changes the body or its length has to come before.
+//! 3. The end of the connection, where this response is its last.
+
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, StatusCode, Version, header};
+use http_body::Body as _;
+
+use crate::answer::settings::HstsSettings;
+use crate::body::Body;
+use crate::connection::Connection;
+
+/// Of a connection over HTTP/1.1 that is closed after the response.
+pub(super) const CLOSE: HeaderValue = HeaderValue::from_static("close");
+
+/// What the stages need to know of the request; taken before its head goes to what answers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stages {
+    version: Version,
+    is_head: bool,
+}
+
+impl Stages {
+    /// The stages of the response to a request.
+    pub(super) fn of(request: &Parts) -> Self {
+        Self { version: request.version, is_head: request.method == Method::HEAD }
+    }
+
+    /// Takes a response through all stages. `hsts` is the value of its host's `Strict-Transport-Security`.
+    pub(super) fn finish(
+        self,
+        connection: &Connection,
+        hsts: Option<&HeaderValue>,
+        mut response: Response<Body>,
+    ) -> Response<Body> {
+        // RFC 6797 section 7.2: not over plain HTTP.
+        if let (true, Some(hsts)) = (connection.secure, hsts) {
+            response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
+        }
+        let mut response = if self.is_head { without_body(response) } else { response };
+        let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        if self.version < Version::HTTP_2 && !switches && connection.is_used_up() {
+            response.headers_mut().insert(header::CONNECTION, CLOSE);
+        }
+        response
+    }
+}
+
+// RFC 9110 section 9.3.2: the same head, no body. Over HTTP/2 hyper would send the body all the same.
+fn without_body(response: Response<Body>) -> Response<Body> {
+    let (mut head, body) = response.into_parts();
+    // An upstream sent none, and its connection is wanted again.
+    if matches!(body, Body::Upstream(_)) {
+        return Response::from_parts(head, body);
+    }
+    if let Some(length @ 1..) = body.size_hint().exact() {
+        head.headers.entry(header::CONTENT_LENGTH).or_insert(length.into());
+    }
+    Response::from_parts(head, Body::Empty)
+}
+
+/// The value of `Strict-Transport-Security`, RFC 6797 section 6.1.
+pub(super) fn transport_security(settings: HstsSettings) -> HeaderValue {
+    let mut value = format!("max-age={}", settings.max_age.as_secs());
+    if settings.include_subdomains {
+        value.push_str("; includeSubDomains");
+    }
+    if settings.preload {
+        value.push_str("; preload");
+    }
+    HeaderValue::try_from(value).expect("digits and fixed words")
+}
