@@ -7,6 +7,7 @@ use brisk_proxy::settings::{Action, EarlyDataPolicy, Page, RoutePath, RouteSetti
 use brisk_proxy::{Body, Connection};
 use brisk_telemetry::{ConnectionRecord, EarlyData, Milestone, Resumption, ResumptionFailure, TlsFacts};
 use brisk_tls::HostSettings;
+use brisk_wire::HttpVersion;
 use brisk_wire::registry::NamedGroup;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
@@ -106,7 +107,7 @@ fn tls_rows(tls: &TlsFacts) -> String {
     }
     row(&mut rows, "Handshake time", &milliseconds(tls.handshake_time));
     name(&mut rows, "Server name", tls.server_name.as_ref(), "none sent");
-    name(&mut rows, "Application protocol", tls.alpn.as_ref(), "none agreed on");
+    name(&mut rows, "Application protocol", tls.alpn.map(HttpVersion::alpn).as_ref(), "none agreed on");
     if let Some(subject) = &tls.client_subject {
         name(&mut rows, "Your certificate", Some(subject), "");
     }
@@ -237,7 +238,7 @@ fn facts(record: &ConnectionRecord, requests: u32) -> String {
             "handshake_us": micros(tls.handshake_time),
             "hello_retry": tls.hello_retry,
             "server_name": tls.server_name,
-            "alpn": tls.alpn,
+            "alpn": tls.alpn.map(HttpVersion::alpn),
             "client_subject": tls.client_subject,
         })
     });

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use brisk_wire::HttpVersion;
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 
 use crate::outcome::{EarlyData, EarlyRequest, Resumption, ResumptionFailure, Side};
@@ -28,8 +29,8 @@ pub struct TlsFacts {
     pub early_data: Option<EarlyData>,
     /// The host name that the client asked for, in lower case.
     pub server_name: Option<Box<str>>,
-    /// Application protocol agreed on: `h2` or `http/1.1`.
-    pub alpn: Option<&'static str>,
+    /// The version of HTTP that ALPN chose.
+    pub alpn: Option<HttpVersion>,
     /// Subject of the client's verified certificate.
     pub client_subject: Option<Box<str>>,
     /// The client's verified certificate, then whatever it sent after it, which need not be part of the path; DER. Empty unless
@@ -105,8 +106,8 @@ pub struct RequestRecord<'a> {
     pub host: &'a str,
     /// Path and query as the client sent them.
     pub path: &'a str,
-    /// `HTTP/1.1`, `HTTP/2.0`.
-    pub version: &'static str,
+    /// The version of HTTP that it came by.
+    pub version: HttpVersion,
     /// Status code of the response; 0 if none was sent.
     pub status: u16,
     /// Bytes of the response's body.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use brisk_keys::PrivateKeyEngine;
 use brisk_session::{SessionStore, TicketKeyring};
+use brisk_wire::HttpVersion;
 use brisk_wire::client_hello::ClientHello;
 use brisk_wire::registry::ProtocolVersion;
 use rustls::crypto::CryptoProvider;
@@ -121,7 +122,7 @@ impl<'a> ConfigBuilder<'a> {
 
     fn apply(&self, config: &mut ServerConfig) {
         // Clients that offer nothing but http/1.0 exist, and HTTP/1.1 answers them.
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec(), b"http/1.0".to_vec()];
+        config.alpn_protocols = HttpVersion::ALL.map(|version| version.alpn().into()).into();
         config.send_tls13_tickets = self.settings.tickets_per_handshake;
         if self.settings.certificate_compression {
             config.cert_compression_cache = Arc::clone(&self.compression_cache);

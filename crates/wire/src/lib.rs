@@ -6,4 +6,7 @@ pub mod client_hello;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
+mod http_version;
 pub mod registry;
+
+pub use http_version::HttpVersion;

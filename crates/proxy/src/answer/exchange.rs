@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use brisk_telemetry::{AccessLog, EarlyRequest, Metrics, Milestone, RequestId, RequestRecord, Side};
+use brisk_wire::HttpVersion;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode, Uri, Version, header};
@@ -228,7 +229,7 @@ impl Exchange {
             method: line.method.as_str(),
             host: line.host(),
             path: line.uri.path_and_query().map_or("", |path| path.as_str()),
-            version: version_name(line.version),
+            version: http_version(line.version),
             status: self.status,
             bytes_sent: self.bytes_sent,
             bytes_received: self.outcome.request_bytes(),
@@ -289,11 +290,11 @@ impl Line {
     }
 }
 
-fn version_name(version: Version) -> &'static str {
+fn http_version(version: Version) -> HttpVersion {
     match version {
-        Version::HTTP_10 => "HTTP/1.0",
-        Version::HTTP_2 => "HTTP/2.0",
-        _ => "HTTP/1.1",
+        Version::HTTP_10 => HttpVersion::Http10,
+        Version::HTTP_2 => HttpVersion::Http2,
+        _ => HttpVersion::Http11,
     }
 }
 

@@ -13,6 +13,7 @@ use std::task::Poll;
 
 use brisk_net::{Deadline, Drain, Lingering};
 use brisk_tls::Stream;
+use brisk_wire::HttpVersion;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use tokio::io::AsyncWriteExt;
@@ -74,7 +75,8 @@ pub async fn serve(io: HttpIo, http: &Http) -> End {
         buffers: Rc::clone(&http.service.buffers),
         drain: http.drain.clone(),
     });
-    let multiplexed = http.connection.record.borrow().tls.as_ref().is_some_and(|tls| tls.alpn == Some("h2"));
+    let multiplexed =
+        http.connection.record.borrow().tls.as_ref().is_some_and(|tls| tls.alpn == Some(HttpVersion::Http2));
     handshake::acknowledge(&io).await;
     let stop = loop {
         // While its handshake is not complete, a connection never rests.

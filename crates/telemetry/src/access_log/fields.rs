@@ -91,7 +91,7 @@ fn tls(line: &mut impl Fields, facts: &TlsFacts) {
         line.text("server_name", name.as_bytes());
     }
     if let Some(protocol) = facts.alpn {
-        line.word("alpn", protocol);
+        line.word("alpn", protocol.alpn());
     }
     if let Some(subject) = &facts.client_subject {
         line.text("client_subject", subject.as_bytes());

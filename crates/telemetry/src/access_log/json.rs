@@ -14,7 +14,7 @@ pub(super) fn request(line: &mut Vec<u8>, request: &RequestRecord<'_>) {
     let mut object = Object(line);
     object.text("method", request.method.as_bytes());
     object.text("path", request.path.as_bytes());
-    object.word("protocol", request.version);
+    object.word("protocol", request.version.name());
     object.number("status", request.status.into());
     object.number("bytes_sent", request.bytes_sent);
     if let Some(referer) = request.referer {

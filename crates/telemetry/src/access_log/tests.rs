@@ -1,6 +1,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use brisk_wire::HttpVersion;
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 use serde_json::Value;
 
@@ -28,7 +29,7 @@ fn secure_connection() -> ConnectionRecord {
         resumption_failure: None,
         early_data: None,
         server_name: Some("example.com".into()),
-        alpn: Some("h2"),
+        alpn: Some(HttpVersion::Http2),
         client_subject: Some("CN=a \"b\"".into()),
         client_chain: Box::default(),
         hello_retry: false,
@@ -44,7 +45,7 @@ fn request(connection: &ConnectionRecord) -> RequestRecord<'_> {
         method: "GET",
         host: "example.com",
         path: "/a?b=c",
-        version: "HTTP/2.0",
+        version: HttpVersion::Http2,
         status: 200,
         bytes_sent: 1234,
         bytes_received: 5,

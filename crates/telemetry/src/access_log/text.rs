@@ -16,7 +16,7 @@ pub(super) fn request(line: &mut Vec<u8>, request: &RequestRecord<'_>) {
     line.push(b' ');
     escape(line, request.path.as_bytes());
     line.push(b' ');
-    line.extend_from_slice(request.version.as_bytes());
+    line.extend_from_slice(request.version.name().as_bytes());
     line.extend_from_slice(b"\" ");
     push_status(line, request.status);
     line.push(b' ');

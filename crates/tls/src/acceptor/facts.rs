@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use brisk_telemetry::{EarlyData, Resumption, ResumptionFailure, TlsFacts};
+use brisk_wire::HttpVersion;
 use brisk_wire::client_hello::ClientHello;
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 use rustls::HandshakeKind;
@@ -42,11 +43,7 @@ pub(super) fn of(
             _ => EarlyData::Unsuitable,
         }),
         server_name: hello.server_name.as_deref().map(Box::from),
-        alpn: tls.alpn_protocol().map(|protocol| match protocol {
-            b"h2" => "h2",
-            b"http/1.0" => "http/1.0",
-            _ => "http/1.1",
-        }),
+        alpn: tls.alpn_protocol().and_then(HttpVersion::from_alpn),
         client_subject: tls
             .peer_certificates()
             .and_then(|chain| brisk_certs::subject(chain.first()?))

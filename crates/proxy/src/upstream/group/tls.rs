@@ -4,6 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use brisk_tls::TlsError;
 use brisk_tls::connector::{Connector, ConnectorSettings};
+use brisk_wire::HttpVersion;
 use zeroize::Zeroizing;
 
 use crate::upstream::settings::{GroupSettings, ServerScheme, TlsProtocol, UpstreamTlsSettings};
@@ -33,13 +34,13 @@ pub(super) fn connector(settings: &GroupSettings) -> Result<Option<Connector>, T
         return Ok(None);
     }
     let protocol = match settings.tls.protocol {
-        TlsProtocol::Http1 => "http/1.1",
-        TlsProtocol::Http2 => "h2",
+        TlsProtocol::Http1 => HttpVersion::Http11,
+        TlsProtocol::Http2 => HttpVersion::Http2,
     };
     let settings = ConnectorSettings {
         authorities: settings.tls.ca.clone(),
         identity: settings.tls.identity.clone(),
-        protocols: vec![protocol],
+        protocols: vec![protocol.alpn()],
     };
     Connector::new(&settings).map(Some)
 }
