@@ -4,6 +4,7 @@ mod driver;
 pub(crate) mod flood;
 pub(crate) mod frames;
 mod handshake;
+mod http1;
 mod http2;
 mod io;
 pub(crate) mod lines;

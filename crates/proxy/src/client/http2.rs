@@ -17,11 +17,9 @@ use crate::connection::Connection;
 use crate::connection::end::End;
 use crate::connection::streams::StreamKey;
 
-use super::driver::{Http, finished};
+use super::driver::{Driver, Stop};
 use super::flood::{FloodWatch, WatchedIo};
-use super::handshake;
-use super::io::HttpIo;
-use super::turn::{Stop, Turns};
+use super::turn::Turns;
 
 /// What an HTTP/2 stream may hold of its answer while the client's window is closed. hyper's 400 KiB for each of 128
 /// streams would be 50 MiB that a client can take by not reading.
@@ -31,78 +29,81 @@ const H2_STREAM_BUFFER: usize = 64 * 1024;
 /// memory.
 const UNSEEN_RESETS: usize = 20;
 
-/// Serves HTTP/2 until the connection closes.
-pub(super) async fn turns(io: &HttpIo, http: &Http) -> Stop {
-    let flood = FloodWatch::new(http.settings.h2_resets);
-    let service = service_fn(|request| {
-        let (service, connection) = (http.service.current(), Rc::clone(&http.connection));
-        let (request, flood) = (ClientBody::of_hyper(request), flood.clone());
-        async move {
-            // Requests that came together with the one that was too much are refused too.
-            flood.heads(connection.multiplex().long_heads());
-            if flood.exhausted_by().is_some() {
-                return Ok(service.turn_away(&connection, request));
+impl Driver<'_> {
+    /// Serves HTTP/2 until the connection closes.
+    pub(super) async fn http2_turns(&self) -> Stop {
+        let Self { io, http } = self;
+        let flood = FloodWatch::new(http.settings.h2_resets);
+        let service = service_fn(|request| {
+            let (service, connection) = (http.service.current(), Rc::clone(&http.connection));
+            let (request, flood) = (ClientBody::of_hyper(request), flood.clone());
+            async move {
+                // Requests that came together with the one that was too much are refused too.
+                flood.heads(connection.multiplex().long_heads());
+                if flood.exhausted_by().is_some() {
+                    return Ok(service.turn_away(&connection, request));
+                }
+                Ok::<_, Infallible>(service.respond(&connection, request).await)
             }
-            Ok::<_, Infallible>(service.respond(&connection, request).await)
-        }
-    });
-    let multiplexed = http.connection.multiplex();
-    let mut hyper = pin!(
-        http2::Builder::new(LocalExecutor::new(&http.connection))
-            .max_concurrent_streams(http.settings.h2_streams)
-            .max_header_list_size(u32::try_from(http.settings.head_size).unwrap_or(u32::MAX))
-            .max_pending_accept_reset_streams(http.settings.h2_resets.min(UNSEEN_RESETS))
-            .max_send_buf_size(H2_STREAM_BUFFER)
-            .serve_connection(WatchedIo::new(io.clone(), flood.clone()), service)
-    );
-    let mut turns = Turns::new(true, http.connection.requests());
-    let mut ending = None;
-    let stop = poll_fn(|cx| {
-        multiplexed.discards.begin_turn(cx);
-        handshake::advance(cx, io, http);
-        if turns.begins_to_drain(http) {
-            hyper.as_mut().graceful_shutdown();
-        }
-        if let Poll::Ready(result) = hyper.as_mut().poll(cx) {
-            return Poll::Ready(ending.map_or(finished(&result, http), Stop::Close));
-        }
-        multiplexed.discards.poll(cx);
-        // What came just now may have been its last request.
-        if turns.begins_to_drain(http) {
-            hyper.as_mut().graceful_shutdown();
-            cx.waker().wake_by_ref();
-        }
-        flood.earn(multiplexed.take_earned());
-        flood.heads(multiplexed.long_heads());
-        if let Some(reason) = flood.exhausted_by() {
-            http.service.current().telemetry().metrics.flood(reason);
-            say_goodbye(cx, io, &flood);
-            return Poll::Ready(Stop::Close(End::Flood));
-        }
-        match turns.poll_end(cx, io, http) {
-            // GOAWAY first; if that does not end it, the next deadline does.
-            Poll::Ready(Stop::Close(end)) if ending.is_none() && end != End::Evicted => {
-                ending = Some(end);
+        });
+        let multiplexed = http.connection.multiplex();
+        let mut hyper = pin!(
+            http2::Builder::new(LocalExecutor::new(&http.connection))
+                .max_concurrent_streams(http.settings.h2_streams)
+                .max_header_list_size(u32::try_from(http.settings.head_size).unwrap_or(u32::MAX))
+                .max_pending_accept_reset_streams(http.settings.h2_resets.min(UNSEEN_RESETS))
+                .max_send_buf_size(H2_STREAM_BUFFER)
+                .serve_connection(WatchedIo::new(io.clone(), flood.clone()), service)
+        );
+        let mut turns = Turns::new(true, http.connection.requests());
+        let mut ending = None;
+        let stop = poll_fn(|cx| {
+            multiplexed.discards.begin_turn(cx);
+            self.advance_handshake(cx);
+            if turns.begins_to_drain(self) {
                 hyper.as_mut().graceful_shutdown();
-                http.deadline.set(http.settings.timeouts.write);
-                cx.waker().wake_by_ref();
-                Poll::Pending
             }
-            stop => stop,
-        }
-    })
-    .await;
-    multiplexed.discards.end();
-    stop
-}
+            if let Poll::Ready(result) = hyper.as_mut().poll(cx) {
+                return Poll::Ready(ending.map_or(self.finished(&result), Stop::Close));
+            }
+            multiplexed.discards.poll(cx);
+            // What came just now may have been its last request.
+            if turns.begins_to_drain(self) {
+                hyper.as_mut().graceful_shutdown();
+                cx.waker().wake_by_ref();
+            }
+            flood.earn(multiplexed.take_earned());
+            flood.heads(multiplexed.long_heads());
+            if let Some(reason) = flood.exhausted_by() {
+                http.service.current().telemetry().metrics.flood(reason);
+                self.say_goodbye(cx, &flood);
+                return Poll::Ready(Stop::Close(End::Flood));
+            }
+            match turns.poll_end(cx, self) {
+                // GOAWAY first; if that does not end it, the next deadline does.
+                Poll::Ready(Stop::Close(end)) if ending.is_none() && end != End::Evicted => {
+                    ending = Some(end);
+                    hyper.as_mut().graceful_shutdown();
+                    http.deadline.set(http.settings.timeouts.write);
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                stop => stop,
+            }
+        })
+        .await;
+        multiplexed.discards.end();
+        stop
+    }
 
-/// Writes GOAWAY past hyper, whose own would wait for the streams in flight.
-fn say_goodbye(cx: &mut Context<'_>, io: &HttpIo, flood: &FloodWatch) {
-    if let Some(frame) = flood.goaway() {
-        let mut stream = io.stream_mut();
-        // Makes room. A client that does not read gets none.
-        if stream.poll_drain(cx).is_ready() {
-            let _ = stream.poll_write(cx, &[IoSlice::new(&frame)]);
+    /// Writes GOAWAY past hyper, whose own would wait for the streams in flight.
+    fn say_goodbye(&self, cx: &mut Context<'_>, flood: &FloodWatch) {
+        if let Some(frame) = flood.goaway() {
+            let mut stream = self.io.stream_mut();
+            // Makes room. A client that does not read gets none.
+            if stream.poll_drain(cx).is_ready() {
+                let _ = stream.poll_write(cx, &[IoSlice::new(&frame)]);
+            }
         }
     }
 }

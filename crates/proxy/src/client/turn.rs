@@ -5,9 +5,7 @@ use std::time::{Duration, Instant};
 
 use brisk_net::Peer;
 
-use super::driver::Http;
-use super::handshake;
-use super::io::HttpIo;
+use super::driver::{Driver, Http, Stop};
 use crate::connection::Multiplexed;
 use crate::connection::end::End;
 use crate::connection::handshake::Handshake;
@@ -47,17 +45,6 @@ enum Phase {
     Streams,
 }
 
-/// Why a turn ends the HTTP machinery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
-    /// Idle for a while: rest with less memory.
-    Rest,
-    /// Close, after what was written.
-    Close(End),
-    /// Close at once: the client does not read, or is gone.
-    Abort(End),
-}
-
 /// Watches one connection between two rests.
 pub(super) struct Turns {
     phase: Option<Phase>,
@@ -86,58 +73,61 @@ impl Turns {
     }
 
     /// Whether the connection is to take no further requests, from this turn on.
-    pub(super) fn begins_to_drain(&mut self, http: &Http) -> bool {
+    pub(super) fn begins_to_drain(&mut self, driver: &Driver<'_>) -> bool {
+        let http = driver.http;
         let begins = !self.draining && (http.drain.started() || http.connection.is_used_up());
         self.draining |= begins;
         begins
     }
 
     /// Ends a turn. Pending registers for everything that may begin the next.
-    pub(super) fn poll_end(&mut self, cx: &mut Context<'_>, io: &HttpIo, http: &Http) -> Poll<Stop> {
+    pub(super) fn poll_end(&mut self, cx: &mut Context<'_>, driver: &Driver<'_>) -> Poll<Stop> {
+        let Driver { io, http } = driver;
         if let Poll::Ready(Err(_)) = io.stream_mut().poll_drain(cx) {
-            match http.connection.handshake() {
+            match driver.handshake() {
                 None => return Poll::Ready(Stop::Abort(End::ClientGone)),
                 Some(handshake) => handshake.fail(End::ClientGone),
             }
         }
         http.connection.set_blocked(io.stream().is_blocked());
-        if let Some(stop) = handshake::failed(http) {
+        if let Some(stop) = driver.failed_handshake() {
             return Poll::Ready(stop);
         }
-        let phase = self.current(io, http);
+        let phase = self.current(driver);
         if self.phase != Some(phase) {
-            self.enter(phase, io, http);
+            self.enter(phase, driver);
         }
         loop {
             if http.deadline.poll_expired(cx).is_pending() {
                 return Poll::Pending;
             }
-            if let Some(stop) = self.expired(phase, io, http) {
+            if let Some(stop) = self.expired(phase, driver) {
                 return Poll::Ready(stop);
             }
         }
     }
 
     /// What follows when the time of `phase` is over. Without a stop there is a new deadline.
-    fn expired(&mut self, phase: Phase, io: &HttpIo, http: &Http) -> Option<Stop> {
+    fn expired(&mut self, phase: Phase, driver: &Driver<'_>) -> Option<Stop> {
         match phase {
-            Phase::Handshake => Some(handshake::timed_out(http)),
-            Phase::Idle(_) if self.multiplexed => Some(Stop::Close(end_of_idle(http))),
+            Phase::Handshake => Some(driver.late_handshake()),
+            Phase::Idle(_) if self.multiplexed => Some(Stop::Close(driver.end_of_idle())),
             Phase::Idle(_) => Some(Stop::Rest),
             Phase::Head(_) => Some(Stop::Close(End::HeadTimeout)),
-            Phase::Blocked(_) | Phase::Held(_) | Phase::Streams => self.rounds.turn(phase, http),
-            Phase::Busy if is_gone(io, http) => Some(Stop::Abort(End::ClientGone)),
-            Phase::Busy if is_overdue(http) => Some(Stop::Close(End::RequestTimeout)),
+            Phase::Blocked(_) | Phase::Held(_) | Phase::Streams => self.rounds.turn(phase, driver.http),
+            Phase::Busy if driver.is_gone() => Some(Stop::Abort(End::ClientGone)),
+            Phase::Busy if is_overdue(driver.http) => Some(Stop::Close(End::RequestTimeout)),
             Phase::Busy => {
                 self.look_after = (self.look_after * 2).min(LOOK_AT_MOST);
-                http.deadline.set(self.look_after);
+                driver.http.deadline.set(self.look_after);
                 None
             }
         }
     }
 
-    fn current(&self, io: &HttpIo, http: &Http) -> Phase {
-        if !http.connection.is_confirmed() {
+    fn current(&self, driver: &Driver<'_>) -> Phase {
+        let Driver { io, http } = driver;
+        if driver.handshake().is_some() {
             return Phase::Handshake;
         }
         let stream = io.stream();
@@ -168,12 +158,13 @@ impl Turns {
         if begun { Phase::Head(requests) } else { Phase::Idle(requests) }
     }
 
-    fn enter(&mut self, phase: Phase, io: &HttpIo, http: &Http) {
+    fn enter(&mut self, phase: Phase, driver: &Driver<'_>) {
+        let Driver { io, http } = driver;
         self.phase = Some(phase);
         let timeouts = &http.settings.timeouts;
         match phase {
             Phase::Handshake => {
-                let left = http.connection.handshake().map_or(Duration::ZERO, Handshake::time_left);
+                let left = driver.handshake().map_or(Duration::ZERO, Handshake::time_left);
                 http.deadline.set(left);
             }
             Phase::Idle(_) => {
@@ -193,11 +184,6 @@ impl Turns {
             }
         }
     }
-}
-
-/// Why an idle connection whose deadline has passed ends.
-pub(super) fn end_of_idle(http: &Http) -> End {
-    if http.deadline.is_evicted() { End::Evicted } else { End::Idle }
 }
 
 /// Looks at a connection whose client has answers to take.
@@ -270,13 +256,15 @@ fn is_overdue(http: &Http) -> bool {
     started.zip(limit).is_some_and(|(started, limit)| started.elapsed() >= limit)
 }
 
-/// Whether nobody is there any more to take the answer. The end of what the client sends counts only where the settings
-/// say so: it may still read (RFC 9112 section 9.6).
-fn is_gone(io: &HttpIo, http: &Http) -> bool {
-    match Peer::of(io.stream().tcp()) {
-        Ok(Peer::Gone) => true,
-        Ok(Peer::HalfClosed) => http.settings.abort_on_close,
-        Ok(Peer::Open) | Err(_) => false,
+impl Driver<'_> {
+    /// Whether nobody is there any more to take the answer. The end of what the client sends counts only where the settings
+    /// say so: it may still read (RFC 9112 section 9.6).
+    fn is_gone(&self) -> bool {
+        match Peer::of(self.io.stream().tcp()) {
+            Ok(Peer::Gone) => true,
+            Ok(Peer::HalfClosed) => self.http.settings.abort_on_close,
+            Ok(Peer::Open) | Err(_) => false,
+        }
     }
 }
 
