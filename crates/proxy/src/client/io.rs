@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use brisk_tls::{Confirmation, Stream};
 use hyper::rt::{Read, ReadBufCursor, Write};
 
-use super::lines::{Lines, Portion};
+use super::lines::LineWatcher;
 use crate::body::client::ClientBody;
 
 /// A TLS stream for hyper. Clones share it.
@@ -23,7 +23,7 @@ pub struct HttpIo(Rc<Shared>);
 struct Shared {
     stream: RefCell<Stream>,
     at_once: Cell<bool>,
-    lines: Cell<Lines>,
+    lines: LineWatcher,
 }
 
 impl HttpIo {
@@ -32,7 +32,7 @@ impl HttpIo {
         Self(Rc::new(Shared {
             stream: RefCell::new(stream),
             at_once: Cell::default(),
-            lines: Cell::default(),
+            lines: LineWatcher::default(),
         }))
     }
 
@@ -57,19 +57,17 @@ impl HttpIo {
     /// Ends what only HTTP needs.
     pub(crate) fn flush_at_once(&self) {
         self.0.at_once.set(true);
-        self.0.lines.set(Lines::Unwatched);
+        self.0.lines.end();
     }
 
     /// Watches the lines of HTTP/1.1 from now on, where a head begins.
     pub(super) fn watch_lines(&self) {
-        self.0.lines.set(Lines::watched());
+        self.0.lines.begin();
     }
 
     /// This body follows the head that was just read.
     pub(super) fn expect(&self, body: &ClientBody) {
-        let mut lines = self.0.lines.get();
-        lines.expect(body);
-        self.0.lines.set(lines);
+        self.0.lines.expect(body);
     }
 
     /// Reads as hyper asks for, and shows `note` what was read.
@@ -86,22 +84,10 @@ impl HttpIo {
         }
         stream.poll_read(cx, |data| {
             let data = &data[..data.len().min(buf.remaining())];
-            let mut lines = self.0.lines.get();
-            let portion = lines.portion(data);
-            self.0.lines.set(lines);
-            match portion {
-                Portion::Bytes(len) => {
-                    buf.put_slice(&data[..len]);
-                    note(&data[..len]);
-                    len
-                }
-                // NUL stands nowhere in a head, so hyper refuses the request.
-                Portion::BareLineFeed(before) => {
-                    buf.put_slice(&data[..before]);
-                    buf.put_slice(b"\0");
-                    before + 1
-                }
-            }
+            self.0.lines.pass(data, |bytes| {
+                buf.put_slice(bytes);
+                note(bytes);
+            })
         })
     }
 

@@ -5,16 +5,61 @@
 //! where it reads: one search for LF over the bytes of heads and trailers, nothing over bodies. A read ends where the
 //! head does; hyper then says what body follows, before it reads on.
 
+use std::cell::Cell;
+
 use http_body::Body as _;
 
 use crate::body::client::ClientBody;
 
+/// The lines of one connection: watched by what reads it, which learns of bodies from what it reads.
+#[derive(Debug, Default)]
+pub(super) struct LineWatcher(Cell<Lines>);
+
+impl LineWatcher {
+    /// Watches from now on, where a head begins.
+    pub(super) fn begin(&self) {
+        self.0.set(Lines::watched());
+    }
+
+    /// Lets everything through from now on.
+    pub(super) fn end(&self) {
+        self.0.set(Lines::Unwatched);
+    }
+
+    /// This body follows the head that was just read.
+    pub(super) fn expect(&self, body: &ClientBody) {
+        let mut lines = self.0.get();
+        lines.expect(body);
+        self.0.set(lines);
+    }
+
+    /// Hands on what is to be read now of `data`, which is not empty. Returns how many of its bytes that takes.
+    #[inline]
+    pub(super) fn pass(&self, data: &[u8], mut put: impl FnMut(&[u8])) -> usize {
+        let mut lines = self.0.get();
+        let portion = lines.portion(data);
+        self.0.set(lines);
+        match portion {
+            Portion::Bytes(length) => {
+                put(&data[..length]);
+                length
+            }
+            // NUL stands nowhere in a head, so hyper refuses the request.
+            Portion::BareLineFeed(before) => {
+                put(&data[..before]);
+                put(b"\0");
+                before + 1
+            }
+        }
+    }
+}
+
 /// What of the bytes at hand is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Portion {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(usize),
-    /// So many bytes, then a bare LF.
+    /// This many bytes, then a bare LF.
     BareLineFeed(usize),
 }
 
@@ -59,7 +104,7 @@ impl Lines {
     }
 
     /// Notes which body follows the head that was just read.
-    pub(super) fn expect(&mut self, body: &ClientBody) {
+    fn expect(&mut self, body: &ClientBody) {
         if *self == Self::Unwatched {
             return;
         }

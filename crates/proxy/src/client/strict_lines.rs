@@ -1,6 +1,5 @@
 //! Strict lines for a connection that hyper reads without [`serve`](super): plain HTTP.
 
-use std::cell::Cell;
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
@@ -10,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::lines::{Lines, Portion};
+use super::lines::LineWatcher;
 use crate::body::client::ClientBody;
 
 /// Bytes read at once: a request for a redirect fits.
@@ -27,21 +26,21 @@ pub struct StrictLines<R> {
 
 /// Has to learn which body follows each head. Clones share it.
 #[derive(Clone, Debug)]
-pub struct LineWatch(Rc<Cell<Lines>>);
+pub struct LineWatch(Rc<LineWatcher>);
 
 impl LineWatch {
     /// This body follows the head that was just read.
     pub fn expect(&self, body: &ClientBody) {
-        let mut lines = self.0.get();
-        lines.expect(body);
-        self.0.set(lines);
+        self.0.expect(body);
     }
 }
 
 impl<R> StrictLines<R> {
     /// Watches `inner`, where a head begins.
     pub fn new(inner: R) -> Self {
-        Self { inner, watch: LineWatch(Rc::new(Cell::new(Lines::watched()))), ahead: BytesMut::new() }
+        let lines = LineWatcher::default();
+        lines.begin();
+        Self { inner, watch: LineWatch(Rc::new(lines)), ahead: BytesMut::new() }
     }
 
     /// What has to learn of bodies.
@@ -67,21 +66,8 @@ impl<R: AsyncRead + Unpin> AsyncRead for StrictLines<R> {
         if data.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        let mut lines = watch.0.get();
-        let portion = lines.portion(data);
-        watch.0.set(lines);
-        match portion {
-            Portion::Bytes(length) => {
-                buf.put_slice(&data[..length]);
-                ahead.advance(length);
-            }
-            // NUL stands nowhere in a head, so hyper refuses the request.
-            Portion::BareLineFeed(before) => {
-                buf.put_slice(&data[..before]);
-                buf.put_slice(b"\0");
-                ahead.advance(before + 1);
-            }
-        }
+        let taken = watch.0.pass(data, |bytes| buf.put_slice(bytes));
+        ahead.advance(taken);
         Poll::Ready(Ok(()))
     }
 }
