@@ -10,6 +10,12 @@ use std::path::Path;
 /// Crates whose cycles are held, with the number of modules that the largest may have.
 const LARGEST: &[(&str, usize)] = &[("proxy", 4)];
 
+/// The rooms of `proxy`, the highest first: each uses those after it. Modules outside of them are the ground below.
+const ROOMS: &[&str] = &["client", "answer", "upstream"];
+
+/// The body of a response has a variant for that of an upstream, which spares a call through a table for each frame.
+const UPWARD: (&str, &str) = ("body", "upstream::body");
+
 type Module = Vec<String>;
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
 
@@ -155,6 +161,26 @@ fn no_cycle_of_modules_is_larger_than_it_may_be() {
         let wrong: Vec<_> = cycles(&uses).into_iter().filter(|cycle| cycle.len() > *largest).collect();
         assert!(wrong.is_empty(), "{name}: cycles of more than {largest} modules: {wrong:#?}");
     }
+}
+
+/// How high a module is; the ground is 0.
+fn floor(module: &Module) -> usize {
+    let room = ROOMS.iter().position(|room| module.first().is_some_and(|first| first == room));
+    room.map_or(0, |room| ROOMS.len() - room)
+}
+
+#[test]
+fn the_rooms_of_proxy_use_those_below_them_alone() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates are in a folder");
+    let uses = uses(&crates.join("proxy/src"));
+    assert!(ROOMS.iter().all(|room| uses.contains_key(&vec![(*room).to_owned()])), "a room is gone");
+    // The root only names what the crate offers.
+    let arrows = uses.iter().filter(|(user, _)| !user.is_empty());
+    let arrows = arrows.flat_map(|(user, used)| used.iter().map(move |used| (user, used)));
+    let upward = arrows.filter(|(user, used)| floor(used) > floor(user));
+    let upward = upward.map(|(user, used)| (user.join("::"), used.join("::")));
+    let wrong: Vec<_> = upward.filter(|(user, used)| (user.as_str(), used.as_str()) != UPWARD).collect();
+    assert!(wrong.is_empty(), "upward arrows: {wrong:#?}");
 }
 
 #[test]
