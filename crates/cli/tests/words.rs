@@ -87,6 +87,12 @@ fn words(line: &str) -> String {
     words.fold(" ".to_owned(), |text, word| text + word + " ")
 }
 
+/// A document without its code spans: they quote names, of tests for example, that other files define.
+fn without_code(text: &str) -> String {
+    let lines = text.lines().map(|line| line.split('`').step_by(2).collect::<Vec<_>>().join("_"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 fn findings(name: &str, text: &str) -> Vec<String> {
     let lines = text.lines().enumerate();
     lines
@@ -104,7 +110,8 @@ fn cleaned_crates_keep_to_the_words_of_the_field() {
     assert!(files.len() > 100, "only {} files found", files.len());
     let all = files.iter().flat_map(|file| {
         let text = fs::read_to_string(file).expect("a source file");
-        findings(&file.display().to_string(), &text)
+        let is_document = file.extension().is_some_and(|extension| extension == "md");
+        findings(&file.display().to_string(), &if is_document { without_code(&text) } else { text })
     });
     let all: Vec<_> = all.collect();
     assert!(all.is_empty(), "{} forbidden words: {all:#?}", all.len());
@@ -123,4 +130,5 @@ fn words_are_found_whole_and_in_any_case() {
     assert_eq!(found("/// Told by the clock, as SO MANY are: `tell_all`."), 3);
     assert_eq!(found("/// The discarded teller's cardinality; so many-sided."), 1);
     assert_eq!(found("/// Reports the result to the caller."), 0);
+    assert_eq!(without_code("what `nobody::told` is\nnow"), "what _ is\nnow");
 }

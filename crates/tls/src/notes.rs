@@ -29,7 +29,7 @@ pub(crate) struct HandshakeInput {
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is noted by itself")]
 pub(crate) struct Notes {
-    /// HandshakeInput to the callbacks, not by them.
+    /// The input of the callbacks.
     pub(crate) input: HandshakeInput,
     /// Code point of the scheme that signed, when one did.
     pub(crate) scheme: Option<u16>,
