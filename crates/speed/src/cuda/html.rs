@@ -81,7 +81,7 @@ mod tests {
             variants: Vec::new(),
             verified: Vec::new(),
         };
-        let page = super::page(&result, "a machine");
+        let page = page(&result, "a machine");
         for part in [
             "RSA on a &lt;card&gt;",
             "16 threads of a machine",
