@@ -20,9 +20,6 @@ CACHE ?= $(HOME)/.cache/brisk
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 export PATH := $(CACHE)/bin:$(PATH):/usr/sbin:/sbin
 
-# What has more in it when brisk is built for a GPU; its tests need none.
-WITH_GPU = --package brisk-keys --package brisk-speed --features brisk-keys/cuda,brisk-speed/cuda
-
 # Options of bench/agreement, bench/flood, bench/strangers, bench/neighbours, bench/soak and bench/clients/run.
 AGREEMENT ?=
 FLOOD ?=
@@ -54,8 +51,7 @@ build:
 
 test:
 	@CACHE=$(CACHE) tools/setup build test
-	cargo test --locked --workspace --lib --bins --tests --no-fail-fast -- $(TEST)
-	BRISK_NVRTC=$(CACHE)/nvrtc/nvidia/cu13/lib cargo test --locked $(WITH_GPU) --lib --tests --no-fail-fast -- $(or $(TEST),cuda:: card)
+	BRISK_NVRTC=$(CACHE)/nvrtc/nvidia/cu13/lib cargo test --locked --workspace --lib --bins --tests --no-fail-fast -- $(TEST)
 ifeq ($(TEST),)
 	@$(MAKE) --no-print-directory check-kernels
 endif

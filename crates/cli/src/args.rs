@@ -3,8 +3,6 @@
 
 mod bench;
 mod speed;
-#[cfg(feature = "cuda")]
-mod speed_cuda;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

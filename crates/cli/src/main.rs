@@ -5,13 +5,17 @@ mod bench;
 mod bench_compare;
 mod check;
 mod config;
+mod engines;
+#[cfg(feature = "cuda")]
+mod gpu;
+#[cfg(not(feature = "cuda"))]
+#[path = "no_gpu.rs"]
+mod gpu;
 mod limits;
 mod log;
 mod memory;
 mod serve;
 mod speed;
-#[cfg(feature = "cuda")]
-mod speed_cuda;
 mod summary;
 mod tune;
 

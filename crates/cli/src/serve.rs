@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 
 use anyhow::anyhow;
 use brisk_certs::DevelopmentCa;
-use brisk_gateway::{Addresses, Gateway, Program};
+use brisk_gateway::{Addresses, Environment, Gateway, GatewayError, Program};
+use brisk_telemetry::Metrics;
 
 use crate::args::Serve;
 use crate::config::{self, Resolved};
-use crate::{limits, log, memory, summary};
+use crate::{engines, limits, log, memory, summary};
 
 /// What the gateway calls of this program.
 const PROGRAM: Program =
@@ -18,18 +19,23 @@ const PROGRAM: Program =
 /// Serves until it is told to stop.
 pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let _log = log::start(&arguments.log)?;
-    let Resolved { settings, warnings, development } = config::settings(arguments)?;
+    let Resolved { settings, keys, warnings, development } = config::settings(arguments)?;
     tell(&warnings);
     if let Err(error) = limits::raise_open_files() {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
     let sessions = summary::sessions(&settings);
-    let gateway = Gateway::bind(settings, PROGRAM)?;
+    let metrics = Metrics::new();
+    let engines = engines::start(&keys, &settings.keystore, &metrics).map_err(GatewayError::Threads)?;
+    let gateway = Gateway::bind(settings, Environment { program: PROGRAM, metrics, engines })?;
     print_start(gateway.addresses(), &sessions, development.as_ref())
         .map_err(|error| anyhow!("cannot write to standard output: {error}"))?;
     let served = gateway.run(|| {
         let resolved = config::settings(arguments)?;
         tell(&resolved.warnings);
+        if resolved.keys != keys {
+            tracing::warn!(key = "keys", "changed, but takes full effect only after a restart");
+        }
         Ok::<_, config::ConfigError>(resolved.settings)
     });
     Ok(served?)

@@ -9,32 +9,17 @@ use brisk_speed::{Live, SpeedError, json, tables};
 
 use crate::args::{Engine, Speed};
 use crate::bench::PROGRAM;
-
-/// What is said where a GPU is asked for that this program knows nothing of.
-#[cfg(not(feature = "cuda"))]
-pub(crate) const WITHOUT_CUDA: &str =
-    "this brisk was built without it: build it with `cargo build --release -p brisk-cli --features cuda`";
+use crate::gpu;
 
 /// 2 if what was asked for makes no sense, 1 if nothing could be measured.
 pub(crate) fn run(arguments: Speed) -> ExitCode {
     if arguments.engine == Some(Engine::Cuda) {
-        return on_gpu(arguments);
+        return gpu::speed(arguments);
     }
     let Err(error) = measure(arguments) else { return ExitCode::SUCCESS };
     eprintln!("{error:#}");
     let usage = error.downcast_ref::<SpeedError>().is_some_and(SpeedError::is_usage);
     if usage { ExitCode::from(2) } else { ExitCode::FAILURE }
-}
-
-#[cfg(feature = "cuda")]
-fn on_gpu(arguments: Speed) -> ExitCode {
-    crate::speed_cuda::run(arguments)
-}
-
-#[cfg(not(feature = "cuda"))]
-fn on_gpu(_: Speed) -> ExitCode {
-    eprintln!("--engine cuda: {WITHOUT_CUDA}");
-    ExitCode::from(2)
 }
 
 fn measure(arguments: Speed) -> anyhow::Result<()> {

@@ -12,7 +12,7 @@ const LAYERS: &[&[&str]] = &[
     &["wire"],
     &["net", "telemetry", "keys"],
     &["certs", "session", "report", "tls-base"],
-    &["tls", "tls-client"],
+    &["tls", "tls-client", "keys-cuda"],
     &["proxy", "experiment"],
     &["gateway", "bench", "speed"],
     &["cli"],
@@ -23,6 +23,9 @@ const TESTKIT: &str = "testkit";
 
 /// The crates that may name the types of rustls; the tests' client is made of them.
 const RUSTLS: &[&str] = &["tls", "tls-base", "tls-client", TESTKIT];
+
+/// The crates that may have private keys in the clear: `keys`, and engines on hardware of their own.
+const DEVICES: &[&str] = &["keys", "keys-cuda"];
 
 /// Lines of a file at most, without its tests and with them.
 const LONGEST: usize = 400;
@@ -121,6 +124,22 @@ fn rustls_is_named_in_the_tls_crates_alone() {
         }
     }
     assert!(wrong.is_empty(), "rustls is named in {wrong:#?}");
+}
+
+#[test]
+fn private_keys_leave_their_crate_for_engines_alone() {
+    let mut wrong = Vec::new();
+    for path in crates().iter().filter(|path| !DEVICES.contains(&name(path))) {
+        for file in sources(&path.join("src")) {
+            let text = fs::read_to_string(&file).expect("a source file");
+            let named = |line: &str| {
+                let code = line.split("//").next().unwrap_or_default();
+                code.contains("brisk_keys::device") || code.trim_start().starts_with("device::{")
+            };
+            wrong.extend(text.lines().any(named).then_some(file));
+        }
+    }
+    assert!(wrong.is_empty(), "brisk_keys::device is named in {wrong:#?}");
 }
 
 /// `rustls::`, and neither `tokio_rustls::` nor the like.

@@ -7,8 +7,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use brisk_certs::FileWatch;
+use brisk_keys::Engines;
 use brisk_net::drain::{self, Drain, DrainTrigger};
 use brisk_net::listener::ListenerSettings;
+use brisk_telemetry::Metrics;
 use brisk_telemetry::metrics::Reload;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -43,6 +45,17 @@ pub struct Program {
     pub dropped_log_lines: fn() -> u64,
 }
 
+/// What a gateway is given by the program that composes it, and keeps for as long as it lives.
+#[derive(Clone, Debug)]
+pub struct Environment {
+    /// What it calls of the program.
+    pub program: Program,
+    /// What performs operations with the private keys of hosts.
+    pub engines: Arc<dyn Engines>,
+    /// Where it counts, as the engines do.
+    pub metrics: Arc<Metrics>,
+}
+
 /// A gateway that has everything it needs and serves nothing yet.
 #[derive(Debug)]
 pub struct Gateway {
@@ -62,9 +75,9 @@ impl Gateway {
     ///
     /// Signals are caught from here on, so that one that comes as soon as the program says that it serves is not lost, or
     /// the end of the process.
-    pub fn bind(settings: GatewaySettings, program: Program) -> Result<Self, GatewayError> {
+    pub fn bind(settings: GatewaySettings, environment: Environment) -> Result<Self, GatewayError> {
         let files = watch_files(&settings);
-        let shared = Shared::new(&settings, program)?;
+        let shared = Shared::new(&settings, environment)?;
         let (sockets, mut addresses) = listen::bind_all(&settings)?;
         let admin = settings.admin.map(|address| listen::bind_one(&ListenerSettings::new(address)));
         let admin = admin.transpose()?;
@@ -216,7 +229,6 @@ where
                 "sessions.redis, or the secret that seals what is in it",
                 old.sessions.fleet != new.sessions.fleet,
             ),
-            ("keys", old.keys != new.keys),
             ("admin.listen", old.admin != new.admin),
         ];
         for (key, _) in changed.into_iter().filter(|(_, changed)| *changed) {

@@ -5,7 +5,6 @@ mod admin;
 mod client;
 mod connection;
 mod descriptors;
-mod engine;
 mod error;
 mod gateway;
 mod listen;
@@ -20,6 +19,6 @@ mod watchdog;
 mod worker;
 
 pub use error::GatewayError;
-pub use gateway::{Gateway, Program};
+pub use gateway::{Environment, Gateway, Program};
 pub use listen::Addresses;
 pub use settings::GatewaySettings;

@@ -6,9 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "cuda")]
-use brisk_keys::CudaSettings;
-use brisk_keys::{BatchSettings, Keystore};
+use brisk_keys::Keystore;
 use brisk_net::{ListenerSettings, RateLimits};
 use brisk_proxy::client::HttpSettings;
 use brisk_proxy::settings::ServiceSettings;
@@ -47,11 +45,6 @@ pub struct GatewaySettings {
     pub tls: TlsSettings,
     /// What makes sessions resumable.
     pub sessions: SessionSettings,
-    /// Where and how key operations are performed. Fixed at the start.
-    pub keys: BatchSettings,
-    /// The card that performs RSA under load; `None` is the processor alone. Fixed at the start.
-    #[cfg(feature = "cuda")]
-    pub cuda: Option<CudaSettings>,
     /// The private keys of all hosts.
     pub keystore: Arc<Keystore>,
     /// How hosts prove their names; at least one, exactly one of them the default, and no name twice.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use brisk_keys::{
-    Metered, OperationObserver, OperationOutcome, OperationReport, Performer, PrivateKeyEngine,
+    Engines, Metered, OperationObserver, OperationOutcome, OperationReport, Performer, PrivateKeyEngine,
 };
 use brisk_net::rates::{Event, Rates, Refusals};
 use brisk_net::{AddressLimit, ConnectionLimit, DeadlineWheel, FairShare};
@@ -27,8 +27,7 @@ use tokio::task::LocalSet;
 
 use crate::GatewayError;
 use crate::descriptors;
-use crate::engine::Engine;
-use crate::gateway::Program;
+use crate::gateway::{Environment, Program};
 use crate::page;
 use crate::resumption::{Resumption, unix_seconds};
 use crate::settings::{GatewaySettings, ProxyProtocol};
@@ -109,7 +108,7 @@ pub(crate) struct Shared {
     /// Warnings about failed handshakes.
     pub(crate) handshake_warnings: Throttle,
     pub(crate) resumption: Resumption,
-    engine: Engine,
+    engines: Arc<dyn Engines>,
     /// What each client may have of the engine's queue.
     key_share: FairShare,
     rate_refusals: Arc<Refusals>,
@@ -118,21 +117,23 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Prepares everything that `settings` ask for, without serving anything yet.
-    pub(crate) fn new(settings: &GatewaySettings, program: Program) -> Result<Arc<Self>, GatewayError> {
-        let metrics = Metrics::new();
+    pub(crate) fn new(
+        settings: &GatewaySettings,
+        environment: Environment,
+    ) -> Result<Arc<Self>, GatewayError> {
+        let Environment { program, engines, metrics } = environment;
         metrics.set_log_source(program.dropped_log_lines);
         let pulse = Pulse::new(settings.workers.get());
         metrics.set_stuck_source({
             let pulse = Arc::clone(&pulse);
             move || pulse.stuck().len() as u64
         });
-        let engine = Engine::start(settings, &metrics)?;
         let resumption = Resumption::new(&settings.sessions, &metrics)?;
         let access_log = open_access_log(settings, &metrics)?;
-        let (key_share, rate_refusals) = (FairShare::new(settings.keys.queue.get()), Arc::default());
+        let (key_share, rate_refusals) = (FairShare::new(engines.queue().get()), Arc::default());
         let rates = rates(settings, None, &rate_refusals);
         let gate = KeyGate { share: Some(key_share.clone()), rates };
-        let live = live(settings, &engine, &resumption, &metrics, gate, &[])?;
+        let live = live(settings, &*engines, &resumption, &metrics, gate, &[])?;
         metrics.set_certificates(expiries(settings));
         metrics.set_rate_source(rate_source(&rate_refusals));
         Ok(Arc::new(Self {
@@ -144,7 +145,7 @@ impl Shared {
             client_connections: settings.connections.per_client.map(|limit| AddressLimit::new(limit.most)),
             spares_loopback: settings.connections.per_client.is_some_and(|limit| limit.spares_loopback),
             resumption,
-            engine,
+            engines,
             key_share,
             rate_refusals,
             program,
@@ -161,7 +162,7 @@ impl Shared {
         let rates = rates(settings, before.rates.as_ref(), &self.rate_refusals);
         let gate = KeyGate { share: Some(self.key_share.clone()), rates };
         let groups = &before.parts.groups;
-        let live = live(settings, &self.engine, &self.resumption, &self.metrics, gate, groups)?;
+        let live = live(settings, &*self.engines, &self.resumption, &self.metrics, gate, groups)?;
         let access_log = open_access_log(settings, &self.metrics)?;
         self.resumption.configure(&settings.sessions)?;
         self.access_log.store(access_log);
@@ -189,7 +190,7 @@ impl fmt::Debug for Shared {
 
 fn live(
     settings: &GatewaySettings,
-    engine: &Engine,
+    engines: &dyn Engines,
     resumption: &Resumption,
     metrics: &Arc<Metrics>,
     key_gate: KeyGate,
@@ -198,7 +199,7 @@ fn live(
     let rates = key_gate.rates.clone();
     let session_ids = resumption.ids().clone();
     let tls = TlsSettings { key_gate, session_ids, ..settings.tls.clone() };
-    let engine = engine.with_keystore(Arc::clone(&settings.keystore));
+    let engine = engines.for_keys(Arc::clone(&settings.keystore));
     let observer = Arc::new(KeyMetrics(Arc::clone(metrics)));
     let engine: Arc<dyn PrivateKeyEngine> = Arc::new(Metered::new(engine, observer));
     let (sessions, keyring) = (resumption.store(), resumption.keyring());

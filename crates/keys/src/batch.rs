@@ -1,8 +1,7 @@
 //! The engine that keeps slow operations off the threads that serve connections, and performs RSA in batches where the
 //! processor can.
 
-#[cfg(feature = "cuda")]
-mod beside_card;
+mod beside_device;
 mod choice;
 mod class;
 mod gather;
@@ -17,13 +16,14 @@ use crossbeam_channel::{Sender, TrySendError};
 
 use self::{
     class::Class,
-    perform::{Job, Performing, Transform},
+    perform::{Performing, Transform},
 };
 use crate::{
     KeyAlgorithm, KeyError, KeyOperation, Keystore, LocalEngine, PendingOperation, PrivateKeyEngine,
     private_key::PrivateKey, rsa_lanes::Width,
 };
 pub use choice::BatchChoice;
+pub use perform::Job;
 pub use statistics::BatchStatistics;
 
 /// How a [`BatchEngine`] is made.

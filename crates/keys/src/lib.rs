@@ -5,10 +5,10 @@
 
 mod algorithm;
 mod batch;
-#[cfg(feature = "cuda")]
-mod cuda;
+pub mod device;
 mod ec_lanes;
 mod engine;
+mod engines;
 mod error;
 mod keystore;
 mod local;
@@ -24,10 +24,9 @@ pub mod turn;
 
 pub use algorithm::KeyAlgorithm;
 pub use batch::{BatchChoice, BatchEngine, BatchSettings, BatchStatistics, Offload, Threads};
-#[cfg(feature = "cuda")]
-pub use cuda::{CudaEngine, CudaError, CudaLayout, CudaSettings, CudaStatistics, CudaTimes, Tiered};
 pub use ec_lanes::{Exchange, KeyPair, LanesUse};
 pub use engine::{Performer, PrivateKeyEngine};
+pub use engines::Engines;
 pub use error::KeyError;
 pub use keystore::Keystore;
 pub use local::LocalEngine;

@@ -50,7 +50,7 @@ impl PrivateKeyEngine for LocalEngine {
     fn submit(&self, operation: KeyOperation) -> PendingOperation {
         match self.key_for(&operation) {
             Ok(key) => turn::gather(key, &operation)
-                .unwrap_or_else(|| PendingOperation::ready(key.perform(&operation.kind), Performer::AwsLc)),
+                .unwrap_or_else(|| PendingOperation::ready(key.perform(&operation.kind), Performer::AWS_LC)),
             Err(error) => PendingOperation::refused(error),
         }
     }

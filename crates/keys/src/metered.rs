@@ -167,7 +167,7 @@ mod tests {
     impl PrivateKeyEngine for Scripted {
         fn submit(&self, operation: KeyOperation) -> PendingOperation {
             match self.answer.clone() {
-                Some(Ok(result)) => return PendingOperation::ready(Ok(result), Performer::AwsLc),
+                Some(Ok(result)) => return PendingOperation::ready(Ok(result), Performer::AWS_LC),
                 Some(Err(error)) => return PendingOperation::refused(error),
                 None => {}
             }
@@ -198,7 +198,7 @@ mod tests {
         let mut pending = engine.submit(operation());
         let [report] = reports.lock().unwrap()[..] else { panic!("one report") };
         assert_eq!((report.algorithm, report.outcome), ("rsa", OperationOutcome::Done));
-        assert_eq!(report.performer, Some(Performer::AwsLc));
+        assert_eq!(report.performer, Some(Performer::AWS_LC));
         assert_eq!(report.wait, Duration::ZERO);
         assert_eq!(pending.try_take(), Some(Ok(vec![1].into())));
     }
@@ -217,10 +217,10 @@ mod tests {
         let pending = engine.submit(operation());
         assert_eq!(reports.lock().unwrap().len(), 0);
         let completion = engine.engine().completions.lock().unwrap().pop().unwrap();
-        completion.begin().expect("it is wanted").complete(Ok(vec![2].into()), Performer::Ifma);
+        completion.begin().expect("it is wanted").complete(Ok(vec![2].into()), Performer::IFMA);
         assert_eq!(pending.await, Ok(vec![2].into()));
         let [report] = reports.lock().unwrap()[..] else { panic!("one report") };
-        assert_eq!((report.outcome, report.performer), (OperationOutcome::Done, Some(Performer::Ifma)));
+        assert_eq!((report.outcome, report.performer), (OperationOutcome::Done, Some(Performer::IFMA)));
         assert!(report.wait > Duration::ZERO);
     }
 

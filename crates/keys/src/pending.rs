@@ -108,6 +108,11 @@ impl PendingOperation {
         }
     }
 
+    /// Who performed the operation, once it has a result; `None` if nobody did.
+    pub const fn performer(&self) -> Option<Performer> {
+        self.work().performer
+    }
+
     /// Who worked on it and how long; known after completion, if at all.
     pub(crate) const fn work(&self) -> Work {
         self.work
@@ -227,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_ready_result_can_be_taken_once() {
-        let mut pending = PendingOperation::ready(Ok(vec![1, 2].into()), Performer::AwsLc);
+        let mut pending = PendingOperation::ready(Ok(vec![1, 2].into()), Performer::AWS_LC);
         assert_eq!(pending.try_take(), Some(Ok(vec![1, 2].into())));
         assert_eq!(pending.try_take(), Some(Err(TAKEN)));
     }
@@ -238,11 +243,11 @@ mod tests {
         assert_eq!(pending.try_take(), None);
         let engine = std::thread::spawn(move || {
             let completion = completion.begin().expect("somebody waits");
-            completion.complete(Ok(vec![3].into()), Performer::Ifma);
+            completion.complete(Ok(vec![3].into()), Performer::IFMA);
         });
         assert_eq!((&mut pending).await, Ok(vec![3].into()));
         let work = pending.work();
-        assert_eq!(work.performer, Some(Performer::Ifma));
+        assert_eq!(work.performer, Some(Performer::IFMA));
         assert!(work.time.is_some());
         engine.join().unwrap();
     }
@@ -277,15 +282,15 @@ mod tests {
     async fn an_engine_can_add_to_the_answer_of_another() {
         let (inner, completion) = pair();
         let outer = PendingOperation::from_future(async { inner.await.or(Ok(vec![9].into())) });
-        completion.complete(Err(KeyError::Overloaded), Performer::AwsLc);
+        completion.complete(Err(KeyError::Overloaded), Performer::AWS_LC);
         assert_eq!(outer.await, Ok(vec![9].into()));
     }
 
     #[test]
     fn debug_shows_no_result() {
         let (pending, completion) = pair();
-        completion.complete(Ok(b"secret".to_vec().into()), Performer::AwsLc);
-        let ready = PendingOperation::ready(Ok(b"secret".to_vec().into()), Performer::AwsLc);
+        completion.complete(Ok(b"secret".to_vec().into()), Performer::AWS_LC);
+        let ready = PendingOperation::ready(Ok(b"secret".to_vec().into()), Performer::AWS_LC);
         assert_eq!(
             format!("{pending:?} {ready:?}"),
             "PendingOperation(\"waiting\") PendingOperation(\"ready\")"

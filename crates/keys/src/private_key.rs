@@ -11,14 +11,18 @@ use aws_lc_rs::{
 use rustls_pki_types::PrivateKeyDer;
 
 use crate::{
-    KeyAlgorithm, KeyError, KeyId, KeyResult, OperationKind, ec_lanes::PreparedKey, rsa::RsaPrivateKey, turn,
+    KeyAlgorithm, KeyError, KeyId, KeyResult, OperationKind,
+    ec_lanes::PreparedKey,
+    rsa::{RsaNumbers, RsaPrivateKey},
+    rsa_lanes::Width,
+    turn,
 };
 
 /// What a failure of aws-lc within a signature becomes.
 pub(crate) const REFUSED_TO_SIGN: KeyError = KeyError::Failed("the cryptographic library refused to sign");
 
 /// A private key. aws-lc wipes the key's memory when it is dropped.
-pub(crate) struct PrivateKey {
+pub struct PrivateKey {
     id: KeyId,
     algorithm: KeyAlgorithm,
     spki: Box<[u8]>,
@@ -84,8 +88,19 @@ impl PrivateKey {
         Ok(Self { id: KeyId::of_spki(&spki), algorithm, spki, pair, p256: None })
     }
 
-    pub(crate) const fn id(&self) -> KeyId {
+    /// Its name.
+    pub const fn id(&self) -> KeyId {
         self.id
+    }
+
+    /// The width of the RSA key, if it is one that can share a batch or a launch with others; see [`Width::of_key`].
+    pub fn width(&self) -> Option<Width> {
+        self.rsa().and_then(RsaPrivateKey::width)
+    }
+
+    /// Copies of the numbers of the RSA key, if it is one. They are the key.
+    pub fn rsa_numbers(&self) -> Option<RsaNumbers> {
+        self.rsa().map(RsaPrivateKey::numbers)
     }
 
     pub(crate) const fn algorithm(&self) -> KeyAlgorithm {

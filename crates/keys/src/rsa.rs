@@ -19,7 +19,8 @@ use brisk_wire::registry::SignatureScheme;
 use rustls_pki_types::PrivateKeyDer;
 use zeroize::Zeroizing;
 
-pub(crate) use self::aws_lc::{RawRsa, RsaNumbers, blinding_pair};
+pub(crate) use self::aws_lc::RawRsa;
+pub use self::aws_lc::{BlindingPair, RsaNumbers, blinding_pair};
 use crate::{
     KeyAlgorithm, KeyError, KeyResult, OperationKind,
     private_key::{REFUSED_TO_SIGN, refused},
@@ -30,7 +31,7 @@ use crate::{
 pub(crate) struct RsaPrivateKey {
     /// For a signature alone.
     pair: RsaKeyPair,
-    /// For a decryption alone.
+    /// For its numbers, and for the bare operation of a decryption.
     raw: RawRsa,
     /// What other keys it can share a batch with.
     width: Option<Width>,
@@ -85,7 +86,6 @@ impl RsaPrivateKey {
     }
 
     /// Copies of the key's numbers.
-    #[cfg(feature = "cuda")]
     pub(crate) fn numbers(&self) -> RsaNumbers {
         self.raw.numbers()
     }

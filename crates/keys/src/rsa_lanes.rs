@@ -26,6 +26,8 @@ mod timing;
 pub(crate) use instructions::Instructions;
 pub(crate) use key::PreparedKey;
 
+use std::fmt;
+
 use zeroize::Zeroize;
 
 use crate::rsa::RsaNumbers;
@@ -33,9 +35,9 @@ use crate::rsa::RsaNumbers;
 /// Most operations in one batch, whatever the instructions.
 pub(crate) const OPERATIONS: usize = 4;
 
-/// The sizes of key that the lanes work with. Only keys of one size can share a batch.
+/// The sizes of key that batches and devices work with. Only keys of one size can share a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Width {
+pub enum Width {
     /// 2048 bits.
     Rsa2048,
     /// 3072 bits.
@@ -46,16 +48,16 @@ pub(crate) enum Width {
 
 impl Width {
     /// All of them, the smallest first.
-    pub(crate) const ALL: [Self; 3] = [Self::Rsa2048, Self::Rsa3072, Self::Rsa4096];
+    pub const ALL: [Self; 3] = [Self::Rsa2048, Self::Rsa3072, Self::Rsa4096];
 
     /// The width of a modulus of `bits` bits.
-    pub(crate) fn of_bits(bits: usize) -> Option<Self> {
+    pub fn of_bits(bits: usize) -> Option<Self> {
         Self::ALL.into_iter().find(|width| width.bits() == bits)
     }
 
     /// The one of a key with these numbers. `None` for a key that cannot share a batch: of a size that is none of these,
     /// with a public exponent that is not 65537, or with primes that are not of half the size of the modulus.
-    pub(crate) fn of_key(numbers: &RsaNumbers) -> Option<Self> {
+    pub fn of_key(numbers: &RsaNumbers) -> Option<Self> {
         let width = Self::of_bits(bits(&numbers.n))?;
         let half = width.bits() / 2;
         let odd = |number: &[u8]| number.last().is_some_and(|byte| byte & 1 == 1);
@@ -66,12 +68,19 @@ impl Width {
     }
 
     /// Bits of the modulus.
-    pub(crate) const fn bits(self) -> usize {
+    pub const fn bits(self) -> usize {
         match self {
             Self::Rsa2048 => 2048,
             Self::Rsa3072 => 3072,
             Self::Rsa4096 => 4096,
         }
+    }
+}
+
+impl fmt::Display for Width {
+    /// `RSA-2048`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RSA-{}", self.bits())
     }
 }
 

@@ -130,7 +130,7 @@ fn perform_together(begun: Vec<Waiting>) {
     BATCHES.fetch_add(operations.len().div_ceil(8) as u64, Ordering::Relaxed);
     for (waiting, signature) in begun.into_iter().zip(signatures) {
         if let Some(signature) = signature {
-            waiting.completion.complete(Ok(signature.to_der().into()), Performer::Ifma);
+            waiting.completion.complete(Ok(signature.to_der().into()), Performer::IFMA);
         } else {
             let faults = FAULTS.fetch_add(1, Ordering::Relaxed) + 1;
             if faults.is_power_of_two() {
@@ -165,7 +165,7 @@ impl Waiting {
     /// With aws-lc.
     fn perform(self) {
         let result = self.key.perform(&self.kind);
-        self.completion.complete(result, Performer::AwsLc);
+        self.completion.complete(result, Performer::AWS_LC);
     }
 }
 

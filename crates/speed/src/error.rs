@@ -27,10 +27,6 @@ pub enum SpeedError {
     /// A signature failed.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// RSA is not to be performed on a GPU.
-    #[cfg(feature = "cuda")]
-    #[error(transparent)]
-    Cuda(#[from] brisk_keys::CudaError),
     /// No certificates for the handshakes.
     #[error(transparent)]
     Certificate(#[from] CertError),

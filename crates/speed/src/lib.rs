@@ -4,8 +4,6 @@
 //! Nothing here prints: [`tables`] and [`json`] format a result.
 
 mod cores;
-#[cfg(feature = "cuda")]
-pub mod cuda;
 mod error;
 mod handshakes;
 pub mod json;

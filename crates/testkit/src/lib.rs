@@ -12,3 +12,4 @@ pub mod process;
 pub mod programs;
 pub mod redis;
 pub mod relay;
+pub mod rsa;

@@ -241,7 +241,7 @@ impl LateEngine {
     pub(crate) fn answer(&self) {
         for (operation, completion) in self.take() {
             let result = self.inner.submit(operation).try_take();
-            completion.complete(result.expect("an engine that works in line"), Performer::AwsLc);
+            completion.complete(result.expect("an engine that works in line"), Performer::AWS_LC);
         }
     }
 }

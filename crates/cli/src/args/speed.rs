@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-#[cfg(feature = "cuda")]
-use brisk_speed::cuda::CudaPlan;
 use brisk_speed::{Settings, Subject};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
-#[cfg(feature = "cuda")]
-use super::speed_cuda::CudaOptions;
+use crate::gpu;
 
 /// Arguments of `brisk speed`.
 #[derive(Args, Debug)]
@@ -17,10 +14,10 @@ use super::speed_cuda::CudaOptions;
 pub(crate) struct Speed {
     /// Algorithms to measure, or handshakes [default: all]
     #[arg(value_name = "ALGORITHM", value_parser = subject(), ignore_case = true)]
-    subjects: Vec<Subject>,
+    pub(crate) subjects: Vec<Subject>,
     /// Time for each operation and each kind of handshake, in seconds
     #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = seconds)]
-    seconds: Duration,
+    pub(crate) seconds: Duration,
     /// Number of the core to measure [default: the current one]
     #[arg(long, value_name = "NUMBER")]
     core: Option<usize>,
@@ -30,9 +27,8 @@ pub(crate) struct Speed {
     /// Engine to measure [default: cpu]
     #[arg(long, value_name = "ENGINE", conflicts_with = "core")]
     pub(crate) engine: Option<Engine>,
-    #[cfg(feature = "cuda")]
     #[command(flatten)]
-    pub(crate) cuda: CudaOptions,
+    pub(crate) cuda: gpu::Options,
 }
 
 /// Engines that perform key operations.
@@ -48,12 +44,6 @@ impl Speed {
     /// The settings of a run.
     pub(crate) fn settings(self) -> Settings {
         Settings { subjects: self.subjects, time: self.seconds, core: self.core }
-    }
-
-    /// For what measures a GPU.
-    #[cfg(feature = "cuda")]
-    pub(crate) fn cuda_plan(self) -> Result<CudaPlan, String> {
-        self.cuda.plan(&self.subjects, self.seconds)
     }
 }
 
@@ -113,28 +103,6 @@ mod tests {
     #[test]
     fn without_arguments_everything_is_measured() {
         assert_eq!(parse("").expect("a right line").settings(), Settings::default());
-    }
-
-    #[cfg(feature = "cuda")]
-    #[test]
-    fn every_option_of_a_gpu_arrives() {
-        let line = "rsa3072 --engine cuda --device 1 --streams 4 --wait 5ms --wave 512 --threads 8 --block 64 --window 5 \
-                    --variants --verify --keys 9 --operations 99 --markdown gpu.md --html gpu.html";
-        let speed = parse(line).expect("a right line");
-        assert_eq!(speed.cuda.markdown, Some("gpu.md".into()));
-        assert_eq!(speed.cuda.html, Some("gpu.html".into()));
-        let plan = speed.cuda_plan().unwrap();
-        let settings = &plan.settings;
-        assert_eq!((settings.device, settings.streams.get(), settings.wait.as_millis()), (1, 4, 5));
-        assert_eq!((settings.threads, settings.block, settings.window), (Some(8), Some(64), Some(5)));
-        assert_eq!(settings.wave.map(std::num::NonZero::get), Some(512));
-        assert_eq!((plan.algorithms, plan.variants), (vec![Algorithm::Rsa3072], true));
-        let verify = plan.verify.unwrap();
-        assert_eq!((verify.keys.get(), verify.operations), (9, 99));
-        assert_eq!(parse("--engine cuda").unwrap().cuda_plan().unwrap().verify, None);
-        let refused = parse("p256 --engine cuda").unwrap().cuda_plan().unwrap_err();
-        assert_eq!(refused, "a GPU performs rsa2048, rsa3072 and rsa4096, not p256");
-        assert!(parse("--variants").is_err() && parse("--engine cuda --keys 9").is_err());
     }
 
     #[test]

@@ -24,12 +24,15 @@ use super::document::Document;
 use super::error::Located;
 use super::findings::Findings;
 use super::raw::Config;
+use crate::engines::KeySettings;
 
 /// Settings, and what was noticed on the way to them.
 #[derive(Debug)]
 pub(crate) struct Resolved {
     /// What the gateway runs by.
     pub(crate) settings: GatewaySettings,
+    /// Where and how key operations are performed.
+    pub(crate) keys: KeySettings,
     /// What an operator should know although it is served as written.
     pub(crate) warnings: Vec<String>,
     /// The development CA, where a host uses its certificates.
@@ -81,8 +84,9 @@ pub(super) fn resolve(
     unused(raw, &mut context);
     let Context { findings, keystore, files, .. } = context;
     let warnings = findings.conclude()?;
+    let keys = server.keys.clone();
     let settings = server.complete(hosts.all, upstreams, Arc::new(keystore), files.into_iter().collect());
-    Ok(Resolved { settings, warnings, development: hosts.development })
+    Ok(Resolved { settings, keys, warnings, development: hosts.development })
 }
 
 /// Says which upstreams no route asks.

@@ -446,7 +446,7 @@ fn a_hopeless_file_is_cut_short() {
 
 #[test]
 fn little_is_needed() {
-    let Resolved { settings, warnings, development } = accepted(&format!("{LISTENER}{HOST}"));
+    let Resolved { settings, warnings, development, .. } = accepted(&format!("{LISTENER}{HOST}"));
     assert_eq!(warnings, [""; 0]);
     assert!(development.is_none(), "a check makes no certificates");
     assert_eq!(settings.https[0].address.port(), 443);

@@ -52,7 +52,7 @@ static CHOICES: [OnceLock<BatchChoice>; Width::ALL.len()] = [const { OnceLock::n
 
 impl BatchChoice {
     /// What is true of this machine: measured by the first call for each width.
-    pub(crate) fn of_this_machine(width: Width) -> Self {
+    pub fn of_this_machine(width: Width) -> Self {
         *CHOICES[width as usize].get_or_init(|| Self::measure(width, private_transform))
     }
 
@@ -101,8 +101,7 @@ impl BatchChoice {
     }
 
     /// Processor time of an operation performed in the way that was chosen, in a full batch if there are batches.
-    #[cfg(feature = "cuda")]
-    pub(crate) fn time(&self) -> Duration {
+    pub fn time(&self) -> Duration {
         let batch = self.fastest.filter(|_| self.instructions().is_some());
         batch.map_or(self.alone, |(instructions, batch)| batch / instructions.operations() as u32)
     }

@@ -52,8 +52,8 @@ impl Transform {
 /// Faults are told of in the log so often at most; the metrics count them all.
 const FAULTS_TOLD: Duration = Duration::from_mins(1);
 
-/// One operation, with all that a thread needs for it.
-pub(crate) struct Job {
+/// One operation, with all that a thread or a device needs for it. Dropped without an answer, it is answered as failed.
+pub struct Job {
     key: Arc<PrivateKey>,
     kind: OperationKind,
     class: Class,
@@ -80,27 +80,29 @@ impl Job {
         self.class
     }
 
-    pub(crate) const fn arrived(&self) -> Instant {
+    /// When it was submitted.
+    pub const fn arrived(&self) -> Instant {
         self.arrived
     }
 
     /// Whether anybody wants the result, and in time.
-    pub(crate) fn is_wanted(&self, now: Instant) -> bool {
+    pub fn is_wanted(&self, now: Instant) -> bool {
         self.completion.as_ref().is_some_and(|completion| completion.is_wanted(now))
     }
 
     /// Begins the work, if it is still wanted; if not, answers where somebody came too late.
-    pub(crate) fn begin(&mut self) -> bool {
+    pub fn begin(&mut self) -> bool {
         self.completion = self.completion.take().and_then(Completion::begin);
         self.completion.is_some()
     }
 
     /// Answers an operation that is not wanted any more.
-    pub(crate) fn dismiss(mut self) {
+    pub fn dismiss(mut self) {
         self.begin();
     }
 
-    pub(crate) fn complete(&mut self, result: KeyResult, performer: Performer) {
+    /// Answers it. A second answer is ignored.
+    pub fn complete(&mut self, result: KeyResult, performer: Performer) {
         if let Some(completion) = self.completion.take() {
             completion.complete(result, performer);
         }
@@ -109,18 +111,18 @@ impl Job {
     /// Performs it with aws-lc.
     pub(super) fn perform_alone(&mut self) {
         let result = self.key.perform(&self.kind);
-        self.complete(result, Performer::AwsLc);
+        self.complete(result, Performer::AWS_LC);
     }
 
     /// Makes ready what a lane needs. Where that fails the operation is answered.
     fn fill_lane(&mut self) -> bool {
         let rsa = self.key.rsa().expect("only RSA keys have lanes");
-        // It is there already if a card was to have the operation.
+        // It is there already if a device was to have the operation.
         if self.input.is_empty() {
             match rsa.representative(&self.kind) {
                 Ok(input) => self.input = input,
                 Err(error) => {
-                    self.complete(Err(error), Performer::AwsLc);
+                    self.complete(Err(error), Performer::AWS_LC);
                     return false;
                 }
             }
@@ -141,24 +143,22 @@ impl Job {
     }
 }
 
-/// What a card needs of an operation.
-#[cfg(feature = "cuda")]
+/// What a device needs of an operation.
 impl Job {
     /// With what the key is applied to, which the caller had the time for.
-    pub(crate) fn with_input(self, input: Vec<u8>) -> Self {
+    pub(super) fn with_input(self, input: Vec<u8>) -> Self {
         Self { input, ..self }
     }
 
-    pub(crate) fn input(&self) -> &[u8] {
+    /// What the key is applied to: a number in as many bytes as the modulus has, big-endian. It may not be below the
+    /// modulus.
+    pub fn input(&self) -> &[u8] {
         &self.input
     }
 
-    pub(crate) const fn key(&self) -> &Arc<PrivateKey> {
+    /// The key.
+    pub const fn key(&self) -> &Arc<PrivateKey> {
         &self.key
-    }
-
-    pub(crate) fn card_width(&self) -> Option<Width> {
-        self.key.rsa().and_then(RsaPrivateKey::width)
     }
 }
 
@@ -187,7 +187,7 @@ impl Performing {
         // The queue outlives its threads: if they died of a panic, what waits in it would wait for ever.
         let performed = catch_unwind(AssertUnwindSafe(|| self.choose(class, jobs)));
         for job in &mut *jobs {
-            job.complete(Err(KeyError::Failed("the engine panicked")), Performer::AwsLc);
+            job.complete(Err(KeyError::Failed("the engine panicked")), Performer::AWS_LC);
         }
         jobs.clear();
         performed.ok().flatten()

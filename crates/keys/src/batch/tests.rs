@@ -168,7 +168,7 @@ fn different_keys_of_one_size_share_a_batch() {
     assert_eq!(stage.finish(), [0, 0, 0, 4]);
     for (pending, id) in pending.iter_mut().zip(ids) {
         assert_signed(id, SCHEME, answer(pending));
-        assert_eq!(pending.work().performer, Some(Performer::Ifma));
+        assert_eq!(pending.work().performer, Some(Performer::IFMA));
     }
 }
 
@@ -188,7 +188,7 @@ fn where_two_are_a_batch_no_more_go_together() {
     let performers: Vec<_> = pending.iter().filter_map(|pending| pending.work().performer).collect();
     assert_eq!(
         performers,
-        [Performer::Fma, Performer::Fma, Performer::Fma, Performer::Fma, Performer::AwsLc]
+        [Performer::FMA, Performer::FMA, Performer::FMA, Performer::FMA, Performer::AWS_LC]
     );
 }
 
@@ -231,7 +231,7 @@ fn without_lanes_everything_is_performed_one_by_one() {
     assert_eq!(stage.finish(), [4, 0, 0, 0]);
     for pending in &mut pending {
         assert_signed(id, SCHEME, answer(pending));
-        assert_eq!(pending.work().performer, Some(Performer::AwsLc));
+        assert_eq!(pending.work().performer, Some(Performer::AWS_LC));
     }
 }
 
@@ -344,7 +344,7 @@ fn without_offload_there_are_no_threads() {
     let [id, _] = keys().rsa_2048;
     let mut pending = engine.submit(rsa(id));
     assert_signed(id, SCHEME, answer(&mut pending));
-    assert_eq!(pending.work().performer, Some(Performer::AwsLc));
+    assert_eq!(pending.work().performer, Some(Performer::AWS_LC));
     assert!(engine.to_string().contains("by the workers themselves"), "{engine}");
 }
 
@@ -379,7 +379,7 @@ fn a_result_that_does_not_stand_the_check_is_computed_again() {
         assert_signed(id, SCHEME, answer(pending));
     }
     let performers: Vec<_> = pending.iter().filter_map(|pending| pending.work().performer).collect();
-    assert_eq!(performers, [Performer::Ifma, Performer::AwsLc, Performer::Ifma, Performer::Ifma]);
+    assert_eq!(performers, [Performer::IFMA, Performer::AWS_LC, Performer::IFMA, Performer::IFMA]);
 }
 
 #[test]

@@ -26,26 +26,30 @@ pub(crate) struct RawRsa {
 
 /// The numbers of a private key by which it is used with its prime factors, big-endian without leading zeroes; wiped when
 /// dropped.
-pub(crate) struct RsaNumbers {
-    pub(crate) n: Zeroizing<Vec<u8>>,
-    pub(crate) e: Zeroizing<Vec<u8>>,
-    pub(crate) p: Zeroizing<Vec<u8>>,
-    pub(crate) q: Zeroizing<Vec<u8>>,
+pub struct RsaNumbers {
+    /// The modulus, `p * q`.
+    pub n: Zeroizing<Vec<u8>>,
+    /// The public exponent.
+    pub e: Zeroizing<Vec<u8>>,
+    /// A prime factor.
+    pub p: Zeroizing<Vec<u8>>,
+    /// The other one.
+    pub q: Zeroizing<Vec<u8>>,
     /// `d mod (p - 1)`.
-    pub(crate) dp: Zeroizing<Vec<u8>>,
+    pub dp: Zeroizing<Vec<u8>>,
     /// `d mod (q - 1)`.
-    pub(crate) dq: Zeroizing<Vec<u8>>,
+    pub dq: Zeroizing<Vec<u8>>,
     /// `q^-1 mod p`.
-    pub(crate) qinv: Zeroizing<Vec<u8>>,
+    pub qinv: Zeroizing<Vec<u8>>,
 }
 
 /// What blinds an operation with a random `r`: the input is multiplied by `factor`, the result by `inverse`. Both are
 /// big-endian and as long as the modulus.
-pub(crate) struct BlindingPair {
+pub struct BlindingPair {
     /// `r^e mod n`.
-    pub(crate) factor: Zeroizing<Vec<u8>>,
+    pub factor: Zeroizing<Vec<u8>>,
     /// `r^-1 mod n`.
-    pub(crate) inverse: Zeroizing<Vec<u8>>,
+    pub inverse: Zeroizing<Vec<u8>>,
 }
 
 // SAFETY: threads may use one RSA object at a time as long as none of them changes it (openssl/rsa.h, at the top). After
@@ -150,7 +154,7 @@ impl RawRsa {
 /// primes.
 ///
 /// Takes a time that does not depend on `r`: the inversion is itself blinded, and `e` is public.
-pub(crate) fn blinding_pair(n: &[u8], e: &[u8]) -> Result<BlindingPair, KeyError> {
+pub fn blinding_pair(n: &[u8], e: &[u8]) -> Result<BlindingPair, KeyError> {
     // SAFETY: takes nothing; what it returns is ours.
     let context = owned(unsafe { Owned::new(ffi::BN_CTX_new(), ffi::BN_CTX_free) })?;
     let (modulus, exponent) = (number_from(n)?, number_from(e)?);
@@ -308,7 +312,7 @@ mod tests {
     use num_bigint::BigUint;
 
     use super::*;
-    use crate::rsa::testing::{SIZES, TestKey, bytes, edge_inputs, key, number};
+    use crate::rsa::testing::{Raw, SIZES, TestKey, bytes, edge_inputs, key, number};
 
     fn transform(key: &RawRsa, input: &[u8]) -> Result<Vec<u8>, KeyError> {
         let mut output = vec![0; key.size()];

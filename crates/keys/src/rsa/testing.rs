@@ -1,107 +1,21 @@
-//! RSA keys for tests, and the openssl program for a second opinion on them.
+//! RSA keys of tests as aws-lc has them.
 
-use std::{io::Write, process::Stdio, sync::OnceLock};
-
-use brisk_testkit::process::command;
-use num_bigint::BigUint;
-use rustls_pki_types::{PrivateKeyDer, pem::PemObject};
+pub(crate) use brisk_testkit::rsa::{SIZES, TestKey, bytes, key, number};
 
 use super::aws_lc::{RawRsa, RsaNumbers};
 
-/// The lengths of modulus that tests go through: the three of batches, one of whole bytes though not of whole words, and
-/// one whose encoded message is a byte shorter; this one has primes of different lengths, and the exponent 3.
-pub(crate) const SIZES: [usize; 5] = [2048, 2049, 2056, 3072, 4096];
-
-/// A private key that openssl made.
-pub(crate) struct TestKey {
-    pub(crate) der: PrivateKeyDer<'static>,
-    pem: String,
+/// The key for the bare operation.
+pub(crate) trait Raw {
+    fn raw(&self) -> RawRsa;
 }
 
-/// The key of one of [`SIZES`]; made at the first call, since that takes long.
-pub(crate) fn key(bits: usize) -> &'static TestKey {
-    static KEYS: [OnceLock<TestKey>; SIZES.len()] = [const { OnceLock::new() }; SIZES.len()];
-    let index = SIZES.iter().position(|size| *size == bits).expect("one of SIZES");
-    KEYS[index].get_or_init(|| TestKey::generate(bits))
-}
-
-impl TestKey {
-    pub(crate) fn generate(bits: usize) -> Self {
-        let length = bits.to_string();
-        // With the usual exponent, openssl makes primes of one length, and thus no key of odd length.
-        let exponent = if bits.is_multiple_of(2) { "-f4" } else { "-3" };
-        let pem = openssl(&["genrsa", exponent, &length], b"");
-        let pem = String::from_utf8(pem).unwrap();
-        Self { der: PrivateKeyDer::from_pem_slice(pem.as_bytes()).unwrap(), pem }
-    }
-
-    pub(crate) fn raw(&self) -> RawRsa {
+impl Raw for TestKey {
+    fn raw(&self) -> RawRsa {
         RawRsa::from_private_der(&self.der).unwrap()
     }
-
-    /// The same key in PKCS#1.
-    pub(crate) fn pkcs1(&self) -> PrivateKeyDer<'static> {
-        let pem = self.openssl(&["rsa", "-traditional", "-in"], b"");
-        PrivateKeyDer::from_pem_slice(&pem).unwrap()
-    }
-
-    /// `input^d mod n` as openssl computes it.
-    pub(crate) fn transform(&self, input: &[u8]) -> Vec<u8> {
-        let raw = ["pkeyutl", "-decrypt", "-pkeyopt", "rsa_padding_mode:none", "-inkey"];
-        self.openssl(&raw, input)
-    }
-
-    /// Encrypts for the key with the padding of PKCS#1 v1.5.
-    pub(crate) fn encrypt_pkcs1(&self, plaintext: &[u8]) -> Vec<u8> {
-        let pkcs1 = ["pkeyutl", "-encrypt", "-pkeyopt", "rsa_padding_mode:pkcs1", "-inkey"];
-        self.openssl(&pkcs1, plaintext)
-    }
-
-    /// Runs openssl with the key's file as the last argument.
-    fn openssl(&self, arguments: &[&str], input: &[u8]) -> Vec<u8> {
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        file.write_all(self.pem.as_bytes()).unwrap();
-        let path = file.path().to_str().unwrap();
-        openssl(&[arguments, &[path]].concat(), input)
-    }
 }
 
-/// A number of the key, or one made of them.
-pub(crate) fn number(bytes: &[u8]) -> BigUint {
-    BigUint::from_bytes_be(bytes)
-}
-
-/// The number in `size` bytes.
-pub(crate) fn bytes(number: &BigUint, size: usize) -> Vec<u8> {
-    let bytes = number.to_bytes_be();
-    [vec![0; size - bytes.len()], bytes].concat()
-}
-
-/// Inputs at the edges: 0, 1 and n - 1, which map to themselves; multiples of p and of q, which have no inverse.
+/// [`edge_inputs`](brisk_testkit::rsa::edge_inputs) of a key with these numbers.
 pub(crate) fn edge_inputs(key: &RsaNumbers) -> Vec<Vec<u8>> {
-    let [n, p, q] = [&key.n, &key.p, &key.q].map(|bytes| number(bytes));
-    let inputs = [
-        BigUint::ZERO,
-        BigUint::from(1_u8),
-        BigUint::from(2_u8),
-        &n - 1_u8,
-        &n - 2_u8,
-        p.clone(),
-        q.clone(),
-        &p * 2_u8,
-        &q * 3_u8,
-        &n - &p,
-        &n - &q,
-    ];
-    inputs.iter().map(|input| bytes(input, key.n.len())).collect()
-}
-
-fn openssl(arguments: &[&str], input: &[u8]) -> Vec<u8> {
-    let mut command = command("openssl");
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut process = command.spawn().unwrap();
-    process.stdin.take().unwrap().write_all(input).unwrap();
-    let output = process.wait_with_output().unwrap();
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    output.stdout
+    brisk_testkit::rsa::edge_inputs([&key.n, &key.p, &key.q].map(|number| number.as_slice()))
 }

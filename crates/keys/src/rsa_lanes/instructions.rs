@@ -42,8 +42,8 @@ impl Instructions {
     /// The code that performs batches with them, as metrics and results name it.
     pub(crate) const fn performer(self) -> Performer {
         match self {
-            Self::Ifma => Performer::Ifma,
-            Self::Fma => Performer::Fma,
+            Self::Ifma => Performer::IFMA,
+            Self::Fma => Performer::FMA,
         }
     }
 

@@ -113,7 +113,7 @@ async fn a_handshake_given_up_in_mid_signature_leaves_nothing_behind() {
     }
     let (_, completion) = engine.take().pop().expect("an operation");
     assert!(completion.is_abandoned());
-    completion.complete(Ok(vec![0; 70].into()), Performer::AwsLc);
+    completion.complete(Ok(vec![0; 70].into()), Performer::AWS_LC);
 }
 
 #[tokio::test]

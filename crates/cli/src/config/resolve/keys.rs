@@ -4,21 +4,19 @@ use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-#[cfg(feature = "cuda")]
-use brisk_keys::CudaSettings;
 use brisk_keys::{BatchSettings, Offload, Threads};
 
 use super::Context;
 use crate::config::error::KeyPath;
 use crate::config::raw::{self, KeyFamily};
 use crate::config::units::Period;
-#[cfg(not(feature = "cuda"))]
-use crate::speed::WITHOUT_CUDA;
+use crate::engines::KeySettings;
+use crate::gpu;
 
 /// The numbers that cores can have on Linux.
 const CORES: RangeInclusive<u16> = 0..=1023;
 
-/// How long an operation may wait for others on their way to a card.
+/// How long an operation may wait for others on their way to a GPU.
 const WAITS: RangeInclusive<Period> = Period(Duration::from_millis(1))..=Period(Duration::from_secs(1));
 
 /// `cores` are those of the machine, `workers` the threads that serve connections.
@@ -27,7 +25,7 @@ pub(super) fn keys(
     cores: NonZeroUsize,
     workers: NonZeroUsize,
     context: &mut Context<'_>,
-) -> BatchSettings {
+) -> KeySettings {
     let (path, usual) = (KeyPath::of("keys"), BatchSettings::default());
     let simd = raw.simd.unwrap_or(usual.simd);
     let offload = raw.offload.as_deref().map_or(usual.offload, offload);
@@ -44,32 +42,18 @@ pub(super) fn keys(
             "[keys]: offload = [] leaves all operations to the workers: threads and cores mean nothing",
         );
     }
-    BatchSettings { threads, cores: kept_on, queue, offload, simd }
+    let processor = BatchSettings { threads, cores: kept_on, queue, offload, simd };
+    KeySettings { processor, gpu: gpu(raw, offload, context) }
 }
 
-/// The card, if there is to be one; `keys` is what the processor's part came to.
-#[cfg(feature = "cuda")]
-pub(super) fn cuda(raw: &raw::Keys, keys: &BatchSettings, context: &mut Context<'_>) -> Option<CudaSettings> {
-    let (path, usual, findings) = (KeyPath::of("keys"), CudaSettings::default(), &mut context.findings);
-    let wait = findings.within(&path.key("cuda_wait"), raw.cuda_wait, Period(usual.wait), &WAITS).0;
-    let wanted = raw.cuda.unwrap_or(false);
-    if wanted && !keys.offload.rsa {
-        findings.wrong(
-            &path.key("cuda"),
-            "needs offload to name \"rsa\", so that there are threads beside the GPU",
-        );
-    }
-    wanted.then_some(CudaSettings { wait, ..usual })
-}
-
-/// Says so if a card is asked for: this program knows none.
-#[cfg(not(feature = "cuda"))]
-pub(super) fn cuda(raw: &raw::Keys, _: &BatchSettings, context: &mut Context<'_>) {
+/// The GPU, if there is to be one, beside a processor to which `offload` goes.
+fn gpu(raw: &raw::Keys, offload: Offload, context: &mut Context<'_>) -> gpu::Settings {
     let (path, findings) = (KeyPath::of("keys"), &mut context.findings);
-    findings.within(&path.key("cuda_wait"), raw.cuda_wait, *WAITS.start(), &WAITS);
-    if raw.cuda == Some(true) {
-        findings.wrong(&path.key("cuda"), format!("{WITHOUT_CUDA}, or write `false`"));
-    }
+    let wait = raw.cuda_wait.map(|wait| findings.within(&path.key("cuda_wait"), Some(wait), wait, &WAITS).0);
+    gpu::settings(raw.cuda.unwrap_or(false), wait, offload).unwrap_or_else(|message| {
+        findings.wrong(&path.key("cuda"), message);
+        gpu::Settings::default()
+    })
 }
 
 fn offload(families: &[KeyFamily]) -> Offload {

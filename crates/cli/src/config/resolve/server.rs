@@ -13,9 +13,7 @@ use brisk_certs::UnknownName;
 use brisk_gateway::settings::{
     ClientLimit, ConnectionLimits, GatewaySettings, ProxyProtocol, SessionSettings,
 };
-#[cfg(feature = "cuda")]
-use brisk_keys::CudaSettings;
-use brisk_keys::{BatchSettings, Keystore};
+use brisk_keys::Keystore;
 use brisk_net::{ListenerSettings, RateLimits};
 use brisk_proxy::client::{HttpSettings, HttpTimeouts};
 use brisk_proxy::settings::{ServiceSettings, Underscores};
@@ -33,6 +31,7 @@ use crate::config::error::KeyPath;
 use crate::config::raw;
 use crate::config::units::{Period, Rate, Size};
 use crate::config::values::{self, Address, ClientConnections, LogFile};
+use crate::engines::KeySettings;
 
 /// Limits of time: deadlines have a granularity of 100 ms, and a day is no limit any more.
 pub(super) const TIMEOUTS: RangeInclusive<Period> =
@@ -58,9 +57,7 @@ pub(super) struct Server {
     protocol: HttpSettings,
     tls: TlsSettings,
     sessions: SessionSettings,
-    keys: BatchSettings,
-    #[cfg(feature = "cuda")]
-    cuda: Option<CudaSettings>,
+    pub(super) keys: KeySettings,
     access_log: Option<AccessLogSettings>,
 }
 
@@ -96,9 +93,6 @@ impl Server {
             protocol: self.protocol,
             tls: self.tls,
             sessions: self.sessions,
-            keys: self.keys,
-            #[cfg(feature = "cuda")]
-            cuda: self.cuda,
             keystore,
             hosts,
             service,
@@ -126,10 +120,6 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
     };
     let tls = tls(raw, context);
     let keys = keys::keys(&raw.keys, cores, workers, context);
-    #[cfg(feature = "cuda")]
-    let cuda = keys::cuda(&raw.keys, &keys, context);
-    #[cfg(not(feature = "cuda"))]
-    keys::cuda(&raw.keys, &keys, context);
     let drain = Period(Duration::from_secs(30));
     let drains = Period(Duration::ZERO)..=*TIMEOUTS.end();
     Server {
@@ -160,8 +150,6 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
         protocol: protocol(server, &path, context),
         sessions: sessions::sessions(raw, tls.session_lifetime, context),
         tls,
-        #[cfg(feature = "cuda")]
-        cuda,
         keys,
         access_log: access_log(&raw.access_log, context),
     }

@@ -11,7 +11,7 @@ fn with_keys(keys: &str) -> String {
 }
 
 fn settings(keys: &str) -> BatchSettings {
-    accepted(&with_keys(keys)).settings.keys
+    accepted(&with_keys(keys)).keys.processor
 }
 
 fn threads(number: usize) -> Threads {
@@ -47,14 +47,14 @@ fn threads_that_have_nothing_to_do_are_a_warning() {
         resolved.warnings,
         ["[keys]: offload = [] leaves all operations to the workers: threads and cores mean nothing"]
     );
-    assert_eq!(resolved.settings.keys.offload, Offload { rsa: false, ecdsa: false, ed25519: false });
+    assert_eq!(resolved.keys.processor.offload, Offload { rsa: false, ecdsa: false, ed25519: false });
     assert_eq!(accepted(&with_keys("offload = []")).warnings, [""; 0]);
 }
 
 #[cfg(feature = "cuda")]
 #[test]
 fn a_gpu_is_asked_for_and_has_a_deadline() {
-    let cuda = |keys| accepted(&with_keys(keys)).settings.cuda;
+    let cuda = |keys| accepted(&with_keys(keys)).keys.gpu;
     assert_eq!(cuda("cuda_wait = \"5ms\""), None);
     assert_eq!(cuda("cuda = true").unwrap().wait, Duration::from_millis(2));
     assert_eq!(cuda("cuda = true\ncuda_wait = \"5ms\"").unwrap().wait, Duration::from_millis(5));

@@ -1,0 +1,59 @@
+//! `brisk speed --engine cuda`: RSA on a GPU, beside the processor.
+
+use std::fs;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use brisk_keys_cuda::measure::{self, CudaResult, Step, html, json, markdown};
+use brisk_report::Machine;
+use brisk_speed::{Live, Observer, Step as Shown};
+
+use crate::args::Speed;
+use crate::bench::PROGRAM;
+
+/// 2 if what was asked for makes no sense, 1 if nothing could be measured, or a result was wrong.
+pub(crate) fn run(arguments: Speed) -> ExitCode {
+    let Speed { subjects, seconds, cuda: options, json: as_json, .. } = arguments;
+    let (file, page) = (options.markdown.clone(), options.html.clone());
+    let plan = match options.plan(&subjects, seconds) {
+        Ok(plan) => plan,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(2);
+        }
+    };
+    let machine = Machine::this();
+    let tables = |result: &CudaResult| markdown::text(result, &machine.line());
+    let mut live = Live::start();
+    let mut observe = |step: &Step<'_>| {
+        live.step(&Shown { done: step.done, of: step.of, what: step.what, rate: step.rate });
+    };
+    let result = measure::run(&plan, &mut observe, |so_far| {
+        // What cannot be written now is complained of at the end.
+        if let Some(file) = &file {
+            drop(fs::write(file, tables(so_far)));
+        }
+    });
+    live.finish();
+    let told = result.map_err(anyhow::Error::from).and_then(|result| {
+        let text = if as_json { json::text(&result, &machine, PROGRAM) } else { tables(&result) };
+        io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
+        let files = [(&file, tables(&result)), (&page, html::page(&result, &machine.line()))];
+        for (file, text) in files.iter().filter_map(|(file, text)| Some((file.as_ref()?, text))) {
+            fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        }
+        Ok(result.verified.iter().map(|verified| verified.wrong).sum::<u64>())
+    });
+    match told {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(wrong) => {
+            eprintln!("{wrong} results of the GPU are not those of AWS-LC");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The card of this machine: found by the driver, with the kernels compiled for it. Driver and NVRTC are loaded when they
+//! are first asked for.
+#![expect(unsafe_code, reason = "the driver's interface is C")]
+
+mod compiler;
+mod memory;
+mod stream;
+
+use std::{
+    ffi::CStr,
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use brisk_keys::device::Width;
+use cudarc::driver::{
+    CudaContext, DriverError,
+    result::{function, module, occupancy},
+    sys::{self, CUdevice_attribute, CUfunction, CUfunction_attribute_enum, CUmodule},
+};
+
+pub(super) use self::stream::Stream;
+use super::{engine::CudaSettings, error::CudaError, source::Geometry, statistics::CudaLayout};
+
+/// The least compute capability: before it, the threads of a warp do not go on independently.
+const LEAST_CAPABILITY: (i32, i32) = (7, 0);
+
+/// A card, and the kernels for each width.
+pub(super) struct Device {
+    context: Arc<CudaContext>,
+    name: String,
+    multiprocessors: usize,
+    capability: (i32, i32),
+    geometries: [Result<Geometry, CudaError>; Width::ALL.len()],
+    /// Compiled when the first key of a width comes.
+    kernels: [OnceLock<Result<Kernels, CudaError>>; Width::ALL.len()],
+}
+
+/// The kernels of one width.
+struct Kernels {
+    module: CUmodule,
+    private: CUfunction,
+    advance: CUfunction,
+    geometry: Geometry,
+    layout: CudaLayout,
+}
+
+// SAFETY: handles of modules and functions may be used by any thread while their context is alive and current there
+// (CUDA driver API, section "Context Management"); nothing changes them after they were made.
+unsafe impl Send for Kernels {}
+// SAFETY: as above.
+unsafe impl Sync for Kernels {}
+
+impl Device {
+    /// The card that the settings name, whose kernels are to be laid out as they say.
+    pub(super) fn open(settings: &CudaSettings) -> Result<Self, CudaError> {
+        let geometries = Width::ALL.map(|width| settings.geometry(width));
+        let ordinal = settings.device;
+        // SAFETY: the library is the driver's; what it runs while it is loaded is its own business.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(CudaError::NoDriver);
+        }
+        let found = match CudaContext::device_count() {
+            Ok(count) => count as usize,
+            Err(DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE)) => 0,
+            Err(error) => return Err(failed("be counted")(error)),
+        };
+        if ordinal >= found {
+            return Err(CudaError::NoDevice { device: ordinal, found });
+        }
+        compiler::find()?;
+        let context = CudaContext::new(ordinal).map_err(failed("be opened"))?;
+        let name = context.name().map_err(failed("say its name"))?;
+        let (major, minor) = context.compute_capability().map_err(failed("say what it can do"))?;
+        if (major, minor) < LEAST_CAPABILITY {
+            return Err(CudaError::TooOld { name, major, minor });
+        }
+        let multiprocessors = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+        let multiprocessors = context.attribute(multiprocessors).map_err(failed("say how large it is"))?;
+        Ok(Self {
+            context,
+            name,
+            multiprocessors: multiprocessors as usize,
+            capability: (major, minor),
+            geometries,
+            kernels: Default::default(),
+        })
+    }
+
+    /// Makes the card the one that this thread's calls are for.
+    fn bind(&self) -> Result<(), CudaError> {
+        self.context.bind_to_thread().map_err(failed("be bound to a thread"))
+    }
+
+    /// The kernels for this width. Takes seconds the first time.
+    fn kernels(&self, width: Width) -> Result<&Kernels, CudaError> {
+        let kernels = self.kernels[width as usize].get_or_init(|| self.compile(width));
+        kernels.as_ref().map_err(CudaError::clone)
+    }
+
+    /// The kernels for a width of which there is a key.
+    fn compiled(&self, width: Width) -> Option<&Kernels> {
+        self.kernels[width as usize].get()?.as_ref().ok()
+    }
+
+    fn compile(&self, width: Width) -> Result<Kernels, CudaError> {
+        let geometry = self.geometries[width as usize].clone()?;
+        let code = compiler::compile(&geometry, self.capability)?;
+        self.bind()?;
+        // SAFETY: `code` is what NVRTC made for this device, whole and in memory until the call returns.
+        let module =
+            unsafe { module::load_data(code.as_ptr().cast()) }.map_err(failed("load the kernels"))?;
+        let find = |name: &CStr| {
+            // SAFETY: the module was loaded a moment ago.
+            unsafe { module::get_function(module, name.to_owned()) }.map_err(failed("find a kernel"))
+        };
+        let (private, advance) = (find(c"rsa_private")?, find(c"advance_blinding")?);
+        let carve_out = CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+        // As much shared memory as there is: tables of powers limit how many operations there is room for.
+        // SAFETY: the function is there.
+        unsafe { function::set_function_attribute(private, carve_out, 100) }
+            .map_err(failed("share its memory out"))?;
+        let block = geometry.block().cast_signed();
+        // SAFETY: the function is there; what shared memory it has, it declares.
+        let blocks = unsafe { occupancy::max_active_block_per_multiprocessor(private, block, 0) };
+        let blocks = blocks.map_err(failed("say how much it has room for"))?.max(1) as usize;
+        let attribute = |attribute| {
+            // SAFETY: the function is there.
+            unsafe { function::get_function_attribute(private, attribute) }
+                .map_err(failed("say what a kernel needs"))
+        };
+        let layout = CudaLayout {
+            threads: geometry.threads(),
+            block: geometry.block(),
+            window: geometry.window(),
+            registers: attribute(CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_NUM_REGS)? as u32,
+            spilled: attribute(CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)? as u32,
+            resident: self.multiprocessors * blocks * geometry.operations() as usize,
+        };
+        Ok(Kernels { module, private, advance, geometry, layout })
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let bound = self.bind().is_ok();
+        for kernels in Width::ALL.iter().filter_map(|width| self.compiled(*width)).filter(|_| bound) {
+            // SAFETY: the module was loaded in this context, and all streams that ran it have gone: each has a share of us.
+            // A failure leaves it to the context, whose end is its end.
+            let _ = unsafe { module::unload(kernels.module) };
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {} multiprocessors", self.name, self.multiprocessors)
+    }
+}
+
+/// What a refusal of the driver becomes: what the card could not do, in the driver's words why.
+fn failed(action: &'static str) -> impl Fn(DriverError) -> CudaError {
+    move |error| {
+        let reason = match error.error_string() {
+            Ok(text) => text.to_string_lossy().into_owned(),
+            Err(_) => format!("error {}", error.0 as u32),
+        };
+        CudaError::Driver { action, reason }
+    }
+}

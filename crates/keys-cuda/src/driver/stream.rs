@@ -1,0 +1,289 @@
+//! One stream of the card: copies in, kernels, copies out, in the order in which they are asked for.
+
+use std::{ffi::c_void, num::NonZeroUsize, sync::Arc};
+
+use brisk_keys::device::Width;
+use cudarc::driver::{
+    result::{self, event, stream},
+    sys::{CUdeviceptr, CUevent, CUevent_flags, CUfunction, CUstream},
+};
+use zeroize::Zeroize;
+
+use super::{
+    CudaError, Device, Kernels, failed,
+    memory::{CardMemory, PinnedMemory},
+};
+use crate::{
+    card::{Buffers, Card, Results},
+    key::record_words,
+    source::SLOTS,
+    statistics::CudaLayout,
+};
+
+/// Operations in a launch, however many threads a card has: they must fit into its memory and ours.
+const MOST: usize = 1 << 16;
+
+/// A stream, and all memory that its work uses.
+pub(crate) struct Stream {
+    handle: CUstream,
+    /// Recorded behind the copies of results.
+    results: CUevent,
+    /// Operations in a launch, if that is not left to the card; and how many streams share it.
+    wave: Option<NonZeroUsize>,
+    streams: NonZeroUsize,
+    lanes: [Option<Lane>; Width::ALL.len()],
+    device: Arc<Device>,
+}
+
+// SAFETY: a stream and an event may be used by any thread in which their context is current, one at a time; every method
+// makes it so, and the value has one owner.
+unsafe impl Send for Stream {}
+
+/// Memory for operations of one width.
+struct Lane {
+    /// Keys that there is room for.
+    places: usize,
+    keys: CardMemory,
+    blinding: CardMemory,
+    advances: Twice,
+    requests: Twice,
+    inputs: Twice,
+    outputs: Twice,
+    verdicts: Twice,
+}
+
+/// Memory here, and as much on the card.
+struct Twice {
+    here: PinnedMemory,
+    card: CardMemory,
+}
+
+impl Stream {
+    /// One of `streams`. A launch takes `wave` operations at most, or what makes the card full when all streams but the one
+    /// that gathers have launched.
+    pub(crate) fn new(
+        device: Arc<Device>,
+        streams: NonZeroUsize,
+        wave: Option<NonZeroUsize>,
+    ) -> Result<Self, CudaError> {
+        device.bind()?;
+        let handle = stream::create(stream::StreamKind::NonBlocking).map_err(failed("open a stream"))?;
+        // The thread sleeps until it is recorded.
+        let results =
+            event::create(CUevent_flags::CU_EVENT_BLOCKING_SYNC).map_err(failed("make an event"))?;
+        Ok(Self { handle, results, wave, streams, lanes: Default::default(), device })
+    }
+
+    fn wait(&self) -> Result<(), CudaError> {
+        // SAFETY: the stream is alive.
+        unsafe { stream::synchronize(self.handle) }.map_err(failed("finish its work"))
+    }
+
+    /// The lane, which `reserve` has made, and what runs in it.
+    fn lane(&mut self, width: Width) -> (&mut Lane, &Kernels) {
+        let lane =
+            self.lanes[width as usize].as_mut().expect("there is room for a key before there is a key");
+        (lane, self.device.compiled(width).expect("they were compiled with the first key"))
+    }
+}
+
+impl Card for Stream {
+    fn wave(&self, width: Width) -> usize {
+        let Some(kernels) = self.device.compiled(width) else { return 1 };
+        let share = kernels.layout.resident.div_ceil((self.streams.get() - 1).max(1));
+        self.wave.map_or(share, NonZeroUsize::get).min(MOST)
+    }
+
+    fn layout(&self, width: Width) -> CudaLayout {
+        self.device.compiled(width).map(|kernels| kernels.layout).unwrap_or_default()
+    }
+
+    fn reserve(&mut self, width: Width, places: usize) -> Result<(), CudaError> {
+        self.device.bind()?;
+        self.device.kernels(width)?;
+        let (handle, wave) = (self.handle, self.wave(width));
+        match &mut self.lanes[width as usize] {
+            Some(lane) if lane.places >= places => return Ok(()),
+            Some(lane) => lane.grow(width, places.next_power_of_two(), handle)?,
+            none => *none = Some(Lane::new(width, places.next_power_of_two(), wave, handle)?),
+        }
+        self.wait()
+    }
+
+    fn put_key(&mut self, width: Width, place: u32, record: &[u32], pair: &[u32]) -> Result<(), CudaError> {
+        self.device.bind()?;
+        let (lane, _) = self.lane(width);
+        lane.keys.fill(place as usize * record_words(width), record)?;
+        lane.blinding.fill(place as usize * ring_words(width), pair)?;
+        self.wait()
+    }
+
+    fn wipe_key(&mut self, width: Width, place: u32) -> Result<(), CudaError> {
+        self.device.bind()?;
+        let (lane, _) = self.lane(width);
+        let words = |size: usize| place as usize * size..(place as usize + 1) * size;
+        lane.keys.wipe(words(record_words(width)))?;
+        lane.blinding.wipe(words(ring_words(width)))?;
+        self.wait()
+    }
+
+    fn advance(&mut self, width: Width, advances: &[u32]) -> Result<(), CudaError> {
+        self.device.bind()?;
+        let handle = self.handle;
+        let (lane, kernels) = self.lane(width);
+        // A key is advanced by one slot in a launch: there are no more advances than places.
+        lane.advances.put(advances)?;
+        lane.launch_advance(kernels, advances.len() / 2, handle)?;
+        self.wait()
+    }
+
+    fn buffers(&mut self, width: Width) -> Buffers<'_> {
+        let (lane, _) = self.lane(width);
+        Buffers { requests: &mut lane.requests.here, inputs: lane.inputs.here.bytes_mut() }
+    }
+
+    fn perform(&mut self, width: Width, count: usize, advances: &[u32]) -> Result<Results<'_>, CudaError> {
+        self.device.bind()?;
+        let (handle, results, words) = (self.handle, self.results, width.bits() / 32);
+        let (lane, kernels) = self.lane(width);
+        lane.requests.send(2 * count)?;
+        lane.inputs.send(words * count)?;
+        lane.advances.put(advances)?;
+        lane.verdicts.card.wipe(0..count)?;
+        lane.launch_private(kernels, count, handle)?;
+        lane.outputs.fetch(words * count)?;
+        lane.verdicts.fetch(count)?;
+        // SAFETY: both are alive.
+        unsafe { event::record(results, handle) }.map_err(failed("record an event"))?;
+        // While somebody reads the results.
+        lane.launch_advance(kernels, advances.len() / 2, handle)?;
+        lane.inputs.card.wipe(0..words * count)?;
+        lane.outputs.card.wipe(0..words * count)?;
+        // SAFETY: the event is alive.
+        unsafe { event::synchronize(results) }.map_err(failed("perform operations"))?;
+        let outputs = &lane.outputs.here.bytes()[..4 * words * count];
+        Ok(Results { outputs, verdicts: &lane.verdicts.here[..count] })
+    }
+
+    fn wipe_buffers(&mut self, width: Width, count: usize) {
+        let (words, (lane, _)) = (width.bits() / 32, self.lane(width));
+        for memory in [&mut lane.inputs.here, &mut lane.outputs.here] {
+            memory[..words * count].zeroize();
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // A card that is lost frees what was on it by itself; nobody can use it then.
+        if self.device.bind().is_err() {
+            return;
+        }
+        drop(self.wait());
+        // Their memory needs the stream to be wiped.
+        self.lanes = Default::default();
+        // SAFETY: both are alive and ours, nothing is under way, and they are destroyed this once.
+        unsafe {
+            let _ = event::destroy(self.results);
+            let _ = stream::destroy(self.handle);
+        }
+    }
+}
+
+/// Words of the blinding pairs of one key.
+const fn ring_words(width: Width) -> usize {
+    SLOTS as usize * 2 * (width.bits() / 32)
+}
+
+impl Lane {
+    fn new(width: Width, places: usize, wave: usize, stream: CUstream) -> Result<Self, CudaError> {
+        let words = width.bits() / 32;
+        let twice = |words| Twice::zeroes(words, stream);
+        Ok(Self {
+            places,
+            keys: CardMemory::zeroes(places * record_words(width), stream)?,
+            blinding: CardMemory::zeroes(places * ring_words(width), stream)?,
+            advances: twice(2 * places)?,
+            requests: twice(2 * wave)?,
+            inputs: twice(words * wave)?,
+            outputs: twice(words * wave)?,
+            verdicts: twice(wave)?,
+        })
+    }
+
+    /// Makes room for more keys.
+    fn grow(&mut self, width: Width, places: usize, stream: CUstream) -> Result<(), CudaError> {
+        for (memory, size) in [(&mut self.keys, record_words(width)), (&mut self.blinding, ring_words(width))]
+        {
+            let mut larger = CardMemory::zeroes(places * size, stream)?;
+            larger.copy(memory)?;
+            *memory = larger;
+        }
+        self.advances = Twice::zeroes(2 * places, stream)?;
+        self.places = places;
+        Ok(())
+    }
+
+    fn launch_private(&self, kernels: &Kernels, count: usize, stream: CUstream) -> Result<(), CudaError> {
+        let memory = [
+            &self.keys,
+            &self.blinding,
+            &self.requests.card,
+            &self.inputs.card,
+            &self.outputs.card,
+            &self.verdicts.card,
+        ];
+        let blocks = kernels.geometry.blocks(count);
+        launch(kernels, kernels.private, memory.map(CardMemory::address), count, blocks, stream)
+    }
+
+    fn launch_advance(&self, kernels: &Kernels, count: usize, stream: CUstream) -> Result<(), CudaError> {
+        let memory = [&self.keys, &self.blinding, &self.advances.card];
+        let blocks = kernels.geometry.advance_blocks(count);
+        launch(kernels, kernels.advance, memory.map(CardMemory::address), count, blocks, stream)
+    }
+}
+
+/// Launches a kernel that takes these addresses, and how many operations there are.
+fn launch<const N: usize>(
+    kernels: &Kernels,
+    function: CUfunction,
+    mut memory: [CUdeviceptr; N],
+    count: usize,
+    blocks: u32,
+    stream: CUstream,
+) -> Result<(), CudaError> {
+    let mut count = count as u32;
+    if blocks == 0 {
+        return Ok(());
+    }
+    let addresses = memory.iter_mut().map(|address| (&raw mut *address).cast::<c_void>());
+    let mut parameters: Vec<_> = addresses.chain([(&raw mut count).cast()]).collect();
+    let (grid, block) = ((blocks, 1, 1), (kernels.geometry.block(), 1, 1));
+    // SAFETY: these are the parameters of the kernel, in its order and of its types, copied before the call returns. The
+    // memory has room for what `count` operations read and write, and is freed by who waits for the stream first.
+    unsafe { result::launch_kernel(function, grid, block, 0, stream, &mut parameters) }
+        .map_err(failed("start a kernel"))
+}
+
+impl Twice {
+    fn zeroes(words: usize, stream: CUstream) -> Result<Self, CudaError> {
+        Ok(Self { here: PinnedMemory::zeroes(words)?, card: CardMemory::zeroes(words, stream)? })
+    }
+
+    /// Copies the first words to the card.
+    fn send(&mut self, words: usize) -> Result<(), CudaError> {
+        self.card.fill(0, &self.here[..words])
+    }
+
+    /// Copies these words to the card. What was sent before has arrived.
+    fn put(&mut self, words: &[u32]) -> Result<(), CudaError> {
+        self.here[..words.len()].copy_from_slice(words);
+        self.send(words.len())
+    }
+
+    /// Copies the first words from the card.
+    fn fetch(&mut self, words: usize) -> Result<(), CudaError> {
+        self.card.read(&mut self.here[..words])
+    }
+}

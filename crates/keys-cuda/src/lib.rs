@@ -1,0 +1,32 @@
+#![doc = include_str!("kernels/README.md")]
+
+mod card;
+mod desk;
+mod driver;
+mod engine;
+mod error;
+#[cfg(test)]
+mod host;
+#[cfg(test)]
+mod kernel_tests;
+mod key;
+pub mod measure;
+mod rehearsal;
+mod source;
+mod station;
+mod statistics;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod tiered;
+
+use brisk_keys::Performer;
+
+pub use engine::{CudaEngine, CudaSettings};
+pub use error::CudaError;
+pub use statistics::{CudaLayout, CudaStatistics, CudaTimes};
+pub use tiered::Tiered;
+
+/// What metrics and results name an operation after that a GPU performed.
+pub const PERFORMER: Performer = Performer::new("cuda");

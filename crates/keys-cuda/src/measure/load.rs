@@ -1,0 +1,258 @@
+//! Load on an engine from several threads: with so many operations under way, or at a fixed rate.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::num::NonZeroUsize;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use brisk_keys::{KeyResult, PendingOperation, PrivateKeyEngine};
+use hdrhistogram::Histogram;
+
+use super::MeasureError;
+use super::keys::Pool;
+
+/// Most threads that submit: one alone makes some 500,000 operations a second.
+const SUBMITTERS: usize = 8;
+
+/// This part of the time, at the beginning, does not count.
+const WARM_UP: u32 = 4;
+
+/// The longest time that is told apart from longer ones, in nanoseconds.
+const LONGEST: u64 = 60_000_000_000;
+
+/// How an engine did at one load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Operations under way; `None` if operations were begun at a fixed rate.
+    pub under_way: Option<usize>,
+    /// That rate, per second.
+    pub offered: Option<f64>,
+    /// Operations answered, per second.
+    pub rate: f64,
+    /// The median of their times in microseconds, from when they were to be begun until the answer was noticed.
+    pub median: f64,
+    /// The time that one in a hundred exceeds, in microseconds.
+    pub p99: f64,
+}
+
+/// Loads engines with the operations of a pool.
+pub(super) struct Loader<'a> {
+    pool: &'a Pool,
+    submitters: usize,
+    time: Duration,
+}
+
+/// What one thread saw.
+struct Seen {
+    times: Histogram<u64>,
+    count: u64,
+}
+
+/// An operation under way, and when it was to be begun.
+type Flying = VecDeque<(Instant, PendingOperation)>;
+
+impl<'a> Loader<'a> {
+    /// Half of the cores submit, the others are for the engine's threads.
+    pub(super) fn new(pool: &'a Pool, cores: NonZeroUsize, time: Duration) -> Self {
+        Self { pool, submitters: (cores.get() / 2).clamp(1, SUBMITTERS), time }
+    }
+
+    /// With so many operations under way at any time.
+    pub(super) fn closed(
+        &mut self,
+        engine: &dyn PrivateKeyEngine,
+        under_way: usize,
+    ) -> Result<Point, MeasureError> {
+        let submitters = self.submitters.min(under_way);
+        let point = self.load(submitters, |thread, clock, seen| {
+            let share = under_way / submitters + usize::from(thread < under_way % submitters);
+            closed(engine, self.pool, (thread, share), clock, seen)
+        })?;
+        Ok(Point { under_way: Some(under_way), ..point })
+    }
+
+    /// With so many operations begun in a second, whatever becomes of them.
+    pub(super) fn paced(&mut self, engine: &dyn PrivateKeyEngine, rate: f64) -> Result<Point, MeasureError> {
+        let interval = Duration::from_secs_f64(self.submitters as f64 / rate.max(1.0));
+        let point = self.load(self.submitters, |thread, clock, seen| {
+            let first = clock.begin + interval.mul_f64(thread as f64 / self.submitters as f64);
+            paced(engine, self.pool, (thread, first, interval), clock, seen)
+        })?;
+        Ok(Point { offered: Some(rate), ..point })
+    }
+
+    fn load(
+        &self,
+        submitters: usize,
+        submit: impl Fn(usize, &Clock, &mut Seen) -> Result<(), MeasureError> + Sync,
+    ) -> Result<Point, MeasureError> {
+        let clock = Clock::new(self.time);
+        let mut all = Seen::new();
+        thread::scope(|scope| {
+            let (submit, clock) = (&submit, &clock);
+            let threads: Vec<_> = (0..submitters)
+                .map(|thread| {
+                    scope.spawn(move || {
+                        let mut seen = Seen::new();
+                        submit(thread, clock, &mut seen).map(|()| seen)
+                    })
+                })
+                .collect();
+            for seen in threads.into_iter().map(super::join) {
+                let seen = seen?;
+                all.count += seen.count;
+                all.times.add(&seen.times).expect("bounds are the same");
+            }
+            Ok::<_, MeasureError>(())
+        })?;
+        let time = |quantile| all.times.value_at_quantile(quantile) as f64 / 1e3;
+        let rate = all.count as f64 / (clock.end - clock.counted).as_secs_f64();
+        Ok(Point { under_way: None, offered: None, rate, median: time(0.5), p99: time(0.99) })
+    }
+}
+
+/// From when to when, and from when on it counts.
+struct Clock {
+    begin: Instant,
+    counted: Instant,
+    end: Instant,
+}
+
+impl Clock {
+    fn new(time: Duration) -> Self {
+        let begin = Instant::now();
+        let counted = begin + time / WARM_UP;
+        Self { begin, counted, end: counted + time }
+    }
+}
+
+impl Seen {
+    fn new() -> Self {
+        let times = Histogram::new_with_bounds(1, LONGEST, 3);
+        Self { times: times.expect("bounds that are apart"), count: 0 }
+    }
+
+    /// An answer that was noticed now.
+    fn answer(&mut self, since: Instant, clock: &Clock) {
+        let now = Instant::now();
+        if now >= clock.counted && now < clock.end {
+            self.count += 1;
+            self.times.saturating_record((now - since).as_nanos() as u64);
+        }
+    }
+}
+
+fn closed(
+    engine: &dyn PrivateKeyEngine,
+    pool: &Pool,
+    (thread, share): (usize, usize),
+    clock: &Clock,
+    seen: &mut Seen,
+) -> Result<(), MeasureError> {
+    let (mut flying, mut number) = (Flying::with_capacity(share), thread * 37);
+    loop {
+        let open = Instant::now() < clock.end;
+        while open && flying.len() < share {
+            flying.push_back((Instant::now(), engine.submit(pool.operation(number))));
+            number += 1;
+        }
+        let Some((since, pending)) = flying.pop_front() else { return Ok(()) };
+        wait(pending)?;
+        seen.answer(since, clock);
+        take_answered(&mut flying, clock, seen)?;
+    }
+}
+
+fn paced(
+    engine: &dyn PrivateKeyEngine,
+    pool: &Pool,
+    (thread, mut due, interval): (usize, Instant, Duration),
+    clock: &Clock,
+    seen: &mut Seen,
+) -> Result<(), MeasureError> {
+    let (mut flying, mut number) = (Flying::new(), thread * 37);
+    while due < clock.end {
+        while due < clock.end && due <= Instant::now() {
+            flying.push_back((due, engine.submit(pool.operation(number))));
+            number += 1;
+            due += interval;
+        }
+        take_answered(&mut flying, clock, seen)?;
+        // A thread that sleeps wakes up late by about as much.
+        let left = due.saturating_duration_since(Instant::now());
+        if left > Duration::from_micros(200) {
+            thread::sleep(Duration::from_micros(100));
+        } else {
+            thread::yield_now();
+        }
+    }
+    flying.into_iter().try_for_each(|(since, pending)| {
+        wait(pending)?;
+        seen.answer(since, clock);
+        Ok(())
+    })
+}
+
+/// Takes the answers from the front. One that overtook is noticed with the one before it.
+fn take_answered(flying: &mut Flying, clock: &Clock, seen: &mut Seen) -> Result<(), MeasureError> {
+    while let Some((since, pending)) = flying.front_mut()
+        && let Some(result) = pending.try_take()
+    {
+        result?;
+        seen.answer(*since, clock);
+        flying.pop_front();
+    }
+    Ok(())
+}
+
+/// Sleeps until the operation is answered.
+pub(super) fn wait(pending: PendingOperation) -> KeyResult {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let (mut context, mut pending) = (Context::from_waker(&waker), pin!(pending));
+    loop {
+        match pending.as_mut().poll(&mut context) {
+            Poll::Ready(result) => return result,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_keys::{BatchEngine, BatchSettings, device};
+
+    use super::*;
+
+    #[test]
+    fn an_engine_is_loaded_by_number_and_by_rate() {
+        let two = NonZeroUsize::new(2).unwrap();
+        let pool = Pool::new(device::Width::Rsa2048, 2, two).unwrap();
+        let engine = BatchEngine::new(Arc::clone(pool.keystore()), &BatchSettings::default()).unwrap();
+        let mut loader = Loader::new(&pool, two, Duration::from_millis(200));
+        // Each point is short, and a busy machine may leave it nothing: it is measured again until it shows what it must.
+        let tried = (0..50).any(|_| {
+            let alone = loader.closed(&engine, 1).unwrap();
+            assert_eq!((alone.under_way, alone.offered), (Some(1), None));
+            let many = loader.closed(&engine, 16).unwrap();
+            assert_eq!(many.under_way, Some(16));
+            alone.rate > 0.0 && alone.median > 10.0 && alone.p99 >= alone.median && many.median > alone.median
+        });
+        assert!(tried, "sixteen at a time take no longer than one");
+        let tried = (0..50).any(|_| {
+            let paced = loader.paced(&engine, 100.0).unwrap();
+            assert_eq!((paced.under_way, paced.offered), (None, Some(100.0)));
+            (60.0..140.0).contains(&paced.rate)
+        });
+        assert!(tried, "an offered rate of 100 is not met");
+    }
+}

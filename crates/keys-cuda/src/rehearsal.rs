@@ -1,0 +1,47 @@
+//! How long operations take on the card and on the processor: measured when the engine starts, with the keys it has.
+
+use std::{sync::Arc, time::Duration};
+
+use brisk_keys::{
+    BatchChoice, Keystore,
+    device::{self, PrivateKey, Width},
+};
+
+use super::{
+    error::CudaError,
+    station::Station,
+    statistics::{CudaStatistics, CudaTimes},
+};
+
+/// The shortest of so many counts: the others may have been interrupted, or found the card asleep. In tests the card is
+/// the processor, and slow.
+const TRIES: usize = if cfg!(test) { 1 } else { 3 };
+
+/// Measures each width of which there is a key.
+pub(super) fn all(
+    station: &mut Station,
+    keystore: &Keystore,
+    statistics: &CudaStatistics,
+) -> Result<(), CudaError> {
+    for width in Width::ALL {
+        if let Some(key) = device::keys(keystore).find(|key| key.width() == Some(width)) {
+            statistics.measured(width, times(station, width, key)?);
+        }
+    }
+    Ok(())
+}
+
+fn times(station: &mut Station, width: Width, key: &Arc<PrivateKey>) -> Result<CudaTimes, CudaError> {
+    // It knows them with its first key.
+    station.admit(width, [key].into_iter())?;
+    let (wave_operations, layout) = (station.wave(width), station.layout(width));
+    let mut on_card = |count| shortest(|| station.rehearse(width, key, count));
+    let (one, wave) = (on_card(1)?, on_card(wave_operations)?);
+    let processor = BatchChoice::of_this_machine(width).time();
+    Ok(CudaTimes { one, wave, wave_operations, processor, layout })
+}
+
+fn shortest(mut measure: impl FnMut() -> Result<Duration, CudaError>) -> Result<Duration, CudaError> {
+    let times = (0..TRIES).map(|_| measure()).collect::<Result<Vec<_>, _>>()?;
+    Ok(times.into_iter().min().expect("there is one try at least"))
+}

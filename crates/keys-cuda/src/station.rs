@@ -1,0 +1,271 @@
+//! A card's stream with its keys: which key lies where, and which blinding factors are whose.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use brisk_keys::{
+    KeyError, KeyId,
+    device::{Job, PrivateKey, Width},
+};
+
+use super::{
+    card::{Card, DONE, OUT_OF_RANGE},
+    error::CudaError,
+    key::CardKey,
+    source::SLOTS,
+    statistics::CudaLayout,
+};
+use crate::PERFORMER;
+
+/// More wrong results than these in one launch, and more than right ones, are no accident.
+const ACCIDENTS: usize = 4;
+
+/// One stream, used by one thread.
+pub(super) struct Station {
+    card: Box<dyn Card>,
+    tables: [Table; Width::ALL.len()],
+    random: SystemRandom,
+    /// Of the launch under way: what slots are drawn from, whose pairs are to be advanced.
+    drawn: Vec<u8>,
+    advances: Vec<u32>,
+}
+
+/// The keys of one width.
+#[derive(Default)]
+struct Table {
+    places: HashMap<KeyId, u32>,
+    /// By place. `None` is free.
+    owners: Vec<Option<Owner>>,
+}
+
+/// A key that lies on the card.
+struct Owner {
+    id: KeyId,
+    /// Gone once no keystore and no operation has the key any more.
+    key: Weak<PrivateKey>,
+    /// The blinding pair that was made last.
+    newest: u32,
+    /// Whether the launch under way uses the key.
+    used: bool,
+}
+
+impl Station {
+    pub(super) fn new(card: Box<dyn Card>) -> Self {
+        Self {
+            card,
+            tables: Default::default(),
+            random: SystemRandom::new(),
+            drawn: Vec::new(),
+            advances: Vec::new(),
+        }
+    }
+
+    /// How many operations go together at most.
+    pub(super) fn wave(&self, width: Width) -> usize {
+        self.card.wave(width)
+    }
+
+    /// How operations of this width lie on the card, once it has had a key.
+    pub(super) fn layout(&self, width: Width) -> CudaLayout {
+        self.card.layout(width)
+    }
+
+    /// Performs `jobs`, which are of this width, have begun and are no more than a wave, and answers them. What is left in
+    /// the list is without a result: those that failed their check, or on an error all. Says how many failed.
+    pub(super) fn perform(&mut self, width: Width, jobs: &mut Vec<Job>) -> Result<usize, CudaError> {
+        self.admit(width, jobs.iter().map(Job::key))?;
+        self.load(width, jobs.len(), jobs.iter().map(|job| (job.key(), job.input())))?;
+        let (count, size) = (jobs.len(), width.bits() / 8);
+        let results = self.card.perform(width, count, &self.advances)?;
+        let mut answers = results.verdicts.iter().zip(results.outputs.chunks_exact(size));
+        jobs.retain_mut(|job| match answers.next() {
+            Some((&DONE, output)) => {
+                job.complete(Ok(output.to_vec().into()), PERFORMER);
+                false
+            }
+            Some((&OUT_OF_RANGE, _)) => {
+                job.complete(Err(KeyError::OutOfRange), PERFORMER);
+                false
+            }
+            _ => true,
+        });
+        self.card.wipe_buffers(width, count);
+        trust(jobs.len(), count)?;
+        Ok(jobs.len())
+    }
+
+    /// How long a launch of so many operations takes, a wave at most; all of them with this key.
+    pub(super) fn rehearse(
+        &mut self,
+        width: Width,
+        key: &Arc<PrivateKey>,
+        count: usize,
+    ) -> Result<Duration, CudaError> {
+        self.admit(width, [key].into_iter())?;
+        let count = count.min(self.card.wave(width));
+        let mut input = vec![0; width.bits() / 8];
+        // Without its first byte it is below the modulus.
+        self.random.fill(&mut input[1..]).map_err(|_| NO_RANDOMNESS)?;
+        let started = Instant::now();
+        self.load(width, count, std::iter::repeat_n((key, &input[..]), count))?;
+        let results = self.card.perform(width, count, &self.advances)?;
+        let wrong = results.verdicts.iter().filter(|verdict| **verdict != DONE).count();
+        let time = started.elapsed();
+        self.card.wipe_buffers(width, count);
+        if wrong > 0 { Err(CudaError::Untrustworthy { wrong, of: count }) } else { Ok(time) }
+    }
+
+    /// Wipes the keys that nobody has any more.
+    pub(super) fn sweep(&mut self) -> Result<(), CudaError> {
+        Width::ALL.into_iter().try_for_each(|width| self.sweep_width(width))
+    }
+
+    fn sweep_width(&mut self, width: Width) -> Result<(), CudaError> {
+        let table = &mut self.tables[width as usize];
+        for (place, owner) in (0..).zip(&mut table.owners) {
+            if let Some(gone) = owner.take_if(|owner| owner.key.strong_count() == 0) {
+                table.places.remove(&gone.id);
+                self.card.wipe_key(width, place)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Uploads those of the keys that are not on the card yet, all at once: their blinding pairs are made side by side.
+    pub(super) fn admit<'a>(
+        &mut self,
+        width: Width,
+        keys: impl Iterator<Item = &'a Arc<PrivateKey>>,
+    ) -> Result<(), CudaError> {
+        let (table, mut seen) = (&self.tables[width as usize], HashSet::new());
+        let missing: Vec<_> =
+            keys.filter(|key| !table.places.contains_key(&key.id()) && seen.insert(key.id())).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        self.sweep_width(width)?;
+        let places = self.tables[width as usize].free_places(missing.len());
+        let needed = places.iter().max().map_or(0, |last| *last as usize + 1);
+        self.card.reserve(width, needed)?;
+        for (key, place) in missing.iter().zip(&places) {
+            let numbers = key.rsa_numbers();
+            let record =
+                numbers.and_then(|numbers| CardKey::new(&numbers)).expect("the width is that of the key");
+            self.card.put_key(width, *place, record.words(), &record.blinding_pair()?)?;
+        }
+        for slot in 1..SLOTS {
+            let advances: Vec<_> = places.iter().flat_map(|place| [*place, slot]).collect();
+            self.card.advance(width, &advances)?;
+        }
+        let table = &mut self.tables[width as usize];
+        for (key, place) in missing.into_iter().zip(places) {
+            table.place(key, place);
+        }
+        Ok(())
+    }
+
+    /// Fills the buffers, and notes which keys are used.
+    fn load<'a>(
+        &mut self,
+        width: Width,
+        count: usize,
+        operations: impl Iterator<Item = (&'a Arc<PrivateKey>, &'a [u8])>,
+    ) -> Result<(), CudaError> {
+        self.advances.clear();
+        self.drawn.resize(4 * count, 0);
+        self.random.fill(&mut self.drawn).map_err(|_| NO_RANDOMNESS)?;
+        let (table, buffers) = (&mut self.tables[width as usize], self.card.buffers(width));
+        let requests = buffers.requests.chunks_exact_mut(2);
+        let inputs = buffers.inputs.chunks_exact_mut(width.bits() / 8);
+        let drawn = self.drawn.chunks_exact(4);
+        for ((((key, number), request), input), drawn) in operations.zip(requests).zip(inputs).zip(drawn) {
+            let place = table.places[&key.id()];
+            let owner = table.owners[place as usize].as_mut().expect("a key that has a place is there");
+            // A reload brings the same key anew.
+            if owner.key.as_ptr() != Arc::as_ptr(key) {
+                owner.key = Arc::downgrade(key);
+            }
+            if !owner.used {
+                owner.used = true;
+                self.advances.extend([place, owner.next()]);
+            }
+            let drawn = drawn.try_into().map(u32::from_le_bytes).expect("chunks of four");
+            request.copy_from_slice(&[place, slots(drawn, owner.next())]);
+            input.copy_from_slice(number);
+        }
+        for advance in self.advances.chunks_exact(2) {
+            let owner = table.owners[advance[0] as usize].as_mut().expect("it is used");
+            (owner.newest, owner.used) = (advance[1], false);
+        }
+        Ok(())
+    }
+}
+
+const NO_RANDOMNESS: CudaError = CudaError::Key(KeyError::Failed("the system has no randomness"));
+
+impl Table {
+    /// So many places that are free, or will be behind the last.
+    fn free_places(&self, count: usize) -> Vec<u32> {
+        let owned = |place: &usize| self.owners.get(*place).is_some_and(Option::is_some);
+        (0..).filter(|place| !owned(place)).take(count).map(|place| place as u32).collect()
+    }
+
+    fn place(&mut self, key: &Arc<PrivateKey>, place: u32) {
+        let (id, index) = (key.id(), place as usize);
+        if self.owners.len() <= index {
+            self.owners.resize_with(index + 1, || None);
+        }
+        self.owners[index] = Some(Owner { id, key: Arc::downgrade(key), newest: SLOTS - 1, used: false });
+        self.places.insert(id, place);
+    }
+}
+
+impl Owner {
+    /// The slot that is filled after the next launch.
+    const fn next(&self) -> u32 {
+        (self.newest + 1) % SLOTS
+    }
+}
+
+/// Two different slots, neither of them `next`, for an operation: there are some 8000 such pairs, and so many products of
+/// blinding pairs, of which each launch renews some.
+fn slots(drawn: u32, next: u32) -> u32 {
+    let first = (drawn & 0xffff) % (SLOTS - 1);
+    let second = (first + 1 + (drawn >> 16) % (SLOTS - 2)) % (SLOTS - 1);
+    let slot = |index: u32| (next + 1 + index) % SLOTS;
+    slot(second) << 16 | slot(first)
+}
+
+/// An error if so many wrong results are no accident.
+const fn trust(wrong: usize, of: usize) -> Result<(), CudaError> {
+    if wrong > ACCIDENTS && wrong > of / 2 { Err(CudaError::Untrustworthy { wrong, of }) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_two_and_not_the_one_that_is_renewed() {
+        let mut seen = HashSet::new();
+        for next in [0, 1, SLOTS - 1] {
+            for drawn in (0..SLOTS).flat_map(|low| (0..SLOTS).map(move |high| high << 16 | low)) {
+                let slots = slots(drawn, next);
+                let (a, b) = (slots & 0xffff, slots >> 16);
+                assert!(a < SLOTS && b < SLOTS && a != b && a != next && b != next, "{drawn} {next}");
+                seen.insert((next, a, b));
+            }
+        }
+        assert_eq!(seen.len() as u32, 3 * (SLOTS - 1) * (SLOTS - 2));
+    }
+
+    #[test]
+    fn few_faults_are_accidents() {
+        assert_eq!((trust(1, 1), trust(ACCIDENTS, ACCIDENTS), trust(500, 1000)), (Ok(()), Ok(()), Ok(())));
+        assert_eq!(trust(501, 1000), Err(CudaError::Untrustworthy { wrong: 501, of: 1000 }));
+    }
+}

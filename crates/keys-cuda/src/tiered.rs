@@ -1,0 +1,118 @@
+//! The engine that chooses for each operation between processor and card.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use brisk_keys::{
+    BatchEngine, KeyOperation, Keystore, PendingOperation, PrivateKeyEngine,
+    device::{self, Width},
+};
+
+use super::{
+    engine::CudaEngine,
+    statistics::{CudaStatistics, CudaTimes},
+};
+
+/// Performs operations on the processor while few are under way, and on a card while there are many.
+///
+/// The card answers late, however little it has to do: an operation waits for others, and one alone takes a thread of the
+/// card much longer than a core of the processor. So it is worth its while once the processor would take longer for all
+/// that is under way. Both times are measured at the start; by Little's law the card has the work while more operations
+/// arrive than the processor's threads could perform.
+#[derive(Debug)]
+pub struct Tiered {
+    cuda: CudaEngine,
+    wait: Duration,
+}
+
+impl Tiered {
+    /// Chooses between the card of `cuda`, where operations wait for so long at most, and its processor.
+    pub const fn new(cuda: CudaEngine, wait: Duration) -> Self {
+        Self { cuda, wait }
+    }
+
+    /// An engine for other keys on the same threads and card.
+    #[must_use]
+    pub fn with_keystore(&self, keystore: Arc<Keystore>) -> Self {
+        Self { cuda: self.cuda.with_keystore(keystore), wait: self.wait }
+    }
+
+    /// The engine of the processor.
+    pub const fn processor(&self) -> &BatchEngine {
+        self.cuda.processor()
+    }
+
+    /// What the card has done, and has to do.
+    pub const fn statistics(&self) -> &Arc<CudaStatistics> {
+        self.cuda.statistics()
+    }
+
+    /// From how many operations under way on keys of so many bits go to the card; `None` if they never do.
+    pub fn threshold(&self, bits: usize) -> Option<usize> {
+        Width::of_bits(bits).and_then(|width| self.threshold_of(width))
+    }
+
+    fn threshold_of(&self, width: Width) -> Option<usize> {
+        let (threads, queue) = self.processor().capacity()?;
+        let times = self.statistics().times_of(width)?;
+        Some(threshold(&times, self.wait, threads, queue))
+    }
+
+    fn prefers_card(&self, width: Width) -> bool {
+        let under_way = self.processor().statistics().waiting() + self.statistics().pending();
+        !self.statistics().is_lost() && self.threshold_of(width).is_some_and(|least| under_way >= least)
+    }
+}
+
+impl PrivateKeyEngine for Tiered {
+    fn submit(&self, operation: KeyOperation) -> PendingOperation {
+        let width = device::key(self.cuda.keystore(), operation.key).and_then(|key| key.width());
+        if width.is_some_and(|width| self.prefers_card(width)) {
+            self.cuda.submit(operation)
+        } else {
+            self.processor().submit(operation)
+        }
+    }
+}
+
+impl fmt::Display for Tiered {
+    /// Says in a line when RSA goes where.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RSA on {} under load", self.cuda)?;
+        let mut before = ": from ";
+        for width in Width::ALL {
+            if let Some(threshold) = self.threshold_of(width) {
+                write!(f, "{before}{threshold} operations of {} bits", width.bits())?;
+                before = ", ";
+            }
+        }
+        Ok(())
+    }
+}
+
+/// As many operations as the processor's threads perform while the card answers one; no more than half of what the
+/// processor's queue takes, so that it does not overflow while the card is idle.
+fn threshold(times: &CudaTimes, wait: Duration, threads: usize, queue: usize) -> usize {
+    let answer = (times.one + wait).as_nanos() * threads as u128;
+    let operations = answer.div_ceil(times.processor.as_nanos().max(1));
+    usize::try_from(operations).unwrap_or(usize::MAX).min(queue / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CudaLayout;
+
+    fn times(one: u64, processor: u64) -> CudaTimes {
+        let [one, processor] = [one, processor].map(Duration::from_micros);
+        CudaTimes { one, wave: one * 2, wave_operations: 8000, processor, layout: CudaLayout::default() }
+    }
+
+    #[test]
+    fn the_card_has_what_the_processor_would_be_longer_busy_with() {
+        let wait = Duration::from_millis(2);
+        assert_eq!(threshold(&times(2000, 100), wait, 1, 1024), 40);
+        assert_eq!(threshold(&times(2000, 100), wait, 4, 1024), 160);
+        assert_eq!(threshold(&times(2001, 100), wait, 1, 1024), 41);
+        assert_eq!(threshold(&times(2000, 100), wait, 64, 1024), 512, "the queue has room for the rest");
+    }
+}

@@ -1,0 +1,19 @@
+//! Where engines come from: what a process starts once, and what each set of keys needs.
+
+use std::{fmt, num::NonZeroUsize, sync::Arc};
+
+use crate::{Keystore, PrivateKeyEngine};
+
+/// Makes engines. Started once in the life of a process, by the program that composes it; whatever serves with private
+/// keys gets this trait and does not know how operations are performed.
+///
+/// Threads, a GPU, connections to key servers and the counts of operations belong to the implementation, and the engines
+/// that it makes share them. An engine for old keys finishes what it began.
+pub trait Engines: fmt::Debug + Send + Sync + 'static {
+    /// An engine for the keys in `keystore`. Called at the start and at every reload. It makes keys ready, which takes
+    /// about an operation for each new key.
+    fn for_keys(&self, keystore: Arc<Keystore>) -> Arc<dyn PrivateKeyEngine>;
+
+    /// How many operations may wait for the engines together. One client's share is a part of it.
+    fn queue(&self) -> NonZeroUsize;
+}
