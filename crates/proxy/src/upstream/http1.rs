@@ -21,7 +21,7 @@ use crate::upstream::io::{HyperIo, UpstreamIo};
 use crate::upstream::open::OpenConnection;
 
 /// What is read ahead of a response; a longer head that is allowed needs more.
-const READ_BUFFER: usize = 400 << 10;
+const READ_BUFFER: usize = 64 << 10;
 
 /// One connection. Idle ones lie in the pool; dropping it closes it.
 #[derive(Debug)]
