@@ -9,6 +9,7 @@ pub mod crl;
 pub mod development;
 pub mod error;
 pub mod resolver;
+pub mod slot;
 pub mod watch;
 mod x509;
 
@@ -18,5 +19,6 @@ pub use crl::Crl;
 pub use development::DevelopmentCa;
 pub use error::{CertError, Warning};
 pub use resolver::{ClientAbilities, HostMap, Match, UnknownName, choose};
+pub use slot::{Served, Slot};
 pub use watch::FileWatch;
 pub use x509::subject;

@@ -3,13 +3,11 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use brisk_keys::KeyAlgorithm;
 use brisk_wire::client_hello::ClientHello;
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 
-use crate::certificate::Certificate;
 use crate::error::CertError;
 
 /// What happens with unknown names.
@@ -217,15 +215,17 @@ fn is_pkcs1(scheme: SignatureScheme) -> bool {
         .contains(&scheme)
 }
 
-/// The cheapest of `certificates` that the client can verify: ECDSA if possible, otherwise RSA; among equals the first.
+/// The one of `all` whose `algorithm` is the cheapest that the client can verify: ECDSA if possible, otherwise RSA; among
+/// equals the first.
 ///
 /// `None` if the client can verify none of them.
-pub fn choose<'a>(
-    certificates: &'a [Arc<Certificate>],
+pub fn choose<'a, T>(
+    all: &'a [T],
+    algorithm: impl Fn(&T) -> KeyAlgorithm,
     client: &ClientAbilities<'_>,
-) -> Option<&'a Arc<Certificate>> {
-    let usable = certificates.iter().filter(|certificate| client.verifies(certificate.algorithm));
-    usable.min_by_key(|certificate| cost(certificate.algorithm))
+) -> Option<&'a T> {
+    let usable = all.iter().filter(|one| client.verifies(algorithm(one)));
+    usable.min_by_key(|one| cost(algorithm(one)))
 }
 
 /// The order of signing costs, P-256 the cheapest; P-384 costs more than Ed25519 and less than RSA-2048.
@@ -330,10 +330,10 @@ mod tests {
         let mut load = |&key: &LeafKey| {
             let leaf = ca.server(&["a.test"]).key(key).issue();
             let now = std::time::SystemTime::now();
-            Arc::new(crate::load(&leaf.chain, &leaf.key, &mut keystore, now).unwrap().certificate)
+            crate::load(&leaf.chain, &leaf.key, &mut keystore, now).unwrap().certificate.algorithm
         };
-        let certificates: Vec<_> = keys.iter().map(&mut load).collect();
-        choose(&certificates, client).map(|certificate| certificate.algorithm)
+        let algorithms: Vec<_> = keys.iter().map(&mut load).collect();
+        choose(&algorithms, |algorithm| *algorithm, client).copied()
     }
 
     const RSA_AND_P256: &[LeafKey] = &[LeafKey::Rsa2048, LeafKey::EcdsaP256];

@@ -119,7 +119,7 @@ async fn secure(
     let received = introduce(worker, &live, &mut tcp, record, permits, deadline).await?;
     let client = live.one_client(record.client.ip());
     let ConnectionRecord { timeline, resumption_failure, .. } = &mut *record;
-    let accepted = live.acceptor.accept_from(client, tcp, received, timeline, resumption_failure);
+    let accepted = live.tls.acceptor.accept_from(client, tcp, received, timeline, resumption_failure);
     let accepted = within(deadline, accepted).await.unwrap_or_else(|| Err(timed_out(deadline)))?;
     if live.measures_rtt {
         record.rtt = TcpInfo::of(accepted.stream.tcp()).ok().map(|info| info.rtt);

@@ -13,6 +13,7 @@ mod redirect;
 mod resumption;
 pub mod settings;
 mod shared;
+mod termination;
 mod tickets;
 mod upstreams;
 mod watchdog;

@@ -9,6 +9,7 @@ use brisk_session::{
 };
 use brisk_telemetry::Metrics;
 use brisk_telemetry::metrics::{SessionFigures, StoreFigures, TicketKeyFigures};
+use brisk_tls::{KeyGate, Resources};
 
 use crate::GatewayError;
 use crate::settings::{FleetStore, SessionSettings};
@@ -42,17 +43,18 @@ impl Resumption {
         Ok(Self { keyring, ids: ids(settings), memory, store, fleet })
     }
 
-    /// Fixed at the start, as the store is.
-    pub(crate) fn ids(&self) -> &SessionIds {
-        &self.ids
+    /// What handshakes use. All but the gate is fixed at the start.
+    pub(crate) fn resources(&self, key_gate: KeyGate) -> Resources {
+        Resources {
+            sessions: Arc::clone(&self.store),
+            keyring: Arc::clone(&self.keyring),
+            session_ids: self.ids.clone(),
+            key_gate,
+        }
     }
 
     pub(crate) fn keyring(&self) -> &Arc<TicketKeyring> {
         &self.keyring
-    }
-
-    pub(crate) fn store(&self) -> &Arc<dyn SessionStore> {
-        &self.store
     }
 
     /// Takes ticket keys from where `settings` say; tickets sealed before go on to open. Nothing else changes.

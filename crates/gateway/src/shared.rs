@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use brisk_keys::{
-    Engines, Metered, OperationObserver, OperationOutcome, OperationReport, Performer, PrivateKeyEngine,
-};
+use brisk_keys::Engines;
 use brisk_net::rates::{Event, Rates, Refusals};
 use brisk_net::{AddressLimit, ConnectionLimit, DeadlineWheel, FairShare};
 use brisk_proxy::HttpsRedirect;
@@ -18,9 +16,9 @@ use brisk_proxy::client::HttpSettings;
 use brisk_proxy::settings::ServiceSettings;
 use brisk_proxy::upstream::GroupState;
 use brisk_proxy::{Service, ServiceError, Telemetry};
-use brisk_telemetry::metrics::{CertificateExpiry, KeyOperationFacts, KeyOutcome, Metrics, RateFigures};
+use brisk_telemetry::metrics::{CertificateExpiry, Metrics, RateFigures};
 use brisk_telemetry::{AccessLog, Throttle};
-use brisk_tls::{Acceptor, HostSettings, KeyGate, TlsSettings};
+use brisk_tls::{HostSettings, KeyGate};
 use ipnet::IpNet;
 use tokio::sync::watch;
 use tokio::task::LocalSet;
@@ -31,6 +29,7 @@ use crate::gateway::{Environment, Program};
 use crate::page;
 use crate::resumption::{Resumption, unix_seconds};
 use crate::settings::{GatewaySettings, ProxyProtocol};
+use crate::termination::Termination;
 use crate::upstreams::{WorkerGroups, group_states};
 use crate::watchdog::Pulse;
 
@@ -39,7 +38,7 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What one configuration came to. Replaced whole on reload.
 pub(crate) struct Live {
-    pub(crate) acceptor: Acceptor,
+    pub(crate) tls: Termination,
     pub(crate) handshake_timeout: Duration,
     pub(crate) proxy_protocol: ProxyProtocol,
     trusted_proxies: Vec<IpNet>,
@@ -133,7 +132,8 @@ impl Shared {
         let (key_share, rate_refusals) = (FairShare::new(engines.queue().get()), Arc::default());
         let rates = rates(settings, None, &rate_refusals);
         let gate = KeyGate { share: Some(key_share.clone()), rates };
-        let live = live(settings, &*engines, &resumption, &metrics, gate, &[])?;
+        let live = live(settings, &*engines, &resumption, &metrics, gate, None)?;
+        live.tls.publish();
         metrics.set_certificates(expiries(settings));
         metrics.set_rate_source(rate_source(&rate_refusals));
         Ok(Arc::new(Self {
@@ -161,12 +161,12 @@ impl Shared {
         let before = self.live.load();
         let rates = rates(settings, before.rates.as_ref(), &self.rate_refusals);
         let gate = KeyGate { share: Some(self.key_share.clone()), rates };
-        let groups = &before.parts.groups;
-        let live = live(settings, &*self.engines, &self.resumption, &self.metrics, gate, groups)?;
+        let live = live(settings, &*self.engines, &self.resumption, &self.metrics, gate, Some(&before))?;
         let access_log = open_access_log(settings, &self.metrics)?;
         self.resumption.configure(&settings.sessions)?;
         self.access_log.store(access_log);
         self.metrics.set_certificates(expiries(settings));
+        live.tls.publish();
         self.live.store(Arc::new(live));
         self.changes.send_replace(());
         Ok(())
@@ -194,16 +194,11 @@ fn live(
     resumption: &Resumption,
     metrics: &Arc<Metrics>,
     key_gate: KeyGate,
-    groups_before: &[Arc<GroupState>],
+    before: Option<&Live>,
 ) -> Result<Live, GatewayError> {
-    let rates = key_gate.rates.clone();
-    let session_ids = resumption.ids().clone();
-    let tls = TlsSettings { key_gate, session_ids, ..settings.tls.clone() };
-    let engine = engines.for_keys(Arc::clone(&settings.keystore));
-    let observer = Arc::new(KeyMetrics(Arc::clone(metrics)));
-    let engine: Arc<dyn PrivateKeyEngine> = Arc::new(Metered::new(engine, observer));
-    let (sessions, keyring) = (resumption.store(), resumption.keyring());
-    let acceptor = Acceptor::new(tls, &settings.hosts, &engine, sessions, keyring)?;
+    let resources = resumption.resources(key_gate);
+    let tls = Termination::new(settings, &resources, engines, metrics, before.map(|before| &before.tls))?;
+    let groups_before = before.map_or(&[][..], |before| &before.parts.groups);
     let groups = group_states(&settings.upstreams, groups_before, metrics)?;
     let mut service = settings.service.clone();
     let has_page = page::fill_hosts(&mut service, &settings.hosts);
@@ -213,14 +208,14 @@ fn live(
     let trial = WorkerGroups::new(&DeadlineWheel::new());
     parts.service(Telemetry { metrics: Arc::clone(metrics), access_log: None }, &trial)?;
     Ok(Live {
-        acceptor,
+        rates: resources.key_gate.rates,
+        tls,
         handshake_timeout: settings.handshake_timeout,
         proxy_protocol: settings.proxy_protocol.clone(),
         trusted_proxies: settings.service.trusted_proxies.clone(),
         http: settings.protocol.clone(),
         redirect: HttpsRedirect::new(settings.redirect_port),
         measures_rtt: settings.access_log.is_some() || has_page,
-        rates,
         parts,
     })
 }
@@ -267,26 +262,4 @@ fn expiries(settings: &GatewaySettings) -> Vec<CertificateExpiry> {
         })
     };
     settings.hosts.iter().flat_map(of_host).collect()
-}
-
-/// Counts key operations.
-struct KeyMetrics(Arc<Metrics>);
-
-impl OperationObserver for KeyMetrics {
-    fn observe(&self, report: &OperationReport) {
-        let outcome = match report.outcome {
-            OperationOutcome::Done => KeyOutcome::Ok,
-            OperationOutcome::Overloaded => KeyOutcome::Overloaded,
-            OperationOutcome::DeadlinePassed => KeyOutcome::DeadlinePassed,
-            OperationOutcome::Failed => KeyOutcome::Failed,
-            OperationOutcome::Abandoned => KeyOutcome::Abandoned,
-        };
-        self.0.key_operation(&KeyOperationFacts {
-            engine: report.performer.map(Performer::name),
-            algorithm: report.algorithm,
-            outcome,
-            wait: report.wait,
-            compute: report.compute,
-        });
-    }
 }

@@ -18,10 +18,9 @@ use brisk_proxy::settings::{
 use brisk_proxy::upstream::{Group, GroupState};
 use brisk_proxy::upstream_settings::GroupSettings;
 use brisk_proxy::{Connection, Service, Telemetry};
-use brisk_session::{KeySource, MemorySettings, MemoryStore, RotationSettings, SessionStore, TicketKeyring};
 use brisk_telemetry::{ConnectionRecord, Metrics};
 use brisk_testkit::ca::TestCa;
-use brisk_tls::{Acceptor, TlsSettings};
+use brisk_tls::{Acceptor, Resources, TlsSettings};
 use brisk_tls_client::{Client, ClientSettings, ClientStream, EarlyOutcome, SavedSession, Verification};
 use brisk_wire::registry::ProtocolVersion;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -272,17 +271,17 @@ fn acceptor(ca: &TestCa) -> Acceptor {
     let loaded = brisk_certs::load(&leaf.chain, &leaf.key, &mut keystore, SystemTime::now());
     let engine = LocalEngine::new(Arc::new(keystore));
     let engine: Arc<dyn PrivateKeyEngine> = Arc::new(engine);
-    let sessions: Arc<dyn SessionStore> = Arc::new(MemoryStore::new(&MemorySettings::default()));
-    let keys = KeySource::Generated(RotationSettings::default());
-    let keyring = Arc::new(TicketKeyring::new(keys, SystemTime::now()));
     let host = brisk_tls::HostSettings {
         names: vec![HOST.to_owned()],
         default: true,
         certificates: vec![Arc::new(loaded.expect("a certificate").certificate)],
+        slot: brisk_certs::Slot::new(),
         client_certificates: None,
         early_data: 16 * 1024,
     };
-    Acceptor::new(TlsSettings::default(), &[host], &engine, &sessions, &keyring).expect("settings that fit")
+    host.publish(&engine);
+    let resources = Resources::of_process(SystemTime::now());
+    Acceptor::new(TlsSettings::default(), &[host], &resources).expect("settings that fit")
 }
 
 fn service(origin: &Origin, wheel: &DeadlineWheel, metrics: &Arc<Metrics>) -> Service {

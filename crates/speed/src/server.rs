@@ -8,12 +8,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use brisk_certs::{DevelopmentCa, load};
+use brisk_certs::{DevelopmentCa, Slot, load};
 use brisk_keys::{Keystore, LocalEngine, PrivateKeyEngine};
 use brisk_net::{Listener, ListenerSettings, listener};
-use brisk_session::{KeySource, MemorySettings, MemoryStore, RotationSettings, SessionStore, TicketKeyring};
 use brisk_telemetry::Timeline;
-use brisk_tls::{Acceptor, HostSettings, TlsSettings};
+use brisk_tls::{Acceptor, HostSettings, Resources, TlsSettings};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
@@ -112,12 +111,11 @@ fn acceptor() -> Result<Acceptor, SpeedError> {
         names: vec![NAME.to_owned()],
         default: true,
         certificates,
+        slot: Slot::new(),
         client_certificates: None,
         early_data: 0,
     };
     let engine: Arc<dyn PrivateKeyEngine> = Arc::new(LocalEngine::new(Arc::new(keystore)));
-    let sessions: Arc<dyn SessionStore> = Arc::new(MemoryStore::new(&MemorySettings::default()));
-    let keys = KeySource::Generated(RotationSettings::default());
-    let keyring = Arc::new(TicketKeyring::new(keys, now));
-    Ok(Acceptor::new(TlsSettings::default(), &[host], &engine, &sessions, &keyring)?)
+    host.publish(&engine);
+    Ok(Acceptor::new(TlsSettings::default(), &[host], &Resources::of_process(now))?)
 }

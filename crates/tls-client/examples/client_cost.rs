@@ -16,12 +16,11 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use brisk_certs::load;
+use brisk_certs::{Slot, load};
 use brisk_keys::{Keystore, LocalEngine, PrivateKeyEngine};
-use brisk_session::{KeySource, MemorySettings, MemoryStore, RotationSettings, SessionStore, TicketKeyring};
 use brisk_telemetry::{Resumption, Timeline};
 use brisk_testkit::ca::{Leaf, TestCa};
-use brisk_tls::{Acceptor, HostSettings, TlsSettings};
+use brisk_tls::{Acceptor, HostSettings, Resources, TlsSettings};
 use brisk_tls_client::{
     Client, ClientSettings, KeyShares, SavedSession, SessionUse, Tls12Sessions, Verification,
 };
@@ -186,18 +185,17 @@ fn serve(leaf: &Leaf, listening: &mpsc::Sender<SocketAddr>) {
     let loaded = load(&leaf.chain, &leaf.key, &mut keystore, SystemTime::now()).expect("a certificate");
     let engine = LocalEngine::new(Arc::new(keystore));
     let engine: Arc<dyn PrivateKeyEngine> = Arc::new(engine);
-    let sessions: Arc<dyn SessionStore> = Arc::new(MemoryStore::new(&MemorySettings::default()));
-    let keys = KeySource::Generated(RotationSettings::default());
-    let keyring = Arc::new(TicketKeyring::new(keys, SystemTime::now()));
     let host = HostSettings {
         names: vec![HOST.to_owned()],
         default: true,
         certificates: vec![Arc::new(loaded.certificate)],
+        slot: Slot::new(),
         client_certificates: None,
         early_data: 0,
     };
-    let acceptor =
-        Acceptor::new(TlsSettings::default(), &[host], &engine, &sessions, &keyring).expect("settings");
+    host.publish(&engine);
+    let resources = Resources::of_process(SystemTime::now());
+    let acceptor = Acceptor::new(TlsSettings::default(), &[host], &resources).expect("settings");
     let acceptor = Arc::new(acceptor);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     LocalSet::new().block_on(&runtime, async {

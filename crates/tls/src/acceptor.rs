@@ -6,11 +6,12 @@ mod negotiation;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
-use brisk_certs::{Certificate, HostMap};
-use brisk_keys::PrivateKeyEngine;
-use brisk_session::{SessionStore, TicketKeyring};
+use brisk_certs::HostMap;
+use brisk_session::{
+    KeySource, MemorySettings, MemoryStore, RotationSettings, SessionIds, SessionStore, TicketKeyring,
+};
 use brisk_telemetry::{HandshakeOutcome, Milestone, ResumptionFailure, Timeline, TlsFacts};
 use brisk_wire::client_hello::{ClientHello, HelloError, Progress as HelloProgress};
 use brisk_wire::registry::ProtocolVersion;
@@ -18,8 +19,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::TlsError;
+use crate::gate::KeyGate;
 use crate::host_config::{ConfigBuilder, HostConfig};
 use crate::settings::{HostSettings, TlsSettings};
+use crate::shown::Shown;
 use crate::stream::Stream;
 use negotiation::Negotiation;
 
@@ -35,7 +38,33 @@ const ALERT_UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
 Content-Length: 70\r\nConnection: close\r\n\r\nThis port speaks HTTPS, not plain HTTP. Use https:// in the address.\r\n";
 
-/// Accepts TLS for a set of hosts. One for all workers; replaced whole on reload.
+/// What handshakes use beside their settings. It outlives a reload, so that sessions do too.
+#[derive(Clone, Debug)]
+pub struct Resources {
+    /// Sessions by ID or PSK identity, of all hosts; one resumes only under the name it was made for.
+    pub sessions: Arc<dyn SessionStore>,
+    /// The keys of tickets.
+    pub keyring: Arc<TicketKeyring>,
+    /// Makes the session IDs of TLS 1.2, and knows them again.
+    pub session_ids: SessionIds,
+    /// What key operations of one client are limited by.
+    pub key_gate: KeyGate,
+}
+
+impl Resources {
+    /// Those of a process of its own: sessions and ticket keys in memory, and no limits.
+    pub fn of_process(now: SystemTime) -> Self {
+        Self {
+            sessions: Arc::new(MemoryStore::new(&MemorySettings::default())),
+            keyring: Arc::new(TicketKeyring::new(KeySource::Generated(RotationSettings::default()), now)),
+            session_ids: SessionIds::default(),
+            key_gate: KeyGate::default(),
+        }
+    }
+}
+
+/// Accepts TLS for a set of hosts. One for all workers; replaced whole when its settings change. Certificates are none of
+/// them: each host shows what is in its slot.
 pub struct Acceptor {
     hosts: HostMap<Host>,
     settings: TlsSettings,
@@ -46,7 +75,7 @@ struct Host {
     index: usize,
     keeps_client_chain: bool,
     config: HostConfig,
-    certificates: Vec<Arc<Certificate>>,
+    shown: Shown,
 }
 
 /// A completed handshake, or one that has given early data.
@@ -84,24 +113,25 @@ impl Refusal {
 }
 
 impl Acceptor {
-    /// Prepares the configuration of each host. `sessions` and `keyring` are shared by all hosts, and outlive a
-    /// reload so that sessions do too; a session resumes only under the name it was made for.
+    /// Prepares the configuration of each host.
     pub fn new(
         settings: TlsSettings,
         hosts: &[HostSettings],
-        engine: &Arc<dyn PrivateKeyEngine>,
-        sessions: &Arc<dyn SessionStore>,
-        keyring: &Arc<TicketKeyring>,
+        resources: &Resources,
     ) -> Result<Self, TlsError> {
         if hosts.is_empty() {
             return Err(TlsError::NoHost);
         }
-        let builder = ConfigBuilder::new(&settings, sessions, keyring)?;
+        let builder = ConfigBuilder::new(&settings, resources)?;
+        let gate = Arc::new(resources.key_gate.clone());
         let mut map = HostMap::new(settings.unknown_host);
         for (index, host) in hosts.iter().enumerate() {
-            let config = builder.host(host, engine)?;
-            let keeps_client_chain = host.client_certificates.as_ref().is_some_and(|clients| clients.keep);
-            let entry = Host { index, keeps_client_chain, config, certificates: host.certificates.clone() };
+            let entry = Host {
+                index,
+                keeps_client_chain: host.client_certificates.as_ref().is_some_and(|clients| clients.keep),
+                config: builder.host(host)?,
+                shown: Shown::new(&host.slot, &gate),
+            };
             map.add(host.names.iter().map(String::as_str), entry)?;
         }
         map.set_default(hosts.iter().position(|host| host.default).unwrap_or(0));
@@ -124,8 +154,7 @@ impl Acceptor {
         self.accept_from(None, io, received, timeline, &mut None).await
     }
 
-    /// As [`accept`](Self::accept), for a client whose key operations the [`KeyGate`](crate::KeyGate) of the settings
-    /// limits. Why the client's session was not found is in `missed` as soon as that is known: a client that replays a
+    /// As [`accept`](Self::accept), for a client whose key operations the [`KeyGate`] of the resources limits. Why the client's session was not found is in `missed` as soon as that is known: a client that replays a
     /// flight never finishes its handshake.
     pub async fn accept_from(
         &self,

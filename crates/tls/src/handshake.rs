@@ -1,10 +1,12 @@
 //! One server handshake over memory buffers: no socket, no waiting. `acceptor` moves the bytes.
 
 use std::io;
+use std::sync::Arc;
 
 use brisk_tls_base::record::encode;
 use rustls::HandshakeKind;
 use rustls::server::UnbufferedServerConnection;
+use rustls::sign::CertifiedKey;
 use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
 
 use crate::early_data;
@@ -30,6 +32,7 @@ pub(crate) struct Handshake {
     /// Bytes of early data that have come.
     pub(crate) early_bytes: u64,
     input: HandshakeInput,
+    certificate: Option<Arc<CertifiedKey>>,
 }
 
 /// How far a handshake has come.
@@ -48,12 +51,13 @@ pub(crate) enum Progress {
 pub(crate) type Advanced = (Box<Handshake>, Result<Progress, rustls::Error>);
 
 impl Handshake {
-    /// A handshake of which `incoming` was read already, the whole hello at least; `input` is what its callbacks are to
-    /// know.
+    /// A handshake of which `incoming` was read already, the whole hello at least; `input` and the certificate to show are
+    /// what its callbacks are to know.
     pub(crate) fn new(
         tls: Box<UnbufferedServerConnection>,
         incoming: Vec<u8>,
         input: HandshakeInput,
+        certificate: Option<Arc<CertifiedKey>>,
     ) -> Self {
         Self {
             tls,
@@ -65,6 +69,7 @@ impl Handshake {
             early_data: false,
             early_bytes: 0,
             input,
+            certificate,
         }
     }
 
@@ -75,6 +80,7 @@ impl Handshake {
 
     fn process(mut self: Box<Self>) -> Advanced {
         notes::update(|notes| notes.input = self.input);
+        notes::show(self.certificate.clone());
         let mut used = 0;
         let result = loop {
             let UnbufferedStatus { discard, state, .. } =

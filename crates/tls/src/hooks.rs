@@ -8,7 +8,7 @@ mod sessions;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use brisk_certs::Certificate;
+use brisk_certs::{Certificate, Served};
 use brisk_keys::{KeyAlgorithm, KeyOperation, OperationKind, PrivateKeyEngine};
 use brisk_wire::registry;
 use bytes::Bytes;
@@ -23,36 +23,27 @@ pub(crate) use sessions::{Demands, Sessions, Tickets};
 /// How long a handshake waits for its key operation. Clients give up after about ten seconds.
 const KEY_OPERATION_LIMIT: Duration = Duration::from_secs(5);
 
-/// Shows the certificate of one host that the acceptor chose by the client's hello.
+/// Shows the certificate that the acceptor chose by the client's hello. So rustls' configurations hold none, and a renewal
+/// leaves them as they are.
 #[derive(Debug)]
-pub(crate) struct HostResolver(Vec<Arc<CertifiedKey>>);
+pub(crate) struct ChosenCertificate;
 
-impl HostResolver {
-    /// Certificates by the positions that [`notes`] name.
-    pub(crate) fn new(
-        certificates: &[Arc<Certificate>],
-        engine: &Arc<dyn PrivateKeyEngine>,
-        gate: &KeyGate,
-    ) -> Self {
-        let certified = certificates.iter().map(|certificate| {
-            let (engine, certificate) = (Arc::clone(engine), Arc::clone(certificate));
-            let key =
-                EngineKey { engine, gate: Arc::new(gate.clone()), certificate: Arc::clone(&certificate) };
-            Arc::new(CertifiedKey::new(certificate.chain.clone(), Arc::new(key)))
-        });
-        Self(certified.collect())
-    }
-}
-
-impl ResolvesServerCert for HostResolver {
+impl ResolvesServerCert for ChosenCertificate {
     fn resolve(&self, _client: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let chosen = notes::current().input.certificate.and_then(|position| self.0.get(position));
+        let chosen = notes::certificate();
         notes::update(|notes| {
             notes.certificate_chosen = Some(Instant::now());
             notes.no_certificate = chosen.is_none();
         });
-        chosen.map(Arc::clone)
+        chosen
     }
+}
+
+/// A certificate as rustls shows it, with a key that asks its engine.
+pub(crate) fn certified(served: &Served, gate: &Arc<KeyGate>) -> Arc<CertifiedKey> {
+    let Served { certificate, engine } = served.clone();
+    let chain = certificate.chain.clone();
+    Arc::new(CertifiedKey::new(chain, Arc::new(EngineKey { engine, gate: Arc::clone(gate), certificate })))
 }
 
 /// A private key that is wherever its engine has it.

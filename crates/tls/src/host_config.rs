@@ -3,9 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use brisk_keys::PrivateKeyEngine;
-use brisk_session::{SessionStore, TicketKeyring};
-use brisk_wire::HttpVersion;
 use brisk_wire::client_hello::ClientHello;
 use brisk_wire::registry::ProtocolVersion;
 use rustls::crypto::CryptoProvider;
@@ -13,7 +10,8 @@ use rustls::server::{ServerConfig, WebPkiClientVerifier};
 use rustls::{RootCertStore, compress, version};
 
 use crate::TlsError;
-use crate::hooks::{Demands, HostResolver, Sessions, Tickets};
+use crate::acceptor::Resources;
+use crate::hooks::{ChosenCertificate, Demands, Sessions, Tickets};
 use crate::key_log::KeyLogFile;
 use crate::provider::provider;
 use crate::settings::{ClientCertificates, HostSettings, TlsSettings, UnknownRevocation};
@@ -70,34 +68,24 @@ fn prefers_chacha20(hello: &ClientHello) -> bool {
 pub(crate) struct ConfigBuilder<'a> {
     settings: &'a TlsSettings,
     provider: Arc<CryptoProvider>,
-    store: Arc<dyn SessionStore>,
-    keyring: Arc<TicketKeyring>,
+    resources: &'a Resources,
     compression_cache: Arc<compress::CompressionCache>,
     key_log: Option<Arc<KeyLogFile>>,
 }
 
 impl<'a> ConfigBuilder<'a> {
-    pub(crate) fn new(
-        settings: &'a TlsSettings,
-        sessions: &Arc<dyn SessionStore>,
-        keyring: &Arc<TicketKeyring>,
-    ) -> Result<Self, TlsError> {
+    pub(crate) fn new(settings: &'a TlsSettings, resources: &'a Resources) -> Result<Self, TlsError> {
         let key_log = if settings.key_log { Some(Arc::new(KeyLogFile::from_environment()?)) } else { None };
         Ok(Self {
             settings,
             provider: Arc::new(provider()),
-            store: Arc::clone(sessions),
-            keyring: Arc::clone(keyring),
+            resources,
             compression_cache: Arc::new(compress::CompressionCache::new(256)),
             key_log,
         })
     }
 
-    pub(crate) fn host(
-        &self,
-        host: &HostSettings,
-        engine: &Arc<dyn PrivateKeyEngine>,
-    ) -> Result<HostConfig, TlsError> {
+    pub(crate) fn host(&self, host: &HostSettings) -> Result<HostConfig, TlsError> {
         let name = host.names.first().map_or("(default)", String::as_str);
         if host.certificates.is_empty() {
             return Err(TlsError::NoCertificate { host: name.to_owned() });
@@ -114,15 +102,13 @@ impl<'a> ConfigBuilder<'a> {
             None => builder.with_no_client_auth(),
             Some(clients) => builder.with_client_cert_verifier(self.client_verifier(name, clients)?),
         };
-        let resolver = HostResolver::new(&host.certificates, engine, &self.settings.key_gate);
-        let mut config = builder.with_cert_resolver(Arc::new(resolver));
+        let mut config = builder.with_cert_resolver(Arc::new(ChosenCertificate));
         self.apply(&mut config);
         Ok(self.with_sessions(config, host))
     }
 
     fn apply(&self, config: &mut ServerConfig) {
-        // Clients that offer nothing but http/1.0 exist, and HTTP/1.1 answers them.
-        config.alpn_protocols = HttpVersion::ALL.map(|version| version.alpn().into()).into();
+        config.alpn_protocols = self.settings.protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
         config.send_tls13_tickets = self.settings.tickets_per_handshake;
         if self.settings.certificate_compression {
             config.cert_compression_cache = Arc::clone(&self.compression_cache);
@@ -141,7 +127,7 @@ impl<'a> ConfigBuilder<'a> {
     fn with_sessions(&self, mut config: ServerConfig, host: &HostSettings) -> HostConfig {
         let demands = host.client_certificates.as_ref().map_or_else(Demands::default, Demands::new);
         let lifetime = self.settings.session_lifetime;
-        let (store, ids) = (Arc::clone(&self.store), self.settings.session_ids.clone());
+        let Resources { sessions: store, keyring, session_ids: ids, .. } = self.resources.clone();
         config.session_storage = Arc::new(Sessions { store, ids, lifetime, demands });
         let early_data = if host.client_certificates.is_some() { 0 } else { host.early_data };
         let mut stateful = config.clone();
@@ -151,7 +137,7 @@ impl<'a> ConfigBuilder<'a> {
         if !self.settings.tickets {
             return HostConfig { every: SuiteOrders::new(stateful), stateful: None };
         }
-        config.ticketer = Arc::new(Tickets { keyring: Arc::clone(&self.keyring), lifetime, demands });
+        config.ticketer = Arc::new(Tickets { keyring, lifetime, demands });
         let stateful = (self.settings.stateful || early_data > 0).then(|| SuiteOrders::new(stateful));
         HostConfig { every: SuiteOrders::new(config), stateful }
     }

@@ -18,12 +18,13 @@ mod key_log;
 mod notes;
 mod provider;
 pub mod settings;
+mod shown;
 mod stream;
 mod suspend;
 #[cfg(test)]
 mod testing;
 
-pub use acceptor::{Accepted, Acceptor, Refusal};
+pub use acceptor::{Accepted, Acceptor, Refusal, Resources};
 pub use error::TlsError;
 pub use gate::KeyGate;
 pub use settings::{ClientCertificates, HostSettings, Revocation, TlsSettings, UnknownRevocation};

@@ -5,16 +5,16 @@
 
 use std::cell::Cell;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use brisk_telemetry::{Resumption, ResumptionFailure};
 use brisk_wire::registry::NamedGroup;
+use rustls::sign::CertifiedKey;
 
 /// The input of the callbacks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HandshakeInput {
-    /// Position of the certificate to show, of those of the host.
-    pub(crate) certificate: Option<usize>,
     /// The only group that a key may be exchanged in; `None` leaves the choice to rustls.
     pub(crate) group: Option<NamedGroup>,
     /// The client sends early data and the host takes some: the session has to be taken against everyone.
@@ -79,6 +79,14 @@ impl Notes {
 
 thread_local! {
     static NOTES: Cell<Notes> = Cell::new(Notes::default());
+    static CERTIFICATE: Cell<Option<Arc<CertifiedKey>>> = const { Cell::new(None) };
+}
+
+/// What a handshake has on its thread while it runs.
+#[derive(Debug, Default)]
+pub(crate) struct Running {
+    pub(crate) notes: Notes,
+    pub(crate) certificate: Option<Arc<CertifiedKey>>,
 }
 
 /// The notes of the handshake that runs on this thread.
@@ -93,7 +101,20 @@ pub(crate) fn update(change: impl FnOnce(&mut Notes)) {
     NOTES.set(notes);
 }
 
-/// Exchanges the thread's notes with `other`.
-pub(crate) fn swap(other: &mut Notes) {
-    *other = NOTES.replace(*other);
+/// The certificate to show in the handshake that runs on this thread; `None` if none suits its client.
+pub(crate) fn certificate() -> Option<Arc<CertifiedKey>> {
+    let certificate = CERTIFICATE.take();
+    CERTIFICATE.set(certificate.clone());
+    certificate
+}
+
+/// Sets the certificate to show in the handshake that runs on this thread.
+pub(crate) fn show(certificate: Option<Arc<CertifiedKey>>) {
+    CERTIFICATE.set(certificate);
+}
+
+/// Exchanges what the thread has with `other`.
+pub(crate) fn swap(other: &mut Running) {
+    other.notes = NOTES.replace(other.notes);
+    other.certificate = CERTIFICATE.replace(other.certificate.take());
 }

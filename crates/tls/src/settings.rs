@@ -3,19 +3,20 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use brisk_certs::{Certificate, Crl, UnknownName};
-use brisk_session::SessionIds;
+use brisk_certs::{Certificate, Crl, Served, Slot, UnknownName};
+use brisk_keys::PrivateKeyEngine;
 use brisk_wire::registry::ProtocolVersion;
 use rustls_pki_types::CertificateDer;
 
-use crate::gate::KeyGate;
-
 /// Settings of all TLS listeners.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct TlsSettings {
     /// The oldest version accepted: TLS 1.2 (default) or TLS 1.3.
     pub min_version: ProtocolVersion,
+    /// The protocols to agree on by ALPN (RFC 7301), the preferred one first. A client that offers others only is refused
+    /// with `no_application_protocol`, one without ALPN is not. Default: `h2`, `http/1.1`, `http/1.0`.
+    pub protocols: Vec<&'static str>,
     /// Issue and accept session tickets. Default: yes.
     pub tickets: bool,
     /// Tickets sent after each full TLS 1.3 handshake, 0 to 8. Each costs a seal and about 230 bytes of the first
@@ -37,16 +38,13 @@ pub struct TlsSettings {
     pub unknown_host: UnknownName,
     /// Write the secrets of every connection to the file that `SSLKEYLOGFILE` names. For debugging only.
     pub key_log: bool,
-    /// What key operations of one client are limited by. Default: nothing.
-    pub key_gate: KeyGate,
-    /// Makes the session IDs of TLS 1.2, and knows them again. Default: those of this process.
-    pub session_ids: SessionIds,
 }
 
 impl Default for TlsSettings {
     fn default() -> Self {
         Self {
             min_version: ProtocolVersion::TLS1_2,
+            protocols: vec!["h2", "http/1.1", "http/1.0"],
             tickets: true,
             tickets_per_handshake: 1,
             stateful: false,
@@ -55,8 +53,6 @@ impl Default for TlsSettings {
             hello_size: 16 * 1024,
             unknown_host: UnknownName::Default,
             key_log: false,
-            key_gate: KeyGate::default(),
-            session_ids: SessionIds::default(),
         }
     }
 }
@@ -68,8 +64,11 @@ pub struct HostSettings {
     pub names: Vec<String>,
     /// This host answers clients that send no name. Without any such host it is the first.
     pub default: bool,
-    /// Certificates side by side; each client gets the first kind it can verify, ECDSA before RSA.
+    /// What its certificate files held, to be [published](Self::publish) when these settings are put in force.
     pub certificates: Vec<Arc<Certificate>>,
+    /// The certificates that it shows, side by side; each client gets the first kind it can verify, ECDSA before RSA. A
+    /// reload goes on with the slot of the host with the same names.
+    pub slot: Arc<Slot>,
     /// Ask clients for a certificate.
     pub client_certificates: Option<ClientCertificates>,
     /// Bytes of early data accepted from a client that resumes; 0, the default, accepts none. A host that asks for client
@@ -80,8 +79,30 @@ pub struct HostSettings {
     pub early_data: u32,
 }
 
+impl HostSettings {
+    /// Shows the certificates of its files to handshakes that begin from now on. `engine` has their keys.
+    pub fn publish(&self, engine: &Arc<dyn PrivateKeyEngine>) {
+        let served = |certificate: &Arc<Certificate>| Served {
+            certificate: Arc::clone(certificate),
+            engine: Arc::clone(engine),
+        };
+        self.slot.publish(self.certificates.iter().map(served).collect());
+    }
+
+    /// Whether an [`Acceptor`](crate::Acceptor) that was made for `other` serves this host as well, whatever the
+    /// certificates.
+    pub fn is_accepted_like(&self, other: &Self) -> bool {
+        let Self { names, default, certificates: _, slot, client_certificates, early_data } = self;
+        *names == other.names
+            && *default == other.default
+            && Arc::ptr_eq(slot, &other.slot)
+            && *client_certificates == other.client_certificates
+            && *early_data == other.early_data
+    }
+}
+
 /// How clients authenticate themselves by certificate.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificates {
     /// Handshakes without a certificate fail; otherwise only wrong ones do.
     pub required: bool,
@@ -96,7 +117,7 @@ pub struct ClientCertificates {
 
 /// What revokes client certificates. A certificate on a list is refused with `certificate_revoked`, and so are those below
 /// it. Sessions made under other lists are not resumed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revocation {
     /// The lists; at least one.
     pub lists: Vec<Crl>,

@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Waker};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-use crate::notes::{self, Notes};
+use crate::notes::{self, Notes, Running};
 
 /// Bytes of a coroutine's stack; only the touched part takes memory. Signing and certificate verification need
 /// about 30 KiB in debug builds.
@@ -38,7 +38,7 @@ thread_local! {
 /// A call that may suspend in [`wait`]; a future of its result. Stays on the thread that made it.
 pub(crate) struct Suspendable<T> {
     coroutine: Option<Coroutine<Waker, (), T>>,
-    notes: Notes,
+    running: Running,
 }
 
 impl<T: 'static> Suspendable<T> {
@@ -56,21 +56,21 @@ impl<T: 'static> Suspendable<T> {
             enter(yielder, waker);
             call()
         });
-        Ok(Self { coroutine: Some(coroutine), notes: Notes::default() })
+        Ok(Self { coroutine: Some(coroutine), running: Running::default() })
     }
 
     /// Runs the call to its next suspension. The result comes with what the callbacks noted.
     pub(crate) fn poll_resume(&mut self, cx: &mut Context<'_>) -> Poll<(T, Notes)> {
         let coroutine = self.coroutine.as_mut().expect("a finished call is not polled again");
-        notes::swap(&mut self.notes);
-        let guard = Leave(&mut self.notes);
+        notes::swap(&mut self.running);
+        let guard = Leave(&mut self.running);
         let step = coroutine.resume(cx.waker().clone());
         drop(guard);
         match step {
             CoroutineResult::Yield(()) => Poll::Pending,
             CoroutineResult::Return(value) => {
                 self.recycle();
-                Poll::Ready((value, self.notes))
+                Poll::Ready((value, self.running.notes))
             }
         }
     }
@@ -94,7 +94,7 @@ impl<T: 'static> Future for Suspendable<T> {
 }
 
 /// Restores the thread's state when a call suspends, returns or panics.
-struct Leave<'a>(&'a mut Notes);
+struct Leave<'a>(&'a mut Running);
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {

@@ -13,11 +13,11 @@ use std::task::{Poll, ready};
 use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use brisk_certs::{Certificate, load};
+use brisk_certs::{Certificate, Served, Slot, load};
 use brisk_keys::{
     Completion, KeyError, KeyOperation, Keystore, LocalEngine, PendingOperation, Performer, PrivateKeyEngine,
 };
-use brisk_session::{KeySource, MemorySettings, MemoryStore, RotationSettings, SessionStore, TicketKeyring};
+use brisk_session::{KeySource, RotationSettings, TicketKeyring};
 use brisk_telemetry::Timeline;
 use brisk_testkit::ca::TestCa;
 use rustls::crypto::CryptoProvider;
@@ -28,7 +28,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::{Accepted, Acceptor, ClientCertificates, HostSettings, Refusal, Stream, TlsSettings};
+use crate::{Accepted, Acceptor, ClientCertificates, HostSettings, Refusal, Resources, Stream, TlsSettings};
 
 /// The name that the certificate of a [`Stage`] is for.
 pub(crate) const HOST: &str = "example.test";
@@ -36,11 +36,10 @@ pub(crate) const HOST: &str = "example.test";
 /// An acceptor, and what its clients need.
 pub(crate) struct Stage {
     pub(crate) acceptor: Acceptor,
+    ca: TestCa,
     roots: RootCertStore,
     host: HostSettings,
-    engine: Arc<dyn PrivateKeyEngine>,
-    sessions: Arc<dyn SessionStore>,
-    keyring: Arc<TicketKeyring>,
+    resources: Resources,
 }
 
 impl Stage {
@@ -59,25 +58,23 @@ impl Stage {
         let mut keystore = Keystore::new();
         let loaded = load(&leaf.chain, &leaf.key, &mut keystore, SystemTime::now()).expect("a certificate");
         let engine = LocalEngine::new(Arc::new(keystore));
-        let sessions: Arc<dyn SessionStore> = Arc::new(MemoryStore::new(&MemorySettings::default()));
-        let keys = KeySource::Generated(RotationSettings::default());
-        let keyring = Arc::new(TicketKeyring::new(keys, SystemTime::now()));
         let host = host(loaded.certificate);
-        let (engine, hosts) = (wrap(Arc::new(engine)), [host.clone()]);
-        let acceptor = Acceptor::new(settings, &hosts, &engine, &sessions, &keyring);
+        host.publish(&wrap(Arc::new(engine)));
+        let resources = Resources::of_process(SystemTime::now());
+        let acceptor = Acceptor::new(settings, &[host.clone()], &resources);
         let mut roots = RootCertStore::empty();
         for root in CertificateDer::pem_file_iter(ca.root_file()).expect("a file") {
             roots.add(root.expect("a certificate")).expect("a root");
         }
         let acceptor = acceptor.expect("settings that fit");
-        Self { acceptor, roots, host, engine, sessions, keyring }
+        Self { acceptor, ca, roots, host, resources }
     }
 
     /// Early data of `size` bytes, and sessions in a scripted store.
     pub(crate) fn with_early_data(size: u32) -> (Self, Arc<ScriptedStore>) {
         let mut stage = Self::new();
         let store = Arc::new(ScriptedStore::default());
-        stage.sessions = Arc::clone(&store) as _;
+        stage.resources.sessions = Arc::clone(&store) as _;
         stage.reload(TlsSettings::default(), |host| host.early_data = size);
         (stage, store)
     }
@@ -85,9 +82,22 @@ impl Stage {
     /// As after a reload: the same sessions and keys, but another host.
     pub(crate) fn reload(&mut self, settings: TlsSettings, change: impl FnOnce(&mut HostSettings)) {
         change(&mut self.host);
-        let hosts = [self.host.clone()];
-        let acceptor = Acceptor::new(settings, &hosts, &self.engine, &self.sessions, &self.keyring);
+        let acceptor = Acceptor::new(settings, &[self.host.clone()], &self.resources);
         self.acceptor = acceptor.expect("settings that fit");
+    }
+
+    /// A renewed certificate with a new key, and an engine that knows this one only; the acceptor stays.
+    pub(crate) fn renew(&self) {
+        let leaf = self.ca.server(&[HOST]).issue();
+        let mut keystore = Keystore::new();
+        let loaded = load(&leaf.chain, &leaf.key, &mut keystore, SystemTime::now()).expect("a certificate");
+        let engine = Arc::new(LocalEngine::new(Arc::new(keystore)));
+        self.host.slot.publish(vec![Served { certificate: Arc::new(loaded.certificate), engine }]);
+    }
+
+    /// No certificate at all; the acceptor stays.
+    pub(crate) fn withdraw(&self) {
+        self.host.slot.publish(Vec::new());
     }
 
     /// As after a reload: clients must show a certificate from now on, of an authority that nobody knew before.
@@ -103,7 +113,7 @@ impl Stage {
     /// New ticket keys: those of before are forgotten.
     pub(crate) fn forget_ticket_keys(&mut self) {
         let keys = KeySource::Generated(RotationSettings::default());
-        self.keyring = Arc::new(TicketKeyring::new(keys, SystemTime::now()));
+        self.resources.keyring = Arc::new(TicketKeyring::new(keys, SystemTime::now()));
         self.reload(TlsSettings::default(), |_| {});
     }
 
@@ -154,6 +164,7 @@ fn host(certificate: Certificate) -> HostSettings {
         names: vec![HOST.to_owned()],
         default: true,
         certificates: vec![Arc::new(certificate)],
+        slot: Slot::new(),
         client_certificates: None,
         early_data: 0,
     }

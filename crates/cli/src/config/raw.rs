@@ -111,6 +111,7 @@ pub(crate) struct ServerRates {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Tls {
     pub(crate) min_version: Option<TlsVersion>,
+    pub(crate) protocols: Option<Vec<super::values::Protocol>>,
     pub(crate) certificate_compression: Option<bool>,
     pub(crate) session_lifetime: Option<Period>,
     pub(crate) tickets: Option<bool>,

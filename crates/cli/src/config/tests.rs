@@ -90,6 +90,18 @@ fn an_unknown_word_brings_the_known_ones() {
         "brisk.toml:4:15: tls.min_version: \"1.1\" is not known here; known here: `1.2`, `1.3`",
     );
     refused(
+        &format!("{LISTENER}[tls]\nprotocols = []\n{HOST}"),
+        "brisk.toml:4:13: tls.protocols: no protocol: write \"h2\", \"http/1.1\" or both, the preferred one first",
+    );
+    refused(
+        &format!("{LISTENER}[tls]\nprotocols = [\"h2\", \"h2\"]\n{HOST}"),
+        "brisk.toml:4:20: tls.protocols[1]: \"h2\" is written already; once is enough",
+    );
+    refused(
+        &format!("{LISTENER}[tls]\nprotocols = [\"h3\"]\n{HOST}"),
+        "brisk.toml:4:14: tls.protocols[0]: \"h3\" is not known here; known here: `h2`, `http/1.1`",
+    );
+    refused(
         &format!("{LISTENER}[tls]\nmin_version = 1.3\n{HOST}"),
         "brisk.toml:4:15: tls.min_version: expected one of \"1.2\", \"1.3\", found the number 1.3",
     );
@@ -453,6 +465,7 @@ fn little_is_needed() {
     assert_eq!(settings.redirect_port, 443);
     assert_eq!(settings.tls.min_version, ProtocolVersion::TLS1_2);
     assert_eq!(settings.tls.hello_size, 16 << 10);
+    assert_eq!(settings.tls.protocols, ["h2", "http/1.1", "http/1.0"]);
     assert_eq!(settings.protocol.timeouts.idle, Duration::from_mins(1));
     assert_eq!(settings.proxy_protocol, ProxyProtocol::Off);
     assert_eq!(settings.access_log.map(|log| log.target), Some(AccessLogTarget::Stdout));
@@ -466,7 +479,7 @@ fn what_is_written_is_what_is_meant() {
     let Resolved { settings, .. } = accepted(
         "[server]\nhttps = [\"[::1]:0\", \"127.0.0.1:0\"]\nhttp = [\"127.0.0.1:0\"]\nworkers = 3\nfast_open = false\n\
          proxy_protocol = [\"10.0.0.0/8\"]\nunknown_host = \"refuse\"\nunderscores_in_headers = \"pass\"\nlimits.body_size = \"1MiB\"\n\
-         [tls]\nmin_version = \"1.3\"\ntickets = false\nsession_cache = { entries = 5, size = \"2MiB\" }\n\
+         [tls]\nmin_version = \"1.3\"\nprotocols = [\"http/1.1\"]\ntickets = false\nsession_cache = { entries = 5, size = \"2MiB\" }\n\
          [access_log]\nformat = \"off\"\n[admin]\nlisten = \"127.0.0.1:9443\"\n\
          [[host]]\nnames = [\"LOCALHOST\"]\n[[host]]\nnames = [\"::1\"]\ndefault = true\n\
          [[host.route]]\npath = \"/a\"\nexact = true\nupstream = \"app\"\nstrip_prefix = true\n\
@@ -484,6 +497,7 @@ fn what_is_written_is_what_is_meant() {
     assert_eq!(settings.tls.unknown_host, UnknownName::Refuse);
     assert_eq!(settings.service.underscores, Underscores::Pass);
     assert_eq!(settings.tls.min_version, ProtocolVersion::TLS1_3);
+    assert_eq!(settings.tls.protocols, ["http/1.1", "http/1.0"]);
     assert!(!settings.tls.tickets && !settings.tls.key_log && settings.access_log.is_none());
     assert_eq!((settings.sessions.memory.max_sessions, settings.sessions.memory.max_bytes), (5, 2 << 20));
     assert_eq!(settings.hosts[0].names, ["localhost"]);

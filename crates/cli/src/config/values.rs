@@ -345,3 +345,12 @@ read_as_text!(
     super::units::PeriodLimit,
     super::units::Period
 );
+
+/// A version of HTTP that clients may agree on by ALPN.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    #[serde(rename = "h2")]
+    Http2,
+    #[serde(rename = "http/1.1")]
+    Http1,
+}

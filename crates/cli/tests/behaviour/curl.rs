@@ -280,3 +280,18 @@ fn a_body_beyond_the_limit_of_its_route_is_413() {
     let answer = run(nghttp.arg(format!("https://localhost:{}/", site.brisk.https().port())), b"", LIMIT);
     assert!(answer.stdout.contains(":status: 413"), "{}", answer.text());
 }
+
+#[test]
+fn which_versions_of_http_clients_may_agree_on_is_a_setting() {
+    let version = ["--output", "/dev/null", "--write-out", "%{http_version}"];
+    for (protocols, by_default) in [("\"http/1.1\"", "1.1"), ("\"h2\"", "2"), ("\"http/1.1\", \"h2\"", "1.1")]
+    {
+        let site = Site::custom(&format!("tls.protocols = [{protocols}]\n"), "", |setup| setup);
+        let negotiated = site.curl(&[&["--http2"], &version[..]].concat(), "/").success();
+        assert_eq!(negotiated, by_default, "{protocols}");
+        let old = site.curl(&[&["--http1.1"], &version[..]].concat(), "/");
+        // RFC 7301 section 3.2.
+        let refused = old.stderr.contains("no application protocol");
+        assert_eq!(refused, protocols == "\"h2\"", "{}", old.text());
+    }
+}

@@ -113,6 +113,8 @@ fn a_changed_certificate_is_noticed() {
     brisk.write("tls/site.key", &new.key_pem);
     brisk.write("tls/site.pem", &new.chain_pem);
     wait_until("the new certificate", || (serial(&brisk, &ca) != before).then_some(()));
+    let log = brisk.log_with("new handshakes are shown a new certificate");
+    assert!(log.contains("host=\"site.test\" file=tls/site.pem"), "{log}");
     assert_eq!(kept.get(NAME, "/").text(), "body");
 }
 

@@ -6,10 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use brisk_certs::load;
 use brisk_keys::{Keystore, LocalEngine, PrivateKeyEngine};
-use brisk_session::{KeySource, MemorySettings, MemoryStore, RotationSettings, SessionStore, TicketKeyring};
 use brisk_telemetry::Timeline;
 use brisk_testkit::ca::TestCa;
-use brisk_tls::{Accepted, Acceptor, ClientCertificates, HostSettings, Refusal, TlsSettings};
+use brisk_tls::{Accepted, Acceptor, ClientCertificates, HostSettings, Refusal, Resources, TlsSettings};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use tokio::net::{TcpListener, TcpStream};
@@ -45,17 +44,17 @@ impl Stage {
         let mut keystore = Keystore::new();
         let loaded = load(&leaf.chain, &leaf.key, &mut keystore, SystemTime::now()).expect("a certificate");
         let engine: Arc<dyn PrivateKeyEngine> = Arc::new(LocalEngine::new(Arc::new(keystore)));
-        let sessions: Arc<dyn SessionStore> = Arc::new(MemoryStore::new(&MemorySettings::default()));
-        let keys = KeySource::Generated(RotationSettings::default());
-        let keyring = Arc::new(TicketKeyring::new(keys, SystemTime::now()));
         let host = HostSettings {
             names: vec![HOST.to_owned()],
             default: true,
             certificates: vec![Arc::new(loaded.certificate)],
+            slot: brisk_certs::Slot::new(),
             client_certificates,
             early_data: 0,
         };
-        let acceptor = Acceptor::new(TlsSettings::default(), &[host], &engine, &sessions, &keyring);
+        host.publish(&engine);
+        let resources = Resources::of_process(SystemTime::now());
+        let acceptor = Acceptor::new(TlsSettings::default(), &[host], &resources);
         Self { acceptor: acceptor.expect("settings that fit"), ca }
     }
 

@@ -4,7 +4,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_certs::{ClientAbilities, choose};
 use brisk_telemetry::{HandshakeOutcome, Milestone, ResumptionFailure, Timeline, TlsFacts};
 use brisk_wire::client_hello::ClientHello;
 use brisk_wire::registry::ProtocolVersion;
@@ -73,17 +72,15 @@ impl Negotiation {
         let takes_early_data = config.max_early_data_size > 0;
         let tls = UnbufferedServerConnection::new(Arc::clone(config))
             .map_err(|error| Refusal::because(HandshakeOutcome::Internal, &error))?;
-        let certificate = choose(&host.certificates, &ClientAbilities::from(hello));
         let input = HandshakeInput {
-            certificate: certificate
-                .and_then(|chosen| host.certificates.iter().position(|own| Arc::ptr_eq(own, chosen))),
             group: groups::choose(hello),
             early_data: hello.early_data && takes_early_data,
             tls12: !hello.offers_version(ProtocolVersion::TLS1_3),
             client,
         };
         let received = incoming.len() as u64;
-        let handshake = Box::new(Handshake::new(Box::new(tls), incoming, input));
+        let handshake = Handshake::new(Box::new(tls), incoming, input, host.shown.choose(hello));
+        let handshake = Box::new(handshake);
         let facts = HostFacts { takes_early_data, keeps_client_chain: host.keeps_client_chain };
         let host = host.index;
         Ok(Self { handshake, notes: Notes::default(), host, facts, received, sent: 0 })

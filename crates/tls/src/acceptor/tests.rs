@@ -12,6 +12,7 @@ use rustls::ClientConfig;
 use rustls::client::Resumption as ClientResumption;
 use rustls::version::{TLS12, TLS13};
 use tokio::task::LocalSet;
+use tokio_rustls::client::TlsStream;
 
 use super::*;
 use crate::testing::{BrokenEngine, HOST, LateEngine, Stage, drain, handshake, soon, tcp, write};
@@ -90,6 +91,45 @@ async fn twenty_handshakes_wait_for_their_signatures_on_one_thread() {
         }
     };
     soon(tasks.run_until(answered)).await;
+}
+
+#[tokio::test]
+async fn a_handshake_goes_on_with_the_certificate_that_it_began_with() {
+    for version in [&TLS12, &TLS13] {
+        let (stage, engine) = late_stage();
+        let mut client = stage.client(version);
+        client.resumption = ClientResumption::disabled();
+        let client = Arc::new(client);
+        let shown = |tls: &TlsStream<TcpStream>| {
+            tls.get_ref().1.peer_certificates().expect("certificates")[0].clone()
+        };
+        let renewed = async {
+            while engine.waiting() == 0 {
+                tokio::task::yield_now().await;
+            }
+            stage.renew();
+            // One that begins now has the new certificate, and a key that the first one's engine does not know.
+            let after = shown(&stage.connect(&client).await.0);
+            assert_eq!(engine.waiting(), 1);
+            engine.answer();
+            after
+        };
+        let (before, after) = soon(async { tokio::join!(stage.connect(&client), renewed) }).await;
+        assert_ne!(shown(&before.0), after);
+        assert_eq!(shown(&stage.connect(&client).await.0), after);
+    }
+}
+
+#[tokio::test]
+async fn a_host_without_a_certificate_yet_refuses_and_serves_as_soon_as_it_has_one() {
+    let stage = Stage::new();
+    let client = Arc::new(stage.client(&TLS13));
+    stage.withdraw();
+    let (near, far) = tcp().await;
+    let (_, accepted) = soon(async { tokio::join!(handshake(&client, near), stage.accept(far)) }).await;
+    assert_eq!(accepted.err().expect("a refusal").outcome, HandshakeOutcome::NoCertificate);
+    stage.renew();
+    assert_eq!(stage.connect(&client).await.1.facts.resumption, Resumption::Full);
 }
 
 #[tokio::test]

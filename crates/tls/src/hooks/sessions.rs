@@ -215,16 +215,16 @@ mod tests {
     use rustls_pki_types::CertificateDer;
 
     use super::*;
-    use crate::notes::{HandshakeInput, Notes};
+    use crate::notes::{HandshakeInput, Notes, Running};
     use crate::testing::ScriptedStore;
 
     /// What a callback notes.
     fn noted<T>(input: HandshakeInput, call: impl FnOnce() -> T) -> (T, Notes) {
-        let mut notes = Notes { input, ..Notes::default() };
-        notes::swap(&mut notes);
+        let mut running = Running { notes: Notes { input, ..Notes::default() }, ..Running::default() };
+        notes::swap(&mut running);
         let result = call();
-        notes::swap(&mut notes);
-        (result, notes)
+        notes::swap(&mut running);
+        (result, running.notes)
     }
 
     fn demands(required: bool, roots: &[&'static [u8]]) -> Demands {

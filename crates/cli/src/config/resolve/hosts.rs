@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use brisk_certs::{CertError, Certificate, DevelopmentCa, load};
+use brisk_certs::{CertError, Certificate, DevelopmentCa, Slot, load};
 use brisk_proxy::settings::{HostSettings as Answers, HstsSettings};
 use brisk_tls::settings::HostSettings;
 
@@ -119,6 +119,7 @@ impl Builder<'_> {
                 names,
                 default: host.default || (!marked && index == 0),
                 certificates,
+                slot: Slot::new(),
                 client_certificates: clients.map(|clients| authenticated(clients, &clients_path, context)),
                 early_data: early_data::limit(self.raw, host, path, context),
             },

@@ -18,9 +18,7 @@ use brisk_net::{ListenerSettings, RateLimits};
 use brisk_proxy::client::{HttpSettings, HttpTimeouts};
 use brisk_proxy::settings::{ServiceSettings, Underscores};
 use brisk_proxy::upstream_settings::GroupSettings;
-use brisk_session::SessionIds;
 use brisk_telemetry::access_log::{AccessLogFormat, AccessLogSettings, AccessLogTarget};
-use brisk_tls::KeyGate;
 use brisk_tls::settings::TlsSettings;
 use brisk_wire::registry::ProtocolVersion;
 use ipnet::IpNet;
@@ -28,6 +26,7 @@ use ipnet::IpNet;
 use super::hosts::Host;
 use super::{Context, keys, limits, sessions};
 use crate::config::error::KeyPath;
+use crate::config::findings::Findings;
 use crate::config::raw;
 use crate::config::units::{Period, Rate, Size};
 use crate::config::values::{self, Address, ClientConnections, LogFile};
@@ -275,6 +274,7 @@ fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
     let hello_path = KeyPath::of("server").key("limits").key("hello_size");
     let hellos = Size(4 << 10)..=Size(1 << 20);
     let findings = &mut context.findings;
+    let protocols = protocols(raw.tls.protocols.as_deref(), &path.key("protocols"), findings);
     let tickets =
         findings.within(&path.key("tickets_per_handshake"), raw.tls.tickets_per_handshake, 1, &(0..=8));
     let lifetime = Period(usual.session_lifetime);
@@ -284,6 +284,7 @@ fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
             Some(raw::TlsVersion::Tls13) => ProtocolVersion::TLS1_3,
             Some(raw::TlsVersion::Tls12) | None => ProtocolVersion::TLS1_2,
         },
+        protocols: protocols.unwrap_or(usual.protocols),
         tickets: raw.tls.tickets.unwrap_or(usual.tickets),
         tickets_per_handshake: tickets.into(),
         stateful: raw.tls.stateful.unwrap_or(usual.stateful),
@@ -298,9 +299,32 @@ fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
             Some(raw::UnknownHost::Default) | None => UnknownName::Default,
         },
         key_log: false,
-        // These are the gateway's own, and outlive a reload.
-        key_gate: KeyGate::default(),
-        session_ids: SessionIds::default(),
+    }
+}
+
+/// The names of ALPN, where any are written. Each once, and at least one.
+fn protocols(
+    written: Option<&[values::Protocol]>,
+    path: &KeyPath,
+    findings: &mut Findings<'_>,
+) -> Option<Vec<&'static str>> {
+    let written = written?;
+    if written.is_empty() && !findings.written(&path.index(0)) {
+        findings.wrong(path, "no protocol: write \"h2\", \"http/1.1\" or both, the preferred one first");
+    }
+    for (index, protocol) in written.iter().enumerate().filter(|(index, one)| written[..*index].contains(one))
+    {
+        let name = names(*protocol)[0];
+        findings.wrong(&path.index(index), format!("\"{name}\" is written already; once is enough"));
+    }
+    Some(written.iter().flat_map(|protocol| names(*protocol)).copied().collect())
+}
+
+const fn names(protocol: values::Protocol) -> &'static [&'static str] {
+    match protocol {
+        values::Protocol::Http2 => &["h2"],
+        // Clients that offer nothing but http/1.0 exist, and HTTP/1.1 answers them.
+        values::Protocol::Http1 => &["http/1.1", "http/1.0"],
     }
 }
 

@@ -1,0 +1,115 @@
+//! What terminates TLS, and how much of it stays when settings change: rustls' configurations, the slots of the
+//! certificates, and the engine.
+
+use std::sync::Arc;
+
+use brisk_certs::Certificate;
+use brisk_keys::{
+    Engines, Keystore, Metered, OperationObserver, OperationOutcome, OperationReport, Performer,
+    PrivateKeyEngine,
+};
+use brisk_net::rates::Rates;
+use brisk_telemetry::metrics::{KeyOperationFacts, KeyOutcome, Metrics};
+use brisk_tls::{Acceptor, HostSettings, Resources, TlsSettings};
+
+use crate::GatewayError;
+use crate::settings::GatewaySettings;
+
+/// The part of a configuration that is about TLS.
+pub(crate) struct Termination {
+    pub(crate) acceptor: Arc<Acceptor>,
+    settings: TlsSettings,
+    hosts: Vec<HostSettings>,
+    rates: Option<Arc<Rates>>,
+    engine: Arc<dyn PrivateKeyEngine>,
+    keystore: Arc<Keystore>,
+}
+
+impl Termination {
+    /// Takes over from `before` what would be the same: the acceptor unless something but certificates has changed, the
+    /// engine unless keys have. Nothing is shown before it is [published](Self::publish).
+    pub(crate) fn new(
+        settings: &GatewaySettings,
+        resources: &Resources,
+        engines: &dyn Engines,
+        metrics: &Arc<Metrics>,
+        before: Option<&Self>,
+    ) -> Result<Self, GatewayError> {
+        let hosts = with_slots(&settings.hosts, before.map_or(&[], |before| &before.hosts));
+        let rates = resources.key_gate.rates.clone();
+        let acceptor = match before.filter(|before| before.accepts(&settings.tls, &hosts, rates.as_ref())) {
+            Some(before) => Arc::clone(&before.acceptor),
+            None => Arc::new(Acceptor::new(settings.tls.clone(), &hosts, resources)?),
+        };
+        let (keystore, engine) = match before.filter(|before| same_keys(&before.keystore, &settings.keystore))
+        {
+            Some(before) => (Arc::clone(&before.keystore), Arc::clone(&before.engine)),
+            None => (Arc::clone(&settings.keystore), metered(engines, &settings.keystore, metrics)),
+        };
+        Ok(Self { acceptor, settings: settings.tls.clone(), hosts, rates, engine, keystore })
+    }
+
+    /// Shows each host's certificates to handshakes that begin from now on.
+    pub(crate) fn publish(&self) {
+        for host in &self.hosts {
+            let (shown, name) = (host.slot.load(), host.names.first());
+            let is_shown = |new: &Certificate| shown.iter().any(|old| old.certificate.chain == new.chain);
+            for new in host.certificates.iter().filter(|new| !shown.is_empty() && !is_shown(new)) {
+                let file = new.source.display();
+                tracing::info!(host = name, %file, "new handshakes are shown a new certificate");
+            }
+            host.publish(&self.engine);
+        }
+    }
+
+    fn accepts(&self, settings: &TlsSettings, hosts: &[HostSettings], rates: Option<&Arc<Rates>>) -> bool {
+        self.settings == *settings
+            && self.rates.as_ref().map(Arc::as_ptr) == rates.map(Arc::as_ptr)
+            && self.hosts.len() == hosts.len()
+            && self.hosts.iter().zip(hosts).all(|(own, other)| own.is_accepted_like(other))
+    }
+}
+
+/// `hosts`, each with the slot of the host before that has the same names.
+fn with_slots(hosts: &[HostSettings], before: &[HostSettings]) -> Vec<HostSettings> {
+    let with_slot = |host: &HostSettings| {
+        let same = before.iter().find(|before| before.names == host.names).unwrap_or(host);
+        HostSettings { slot: Arc::clone(&same.slot), ..host.clone() }
+    };
+    hosts.iter().map(with_slot).collect()
+}
+
+fn same_keys(one: &Keystore, other: &Keystore) -> bool {
+    one.len() == other.len() && one.ids().all(|id| other.algorithm(id).is_some())
+}
+
+fn metered(
+    engines: &dyn Engines,
+    keystore: &Arc<Keystore>,
+    metrics: &Arc<Metrics>,
+) -> Arc<dyn PrivateKeyEngine> {
+    let engine = engines.for_keys(Arc::clone(keystore));
+    Arc::new(Metered::new(engine, Arc::new(KeyMetrics(Arc::clone(metrics)))))
+}
+
+/// Counts key operations.
+struct KeyMetrics(Arc<Metrics>);
+
+impl OperationObserver for KeyMetrics {
+    fn observe(&self, report: &OperationReport) {
+        let outcome = match report.outcome {
+            OperationOutcome::Done => KeyOutcome::Ok,
+            OperationOutcome::Overloaded => KeyOutcome::Overloaded,
+            OperationOutcome::DeadlinePassed => KeyOutcome::DeadlinePassed,
+            OperationOutcome::Failed => KeyOutcome::Failed,
+            OperationOutcome::Abandoned => KeyOutcome::Abandoned,
+        };
+        self.0.key_operation(&KeyOperationFacts {
+            engine: report.performer.map(Performer::name),
+            algorithm: report.algorithm,
+            outcome,
+            wait: report.wait,
+            compute: report.compute,
+        });
+    }
+}

@@ -1,0 +1,65 @@
+//! The certificates of a host as rustls shows them: what is in its slot, prepared once for each publication.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use brisk_certs::{ClientAbilities, Served, Slot, choose};
+use brisk_keys::KeyAlgorithm;
+use brisk_wire::client_hello::ClientHello;
+use rustls::sign::CertifiedKey;
+
+use crate::gate::KeyGate;
+use crate::hooks::certified;
+
+/// Reads a host's slot. Two loads for each handshake while nothing is published.
+pub(crate) struct Shown {
+    slot: Arc<Slot>,
+    gate: Arc<KeyGate>,
+    prepared: ArcSwap<Prepared>,
+}
+
+/// One publication.
+struct Prepared {
+    published: Arc<Vec<Served>>,
+    certified: Vec<(KeyAlgorithm, Arc<CertifiedKey>)>,
+}
+
+impl Shown {
+    pub(crate) fn new(slot: &Arc<Slot>, gate: &Arc<KeyGate>) -> Self {
+        let prepared = ArcSwap::from_pointee(Prepared::new(&slot.load(), gate));
+        Self { slot: Arc::clone(slot), gate: Arc::clone(gate), prepared }
+    }
+
+    /// The certificate for this client, of those that are published now.
+    pub(crate) fn choose(&self, hello: &ClientHello) -> Option<Arc<CertifiedKey>> {
+        let published = self.slot.load();
+        let prepared = self.prepared.load();
+        if Arc::ptr_eq(&published, &prepared.published) {
+            return prepared.choose(hello);
+        }
+        // Workers that come here together do the same work, once.
+        let prepared = Arc::new(Prepared::new(&published, &self.gate));
+        self.prepared.store(Arc::clone(&prepared));
+        prepared.choose(hello)
+    }
+}
+
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Shown").field(&self.slot).finish()
+    }
+}
+
+impl Prepared {
+    fn new(published: &Arc<Vec<Served>>, gate: &Arc<KeyGate>) -> Self {
+        let certified =
+            published.iter().map(|served| (served.certificate.algorithm, certified(served, gate)));
+        Self { certified: certified.collect(), published: Arc::clone(published) }
+    }
+
+    fn choose(&self, hello: &ClientHello) -> Option<Arc<CertifiedKey>> {
+        let chosen = choose(&self.certified, |(algorithm, _)| *algorithm, &ClientAbilities::from(hello));
+        chosen.map(|(_, certified)| Arc::clone(certified))
+    }
+}
