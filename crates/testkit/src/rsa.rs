@@ -32,14 +32,14 @@ impl TestKey {
         // With the usual exponent, openssl makes primes of one length, and thus no key of odd length.
         let exponent = if bits.is_multiple_of(2) { "-f4" } else { "-3" };
         let pem = openssl(&["genrsa", exponent, &length], b"");
-        let pem = String::from_utf8(pem).unwrap();
-        Self { der: PrivateKeyDer::from_pem_slice(pem.as_bytes()).unwrap(), pem }
+        let pem = String::from_utf8(pem).expect("PEM is text");
+        Self { der: PrivateKeyDer::from_pem_slice(pem.as_bytes()).expect("a key of openssl"), pem }
     }
 
     /// The same key in PKCS#1.
     pub fn pkcs1(&self) -> PrivateKeyDer<'static> {
         let pem = self.openssl(&["rsa", "-traditional", "-in"], b"");
-        PrivateKeyDer::from_pem_slice(&pem).unwrap()
+        PrivateKeyDer::from_pem_slice(&pem).expect("a key of openssl")
     }
 
     /// `input^d mod n` as openssl computes it.
@@ -56,9 +56,9 @@ impl TestKey {
 
     /// Runs openssl with the key's file as the last argument.
     fn openssl(&self, arguments: &[&str], input: &[u8]) -> Vec<u8> {
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        file.write_all(self.pem.as_bytes()).unwrap();
-        let path = file.path().to_str().unwrap();
+        let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+        file.write_all(self.pem.as_bytes()).expect("written");
+        let path = file.path().to_str().expect("a path in UTF-8");
         openssl(&[arguments, &[path]].concat(), input)
     }
 }
@@ -97,9 +97,9 @@ pub fn edge_inputs(key: [&[u8]; 3]) -> Vec<Vec<u8>> {
 fn openssl(arguments: &[&str], input: &[u8]) -> Vec<u8> {
     let mut command = command("openssl");
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut process = command.spawn().unwrap();
-    process.stdin.take().unwrap().write_all(input).unwrap();
-    let output = process.wait_with_output().unwrap();
+    let mut process = command.spawn().expect("openssl starts");
+    process.stdin.take().expect("a pipe").write_all(input).expect("openssl reads");
+    let output = process.wait_with_output().expect("openssl ends");
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     output.stdout
 }
