@@ -80,7 +80,6 @@ results: build
 
 agreement: build
 	@CACHE=$(CACHE) tools/setup agreement
-	}
 	@mkdir -p docs/results
 	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/agreement --output docs/results/agreement.md $(AGREEMENT)
 

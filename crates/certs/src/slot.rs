@@ -1,8 +1,7 @@
 //! The certificates that a host shows now. They are no configuration: a renewal publishes others, and nothing is rebuilt.
 //!
-//! The files of the configuration are published here when it is put in force. Every later source of a certificate (an ACME
-//! account, a fresh OCSP response) publishes in the same way; what answers the challenges of a CA (`acme-tls/1`, tokens of
-//! http-01) belongs beside this module, as data that listeners read.
+//! The files of the configuration are published here when it is put in force. Any other source of a certificate would publish
+//! in the same way.
 
 use std::fmt;
 use std::ops::Deref;
@@ -22,7 +21,7 @@ pub struct Served {
     pub engine: Arc<dyn PrivateKeyEngine>,
 }
 
-/// The certificates of one host, replaced together. Empty until the first publication; such a host completes no full handshake.
+/// The certificates of one host, replaced together. Empty until the first publication: such a host completes no handshake.
 ///
 /// A handshake keeps what it read at its beginning, engine included, whatever is published meanwhile.
 pub struct Slot(ArcSwap<Vec<Served>>);
@@ -41,11 +40,6 @@ impl Slot {
     /// What is shown now. Takes no lock.
     pub fn load(&self) -> impl Deref<Target = Arc<Vec<Served>>> + use<> {
         self.0.load()
-    }
-
-    /// Whether one of the certificates is for `name`, in lower case.
-    pub fn covers(&self, name: &str) -> bool {
-        self.0.load().iter().any(|served| served.certificate.covers(name))
     }
 }
 

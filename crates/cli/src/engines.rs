@@ -5,7 +5,7 @@
 
 use std::io;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use brisk_keys::{BatchChoice, BatchEngine, BatchSettings, Engines, Keystore, PrivateKeyEngine};
 use brisk_telemetry::Metrics;
@@ -42,7 +42,10 @@ pub(crate) fn start(
         batch_gains: batch_gains(),
         card: gpu_figures.as_ref().map(|figures| figures()),
     });
-    Ok(Arc::new(ThisMachine { processor, gpu, queue }))
+    let described = Mutex::new(processor.to_string());
+    // The keys of the start are not kept beside those that are in use.
+    let processor = processor.with_keystore(Arc::default());
+    Ok(Arc::new(ThisMachine { processor, gpu, queue, described }))
 }
 
 /// The engines of this machine.
@@ -51,16 +54,21 @@ struct ThisMachine {
     processor: BatchEngine,
     gpu: Option<Gpu>,
     queue: NonZeroUsize,
+    /// The processor's way of performing the keys in use, as it was logged.
+    described: Mutex<String>,
 }
 
 impl Engines for ThisMachine {
     fn for_keys(&self, keystore: Arc<Keystore>) -> Arc<dyn PrivateKeyEngine> {
         let processor = self.processor.with_keystore(Arc::clone(&keystore));
         // Keys of another size may have come, and with them another way.
-        let (before, now) = (self.processor.to_string(), processor.to_string());
-        if now != before {
+        let now = processor.to_string();
+        let mut described = self.described.lock().unwrap_or_else(PoisonError::into_inner);
+        if *described != now {
             tracing::info!("{now}");
+            *described = now;
         }
+        drop(described);
         match &self.gpu {
             Some(gpu) => gpu.for_keys(keystore),
             None => Arc::new(processor),

@@ -1,6 +1,7 @@
 //! `brisk serve`: the gateway in the foreground.
 
 use std::io::{self, Write};
+use std::mem;
 use std::net::SocketAddr;
 
 use anyhow::anyhow;
@@ -30,10 +31,11 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let gateway = Gateway::bind(settings, Environment { program: PROGRAM, metrics, engines })?;
     print_start(gateway.addresses(), &sessions, development.as_ref())
         .map_err(|error| anyhow!("cannot write to standard output: {error}"))?;
+    let mut last_keys = keys.clone();
     let served = gateway.run(|| {
         let resolved = config::settings(arguments)?;
         tell(&resolved.warnings);
-        if resolved.keys != keys {
+        if mem::replace(&mut last_keys, resolved.keys.clone()) != resolved.keys && resolved.keys != keys {
             tracing::warn!(key = "keys", "changed, but takes full effect only after a restart");
         }
         Ok::<_, config::ConfigError>(resolved.settings)

@@ -10,8 +10,8 @@ use std::path::Path;
 /// Crates whose cycles are held, with the number of modules that the largest may have.
 const LARGEST: &[(&str, usize)] = &[("proxy", 4)];
 
-/// The rooms of `proxy`, the highest first: each uses those after it. Modules outside of them are the ground below.
-const ROOMS: &[&str] = &["client", "answer", "upstream"];
+/// The folders of `proxy` that are layers, the highest first: each uses those after it, and modules outside of them.
+const LAYERS: &[&str] = &["client", "answer", "upstream"];
 
 /// The body of a response has a variant for that of an upstream, which spares a call through a table for each frame.
 const UPWARD: (&str, &str) = ("body", "upstream::body");
@@ -163,17 +163,17 @@ fn no_cycle_of_modules_is_larger_than_it_may_be() {
     }
 }
 
-/// How high a module is; the ground is 0.
+/// How high a module is; 0 outside of the layers.
 fn floor(module: &Module) -> usize {
-    let room = ROOMS.iter().position(|room| module.first().is_some_and(|first| first == room));
-    room.map_or(0, |room| ROOMS.len() - room)
+    let layer = LAYERS.iter().position(|layer| module.first().is_some_and(|first| first == layer));
+    layer.map_or(0, |layer| LAYERS.len() - layer)
 }
 
 #[test]
-fn the_rooms_of_proxy_use_those_below_them_alone() {
+fn the_layers_of_proxy_use_those_below_them_alone() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates are in a folder");
     let uses = uses(&crates.join("proxy/src"));
-    assert!(ROOMS.iter().all(|room| uses.contains_key(&vec![(*room).to_owned()])), "a room is gone");
+    assert!(LAYERS.iter().all(|layer| uses.contains_key(&vec![(*layer).to_owned()])), "a layer is gone");
     // The root only names what the crate offers.
     let arrows = uses.iter().filter(|(user, _)| !user.is_empty());
     let arrows = arrows.flat_map(|(user, used)| used.iter().map(move |used| (user, used)));

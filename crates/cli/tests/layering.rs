@@ -132,14 +132,33 @@ fn private_keys_leave_their_crate_for_engines_alone() {
     for path in crates().iter().filter(|path| !DEVICES.contains(&name(path))) {
         for file in sources(&path.join("src")) {
             let text = fs::read_to_string(&file).expect("a source file");
-            let named = |line: &str| {
-                let code = line.split("//").next().unwrap_or_default();
-                code.contains("brisk_keys::device") || code.trim_start().starts_with("device::{")
-            };
-            wrong.extend(text.lines().any(named).then_some(file));
+            wrong.extend(names_device(&text).then_some(file));
         }
     }
     assert!(wrong.is_empty(), "brisk_keys::device is named in {wrong:#?}");
+}
+
+/// `brisk_keys::device`, or `device` in a group of imports from `brisk_keys`.
+fn names_device(text: &str) -> bool {
+    let code: String = text.lines().filter_map(|line| line.split("//").next()).collect();
+    code.contains("brisk_keys::device")
+        || code.split("brisk_keys::{").skip(1).any(|rest| {
+            let group = rest.split(';').next().unwrap_or_default();
+            group.split(|sign: char| !sign.is_alphanumeric() && sign != '_').any(|word| word == "device")
+        })
+}
+
+#[test]
+fn device_is_found_in_every_form_of_import() {
+    for text in [
+        "use brisk_keys::device;",
+        "use brisk_keys::{BatchEngine, device};",
+        "use brisk_keys::{\n    BatchEngine,\n    device::{key, Numbers},\n};",
+        "let key = brisk_keys::device::key(1);",
+    ] {
+        assert!(names_device(text), "{text}");
+    }
+    assert!(!names_device("use brisk_keys::{BatchEngine, Engines}; // device"));
 }
 
 /// `rustls::`, and neither `tokio_rustls::` nor the like.

@@ -111,15 +111,44 @@ fn gather_sources(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-fn locked_packages() -> Vec<Table> {
-    let lock: Table = read(&root().join("Cargo.lock")).parse().expect("TOML");
+/// The packages of a `Cargo.lock`.
+fn locked_packages(file: &str) -> Vec<Table> {
+    let lock: Table = read(&root().join(file)).parse().expect("TOML");
     let packages = lock["package"].as_array().expect("packages");
     packages.iter().filter_map(Value::as_table).cloned().collect()
 }
 
+/// `cargo check --locked` of the targets of libFuzzer, which are no part of the workspace, fails otherwise.
+#[test]
+fn the_lock_file_of_the_fuzz_targets_has_what_the_crates_need() {
+    let mut checked = 0;
+    for package in locked_packages("fuzz/Cargo.lock") {
+        let Some(name) = package["name"].as_str().and_then(|name| name.strip_prefix("brisk-")) else {
+            continue;
+        };
+        let manifest = root().join("crates").join(name).join("Cargo.toml");
+        if !manifest.exists() {
+            continue;
+        }
+        let manifest: Table = read(&manifest).parse().expect("TOML");
+        let locked = package["dependencies"].as_array().expect("dependencies");
+        let locked: Vec<_> =
+            locked.iter().filter_map(|one| one.as_str()?.split_whitespace().next()).collect();
+        for (dependency, form) in manifest["dependencies"].as_table().expect("a table") {
+            let optional = form.get("optional").and_then(Value::as_bool) == Some(true);
+            assert!(
+                optional || locked.contains(&&**dependency),
+                "{name} needs {dependency}: refresh fuzz/Cargo.lock"
+            );
+        }
+        checked += 1;
+    }
+    assert!(checked > 5, "{checked} crates in fuzz/Cargo.lock");
+}
+
 #[test]
 fn every_crate_is_of_this_repository_or_comes_with_a_checksum_from_crates_io() {
-    for package in locked_packages() {
+    for package in locked_packages("Cargo.lock") {
         let name = package["name"].as_str().expect("a name");
         let known = match package.get("source").and_then(Value::as_str) {
             None => name.starts_with("brisk-"),
@@ -132,7 +161,7 @@ fn every_crate_is_of_this_repository_or_comes_with_a_checksum_from_crates_io() {
 #[test]
 fn crates_come_in_one_version_but_for_a_known_few() {
     let mut versions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for package in locked_packages() {
+    for package in locked_packages("Cargo.lock") {
         let [name, version] = ["name", "version"].map(|key| package[key].as_str().expect("text").to_owned());
         versions.entry(name).or_default().insert(version);
     }

@@ -60,6 +60,7 @@ impl Termination {
             }
             host.publish(&self.engine);
         }
+        self.acceptor.refresh();
     }
 
     fn accepts(&self, settings: &TlsSettings, hosts: &[HostSettings], rates: Option<&Arc<Rates>>) -> bool {

@@ -117,8 +117,8 @@ impl Default for Offload {
 /// Performs key operations in this process: slow ones on threads of its own, the others at once in `submit`.
 ///
 /// RSA operations of one key size, of whatever keys, are performed up to two or four at a time in vector lanes where that
-/// is faster on this machine, see [`BatchChoice`]. An operation waits for others only while more arrive than one thread could perform one by
-/// one, and never longer than it takes by itself.
+/// is faster on this machine, see [`BatchChoice`]. An operation waits for others only while more arrive than one thread
+/// could perform one by one, and never longer than it takes by itself.
 ///
 /// Operations wait in a bounded queue; one that was abandoned or whose deadline has passed when its turn comes is not
 /// performed.

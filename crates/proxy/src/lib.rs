@@ -1,6 +1,6 @@
 //! HTTP between clients and upstreams: serving, routing, forwarding.
 //!
-//! Three rooms, each of which uses those below it: [`client`] speaks HTTP/1.1 and HTTP/2 with one client and asks the
+//! Three folders, each of which uses those below it: [`client`] speaks HTTP/1.1 and HTTP/2 with one client and asks the
 //! service for each response; [`answer`] chooses and makes the response; [`upstream`] takes a request to a server of a group
 //! and brings the response back. Below them are the state of a [`connection`], the [`body`] of a message and the checks of a
 //! request's target. All of it runs on one worker's thread and is not `Send`; what workers share (settings,

@@ -138,6 +138,12 @@ impl Acceptor {
         Ok(Self { hosts: map, settings })
     }
 
+    /// Prepares what was published in the slots of the hosts, and lets go of what was shown before. Without it each handshake
+    /// prepares for itself.
+    pub fn refresh(&self) {
+        self.hosts.hosts().iter().for_each(|host| host.shown.refresh());
+    }
+
     /// Runs the handshake on `io`, of which `received` has been read already. The caller limits the time it takes.
     ///
     /// A handshake that resumes with early data is handed out as soon as there is some: the stream completes it while it
@@ -154,8 +160,9 @@ impl Acceptor {
         self.accept_from(None, io, received, timeline, &mut None).await
     }
 
-    /// As [`accept`](Self::accept), for a client whose key operations the [`KeyGate`] of the resources limits. Why the client's session was not found is in `missed` as soon as that is known: a client that replays a
-    /// flight never finishes its handshake.
+    /// As [`accept`](Self::accept), for a client whose key operations the [`KeyGate`] of the resources limits. Why the
+    /// client's session was not found is in `missed` as soon as that is known: a client that replays a flight never
+    /// finishes its handshake.
     pub async fn accept_from(
         &self,
         client: Option<IpAddr>,

@@ -108,7 +108,8 @@ impl<'a> ConfigBuilder<'a> {
     }
 
     fn apply(&self, config: &mut ServerConfig) {
-        config.alpn_protocols = self.settings.protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        config.alpn_protocols =
+            self.settings.protocols.iter().map(|version| version.alpn().as_bytes().to_vec()).collect();
         config.send_tls13_tickets = self.settings.tickets_per_handshake;
         if self.settings.certificate_compression {
             config.cert_compression_cache = Arc::clone(&self.compression_cache);

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use brisk_certs::{Certificate, Crl, Served, Slot, UnknownName};
 use brisk_keys::PrivateKeyEngine;
+use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
 use rustls_pki_types::CertificateDer;
 
@@ -16,7 +17,7 @@ pub struct TlsSettings {
     pub min_version: ProtocolVersion,
     /// The protocols to agree on by ALPN (RFC 7301), the preferred one first. A client that offers others only is refused
     /// with `no_application_protocol`, one without ALPN is not. Default: `h2`, `http/1.1`, `http/1.0`.
-    pub protocols: Vec<&'static str>,
+    pub protocols: Vec<HttpVersion>,
     /// Issue and accept session tickets. Default: yes.
     pub tickets: bool,
     /// Tickets sent after each full TLS 1.3 handshake, 0 to 8. Each costs a seal and about 230 bytes of the first
@@ -44,7 +45,7 @@ impl Default for TlsSettings {
     fn default() -> Self {
         Self {
             min_version: ProtocolVersion::TLS1_2,
-            protocols: vec!["h2", "http/1.1", "http/1.0"],
+            protocols: HttpVersion::ALL.to_vec(),
             tickets: true,
             tickets_per_handshake: 1,
             stateful: false,

@@ -1,4 +1,4 @@
-//! The certificates of a host as rustls shows them: what is in its slot, prepared once for each publication.
+//! The certificates of a host as rustls shows them: what is in its slot, prepared after each publication.
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,10 +38,13 @@ impl Shown {
         if Arc::ptr_eq(&published, &prepared.published) {
             return prepared.choose(hello);
         }
-        // Workers that come here together do the same work, once.
-        let prepared = Arc::new(Prepared::new(&published, &self.gate));
-        self.prepared.store(Arc::clone(&prepared));
-        prepared.choose(hello)
+        // Published a moment ago, and not prepared yet.
+        Prepared::new(&published, &self.gate).choose(hello)
+    }
+
+    /// Prepares what was published. Lets go of what was shown before, with its engine and keys.
+    pub(crate) fn refresh(&self) {
+        self.prepared.store(Arc::new(Prepared::new(&self.slot.load(), &self.gate)));
     }
 }
 

@@ -18,6 +18,7 @@ use brisk_proxy::settings::{Action, RoutePath, Underscores, UpstreamPath};
 use brisk_proxy::upstream_settings::{Balance, HashKey, Retry};
 use brisk_telemetry::access_log::AccessLogTarget;
 use brisk_testkit::ca::{LeafKey, TestCa};
+use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
 use tempfile::TempDir;
 
@@ -465,7 +466,7 @@ fn little_is_needed() {
     assert_eq!(settings.redirect_port, 443);
     assert_eq!(settings.tls.min_version, ProtocolVersion::TLS1_2);
     assert_eq!(settings.tls.hello_size, 16 << 10);
-    assert_eq!(settings.tls.protocols, ["h2", "http/1.1", "http/1.0"]);
+    assert_eq!(settings.tls.protocols, HttpVersion::ALL);
     assert_eq!(settings.protocol.timeouts.idle, Duration::from_mins(1));
     assert_eq!(settings.proxy_protocol, ProxyProtocol::Off);
     assert_eq!(settings.access_log.map(|log| log.target), Some(AccessLogTarget::Stdout));
@@ -497,7 +498,7 @@ fn what_is_written_is_what_is_meant() {
     assert_eq!(settings.tls.unknown_host, UnknownName::Refuse);
     assert_eq!(settings.service.underscores, Underscores::Pass);
     assert_eq!(settings.tls.min_version, ProtocolVersion::TLS1_3);
-    assert_eq!(settings.tls.protocols, ["http/1.1", "http/1.0"]);
+    assert_eq!(settings.tls.protocols, [HttpVersion::Http11, HttpVersion::Http10]);
     assert!(!settings.tls.tickets && !settings.tls.key_log && settings.access_log.is_none());
     assert_eq!((settings.sessions.memory.max_sessions, settings.sessions.memory.max_bytes), (5, 2 << 20));
     assert_eq!(settings.hosts[0].names, ["localhost"]);

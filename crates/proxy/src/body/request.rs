@@ -20,7 +20,7 @@ use crate::error::BodyError;
 #[derive(Debug)]
 pub(crate) enum RequestBody {
     Empty,
-    Client(ClientBody),
+    Client(LimitedUpload),
     Gathered(Box<Gathered>),
 }
 
@@ -35,7 +35,7 @@ pub(crate) enum Arriving {
 
 /// A request body as it comes from the client, within a limit.
 #[derive(Debug)]
-pub(crate) struct ClientBody {
+pub(crate) struct LimitedUpload {
     upload: Upload,
     progress: Rc<BodyProgress>,
 }
@@ -209,7 +209,7 @@ impl Pace {
 impl RequestBody {
     /// What is left of `upload`, which reports to `progress` how far it has got.
     pub(crate) fn client(upload: Upload, progress: Rc<BodyProgress>) -> Self {
-        Self::Client(ClientBody { upload, progress })
+        Self::Client(LimitedUpload { upload, progress })
     }
 }
 
@@ -260,7 +260,7 @@ impl http_body::Body for RequestBody {
     }
 }
 
-impl Drop for ClientBody {
+impl Drop for LimitedUpload {
     fn drop(&mut self) {
         self.progress.set_waits(false);
     }

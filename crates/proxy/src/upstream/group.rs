@@ -62,8 +62,8 @@ pub struct ServerState {
 }
 
 impl GroupState {
-    /// Makes the state from the settings. Reads authorities and client certificate for `https` servers from files. The figures of each
-    /// server appear in `metrics` for as long as this lives.
+    /// Makes the state from the settings. Reads authorities and client certificate for `https` servers from files. The
+    /// figures of each server appear in `metrics` for as long as this lives.
     pub fn new(settings: GroupSettings, metrics: &Metrics) -> Result<Arc<Self>, TlsError> {
         let files = TlsFiles::read(&settings.tls);
         let connector = connector(&settings)?;

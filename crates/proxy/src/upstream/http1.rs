@@ -20,7 +20,8 @@ use crate::error::UpstreamError;
 use crate::upstream::io::{HyperIo, UpstreamIo};
 use crate::upstream::open::OpenConnection;
 
-/// What is read ahead of a response; a longer head that is allowed needs more.
+/// What is read ahead of a response, and gathered of a request; a longer head that is allowed needs more. A client that reads
+/// nothing makes its upstream connections hold this much each, beside the budget of its answers.
 const READ_BUFFER: usize = 64 << 10;
 
 /// One connection. Idle ones lie in the pool; dropping it closes it.

@@ -40,6 +40,8 @@ pub(crate) struct Http2Pool {
     /// Held while a connection is made, so that a burst of requests opens one and not one each.
     opening: Mutex<()>,
     attempts_failed: Cell<u64>,
+    /// No connection is kept any more.
+    retired: Cell<bool>,
 }
 
 /// What a server may send in a head, and when it is asked by PING whether it is alive.
@@ -93,7 +95,13 @@ impl Http2Limits {
 impl Http2Pool {
     /// A pool without connections.
     pub(crate) fn new(limits: Http2Limits) -> Self {
-        Self { limits, open: RefCell::default(), opening: Mutex::default(), attempts_failed: Cell::new(0) }
+        Self {
+            limits,
+            open: RefCell::default(),
+            opening: Mutex::default(),
+            attempts_failed: Cell::new(0),
+            retired: Cell::new(false),
+        }
     }
 
     /// Room on an open connection, or on the one that `open` makes. `fresh` asks for the latter.
@@ -145,8 +153,9 @@ impl Http2Pool {
         }
     }
 
-    /// Gives up all connections: each closes with the last of its requests.
+    /// Gives up all connections, those that are being opened too: each closes with the last of its requests.
     pub(crate) fn retire(&self) {
+        self.retired.set(true);
         self.open.borrow_mut().clear();
     }
 
@@ -159,7 +168,9 @@ impl Http2Pool {
 
     fn add(&self, shared: Shared) -> Http2 {
         let taken = shared.take(false);
-        self.open.borrow_mut().push(shared);
+        if !self.retired.get() {
+            self.open.borrow_mut().push(shared);
+        }
         taken
     }
 }

@@ -20,6 +20,7 @@ use brisk_proxy::settings::{ServiceSettings, Underscores};
 use brisk_proxy::upstream_settings::GroupSettings;
 use brisk_telemetry::access_log::{AccessLogFormat, AccessLogSettings, AccessLogTarget};
 use brisk_tls::settings::TlsSettings;
+use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
 use ipnet::IpNet;
 
@@ -302,29 +303,29 @@ fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
     }
 }
 
-/// The names of ALPN, where any are written. Each once, and at least one.
+/// The versions of HTTP, where any are written. Each once, and at least one.
 fn protocols(
     written: Option<&[values::Protocol]>,
     path: &KeyPath,
     findings: &mut Findings<'_>,
-) -> Option<Vec<&'static str>> {
+) -> Option<Vec<HttpVersion>> {
     let written = written?;
     if written.is_empty() && !findings.written(&path.index(0)) {
         findings.wrong(path, "no protocol: write \"h2\", \"http/1.1\" or both, the preferred one first");
     }
     for (index, protocol) in written.iter().enumerate().filter(|(index, one)| written[..*index].contains(one))
     {
-        let name = names(*protocol)[0];
+        let name = versions(*protocol)[0].alpn();
         findings.wrong(&path.index(index), format!("\"{name}\" is written already; once is enough"));
     }
-    Some(written.iter().flat_map(|protocol| names(*protocol)).copied().collect())
+    Some(written.iter().flat_map(|protocol| versions(*protocol)).copied().collect())
 }
 
-const fn names(protocol: values::Protocol) -> &'static [&'static str] {
+const fn versions(protocol: values::Protocol) -> &'static [HttpVersion] {
     match protocol {
-        values::Protocol::Http2 => &["h2"],
+        values::Protocol::Http2 => &[HttpVersion::Http2],
         // Clients that offer nothing but http/1.0 exist, and HTTP/1.1 answers them.
-        values::Protocol::Http1 => &["http/1.1", "http/1.0"],
+        values::Protocol::Http1 => &[HttpVersion::Http11, HttpVersion::Http10],
     }
 }
 
