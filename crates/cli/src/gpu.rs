@@ -41,7 +41,8 @@ impl Gpu {
             Ok(engine) => {
                 let engine = Tiered::new(engine, settings.wait);
                 tracing::info!("{engine}");
-                Some(Self(engine))
+                // The keys of the start are not kept beside those that are in use.
+                Some(Self(engine.with_keystore(Arc::default())))
             }
             Err(error) => {
                 tracing::warn!("keys.cuda: {error}. RSA goes on without it, on the processor");

@@ -13,7 +13,7 @@ use brisk_net::{Deadline, TcpInfo};
 use brisk_proxy::Connection;
 use brisk_proxy::client::{End, Http, HttpIo, serve};
 use brisk_telemetry::metrics::Listening;
-use brisk_telemetry::{ConnectionRecord, HandshakeOutcome, Milestone};
+use brisk_telemetry::{ConnectionRecord, HandshakeOutcome};
 use brisk_tls::{Accepted, Refusal};
 use tokio::net::TcpStream;
 
@@ -32,10 +32,8 @@ pub(crate) fn serve_https(
 ) -> impl Future<Output = ()> {
     let record = ConnectionRecord::new(worker.shared.next_connection_id(), peer, local, Instant::now());
     let mut record = Box::new(record);
-    record.timeline.mark(Milestone::TcpEstablished);
-    worker.shared.metrics.connection_opened(Listening::Https);
+    record.count_in(&worker.shared.metrics, Listening::Https);
     async move {
-        let shared = &worker.shared;
         let deadline = worker.wheel.register();
 
         let (io, host) = match Box::pin(secure(&worker, tcp, &mut record, &mut permits, &deadline)).await {
@@ -61,12 +59,7 @@ pub(crate) fn serve_https(
             charge_error(&worker, &connection.record.borrow());
         }
         let mut record = connection.record.borrow_mut();
-        record.timeline.mark(Milestone::Closed);
-        shared.metrics.traffic(record.bytes_received, record.bytes_sent);
-        if record.early_bytes > 0 {
-            shared.metrics.early_data_bytes(record.early_bytes);
-        }
-        shared.metrics.connection_closed(Listening::Https);
+        record.end();
         tracing::debug!(connection = record.id, client = %record.client, host, ?end, "connection ended");
     }
 }
@@ -165,7 +158,6 @@ fn refused(worker: &Worker, record: &ConnectionRecord, refusal: &Refusal) {
     if is_protocol_error(refusal.outcome) {
         charge_error(worker, record);
     }
-    worker.shared.metrics.connection_closed(Listening::Https);
     let (name, detail) = (refusal.server_name.as_deref(), refusal.detail.as_deref());
     match refusal.outcome {
         HandshakeOutcome::KeyOperation | HandshakeOutcome::Internal => {

@@ -11,8 +11,8 @@ use std::time::Instant;
 use brisk_net::Deadline;
 use brisk_proxy::client::StrictLines;
 use brisk_proxy::{ClientBody, Connection};
+use brisk_telemetry::ConnectionRecord;
 use brisk_telemetry::metrics::Listening;
-use brisk_telemetry::{ConnectionRecord, Milestone};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -33,8 +33,7 @@ pub(crate) async fn serve_http(
 ) {
     let shared = &worker.shared;
     let mut record = ConnectionRecord::new(shared.next_connection_id(), peer, local, Instant::now());
-    record.timeline.mark(Milestone::TcpEstablished);
-    shared.metrics.connection_opened(Listening::Http);
+    record.count_in(&shared.metrics, Listening::Http);
     let deadline = worker.wheel.register();
     let live = shared.live.load_full();
     deadline.set_idle(live.handshake_timeout);
@@ -42,7 +41,6 @@ pub(crate) async fn serve_http(
         Ok(received) => answer(&worker, tcp, received, record, &deadline).await,
         Err(refusal) => failed(&worker, &record, refusal.outcome),
     }
-    shared.metrics.connection_closed(Listening::Http);
 }
 
 async fn answer(

@@ -18,7 +18,7 @@ use arc_swap::ArcSwap;
 
 use crate::access_log::AccessLog;
 use crate::outcome::{EarlyData, EarlyRequest, HandshakeOutcome, ResumptionFailure, Side, named};
-use crate::record::TlsFacts;
+use crate::record::{ConnectionRecord, TlsFacts};
 pub use figures::{
     BatchGain, CardFigures, KeyFigures, RateFigures, SessionFigures, StoreFigures, TicketKeyFigures,
 };
@@ -148,13 +148,22 @@ impl Metrics {
     }
 
     /// Counts a connection accepted.
-    pub fn connection_opened(&self, listener: Listening) {
+    pub(crate) fn connection_opened(&self, listener: Listening) {
         self.shards.mine().accepted[listener as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts the end of an accepted connection.
-    pub fn connection_closed(&self, listener: Listening) {
-        self.shards.mine().closed[listener as usize].fetch_add(1, Ordering::Relaxed);
+    /// Counts the end of an accepted connection, and the bytes that it carried.
+    pub(crate) fn connection_closed(&self, listener: Listening, record: &ConnectionRecord) {
+        let shard = self.shards.mine();
+        shard.closed[listener as usize].fetch_add(1, Ordering::Relaxed);
+        let bytes = [
+            (&shard.received, record.bytes_received),
+            (&shard.sent, record.bytes_sent),
+            (&shard.early_bytes, record.early_bytes),
+        ];
+        for (counter, bytes) in bytes.into_iter().filter(|(_, bytes)| *bytes > 0) {
+            counter.fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 
     /// Counts a connection closed because of a limit: at once, so that it counts as neither accepted nor open, or when
@@ -194,13 +203,6 @@ impl Metrics {
         self.shed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts bytes received from clients and sent to them.
-    pub fn traffic(&self, received: u64, sent: u64) {
-        let shard = self.shards.mine();
-        shard.received.fetch_add(received, Ordering::Relaxed);
-        shard.sent.fetch_add(sent, Ordering::Relaxed);
-    }
-
     /// Counts a handshake that succeeded, and why it resumed no session if the client wished to.
     pub fn handshake(&self, tls: &TlsFacts) {
         self.handshakes.complete(tls);
@@ -210,11 +212,6 @@ impl Metrics {
     /// is read before its handshake has succeeded.
     pub fn early_data(&self, outcome: EarlyData) {
         self.handshakes.early_data(outcome);
-    }
-
-    /// Counts bytes of early data that were accepted.
-    pub fn early_data_bytes(&self, bytes: u64) {
-        self.shards.mine().early_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Counts a request that came before the end of its handshake.

@@ -1,11 +1,13 @@
 //! What is known of one connection and of one request: filled while they live, written when they end.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 
+use crate::metrics::{Listening, Metrics};
 use crate::outcome::{EarlyData, EarlyRequest, Resumption, ResumptionFailure, Side};
 use crate::request_id::RequestId;
 use crate::timeline::Timeline;
@@ -43,8 +45,8 @@ pub struct TlsFacts {
     pub handshake_time: Duration,
 }
 
-/// What is known of one connection.
-#[derive(Debug, Clone)]
+/// What is known of one connection. Where it is [counted](Self::count_in), dropping it counts its end.
+#[derive(Debug)]
 pub struct ConnectionRecord {
     /// Number of the connection, unique while the process lives.
     pub id: u64,
@@ -71,6 +73,7 @@ pub struct ConnectionRecord {
     pub early_bytes: u64,
     /// Requests answered so far.
     pub requests: u32,
+    counted: Option<(Arc<Metrics>, Listening)>,
 }
 
 impl ConnectionRecord {
@@ -89,7 +92,29 @@ impl ConnectionRecord {
             bytes_sent: 0,
             early_bytes: 0,
             requests: 0,
+            counted: None,
         }
+    }
+
+    /// Counts the connection, one of `listener`, in `metrics`: its acceptance now, its end and its bytes when the record is
+    /// dropped.
+    pub fn count_in(&mut self, metrics: &Arc<Metrics>, listener: Listening) {
+        metrics.connection_opened(listener);
+        self.counted = Some((Arc::clone(metrics), listener));
+    }
+
+    /// Counts the end now, although requests still hold the record.
+    pub fn end(&mut self) {
+        if let Some((metrics, listener)) = self.counted.take() {
+            metrics.connection_closed(listener, self);
+        }
+    }
+}
+
+/// However a connection ends, its end is counted, once.
+impl Drop for ConnectionRecord {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

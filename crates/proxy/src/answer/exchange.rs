@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use brisk_telemetry::{AccessLog, EarlyRequest, Metrics, Milestone, RequestId, RequestRecord, Side};
+use brisk_telemetry::{AccessLog, EarlyRequest, Metrics, RequestId, RequestRecord, Side};
 use brisk_wire::HttpVersion;
 use bytes::Bytes;
 use http::request::Parts;
@@ -90,7 +90,6 @@ impl Exchange {
         request: &Parts,
     ) -> Self {
         let started = Instant::now();
-        connection.record.borrow_mut().timeline.mark_at(Milestone::RequestHead, started);
         connection.begin_at(started);
         let state = if request.method == Method::HEAD { State::Bodyless } else { State::Open };
         Self {
@@ -151,7 +150,6 @@ impl Exchange {
     /// Goes on with the response's body until that ends.
     pub(crate) fn respond(mut self, response: Response<Body>) -> Response<RecordedBody> {
         self.status = response.status().as_u16();
-        self.connection.record.borrow_mut().timeline.mark(Milestone::ResponseHead);
         if matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
             self.state = State::Bodyless;
         }

@@ -35,7 +35,9 @@ fn secure_connection() -> ConnectionRecord {
         hello_retry: false,
         handshake_time: Duration::from_micros(812),
     };
-    ConnectionRecord { tls: Some(Box::new(facts)), ..connection() }
+    let mut connection = connection();
+    connection.tls = Some(Box::new(facts));
+    connection
 }
 
 fn request(connection: &ConnectionRecord) -> RequestRecord<'_> {
@@ -202,7 +204,8 @@ fn closing_a_log_writes_every_line_of_every_thread() {
         for thread in 0..4 {
             let log = &log;
             scope.spawn(move || {
-                let connection = ConnectionRecord { id: thread, ..connection() };
+                let mut connection = connection();
+                connection.id = thread;
                 (0..500).for_each(|_| log.log(&request(&connection)));
             });
         }

@@ -1,3 +1,6 @@
+use std::net::SocketAddr;
+use std::time::Instant;
+
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 
 use super::*;
@@ -109,18 +112,29 @@ fn what_several_threads_count_adds_up() {
 #[test]
 fn connections_are_open_from_accept_to_close() {
     let metrics = Metrics::new();
-    (0..3).for_each(|_| metrics.connection_opened(Listening::Https));
-    metrics.connection_opened(Listening::Http);
-    metrics.connection_closed(Listening::Https);
+    let accepted = |listener| {
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let mut record = ConnectionRecord::new(1, address, address, Instant::now());
+        record.count_in(&metrics, listener);
+        record
+    };
+    let [mut ended, mut dropped, open] = [(); 3].map(|()| accepted(Listening::Https));
+    let plain = accepted(Listening::Http);
+    (ended.bytes_received, ended.bytes_sent) = (100, 2000);
+    ended.end();
+    (dropped.bytes_received, dropped.bytes_sent, dropped.early_bytes) = (1, 1, 517);
+    drop((ended, dropped));
     metrics.connection_refused(Refusal::ClientLimit);
-    metrics.traffic(100, 2000);
-    metrics.traffic(1, 1);
-    assert!(shows(&metrics, "brisk_connections_open{listener=\"https\"} 2"));
+    assert!(shows(&metrics, "brisk_connections_open{listener=\"https\"} 1"));
     assert!(shows(&metrics, "brisk_connections_open{listener=\"http\"} 1"));
     assert!(shows(&metrics, "brisk_connections_accepted_total{listener=\"https\"} 3"));
     assert!(shows(&metrics, "brisk_connections_refused_total{reason=\"client-limit\"} 1"));
     assert!(shows(&metrics, "brisk_received_bytes_total 101"));
     assert!(shows(&metrics, "brisk_sent_bytes_total 2001"));
+    assert!(shows(&metrics, "brisk_early_data_bytes_total 517"));
+    drop((open, plain));
+    assert!(shows(&metrics, "brisk_connections_open{listener=\"https\"} 0"));
+    assert!(shows(&metrics, "brisk_connections_open{listener=\"http\"} 0"));
 }
 
 #[test]
@@ -153,11 +167,9 @@ fn a_session_that_was_not_resumed_is_counted_by_reason() {
 fn early_data_is_counted_by_outcome_and_its_requests_by_treatment() {
     let metrics = Metrics::new();
     metrics.early_data(EarlyData::Accepted);
-    metrics.early_data_bytes(517);
     metrics.early_request(EarlyRequest::Held);
     assert!(shows(&metrics, "brisk_early_data_total{outcome=\"accepted\"} 1"));
     assert!(shows(&metrics, "brisk_early_data_total{outcome=\"disabled\"} 0"));
-    assert!(shows(&metrics, "brisk_early_data_bytes_total 517"));
     assert!(shows(&metrics, "brisk_early_requests_total{treatment=\"held\"} 1"));
     assert!(shows(&metrics, "brisk_early_requests_total{treatment=\"forwarded\"} 0"));
 }
