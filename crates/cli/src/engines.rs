@@ -40,7 +40,7 @@ pub(crate) fn start(
         by_batch: statistics.performed(),
         faults: statistics.faults(),
         batch_gains: batch_gains(),
-        card: gpu_figures.as_ref().map(|figures| figures()),
+        gpu: gpu_figures.as_ref().map(|figures| figures()),
     });
     let described = Mutex::new(processor.to_string());
     // The keys of the start are not kept beside those that are in use.

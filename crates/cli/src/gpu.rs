@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use brisk_keys::{BatchEngine, Keystore, Offload, PrivateKeyEngine};
 use brisk_keys_cuda::{CudaEngine, CudaSettings, Tiered};
-use brisk_telemetry::metrics::CardFigures;
+use brisk_telemetry::metrics::GpuFigures;
 
 pub(crate) use options::Options;
 pub(crate) use speed::run as speed;
@@ -16,7 +16,8 @@ pub(crate) use speed::run as speed;
 /// How a GPU is used; `None` is not at all.
 pub(crate) type Settings = Option<CudaSettings>;
 
-/// What `keys.cuda` and `cuda_wait` come to, beside a processor to which `offload` goes; or what is wrong with `cuda`.
+/// The settings that `keys.cuda` and `cuda_wait` result in, beside a processor to which `offload` goes; or what is
+/// wrong with `cuda`.
 pub(crate) fn settings(
     wanted: bool,
     wait: Option<Duration>,
@@ -57,9 +58,9 @@ impl Gpu {
     }
 
     /// What the metrics ask at each scrape.
-    pub(crate) fn figures(&self) -> impl Fn() -> CardFigures + Send + Sync + use<> {
+    pub(crate) fn figures(&self) -> impl Fn() -> GpuFigures + Send + Sync + use<> {
         let statistics = Arc::clone(self.0.statistics());
-        move || CardFigures {
+        move || GpuFigures {
             pending: statistics.pending() as u64,
             launches: statistics.launches(),
             faults: statistics.faults(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_keys::{BatchEngine, Keystore, Offload, PrivateKeyEngine};
-use brisk_telemetry::metrics::CardFigures;
+use brisk_telemetry::metrics::GpuFigures;
 use clap::Args;
 
 use crate::args::Speed;
@@ -25,7 +25,7 @@ pub(crate) struct Settings;
 #[derive(Args, Debug)]
 pub(crate) struct Options {}
 
-/// What `keys.cuda` comes to, or what is wrong with it.
+/// The settings that `keys.cuda` results in, or what is wrong with it.
 pub(crate) fn settings(wanted: bool, _: Option<Duration>, _: Offload) -> Result<Settings, &'static str> {
     if wanted { Err(concat!(without!(), ", or write `false`")) } else { Ok(Settings) }
 }
@@ -53,7 +53,7 @@ impl Gpu {
     }
 
     /// Never called.
-    pub(crate) fn figures(&self) -> fn() -> CardFigures {
+    pub(crate) fn figures(&self) -> fn() -> GpuFigures {
         match *self {}
     }
 }

@@ -1,7 +1,7 @@
 //! Where operations wait for a launch: gathered until there is a wave of them, or until the first has waited long enough.
 //!
-//! One thread at a time sits here. It goes off with what it gathered, and the next one, if it is back from the card, takes
-//! its place. While all of them are away the queue fills, so that under load waves are as large as they can be.
+//! One thread at a time sits here. It goes off with what it gathered, and the next one, if it is back from the GPU,
+//! takes its place. While all of them are away the queue fills, so that under load waves are as large as they can be.
 
 use std::{
     sync::Arc,

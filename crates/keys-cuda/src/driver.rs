@@ -1,5 +1,5 @@
-//! The card of this machine: found by the driver, with the kernels compiled for it. Driver and NVRTC are loaded when they
-//! are first asked for.
+//! The GPU of this machine: found by the driver, with the kernels compiled for it. Driver and NVRTC are loaded when
+//! they are first asked for.
 #![expect(unsafe_code, reason = "the driver's interface is C")]
 
 mod compiler;
@@ -25,7 +25,7 @@ use super::{engine::CudaSettings, error::CudaError, source::Geometry, statistics
 /// The least compute capability: before it, the threads of a warp do not go on independently.
 const LEAST_CAPABILITY: (i32, i32) = (7, 0);
 
-/// A card, and the kernels for each width.
+/// A GPU, and the kernels for each width.
 pub(super) struct Device {
     context: Arc<CudaContext>,
     name: String,
@@ -52,7 +52,7 @@ unsafe impl Send for Kernels {}
 unsafe impl Sync for Kernels {}
 
 impl Device {
-    /// The card that the settings name, whose kernels are to be laid out as they say.
+    /// The GPU that the settings name, whose kernels are to be laid out as they say.
     pub(super) fn open(settings: &CudaSettings) -> Result<Self, CudaError> {
         let geometries = Width::ALL.map(|width| settings.geometry(width));
         let ordinal = settings.device;
@@ -87,7 +87,7 @@ impl Device {
         })
     }
 
-    /// Makes the card the one that this thread's calls are for.
+    /// Makes the GPU the one that this thread's calls are for.
     fn bind(&self) -> Result<(), CudaError> {
         self.context.bind_to_thread().map_err(failed("be bound to a thread"))
     }
@@ -158,7 +158,7 @@ impl fmt::Display for Device {
     }
 }
 
-/// What a refusal of the driver becomes: what the card could not do, in the driver's words why.
+/// What a refusal of the driver becomes: what the GPU could not do, in the driver's words why.
 fn failed(action: &'static str) -> impl Fn(DriverError) -> CudaError {
     move |error| {
         let reason = match error.error_string() {

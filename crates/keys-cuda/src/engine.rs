@@ -1,4 +1,4 @@
-//! The engine that performs RSA on a card, and has the processor do what the card does not.
+//! The engine that performs RSA on a GPU, and has the processor do what the GPU does not.
 
 use std::{
     fmt,
@@ -16,23 +16,23 @@ use brisk_keys::{
 use crossbeam_channel::{Receiver, Sender};
 
 use super::{
-    card::Card,
     desk::{Desk, Task},
     driver::{Device, Stream},
     error::CudaError,
+    gpu_stream::GpuStream,
     rehearsal,
     source::Geometry,
     station::Station,
     statistics::CudaStatistics,
 };
 
-/// Faults are told of in the log so often at most; the metrics count them all.
-const FAULTS_TOLD: Duration = Duration::from_mins(1);
+/// The least time between two faults in the log; the metrics count them all.
+const FAULT_LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// How a [`CudaEngine`] is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaSettings {
-    /// Which card, as the driver counts them. Default: 0, the first.
+    /// Which GPU, as the driver counts them. Default: 0, the first.
     pub device: usize,
     /// How long an operation waits for others at most. Default: 2 ms.
     pub wait: Duration,
@@ -40,13 +40,13 @@ pub struct CudaSettings {
     pub streams: NonZeroUsize,
     /// Operations that may wait for a launch; beyond it, the processor has them. Default: 65,536.
     pub queue: NonZeroUsize,
-    /// Threads of the card for each half of an operation: 1, 4, 8 or 16. Default: what the kernels do best with.
+    /// Threads of the GPU for each half of an operation: 1, 4, 8 or 16. Default: what the kernels do best with.
     pub threads: Option<u32>,
-    /// Threads of the card to a block. Default: what the kernels do best with.
+    /// Threads of the GPU to a block. Default: what the kernels do best with.
     pub block: Option<u32>,
     /// Bits of an exponent to one multiplication. Default: what the kernels do best with.
     pub window: Option<u32>,
-    /// Operations in a launch at most. Default: as many as the card has room for at a time.
+    /// Operations in a launch at most. Default: as many as the GPU has room for at a time.
     pub wave: Option<NonZeroUsize>,
 }
 
@@ -77,11 +77,11 @@ impl CudaSettings {
     }
 }
 
-/// Performs RSA operations of 2048, 3072 and 4096 bits on a card, thousands at a time, and everything else on the
+/// Performs RSA operations of 2048, 3072 and 4096 bits on a GPU, thousands at a time, and everything else on the
 /// processor.
 ///
 /// Operations wait in a bounded queue until there is a wave of them or the first has waited long enough. The processor's
-/// engine performs what finds the queue full, what the card computed wrongly, and everything once the card is lost.
+/// engine performs what finds the queue full, what the GPU computed wrongly, and everything once the GPU is lost.
 #[derive(Debug)]
 pub struct CudaEngine {
     keystore: Arc<Keystore>,
@@ -94,32 +94,33 @@ pub struct CudaEngine {
 struct Threads {
     queue: Option<Sender<Job>>,
     handles: Vec<JoinHandle<()>>,
-    card: String,
+    gpu: String,
 }
 
 impl CudaEngine {
-    /// Prepares the card for the keys that `processor` has: compiles the kernels for keys of their sizes, uploads the keys,
-    /// measures. Takes some seconds. A size that a reload brings is compiled for with its first operation, which waits.
+    /// Prepares the GPU for the keys that `processor` has: compiles the kernels for keys of their sizes, uploads the
+    /// keys, measures. Takes some seconds. The kernels for a size that a reload brings are compiled with its first
+    /// operation, which waits.
     pub fn new(processor: BatchEngine, settings: &CudaSettings) -> Result<Self, CudaError> {
         let device = Arc::new(Device::open(settings)?);
         let stream = |_| {
             let stream = Stream::new(Arc::clone(&device), settings.streams, settings.wave)?;
-            Ok(Box::new(stream) as Box<dyn Card>)
+            Ok(Box::new(stream) as Box<dyn GpuStream>)
         };
-        let cards = (0..settings.streams.get()).map(stream).collect::<Result<Vec<_>, CudaError>>()?;
-        Self::with_cards(processor, settings, cards, device.to_string())
+        let streams = (0..settings.streams.get()).map(stream).collect::<Result<Vec<_>, CudaError>>()?;
+        Self::with_streams(processor, settings, streams, device.to_string())
     }
 
-    pub(super) fn with_cards(
+    pub(super) fn with_streams(
         processor: BatchEngine,
         settings: &CudaSettings,
-        cards: Vec<Box<dyn Card>>,
-        card: String,
+        streams: Vec<Box<dyn GpuStream>>,
+        gpu: String,
     ) -> Result<Self, CudaError> {
         let keystore = Arc::clone(processor.keystore());
         let statistics = Arc::<CudaStatistics>::default();
         let (sender, queue) = crossbeam_channel::bounded(settings.queue.get());
-        let mut stations: Vec<_> = cards.into_iter().map(Station::new).collect();
+        let mut stations: Vec<_> = streams.into_iter().map(Station::new).collect();
         upload(&mut stations, &keystore)?;
         if let Some(first) = stations.first_mut() {
             rehearsal::all(first, &keystore, &statistics)?;
@@ -127,7 +128,7 @@ impl CudaEngine {
         // Without keys, or the threads would keep them when a reload has replaced them.
         let keyless = processor.with_keystore(Arc::default());
         let turns = Arc::new(Turns::new(queue, settings.wait, keyless, Arc::clone(&statistics)));
-        let mut threads = Threads { queue: Some(sender), handles: Vec::new(), card };
+        let mut threads = Threads { queue: Some(sender), handles: Vec::new(), gpu };
         for (number, station) in stations.into_iter().enumerate() {
             let turns = Arc::clone(&turns);
             let thread = thread::Builder::new().name(format!("gpu-{number}"));
@@ -137,9 +138,9 @@ impl CudaEngine {
         Ok(Self { keystore, processor, threads: Arc::new(threads), statistics })
     }
 
-    /// An engine for other keys on the same card, queue and threads: what a reload makes, while operations that are under
-    /// way finish with the keys they were begun with. A key is uploaded with the first operation that needs it, and wiped
-    /// from the card soon after nobody has it any more.
+    /// An engine for other keys on the same GPU, queue and threads: what a reload makes, while operations that are
+    /// under way finish with the keys they were begun with. A key is uploaded with the first operation that needs it,
+    /// and wiped from the GPU soon after its last use has ended.
     #[must_use]
     pub fn with_keystore(&self, keystore: Arc<Keystore>) -> Self {
         Self {
@@ -150,12 +151,12 @@ impl CudaEngine {
         }
     }
 
-    /// What the card has done, and has to do; the same for all engines that share it.
+    /// What the GPU has done, and has to do; the same for all engines that share it.
     pub const fn statistics(&self) -> &Arc<CudaStatistics> {
         &self.statistics
     }
 
-    /// The engine that does what the card does not.
+    /// The engine that does what the GPU does not.
     pub const fn processor(&self) -> &BatchEngine {
         &self.processor
     }
@@ -164,9 +165,9 @@ impl CudaEngine {
         &self.keystore
     }
 
-    /// Submits an operation whose key has a place on the card.
+    /// Submits an operation whose key has a place on the GPU.
     fn start(&self, key: &Arc<PrivateKey>, operation: KeyOperation) -> PendingOperation {
-        // Encoded here: the threads of the card have no time for it.
+        // Encoded here: the threads of the GPU have no time for it.
         let (job, pending) = match self.processor.encoded_job(key, operation) {
             Ok(made) => made,
             Err(error) => return PendingOperation::refused(error),
@@ -193,14 +194,14 @@ impl PrivateKeyEngine for CudaEngine {
 }
 
 impl fmt::Display for CudaEngine {
-    /// Names the card.
+    /// Names the GPU.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.threads.card)
+        f.write_str(&self.threads.gpu)
     }
 }
 
 impl Drop for Threads {
-    /// Waits until the keys on the card are wiped.
+    /// Waits until the keys on the GPU are wiped.
     fn drop(&mut self) {
         self.queue = None;
         for handle in self.handles.drain(..) {
@@ -212,7 +213,7 @@ impl Drop for Threads {
 
 impl fmt::Debug for Threads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Threads").field("card", &self.card).finish_non_exhaustive()
+        f.debug_struct("Threads").field("gpu", &self.gpu).finish_non_exhaustive()
     }
 }
 
@@ -235,7 +236,7 @@ struct Turns {
     desk: Mutex<Desk>,
     processor: BatchEngine,
     statistics: Arc<CudaStatistics>,
-    fault_told: Mutex<Option<Instant>>,
+    fault_logged: Mutex<Option<Instant>>,
 }
 
 impl Turns {
@@ -246,7 +247,7 @@ impl Turns {
         statistics: Arc<CudaStatistics>,
     ) -> Self {
         let desk = Mutex::new(Desk::new(queue, wait, Arc::clone(&statistics)));
-        Self { desk, processor, statistics, fault_told: Mutex::new(None) }
+        Self { desk, processor, statistics, fault_logged: Mutex::new(None) }
     }
 
     /// Gathers and launches until nothing will come any more. Without its station, what comes goes to the processor.
@@ -286,7 +287,7 @@ impl Turns {
         let faults = station.perform(width, jobs)?;
         self.statistics.launched(count - faults);
         if faults > 0 {
-            self.tell_faults(faults);
+            self.log_faults(faults);
         }
         Ok(())
     }
@@ -305,15 +306,15 @@ impl Turns {
         }
     }
 
-    fn tell_faults(&self, faults: usize) {
+    fn log_faults(&self, faults: usize) {
         let (faults, now) = (self.statistics.fault(faults), Instant::now());
-        let mut told = self.fault_told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_none_or(|told| now.duration_since(told) >= FAULTS_TOLD) {
-            *told = Some(now);
+        let mut logged = self.fault_logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.is_none_or(|logged| now.duration_since(logged) >= FAULT_LOG_INTERVAL) {
+            *logged = Some(now);
             tracing::warn!(
                 faults,
                 "a result of the GPU did not stand its check; it was not used but computed again on the processor. \
-                 If this happens again, the card is not to be trusted"
+                 If this happens again, the GPU is not to be trusted"
             );
         }
     }

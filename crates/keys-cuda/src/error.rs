@@ -1,4 +1,4 @@
-//! Why there is no card to work with, or no longer.
+//! Why there is no GPU to work with, or no longer.
 
 /// Why RSA is not performed on a GPU. One line each.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,7 +32,7 @@ pub enum CudaError {
     },
     /// Threads, block and window of the settings do not go together.
     #[error(
-        "operations of {bits} bits cannot be laid out on so many threads, in such blocks and with such a window"
+        "operations of {bits} bits cannot be laid out with these numbers of threads, block size and window"
     )]
     Geometry {
         /// Of which keys.

@@ -36,7 +36,7 @@ type Multiply =
 /// The kernels of one geometry.
 pub(super) struct HostKernels {
     geometry: Geometry,
-    /// Whoever calls into it holds the lock: the warp that runs is in variables of the library.
+    /// Locked during each call into it: the warp that runs is in variables of the library.
     library: Mutex<Library>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Fault {
 }
 
 impl HostKernels {
-    /// The kernels as they are on a card; compiled at the first call for a geometry.
+    /// The kernels as they are on a GPU; compiled at the first call for a geometry.
     pub(super) fn of(geometry: Geometry) -> Arc<Self> {
         Self::cached(geometry, false)
     }
@@ -128,7 +128,7 @@ impl HostKernels {
         let mut written = vec![0; words * count];
         let library = self.library.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the library has this function, of this type; slices are as long as the kernel takes them to be, the
-        // keys and slots that it is asked for are there, and nobody else is in the library.
+        // keys and slots that it is asked for are there, and the lock keeps other threads out.
         unsafe {
             let private: Symbol<'_, Private> = library.get(b"host_rsa_private\0").unwrap();
             private(
@@ -178,7 +178,8 @@ impl HostKernels {
         };
         let mut product = vec![0; length];
         let library = self.library.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the library has these functions, of this type, for numbers of these lengths; nobody else is in it.
+        // SAFETY: the library has these functions, of this type, for numbers of these lengths; the lock keeps
+        // other threads out.
         unsafe {
             let multiply: Symbol<'_, Multiply> = library.get(name).unwrap();
             multiply(modulus.as_ptr(), inverse, a.as_ptr(), b.as_ptr(), product.as_mut_ptr());

@@ -9,7 +9,7 @@ use num_bigint::BigUint;
 
 use super::{
     host::{Fault, HostKernels},
-    key::{CardKey, record_words},
+    key::{GpuKey, record_words},
     source::{Geometry, SLOTS, words},
 };
 use crate::testing::{Reference, numbers};
@@ -18,21 +18,21 @@ const DONE: u32 = 1;
 const OUT_OF_RANGE: u32 = 2;
 const FAULT: u32 = 3;
 
-/// So many slots of the rings are filled, where not all are looked at.
+/// Slots of the rings that are filled, where not all are looked at.
 const FILLED: u32 = 5;
 
 struct Key {
     reference: Reference,
     numbers: RsaNumbers,
-    card: CardKey,
+    gpu: GpuKey,
 }
 
 impl Key {
     fn new(test_key: &TestKey, exchange_primes: bool) -> Self {
         let (reference, numbers) = (Reference::of(test_key), numbers(test_key));
         let numbers = if exchange_primes { with_primes_exchanged(numbers) } else { numbers };
-        let card = CardKey::new(&numbers).unwrap();
-        Self { reference, numbers, card }
+        let gpu = GpuKey::new(&numbers).unwrap();
+        Self { reference, numbers, gpu }
     }
 
     fn edge_inputs(&self) -> Vec<Vec<u8>> {
@@ -87,8 +87,8 @@ fn keys(width: Width) -> &'static [Key] {
     })
 }
 
-/// Kernels, and what a card would have in its memory.
-struct Card {
+/// Kernels, and what a GPU would have in its memory.
+struct Gpu {
     kernels: std::sync::Arc<HostKernels>,
     width: Width,
     keys: &'static [Key],
@@ -102,21 +102,21 @@ struct Launched {
     verdicts: Vec<u32>,
 }
 
-impl Card {
+impl Gpu {
     fn new(kernels: std::sync::Arc<HostKernels>, width: Width) -> Self {
         let keys = keys(width);
-        let records = keys.iter().flat_map(|key| key.card.words().to_vec()).collect();
+        let records = keys.iter().flat_map(|key| key.gpu.words().to_vec()).collect();
         let mut blinding = vec![0; keys.len() * ring_words(width)];
         for (key, ring) in keys.iter().zip(blinding.chunks_mut(ring_words(width))) {
-            let pair = key.card.blinding_pair().unwrap();
+            let pair = key.gpu.blinding_pair().unwrap();
             ring[..pair.len()].copy_from_slice(&pair);
         }
-        let mut card = Self { kernels, width, keys, records, blinding };
-        (1..FILLED).for_each(|slot| card.advance(slot));
-        card
+        let mut gpu = Self { kernels, width, keys, records, blinding };
+        (1..FILLED).for_each(|slot| gpu.advance(slot));
+        gpu
     }
 
-    /// For one geometry, as it is on a card.
+    /// For one geometry, as it is on a GPU.
     fn of(geometry: Geometry) -> Self {
         Self::new(HostKernels::of(geometry), geometry.width())
     }
@@ -189,7 +189,7 @@ fn best(width: Width) -> Geometry {
     Geometry::new(width, None, None).unwrap()
 }
 
-/// So many random operations, with the keys in turn.
+/// `count` random operations, with the keys in turn.
 fn random_operations(width: Width, count: usize) -> Vec<(usize, Vec<u8>)> {
     let keys = keys(width);
     (0..count).map(|index| index % keys.len()).map(|key| (key, keys[key].random_input())).collect()
@@ -202,7 +202,7 @@ fn random_operations_agree_with_aws_lc_on_any_number_of_threads() {
             // A block that is not full, and where that is fast one that is.
             let full =
                 if width == Width::Rsa2048 && geometry.operations() < 8 { geometry.operations() } else { 0 };
-            Card::of(geometry).agrees(&random_operations(width, full as usize + 1));
+            Gpu::of(geometry).agrees(&random_operations(width, full as usize + 1));
         }
     }
 }
@@ -216,14 +216,14 @@ fn windows_need_not_divide_the_exponent_and_blocks_may_be_of_several_warps() {
     ];
     for geometry in geometries {
         let geometry = geometry.unwrap();
-        Card::of(geometry).agrees(&random_operations(width, geometry.operations() as usize + 1));
+        Gpu::of(geometry).agrees(&random_operations(width, geometry.operations() as usize + 1));
     }
 }
 
 #[test]
 fn edge_inputs_agree_with_aws_lc_whichever_prime_is_the_larger() {
     for width in Width::ALL {
-        let card = Card::of(best(width));
+        let gpu = Gpu::of(best(width));
         // All of them where that is fast.
         let (orders, step) = match width {
             Width::Rsa2048 => (0..2, 1),
@@ -231,22 +231,22 @@ fn edge_inputs_agree_with_aws_lc_whichever_prime_is_the_larger() {
             Width::Rsa4096 => (1..2, 3),
         };
         let operations = orders.flat_map(|key| {
-            card.keys[key].edge_inputs().into_iter().step_by(step).map(move |input| (key, input))
+            gpu.keys[key].edge_inputs().into_iter().step_by(step).map(move |input| (key, input))
         });
-        card.agrees(&operations.collect::<Vec<_>>());
+        gpu.agrees(&operations.collect::<Vec<_>>());
     }
 }
 
 #[test]
 fn an_input_that_is_no_number_below_the_modulus_is_refused_and_the_others_are_performed() {
     for width in Width::ALL {
-        let (card, key) = (Card::of(best(width)), &keys(width)[0]);
+        let (gpu, key) = (Gpu::of(best(width)), &keys(width)[0]);
         let size = key.numbers.n.len();
         let wrong = [bytes(&key.n(), size), bytes(&(key.n() + 1_u8), size), vec![0xff; size]];
         let right = key.random_input();
         let mut operations: Vec<_> = wrong.into_iter().map(|input| (0, input)).collect();
         operations.insert(1, (0, right.clone()));
-        let launched = card.launch(&operations, None);
+        let launched = gpu.launch(&operations, None);
         assert_eq!(launched.verdicts, [OUT_OF_RANGE, DONE, OUT_OF_RANGE, OUT_OF_RANGE]);
         for (index, output) in launched.outputs.iter().enumerate() {
             assert_eq!(*output, if index == 1 { key.transform(&right) } else { vec![0; size] });
@@ -257,18 +257,18 @@ fn an_input_that_is_no_number_below_the_modulus_is_refused_and_the_others_are_pe
 #[test]
 fn a_fault_in_either_half_is_caught_and_shows_nothing() {
     for width in Width::ALL {
-        let card = Card::new(HostKernels::with_faults(best(width)), width);
+        let gpu = Gpu::new(HostKernels::with_faults(best(width)), width);
         let operations = random_operations(width, 2);
         let places = [(0, 0), (1, 1), (0, 1), (1, 0)];
         for (operation, half) in places.into_iter().take(if width == Width::Rsa2048 { 4 } else { 2 }) {
-            let launched = card.launch(&operations, Some(Fault { operation, half }));
+            let launched = gpu.launch(&operations, Some(Fault { operation, half }));
             for (index, ((key, input), output)) in operations.iter().zip(&launched.outputs).enumerate() {
                 if index == operation as usize {
                     assert_eq!(launched.verdicts[index], FAULT);
                     assert!(output.iter().all(|byte| *byte == 0), "a faulty result got out");
                 } else {
                     assert_eq!(launched.verdicts[index], DONE);
-                    assert_eq!(*output, card.keys[*key].transform(input));
+                    assert_eq!(*output, gpu.keys[*key].transform(input));
                 }
             }
         }
@@ -278,37 +278,37 @@ fn a_fault_in_either_half_is_caught_and_shows_nothing() {
 #[test]
 fn blinding_that_does_not_cancel_out_is_caught() {
     let width = Width::Rsa2048;
-    let mut card = Card::of(best(width));
+    let mut gpu = Gpu::of(best(width));
     // The first words of u in every slot of the first key.
-    for pair in card.blinding[..ring_words(width)].chunks_mut(2 * words(width) as usize) {
+    for pair in gpu.blinding[..ring_words(width)].chunks_mut(2 * words(width) as usize) {
         pair[0] ^= 1;
     }
-    let launched = card.launch(&random_operations(width, 2), None);
+    let launched = gpu.launch(&random_operations(width, 2), None);
     assert_eq!(launched.verdicts, [FAULT, DONE]);
 }
 
 #[test]
 fn each_blinding_pair_is_the_square_of_the_one_before_round_the_ring() {
     for width in Width::ALL {
-        let mut card = Card::of(best(width));
+        let mut gpu = Gpu::of(best(width));
         let laps = if width == Width::Rsa2048 { FILLED..SLOTS + 2 } else { FILLED..FILLED + 2 };
         for slot in laps {
-            card.advance(slot % SLOTS);
+            gpu.advance(slot % SLOTS);
         }
         let filled = if width == Width::Rsa2048 { 2..SLOTS } else { 1..FILLED + 2 };
-        for key in [0, card.keys.len() - 1] {
-            let (n, e) = (card.keys[key].n(), BigUint::from(65_537_u32));
+        for key in [0, gpu.keys.len() - 1] {
+            let (n, e) = (gpu.keys[key].n(), BigUint::from(65_537_u32));
             for slot in filled.clone() {
-                let [u, v] = [0, 1].map(|which| card.blinding(key, slot, which));
+                let [u, v] = [0, 1].map(|which| gpu.blinding(key, slot, which));
                 assert_eq!(&u * v.modpow(&e, &n) % &n, BigUint::from(1_u8), "{width:?} {slot}");
                 if slot > filled.start {
-                    let before = card.blinding(key, slot - 1, 0);
+                    let before = gpu.blinding(key, slot - 1, 0);
                     assert_eq!(u, before.modpow(&BigUint::from(2_u8), &n), "{width:?} {slot}");
                 }
             }
             if width == Width::Rsa2048 {
                 // Round the end of the ring.
-                let [last, first] = [SLOTS - 1, 0].map(|slot| card.blinding(key, slot, 1));
+                let [last, first] = [SLOTS - 1, 0].map(|slot| gpu.blinding(key, slot, 1));
                 assert_eq!(first, last.modpow(&BigUint::from(2_u8), &n));
             }
         }
@@ -329,7 +329,7 @@ fn multiplication_is_right_at_its_edges_with_carries_through_all_threads() {
     }
 }
 
-/// Odd numbers of so many words with their highest bit set.
+/// Odd numbers of `length` words with their highest bit set.
 fn edge_moduli(length: usize) -> [Vec<u32>; 5] {
     let mut least = vec![0; length];
     (least[0], least[length - 1]) = (1, 1 << 31);
@@ -371,6 +371,6 @@ fn multiplies_right(kernels: &HostKernels, modulus_words: &[u32]) {
 #[test]
 fn records_are_as_long_as_the_kernels_take_them_to_be() {
     for width in Width::ALL {
-        assert_eq!(record_words(width), keys(width)[0].card.words().len());
+        assert_eq!(record_words(width), keys(width)[0].gpu.words().len());
     }
 }

@@ -1,4 +1,4 @@
-//! An RSA private key as the card wants it: words and Montgomery constants, computed once.
+//! An RSA private key as the GPU wants it: words and Montgomery constants, computed once.
 //!
 //! Secrets pass through here, so nothing branches on a word or is indexed by one.
 
@@ -14,15 +14,15 @@ use crate::source;
 type Words = Zeroizing<Vec<u32>>;
 
 /// The record of a private key that the kernels read. Wiped when it is dropped.
-pub(super) struct CardKey {
+pub(super) struct GpuKey {
     width: Width,
     record: Words,
     n: Vec<u8>,
     e: Vec<u8>,
 }
 
-impl CardKey {
-    /// `None` for a key that no card works with; see [`Width::of_key`].
+impl GpuKey {
+    /// `None` for a key that no GPU works with; see [`Width::of_key`].
     pub(super) fn new(numbers: &RsaNumbers) -> Option<Self> {
         let width = Width::of_key(numbers)?;
         Some(Self { width, record: record(numbers, width), n: numbers.n.to_vec(), e: numbers.e.to_vec() })
@@ -46,10 +46,10 @@ impl CardKey {
     }
 }
 
-impl fmt::Debug for CardKey {
+impl fmt::Debug for GpuKey {
     /// Shows no number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CardKey").field("width", &self.width).finish_non_exhaustive()
+        f.debug_struct("GpuKey").field("width", &self.width).finish_non_exhaustive()
     }
 }
 
@@ -187,9 +187,9 @@ mod tests {
     fn a_record_holds_the_numbers_of_the_key_in_order() {
         for width in Width::ALL {
             let numbers = numbers(key(width.bits()));
-            let card_key = CardKey::new(&numbers).unwrap();
-            assert_eq!((card_key.width, card_key.words().len()), (width, record_words(width)));
-            let (count, mut rest) = (width.bits() / 32, card_key.words());
+            let gpu_key = GpuKey::new(&numbers).unwrap();
+            assert_eq!((gpu_key.width, gpu_key.words().len()), (width, record_words(width)));
+            let (count, mut rest) = (width.bits() / 32, gpu_key.words());
             let mut take = |words| {
                 let (taken, left) = rest.split_at(words);
                 rest = left;
@@ -218,9 +218,9 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_the_card_cannot_work_with_are_left_to_others() {
+    fn keys_that_the_gpu_cannot_work_with_are_left_to_others() {
         for bits in [2049, 2056] {
-            assert!(CardKey::new(&numbers(key(bits))).is_none(), "{bits}");
+            assert!(GpuKey::new(&numbers(key(bits))).is_none(), "{bits}");
         }
     }
 }

@@ -1,10 +1,10 @@
 #![doc = include_str!("kernels/README.md")]
 
-mod card;
 mod desk;
 mod driver;
 mod engine;
 mod error;
+mod gpu_stream;
 #[cfg(test)]
 mod host;
 #[cfg(test)]

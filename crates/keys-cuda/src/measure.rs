@@ -39,11 +39,11 @@ const BLOCKS: [u32; 3] = [32, 64, 128];
 pub struct CudaPlan {
     /// The sizes; nothing stands for all three.
     pub widths: Vec<Width>,
-    /// The card, and how it is used.
+    /// The GPU, and how it is used.
     pub settings: CudaSettings,
     /// For each load.
     pub time: Duration,
-    /// Whether other layouts of operations on the card are measured too: minutes, since each is compiled.
+    /// Whether other layouts of operations on the GPU are measured too: minutes, since each is compiled.
     pub variants: bool,
     /// How much is compared with AWS-LC; `None` is nothing.
     pub verify: Option<Verification>,
@@ -61,11 +61,11 @@ pub struct Verification {
 /// A finished run.
 #[derive(Clone, Debug)]
 pub struct CudaResult {
-    /// The card.
-    pub card: String,
+    /// The GPU.
+    pub gpu: String,
     /// Threads of the processor's engine.
     pub processor_threads: usize,
-    /// What the card was used with.
+    /// What the GPU was used with.
     pub settings: CudaSettings,
     /// For each load.
     pub time: Duration,
@@ -82,22 +82,22 @@ pub struct CudaResult {
 pub struct CudaRow {
     /// The size.
     pub width: Width,
-    /// Single launches, and how they lie on the card.
+    /// Single launches, and how they lie on the GPU.
     pub times: CudaTimes,
-    /// From how many operations under way on they would go to the card, by default.
+    /// From how many operations under way on they would go to the GPU, by default.
     pub threshold: Option<usize>,
     /// The processor with more and more operations under way.
     pub processor: Vec<Point>,
-    /// The card likewise.
-    pub card: Vec<Point>,
-    /// The card with 80 % of the most it did, at a fixed rate.
+    /// The GPU likewise.
+    pub gpu: Vec<Point>,
+    /// The GPU with 80 % of the most it did, at a fixed rate.
     pub paced: Point,
 }
 
 impl CudaRow {
-    /// Most operations per second on the card.
+    /// Most operations per second on the GPU.
     pub fn rate(&self) -> f64 {
-        most(&self.card)
+        most(&self.gpu)
     }
 
     /// Most operations per second on all cores.
@@ -117,7 +117,7 @@ pub struct Variant {
     pub width: Width,
     /// Threads, block and window that were asked for; once it was compiled, all of it.
     pub layout: CudaLayout,
-    /// Operations per second, and the time of one with the card full; or why there is none, in a line.
+    /// Operations per second, and the time of one with the GPU full; or why there is none, in a line.
     pub outcome: Result<Point, String>,
 }
 
@@ -174,7 +174,7 @@ pub fn run(
     let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let mut progress = Progress { observe, done: 0, of: steps(plan) };
     let mut result = CudaResult {
-        card: String::new(),
+        gpu: String::new(),
         processor_threads: cores.get(),
         settings: plan.settings.clone(),
         time: plan.time,
@@ -182,8 +182,8 @@ pub fn run(
         variants: Vec::new(),
         verified: Vec::new(),
     };
-    // Before keys are made: without a card all of it would be in vain.
-    result.card = engine(Arc::default(), cores, &plan.settings)?.to_string();
+    // Before keys are made: without a GPU they would not be used.
+    result.gpu = engine(Arc::default(), cores, &plan.settings)?.to_string();
     let mut pools = Vec::new();
     for width in plan.widths() {
         let pool = Pool::new(width, KEYS, cores)?;
@@ -216,7 +216,7 @@ impl CudaPlan {
     }
 }
 
-/// A card beside as many threads as there are cores, with a queue that has room for all that a run has under way.
+/// A GPU beside as many threads as there are cores, with a queue that has room for all that a run has under way.
 fn engine(
     keystore: Arc<Keystore>,
     cores: NonZeroUsize,
@@ -251,14 +251,14 @@ fn row(
         points.collect::<Result<Vec<_>, MeasureError>>()
     };
     let processor = curve("processor", cuda.processor(), 16 * cores.get())?;
-    let card = curve("GPU", &cuda, full(&plan.settings, &times))?;
-    let paced = loader.paced(&cuda, SHARE * most(&card))?;
+    let gpu = curve("GPU", &cuda, full(&plan.settings, &times))?;
+    let paced = loader.paced(&cuda, SHARE * most(&gpu))?;
     still_there(&cuda)?;
     progress.step(&format!("{width} on the GPU, at a fixed rate"), paced.rate);
-    Ok(CudaRow { width, times, threshold, processor, card, paced })
+    Ok(CudaRow { width, times, threshold, processor, gpu, paced })
 }
 
-/// An error if the card was given up: figures would be those of the processor.
+/// An error if the GPU was given up: figures would be those of the processor.
 fn still_there(cuda: &CudaEngine) -> Result<(), MeasureError> {
     cuda.statistics().loss().map_or(Ok(()), |loss| Err(MeasureError::Cuda(loss.clone())))
 }
@@ -287,7 +287,7 @@ fn layouts(settings: &CudaSettings) -> Vec<CudaSettings> {
     all.collect()
 }
 
-/// One layout. Those that cannot be, or that the card fails at, are no error.
+/// One layout. Those that cannot be, or that the GPU fails at, are no error.
 fn variant(
     plan: &CudaPlan,
     pool: &Pool,
@@ -322,12 +322,12 @@ fn variant(
     Ok(Variant { width, layout, outcome })
 }
 
-/// What the thread came to; its panic goes on here.
+/// The result of the thread; its panic is resumed here.
 fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// As many as a run is likely to have: the curves of cards have about eight loads.
+/// As many as a run is likely to have: the curves of GPUs have about eight loads.
 fn steps(plan: &CudaPlan) -> u32 {
     let each = 14
         + if plan.variants { THREADS.len() * BLOCKS.len() } else { 0 }
@@ -377,12 +377,12 @@ mod tests {
     }
 
     #[test]
-    fn without_a_card_a_run_ends_before_keys_are_made() {
+    fn without_a_gpu_a_run_ends_before_keys_are_made() {
         let settings = CudaSettings { device: 999, ..CudaSettings::default() };
         let verify = Some(Verification { keys: NonZeroUsize::MAX, operations: usize::MAX });
         let plan =
             CudaPlan { widths: Vec::new(), settings, time: Duration::from_secs(1), variants: true, verify };
-        let refused = run(&plan, &mut |_| {}, |_| panic!("there is nothing to tell")).unwrap_err();
+        let refused = run(&plan, &mut |_| {}, |_| panic!("there is nothing to report")).unwrap_err();
         assert!(matches!(refused, MeasureError::Cuda(_)), "{refused}");
     }
 }

@@ -1,4 +1,4 @@
-//! How long operations take on the card and on the processor: measured when the engine starts, with the keys it has.
+//! How long operations take on the GPU and on the processor: measured when the engine starts, with the keys it has.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,8 +13,8 @@ use super::{
     statistics::{CudaStatistics, CudaTimes},
 };
 
-/// The shortest of so many counts: the others may have been interrupted, or found the card asleep. In tests the card is
-/// the processor, and slow.
+/// Runs of a measurement, of which the shortest counts: the others may have been interrupted, or found the GPU asleep.
+/// In tests the GPU is the processor, and slow.
 const TRIES: usize = if cfg!(test) { 1 } else { 3 };
 
 /// Measures each width of which there is a key.
@@ -35,8 +35,8 @@ fn times(station: &mut Station, width: Width, key: &Arc<PrivateKey>) -> Result<C
     // It knows them with its first key.
     station.admit(width, [key].into_iter())?;
     let (wave_operations, layout) = (station.wave(width), station.layout(width));
-    let mut on_card = |count| shortest(|| station.rehearse(width, key, count));
-    let (one, wave) = (on_card(1)?, on_card(wave_operations)?);
+    let mut on_gpu = |count| shortest(|| station.rehearse(width, key, count));
+    let (one, wave) = (on_gpu(1)?, on_gpu(wave_operations)?);
     let processor = BatchChoice::of_this_machine(width).time();
     Ok(CudaTimes { one, wave, wave_operations, processor, layout })
 }

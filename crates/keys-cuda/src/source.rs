@@ -1,11 +1,11 @@
-//! The text of the kernels, what the compiler is told with it, and how work is laid out on the card.
+//! The text of the kernels, the options that the compiler gets with it, and how work is laid out on the GPU.
 
 use brisk_keys::device::Width;
 
 /// Blinding pairs of a key. Each is the square of the one before it, round in a ring.
 pub(super) const SLOTS: u32 = 128;
 
-/// Threads that run in lockstep, whatever the card.
+/// Threads that run in lockstep, whatever the GPU.
 const WARP: u32 = 32;
 
 /// Words of a number that fit in the registers of a thread, with the sum and the modulus. More make the compiler take
@@ -26,7 +26,7 @@ pub(super) const SOURCE: &str = concat!(
     include_str!("kernels/rsa.cu"),
 );
 
-/// How the operations of one width are spread over the threads of a card.
+/// How the operations of one width are spread over the threads of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Geometry {
     width: Width,
@@ -48,8 +48,7 @@ impl Geometry {
         (1..=best.window).rev().find_map(|window| geometry.with_window(window))
     }
 
-    /// The same with another width of window: so many bits of an exponent to one multiplication. `None` if it cannot be
-    /// done.
+    /// The same with another window: `window` bits of an exponent to one multiplication. `None` if it cannot be done.
     pub(super) fn with_window(self, window: u32) -> Option<Self> {
         let geometry = Self { window, ..self };
         geometry.is_possible().then_some(geometry)
@@ -86,7 +85,7 @@ impl Geometry {
         words(self.width)
     }
 
-    /// Threads of the card for each half of an operation.
+    /// Threads of the GPU for each half of an operation.
     pub(super) const fn threads(&self) -> u32 {
         self.threads
     }

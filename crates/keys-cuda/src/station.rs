@@ -1,4 +1,4 @@
-//! A card's stream with its keys: which key lies where, and which blinding factors are whose.
+//! A GPU's stream with its keys: which key lies where, and which blinding factors are whose.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -13,9 +13,9 @@ use brisk_keys::{
 };
 
 use super::{
-    card::{Card, DONE, OUT_OF_RANGE},
     error::CudaError,
-    key::CardKey,
+    gpu_stream::{DONE, GpuStream, OUT_OF_RANGE},
+    key::GpuKey,
     source::SLOTS,
     statistics::CudaLayout,
 };
@@ -26,7 +26,7 @@ const ACCIDENTS: usize = 4;
 
 /// One stream, used by one thread.
 pub(super) struct Station {
-    card: Box<dyn Card>,
+    gpu: Box<dyn GpuStream>,
     tables: [Table; Width::ALL.len()],
     random: SystemRandom,
     /// Of the launch under way: what slots are drawn from, whose pairs are to be advanced.
@@ -42,7 +42,7 @@ struct Table {
     owners: Vec<Option<Owner>>,
 }
 
-/// A key that lies on the card.
+/// A key that lies on the GPU.
 struct Owner {
     id: KeyId,
     /// Gone once no keystore and no operation has the key any more.
@@ -54,9 +54,9 @@ struct Owner {
 }
 
 impl Station {
-    pub(super) fn new(card: Box<dyn Card>) -> Self {
+    pub(super) fn new(gpu: Box<dyn GpuStream>) -> Self {
         Self {
-            card,
+            gpu,
             tables: Default::default(),
             random: SystemRandom::new(),
             drawn: Vec::new(),
@@ -66,12 +66,12 @@ impl Station {
 
     /// How many operations go together at most.
     pub(super) fn wave(&self, width: Width) -> usize {
-        self.card.wave(width)
+        self.gpu.wave(width)
     }
 
-    /// How operations of this width lie on the card, once it has had a key.
+    /// How operations of this width lie on the GPU, once it has had a key.
     pub(super) fn layout(&self, width: Width) -> CudaLayout {
-        self.card.layout(width)
+        self.gpu.layout(width)
     }
 
     /// Performs `jobs`, which are of this width, have begun and are no more than a wave, and answers them. What is left in
@@ -80,7 +80,7 @@ impl Station {
         self.admit(width, jobs.iter().map(Job::key))?;
         self.load(width, jobs.len(), jobs.iter().map(|job| (job.key(), job.input())))?;
         let (count, size) = (jobs.len(), width.bits() / 8);
-        let results = self.card.perform(width, count, &self.advances)?;
+        let results = self.gpu.perform(width, count, &self.advances)?;
         let mut answers = results.verdicts.iter().zip(results.outputs.chunks_exact(size));
         jobs.retain_mut(|job| match answers.next() {
             Some((&DONE, output)) => {
@@ -93,12 +93,12 @@ impl Station {
             }
             _ => true,
         });
-        self.card.wipe_buffers(width, count);
+        self.gpu.wipe_buffers(width, count);
         trust(jobs.len(), count)?;
         Ok(jobs.len())
     }
 
-    /// How long a launch of so many operations takes, a wave at most; all of them with this key.
+    /// The duration of a launch of `count` operations, a wave at most; all of them with this key.
     pub(super) fn rehearse(
         &mut self,
         width: Width,
@@ -106,20 +106,20 @@ impl Station {
         count: usize,
     ) -> Result<Duration, CudaError> {
         self.admit(width, [key].into_iter())?;
-        let count = count.min(self.card.wave(width));
+        let count = count.min(self.gpu.wave(width));
         let mut input = vec![0; width.bits() / 8];
         // Without its first byte it is below the modulus.
         self.random.fill(&mut input[1..]).map_err(|_| NO_RANDOMNESS)?;
         let started = Instant::now();
         self.load(width, count, std::iter::repeat_n((key, &input[..]), count))?;
-        let results = self.card.perform(width, count, &self.advances)?;
+        let results = self.gpu.perform(width, count, &self.advances)?;
         let wrong = results.verdicts.iter().filter(|verdict| **verdict != DONE).count();
         let time = started.elapsed();
-        self.card.wipe_buffers(width, count);
+        self.gpu.wipe_buffers(width, count);
         if wrong > 0 { Err(CudaError::Untrustworthy { wrong, of: count }) } else { Ok(time) }
     }
 
-    /// Wipes the keys that nobody has any more.
+    /// Wipes the keys that are no longer in use.
     pub(super) fn sweep(&mut self) -> Result<(), CudaError> {
         Width::ALL.into_iter().try_for_each(|width| self.sweep_width(width))
     }
@@ -129,13 +129,13 @@ impl Station {
         for (place, owner) in (0..).zip(&mut table.owners) {
             if let Some(gone) = owner.take_if(|owner| owner.key.strong_count() == 0) {
                 table.places.remove(&gone.id);
-                self.card.wipe_key(width, place)?;
+                self.gpu.wipe_key(width, place)?;
             }
         }
         Ok(())
     }
 
-    /// Uploads those of the keys that are not on the card yet, all at once: their blinding pairs are made side by side.
+    /// Uploads those of the keys that are not on the GPU yet, all at once: their blinding pairs are made side by side.
     pub(super) fn admit<'a>(
         &mut self,
         width: Width,
@@ -150,16 +150,16 @@ impl Station {
         self.sweep_width(width)?;
         let places = self.tables[width as usize].free_places(missing.len());
         let needed = places.iter().max().map_or(0, |last| *last as usize + 1);
-        self.card.reserve(width, needed)?;
+        self.gpu.reserve(width, needed)?;
         for (key, place) in missing.iter().zip(&places) {
             let numbers = key.rsa_numbers();
             let record =
-                numbers.and_then(|numbers| CardKey::new(&numbers)).expect("the width is that of the key");
-            self.card.put_key(width, *place, record.words(), &record.blinding_pair()?)?;
+                numbers.and_then(|numbers| GpuKey::new(&numbers)).expect("the width is that of the key");
+            self.gpu.put_key(width, *place, record.words(), &record.blinding_pair()?)?;
         }
         for slot in 1..SLOTS {
             let advances: Vec<_> = places.iter().flat_map(|place| [*place, slot]).collect();
-            self.card.advance(width, &advances)?;
+            self.gpu.advance(width, &advances)?;
         }
         let table = &mut self.tables[width as usize];
         for (key, place) in missing.into_iter().zip(places) {
@@ -178,7 +178,7 @@ impl Station {
         self.advances.clear();
         self.drawn.resize(4 * count, 0);
         self.random.fill(&mut self.drawn).map_err(|_| NO_RANDOMNESS)?;
-        let (table, buffers) = (&mut self.tables[width as usize], self.card.buffers(width));
+        let (table, buffers) = (&mut self.tables[width as usize], self.gpu.buffers(width));
         let requests = buffers.requests.chunks_exact_mut(2);
         let inputs = buffers.inputs.chunks_exact_mut(width.bits() / 8);
         let drawn = self.drawn.chunks_exact(4);
@@ -208,7 +208,7 @@ impl Station {
 const NO_RANDOMNESS: CudaError = CudaError::Key(KeyError::Failed("the system has no randomness"));
 
 impl Table {
-    /// So many places that are free, or will be behind the last.
+    /// The first `count` places that are free, or will be behind the last.
     fn free_places(&self, count: usize) -> Vec<u32> {
         let owned = |place: &usize| self.owners.get(*place).is_some_and(Option::is_some);
         (0..).filter(|place| !owned(place)).take(count).map(|place| place as u32).collect()
@@ -231,8 +231,8 @@ impl Owner {
     }
 }
 
-/// Two different slots, neither of them `next`, for an operation: there are some 8000 such pairs, and so many products of
-/// blinding pairs, of which each launch renews some.
+/// Two different slots, neither of them `next`, for an operation: there are some 8000 such pairs, and as many products
+/// of blinding pairs, of which each launch renews some.
 fn slots(drawn: u32, next: u32) -> u32 {
     let first = (drawn & 0xffff) % (SLOTS - 1);
     let second = (first + 1 + (drawn >> 16) % (SLOTS - 2)) % (SLOTS - 1);
@@ -240,7 +240,7 @@ fn slots(drawn: u32, next: u32) -> u32 {
     slot(second) << 16 | slot(first)
 }
 
-/// An error if so many wrong results are no accident.
+/// An error if there are too many wrong results for an accident.
 const fn trust(wrong: usize, of: usize) -> Result<(), CudaError> {
     if wrong > ACCIDENTS && wrong > of / 2 { Err(CudaError::Untrustworthy { wrong, of }) } else { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! What a card has done, counted for metrics, and how long it takes, for who chooses between it and the processor.
+//! What a GPU has done, counted for metrics, and how long it takes, for who chooses between it and the processor.
 
 use std::{
     sync::{
@@ -12,7 +12,7 @@ use brisk_keys::device::Width;
 
 use super::error::CudaError;
 
-/// What the card of a [`CudaEngine`](super::CudaEngine) has done since the start, and has to do.
+/// What the GPU of a [`CudaEngine`](super::CudaEngine) has done since the start, and has to do.
 #[derive(Debug, Default)]
 pub struct CudaStatistics {
     pending: AtomicUsize,
@@ -24,10 +24,10 @@ pub struct CudaStatistics {
     times: [OnceLock<CudaTimes>; Width::ALL.len()],
 }
 
-/// How long operations of one width take, and how they lie on the card.
+/// How long operations of one width take, and how they lie on the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CudaTimes {
-    /// A launch of one operation on the card, from host memory to host memory.
+    /// A launch of one operation on the GPU, from host memory to host memory.
     pub one: Duration,
     /// A launch of as many as one stream takes.
     pub wave: Duration,
@@ -39,10 +39,10 @@ pub struct CudaTimes {
     pub layout: CudaLayout,
 }
 
-/// How operations of one width lie on the card.
+/// How operations of one width lie on the GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CudaLayout {
-    /// Threads of the card for each half of an operation.
+    /// Threads of the GPU for each half of an operation.
     pub threads: u32,
     /// Threads to a block.
     pub block: u32,
@@ -52,17 +52,17 @@ pub struct CudaLayout {
     pub registers: u32,
     /// Bytes of a thread that found no room in registers; anything but 0 is slow.
     pub spilled: u32,
-    /// Operations that the card has room for at a time.
+    /// Operations that the GPU has room for at a time.
     pub resident: usize,
 }
 
 impl CudaStatistics {
-    /// Operations that wait for the card or are on it.
+    /// Operations that wait for the GPU or are on it.
     pub fn pending(&self) -> usize {
         self.pending.load(Ordering::Relaxed)
     }
 
-    /// Operations that the card performed.
+    /// Operations that the GPU performed.
     pub fn operations(&self) -> u64 {
         self.operations.load(Ordering::Relaxed)
     }
@@ -77,22 +77,22 @@ impl CudaStatistics {
         self.faults.load(Ordering::Relaxed)
     }
 
-    /// Operations that were meant for the card and that the processor performed, for want of a result or of the card.
+    /// Operations that were meant for the GPU and that the processor performed, for want of a result or of the GPU.
     pub fn taken_over(&self) -> u64 {
         self.taken_over.load(Ordering::Relaxed)
     }
 
-    /// Whether the card was given up. Nothing is sent to it any more.
+    /// Whether the GPU was given up. Nothing is sent to it any more.
     pub fn is_lost(&self) -> bool {
         self.loss().is_some()
     }
 
-    /// Why the card was given up, if it was.
+    /// Why the GPU was given up, if it was.
     pub fn loss(&self) -> Option<&CudaError> {
         self.lost.get()
     }
 
-    /// What was measured with the first key of so many bits; `None` if there was none yet.
+    /// The times measured with the first key of `bits` bits; `None` if there was none yet.
     pub fn times(&self, bits: usize) -> Option<CudaTimes> {
         Width::of_bits(bits).and_then(|width| self.times_of(width))
     }
@@ -110,7 +110,7 @@ impl CudaStatistics {
         self.pending.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So many operations are answered, or were handed on.
+    /// Notes that `operations` operations are answered, or were handed on.
     pub(super) fn left(&self, operations: usize) {
         self.pending.fetch_sub(operations, Ordering::Relaxed);
     }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_is_lost_once() {
+    fn a_gpu_is_lost_once() {
         let statistics = CudaStatistics::default();
         assert!(!statistics.is_lost());
         let reasons = [CudaError::Panicked, CudaError::NoDriver];

@@ -1,6 +1,6 @@
-//! The engine with cards in this process, on which the very kernels run.
+//! The engine with GPUs in this process, on which the very kernels run.
 
-mod host_card;
+mod host_gpu;
 
 use std::{
     num::NonZeroUsize,
@@ -22,14 +22,14 @@ use brisk_testkit::rsa::{TestKey, key};
 use brisk_wire::registry::SignatureScheme;
 use bytes::Bytes;
 
-use self::host_card::{Fate, HostCard, Script};
-use super::{card::Card, error::CudaError, host::Fault, source::SLOTS, *};
+use self::host_gpu::{Fate, HostGpu, Script};
+use super::{error::CudaError, gpu_stream::GpuStream, host::Fault, source::SLOTS, *};
 use crate::testing::{Reference, deadline};
 
 const SCHEME: SignatureScheme = SignatureScheme::RSA_PSS_RSAE_SHA256;
 const MESSAGE: &[u8] = b"what the server signs";
 
-/// Two small keys and one of each other size, one that no card takes, and one that is not RSA.
+/// Two small keys and one of each other size, one that no GPU takes, and one that is not RSA.
 struct Keys {
     store: Arc<Keystore>,
     rsa_2048: [KeyId; 2],
@@ -53,7 +53,7 @@ fn keys() -> &'static Keys {
     })
 }
 
-/// A keystore that nobody else has, with one small key.
+/// A keystore of one test alone, with one small key.
 fn own_keystore() -> (Arc<Keystore>, KeyId) {
     let mut store = Keystore::new();
     let id = store.add_der(key(2048).der.clone_key()).unwrap();
@@ -64,13 +64,13 @@ fn processor(keystore: &Arc<Keystore>, settings: &BatchSettings) -> BatchEngine 
     BatchEngine::new(Arc::clone(keystore), settings).unwrap()
 }
 
-/// An engine with this many streams, which launch so many operations at most.
+/// An engine with `streams` streams, each of which launches at most `wave` operations at a time.
 fn engine_of(keystore: &Arc<Keystore>, streams: usize, wave: usize, script: &Arc<Script>) -> CudaEngine {
     let settings = CudaSettings { wait: Duration::from_millis(50), ..CudaSettings::default() };
-    let card = |_| Box::new(HostCard::new(wave, script)) as Box<dyn Card>;
-    let cards = (0..streams).map(card).collect();
+    let gpu = |_| Box::new(HostGpu::new(wave, script)) as Box<dyn GpuStream>;
+    let streams = (0..streams).map(gpu).collect();
     let processor = processor(keystore, &BatchSettings::default());
-    CudaEngine::with_cards(processor, &settings, cards, "a card of this process".into()).unwrap()
+    CudaEngine::with_streams(processor, &settings, streams, "a GPU of this process".into()).unwrap()
 }
 
 /// One stream for one small key, that takes four operations; what they are computed with is not the test's matter.
@@ -81,10 +81,10 @@ fn small_engine() -> (CudaEngine, Arc<Script>, KeyId) {
     (engine, script, id)
 }
 
-/// A card for one small key, likewise.
-fn small_card(wave: usize) -> (Vec<Box<dyn Card>>, Arc<Script>) {
+/// A GPU for one small key, likewise.
+fn small_gpu(wave: usize) -> (Vec<Box<dyn GpuStream>>, Arc<Script>) {
     let script = Script::with_stand_in(vec![Reference::of(key(2048))]);
-    (vec![Box::new(HostCard::new(wave, &script))], script)
+    (vec![Box::new(HostGpu::new(wave, &script))], script)
 }
 
 fn decrypt(id: KeyId) -> KeyOperation {
@@ -125,14 +125,14 @@ async fn assert_performed(
     }
 }
 
-const ON_CARD: &[Performer] = &[PERFORMER];
+const ON_GPU: &[Performer] = &[PERFORMER];
 const ON_PROCESSOR: &[Performer] = &[Performer::AWS_LC, Performer::FMA, Performer::IFMA];
 
 /// Waits for a condition that comes true by itself.
 fn wait_until(condition: impl Fn() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < Duration::from_mins(1), "waited in vain");
+        assert!(started.elapsed() < Duration::from_mins(1), "the condition still does not hold");
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -145,7 +145,7 @@ async fn operations_of_all_sizes_and_keys_have_the_results_of_aws_lc() {
     let Keys { rsa_2048: [first, second], rsa_3072, rsa_4096, .. } = *keys();
     // Small waves, several of them, and one that is not full.
     let ids = [first, second, rsa_3072, first, rsa_4096, second, first];
-    assert_performed(&engine, ids.into_iter().map(decrypt).collect(), ON_CARD).await;
+    assert_performed(&engine, ids.into_iter().map(decrypt).collect(), ON_GPU).await;
     wait_until(|| engine.statistics().pending() == 0);
     let launches = script.launches();
     assert!(launches.iter().all(|(_, count)| *count <= 4), "{launches:?}");
@@ -171,7 +171,7 @@ async fn signatures_verify() {
 }
 
 #[tokio::test]
-async fn what_no_card_takes_the_processor_performs() {
+async fn what_no_gpu_takes_the_processor_performs() {
     let script = Arc::<Script>::default();
     let engine = engine_of(&keys().store, 1, 4, &script);
     script.forget();
@@ -188,7 +188,7 @@ async fn what_no_card_takes_the_processor_performs() {
 #[tokio::test]
 async fn a_wave_goes_at_once_and_what_is_left_when_it_has_waited() {
     let (engine, script, id) = small_engine();
-    assert_performed(&engine, (0..5).map(|_| decrypt(id)).collect(), ON_CARD).await;
+    assert_performed(&engine, (0..5).map(|_| decrypt(id)).collect(), ON_GPU).await;
     assert_eq!(script.launches(), [(Width::Rsa2048, 4), (Width::Rsa2048, 1)]);
     wait_until(|| engine.statistics().pending() == 0);
     assert_eq!(engine.statistics().launches(), 2);
@@ -199,7 +199,7 @@ async fn blinding_pairs_go_round_their_ring() {
     let (engine, script, id) = small_engine();
     // Two launches were for measurements, and each renews the oldest pair.
     for slot in (2..SLOTS).chain(0..4) {
-        assert_performed(&engine, vec![decrypt(id); 4], ON_CARD).await;
+        assert_performed(&engine, vec![decrypt(id); 4], ON_GPU).await;
         let (used, advances) = script.last.lock().unwrap().clone();
         assert_eq!(advances, [0, slot]);
         assert!(used.len() == 8 && !used.contains(&slot), "{used:?}");
@@ -208,7 +208,7 @@ async fn blinding_pairs_go_round_their_ring() {
 }
 
 #[tokio::test]
-async fn what_the_card_computed_wrongly_the_processor_computes_again() {
+async fn what_the_gpu_computed_wrongly_the_processor_computes_again() {
     let ((keystore, id), script) = (own_keystore(), Arc::<Script>::default());
     let engine = engine_of(&keystore, 1, 4, &script);
     for half in [0, 1] {
@@ -228,7 +228,7 @@ async fn what_the_card_computed_wrongly_the_processor_computes_again() {
 }
 
 #[tokio::test]
-async fn a_card_that_computes_most_things_wrongly_is_given_up() {
+async fn a_gpu_that_computes_most_things_wrongly_is_given_up() {
     let (keystore, id) = own_keystore();
     let script = Script::with_stand_in(vec![Reference::of(key(2048))]);
     let engine = engine_of(&keystore, 1, 8, &script);
@@ -239,7 +239,7 @@ async fn a_card_that_computes_most_things_wrongly_is_given_up() {
 }
 
 #[tokio::test]
-async fn when_the_card_is_lost_the_processor_does_its_work() {
+async fn when_the_gpu_is_lost_the_processor_does_its_work() {
     for fate in [Fate::Loss, Fate::Panic] {
         let (engine, script, id) = small_engine();
         script.close();
@@ -267,7 +267,7 @@ async fn a_ciphertext_out_of_range_is_no_fault_and_harms_no_other() {
     let (engine, _, id) = small_engine();
     let wrong = KeyOperation::decrypt(id, Bytes::from(vec![0xff; 256]), deadline());
     let refused = engine.submit(wrong);
-    assert_performed(&engine, vec![decrypt(id)], ON_CARD).await;
+    assert_performed(&engine, vec![decrypt(id)], ON_GPU).await;
     assert_eq!(refused.await, Err(KeyError::OutOfRange));
     assert_eq!(engine.statistics().faults(), 0);
 }
@@ -289,10 +289,10 @@ async fn no_work_is_begun_that_nobody_wants_or_that_comes_too_late() {
 
 #[tokio::test]
 async fn what_finds_the_queue_full_the_processor_performs() {
-    let ((keystore, id), (cards, script)) = (own_keystore(), small_card(1));
+    let ((keystore, id), (streams, script)) = (own_keystore(), small_gpu(1));
     let settings = CudaSettings { queue: NonZeroUsize::MIN, wait: Duration::ZERO, ..CudaSettings::default() };
     let processor = processor(&keystore, &BatchSettings::default());
-    let engine = CudaEngine::with_cards(processor, &settings, cards, String::new()).unwrap();
+    let engine = CudaEngine::with_streams(processor, &settings, streams, String::new()).unwrap();
     script.close();
     let first = engine.submit(decrypt(id));
     wait_until(|| script.is_waiting());
@@ -320,17 +320,17 @@ async fn a_reload_brings_keys_and_wipes_those_that_went() {
     assert_eq!(second.submit(operation).await, Ok(output.into()));
     assert_eq!(Script::count(&script.uploads), 2, "what was there was not uploaded again");
     // The key that both have is the new keystore's from its next operation on.
-    assert_performed(&second, vec![decrypt(id)], ON_CARD).await;
+    assert_performed(&second, vec![decrypt(id)], ON_GPU).await;
     drop(engine);
     let third = second.with_keystore(own_keystore().0);
-    assert_performed(&third, vec![decrypt(id)], ON_CARD).await;
+    assert_performed(&third, vec![decrypt(id)], ON_GPU).await;
     drop(second);
     wait_until(|| Script::count(&script.wiped) == 1);
-    assert_performed(&third, vec![decrypt(id)], ON_CARD).await;
+    assert_performed(&third, vec![decrypt(id)], ON_GPU).await;
 }
 
 #[test]
-fn an_engine_that_goes_away_finishes_its_queue_and_leaves_no_key_on_the_card() {
+fn an_engine_that_goes_away_finishes_its_queue_and_leaves_no_key_on_the_gpu() {
     let (keystore, id) = own_keystore();
     let script = Script::with_stand_in(vec![Reference::of(key(2048))]);
     let engine = engine_of(&keystore, 2, 4, &script);
@@ -352,52 +352,52 @@ fn times_are_measured_with_the_keys_there_are() {
 }
 
 #[test]
-fn a_card_that_fails_its_rehearsal_is_not_used() {
-    let ((keystore, _), (cards, script)) = (own_keystore(), small_card(4));
+fn a_gpu_that_fails_its_rehearsal_is_not_used() {
+    let ((keystore, _), (streams, script)) = (own_keystore(), small_gpu(4));
     script.then(Fate::Faults);
     let processor = processor(&keystore, &BatchSettings::default());
-    let refused = CudaEngine::with_cards(processor, &CudaSettings::default(), cards, String::new());
+    let refused = CudaEngine::with_streams(processor, &CudaSettings::default(), streams, String::new());
     assert_eq!(refused.unwrap_err(), CudaError::Untrustworthy { wrong: 1, of: 1 });
     assert_eq!(Script::count(&script.gone), 1);
 }
 
 #[tokio::test]
-async fn few_operations_go_to_the_processor_and_many_to_the_card() {
-    let ((keystore, id), (cards, script)) = (own_keystore(), small_card(64));
+async fn few_operations_go_to_the_processor_and_many_to_the_gpu() {
+    let ((keystore, id), (streams, script)) = (own_keystore(), small_gpu(64));
     let queue = NonZeroUsize::new(8).unwrap();
     let settings = CudaSettings { wait: Duration::ZERO, ..CudaSettings::default() };
     script.slow_down();
     let processor = processor(&keystore, &BatchSettings { queue, ..BatchSettings::default() });
-    let engine = CudaEngine::with_cards(processor, &settings, cards, "a card".into()).unwrap();
+    let engine = CudaEngine::with_streams(processor, &settings, streams, "a GPU".into()).unwrap();
     script.forget();
     let tiered = Tiered::new(engine, settings.wait);
-    // The card is so slow that half of the queue is the limit.
+    // The GPU is so slow that half of the queue is the limit.
     assert_eq!((tiered.threshold(2048), tiered.threshold(3072)), (Some(4), None));
-    assert_eq!(tiered.to_string(), "RSA on a card under load: from 4 operations of 2048 bits");
+    assert_eq!(tiered.to_string(), "RSA on a GPU under load: from 4 operations of 2048 bits");
 
     assert_performed(&tiered, vec![decrypt(id)], ON_PROCESSOR).await;
     assert_eq!(script.launches(), []);
     // Submitted faster than the processor performs them.
-    assert_performed(&tiered, (0..40).map(|_| decrypt(id)).collect(), &[ON_CARD, ON_PROCESSOR].concat())
-        .await;
+    assert_performed(&tiered, (0..40).map(|_| decrypt(id)).collect(), &[ON_GPU, ON_PROCESSOR].concat()).await;
     assert!(tiered.statistics().operations() > 0);
     wait_until(|| tiered.statistics().pending() == 0);
     assert_performed(&tiered, vec![decrypt(id)], ON_PROCESSOR).await;
 }
 
 #[tokio::test]
-async fn without_threads_of_the_processor_nothing_goes_to_the_card() {
-    let ((keystore, id), (cards, _)) = (own_keystore(), small_card(4));
+async fn without_threads_of_the_processor_nothing_goes_to_the_gpu() {
+    let ((keystore, id), (streams, _)) = (own_keystore(), small_gpu(4));
     let offload = Offload { rsa: false, ecdsa: false, ed25519: false };
     let processor = processor(&keystore, &BatchSettings { offload, ..BatchSettings::default() });
-    let engine = CudaEngine::with_cards(processor, &CudaSettings::default(), cards, "a card".into()).unwrap();
+    let engine =
+        CudaEngine::with_streams(processor, &CudaSettings::default(), streams, "a GPU".into()).unwrap();
     let tiered = Tiered::new(engine, Duration::ZERO);
     assert_eq!(tiered.threshold(2048), None);
     assert_performed(&tiered, vec![decrypt(id); 3], ON_PROCESSOR).await;
 }
 
 #[test]
-fn a_machine_without_a_card_says_what_it_lacks_in_a_line() {
+fn a_machine_without_a_gpu_says_what_it_lacks_in_a_line() {
     let keystore = Arc::<Keystore>::default();
     let engine = CudaEngine::new(processor(&keystore, &BatchSettings::default()), &CudaSettings::default());
     match engine {
@@ -409,6 +409,6 @@ fn a_machine_without_a_card_says_what_it_lacks_in_a_line() {
             assert!(!error.to_string().contains('\n'), "{error}");
             assert!(error.to_string().starts_with("no N"), "{error}");
         }
-        Ok(engine) => eprintln!("not tested, since there is a card: {engine}"),
+        Ok(engine) => eprintln!("not tested, since there is a GPU: {engine}"),
     }
 }

@@ -1,4 +1,4 @@
-//! The engine that chooses for each operation between processor and card.
+//! The engine that chooses for each operation between processor and GPU.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -12,12 +12,12 @@ use super::{
     statistics::{CudaStatistics, CudaTimes},
 };
 
-/// Performs operations on the processor while few are under way, and on a card while there are many.
+/// Performs operations on the processor while few are under way, and on a GPU while there are many.
 ///
-/// The card answers late, however little it has to do: an operation waits for others, and one alone takes a thread of the
-/// card much longer than a core of the processor. So it is worth its while once the processor would take longer for all
-/// that is under way. Both times are measured at the start; by Little's law the card has the work while more operations
-/// arrive than the processor's threads could perform.
+/// The GPU answers late, however little it has to do: an operation waits for others, and one alone takes a thread of
+/// the GPU much longer than a core of the processor. So it is worth its while once the processor would take longer for
+/// all that is under way. Both times are measured at the start; by Little's law the GPU has the work while more
+/// operations arrive than the processor's threads could perform.
 #[derive(Debug)]
 pub struct Tiered {
     cuda: CudaEngine,
@@ -25,12 +25,12 @@ pub struct Tiered {
 }
 
 impl Tiered {
-    /// Chooses between the card of `cuda`, where operations wait for so long at most, and its processor.
+    /// Chooses between the GPU of `cuda`, where operations wait for `wait` at most, and its processor.
     pub const fn new(cuda: CudaEngine, wait: Duration) -> Self {
         Self { cuda, wait }
     }
 
-    /// An engine for other keys on the same threads and card.
+    /// An engine for other keys on the same threads and GPU.
     #[must_use]
     pub fn with_keystore(&self, keystore: Arc<Keystore>) -> Self {
         Self { cuda: self.cuda.with_keystore(keystore), wait: self.wait }
@@ -41,12 +41,12 @@ impl Tiered {
         self.cuda.processor()
     }
 
-    /// What the card has done, and has to do.
+    /// What the GPU has done, and has to do.
     pub const fn statistics(&self) -> &Arc<CudaStatistics> {
         self.cuda.statistics()
     }
 
-    /// From how many operations under way on keys of so many bits go to the card; `None` if they never do.
+    /// The number of operations under way from which those on keys of `bits` bits go to the GPU; `None`: never.
     pub fn threshold(&self, bits: usize) -> Option<usize> {
         Width::of_bits(bits).and_then(|width| self.threshold_of(width))
     }
@@ -57,7 +57,7 @@ impl Tiered {
         Some(threshold(&times, self.wait, threads, queue))
     }
 
-    fn prefers_card(&self, width: Width) -> bool {
+    fn prefers_gpu(&self, width: Width) -> bool {
         let under_way = self.processor().statistics().waiting() + self.statistics().pending();
         !self.statistics().is_lost() && self.threshold_of(width).is_some_and(|least| under_way >= least)
     }
@@ -66,7 +66,7 @@ impl Tiered {
 impl PrivateKeyEngine for Tiered {
     fn submit(&self, operation: KeyOperation) -> PendingOperation {
         let width = device::key(self.cuda.keystore(), operation.key).and_then(|key| key.width());
-        if width.is_some_and(|width| self.prefers_card(width)) {
+        if width.is_some_and(|width| self.prefers_gpu(width)) {
             self.cuda.submit(operation)
         } else {
             self.processor().submit(operation)
@@ -89,8 +89,8 @@ impl fmt::Display for Tiered {
     }
 }
 
-/// As many operations as the processor's threads perform while the card answers one; no more than half of what the
-/// processor's queue takes, so that it does not overflow while the card is idle.
+/// As many operations as the processor's threads perform while the GPU answers one; no more than half of what the
+/// processor's queue takes, so that it does not overflow while the GPU is idle.
 fn threshold(times: &CudaTimes, wait: Duration, threads: usize, queue: usize) -> usize {
     let answer = (times.one + wait).as_nanos() * threads as u128;
     let operations = answer.div_ceil(times.processor.as_nanos().max(1));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_card_has_what_the_processor_would_be_longer_busy_with() {
+    fn the_gpu_has_what_the_processor_would_be_longer_busy_with() {
         let wait = Duration::from_millis(2);
         assert_eq!(threshold(&times(2000, 100), wait, 1, 1024), 40);
         assert_eq!(threshold(&times(2000, 100), wait, 4, 1024), 160);

@@ -23,7 +23,7 @@ use tokio::runtime::Builder;
 const SIZES: [(&str, KeySize); 3] =
     [("RSA-2048", KeySize::Rsa2048), ("RSA-3072", KeySize::Rsa3072), ("RSA-4096", KeySize::Rsa4096)];
 
-/// So many operations wait at a time in the batched measurements.
+/// Operations under way at a time in the batched measurements.
 const WAITING: usize = 16;
 
 fn keystore(size: KeySize) -> (Arc<Keystore>, KeyId) {

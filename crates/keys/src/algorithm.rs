@@ -25,7 +25,7 @@ impl KeyAlgorithm {
     /// The schemes that a key of this algorithm can sign with, the preferred one first.
     ///
     /// An ECDSA key has one scheme: TLS 1.3 binds the hash to the curve, and we do the same in TLS 1.2. The PKCS#1
-    /// schemes of RSA are for TLS 1.2 only; whoever chooses the scheme leaves them out in TLS 1.3.
+    /// schemes of RSA are for TLS 1.2 only; the caller leaves them out in TLS 1.3.
     pub const fn schemes(self) -> &'static [SignatureScheme] {
         match self {
             Self::EcdsaP256 => &[SignatureScheme::ECDSA_SECP256R1_SHA256],

@@ -138,7 +138,7 @@ impl Exchange {
     }
 }
 
-/// How many of so many operations are performed in lanes: full batches where these are worth it, and the rest where it is
+/// How many of `operations` are performed in lanes: full batches where these are worth it, and the rest where it is
 /// enough.
 pub(crate) const fn worth_lanes(operations: usize, break_even: usize) -> usize {
     let rest = operations % LANES;

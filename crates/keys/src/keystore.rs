@@ -82,7 +82,7 @@ impl fmt::Debug for Keystore {
     }
 }
 
-/// Says what stands in the file instead of a private key, where that can be told.
+/// The error for a file without a readable private key: names what it contains instead, where that is recognized.
 fn unreadable(pem: &[u8], error: &pem::Error) -> KeyError {
     let contains = |text: &str| pem.windows(text.len()).any(|window| window == text.as_bytes());
     KeyError::Malformed(if contains("ENCRYPTED") {

@@ -1,7 +1,7 @@
 //! Private keys as something one asks: operations on them, the engines that perform these, and where keys are kept.
 //!
 //! A caller names a key by its [`KeyId`], states the operation and a deadline, and waits; it never sees the key and
-//! cannot tell whether it lies in this process, in an HSM or on another machine.
+//! does not learn whether it lies in this process, in an HSM or on another machine.
 
 mod algorithm;
 mod batch;

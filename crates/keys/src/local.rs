@@ -1,4 +1,4 @@
-//! The engine that uses keys of this process on the thread of whoever asks.
+//! The engine that uses keys of this process, on the calling thread.
 
 use std::{sync::Arc, time::Instant};
 

@@ -1,4 +1,4 @@
-//! An engine that tells an observer what another engine did, and how long it took.
+//! An engine that reports the operations of another engine, and their durations, to an observer.
 
 use std::{
     fmt,
@@ -29,11 +29,11 @@ impl<F: Fn(&OperationReport) + Send + Sync + 'static> OperationObserver for F {
 pub struct OperationReport {
     /// The family of the key: `ecdsa-p256`, `ecdsa-p384`, `rsa`, `ed25519`.
     pub algorithm: &'static str,
-    /// Who performed it; `None` if nobody did: it was refused, came too late or was abandoned.
+    /// Who performed it; `None` if it was refused, came too late or was abandoned.
     pub performer: Option<Performer>,
     /// Time before the work began and until the result was noticed: the queue, and the way there and back.
     pub wait: Duration,
-    /// Time of the work itself; of a batch, the time of the whole. Zero if nobody performed it.
+    /// Time of the work itself; of a batch, the time of the whole. Zero if it was not performed.
     pub compute: Duration,
     /// How it ended.
     pub outcome: OperationOutcome,

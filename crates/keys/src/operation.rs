@@ -9,7 +9,7 @@ use crate::algorithm::scheme_label;
 
 /// Names a private key: the SHA-256 of its DER `SubjectPublicKeyInfo`.
 ///
-/// The same key has the same name in every process, and a name tells nothing about the private key.
+/// The same key has the same name in every process, and a name reveals nothing about the private key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(pub [u8; 32]);
 
@@ -73,8 +73,8 @@ impl fmt::Debug for KeyOperation {
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum OperationKind {
-    /// RSA decryption of a premaster secret of TLS 1.2, the padding left in place: a key server must not be the one that
-    /// tells good padding from bad, RFC 5246 section 7.4.7.1. The result is as long as the modulus, and secret.
+    /// RSA decryption of a premaster secret of TLS 1.2, the padding left in place: a key server must not
+    /// reveal whether the padding is valid, RFC 5246 section 7.4.7.1. The result is as long as the modulus, and secret.
     Decrypt {
         /// As long as the modulus; as a number, below it.
         ciphertext: Bytes,
@@ -117,12 +117,12 @@ mod tests {
     #[test]
     fn debug_does_not_show_the_content() {
         let (key, now) = (KeyId([7; 32]), Instant::now());
-        let content = Bytes::from_static(b"nobody-should-log-this");
+        let content = Bytes::from_static(b"never-log-this");
         let sign = KeyOperation::sign(key, SignatureScheme::ED25519, content.clone(), now);
         for operation in [sign, KeyOperation::decrypt(key, content, now)] {
             let shown = format!("{operation:?}");
             assert!(shown.contains("KeyId(0707"), "{shown}");
-            assert!(!shown.contains("nobody") && !shown.contains("110"), "{shown}");
+            assert!(!shown.contains("never") && !shown.contains("110"), "{shown}");
         }
     }
 

@@ -46,7 +46,7 @@ struct Answer {
 /// Who worked on an operation, and how long; as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
-    /// `None`: nobody began it.
+    /// `None`: the work was not begun.
     pub(crate) performer: Option<Performer>,
     /// Without the time that it lay in a queue.
     pub(crate) time: Option<Duration>,
@@ -108,7 +108,7 @@ impl PendingOperation {
         }
     }
 
-    /// Who performed the operation, once it has a result; `None` if nobody did.
+    /// Who performed the operation, once it has a result; `None` if it was not performed.
     pub const fn performer(&self) -> Option<Performer> {
         self.work().performer
     }
@@ -175,12 +175,12 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// Whether nobody waits for the result any more.
+    /// Whether the caller no longer waits for the result.
     pub fn is_abandoned(&self) -> bool {
         self.sender.is_closed()
     }
 
-    /// Whether the work is worth beginning: somebody waits, and the deadline lies ahead.
+    /// Whether the work is worth beginning: the caller waits, and the deadline has not passed.
     pub(crate) fn is_wanted(&self, now: Instant) -> bool {
         now < self.deadline && !self.is_abandoned()
     }
@@ -202,7 +202,7 @@ impl Completion {
         Some(self)
     }
 
-    /// Answers the operation, and says who performed it. A result that nobody waits for is dropped.
+    /// Answers the operation, and records who performed it. The result of an abandoned operation is dropped.
     pub fn complete(self, result: KeyResult, performer: Performer) {
         let time = self.begun.map(|begun| begun.elapsed());
         self.answer(result, Work { performer: Some(performer), time });
@@ -242,7 +242,7 @@ mod tests {
         let (mut pending, completion) = pair();
         assert_eq!(pending.try_take(), None);
         let engine = std::thread::spawn(move || {
-            let completion = completion.begin().expect("somebody waits");
+            let completion = completion.begin().expect("the caller waits");
             completion.complete(Ok(vec![3].into()), Performer::IFMA);
         });
         assert_eq!((&mut pending).await, Ok(vec![3].into()));

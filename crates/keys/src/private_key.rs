@@ -50,7 +50,7 @@ impl PrivateKey {
         }
     }
 
-    /// PKCS#8 holds any kind of key, so each kind is tried; what was wrong with the last tells too little to repeat.
+    /// PKCS#8 holds any kind of key, so each kind is tried; the error of the last attempt is too vague to return.
     fn from_pkcs8(der: &PrivateKeyDer<'_>, bytes: &[u8]) -> Result<Self, KeyError> {
         if let Ok((algorithm, pair)) = ecdsa_pair(bytes) {
             return Self::from_ecdsa(algorithm, pair);

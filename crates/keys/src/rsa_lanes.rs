@@ -94,7 +94,7 @@ pub(crate) struct Lane<'a> {
     pub(crate) output: &'a mut [u8],
 }
 
-/// What became of one operation.
+/// The outcome of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The result is there, and raised to the public exponent it is the input.

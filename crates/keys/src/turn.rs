@@ -1,7 +1,7 @@
 //! Signatures with P-256 that one thread gathers in one turn of its event loop, and makes together at the end of it.
 //!
-//! Gathering is for threads that promise to call [`perform`] in each turn in which something was gathered: whoever holds a
-//! [`Gathering`]. On other threads, and where the processor has no lanes, an operation is performed at once.
+//! Only a thread that holds a [`Gathering`] gathers: it promises to call [`perform`] in each turn in which something
+//! was gathered. On other threads, and where the processor has no lanes, an operation is performed at once.
 
 use std::{
     cell::{Cell, RefCell},
@@ -145,7 +145,7 @@ fn perform_together(begun: Vec<Waiting>) {
 }
 
 impl Waiting {
-    /// `None` if nobody waits for it any more, or its deadline has passed.
+    /// `None` if its caller has abandoned it, or its deadline has passed.
     fn begin(mut self) -> Option<Self> {
         self.completion = self.completion.begin()?;
         Some(self)

@@ -20,7 +20,7 @@ use crate::access_log::AccessLog;
 use crate::outcome::{EarlyData, EarlyRequest, HandshakeOutcome, ResumptionFailure, Side, named};
 use crate::record::{ConnectionRecord, TlsFacts};
 pub use figures::{
-    BatchGain, CardFigures, KeyFigures, RateFigures, SessionFigures, StoreFigures, TicketKeyFigures,
+    BatchGain, GpuFigures, KeyFigures, RateFigures, SessionFigures, StoreFigures, TicketKeyFigures,
 };
 use handshakes::Handshakes;
 pub use series::{KeyOperationFacts, KeyOutcome, UpstreamMetrics};

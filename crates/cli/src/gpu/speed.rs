@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: Speed) -> ExitCode {
         }
     });
     live.finish();
-    let told = result.map_err(anyhow::Error::from).and_then(|result| {
+    let outcome = result.map_err(anyhow::Error::from).and_then(|result| {
         let text = if as_json { json::text(&result, &machine, PROGRAM) } else { tables(&result) };
         io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
         let files = [(&file, tables(&result)), (&page, html::page(&result, &machine.line()))];
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: Speed) -> ExitCode {
         }
         Ok(result.verified.iter().map(|verified| verified.wrong).sum::<u64>())
     });
-    match told {
+    match outcome {
         Ok(0) => ExitCode::SUCCESS,
         Ok(wrong) => {
             eprintln!("{wrong} results of the GPU are not those of AWS-LC");

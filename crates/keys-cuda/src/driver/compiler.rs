@@ -1,4 +1,4 @@
-//! NVRTC: CUDA C++ in, machine code for one kind of card out.
+//! NVRTC: CUDA C++ in, machine code for one kind of GPU out.
 
 use std::ffi::{CStr, CString};
 
@@ -18,7 +18,7 @@ pub(super) fn find() -> Result<(), CudaError> {
     if unsafe { sys::is_culib_present() } { Ok(()) } else { Err(CudaError::NoCompiler) }
 }
 
-/// The machine code of the kernels, laid out like this, for cards of this compute capability.
+/// The machine code of the kernels, laid out like this, for GPUs of this compute capability.
 pub(super) fn compile(geometry: &Geometry, (major, minor): (i32, i32)) -> Result<Vec<u8>, CudaError> {
     let text = CString::new(SOURCE).expect("the kernels are text");
     let source = Source::new(&text).map_err(|error| refused(error, ""))?;
@@ -61,7 +61,7 @@ impl Source {
 
 impl Drop for Source {
     fn drop(&mut self) {
-        // SAFETY: the program is alive, and nobody else destroys it. Whether that succeeds changes nothing.
+        // SAFETY: the program is alive, and only destroyed here. Whether that succeeds changes nothing.
         let _ = unsafe { result::destroy_program(self.0) };
     }
 }

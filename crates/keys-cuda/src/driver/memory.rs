@@ -1,4 +1,4 @@
-//! Memory of a card, and memory of this process that the card can reach by itself. Both are wiped before they are freed.
+//! Memory of a GPU, and memory of this process that the GPU can reach by itself. Both are wiped before they are freed.
 
 use std::{
     ops::{Deref, DerefMut, Range},
@@ -17,15 +17,15 @@ use super::{CudaError, failed};
 /// Bytes of a word.
 const WORD: usize = size_of::<u32>();
 
-/// Words on the card, for the work of one stream, which outlives them. The context is current in every call.
-pub(super) struct CardMemory {
+/// Words on the GPU, for the work of one stream, which outlives them. The context is current in every call.
+pub(super) struct DeviceMemory {
     address: CUdeviceptr,
     words: usize,
     stream: CUstream,
 }
 
-impl CardMemory {
-    /// So many words, all zero.
+impl DeviceMemory {
+    /// Memory of `words` words, all zero.
     pub(super) fn zeroes(words: usize, stream: CUstream) -> Result<Self, CudaError> {
         // SAFETY: the memory is not read before the stream has filled it.
         let address = unsafe { result::malloc_sync(words.max(1) * WORD) }.map_err(failed("find memory"))?;
@@ -53,8 +53,8 @@ impl CardMemory {
 
     /// Copies the first words to `target`, which is not read before the stream was waited for.
     pub(super) fn read(&self, target: &mut [u32]) -> Result<(), CudaError> {
-        assert!(target.len() <= self.words, "there are so many");
-        // SAFETY: the memory is ours and has so many words, and the caller keeps the target.
+        assert!(target.len() <= self.words, "the memory has as many words");
+        // SAFETY: the memory is ours and as long as the target at least, and the caller keeps the target.
         unsafe { result::memcpy_dtoh_async(target, self.address, self.stream) }.map_err(failed("give data"))
     }
 
@@ -68,16 +68,16 @@ impl CardMemory {
     }
 
     pub(super) fn wipe(&self, words: Range<usize>) -> Result<(), CudaError> {
-        assert!(words.end <= self.words, "there are so many");
+        assert!(words.end <= self.words, "the memory has as many words");
         // SAFETY: the memory is ours, and has these words.
         unsafe { result::memset_d8_async(self.at(words.start), 0, words.len() * WORD, self.stream) }
             .map_err(failed("wipe its memory"))
     }
 }
 
-impl Drop for CardMemory {
+impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // Where the card is lost its memory is, too: there is nobody to tell.
+        // An error means that the GPU is lost, and its memory with it: there is nothing to report.
         drop(self.wipe(0..self.words));
         // SAFETY: the stream is alive; when it was waited for nothing uses the memory, which is freed this once.
         unsafe {
@@ -87,7 +87,7 @@ impl Drop for CardMemory {
     }
 }
 
-/// Words of this process that stay where they are, so that the card copies them while the processor does other things.
+/// Words of this process that stay where they are, so that the GPU copies them while the processor does other things.
 pub(super) struct PinnedMemory {
     words: NonNull<u32>,
     count: usize,
@@ -97,14 +97,14 @@ pub(super) struct PinnedMemory {
 unsafe impl Send for PinnedMemory {}
 
 impl PinnedMemory {
-    /// So many words, all zero. The context is current.
+    /// Memory of `count` words, all zero. The context is current.
     pub(super) fn zeroes(count: usize) -> Result<Self, CudaError> {
         // Not write-combined: results are read.
         // SAFETY: the memory is filled before anything reads it.
         let address = unsafe { result::malloc_host(count.max(1) * WORD, 0) };
         let address = address.map_err(failed("find memory that it can reach"))?;
         let words = NonNull::new(address.cast::<u32>()).expect("the driver says if it has none");
-        // SAFETY: there are so many words, and nobody else knows of them.
+        // SAFETY: `count` words were allocated, and there is no other pointer to them.
         unsafe { words.as_ptr().write_bytes(0, count) };
         Ok(Self { words, count })
     }
@@ -125,7 +125,7 @@ impl Deref for PinnedMemory {
     type Target = [u32];
 
     fn deref(&self) -> &[u32] {
-        // SAFETY: there are so many words, all set; the card writes to them only within calls that have `self` exclusively.
+        // SAFETY: there are `count` words, all set; the GPU writes to them only in calls that borrow `self` mutably.
         unsafe { slice::from_raw_parts(self.words.as_ptr(), self.count) }
     }
 }

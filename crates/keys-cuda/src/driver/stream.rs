@@ -1,4 +1,4 @@
-//! One stream of the card: copies in, kernels, copies out, in the order in which they are asked for.
+//! One stream of the GPU: copies in, kernels, copies out, in the order in which they are asked for.
 
 use std::{ffi::c_void, num::NonZeroUsize, sync::Arc};
 
@@ -11,16 +11,16 @@ use zeroize::Zeroize;
 
 use super::{
     CudaError, Device, Kernels, failed,
-    memory::{CardMemory, PinnedMemory},
+    memory::{DeviceMemory, PinnedMemory},
 };
 use crate::{
-    card::{Buffers, Card, Results},
+    gpu_stream::{Buffers, GpuStream, Results},
     key::record_words,
     source::SLOTS,
     statistics::CudaLayout,
 };
 
-/// Operations in a launch, however many threads a card has: they must fit into its memory and ours.
+/// Operations in a launch, however many threads a GPU has: they must fit into its memory and ours.
 const MOST: usize = 1 << 16;
 
 /// A stream, and all memory that its work uses.
@@ -28,7 +28,7 @@ pub(crate) struct Stream {
     handle: CUstream,
     /// Recorded behind the copies of results.
     results: CUevent,
-    /// Operations in a launch, if that is not left to the card; and how many streams share it.
+    /// Operations in a launch, if that is not left to the GPU; and how many streams share it.
     wave: Option<NonZeroUsize>,
     streams: NonZeroUsize,
     lanes: [Option<Lane>; Width::ALL.len()],
@@ -43,8 +43,8 @@ unsafe impl Send for Stream {}
 struct Lane {
     /// Keys that there is room for.
     places: usize,
-    keys: CardMemory,
-    blinding: CardMemory,
+    keys: DeviceMemory,
+    blinding: DeviceMemory,
     advances: Twice,
     requests: Twice,
     inputs: Twice,
@@ -52,15 +52,15 @@ struct Lane {
     verdicts: Twice,
 }
 
-/// Memory here, and as much on the card.
+/// Memory here, and as much on the GPU.
 struct Twice {
     here: PinnedMemory,
-    card: CardMemory,
+    gpu: DeviceMemory,
 }
 
 impl Stream {
-    /// One of `streams`. A launch takes `wave` operations at most, or what makes the card full when all streams but the one
-    /// that gathers have launched.
+    /// One of `streams`. A launch takes `wave` operations at most, or what makes the GPU full when all streams but the
+    /// one that gathers have launched.
     pub(crate) fn new(
         device: Arc<Device>,
         streams: NonZeroUsize,
@@ -87,7 +87,7 @@ impl Stream {
     }
 }
 
-impl Card for Stream {
+impl GpuStream for Stream {
     fn wave(&self, width: Width) -> usize {
         let Some(kernels) = self.device.compiled(width) else { return 1 };
         let share = kernels.layout.resident.div_ceil((self.streams.get() - 1).max(1));
@@ -149,16 +149,16 @@ impl Card for Stream {
         lane.requests.send(2 * count)?;
         lane.inputs.send(words * count)?;
         lane.advances.put(advances)?;
-        lane.verdicts.card.wipe(0..count)?;
+        lane.verdicts.gpu.wipe(0..count)?;
         lane.launch_private(kernels, count, handle)?;
         lane.outputs.fetch(words * count)?;
         lane.verdicts.fetch(count)?;
         // SAFETY: both are alive.
         unsafe { event::record(results, handle) }.map_err(failed("record an event"))?;
-        // While somebody reads the results.
+        // Runs while the caller reads the results.
         lane.launch_advance(kernels, advances.len() / 2, handle)?;
-        lane.inputs.card.wipe(0..words * count)?;
-        lane.outputs.card.wipe(0..words * count)?;
+        lane.inputs.gpu.wipe(0..words * count)?;
+        lane.outputs.gpu.wipe(0..words * count)?;
         // SAFETY: the event is alive.
         unsafe { event::synchronize(results) }.map_err(failed("perform operations"))?;
         let outputs = &lane.outputs.here.bytes()[..4 * words * count];
@@ -175,7 +175,7 @@ impl Card for Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // A card that is lost frees what was on it by itself; nobody can use it then.
+        // A lost GPU frees its memory by itself, and cannot be used any more.
         if self.device.bind().is_err() {
             return;
         }
@@ -201,8 +201,8 @@ impl Lane {
         let twice = |words| Twice::zeroes(words, stream);
         Ok(Self {
             places,
-            keys: CardMemory::zeroes(places * record_words(width), stream)?,
-            blinding: CardMemory::zeroes(places * ring_words(width), stream)?,
+            keys: DeviceMemory::zeroes(places * record_words(width), stream)?,
+            blinding: DeviceMemory::zeroes(places * ring_words(width), stream)?,
             advances: twice(2 * places)?,
             requests: twice(2 * wave)?,
             inputs: twice(words * wave)?,
@@ -215,7 +215,7 @@ impl Lane {
     fn grow(&mut self, width: Width, places: usize, stream: CUstream) -> Result<(), CudaError> {
         for (memory, size) in [(&mut self.keys, record_words(width)), (&mut self.blinding, ring_words(width))]
         {
-            let mut larger = CardMemory::zeroes(places * size, stream)?;
+            let mut larger = DeviceMemory::zeroes(places * size, stream)?;
             larger.copy(memory)?;
             *memory = larger;
         }
@@ -228,19 +228,19 @@ impl Lane {
         let memory = [
             &self.keys,
             &self.blinding,
-            &self.requests.card,
-            &self.inputs.card,
-            &self.outputs.card,
-            &self.verdicts.card,
+            &self.requests.gpu,
+            &self.inputs.gpu,
+            &self.outputs.gpu,
+            &self.verdicts.gpu,
         ];
         let blocks = kernels.geometry.blocks(count);
-        launch(kernels, kernels.private, memory.map(CardMemory::address), count, blocks, stream)
+        launch(kernels, kernels.private, memory.map(DeviceMemory::address), count, blocks, stream)
     }
 
     fn launch_advance(&self, kernels: &Kernels, count: usize, stream: CUstream) -> Result<(), CudaError> {
-        let memory = [&self.keys, &self.blinding, &self.advances.card];
+        let memory = [&self.keys, &self.blinding, &self.advances.gpu];
         let blocks = kernels.geometry.advance_blocks(count);
-        launch(kernels, kernels.advance, memory.map(CardMemory::address), count, blocks, stream)
+        launch(kernels, kernels.advance, memory.map(DeviceMemory::address), count, blocks, stream)
     }
 }
 
@@ -268,22 +268,22 @@ fn launch<const N: usize>(
 
 impl Twice {
     fn zeroes(words: usize, stream: CUstream) -> Result<Self, CudaError> {
-        Ok(Self { here: PinnedMemory::zeroes(words)?, card: CardMemory::zeroes(words, stream)? })
+        Ok(Self { here: PinnedMemory::zeroes(words)?, gpu: DeviceMemory::zeroes(words, stream)? })
     }
 
-    /// Copies the first words to the card.
+    /// Copies the first words to the GPU.
     fn send(&mut self, words: usize) -> Result<(), CudaError> {
-        self.card.fill(0, &self.here[..words])
+        self.gpu.fill(0, &self.here[..words])
     }
 
-    /// Copies these words to the card. What was sent before has arrived.
+    /// Copies these words to the GPU. What was sent before has arrived.
     fn put(&mut self, words: &[u32]) -> Result<(), CudaError> {
         self.here[..words.len()].copy_from_slice(words);
         self.send(words.len())
     }
 
-    /// Copies the first words from the card.
+    /// Copies the first words from the GPU.
     fn fetch(&mut self, words: usize) -> Result<(), CudaError> {
-        self.card.read(&mut self.here[..words])
+        self.gpu.read(&mut self.here[..words])
     }
 }

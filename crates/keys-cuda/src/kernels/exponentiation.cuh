@@ -25,7 +25,7 @@ struct Table {
         return number;
     }
 
-    // Leaves nothing of it to the next block. To write what nobody reads would be left out if it were not volatile.
+    // Leaves nothing of it to the next block. Writes that are never read would be optimized away without volatile.
     __device__ __forceinline__ void wipe() {
         volatile u32* words = own;
 #pragma unroll 1

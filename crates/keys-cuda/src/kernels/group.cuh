@@ -1,4 +1,4 @@
-// Numbers that lie spread over neighbouring threads of a warp, and what these threads tell one another.
+// Numbers that lie spread over neighbouring threads of a warp, and what these threads exchange.
 //
 // A group is SIZE threads, a power of two. The least words of a number are with its first thread. All groups of a warp do
 // the same at the same time, each with a number of its own: no branch depends on a number.

@@ -13,7 +13,7 @@ struct Modulus {
 //
 // A product of two words is two words long and begins at each position. Those that begin at even positions lie side by
 // side, and so do those at odd ones: two rows of words, each summed up by a chain of multiply-adds of 64 bits with carry,
-// which is the instruction that the card is fast at.
+// which is the instruction that the GPU is fast at.
 //
 // When the sum moves down a word, the rows change places, and nothing has to be moved: `odd` becomes `even` as it is, and
 // `even` becomes `odd`, to be read two words further up by the chain that writes it next. Its word 1, by then at position

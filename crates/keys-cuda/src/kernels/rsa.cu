@@ -147,7 +147,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) rsa_private(
     const Number output = multiply_by_two(power, a + WORDS, b + WORDS, n);
     table.wipe();
 
-    // A result that was computed wrongly modulo one prime would tell the other prime to anybody.
+    // A result that was computed wrongly modulo one prime would reveal the other prime.
     const bool right = equal<WHOLE_SIZE>(power_of_public_exponent(output, key, n), input);
     Number difference;
     const bool in_range = subtract<WHOLE_SIZE>(difference, input, n.number) != 0;

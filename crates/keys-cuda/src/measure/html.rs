@@ -7,7 +7,7 @@ use super::{CudaResult, CudaRow, Point};
 
 /// A page with a chart for each size: the time of an operation against the load, processor and GPU.
 pub fn page(result: &CudaResult, machine: &str) -> String {
-    let title = format!("RSA on {}", result.card);
+    let title = format!("RSA on {}", result.gpu);
     let lead = format!(
         "The time of an operation against operations per second, from one under way to as many as can be; beside {} threads \
          of {machine}.",
@@ -18,7 +18,7 @@ pub fn page(result: &CudaResult, machine: &str) -> String {
 }
 
 fn of_size(row: &CudaRow) -> String {
-    let all = || row.processor.iter().chain(&row.card);
+    let all = || row.processor.iter().chain(&row.gpu);
     let x = Axis::new("operations per second", Scale::Logarithmic, all().map(|point| point.rate));
     let times = all().flat_map(|point| [point.median, point.p99]).map(|micros| micros / 1e3);
     let y = Axis::new("milliseconds", Scale::Logarithmic, times);
@@ -35,7 +35,7 @@ fn of_size(row: &CudaRow) -> String {
         };
         [series("median", |point| point.median), series("99th percentile", |point| point.p99)]
     };
-    let series = [of_engine("processor", &row.processor), of_engine("GPU", &row.card)].concat();
+    let series = [of_engine("processor", &row.processor), of_engine("GPU", &row.gpu)].concat();
     chart(&row.width.to_string(), &x, &y, &series)
 }
 
@@ -69,11 +69,11 @@ mod tests {
             times,
             threshold: None,
             processor: vec![point(1, 5000.0), point(64, 250_000.0)],
-            card: vec![point(1, 300.0), point(4096, 1e6), point(65536, 0.0)],
+            gpu: vec![point(1, 300.0), point(4096, 1e6), point(65536, 0.0)],
             paced: point(0, 8e5),
         };
         let result = CudaResult {
-            card: "a <card>".into(),
+            gpu: "a <GPU>".into(),
             processor_threads: 16,
             settings: CudaSettings::default(),
             time: Duration::from_secs(1),
@@ -83,7 +83,7 @@ mod tests {
         };
         let page = page(&result, "a machine");
         for part in [
-            "RSA on a &lt;card&gt;",
+            "RSA on a &lt;GPU&gt;",
             "16 threads of a machine",
             "RSA-2048",
             "GPU, 99th percentile",

@@ -20,7 +20,7 @@ pub fn text(result: &CudaResult, machine: &impl Serialize, program: &str) -> Str
         "schema": SCHEMA,
         "program": program,
         "machine": machine,
-        "gpu": result.card,
+        "gpu": result.gpu,
         "processor_threads": result.processor_threads,
         "seconds": result.time.as_secs_f64(),
         "wait_us": micros(settings.wait),
@@ -30,7 +30,7 @@ pub fn text(result: &CudaResult, machine: &impl Serialize, program: &str) -> Str
             "algorithm": name(verified.width),
             "keys": verified.keys,
             "operations": verified.operations,
-            "on_gpu": verified.on_card,
+            "on_gpu": verified.on_gpu,
             "faults": verified.faults,
             "wrong": verified.wrong,
         })).collect::<Vec<_>>(),
@@ -56,7 +56,7 @@ fn row(row: &CudaRow) -> Value {
         "registers": times.layout.registers,
         "spilled_bytes": times.layout.spilled,
         "at_80_percent": point(&row.paced),
-        "gpu": row.card.iter().map(point).collect::<Vec<_>>(),
+        "gpu": row.gpu.iter().map(point).collect::<Vec<_>>(),
         "processor": row.processor.iter().map(point).collect::<Vec<_>>(),
     })
 }

@@ -56,7 +56,7 @@ impl Pool {
     }
 }
 
-/// So many keys, and their names.
+/// Makes `count` keys; returns them with their names.
 pub(super) fn make(
     width: Width,
     count: usize,

@@ -1,4 +1,4 @@
-//! Load on an engine from several threads: with so many operations under way, or at a fixed rate.
+//! Load on an engine from several threads: with a fixed number of operations under way, or at a fixed rate.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -21,7 +21,7 @@ const SUBMITTERS: usize = 8;
 /// This part of the time, at the beginning, does not count.
 const WARM_UP: u32 = 4;
 
-/// The longest time that is told apart from longer ones, in nanoseconds.
+/// The longest time that is distinguished from longer ones, in nanoseconds.
 const LONGEST: u64 = 60_000_000_000;
 
 /// How an engine did at one load.
@@ -61,7 +61,7 @@ impl<'a> Loader<'a> {
         Self { pool, submitters: (cores.get() / 2).clamp(1, SUBMITTERS), time }
     }
 
-    /// With so many operations under way at any time.
+    /// With `under_way` operations under way at any time.
     pub(super) fn closed(
         &mut self,
         engine: &dyn PrivateKeyEngine,
@@ -75,7 +75,7 @@ impl<'a> Loader<'a> {
         Ok(Point { under_way: Some(under_way), ..point })
     }
 
-    /// With so many operations begun in a second, whatever becomes of them.
+    /// With `rate` operations begun in a second, whether or not earlier ones have ended.
     pub(super) fn paced(&mut self, engine: &dyn PrivateKeyEngine, rate: f64) -> Result<Point, MeasureError> {
         let interval = Duration::from_secs_f64(self.submitters as f64 / rate.max(1.0));
         let point = self.load(self.submitters, |thread, clock, seen| {

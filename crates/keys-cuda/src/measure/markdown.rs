@@ -6,7 +6,7 @@ use super::{CudaResult, CudaRow, Point, Variant};
 
 /// The tables, below a line about the machine.
 pub fn text(result: &CudaResult, machine: &str) -> String {
-    let mut text = format!("{}; {} threads of {machine}\n\n", result.card, result.processor_threads);
+    let mut text = format!("{}; {} threads of {machine}\n\n", result.gpu, result.processor_threads);
     text += "| | GPU, operations/s | processor, operations/s | at 80 %: median, ms | p99, ms | launch of 1, ms | launch, ms | of operations |\n";
     text += "|---|---:|---:|---:|---:|---:|---:|---:|\n";
     for row in &result.rows {
@@ -24,7 +24,7 @@ pub fn text(result: &CudaResult, machine: &str) -> String {
         let counts = [
             verified.keys as u64,
             verified.operations as u64,
-            verified.on_card,
+            verified.on_gpu,
             verified.faults,
             verified.wrong,
         ];
@@ -61,7 +61,7 @@ fn summary(row: &CudaRow) -> String {
 fn curve(row: &CudaRow) -> String {
     let mut text = format!("\n| {}, under way | operations/s | median, ms | p99, ms |\n", row.width);
     text += "|---|---:|---:|---:|\n";
-    for (name, points) in [("processor", &row.processor), ("GPU", &row.card)] {
+    for (name, points) in [("processor", &row.processor), ("GPU", &row.gpu)] {
         for point in points {
             let under_way = point.under_way.unwrap_or_default();
             text += &line(&format!("{name}, {}", grouped(under_way as f64)), of_point(point));
@@ -136,7 +136,7 @@ mod tests {
         };
         let width = Width::Rsa2048;
         CudaResult {
-            card: "A card, 132 multiprocessors".into(),
+            gpu: "A GPU, 132 multiprocessors".into(),
             processor_threads: 16,
             settings: CudaSettings::default(),
             time: Duration::from_secs(1),
@@ -145,7 +145,7 @@ mod tests {
                 times,
                 threshold: Some(934),
                 processor: vec![point(1, 5000.0), point(64, 250_000.0)],
-                card: vec![point(1, 300.0), point(22_176, 1_234_567.0)],
+                gpu: vec![point(1, 300.0), point(22_176, 1_234_567.0)],
                 paced: Point { under_way: None, offered: Some(987_654.0), ..point(0, 987_000.0) },
             }],
             variants: vec![
@@ -156,7 +156,7 @@ mod tests {
                 width,
                 keys: 1000,
                 operations: 100_000,
-                on_card: 99_666,
+                on_gpu: 99_666,
                 faults: 0,
                 wrong: 0,
             }],
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn tables_hold_what_was_measured() {
         let expected = "\
-A card, 132 multiprocessors; 16 threads of a machine
+A GPU, 132 multiprocessors; 16 threads of a machine
 
 | | GPU, operations/s | processor, operations/s | at 80 %: median, ms | p99, ms | launch of 1, ms | launch, ms | of operations |
 |---|---:|---:|---:|---:|---:|---:|---:|

@@ -1,4 +1,4 @@
-//! Results of a card beside those of AWS-LC.
+//! Results of a GPU beside those of AWS-LC.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::CudaEngine;
 /// Operations that a thread has under way at a time.
 const TOGETHER: usize = 512;
 
-/// One in so many operations is at an edge.
+/// One in `EDGES` operations is at an edge.
 const EDGES: usize = 100;
 
 /// What was compared.
@@ -28,9 +28,9 @@ pub struct Verified {
     pub keys: usize,
     /// Operations.
     pub operations: usize,
-    /// Those that the card performed, or refused as no key performs them.
-    pub on_card: u64,
-    /// Results of the card that did not stand its own check.
+    /// Those that the GPU performed, or refused as no key performs them.
+    pub on_gpu: u64,
+    /// Results of the GPU that did not stand its own check.
     pub faults: u64,
     /// Answers that are not those of AWS-LC.
     pub wrong: u64,
@@ -51,7 +51,7 @@ pub(super) fn verify(
         width,
         keys: keystore.len(),
         operations: wanted.operations,
-        on_card: statistics.operations(),
+        on_gpu: statistics.operations(),
         faults: statistics.faults(),
         wrong,
     })

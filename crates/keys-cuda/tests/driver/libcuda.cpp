@@ -1,5 +1,5 @@
-// Stands in for NVIDIA's driver: one card, whose memory is this process' and whose kernels the processor runs. Whatever the
-// driver must not be asked for ends the process; what is left behind is counted.
+// Stands in for NVIDIA's driver: one GPU, whose memory is this process' and whose kernels the processor runs. Whatever
+// the driver must not be asked for ends the process; what is left behind is counted.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -13,7 +13,7 @@ using Private = void (*)(Address, Address, Address, Address, Address, Address, u
 using Advance = void (*)(Address, Address, Address, uint32_t);
 
 static std::mutex guard;
-static std::map<Address, size_t> card, pinned;
+static std::map<Address, size_t> gpu, pinned;
 static thread_local void* current = nullptr;
 static unsigned long unwiped = 0;
 static bool broken = false;
@@ -69,7 +69,7 @@ static int copy(Address to, Address from, size_t size) {
 
 extern "C" {
 // For the test.
-unsigned long blocks_left() { return card.size() + pinned.size(); }
+unsigned long blocks_left() { return gpu.size() + pinned.size(); }
 unsigned long blocks_not_wiped() { return unwiped; }
 void break_down() { broken = true; }
 
@@ -113,29 +113,29 @@ int cuEventRecord(void*, void*) { in_context(); return 0; }
 int cuEventSynchronize(void*) { in_context(); return 0; }
 int cuEventDestroy_v2(void* event) { in_context(); free(event); return 0; }
 
-int cuMemAlloc_v2(Address* address, size_t size) { return allocate(card, address, size); }
-int cuMemFree_v2(Address address) { return release(card, address); }
+int cuMemAlloc_v2(Address* address, size_t size) { return allocate(gpu, address, size); }
+int cuMemFree_v2(Address address) { return release(gpu, address); }
 int cuMemHostAlloc(void** address, size_t size, unsigned) {
     return allocate(pinned, reinterpret_cast<Address*>(address), size);
 }
 int cuMemFreeHost(void* address) { return release(pinned, reinterpret_cast<Address>(address)); }
 int cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t size, void*) {
-    within(card, to, size);
+    within(gpu, to, size);
     return copy(to, reinterpret_cast<Address>(from), size);
 }
 int cuMemcpyDtoHAsync_v2(void* to, Address from, size_t size, void*) {
     within(pinned, reinterpret_cast<Address>(to), size);
-    within(card, from, size);
+    within(gpu, from, size);
     return copy(reinterpret_cast<Address>(to), from, size);
 }
 int cuMemcpyDtoDAsync_v2(Address to, Address from, size_t size, void*) {
-    within(card, to, size);
-    within(card, from, size);
+    within(gpu, to, size);
+    within(gpu, from, size);
     return copy(to, from, size);
 }
 int cuMemsetD8Async(Address to, unsigned char value, size_t size, void*) {
     in_context();
-    within(card, to, size);
+    within(gpu, to, size);
     memset(reinterpret_cast<void*>(to), value, size);
     return 0;
 }

@@ -32,13 +32,13 @@ int nvrtcCompileProgram(Program* program, int count, const char** options) {
     std::string source = std::string(folder) + "/kernels.cpp", command = "g++ -std=c++17 -O2 -fPIC -shared -w";
     program->library = std::string(folder) + "/kernels.so";
     std::ofstream(source) << file("warp.h") << program->text << file("launch.h");
-    bool for_card = false;
+    bool for_gpu = false;
     for (int i = 0; i < count; i++) {
         if (!strncmp(options[i], "-D", 2)) command += std::string(" ") + options[i];
-        for_card |= !strcmp(options[i], "--gpu-architecture=sm_90");
+        for_gpu |= !strcmp(options[i], "--gpu-architecture=sm_90");
     }
-    if (!for_card) {
-        program->log = "\nfor which card?\nthere are several";
+    if (!for_gpu) {
+        program->log = "\nfor which GPU?\nthere are several";
         return 6;
     }
     command += " -U_FORTIFY_SOURCE -o " + program->library + " " + source;

@@ -1,5 +1,5 @@
-//! What the engine asks of NVIDIA's driver and of NVRTC, with libraries in their place that need no card: the kernels are
-//! run by the processor, and whatever the driver would not have done ends the test.
+//! What the engine asks of NVIDIA's driver and of NVRTC, with libraries in their place that need no GPU: the kernels
+//! are run by the processor, and whatever the driver would not have done ends the test.
 #![expect(unsafe_code, reason = "libraries are loaded, and functions of them called")]
 
 use std::{num::NonZeroUsize, path::Path, sync::Arc, time::Duration};
@@ -39,7 +39,7 @@ fn engine(keystore: &Arc<Keystore>) -> CudaEngine {
     let two = NonZeroUsize::new(2).expect("not zero");
     let settings = CudaSettings { streams: two, wave: NonZeroUsize::new(6), ..CudaSettings::default() };
     let processor = BatchEngine::new(Arc::clone(keystore), &BatchSettings::default()).expect("threads");
-    CudaEngine::new(processor, &settings).expect("a card")
+    CudaEngine::new(processor, &settings).expect("a GPU")
 }
 
 /// Two operations with each key, compared with AWS-LC.
@@ -59,7 +59,7 @@ async fn compare(engine: &CudaEngine, keystore: &Arc<Keystore>, ids: &[KeyId]) {
 }
 
 #[tokio::test]
-async fn keys_and_operations_go_to_the_card_and_nothing_is_left_there() {
+async fn keys_and_operations_go_to_the_gpu_and_nothing_is_left_there() {
     let folder = tempfile::tempdir().unwrap();
     let (driver, _compiler) = (stand_in("libcuda", folder.path()), stand_in("libnvrtc", folder.path()));
     // SAFETY: the library has these functions, of these types.

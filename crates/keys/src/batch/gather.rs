@@ -2,7 +2,7 @@
 //! key.
 //!
 //! A full batch costs hardly more than one operation, so it is worth waiting a little for the last, but only while
-//! more operations arrive than one thread could perform one by one. Below that rate a batch saves nobody anything, and every
+//! more operations arrive than one thread could perform one by one. Below that rate a batch saves nothing, and every
 //! operation goes at once.
 
 use std::time::{Duration, Instant};
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use super::class::Class;
 use crate::rsa_lanes::OPERATIONS;
 
-/// How much of a new observation goes into an average: one part in so many.
+/// The weight of a new observation in an average: one part in `MEMORY`.
 const MEMORY: u32 = 8;
 
-/// A gap so many times as long as an operation alone ends whatever rush there was before.
+/// A gap of `PAUSE` times the duration of a single operation ends a burst.
 const PAUSE: u32 = 4;
 
-/// So many batches at most go without waiting after others waited in vain.
+/// The most batches that go without waiting after others waited without success.
 const LEAST_TRUST: u32 = 256;
 
 /// What is to be done next.
@@ -43,7 +43,7 @@ impl<T> Gather<T> {
         Self { lists: Class::ALL.map(List::new), absence: Absence::default(), closed: false }
     }
 
-    /// Somebody watches what arrives from now on, until operations are taken.
+    /// A thread watches what arrives from now on, until operations are taken.
     pub(super) fn watch(&mut self, now: Instant) {
         self.absence.end(now);
     }
@@ -86,13 +86,13 @@ impl<T> Gather<T> {
         Decision::Wait(until)
     }
 
-    /// Moves the operations of `class` to `batch`, for somebody who goes off with them `now`.
+    /// Moves the operations of `class` to `batch`, for a thread that leaves the queue with them `now`.
     pub(super) fn take(&mut self, class: Class, batch: &mut Vec<T>, now: Instant) {
         self.absence.begin(now);
         self.list(class).take(batch);
     }
 
-    /// An operation of `class` that was performed alone took so long.
+    /// Notes the duration of an operation of `class` that was performed alone.
     pub(super) fn performed_alone(&mut self, class: Class, time: Duration) {
         self.list(class).performed_alone(time);
     }
@@ -210,8 +210,8 @@ fn average(of: Duration, new: Duration) -> Duration {
     (of * (MEMORY - 1) + new) / MEMORY
 }
 
-/// Time in which nobody watched, since all threads computed, and in which nothing arrived. Where threads share a core with
-/// those that submit, nothing could arrive: such time is no gap between arrivals.
+/// Time in which no thread watched, since all of them computed, and in which nothing arrived. Where threads share a
+/// core with those that submit, nothing could arrive: such time is no gap between arrivals.
 #[derive(Debug, Default)]
 struct Absence {
     left: Option<Instant>,

@@ -49,8 +49,8 @@ impl Transform {
     }
 }
 
-/// Faults are told of in the log so often at most; the metrics count them all.
-const FAULTS_TOLD: Duration = Duration::from_mins(1);
+/// The least time between two faults in the log; the metrics count them all.
+const FAULT_LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// One operation, with all that a thread or a device needs for it. Dropped without an answer, it is answered as failed.
 pub struct Job {
@@ -85,12 +85,12 @@ impl Job {
         self.arrived
     }
 
-    /// Whether anybody wants the result, and in time.
+    /// Whether the caller still waits for the result, and the deadline has not passed.
     pub fn is_wanted(&self, now: Instant) -> bool {
         self.completion.as_ref().is_some_and(|completion| completion.is_wanted(now))
     }
 
-    /// Begins the work, if it is still wanted; if not, answers where somebody came too late.
+    /// Begins the work, if it is still wanted; if its deadline has passed, answers it with that error.
     pub fn begin(&mut self) -> bool {
         self.completion = self.completion.take().and_then(Completion::begin);
         self.completion.is_some()
@@ -167,13 +167,13 @@ impl Job {
 pub(super) struct Performing {
     transform: Option<Transform>,
     statistics: Arc<BatchStatistics>,
-    fault_told: Mutex<Option<Instant>>,
+    fault_logged: Mutex<Option<Instant>>,
 }
 
 impl Performing {
     /// Without `transform` everything is performed alone.
     pub(super) fn new(transform: Option<Transform>, statistics: Arc<BatchStatistics>) -> Self {
-        Self { transform, statistics, fault_told: Mutex::new(None) }
+        Self { transform, statistics, fault_logged: Mutex::new(None) }
     }
 
     /// How many operations of `class` go together at most.
@@ -184,7 +184,7 @@ impl Performing {
     /// Performs and answers `jobs`, which are of one class, and leaves the list empty. Says what the first of them took if
     /// they were performed alone.
     pub(super) fn perform(&self, class: Class, jobs: &mut Vec<Job>) -> Option<Duration> {
-        // The queue outlives its threads: if they died of a panic, what waits in it would wait for ever.
+        // The queue outlives its threads: if they died of a panic, what waits in it would never be answered.
         let performed = catch_unwind(AssertUnwindSafe(|| self.choose(class, jobs)));
         for job in &mut *jobs {
             job.complete(Err(KeyError::Failed("the engine panicked")), Performer::AWS_LC);
@@ -230,23 +230,23 @@ impl Performing {
         let mut lanes: Vec<_> = jobs.iter_mut().map(|job| job.lane(instructions)).collect();
         let verdicts = (transform.perform)(&mut lanes);
         drop(lanes);
-        // Nobody waits for a result that is there because another must be computed again.
+        // Results that are ready are returned first: their callers do not wait while others are computed again.
         for (job, _) in jobs.iter_mut().zip(verdicts).filter(|(_, verdict)| *verdict == Verdict::Done) {
             job.complete_from_lane(instructions.performer());
         }
         for (job, verdict) in jobs.iter_mut().zip(verdicts).filter(|(_, verdict)| *verdict != Verdict::Done) {
             if verdict == Verdict::Fault {
-                self.tell_fault();
+                self.log_fault();
             }
             job.perform_alone();
         }
     }
 
-    fn tell_fault(&self) {
+    fn log_fault(&self) {
         let (faults, now) = (self.statistics.fault(), Instant::now());
-        let mut told = self.fault_told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_none_or(|told| now.duration_since(told) >= FAULTS_TOLD) {
-            *told = Some(now);
+        let mut logged = self.fault_logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.is_none_or(|logged| now.duration_since(logged) >= FAULT_LOG_INTERVAL) {
+            *logged = Some(now);
             tracing::warn!(
                 faults,
                 "a result of an RSA batch did not stand its check; it was not used but computed again with AWS-LC. \

@@ -32,12 +32,12 @@ impl BatchStatistics {
         self.waiting.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So many operations wait no longer.
+    /// Notes that `operations` operations no longer wait.
     pub(super) fn left(&self, operations: usize) {
         self.waiting.fetch_sub(operations, Ordering::Relaxed);
     }
 
-    /// So many operations are performed together: one to four.
+    /// Notes a batch of `together` operations: one to four.
     pub(super) fn perform(&self, together: usize) {
         if let Some(count) = together.checked_sub(1).and_then(|place| self.performed.get(place)) {
             count.fetch_add(together as u64, Ordering::Relaxed);

@@ -64,7 +64,7 @@ fn keys() -> &'static Keys {
     })
 }
 
-/// A keystore that nobody else has, with one RSA key.
+/// A keystore of one test alone, with one RSA key.
 fn own_keystore() -> (Arc<Keystore>, KeyId) {
     let mut store = Keystore::new();
     let id = store.add_der(key(2048).der.clone_key()).unwrap();
@@ -93,7 +93,7 @@ fn assert_signed(id: KeyId, scheme: SignatureScheme, result: KeyResult) {
 fn wait_until(condition: impl Fn() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < Duration::from_mins(1), "waited in vain");
+        assert!(started.elapsed() < Duration::from_mins(1), "the condition still does not hold");
         thread::sleep(Duration::from_millis(1));
     }
 }

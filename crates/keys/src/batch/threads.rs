@@ -1,4 +1,4 @@
-//! The threads of a batch engine, and the queue between them and whoever submits.
+//! The threads of a batch engine, and the queue between them and the threads that submit.
 //!
 //! One thread at a time looks at the queue and gathers, so that two of them do not split a batch. It goes off with what it
 //! gathered, and the next one takes its place.
@@ -30,7 +30,7 @@ use crate::rsa_lanes::OPERATIONS;
 /// and should not wait for a batch to end. If the worker never stops, this still leaves a quarter of the core to them.
 const NICENESS: i32 = 5;
 
-/// Starts the threads; they end when the queue is empty and nobody holds its sending end any more.
+/// Starts the threads; they end when the queue is empty and all its sending ends are dropped.
 pub(super) fn start(
     settings: &BatchSettings,
     threads: NonZeroUsize,
@@ -39,15 +39,15 @@ pub(super) fn start(
 ) -> io::Result<Sender<Job>> {
     let (sender, queue) = crossbeam_channel::bounded(settings.queue.get());
     let shared = Arc::new((Mutex::new(Desk::new(queue, Arc::clone(statistics))), performing));
-    let (tell, told) = crossbeam_channel::bounded(threads.get());
+    let (report, reports) = crossbeam_channel::bounded(threads.get());
     for number in 0..threads.get() {
-        let (shared, tell, cores) = (Arc::clone(&shared), tell.clone(), settings.cores.clone());
+        let (shared, report, cores) = (Arc::clone(&shared), report.clone(), settings.cores.clone());
         thread::Builder::new().name(format!("keys-{number}")).spawn(move || {
             let pinned = pin(&cores);
             let runs = pinned.is_ok();
             // An error means that another thread could not be started, and all of them end.
-            drop(tell.send(pinned));
-            drop(tell);
+            drop(report.send(pinned));
+            drop(report);
             if runs {
                 // Of this thread alone, and never refused, since it only gives way.
                 nice(NICENESS).ok();
@@ -55,8 +55,8 @@ pub(super) fn start(
             }
         })?;
     }
-    drop(tell);
-    told.iter().collect::<io::Result<()>>()?;
+    drop(report);
+    reports.iter().collect::<io::Result<()>>()?;
     Ok(sender)
 }
 
@@ -136,7 +136,7 @@ impl Desk {
         }
     }
 
-    /// Takes what is there, up to a full batch, and parts with what nobody wants any more.
+    /// Takes what is there, up to a full batch, and removes operations that are no longer wanted.
     fn take_waiting(&mut self, performing: &Performing) {
         let now = Instant::now();
         for job in self.gather.remove(&|job: &Job| !job.is_wanted(now)) {

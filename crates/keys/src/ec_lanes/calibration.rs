@@ -23,7 +23,7 @@ pub struct LanesUse {
     pub signatures: usize,
 }
 
-/// The best of so many runs counts: what disturbs makes a run longer, never shorter.
+/// Runs of a measurement, of which the shortest counts: disturbances make a run longer, never shorter.
 const RUNS: usize = 12;
 
 impl LanesUse {

@@ -248,7 +248,7 @@ pub(super) fn invert<V: Kernels>(number: &Element<V>) -> Element<V> {
 /// Heavy operations as functions of their own.
 pub(super) trait Kernels: Lanes {
     fn product(a: &Element<Self>, b: &Element<Self>) -> Element<Self>;
-    /// Squares so many times.
+    /// Squares `times` times.
     fn square_times(number: &Element<Self>, times: usize) -> Element<Self>;
 }
 

@@ -1,7 +1,7 @@
 //! Does the time of a batch depend on secrets? As in `rsa_lanes/timing.rs`: times of two classes of secrets, taken in random
 //! order, are compared by Welch's t-test. Run by `make check-timing`.
 //!
-//! Secrets of both classes lie in one array and are read alike, so that what is in the cache does not tell the classes apart.
+//! Secrets of both classes lie in one array and are read alike, so that the cache does not distinguish the classes.
 
 use std::time::Instant;
 

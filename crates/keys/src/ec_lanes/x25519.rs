@@ -35,7 +35,7 @@ pub(super) trait Kernels: field25519::Kernels {
     fn ladder(secrets: &[[u8; 32]; LANES], points: &[[u8; 32]; LANES]) -> Fraction<Self>;
 }
 
-/// Exchanges of up to [`BATCHES`] times eight lanes. What is in lanes that nobody needs does not matter.
+/// Exchanges of up to [`BATCHES`] times eight lanes. The contents of unused lanes do not matter.
 ///
 /// A point of small order gives zeroes. RFC 8446 section 7.4.2 has them refused, which is the caller's to do.
 #[inline(always)]

@@ -264,7 +264,7 @@ fn number_from(bytes: &[u8]) -> Result<Owned<ffi::BIGNUM>, KeyError> {
 ///
 /// # Safety
 ///
-/// `number` is alive, not negative, and nobody changes it meanwhile.
+/// `number` is alive, not negative, and not modified during the call.
 unsafe fn bytes_of(number: *const ffi::BIGNUM) -> Zeroizing<Vec<u8>> {
     // SAFETY: the caller's promise.
     unsafe {

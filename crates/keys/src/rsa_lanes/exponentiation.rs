@@ -12,7 +12,7 @@ const WINDOW: usize = 5;
 pub(super) struct Table<V>(Vec<[V; 1 << WINDOW]>);
 
 impl<V: Lanes> Table<V> {
-    /// Room for numbers of so many digits.
+    /// A table of zeroes for numbers of `digits` digits.
     pub(super) fn new(digits: usize) -> Self {
         Self(vec![[V::splat(0); 1 << WINDOW]; digits])
     }

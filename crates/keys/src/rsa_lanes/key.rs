@@ -13,7 +13,7 @@ use super::{
 };
 use crate::rsa::{RsaNumbers, blinding_pair};
 
-/// So many operations use one chain of blinding factors before fresh ones are drawn: making them costs about as much as
+/// Operations that use one chain of blinding factors before fresh ones are drawn: making them costs about as much as
 /// one operation in a batch, and each operation squares the last pair, so that none is used twice.
 const BLINDING_USES: u32 = 256;
 

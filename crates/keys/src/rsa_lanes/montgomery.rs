@@ -52,7 +52,7 @@ pub(super) trait Blocks<const B: usize>: Lanes {
     );
 
     /// Adds the multiple of `modulus`, a least block, that makes the columns `low` zero, and hands their carry to `high`.
-    /// Nobody looks at `low` any more, so it stays.
+    /// `low` is left as it is: it is not read again.
     ///
     /// `quotient` becomes the digits of what it multiplied by, for the further blocks of the modulus; `inverse` is
     /// -1/modulus modulo the radix.

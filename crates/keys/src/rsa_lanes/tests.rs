@@ -32,7 +32,7 @@ fn cases() -> impl Iterator<Item = (Instructions, Width)> {
     instructions.flat_map(|instructions| Width::ALL.map(|width| (instructions, width)))
 }
 
-/// So many batches: 20,000 operations in all where the processor is fast at them, in an optimized build.
+/// Batches of a test: 20,000 operations in all where the processor is fast at them, in an optimized build.
 fn batches(instructions: Instructions, width: Width) -> usize {
     let smallest = match instructions {
         _ if !instructions.are_supported() => 16,
@@ -83,7 +83,7 @@ fn random_below(number: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Performs the operations of a batch, and gives what became of them.
+/// Performs the operations of a batch, and returns their verdicts and outputs.
 fn perform(operations: &[(&Key, Vec<u8>)]) -> Vec<(Verdict, Vec<u8>)> {
     let mut outputs: Vec<Vec<u8>> = operations.iter().map(|(_, input)| vec![0xaa; input.len()]).collect();
     let mut lanes: Vec<Lane<'_>> = operations
@@ -305,7 +305,7 @@ fn every_operation<V: MultiplyAdd>(operands: [[u64; 8]; 3]) -> Vec<Vec<u64>> {
     results.iter().map(|vector| vector.lanes().to_vec()).collect()
 }
 
-/// Of FMA there is no portable form, so what the lanes do is told in integers.
+/// FMA has no portable implementation, so the lanes are compared with integers.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn the_lanes_of_fma_compute_with_digits_of_51_bits() {

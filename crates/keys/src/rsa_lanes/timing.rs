@@ -2,7 +2,7 @@
 //! two classes of keys and inputs, taken in random order, are compared by Welch's t-test.
 //!
 //! Run by `make check-timing`. A test of time can only find a leak, not prove that there is none, and a busy machine
-//! makes it blind; it fails at |t| of 10 and tells t in any case.
+//! makes it blind; it fails at |t| of 10 and prints t in any case.
 
 use std::time::Instant;
 

@@ -118,8 +118,8 @@ pub struct KeyFigures {
     pub faults: u64,
     /// What batches gain with keys of each size.
     pub batch_gains: Vec<BatchGain>,
-    /// The card beside the threads; `None` where there is none.
-    pub card: Option<CardFigures>,
+    /// The GPU beside the threads; `None` where there is none.
+    pub gpu: Option<GpuFigures>,
 }
 
 /// What the fastest batches gain with keys of one size, as measured when the first key of this size was read.
@@ -133,9 +133,9 @@ pub struct BatchGain {
     pub gain: f64,
 }
 
-/// What a card has done of key operations, and has to do.
+/// Key operations on a GPU: counted since the start, and under way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CardFigures {
+pub struct GpuFigures {
     /// Operations that wait for it or are on it.
     pub pending: u64,
     /// Launches, each of many operations.

@@ -216,7 +216,7 @@ fn the_key_engine_tells_of_its_queue_and_its_batches() {
     let metrics = Metrics::new();
     assert!(!metrics.render().contains("brisk_key_queue_length"));
     let batch_gains = vec![BatchGain { bits: 3072, engine: "ifma", gain: 2.5 }];
-    let figures = KeyFigures { queue_length: 7, by_batch: [1, 0, 3, 8], faults: 2, batch_gains, card: None };
+    let figures = KeyFigures { queue_length: 7, by_batch: [1, 0, 3, 8], faults: 2, batch_gains, gpu: None };
     metrics.set_key_source(move || figures.clone());
     for line in [
         "brisk_key_queue_length 7",
@@ -231,10 +231,10 @@ fn the_key_engine_tells_of_its_queue_and_its_batches() {
 }
 
 #[test]
-fn a_card_tells_of_what_it_has_done_and_of_its_loss() {
+fn a_gpu_reports_its_work_and_its_loss() {
     let metrics = Metrics::new();
-    let card = CardFigures { pending: 9, launches: 3, faults: 4, taken_over: 5, is_lost: true };
-    metrics.set_key_source(move || KeyFigures { faults: 2, card: Some(card), ..KeyFigures::default() });
+    let gpu = GpuFigures { pending: 9, launches: 3, faults: 4, taken_over: 5, is_lost: true };
+    metrics.set_key_source(move || KeyFigures { faults: 2, gpu: Some(gpu), ..KeyFigures::default() });
     for line in [
         "brisk_key_faults_total 6",
         "brisk_key_gpu_pending 9",

@@ -1,7 +1,7 @@
 // What the kernels need of CUDA, on a processor: the threads of a warp as fibers that take turns.
 //
-// A fiber runs up to the next exchange with the others, leaves there what it has to tell, and lets the next one run. When
-// its turn comes again, all have told. Nothing here can be used by two threads of the processor at a time.
+// A fiber runs up to the next exchange with the others, leaves its value there, and lets the next one run. When its
+// turn comes again, all have left theirs. Nothing here can be used by two threads of the processor at a time.
 
 #include <csetjmp>
 #include <cstdlib>
@@ -28,7 +28,7 @@ struct Fiber {
 
 static Fiber fibers[LANES];
 static ucontext_t launcher;
-static unsigned told[2][LANES];
+static unsigned shared_values[2][LANES];
 static void (*kernel)();
 
 struct Index {
@@ -45,11 +45,11 @@ static __attribute__((noinline)) void wait_for_all(unsigned lane) {
     if (_setjmp(fibers[lane].state) == 0) let_next_run(lane);
 }
 
-// Tells the others of a value, and gives what all of them told.
+// Shares a value with the other lanes, and returns the values of all.
 static const unsigned* exchange(unsigned value) {
     const unsigned lane = thread_index.x % LANES;
     // The next exchange must not overwrite what others have yet to read of this one.
-    unsigned* of_all = told[fibers[lane].exchanges++ % 2];
+    unsigned* of_all = shared_values[fibers[lane].exchanges++ % 2];
     of_all[lane] = value;
     wait_for_all(lane);
     return of_all;

@@ -22,14 +22,14 @@ impl Scene {
         scene
     }
 
-    /// Where operations of the class arrive so many microseconds apart.
+    /// Where operations of the class arrive `micros` microseconds apart.
     fn with_gap(micros: u64) -> Self {
         let mut scene = Self::new();
         scene.gather.list(CLASS).gap = us(micros);
         scene
     }
 
-    /// An operation that is taken from the queue as it arrives, so many microseconds after what was before.
+    /// An operation that is taken from the queue as it arrives, `after` microseconds after the previous event.
     fn arrives(&mut self, class: Class, item: u32, after: u64) {
         self.now += us(after);
         let together = if class == Class::Alone { 1 } else { TOGETHER };
@@ -40,12 +40,12 @@ impl Scene {
         self.gather.decide(self.now)
     }
 
-    /// To wait until so many microseconds after now.
+    /// To wait until `micros` microseconds after now.
     fn wait(&self, micros: u64) -> Decision {
         Decision::Wait(self.now + us(micros))
     }
 
-    /// Somebody goes off with operations, and somebody else takes the place at once.
+    /// A thread leaves with operations, and another takes its place at once.
     fn take(&mut self, class: Class) -> Vec<u32> {
         let batch = self.go_off(class);
         self.gather.watch(self.now);
@@ -59,7 +59,7 @@ impl Scene {
     }
 
     /// A single operation to which nothing comes; whether it waited.
-    fn waits_in_vain(&mut self) -> bool {
+    fn waits_without_success(&mut self) -> bool {
         self.gather.list(CLASS).last_arrival = None;
         self.arrives(CLASS, 0, 1000);
         let waited = match self.decides() {
@@ -225,7 +225,7 @@ fn a_class_is_not_in_a_rush_because_another_is() {
 #[test]
 fn who_waits_in_vain_waits_less_and_less_often() {
     let mut scene = Scene::with_gap(50);
-    let waited: Vec<_> = (0..2000).filter(|_| scene.waits_in_vain()).collect();
+    let waited: Vec<_> = (0..2000).filter(|_| scene.waits_without_success()).collect();
     assert_eq!(waited[..7], [0, 2, 5, 10, 19, 36, 69]);
     let distances: Vec<_> = waited.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(distances.iter().all(|distance| *distance <= 257), "{distances:?}");
@@ -234,16 +234,16 @@ fn who_waits_in_vain_waits_less_and_less_often() {
 #[test]
 fn one_wait_that_paid_restores_trust() {
     let mut scene = Scene::with_gap(50);
-    let vain = (0..20).filter(|_| scene.waits_in_vain()).count();
-    assert_eq!(vain, 5);
+    let unsuccessful = (0..20).filter(|_| scene.waits_without_success()).count();
+    assert_eq!(unsuccessful, 5);
     while scene.gather.list(CLASS).trust.left > 0 {
-        assert!(!scene.waits_in_vain());
+        assert!(!scene.waits_without_success());
     }
     scene.arrives(CLASS, 1, 50);
     assert!(matches!(scene.decides(), Decision::Wait(_)));
     scene.arrives(CLASS, 2, 50);
     scene.take(CLASS);
-    assert!(scene.waits_in_vain());
+    assert!(scene.waits_without_success());
 }
 
 #[test]

@@ -35,7 +35,7 @@ impl<V: Lanes> Jacobian<V> {
     /// The sum with the point (x, y), or its negative in the lanes of the mask.
     ///
     /// Of two points with the same x the result has z = 0, and so has every later sum: with a random scalar that has a chance
-    /// of 2^-250, and whoever uses the result finds that it is not on the curve.
+    /// of 2^-250, and the caller finds that the result is not on the curve.
     #[inline(always)]
     fn plus(&self, x: &Coordinate<V>, y: &Coordinate<V>, negative: V::Mask) -> Self {
         let zz = self.z.square().carry();

@@ -11,9 +11,9 @@
 //! - `low = a·b + ((2^103 + 3·2^51) - high)`. Both steps are exact: `low` is `3·2^51` plus `l`, the product less
 //!   `h·2^51`, which is between -2^50 and 2^50; and its bits are [`LOW_BITS`] plus `l`.
 //!
-//! Columns are integers, to which these bits are added as they are. What is too much in them, so many times `LOW_BITS` and
-//! `HIGH_BITS`, depends only on how many products a column gets, and is taken off in one addition when the column enters:
-//! [`Surplus`]. One factor may be twice a digit: then `h` is below 2^52, and all of this still holds.
+//! Columns are integers, to which these bits are added as they are. The surplus in them, a multiple of `LOW_BITS` and
+//! one of `HIGH_BITS`, depends only on how many products a column gets, and is taken off in one addition when the
+//! column enters: [`Surplus`]. One factor may be twice a digit: then `h` is below 2^52, and all of this still holds.
 //!
 //! A column gets at most 2·88 highs and lows, so it stays within ±2^60.
 //!

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Encoder;
-use crate::metrics::figures::{BatchGain, CardFigures, KeyFigures};
+use crate::metrics::figures::{BatchGain, GpuFigures, KeyFigures};
 use crate::metrics::histogram::Totals;
 use crate::metrics::series::KeySeries;
 
@@ -50,7 +50,7 @@ pub(super) fn engine(page: &mut Encoder<'_, '_>, figures: &KeyFigures) -> fmt::R
     }
     let mut family =
         page.counter("key_faults", "Results of batches that failed verification and were discarded.")?;
-    family.counter(&[], figures.faults + figures.card.map_or(0, |card| card.faults))?;
+    family.counter(&[], figures.faults + figures.gpu.map_or(0, |gpu| gpu.faults))?;
     let mut family = page.gauge(
         "key_batch_gain",
         "Throughput of full batches relative to single operations, measured on this machine.",
@@ -58,10 +58,10 @@ pub(super) fn engine(page: &mut Encoder<'_, '_>, figures: &KeyFigures) -> fmt::R
     for BatchGain { bits, engine, gain } in &figures.batch_gains {
         family.gauge(&[("engine", engine), ("bits", &bits.to_string())], *gain)?;
     }
-    figures.card.map_or(Ok(()), |card| self::card(page, &card))
+    figures.gpu.map_or(Ok(()), |gpu| self::gpu(page, &gpu))
 }
 
-fn card(page: &mut Encoder<'_, '_>, figures: &CardFigures) -> fmt::Result {
+fn gpu(page: &mut Encoder<'_, '_>, figures: &GpuFigures) -> fmt::Result {
     let mut family = page.gauge("key_gpu_pending", "Key operations queued for or running on the GPU.")?;
     family.gauge(&[], figures.pending)?;
     let mut family =

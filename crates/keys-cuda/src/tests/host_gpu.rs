@@ -1,5 +1,5 @@
-//! A card in this process: the kernels run by the processor, or quicker and with the same results AWS-LC; and everything
-//! that can go wrong with a card, on demand.
+//! A GPU in this process: the kernels run by the processor, or quicker and with the same results AWS-LC; and everything
+//! that can go wrong with a GPU, on demand.
 
 use std::{
     collections::VecDeque,
@@ -14,8 +14,8 @@ use std::{
 use brisk_keys::device::Width;
 
 use crate::{
-    card::{Buffers, Card, DONE, OUT_OF_RANGE, Results},
     error::CudaError,
+    gpu_stream::{Buffers, DONE, GpuStream, OUT_OF_RANGE, Results},
     host::{Fault, HostKernels},
     key::record_words,
     source::{Geometry, SLOTS},
@@ -30,13 +30,13 @@ pub(super) enum Fate {
     Fault(Fault),
     /// All are.
     Faults,
-    /// The card is lost.
+    /// The GPU is lost.
     Loss,
     /// The engine's own code panics.
     Panic,
 }
 
-/// What a test does to its cards, and what it sees of them.
+/// What a test does to its GPUs, and what it sees of them.
 #[derive(Default)]
 pub(super) struct Script {
     /// Performs the operations of these keys instead of the kernels.
@@ -47,10 +47,10 @@ pub(super) struct Script {
     launches: Mutex<Vec<(Width, usize)>>,
     /// Slots that the last launch used, and advances after it.
     pub(super) last: Mutex<(Vec<u32>, Vec<u32>)>,
-    /// Keys put on a card, and wiped one by one.
+    /// Keys put on a GPU, and wiped one by one.
     pub(super) uploads: AtomicUsize,
     pub(super) wiped: AtomicUsize,
-    /// Cards that have gone.
+    /// GPUs that have gone.
     pub(super) gone: AtomicUsize,
     /// A launch takes this long at least.
     time: Mutex<Duration>,
@@ -60,7 +60,7 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// For cards on which AWS-LC performs the operations of these keys.
+    /// For GPUs on which AWS-LC performs the operations of these keys.
     pub(super) fn with_stand_in(keys: Vec<Reference>) -> Arc<Self> {
         Arc::new(Self { stand_in: keys, ..Self::default() })
     }
@@ -123,7 +123,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// One stream of it.
-pub(super) struct HostCard {
+pub(super) struct HostGpu {
     wave: usize,
     lanes: [Lane; Width::ALL.len()],
     script: Arc<Script>,
@@ -139,7 +139,7 @@ struct Lane {
     verdicts: Vec<u32>,
 }
 
-impl HostCard {
+impl HostGpu {
     pub(super) fn new(wave: usize, script: &Arc<Script>) -> Self {
         Self { wave, lanes: Default::default(), script: Arc::clone(script) }
     }
@@ -153,7 +153,7 @@ fn ring(width: Width) -> usize {
     SLOTS as usize * 2 * (width.bits() / 32)
 }
 
-impl Card for HostCard {
+impl GpuStream for HostGpu {
     fn wave(&self, _: Width) -> usize {
         self.wave
     }
@@ -238,7 +238,7 @@ impl Card for HostCard {
                 for ((request, verdict), (input, output)) in
                     requests.chunks(2).zip(&mut *verdicts).zip(numbers)
                 {
-                    let key = keys[request[0] as usize].expect("the key is on the card");
+                    let key = keys[request[0] as usize].expect("the key is on the GPU");
                     *verdict = match key.transform(input) {
                         Ok(result) => {
                             output.copy_from_slice(&result);
@@ -259,7 +259,7 @@ impl Card for HostCard {
     }
 }
 
-impl Drop for HostCard {
+impl Drop for HostGpu {
     fn drop(&mut self) {
         self.script.gone.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,25 +1,25 @@
-//! What an engine asks of a card: one stream of work, with memory of its own.
+//! What an engine asks of a GPU: one stream of work, with memory of its own.
 //!
-//! A stream is used by one thread, which waits for it. Two of them keep a card busy: while one computes, the other gathers,
-//! copies and answers.
+//! A stream is used by one thread, which waits for it. Two of them keep a GPU busy: while one computes, the other
+//! gathers, copies and answers.
 
 use brisk_keys::device::Width;
 
 use super::{error::CudaError, statistics::CudaLayout};
 
-/// One stream of a card. Its keys, their blinding factors and its buffers belong to it alone; all of them are wiped when
+/// One stream of a GPU. Its keys, their blinding factors and its buffers belong to it alone; all of them are wiped when
 /// it is dropped.
 ///
 /// For each width there are places for keys, from 0 on. After an error nothing more can be expected of the stream.
-pub(crate) trait Card: Send {
+pub(crate) trait GpuStream: Send {
     /// How many operations of this width one launch takes at most: as many as the stream should have under way at a time.
     /// One, as long as there has been no room for a key.
     fn wave(&self, width: Width) -> usize;
 
-    /// How operations of this width lie on the card. There has been room for a key.
+    /// How operations of this width lie on the GPU. There has been room for a key.
     fn layout(&self, width: Width) -> CudaLayout;
 
-    /// Makes room for so many keys at least. Keys that are there stay.
+    /// Makes room for at least `places` keys. Keys that are there stay.
     fn reserve(&mut self, width: Width, places: usize) -> Result<(), CudaError>;
 
     /// Puts a key at its place: its record, and `u` and `v` of the blinding pair in slot 0.
@@ -35,7 +35,7 @@ pub(crate) trait Card: Send {
     fn buffers(&mut self, width: Width) -> Buffers<'_>;
 
     /// Performs the first `count` operations in the buffers, and returns when their results are there; then advances
-    /// blinding pairs, for which nobody waits.
+    /// blinding pairs, which is not waited for.
     fn perform(&mut self, width: Width, count: usize, advances: &[u32]) -> Result<Results<'_>, CudaError>;
 
     /// Wipes what the last launch of `count` operations left in the buffers.
