@@ -125,7 +125,7 @@ ifeq ($(shell uname -m),x86_64)
 endif
 
 check-timing:
-	cargo test --locked --release --package brisk-keys --lib -- --ignored timing_tells --nocapture --test-threads 1
+	cargo test --locked --release --package brisk-keys --lib -- --ignored timing_reveals --nocapture --test-threads 1
 
 setup:
 	@CACHE=$(CACHE) tools/setup build test

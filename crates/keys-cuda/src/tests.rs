@@ -273,7 +273,7 @@ async fn a_ciphertext_out_of_range_is_no_fault_and_harms_no_other() {
 }
 
 #[tokio::test]
-async fn no_work_is_begun_that_nobody_wants_or_that_comes_too_late() {
+async fn no_work_is_begun_that_was_abandoned_or_comes_too_late() {
     let (engine, script, id) = small_engine();
     script.close();
     let first = engine.submit(decrypt(id));

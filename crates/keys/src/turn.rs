@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_waits_for_is_not_performed() {
+    fn what_no_caller_waits_for_is_not_performed() {
         let Some(_gathering) = Gathering::begin() else { return };
         let engine = LocalEngine::new(keystore());
         drop(engine.submit(operation()));

@@ -76,7 +76,7 @@ fn sparse() -> [u8; 32] {
 
 #[test]
 #[ignore = "takes minutes, and a quiet machine: `make check-timing`"]
-fn timing_tells_no_secret_of_an_exchange() {
+fn timing_reveals_no_secret_of_an_exchange() {
     let points = [[random(); LANES]];
     for (name, fixed) in [("zero", [0; 32]), ("random", random()), ("sparse", sparse())] {
         compare(&format!("X25519 exchange, {name} secrets"), &classes(fixed, random), |secrets| {
@@ -94,7 +94,7 @@ fn timing_tells_no_secret_of_an_exchange() {
 
 #[test]
 #[ignore = "takes minutes, and a quiet machine: `make check-timing`"]
-fn timing_tells_no_nonce() {
+fn timing_reveals_no_nonce() {
     let key = PreparedKey::new(&random_key());
     let operations = [Signing { key: &key, digest: [5; 32] }; LANES];
     for (name, fixed) in [("random", random()), ("sparse", sparse())] {
@@ -113,7 +113,7 @@ fn timing_tells_no_nonce() {
 
 #[test]
 #[ignore = "takes minutes, and a quiet machine: `make check-timing`"]
-fn timing_tells_no_key_of_a_signature() {
+fn timing_reveals_no_key_of_a_signature() {
     for (name, fixed) in [("random", random_key()), ("sparse", sparse())] {
         let keys: Vec<_> = classes(fixed, random_key)
             .iter()

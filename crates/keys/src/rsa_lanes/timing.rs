@@ -119,7 +119,7 @@ fn compare(name: &str, mut classes: [Class; 2]) {
 
 #[test]
 #[ignore = "takes minutes, and a quiet machine: `make check-timing`"]
-fn timing_tells_no_key() {
+fn timing_reveals_no_key() {
     for instructions in instructions() {
         let fixed = Class::of_fixed(instructions, &der(), &random_input());
         compare("the key", [fixed, Class::of_random(instructions)]);
@@ -128,7 +128,7 @@ fn timing_tells_no_key() {
 
 #[test]
 #[ignore = "takes minutes, and a quiet machine: `make check-timing`"]
-fn timing_tells_no_input() {
+fn timing_reveals_no_input() {
     for instructions in instructions() {
         let (key, mut one) = (der(), vec![0; 256]);
         one[255] = 1;

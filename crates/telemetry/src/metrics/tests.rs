@@ -212,7 +212,7 @@ fn key_operations_are_counted_by_engine_algorithm_and_outcome() {
 }
 
 #[test]
-fn the_key_engine_tells_of_its_queue_and_its_batches() {
+fn the_key_engine_reports_its_queue_and_its_batches() {
     let metrics = Metrics::new();
     assert!(!metrics.render().contains("brisk_key_queue_length"));
     let batch_gains = vec![BatchGain { bits: 3072, engine: "ifma", gain: 2.5 }];

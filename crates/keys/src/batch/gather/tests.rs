@@ -126,7 +126,7 @@ fn in_a_rush_an_operation_waits_for_as_long_as_the_others_are_likely_to_take() {
 }
 
 #[test]
-fn nobody_waits_longer_than_an_operation_alone_takes() {
+fn no_operation_waits_longer_than_it_takes_alone() {
     let mut scene = Scene::with_gap(150);
     scene.arrives(CLASS, 0, 0);
     assert_eq!(scene.decides(), scene.wait(ALONE));
@@ -177,7 +177,7 @@ fn a_rush_is_noticed_after_a_few_arrivals() {
 }
 
 #[test]
-fn time_in_which_nobody_watched_and_nothing_came_is_no_gap() {
+fn unwatched_time_without_arrivals_is_no_gap() {
     let mut scene = Scene::with_gap(80);
     scene.arrives(CLASS, 0, 0);
     for number in 1..4 {
@@ -190,7 +190,7 @@ fn time_in_which_nobody_watched_and_nothing_came_is_no_gap() {
 }
 
 #[test]
-fn what_came_while_nobody_watched_came_when_it_did() {
+fn unwatched_arrivals_count_from_when_they_came() {
     let mut scene = Scene::with_gap(80);
     scene.arrives(CLASS, 0, 0);
     scene.go_off(CLASS);
@@ -223,7 +223,7 @@ fn a_class_is_not_in_a_rush_because_another_is() {
 }
 
 #[test]
-fn who_waits_in_vain_waits_less_and_less_often() {
+fn waits_without_success_become_shorter_and_rarer() {
     let mut scene = Scene::with_gap(50);
     let waited: Vec<_> = (0..2000).filter(|_| scene.waits_without_success()).collect();
     assert_eq!(waited[..7], [0, 2, 5, 10, 19, 36, 69]);
@@ -330,7 +330,7 @@ fn one_that_came_counts_though_another_left() {
 }
 
 #[test]
-fn when_nothing_can_come_nobody_waits() {
+fn when_nothing_can_come_no_operation_waits() {
     let mut scene = Scene::with_gap(50);
     scene.arrives(CLASS, 0, 0);
     assert_eq!(scene.decides(), scene.wait(150));
