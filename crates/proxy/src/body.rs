@@ -23,7 +23,7 @@ pub enum Body {
     Empty,
     /// One piece, `None` once it is sent.
     Full(Option<Bytes>),
-    /// What an upstream sends, as it comes.
+    /// The body of an upstream's response, as it arrives.
     Upstream(UpstreamBody),
     /// Anything else, such as a file.
     Boxed(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BodyError>>>),

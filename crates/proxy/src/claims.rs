@@ -1,4 +1,4 @@
-//! Headers in which a client claims to be somebody, or to have asked for something else, that only a proxy may say.
+//! Headers that only a proxy may send: in them a client claims an identity, or that it asked for something else.
 //!
 //! CGI, `FastCGI` and WSGI turn every character of a header's name that is neither letter nor digit into `_`, so that
 //! `X_Forwarded_For` reaches an application as `X-Forwarded-For` does. Hence names are compared with all these characters
@@ -7,7 +7,7 @@
 use http::HeaderMap;
 use http::header::{self, HeaderName};
 
-/// What becomes of request headers with `_` in their names, which many upstreams take for those with `-`.
+/// What is done with request headers that have `_` in their names: many upstreams take them for those with `-`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Underscores {
     /// They are removed.
@@ -62,13 +62,14 @@ const CLAIMS: &[&str] = &[
 /// Beginnings of further names.
 const PREFIXES: &[&str] = &["x-forwarded-", "x-ssl-client-", "ssl-client-"];
 
-/// What a CGI program takes for the proxy that it is to use itself (CVE-2016-5385). Nobody's to send.
+/// What a CGI program takes for the proxy that it is to use itself (CVE-2016-5385). Neither clients nor proxies
+/// may send it.
 const PROXY: &str = "proxy";
 
-/// What of a name is compared: all names above are shorter.
+/// The most bytes of a name that are compared: all names above are shorter.
 const LONGEST: usize = 64;
 
-/// What a header's name is.
+/// The kind of a header's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Name {
     Plain,
@@ -113,19 +114,19 @@ fn is_claim(name: &str) -> bool {
         && (CLAIMS.binary_search(&name).is_ok() || PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
 }
 
-/// Removes what a stranger must not say.
+/// Removes what an untrusted client must not send.
 pub(crate) fn remove(headers: &mut HeaderMap, underscores: Underscores) {
     remove_if(headers, |name| Name::of(name.as_str(), underscores) != Name::Plain);
 }
 
-/// Removes what a trusted proxy did not write either, but passed on.
+/// Removes what even a trusted proxy does not write, but may pass on.
 pub(crate) fn remove_forged(headers: &mut HeaderMap, underscores: Underscores) {
     remove_if(headers, |name| {
         matches!(Name::of(name.as_str(), underscores), Name::Forged | Name::Underscored)
     });
 }
 
-/// Removes from the trailers of a request what they may not hold: claims, whoever sent them, since proxies write these
+/// Removes from the trailers of a request what they may not hold: claims from any sender, since proxies write these
 /// into the head; names with underscores; and what decides on framing, routing, authentication and the meaning of the
 /// body (RFC 9110 section 6.5.1), which an upstream may merge into the head.
 pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {

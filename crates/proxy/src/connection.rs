@@ -1,4 +1,4 @@
-//! What a request may know of its client's connection, and what the connection's driver must know of its requests.
+//! The state of a client's connection, shared by its driver and its requests.
 
 pub(crate) mod buffers;
 pub mod chunk;
@@ -29,8 +29,8 @@ use crate::connection::handshake::{Completion, Handshake};
 use crate::connection::settings::HttpSettings;
 use crate::connection::streams::Streams;
 
-/// What a head may have for nothing: the dynamic table of HPACK holds 4 KiB, and names from the static one and the 32 bytes
-/// that each line counts take no more.
+/// Bytes of a head that cost nothing: the dynamic table of HPACK holds 4 KiB, and names from the static one and the 32
+/// bytes that each line counts take no more.
 const LONG_HEAD: usize = 8 << 10;
 
 /// One client connection, shared by its driver ([`serve`](crate::client)) and the requests in flight on it.
@@ -43,20 +43,20 @@ pub struct Connection {
     /// The upstream's side of a connection whose protocol was switched, until the driver joins the two sides. Its type is
     /// that of `upstream::upgrade`, which alone reads and writes it.
     pub(crate) upgrade: RefCell<Option<Box<dyn Any>>>,
-    /// What upstreams are told of the client, kept from one request to the next.
+    /// The headers that describe the client to upstreams, kept from one request to the next.
     pub(crate) forwarded: RefCell<Option<Box<ForwardedValues>>>,
     /// Upstream connections that carry this client's requests alone; few clients have any. Their type is that of
     /// `upstream::login`, which alone reads and writes it.
     pub(crate) private: OnceCell<Box<dyn Any>>,
-    /// Of a connection that came with early data.
+    /// The handshake of a connection that came with early data.
     handshake: Option<Box<Handshake>>,
     in_flight: Cell<u32>,
     requests: Cell<u32>,
     held_answers: Cell<u32>,
     answer_bytes: Cell<u64>,
-    /// Requests of its client are limited by these, if at all.
+    /// The rate limits of its client, if it has any.
     rates: OnceCell<Box<(Arc<Rates>, IpAddr)>>,
-    /// What its answers hold.
+    /// The memory that its answers hold.
     pub(crate) answers: AnswerBuffers,
     /// Boxed: connections of HTTP/1.1, most of which are idle, do without.
     multiplexed: OnceCell<Box<Multiplexed>>,
@@ -67,10 +67,10 @@ pub struct Connection {
     unblocked: RefCell<Vec<Waker>>,
 }
 
-/// What only a connection with several requests at a time has: one of HTTP/2.
+/// The state of a connection with several requests at a time, that is of HTTP/2.
 #[derive(Debug, Default)]
 pub(crate) struct Multiplexed {
-    /// Its requests in flight.
+    /// The requests in flight.
     pub(crate) streams: Streams,
     /// Request bodies that are read only to be dropped.
     pub(crate) discards: Discards,
@@ -78,7 +78,7 @@ pub(crate) struct Multiplexed {
     long_heads: Cell<u64>,
 }
 
-/// What requests need of the worker that serves their connection.
+/// The settings and resources of the worker that serves a connection.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
     pub(crate) settings: Rc<HttpSettings>,
@@ -97,8 +97,8 @@ impl Connection {
         Self::with_handshake(record, secure, None)
     }
 
-    /// An HTTPS connection whose handshake is not complete: its early data holds the first requests. `confirmation` tells
-    /// when it is, `until` is when the client has taken too long for it.
+    /// An HTTPS connection whose handshake is not complete: its early data holds the first requests. `confirmation`
+    /// reports when the handshake is complete; `until` is the client's deadline for it.
     pub fn with_early_data(record: ConnectionRecord, confirmation: Confirmation, until: Instant) -> Rc<Self> {
         let handshake = Handshake::new(Completion::Stream(confirmation), until);
         Self::with_handshake(record, true, Some(Box::new(handshake)))
@@ -136,7 +136,7 @@ impl Connection {
         let _ = self.rates.set(Box::new((rates, client)));
     }
 
-    /// How long the client has to wait, where it has sent too many requests.
+    /// How long the client has to wait, if it has sent too many requests.
     pub(crate) fn over_rate(&self) -> Option<Duration> {
         let (rates, client) = &**self.rates.get()?;
         rates.take(*client, Event::Request).err()
@@ -182,7 +182,7 @@ impl Connection {
         limit.saturating_sub(self.record.borrow().timeline.started().elapsed())
     }
 
-    /// A request begins.
+    /// Notes that a request begins at `time`.
     pub(crate) fn begin_at(&self, time: Instant) {
         self.request_began.set(Some(time));
     }
@@ -198,12 +198,12 @@ impl Connection {
         let _ = self.surroundings.set(surroundings);
     }
 
-    /// How clients are served, once the connection is.
+    /// The settings for clients, once the connection is being served.
     pub(crate) fn settings(&self) -> Option<&HttpSettings> {
         self.surroundings.get().map(|surroundings| &*surroundings.settings)
     }
 
-    /// Whether the gateway has waited long enough, and ends the connection with whatever is in flight.
+    /// Whether the drain timeout is over: the connection ends, with the requests in flight on it.
     pub(crate) fn is_cut(&self) -> bool {
         self.surroundings.get().is_some_and(|surroundings| surroundings.drain.is_cut())
     }
@@ -243,7 +243,7 @@ impl Connection {
             .is_some_and(|Surroundings { settings, buffers, .. }| buffers.exceed(settings.buffered_total))
     }
 
-    /// The answers of the worker hold so many bytes more, or less.
+    /// Adds `bytes`, which may be negative, to what the answers of the worker hold.
     pub(crate) fn worker_held(&self, bytes: isize) {
         if let Some(surroundings) = self.surroundings.get() {
             surroundings.buffers.change(bytes);
@@ -255,12 +255,12 @@ impl Connection {
         self.multiplexed.get_or_init(Box::default)
     }
 
-    /// What it has if several requests may be in flight at a time.
+    /// The state of a connection with several requests at a time; `None` for any other.
     pub(crate) fn multiplexed(&self) -> Option<&Multiplexed> {
         self.multiplexed.get().map(|multiplexed| &**multiplexed)
     }
 
-    /// One answer more, or less, has something to send that is not asked for: the client does not take it.
+    /// Counts one answer more, or less, with data that is not asked for because the client does not take it.
     pub(crate) fn answer_held(&self, held: bool) {
         let now = self.held_answers.get();
         self.held_answers.set(if held { now + 1 } else { now.saturating_sub(1) });

@@ -69,7 +69,7 @@ impl UpstreamError {
         }
     }
 
-    /// Who is to blame.
+    /// The side that is to blame.
     pub fn side(&self) -> Side {
         match self {
             Self::RequestBody(_) | Self::RequestBodyTooLarge | Self::RequestBodyTimeout => Side::Client,
@@ -103,7 +103,7 @@ impl UpstreamError {
     }
 }
 
-/// Why settings make no service.
+/// Why no service can be made from the settings.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServiceError {
@@ -121,7 +121,7 @@ pub enum ServiceError {
     Names(#[from] brisk_certs::CertError),
 }
 
-/// Why a body ended before its end.
+/// Why a body ended early.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BodyError {
@@ -170,7 +170,7 @@ impl BodyError {
         }
     }
 
-    /// Who is to blame.
+    /// The side that is to blame.
     pub fn side(&self) -> Side {
         match self {
             Self::Upstream(_) | Self::UpstreamReset | Self::UpstreamTimeout => Side::Upstream,

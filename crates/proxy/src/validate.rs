@@ -1,7 +1,7 @@
 //! Which requests are refused before anything else looks at them.
 //!
-//! Two servers in a row must agree on where a request ends and whom it is for. hyper and h2 refuse or repair, before a
-//! request comes here:
+//! Two servers in a row must agree on where a request ends and which host it is for. hyper and h2 refuse or repair,
+//! before a request comes here:
 //!
 //! - line folding, white space before a colon, control characters in names, values and targets (RFC 9112 section 5);
 //! - a `Content-Length` that is no number, too large, or repeated with another value;
@@ -35,7 +35,7 @@ impl Refusal {
     }
 }
 
-/// What a request asks for.
+/// The target of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target<'a> {
     /// A path of a host; the authority is empty where HTTP/1.0 gave none.
@@ -93,7 +93,7 @@ fn content_length(headers: &HeaderMap) -> Result<(), Refusal> {
     }
 }
 
-// RFC 9110 section 7.4: nobody but a forward proxy answers for other schemes.
+// RFC 9110 section 7.4: only a forward proxy answers for other schemes.
 fn scheme(uri: &Uri) -> Result<(), Refusal> {
     let is_http = |scheme: &str| ["https", "http"].iter().any(|known| known.eq_ignore_ascii_case(scheme));
     if uri.scheme_str().is_none_or(is_http) { Ok(()) } else { Err(Refusal::bad_request("scheme")) }

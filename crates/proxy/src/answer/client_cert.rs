@@ -10,21 +10,21 @@ use http::{HeaderMap, HeaderValue};
 const CERTIFICATE: HeaderName = HeaderName::from_static("client-cert");
 const CHAIN: HeaderName = HeaderName::from_static("client-cert-chain");
 
-/// What upstreams get of a client's certificates, of which its own is verified.
+/// Which certificates of a client are sent to upstreams. The client's own certificate is verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientCert {
     /// Nothing.
     #[default]
     None,
-    /// Its own certificate, in `Client-Cert`.
+    /// The client's own certificate, in `Client-Cert`.
     Certificate,
-    /// That, and in `Client-Cert-Chain` the certificates that it sent after its own.
+    /// As `Certificate`, and in `Client-Cert-Chain` the certificates that the client sent after its own.
     Chain,
 }
 
 impl ClientCert {
-    /// Sets the headers of a request that is about to be forwarded. Where this host names certificates, it alone does: what
-    /// the client wrote is removed, even where that is a trusted proxy (RFC 9440 section 4).
+    /// Sets the headers of a request that is about to be forwarded. Unless this is `None`, headers of these names that
+    /// the client sent are removed, even where it is a trusted proxy (RFC 9440 section 4).
     pub(crate) fn apply(self, headers: &mut HeaderMap, record: &ConnectionRecord) {
         if self == Self::None {
             return;

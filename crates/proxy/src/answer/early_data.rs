@@ -1,8 +1,9 @@
-//! Requests that come before the end of their handshake: which of them are answered at once, and what waits.
+//! Requests that come before the end of their handshake: which of them are answered at once, and which wait.
 //!
-//! Early data is from whoever made the session, but it may be a copy of what was sent before (RFC 8446 section 8). A
-//! session is given away only once, so of all copies one gets here at most; whether it was sent by the client or by
-//! someone who held it back, only the client's `Finished` tells. So each route says what it answers before that comes.
+//! Early data comes from the client that made the session, but it may be a copy of what was sent before (RFC 8446
+//! section 8). A session is given out only once, so at most one of all copies is accepted. Only the client's `Finished`
+//! proves that the client sent it, and not an attacker that held it back. So each route says what it answers before
+//! `Finished` arrives.
 
 use std::str::FromStr;
 
@@ -13,12 +14,12 @@ use http::{Method, header};
 /// trip. A request that wants to switch protocols always waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum EarlyDataPolicy {
-    /// None.
+    /// No requests.
     #[default]
     Hold,
-    /// Those of GET, HEAD and OPTIONS without a body.
+    /// Requests with GET, HEAD or OPTIONS and without a body.
     Safe,
-    /// Those to these paths, whatever their method: that they may come at the wrong time does no harm.
+    /// Requests to these paths, with any method. They do no harm if they arrive at the wrong time.
     Paths(Vec<EarlyPath>),
 }
 
@@ -27,14 +28,14 @@ pub enum EarlyDataPolicy {
 pub enum EarlyPath {
     /// This path alone.
     Exact(String),
-    /// Paths that begin so, letter by letter.
+    /// Paths that begin with this text, byte by byte.
     Prefix(String),
 }
 
-/// A text that is no [`EarlyPath`].
+/// Why a text is not an [`EarlyPath`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EarlyPathError {
-    /// Not from the root on.
+    /// The path does not begin with a slash.
     #[error("a path begins with a slash")]
     Slash,
     /// A `*` before the end.

@@ -21,10 +21,10 @@ use crate::error::BodyError;
 use crate::upstream::forward::ForwardOutcome;
 use crate::upstream::group::Server;
 
-/// An answer that was begun and is given up after this time is no attempt to cause work.
+/// A client that gives up an answer after this time does not do so to cause work.
 const LONG: Duration = Duration::from_secs(1);
 
-/// Where requests are told of.
+/// The metrics and the access log that record requests.
 #[derive(Clone, Debug)]
 pub struct Telemetry {
     /// The metrics.
@@ -33,14 +33,14 @@ pub struct Telemetry {
     pub access_log: Option<Arc<AccessLog>>,
 }
 
-/// Why a request was not answered as it wished.
+/// Why a request failed, and which side is to blame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) side: Side,
     pub(crate) reason: &'static str,
 }
 
-/// One request from its head to the end of its response. Told of when it is dropped.
+/// One request from its head to the end of its response. Counted and logged when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     telemetry: Rc<Telemetry>,
@@ -52,7 +52,7 @@ pub(crate) struct Exchange {
     failure: Option<Failure>,
     state: State,
     held: bool,
-    /// Where the connection has several.
+    /// The stream of the request, where the connection has several.
     stream: Option<StreamKey>,
     early: Option<EarlyRequest>,
     line: Option<Box<Line>>,
@@ -70,7 +70,7 @@ enum State {
     Complete,
 }
 
-/// What only the access log needs.
+/// The parts of a request that only the access log needs.
 #[derive(Debug)]
 struct Line {
     method: Method,
@@ -124,7 +124,7 @@ impl Exchange {
         self.early == Some(EarlyRequest::Forwarded)
     }
 
-    /// Waits for the end of the handshake; for ever, if it fails: then the request ends with its connection.
+    /// Waits for the end of the handshake. Never returns if it fails: then the request ends with its connection.
     pub(crate) async fn hold_until_confirmed(&mut self) {
         self.early = Some(EarlyRequest::Held);
         if let Some(handshake) = self.connection.handshake() {
@@ -132,12 +132,12 @@ impl Exchange {
         }
     }
 
-    /// Notes what went wrong; the first thing counts.
+    /// Records why the request failed; the first reason counts.
     pub(crate) fn fail(&mut self, side: Side, reason: &'static str) {
         self.failure.get_or_insert(Failure { side, reason });
     }
 
-    /// Keeps room for the first piece of the answer, which needs to wait for none then.
+    /// Keeps room for the first piece of the answer, so that this piece need not wait for any.
     pub(crate) fn reserve(&mut self, reserved: Reserved) {
         self.reserved = Some(reserved);
     }
@@ -147,7 +147,7 @@ impl Exchange {
         if self.reserved.is_some() { Poll::Ready(()) } else { self.connection.poll_room(context) }
     }
 
-    /// Goes on with the response's body until that ends.
+    /// Continues with the response's body until the body ends.
     pub(crate) fn respond(mut self, response: Response<Body>) -> Response<RecordedBody> {
         self.status = response.status().as_u16();
         if matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
@@ -163,7 +163,8 @@ impl Exchange {
         self.stream.is_some()
     }
 
-    /// The body waits to be asked, from the response's head and from each frame on; not while it waits for its source.
+    /// Sets whether the body waits to be polled: it does from the response's head and from each frame on, but not while
+    /// it waits for its source.
     fn hold(&mut self, held: bool) {
         if let (Some(stream), Some(multiplexed)) = (self.stream, self.connection.multiplexed()) {
             multiplexed.streams.hold(stream, held);
@@ -173,7 +174,7 @@ impl Exchange {
         }
     }
 
-    /// Lets go of the stream; why it was ended, if it was.
+    /// Releases the stream. Returns why it was ended, if it was.
     fn end_stream(&self) -> Option<Ended> {
         let (stream, multiplexed) = self.stream.zip(self.connection.multiplexed())?;
         let ended = multiplexed.streams.ended(stream);
@@ -199,8 +200,8 @@ impl Exchange {
         }
     }
 
-    /// What the request earns for the budget of its connection. The reset of an answer that went on for a while gives up
-    /// what nobody needs any more, so that its price is given back.
+    /// Points that the request earns for the budget of its connection. A client that resets an answer that went on for
+    /// a while gives up data that it no longer needs, so the price of the reset is given back.
     fn earned(&self, duration: Duration) -> u32 {
         match self.state {
             _ if self.status == 0 => 0,
@@ -210,7 +211,7 @@ impl Exchange {
         }
     }
 
-    /// Who gave up a request that is not answered whole.
+    /// The side that gave up a request whose answer is incomplete, and the reason.
     fn abandoned(&self) -> (Side, &'static str) {
         if self.connection.is_cut() {
             (Side::Internal, "drain-timeout")
@@ -296,18 +297,18 @@ fn http_version(version: Version) -> HttpVersion {
     }
 }
 
-/// A response's body that tells of its exchange when it ends or is dropped.
+/// A response's body that records its exchange when it ends or is dropped.
 #[derive(Debug)]
 pub struct RecordedBody {
     body: Body,
     exchange: Exchange,
-    /// Why the body ended early. hyper learns of it when what came before is sent.
+    /// Why the body ended early. hyper gets the error when all data before it is sent.
     broken: Option<BodyError>,
 }
 
 impl RecordedBody {
-    /// hyper forgets what it has not written yet as soon as a body fails. So it is first told to wait, whereupon it
-    /// writes, and of the failure once the client has taken that.
+    /// hyper discards what it has not written yet as soon as a body fails. So the body is first pending, whereupon
+    /// hyper writes. It returns the error once the client has taken what was written.
     fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunk>, BodyError>>> {
         ready!(self.exchange.connection.poll_unblocked(context));
         Poll::Ready(self.broken.take().map(Err))

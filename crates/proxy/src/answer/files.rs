@@ -73,7 +73,7 @@ impl StaticFiles {
             .map(|body| Body::boxed(body.map_err(BodyError::File).map_frame(|frame| frame.map_data(fitting))))
     }
 
-    /// What is looked up below the folder; `None` if it must not be.
+    /// The target to look up below the folder; `None` if it must not be served.
     fn target(&self, request: &Parts, path: &RequestPath<'_>) -> Option<Uri> {
         let below = path.below(&self.route).ok()?;
         let start = self.route.trim_end_matches('/').len();
@@ -107,7 +107,7 @@ fn status(status: StatusCode) -> Response<Body> {
     response
 }
 
-/// The part of a request that bears on a file.
+/// The part of a request that concerns a file.
 fn lookup(request: &Parts, target: Uri) -> Request<()> {
     let mut lookup = Request::new(());
     *lookup.method_mut() = request.method.clone();

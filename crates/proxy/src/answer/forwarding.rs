@@ -1,4 +1,5 @@
-//! What upstreams are told about the client: `X-Forwarded-For`, `-Proto` and `-Host`, `Forwarded` and `X-Request-Id`.
+//! Headers that describe the client to upstreams: `X-Forwarded-For`, `-Proto` and `-Host`, `Forwarded` and
+//! `X-Request-Id`.
 //!
 //! From a trusted proxy these headers are believed: its list of clients is extended, the rest kept. From everyone else
 //! they are replaced, and every other header that [claims] an identity is removed.
@@ -36,13 +37,13 @@ pub(crate) struct Forwarding {
     underscores: Underscores,
 }
 
-/// What a request asks for.
+/// The target and the id of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
     /// Host and port as the client wrote them; may be empty.
     pub(crate) authority: &'a str,
     pub(crate) id: RequestId,
-    /// Of the host that answers.
+    /// The names of the host that answers.
     pub(crate) names: &'a Names,
 }
 

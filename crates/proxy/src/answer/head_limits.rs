@@ -7,7 +7,7 @@ use http::{StatusCode, Version};
 use crate::connection::settings::HttpSettings;
 use crate::validate::Refusal;
 
-/// What RFC 9113 section 6.5.2 adds to each field.
+/// Bytes that RFC 9113 section 6.5.2 adds for each field.
 const FIELD: usize = 32;
 
 /// The most that the head of a request may have.
@@ -20,7 +20,7 @@ pub(crate) struct HeadLimits {
 }
 
 impl HeadLimits {
-    /// Those of `settings`.
+    /// The limits in `settings`.
     pub(crate) fn of(settings: &HttpSettings) -> Self {
         Self { lines: settings.headers, size: settings.head_size }
     }

@@ -89,8 +89,8 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
     .contains(name)
 }
 
-/// The headers that a `Connection` header names; never those that say whose the message is, where it ends, and that it may
-/// be a replay (RFC 8470 section 5.1).
+/// The headers that a `Connection` header names; never `Host` and `Content-Length`, nor `Early-Data`, by which a
+/// request says that it may be a replay (RFC 8470 section 5.1).
 fn named_headers(connection: &HeaderValue) -> impl Iterator<Item = HeaderName> {
     tokens(connection)
         .filter(|token| !token.eq_ignore_ascii_case("close") && !token.eq_ignore_ascii_case("keep-alive"))

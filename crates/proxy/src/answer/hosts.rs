@@ -26,7 +26,7 @@ struct Recent<T> {
 
 #[derive(Debug)]
 pub(crate) struct Host<T> {
-    /// Of the certificates, with wildcards.
+    /// The names in the host's certificates, with wildcards.
     covered: HostMap<()>,
     client_certificates: Option<String>,
     value: T,
@@ -98,7 +98,7 @@ impl<T> Hosts<T> {
     }
 }
 
-/// Where a request came from.
+/// The kind of connection that a request came over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Origin<'a> {
     /// A connection without TLS.

@@ -23,9 +23,9 @@ pub(crate) struct AmbiguousPath;
 /// A request's path, for routes and for the upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestPath<'a> {
-    /// What routes are compared with. May hold any bytes.
+    /// The path that routes are compared with. May hold any bytes.
     pub(crate) decoded: Cow<'a, [u8]>,
-    /// What is forwarded, percent-encoded.
+    /// The path that is forwarded, percent-encoded.
     pub(crate) forwarded: Cow<'a, str>,
 }
 
@@ -38,8 +38,8 @@ impl<'a> RequestPath<'a> {
         Segments::read(raw)?.finish(raw)
     }
 
-    /// What follows `prefix`, which is a path that this one was found to be at or below; begins with a slash. Fails where
-    /// the client spelled the prefix in another way, since it is then not plain where it ends.
+    /// The part of the path after `prefix`, a path that this one was found to be at or below; begins with a slash.
+    /// Fails where the client spelled the prefix in another way, since its end is then ambiguous.
     pub(crate) fn below(&self, prefix: &str) -> Result<Cow<'_, str>, AmbiguousPath> {
         let rest = self.forwarded.strip_prefix(prefix.trim_end_matches('/')).ok_or(AmbiguousPath)?;
         match rest.as_bytes().first() {
@@ -50,7 +50,7 @@ impl<'a> RequestPath<'a> {
     }
 }
 
-/// Whether a path means the same to everyone as it stands.
+/// Whether a path means the same to every server, without normalisation.
 fn is_plain(raw: &[u8]) -> bool {
     let mut after_slash = false;
     for &byte in raw {

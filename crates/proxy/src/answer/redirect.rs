@@ -1,7 +1,5 @@
 //! Redirects: those of routes, and the one from plain HTTP to HTTPS.
 
-use std::net::SocketAddr;
-
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -10,10 +8,10 @@ use crate::answer::settings::{Redirect, TargetPart};
 use crate::body::Body;
 use crate::validate::{self, Refusal, Target, host_of};
 
-/// The port of HTTPS that needs no mention.
+/// The default port of HTTPS, which a URL leaves out.
 const HTTPS: u16 = 443;
 
-/// Answers plain HTTP with the way to HTTPS: 308 to the same host, path and query.
+/// Redirects plain HTTP to HTTPS: 308 to the same host, path and query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpsRedirect {
     port: u16,
@@ -23,11 +21,6 @@ impl HttpsRedirect {
     /// Redirects to this port of HTTPS.
     pub fn new(port: u16) -> Self {
         Self { port }
-    }
-
-    /// Redirects to the port of the first of these listeners, or to 443.
-    pub fn to_first_of(listeners: &[SocketAddr]) -> Self {
-        Self::new(listeners.first().map_or(HTTPS, SocketAddr::port))
     }
 
     /// The answer to one request; 400 where it names no host.

@@ -1,4 +1,4 @@
-//! Answers requests: whose they are, which route takes them, and what that route does.
+//! Answers requests: finds the host and the route of each, and does what the route says.
 
 mod answers;
 
@@ -40,18 +40,18 @@ use crate::upstream::forward::{ForwardFacts, forward};
 use crate::upstream::group::{Group, Server};
 use crate::validate::{self, Refusal, Target};
 
-/// What the hosts of one configuration answer, on one worker.
+/// Answers requests to the hosts of one configuration, on one worker.
 #[derive(Debug)]
 pub struct Service {
     hosts: Hosts<Site>,
     forwarding: Forwarding,
     telemetry: Rc<Telemetry>,
     ids: RequestIds,
-    /// Warnings that no request can be gathered.
+    /// Limits the rate of warnings that no request can be gathered.
     full_warnings: Throttle,
 }
 
-/// What one host answers.
+/// One host: its routes and what its answers need.
 #[derive(Debug)]
 struct Site {
     names: Names,
@@ -69,7 +69,7 @@ struct Route {
     action: Prepared,
 }
 
-/// An action with everything made that can be made before a request comes.
+/// An action, with everything prepared that does not depend on a request.
 #[derive(Debug)]
 enum Prepared {
     Upstream { group: Rc<Group>, path: UpstreamPath },
@@ -140,7 +140,7 @@ impl Service {
         exchange.respond(response)
     }
 
-    /// Answers one request of plain HTTP with the way to HTTPS. Counted and logged as any other.
+    /// Redirects one request over plain HTTP to HTTPS. Counted and logged as any other.
     pub fn redirect(
         &self,
         redirect: HttpsRedirect,
@@ -277,7 +277,7 @@ struct Passage<'a> {
 }
 
 impl Passage<'_> {
-    /// Waits for the whole body first.
+    /// Forwards the request once its whole body is gathered.
     async fn gather_and_go(
         &self,
         mut head: Parts,
@@ -344,7 +344,7 @@ fn authority(head: &Parts) -> Result<&str, Refusal> {
     }
 }
 
-/// What an upstream is asked for: what the client asked for wherever its path is unambiguous.
+/// The target that is sent to an upstream: the client's own wherever its path is unambiguous.
 fn upstream_target(
     head: &Parts,
     path: &RequestPath<'_>,

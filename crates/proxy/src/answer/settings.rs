@@ -1,7 +1,7 @@
-//! What hosts answer: routes, their actions and the limits on them.
+//! Settings of hosts: routes, their actions and the limits on them.
 //!
-//! These values are shared by all workers; each makes its own [`Service`](crate::Service) from them. What is set for
-//! upstream groups is in [`upstream_settings`](crate::upstream::settings).
+//! These values are shared by all workers; each makes its own [`Service`](crate::Service) from them. The settings of
+//! upstream groups are in [`upstream_settings`](crate::upstream::settings).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -21,32 +21,32 @@ use crate::body::Body;
 pub use crate::claims::Underscores;
 use crate::connection::Connection;
 
-/// What one configuration answers over HTTPS.
+/// The hosts of one configuration, which are served over HTTPS, and what is common to their requests.
 #[derive(Clone, Debug)]
 pub struct ServiceSettings {
     /// The hosts; at least one.
     pub hosts: Vec<HostSettings>,
     /// Index of the host for clients that named none, and for unknown names if those are not refused.
     pub default_host: usize,
-    /// What a name gets that no host has: the default host, or 421 Misdirected Request.
+    /// What answers a name that no host has: the default host, or 421 Misdirected Request.
     pub unknown_host: UnknownName,
     /// Proxies whose forwarding headers are believed and extended; those of others are replaced.
     pub trusted_proxies: Vec<IpNet>,
-    /// What becomes of request headers with `_` in their names.
+    /// What is done with request headers that have `_` in their names.
     pub underscores: Underscores,
 }
 
-/// What one host answers.
+/// The settings of one host.
 #[derive(Clone, Debug, Default)]
 pub struct HostSettings {
-    /// Its names; `*.` stands for one label.
+    /// The host's names; `*.` stands for one label.
     pub names: Vec<String>,
     /// The names in its certificates. A client may ask for another host on its connection only if these cover it.
     pub certificate_names: Vec<String>,
-    /// What it demands of client certificates, in any form that differs where the demands differ; `None` is nothing. A
-    /// client may ask for another host on its connection only if both demand the same.
+    /// What the host demands of client certificates, as any text that differs where the demands differ; `None`:
+    /// nothing. A client may ask for another host on its connection only if both demand the same.
     pub client_certificates: Option<String>,
-    /// What upstreams get of its clients' certificates. Default: nothing. TLS has to keep them for that.
+    /// Which certificates of its clients are sent to upstreams. Default: none. TLS has to keep them for that.
     pub client_cert: ClientCert,
     /// Strict Transport Security.
     pub hsts: Option<HstsSettings>,
@@ -57,27 +57,28 @@ pub struct HostSettings {
 /// Strict Transport Security, RFC 6797.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HstsSettings {
-    /// How long clients keep to HTTPS.
+    /// How long clients use HTTPS only.
     pub max_age: Duration,
-    /// Whether it holds for all names below.
+    /// Whether the policy holds for all subdomains.
     pub include_subdomains: bool,
-    /// Whether browsers may build it in.
+    /// Whether browsers may include the host in their preload lists.
     pub preload: bool,
 }
 
-/// Requests for a path, and what becomes of them.
+/// Requests for a path, and how they are answered.
 #[derive(Clone, Debug)]
 pub struct RouteSettings {
-    /// Which paths.
+    /// The paths that the route takes.
     pub path: RoutePath,
-    /// What becomes of them.
+    /// How their requests are answered.
     pub action: Action,
     /// The most bytes of a request body; beyond it 413. Default: no limit.
     pub body_limit: Option<u64>,
     /// An upstream gets a request only when its body is complete: in memory up to 64 KiB, beyond it in a temporary file.
     /// Default: no.
     pub buffer_request: bool,
-    /// What is answered before the handshake is complete. Default: nothing. Its host has to take early data at all.
+    /// The requests that are answered before the handshake is complete. Default: none. The host has to accept early
+    /// data.
     pub early_data: EarlyDataPolicy,
 }
 
@@ -105,7 +106,7 @@ impl RoutePath {
     }
 }
 
-/// What becomes of a request.
+/// How a request is answered.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Action {
@@ -133,40 +134,38 @@ pub struct UpstreamAction {
 /// The path that an upstream is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UpstreamPath {
-    /// The client's.
+    /// The whole path of the client's request.
     #[default]
     Whole,
-    /// What follows the route's path.
+    /// The part of the request's path after the route's path.
     BelowRoute,
 }
 
-/// A folder whose files answer, looked up by what follows the route's path.
+/// A folder whose files are served, looked up by the part of the path after the route's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticSettings {
     /// The folder.
     pub root: PathBuf,
-    /// What a folder within it answers.
+    /// How a request for a folder within it is answered.
     pub index: Index,
 }
 
-/// What a folder answers.
+/// How a request for a folder is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Index {
-    /// Its `index.html`.
+    /// With the folder's `index.html`.
     #[default]
     Html,
-    /// 404.
-    None,
 }
 
 /// An answer that is always the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixedResponse {
-    /// Its status.
+    /// The status of the answer.
     pub status: StatusCode,
     /// `Content-Type`; not sent with an empty body.
     pub content_type: HeaderValue,
-    /// Its body.
+    /// The body of the answer.
     pub body: Bytes,
 }
 
@@ -175,11 +174,11 @@ pub struct FixedResponse {
 pub struct Redirect {
     /// 301, 302, 303, 307 or 308.
     pub status: StatusCode,
-    /// Where to.
+    /// The target of the redirect.
     pub to: RedirectTarget,
 }
 
-/// Where a redirect leads, with `{host}` and `{path}` (path and query, from the first slash on) to be filled in.
+/// The target of a redirect, with `{host}` and `{path}` (path and query, from the first slash on) to be filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedirectTarget(pub(crate) Vec<TargetPart>);
 
@@ -190,7 +189,7 @@ pub(crate) enum TargetPart {
     Path,
 }
 
-/// Why a text is no [`RedirectTarget`].
+/// Why a text is not a [`RedirectTarget`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RedirectTargetError {
     /// A placeholder that does not exist.

@@ -1,4 +1,4 @@
-//! What becomes of a response on its way out, whoever made it: the stages, each of them once and in this order.
+//! What is done to each response on its way out, whatever made it: the stages, each of them once and in this order.
 //!
 //! 1. The headers of its host.
 //! 2. HEAD: the same head without a body. What changes the body or its length has to come before.
@@ -12,10 +12,10 @@ use crate::answer::settings::HstsSettings;
 use crate::body::Body;
 use crate::connection::Connection;
 
-/// Of a connection over HTTP/1.1 that is closed after the response.
+/// The `Connection` header of a response after which a connection over HTTP/1.1 is closed.
 pub(super) const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
-/// What the stages need to know of the request; taken before its head goes to what answers.
+/// What the stages need from the request; taken before its head is handed to the action.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stages {
     version: Version,
@@ -51,7 +51,7 @@ impl Stages {
 // RFC 9110 section 9.3.2: the same head, no body. Over HTTP/2 hyper would send the body all the same.
 fn without_body(response: Response<Body>) -> Response<Body> {
     let (mut head, body) = response.into_parts();
-    // An upstream sent none, and its connection is wanted again.
+    // An upstream sent no body, and its connection is to be used again.
     if matches!(body, Body::Upstream(_)) {
         return Response::from_parts(head, body);
     }

@@ -8,7 +8,7 @@ use http::Request;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 
-/// A request body as the driver of its connection gets it. What answers knows no driver but by this.
+/// A request body as the driver of its connection gets it. Code that answers requests sees no more of the driver.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ClientBody {

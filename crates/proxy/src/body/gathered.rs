@@ -21,7 +21,7 @@ use crate::body::request::{BodyProgress, RequestBody};
 use crate::body::upload::Upload;
 use crate::error::BodyError;
 
-/// What one body may take of memory; and the size of the pieces in which the file is written and read.
+/// The most memory that one body takes, and the size of the pieces in which the file is written and read.
 const MEMORY: usize = 64 << 10;
 
 /// A whole request body.
@@ -31,16 +31,16 @@ pub(crate) struct Gathered {
     memory: Bytes,
     file: Option<Spilled>,
     trailers: Option<HeaderMap>,
-    /// How the client sent it.
+    /// The progress of the client's upload.
     progress: Rc<BodyProgress>,
     _room: Room,
 }
 
-/// What one body takes of the room for all of them; given back when it is dropped.
+/// The share of the room for all bodies that one body takes; given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Room {
     metrics: Arc<Metrics>,
-    /// For all bodies of the process.
+    /// The room for all bodies of the process, in bytes.
     limit: u64,
     taken: u64,
 }
@@ -78,7 +78,7 @@ impl Gathered {
         Ok(Self { memory: memory.freeze(), file, trailers, progress, _room: room })
     }
 
-    /// How the client sent it.
+    /// The progress of the client's upload.
     pub(crate) fn progress(&self) -> &Rc<BodyProgress> {
         &self.progress
     }
@@ -111,7 +111,7 @@ impl Gathered {
 }
 
 impl Room {
-    /// Nothing yet, of `limit` bytes for all bodies whose metrics are the same.
+    /// No room yet, of `limit` bytes for all bodies whose metrics are the same.
     pub(crate) fn new(metrics: &Arc<Metrics>, limit: u64) -> Self {
         Self { metrics: Arc::clone(metrics), limit, taken: 0 }
     }
@@ -130,7 +130,7 @@ impl Drop for Room {
 }
 
 impl Spilled {
-    /// Writes `data` behind what `spilled` has, or into a new file.
+    /// Appends `data` to the file of `spilled`, or writes it to a new file.
     async fn after(spilled: Option<Self>, data: Bytes) -> Result<Self, BodyError> {
         let written = spawn_blocking(move || {
             let mut spilled = match spilled {

@@ -40,7 +40,7 @@ pub(crate) struct LimitedUpload {
     progress: Rc<BodyProgress>,
 }
 
-/// How far a request body has got; shared by the body, which hyper owns, and the request that waits for its response.
+/// The progress of a request body; shared by the body, which hyper owns, and the request that waits for its response.
 #[derive(Debug)]
 pub(crate) struct BodyProgress {
     limit: u64,
@@ -50,7 +50,7 @@ pub(crate) struct BodyProgress {
     pace: Option<Pace>,
 }
 
-/// How fast the body has to come. Not once the answer has begun: then the two sides converse as they like, and the
+/// How fast the body has to come until the answer begins. From then on the two sides may send at any pace, and the
 /// upstream's own pauses are limited.
 #[derive(Debug)]
 struct Pace {
@@ -64,7 +64,7 @@ struct Pace {
     answered: Cell<bool>,
 }
 
-/// What a client did wrong with its request body.
+/// How a client failed to send its request body as required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientFailure {
     Broken,
@@ -88,7 +88,7 @@ impl BodyProgress {
         self.bytes.get()
     }
 
-    /// Whether the client is the one who has to do something next.
+    /// Whether the client has to make the next step.
     pub(crate) fn waits_for_client(&self) -> bool {
         self.waits.get()
     }
@@ -98,7 +98,7 @@ impl BodyProgress {
         self.failure.get()
     }
 
-    /// The answer has begun: the client may take its time for what is left of the request.
+    /// Notes that the answer has begun: the pace of the rest of the request is not limited.
     pub(crate) fn answered(&self) {
         if let Some(pace) = &self.pace {
             pace.answered.set(true);
@@ -151,7 +151,7 @@ impl Arriving {
         }
     }
 
-    /// How far it has got; a body without an end has to end within `limit` bytes.
+    /// The progress of the body; a body without an end has to end within `limit` bytes.
     pub(crate) fn progress(&self, connection: &Rc<Connection>, limit: u64) -> Rc<BodyProgress> {
         match self {
             Self::Stream(_) => BodyProgress::new(connection, limit),
@@ -188,7 +188,7 @@ impl Pace {
         })
     }
 
-    /// The client has to go on, after so many `bytes`.
+    /// Begins to wait for the client, which has sent `bytes` bytes so far.
     fn begin_wait(&self, bytes: u64) {
         self.waiting_since.set(self.deadline.now());
         self.deadline.set(self.pause.min(self.time_left(bytes)));
@@ -199,7 +199,7 @@ impl Pace {
         self.waited.set(self.waited.get() + waited);
     }
 
-    /// How much longer the client may be waited for: once the longest pause, and as long as its bytes are worth.
+    /// How much longer to wait for the client: in total the longest pause once, and the time that its bytes are worth.
     fn time_left(&self, bytes: u64) -> Duration {
         let Some(earned) = bytes.checked_div(self.rate) else { return Duration::MAX };
         (self.pause + Duration::from_secs(earned)).saturating_sub(self.waited.get())
@@ -207,7 +207,7 @@ impl Pace {
 }
 
 impl RequestBody {
-    /// What is left of `upload`, which reports to `progress` how far it has got.
+    /// The rest of `upload`, which reports to `progress` how far it has got.
     pub(crate) fn client(upload: Upload, progress: Rc<BodyProgress>) -> Self {
         Self::Client(LimitedUpload { upload, progress })
     }

@@ -15,9 +15,9 @@ use crate::connection::Connection;
 /// A request body. Dropped before its end over HTTP/2, it is left to its connection to discard.
 #[derive(Debug)]
 pub(crate) struct Upload {
-    /// Until it is dropped.
+    /// The body, until this is dropped.
     body: Option<ClientBody>,
-    /// If it comes over HTTP/2.
+    /// The connection, if the body comes over HTTP/2.
     connection: Option<Rc<Connection>>,
 }
 
@@ -28,7 +28,7 @@ impl Upload {
         Self { body: Some(body), connection }
     }
 
-    /// Whether it comes over HTTP/2, where it knows its end.
+    /// Whether the body comes over HTTP/2, where it knows its end.
     pub(crate) fn is_http2(&self) -> bool {
         self.connection.is_some()
     }

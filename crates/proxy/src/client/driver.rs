@@ -23,17 +23,17 @@ use crate::connection::handshake::Handshake;
 use crate::connection::settings::HttpSettings;
 use crate::connection::{Connection, Surroundings};
 
-/// What serving a connection needs.
+/// Everything that serving a connection needs.
 pub struct Http {
     /// Answers the requests.
     pub service: Rc<CurrentService>,
     /// The connection as its requests see it.
     pub connection: Rc<Connection>,
-    /// Limits.
+    /// Time limits and sizes.
     pub settings: Rc<HttpSettings>,
     /// The connection's own deadline.
     pub deadline: Deadline,
-    /// Tells when the gateway shuts down.
+    /// Signals that the gateway shuts down.
     pub drain: Drain,
 }
 
@@ -131,7 +131,7 @@ impl Driver<'_> {
         }
     }
 
-    /// What ALPN chose. Without it clients speak HTTP/1.1, or HTTP/1.0.
+    /// The version that ALPN chose. Without ALPN clients speak HTTP/1.1, or HTTP/1.0.
     fn version(&self) -> HttpVersion {
         let record = self.http.connection.record.borrow();
         record.tls.as_ref().and_then(|tls| tls.alpn).unwrap_or(HttpVersion::Http11)
@@ -173,7 +173,7 @@ impl Driver<'_> {
         if self.http.deadline.is_evicted() { End::Evicted } else { End::Idle }
     }
 
-    /// What follows when hyper has done with the connection.
+    /// How to stop when hyper has finished with the connection.
     pub(super) fn finished(&self, result: &hyper::Result<()>) -> Stop {
         match result {
             Ok(()) if self.http.drain.started() => Stop::Close(End::Drained),
@@ -206,7 +206,7 @@ fn is_http2_error(error: &hyper::Error) -> bool {
     reason.is_some_and(|reason| reason != h2::Reason::NO_ERROR)
 }
 
-/// How long the client is listened to after `end`.
+/// How long, and how much, is read from the client after `end`.
 fn lingering(end: End) -> Lingering {
     match end {
         End::Closed | End::Drained => Lingering::UPLOAD,
@@ -236,8 +236,8 @@ impl Http {
         }
     }
 
-    /// Sends the part of an answer that there is and closes, without `close_notify`: nobody is to take the part for the whole
-    /// (RFC 9112 section 8).
+    /// Sends the available part of an answer and closes, without `close_notify`, so that the client does not take the
+    /// part for the whole (RFC 9112 section 8).
     async fn cut(&self, mut stream: Stream) {
         self.deadline.set(self.settings.timeouts.write);
         let sent = poll_fn(|cx| match stream.poll_drain(cx) {

@@ -23,12 +23,13 @@ const PREFACE: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
 /// RFC 9113 section 7.
 const ENHANCE_YOUR_CALM: u32 = 0xb;
 
-/// What a KiB of header fields costs beyond what its block explains. No browser has a reason for one: the tables of HPACK
-/// and short names explain 8 KiB of each head, which are free.
+/// Points that a KiB of header fields costs beyond what its block explains. No browser has a reason for one: the tables
+/// of HPACK and short names explain 8 KiB of each head, which are free.
 const HEAD_KIB: u32 = RESET;
-/// What a second earns.
+/// Points that a second earns.
 const SECOND: u32 = RESET;
-/// What a frame of the answer earns: the client owes updates of two windows for it, and may measure the path by a PING.
+/// Points that a frame of the answer earns: the client owes updates of two windows for it, and may measure the path by
+/// a PING.
 const ANSWER_DATA: u32 = 3;
 /// A smaller frame earns nothing: a client could ask for one with each byte of its window (CVE-2019-9511).
 const DATA_WORTH: u32 = 256;
@@ -62,7 +63,7 @@ struct Budget {
 }
 
 impl FloodWatch {
-    /// A client that may have `resets` streams reset at once.
+    /// A watch with a budget for `resets` streams that are reset at once.
     pub(super) fn new(resets: usize) -> Self {
         let full = u32::try_from(resets).unwrap_or(u32::MAX).saturating_mul(RESET);
         Self(Rc::new(RefCell::new(Counts {
@@ -99,7 +100,7 @@ impl FloodWatch {
         }
     }
 
-    /// What has used up the budget, once it is.
+    /// What has used up the budget, once it is used up.
     pub(super) fn exhausted_by(&self) -> Option<Flood> {
         let counts = self.0.borrow();
         counts.budget.exhausted.then(|| counts.budget.most_spent())
@@ -145,7 +146,7 @@ impl FloodWatch {
     }
 }
 
-/// What a frame of the client costs.
+/// What a frame of the client counts as, and its price in points; `None` where it is free.
 fn price(frame: Frame) -> Option<(Flood, u32)> {
     match frame.kind {
         frames::DATA if frame.length == 0 && !frame.has_flag() => Some((Flood::EmptyData, 1)),
@@ -203,7 +204,7 @@ impl Budget {
     }
 }
 
-/// What hyper reads from and writes to: the connection, with its frames counted.
+/// The IO of hyper: the connection, with its frames counted.
 pub(super) struct WatchedIo {
     io: HttpIo,
     watch: FloodWatch,

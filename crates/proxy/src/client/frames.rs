@@ -16,7 +16,7 @@ pub(crate) const CONTINUATION: u8 = 9;
 /// `END_STREAM` of `DATA` and `HEADERS`, `ACK` of `PING` and `SETTINGS`.
 pub(crate) const FLAG: u8 = 1;
 
-/// What a frame says of itself.
+/// The head of a frame, and its error code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) kind: u8,

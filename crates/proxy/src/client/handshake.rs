@@ -1,6 +1,6 @@
 //! The end of a handshake: its acknowledgement, and what follows where its early data is served already.
 //!
-//! Until the end of such a handshake nobody but the driver reads the socket: hyper gets what was kept for it, and never
+//! Until the end of such a handshake only the driver reads the socket: hyper gets what was kept for it, and never
 //! sees the connection fail. So requests that were sent on are answered and logged even if the client is gone; those
 //! that wait for the handshake end with the connection.
 
@@ -28,7 +28,7 @@ impl Driver<'_> {
         }
         // Lets the runtime look at the sockets.
         tokio::task::yield_now().await;
-        // An error, or the end, comes once more to whoever reads next.
+        // The next read gets the error, or the end, once more.
         let came = poll_fn(|cx| Poll::Ready(self.io.stream_mut().poll_fill(cx).is_ready())).await;
         if !came {
             brisk_net::acknowledge(self.io.stream().tcp());

@@ -30,7 +30,7 @@ impl Driver<'_> {
             .max_headers(http.settings.headers)
             .max_buf_size(http.settings.head_size.max(8192))
             .header_read_timeout(None)
-            // A client that has said all it will still gets its answer; one that is gone is an error of reading.
+            // A client that has closed its side still gets its answer; one that is gone causes a read error.
             .half_close(true)
             .serve_connection(io.clone(), service);
         let mut turns = Turns::new(false, http.connection.requests());

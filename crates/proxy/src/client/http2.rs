@@ -21,8 +21,8 @@ use super::driver::{Driver, Stop};
 use super::flood::{FloodWatch, WatchedIo};
 use super::turn::Turns;
 
-/// What an HTTP/2 stream may hold of its answer while the client's window is closed. hyper's 400 KiB for each of 128
-/// streams would be 50 MiB that a client can take by not reading.
+/// Bytes of its answer that an HTTP/2 stream may hold while the client's window is closed. hyper's 400 KiB for each of
+/// 128 streams would be 50 MiB that a client can take by not reading.
 const H2_STREAM_BUFFER: usize = 64 * 1024;
 
 /// Streams that a client may have reset while hyper has not looked at them yet. They are not requests yet, but take
@@ -119,7 +119,7 @@ struct LocalExecutor {
 impl LocalExecutor {
     /// Answers in a row that were not ready, before it is no longer tried each time.
     const TRIES: u32 = 4;
-    /// One of so many is tried then.
+    /// One answer in this number is tried then.
     const SAMPLE: u32 = 32;
 
     fn new(connection: &Rc<Connection>) -> Self {

@@ -36,7 +36,7 @@ impl HttpIo {
         }))
     }
 
-    /// Tells when the handshake is complete; `None` where it is, as always without early data.
+    /// Reports when the handshake is complete; `None` if it already is, as always without early data.
     pub fn confirmation(&self) -> Option<Confirmation> {
         self.stream().confirmation()
     }
@@ -54,7 +54,7 @@ impl HttpIo {
         self.0.stream.borrow_mut()
     }
 
-    /// Ends what only HTTP needs.
+    /// Ends what only HTTP needs: from now on each flush is done at once, and lines are not watched.
     pub(crate) fn flush_at_once(&self) {
         self.0.at_once.set(true);
         self.0.lines.end();
@@ -65,7 +65,7 @@ impl HttpIo {
         self.0.lines.begin();
     }
 
-    /// This body follows the head that was just read.
+    /// Notes that `body` follows the head that was just read.
     pub(super) fn expect(&self, body: &ClientBody) {
         self.0.lines.expect(body);
     }

@@ -1,4 +1,4 @@
-//! Sees to it that the lines of an HTTP/1.1 head end with CR LF.
+//! Ensures that the lines of an HTTP/1.1 head end with CR LF.
 //!
 //! hyper takes a bare LF for the end of a line too, as RFC 9112 section 2.2 permits. A proxy in front that takes it for
 //! something else would then see other headers than brisk does. hyper cannot be asked to be strict, so this is done
@@ -26,7 +26,7 @@ impl LineWatcher {
         self.0.set(Lines::Unwatched);
     }
 
-    /// This body follows the head that was just read.
+    /// Notes that `body` follows the head that was just read.
     pub(super) fn expect(&self, body: &ClientBody) {
         let mut lines = self.0.get();
         lines.expect(body);
@@ -54,7 +54,7 @@ impl LineWatcher {
     }
 }
 
-/// What of the bytes at hand is to be read.
+/// How many of the available bytes are to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Portion {
     /// This many bytes.
@@ -66,16 +66,16 @@ pub(crate) enum Portion {
 /// Follows what a client sends over one HTTP/1.1 connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Lines {
-    /// No HTTP/1.1, or no longer.
+    /// Not HTTP/1.1, or no longer.
     #[default]
     Unwatched,
     Head(Line),
     /// The head has ended.
     Headed,
-    /// So many bytes of a body are to come.
+    /// This many bytes of a body are to come.
     Body(u64),
     Chunk(Size),
-    /// What is left of a chunk, and the CR LF after it.
+    /// Bytes that are left of a chunk, and of the CR LF after it.
     ChunkData(u64),
     Trailers(Line),
 }
@@ -191,9 +191,9 @@ fn skip(left: &mut u64, data: &[u8]) -> usize {
 enum Advance {
     /// All bytes belong to the section.
     All,
-    /// The section ended after so many.
+    /// The section ended after this many bytes.
     Ended(usize),
-    /// So many bytes are before a bare LF.
+    /// This many bytes are before a bare LF.
     BareLineFeed(usize),
 }
 
@@ -222,7 +222,7 @@ impl Line {
 }
 
 impl Size {
-    /// The size, once its line has ended. hyper refuses what is no size; here it only must not be lost in it.
+    /// The size, once its line has ended. hyper refuses what is no size; here it only must not break the counting.
     fn advance(&mut self, byte: u8) -> Option<u64> {
         if byte == b'\n' {
             return Some(self.value);

@@ -20,16 +20,16 @@ const PIECE: usize = 2048;
 pub struct StrictLines<R> {
     inner: R,
     watch: LineWatch,
-    /// Read, but of the next head.
+    /// Bytes that were read but belong to the next head.
     ahead: BytesMut,
 }
 
-/// Has to learn which body follows each head. Clones share it.
+/// A handle to which the body that follows each head has to be reported. Clones share it.
 #[derive(Clone, Debug)]
 pub struct LineWatch(Rc<LineWatcher>);
 
 impl LineWatch {
-    /// This body follows the head that was just read.
+    /// Notes that `body` follows the head that was just read.
     pub fn expect(&self, body: &ClientBody) {
         self.0.expect(body);
     }
@@ -43,7 +43,7 @@ impl<R> StrictLines<R> {
         Self { inner, watch: LineWatch(Rc::new(lines)), ahead: BytesMut::new() }
     }
 
-    /// What has to learn of bodies.
+    /// The handle to which bodies have to be reported.
     pub fn watch(&self) -> LineWatch {
         self.watch.clone()
     }

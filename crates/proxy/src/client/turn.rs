@@ -31,15 +31,15 @@ const ROUND: Duration = Duration::from_secs(2);
 enum Phase {
     /// To complete its handshake, whatever else goes on; there was early data.
     Handshake,
-    /// To begin a request; so many have been seen.
+    /// To begin a request. Holds the number of requests so far.
     Idle(u32),
-    /// To finish the head of a request; so many came before it.
+    /// To finish the head of a request. Holds the number of requests before it.
     Head(u32),
-    /// To read what was sent; so many bytes have gone out.
+    /// To read what was sent. Holds the bytes sent so far.
     Blocked(u64),
-    /// To take more of an answer, of all of which so many bytes were taken.
+    /// To take more of an answer. Holds the bytes of all answers taken so far.
     Held(u64),
-    /// To wait: the answer is ours to give.
+    /// To wait: the server has to answer.
     Busy,
     /// To go on with its streams, each of which has a limit of its own.
     Streams,
@@ -107,7 +107,7 @@ impl Turns {
         }
     }
 
-    /// What follows when the time of `phase` is over. Without a stop there is a new deadline.
+    /// How to stop when the time of `phase` is over; `None` after setting a new deadline.
     fn expired(&mut self, phase: Phase, driver: &Driver<'_>) -> Option<Stop> {
         match phase {
             Phase::Handshake => Some(driver.late_handshake()),
@@ -145,7 +145,7 @@ impl Turns {
     }
 
     /// The phase of a connection without a request in flight: whether the next has begun. A request may begin and end
-    /// within one turn, so it is the number of them that tells.
+    /// within one turn, so their number decides.
     fn unanswered(&self, requests: u32, received: u64) -> Phase {
         let begun = !self.multiplexed
             && match self.phase {
@@ -186,10 +186,10 @@ impl Turns {
     }
 }
 
-/// Looks at a connection whose client has answers to take.
+/// Checks the progress of a connection whose client has answers to take.
 #[derive(Debug, Default)]
 struct Rounds {
-    /// Since the client took nothing, by the clock of the wheel.
+    /// Since when the client has taken nothing, by the clock of the wheel.
     still_since: Duration,
     /// Bytes of answers given back by then.
     released: u64,
@@ -257,8 +257,8 @@ fn is_overdue(http: &Http) -> bool {
 }
 
 impl Driver<'_> {
-    /// Whether nobody is there any more to take the answer. The end of what the client sends counts only where the settings
-    /// say so: it may still read (RFC 9112 section 9.6).
+    /// Whether the client is gone and cannot take the answer. The end of what the client sends counts only where the
+    /// settings say so: it may still read (RFC 9112 section 9.6).
     fn is_gone(&self) -> bool {
         match Peer::of(self.io.stream().tcp()) {
             Ok(Peer::Gone) => true,

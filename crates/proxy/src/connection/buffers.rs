@@ -11,13 +11,13 @@ use std::task::{Context, Poll, Waker};
 
 use brisk_telemetry::Metrics;
 
-/// What a connection may hold whatever other connections do, so that each can go on.
+/// Bytes that a connection may hold whatever other connections do, so that each can go on.
 const SHARE: usize = 64 << 10;
 
 /// Workers report changes to the process in steps of this size, so that they seldom meet.
 const STEP: usize = 64 << 10;
 
-/// What the answers of one worker hold, and, through its metrics, those of all workers.
+/// The memory that the answers of one worker hold, and, through its metrics, those of all workers.
 #[derive(Debug)]
 pub(crate) struct WorkerBuffers {
     metrics: Arc<Metrics>,
@@ -51,14 +51,14 @@ impl Drop for WorkerBuffers {
     }
 }
 
-/// What the answers of one connection hold.
+/// The memory that the answers of one connection hold.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerBuffers {
     held: Cell<usize>,
     /// Bytes given back so far: written, or no longer wanted.
     released: Cell<u64>,
     waiting: RefCell<Vec<Waker>>,
-    /// The tasks that wait are woken when less is held; 0 while nobody waits.
+    /// The tasks that wait are woken when less than this is held; 0 while none waits.
     wake_below: Cell<usize>,
 }
 
@@ -115,7 +115,8 @@ impl AnswerBuffers {
         }
     }
 
-    /// The process has room: who waits because it had none may hold more. The others wait for their own connection.
+    /// The process has room: answers that wait because it had none may hold more. The others wait for their own
+    /// connection.
     pub(crate) fn offer_room(&self) {
         if self.wake_below.get() == SHARE {
             self.wake();
@@ -132,7 +133,7 @@ impl AnswerBuffers {
     }
 }
 
-/// How much may be held.
+/// How much memory answers may hold.
 #[derive(Debug)]
 pub(crate) struct Budget<'a> {
     /// By the connection, in bytes.

@@ -31,7 +31,7 @@ impl Chunk {
     }
 }
 
-/// What the source of an answer holds before there is a piece: it counts as held too.
+/// Memory that the source of an answer holds before there is a piece: it counts as held too.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     bytes: usize,

@@ -1,6 +1,6 @@
-//! What becomes of request bodies over HTTP/2 that are answered before their end.
+//! Reads and drops the rest of request bodies over HTTP/2 that are answered before their end.
 //!
-//! Letting go of such a body resets its stream, and many clients drop an answer whose stream is reset although it came
+//! Dropping such a body resets its stream, and many clients drop an answer whose stream is reset although it came
 //! before (RFC 9113 section 8.1 lets them choose). So the rest is read and dropped for a while first. Over HTTP/1.1 the
 //! connection lingers instead: see [`brisk_net::linger`].
 
@@ -15,25 +15,25 @@ use http_body::Body as _;
 
 use crate::body::client::ClientBody;
 
-/// What is read of a body after its answer.
+/// How much of a body is read after its answer, and for how long.
 const LIMITS: Lingering = Lingering::UPLOAD;
 
-/// The uploads of one HTTP/2 connection that nobody wants any more: no more than it may have streams. They take no
+/// The uploads of one HTTP/2 connection that are not needed any more: no more than it may have streams. They take no
 /// memory, and their windows stay open; the driver of the connection reads and drops them.
 #[derive(Debug, Default)]
 pub(crate) struct Discards {
     uploads: RefCell<Vec<Discard>>,
-    /// The driver of the connection, while there is one: without it nobody would read them.
+    /// The driver of the connection, while there is one: without it they would not be read.
     driver: RefCell<Option<Waker>>,
 }
 
 #[derive(Debug)]
 struct Discard {
     body: ClientBody,
-    /// Bytes that it may still have.
+    /// Bytes that the upload may still send.
     left: usize,
     until: Duration,
-    /// For the next bytes.
+    /// The deadline for the next bytes.
     deadline: Deadline,
 }
 

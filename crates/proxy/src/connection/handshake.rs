@@ -1,4 +1,4 @@
-//! A handshake whose connection is served already: there was early data.
+//! A handshake whose connection is already being served, because there was early data.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -7,14 +7,14 @@ use brisk_tls::Confirmation;
 
 use crate::connection::end::End;
 
-/// Where the end of a handshake is seen.
+/// What reports the end of a handshake.
 #[derive(Debug)]
 pub(crate) enum Completion {
-    /// Its stream does.
+    /// The connection's TLS stream.
     Stream(Confirmation),
-    /// A test does, which has no stream.
+    /// A test, which has no stream.
     #[cfg(test)]
-    Told(std::rc::Rc<testing::Told>),
+    Manual(std::rc::Rc<testing::ManualCompletion>),
 }
 
 impl Completion {
@@ -22,7 +22,7 @@ impl Completion {
         match self {
             Self::Stream(confirmation) => confirmation.is_confirmed(),
             #[cfg(test)]
-            Self::Told(told) => told.is_complete(),
+            Self::Manual(completion) => completion.is_complete(),
         }
     }
 
@@ -30,7 +30,7 @@ impl Completion {
         match self {
             Self::Stream(confirmation) => confirmation.confirmed().await,
             #[cfg(test)]
-            Self::Told(told) => told.completed().await,
+            Self::Manual(completion) => completion.completed().await,
         }
     }
 }
@@ -45,7 +45,7 @@ pub(crate) struct Handshake {
 }
 
 impl Handshake {
-    /// A handshake that ends with `completion`, and which may take until then.
+    /// A handshake that ends with `completion` and may take until `until`.
     pub(crate) fn new(completion: Completion, until: Instant) -> Self {
         Self { completion, until, waiting: Cell::new(0), failure: Cell::new(None) }
     }
@@ -54,7 +54,7 @@ impl Handshake {
         self.completion.is_reached()
     }
 
-    /// Waits for the end of the handshake; for ever, if it fails.
+    /// Waits for the end of the handshake. Never returns if the handshake fails.
     pub(crate) async fn complete(&self) {
         let _waiting = Waiting::new(&self.waiting);
         self.completion.reached().await;
@@ -75,13 +75,13 @@ impl Handshake {
         self.failure.set(self.failure.get().or(Some(end)));
     }
 
-    /// Why it will not succeed.
+    /// Why the handshake will not succeed.
     pub(crate) fn failure(&self) -> Option<End> {
         self.failure.get()
     }
 }
 
-/// Counts one that waits.
+/// Counts a request that waits, until it is dropped.
 struct Waiting<'a>(&'a Cell<u32>);
 
 impl<'a> Waiting<'a> {
@@ -104,14 +104,14 @@ pub(crate) mod testing {
 
     use tokio::sync::Notify;
 
-    /// The end of a handshake, for a test to tell.
+    /// The end of a handshake, set by a test.
     #[derive(Debug, Default)]
-    pub(crate) struct Told {
+    pub(crate) struct ManualCompletion {
         complete: Cell<bool>,
         waiting: Notify,
     }
 
-    impl Told {
+    impl ManualCompletion {
         pub(crate) fn complete(&self) {
             self.complete.set(true);
             self.waiting.notify_waiters();
@@ -139,8 +139,8 @@ mod tests {
 
     #[test]
     fn who_waits_is_counted_until_the_end_or_until_it_gives_up() {
-        let told = Rc::new(testing::Told::default());
-        let handshake = Handshake::new(Completion::Told(Rc::clone(&told)), Instant::now());
+        let completion = Rc::new(testing::ManualCompletion::default());
+        let handshake = Handshake::new(Completion::Manual(Rc::clone(&completion)), Instant::now());
         let cx = &mut Context::from_waker(Waker::noop());
         let mut first = Box::pin(handshake.complete());
         let mut second = Box::pin(handshake.complete());
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(handshake.waiting(), 2);
         drop(second);
         assert_eq!(handshake.waiting(), 1);
-        told.complete();
+        completion.complete();
         assert_eq!(first.as_mut().poll(cx), Poll::Ready(()));
         drop(first);
         assert_eq!(handshake.waiting(), 0);
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_first_failure_counts() {
-        let handshake = Handshake::new(Completion::Told(Rc::default()), Instant::now());
+        let handshake = Handshake::new(Completion::Manual(Rc::default()), Instant::now());
         handshake.fail(End::Malformed);
         handshake.fail(End::ClientGone);
         assert_eq!(handshake.failure(), Some(End::Malformed));

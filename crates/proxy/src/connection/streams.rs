@@ -7,9 +7,9 @@ use std::cell::{Cell, RefCell};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// What a stream that is reset costs of the budget that its client has for work without use.
+/// Points that a reset stream costs, out of its client's budget for work without use.
 pub(crate) const RESET: u32 = 10;
-/// What a complete answer earns of it.
+/// Points that a complete answer earns.
 pub(crate) const ANSWER: u32 = RESET / 2;
 
 /// One stream of a connection. Keys are not used again.
@@ -53,7 +53,7 @@ struct Slot {
     state: Option<State>,
 }
 
-/// What is known of a stream in flight.
+/// The state of a stream in flight.
 #[derive(Debug)]
 struct State {
     started: Instant,
@@ -75,7 +75,7 @@ struct Stall {
     blocked: bool,
 }
 
-/// What a round finds.
+/// The state of the connection in one round of checks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
     pub(crate) now: Instant,
@@ -207,7 +207,7 @@ mod tests {
         (Streams::default(), Instant::now())
     }
 
-    /// A round so many seconds after `start`.
+    /// A round this number of `seconds` after `start`.
     fn round(start: Instant, seconds: u64) -> Round {
         Round { now: start + Duration::from_secs(seconds), released: 0, blocked: false }
     }

@@ -1,4 +1,4 @@
-//! How a request comes by a connection to a server that may have only so many: at once, after its turn in the queue, or
+//! How a request gets a connection to a server whose connections are limited: at once, after its turn in the queue, or
 //! not at all.
 
 use tokio::time::timeout;
@@ -11,13 +11,13 @@ use crate::upstream::places::{Grant, Next, Place, Waiting, Worker};
 /// What a request does when its server has as many connections as it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtLimit {
-    /// It waits for its turn, as long as it would wait for a connection.
+    /// The request waits for its turn, as long as it would wait for a connection.
     Wait,
-    /// It fails, to be sent to another server.
+    /// The request fails, to be sent to another server.
     Fail,
 }
 
-/// What a request got.
+/// How a request was admitted.
 #[derive(Debug)]
 pub(crate) enum Admission {
     /// The right to open a connection, counted if there is a limit.
@@ -52,11 +52,11 @@ impl Server {
         }
     }
 
-    /// Gives a reusable connection to whoever waits longest for one, or keeps it.
+    /// Gives a reusable connection to the request that waits longest for one, or keeps it.
     pub(crate) fn keep(&self, http1: Box<Http1>) {
-        let next = self.state().places.as_ref().map_or(Next::Nobody, |places| places.pass_on(self.worker()));
+        let next = self.state().places.as_ref().map_or(Next::Idle, |places| places.pass_on(self.worker()));
         match next {
-            Next::Nobody => self.pool().put(http1),
+            Next::Idle => self.pool().put(http1),
             Next::SameWorker => self.handed.borrow_mut().push_back(http1),
             // Dropping it closes it, and its place goes to the other worker.
             Next::OtherWorker => {}

@@ -12,7 +12,7 @@ use http::request::Parts;
 
 use crate::upstream::settings::{Balance, HashKey};
 
-/// What is known of a server when one is chosen.
+/// A server as the choice among servers sees it.
 pub(crate) trait Member {
     fn name(&self) -> &str;
     /// At least 1.

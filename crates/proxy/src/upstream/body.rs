@@ -23,7 +23,7 @@ pub struct UpstreamBody {
     source: Source,
 }
 
-/// What has to stay, and to move on, until the body has ended.
+/// What has to be kept, and driven, until the body has ended.
 #[derive(Debug)]
 enum Source {
     /// Nothing: all of the body is here.
@@ -74,8 +74,8 @@ impl UpstreamBody {
         }
     }
 
-    /// Whether a body that gives no more is not whole. hyper takes `RST_STREAM` with `NO_ERROR` for the end, although it
-    /// is one only after `END_STREAM` (RFC 9113 section 8.1).
+    /// Whether a body without further frames is incomplete. hyper takes `RST_STREAM` with `NO_ERROR` for the end,
+    /// although it is one only after `END_STREAM` (RFC 9113 section 8.1).
     fn is_cut(&self) -> bool {
         matches!(self.source, Source::Http2 { .. }) && !self.incoming.is_end_stream()
     }

@@ -29,7 +29,7 @@ use crate::validate;
 
 const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 
-/// What forwarding needs to know beside the request, and what it tells of itself.
+/// What forwarding needs beside the request, and where it reports its outcome.
 #[derive(Debug)]
 pub struct ForwardFacts<'a> {
     /// The client's connection.
@@ -40,7 +40,7 @@ pub struct ForwardFacts<'a> {
     pub outcome: &'a ForwardOutcome,
 }
 
-/// What became of a request, for the access log.
+/// The outcome of a request, for the access log.
 #[derive(Debug, Default)]
 pub struct ForwardOutcome {
     server: RefCell<Option<Rc<Server>>>,
@@ -108,18 +108,18 @@ pub(crate) async fn forward(
     }
 }
 
-/// One request's way, over one server or two.
+/// The forwarding of one request, over one server or two.
 struct Journey<'a> {
     group: &'a Group,
     connection: &'a Rc<Connection>,
     key: u64,
     retries: u32,
-    /// The head once more, if the request may be repeated after it was sent.
+    /// A copy of the head, if the request may be repeated after it was sent.
     replay: Option<Parts>,
     progress: Option<Rc<BodyProgress>>,
-    /// Of the client's request.
+    /// The HTTP version of the client's request.
     version: Version,
-    /// It tries to log its upstream connection in.
+    /// The request tries to log its upstream connection in.
     logs_in: bool,
     wants_upgrade: bool,
 }
@@ -164,7 +164,7 @@ impl<'a> Journey<'a> {
         Ok(Attempt { server, placement: Placement::Kept, at_limit })
     }
 
-    /// What to do after a failure: the request once more and where to send it, or the error to answer with.
+    /// The next step after a failure: the request again and where to send it, or the error to answer with.
     fn next(
         &mut self,
         last: &Attempt<'a>,
@@ -214,10 +214,10 @@ impl<'a> Journey<'a> {
         Ok(response)
     }
 
-    /// Whose a connection is after a login, or a demand for one (see [`login`]).
+    /// The owner of a connection after a login, or a demand for one (see [`login`]).
     fn owner(&self) -> Owner {
         match self.version {
-            Version::HTTP_2 => Owner::Nobody,
+            Version::HTTP_2 => Owner::None,
             _ => Owner::Client(Rc::downgrade(self.connection)),
         }
     }
@@ -238,7 +238,7 @@ impl<'a> Journey<'a> {
         };
         let mut http1 = match kept {
             Some(http1) => http1,
-            // Boxed, like the other ways that few requests go: the future of each would keep room for them.
+            // Boxed, like the other paths that few requests take: the future of each would keep room for them.
             None => match Box::pin(connect(server, attempt.at_limit)).await {
                 Ok(http1) => http1,
                 Err(error) => return Err(Failure::connecting(error, request)),
@@ -252,7 +252,7 @@ impl<'a> Journey<'a> {
             return Err(Failure::after_sending(UpstreamError::TransferCoding));
         }
         if settle_length(&mut response) == Framing::Contradictory {
-            http1.belong_to(Owner::Nobody);
+            http1.belong_to(Owner::None);
         }
         if self.logs_in || login::is_challenge(response.status(), response.headers()) {
             http1.belong_to(self.owner());
@@ -319,11 +319,11 @@ async fn connect(server: &Server, at_limit: AtLimit) -> Result<Box<Http1>, Upstr
     Http1::new(io, server.register_deadline(), open, server.group_settings().head_size).await
 }
 
-/// What a response's head says of its end.
+/// How a response's head gives the end of its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
     Clear,
-    /// `Transfer-Encoding` and `Content-Length`: somebody may read the length, and take the rest for another response.
+    /// `Transfer-Encoding` and `Content-Length`: a recipient may use the length and take the rest for another response.
     Contradictory,
 }
 
@@ -354,7 +354,7 @@ fn announce_body(request: &mut Request<RequestBody>) {
     }
 }
 
-/// RFC 9112 section 3.2.1: what is asked of a server itself is asked by path, and `Host` says whose.
+/// RFC 9112 section 3.2.1: a request to the server itself has the path as its target, and `Host` names the server.
 fn to_origin_form(request: &mut Request<RequestBody>, server: &Server) {
     *request.version_mut() = Version::HTTP_11;
     if !request.headers().contains_key(header::HOST) {

@@ -34,7 +34,7 @@ use crate::upstream::settings::{GroupSettings, ServerScheme, ServerSettings, Ser
 pub(crate) use self::lease::Lease;
 use self::tls::{TlsFiles, connector};
 
-/// How often idle connections are looked over.
+/// How often idle connections are checked.
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// A group as all workers share it: settings, health and connection counts.
@@ -42,7 +42,7 @@ const SWEEP: Duration = Duration::from_secs(1);
 pub struct GroupState {
     settings: GroupSettings,
     servers: Vec<ServerState>,
-    /// What the files held that TLS was made of.
+    /// The contents of the files that TLS was made of.
     files: TlsFiles,
     /// A request waits for a place that an idle connection of some worker may have.
     idle_wanted: Arc<Notify>,
@@ -55,7 +55,7 @@ pub struct ServerState {
     weight: u32,
     multiplexes: bool,
     dialer: Dialer,
-    /// Where the number of connections is limited.
+    /// The places for connections, where their number is limited.
     pub(crate) places: Option<Arc<Places>>,
     health: ServerHealth,
     metrics: Arc<UpstreamMetrics>,
@@ -76,12 +76,12 @@ impl GroupState {
         Ok(Arc::new(Self { settings, servers, files, idle_wanted: Arc::default() }))
     }
 
-    /// Whether a group made of `settings` now would be the same, its files included. Reads them.
+    /// Whether a group made of `settings` now would be the same, contents of files included. Reads the files.
     pub fn is_made_of(&self, settings: &GroupSettings) -> bool {
         self.settings == *settings && self.files == TlsFiles::read(&settings.tls)
     }
 
-    /// What is configured.
+    /// The settings of the group.
     pub fn settings(&self) -> &GroupSettings {
         &self.settings
     }
@@ -129,7 +129,7 @@ impl ServerState {
         &self.name
     }
 
-    /// Where the server is.
+    /// The address of the server.
     pub fn url(&self) -> &ServerUrl {
         &self.dialer.url
     }
@@ -146,7 +146,7 @@ impl ServerState {
         }
     }
 
-    /// Takes the verdict of the active checks.
+    /// Records the verdict of the active checks.
     pub(crate) fn set_checked(&self, verdict: Verdict) {
         self.health.set_checked(verdict);
         match verdict {
@@ -164,7 +164,7 @@ impl ServerState {
     }
 }
 
-/// What a server has not acknowledged when the time for a response is over is lost, and so is the connection.
+/// Data that a server has not acknowledged when the time for a response is over is lost, and so is the connection.
 fn dial_limits(settings: &GroupSettings) -> DialLimits {
     let timeouts = &settings.timeouts;
     DialLimits { connect: timeouts.connect, unacknowledged: timeouts.head }
@@ -186,7 +186,7 @@ pub struct Server {
     wheel: DeadlineWheel,
     pool: Pool,
     http2: Http2Pool,
-    /// Connections on their way from one request to another that was told to take one.
+    /// Connections on their way from one request to another, which was notified to take one.
     pub(crate) handed: RefCell<VecDeque<Box<Http1>>>,
     active: Cell<u32>,
 }
@@ -204,7 +204,7 @@ impl Group {
         group
     }
 
-    /// What all workers share of the group.
+    /// The part of the group that all workers share.
     pub fn state(&self) -> &Arc<GroupState> {
         &self.state
     }
@@ -220,7 +220,7 @@ impl Group {
         self.balancer.choose(&self.servers, key, avoid).map(|index| &self.servers[index])
     }
 
-    /// What the request has in common with those that should reach the same server.
+    /// The key that a request shares with those that should reach the same server.
     pub(crate) fn key(&self, head: &Parts, client: impl FnOnce() -> IpAddr) -> u64 {
         self.balancer.key(head, client)
     }
@@ -287,7 +287,7 @@ impl Server {
         &self.state().name
     }
 
-    /// What all workers share of the server.
+    /// The part of the server that all workers share.
     pub fn state(&self) -> &ServerState {
         &self.group.servers[self.index]
     }

@@ -14,7 +14,7 @@ use crate::upstream::settings::PassiveChecks;
 /// A pause doubles this many times at most.
 const DOUBLINGS: u32 = 5;
 
-/// Where times in atomics count from.
+/// The origin of the times in atomics.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// The health of one server, shared by all workers.
@@ -24,13 +24,13 @@ pub(crate) struct ServerHealth {
     failures: AtomicU32,
     /// Milliseconds since the start; 0 if the server is not left out.
     out_until: AtomicU64,
-    /// The end of the last pause and its length, to tell whether the next failure comes soon after.
+    /// The end of the last pause and its length, which show whether the next failure comes soon after.
     last_out_until: AtomicU64,
     last_pause: AtomicU64,
     doublings: AtomicU32,
 }
 
-/// What active checks found.
+/// The verdict of the active checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Up,
@@ -42,7 +42,7 @@ pub(crate) enum Verdict {
 pub(crate) enum Availability {
     Available,
     Unavailable,
-    /// Available, and this is the first to see it after a pause.
+    /// Available, and this caller is the first to see it after a pause.
     BackAgain,
 }
 
@@ -74,7 +74,7 @@ impl ServerHealth {
         }
     }
 
-    /// No response came. Answers the pause, if the server is left out from now on.
+    /// No response came. Returns the pause, if the server is left out from now on.
     pub(crate) fn request_failed(&self, checks: &PassiveChecks) -> Option<Duration> {
         if checks.max_failures == 0 {
             return None;

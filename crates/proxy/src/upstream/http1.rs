@@ -1,5 +1,5 @@
 //! An HTTP/1.1 connection to an upstream, driven in the task of the request that uses it: no task of its own, hence no
-//! switch to and fro for each request.
+//! task switches for each request.
 
 use std::pin::pin;
 use std::rc::Weak;
@@ -20,8 +20,8 @@ use crate::error::UpstreamError;
 use crate::upstream::io::{HyperIo, UpstreamIo};
 use crate::upstream::open::OpenConnection;
 
-/// What is read ahead of a response, and gathered of a request; a longer head that is allowed needs more. A client that reads
-/// nothing makes its upstream connections hold this much each, beside the budget of its answers.
+/// Bytes that are read ahead of a response, and gathered of a request; a longer head that is allowed needs more. A
+/// client that reads nothing makes its upstream connections hold this much each, beside the budget of its answers.
 const READ_BUFFER: usize = 64 << 10;
 
 /// One connection. Idle ones lie in the pool; dropping it closes it.
@@ -35,19 +35,19 @@ pub(crate) struct Http1 {
     reused: bool,
     deadline: Deadline,
     open: OpenConnection,
-    /// Whose requests come next.
+    /// The clients whose requests come next.
     owner: Owner,
 }
 
-/// Whose requests a connection carries.
+/// The clients whose requests a connection carries.
 #[derive(Debug)]
 pub(crate) enum Owner {
-    /// Anybody's: it goes to the pool.
-    Anybody,
+    /// Those of any client: it goes to the pool.
+    Any,
     /// Those of one client connection.
     Client(Weak<Connection>),
-    /// Nobody's after this one: it is closed.
-    Nobody,
+    /// None after this one: it is closed.
+    None,
 }
 
 /// A request that got no response.
@@ -60,7 +60,7 @@ pub(crate) struct Failure {
     pub(crate) reused: bool,
 }
 
-/// What is left of a connection whose protocol was switched.
+/// The remains of a connection whose protocol was switched.
 #[derive(Debug)]
 pub(crate) struct Upgraded {
     pub(crate) io: UpstreamIo,
@@ -88,7 +88,7 @@ impl Http1 {
             reused: false,
             deadline,
             open,
-            owner: Owner::Anybody,
+            owner: Owner::Any,
         }))
     }
 
@@ -136,7 +136,7 @@ impl Http1 {
         }
     }
 
-    /// Whether the server has closed the idle connection, as far as the kernel has told by now.
+    /// Whether the server has closed the idle connection, as far as the kernel has reported by now.
     pub(crate) fn found_closed(&mut self) -> bool {
         self.drive(&mut quiet());
         !self.is_reusable()
@@ -147,12 +147,13 @@ impl Http1 {
         &self.deadline
     }
 
-    /// Whose requests come next.
+    /// The clients whose requests come next.
     pub(crate) fn owner(&self) -> &Owner {
         &self.owner
     }
 
-    /// Lets the connection carry no requests but those of `owner`. What belongs to one never belongs to anybody again.
+    /// Lets the connection carry no requests but those of `owner`. A connection that belongs to one client is never
+    /// shared again.
     pub(crate) fn belong_to(&mut self, owner: Owner) {
         self.owner = owner;
     }
@@ -188,7 +189,7 @@ fn drive(
     context: &mut Context<'_>,
 ) {
     if let (false, Some(connection)) = (*ended, connection) {
-        // An error is told to the request or its body as well.
+        // The request or its body gets an error as well.
         *ended = connection.poll_without_shutdown(context).is_ready();
     }
 }
@@ -238,7 +239,7 @@ impl<'a> HeadWatch<'a> {
         Self { deadline, progress, limit, seen: 0 }
     }
 
-    /// Ready with the reason when nobody moved for too long.
+    /// Ready with the reason when neither side has made progress for too long.
     pub(crate) fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<UpstreamError> {
         if let Some(progress) = self.progress
             && self.seen != progress.bytes()

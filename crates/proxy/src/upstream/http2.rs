@@ -26,7 +26,7 @@ use crate::upstream::settings::GroupSettings;
 /// Requests on one connection before another is opened. Servers commonly allow 100 or 128.
 const STREAMS: u32 = 100;
 
-/// What a server may send of one response before the client has taken it; bounds the memory of a slow client.
+/// Bytes that a server may send of one response before the client has taken them; bounds the memory of a slow client.
 const STREAM_WINDOW: u32 = 256 << 10;
 
 /// The same for all responses on a connection.
@@ -44,7 +44,7 @@ pub(crate) struct Http2Pool {
     retired: Cell<bool>,
 }
 
-/// What a server may send in a head, and when it is asked by PING whether it is alive.
+/// The limit on the head of a response, and the times of PINGs that check whether the server is alive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Http2Limits {
     /// Bytes of a response's head, as RFC 9113 section 6.5.2 counts them.
@@ -62,7 +62,7 @@ struct Shared {
     idle_ticks: u32,
 }
 
-/// What the requests on a connection have in common.
+/// The state that the requests on a connection share.
 #[derive(Debug, Default)]
 struct Load {
     streams: Cell<u32>,
@@ -76,7 +76,7 @@ struct Load {
 pub(crate) struct Http2 {
     sender: http2::SendRequest<RequestBody>,
     pub(crate) stream: Stream,
-    /// It has carried a request before.
+    /// The connection has carried a request before.
     reused: bool,
 }
 
@@ -118,7 +118,7 @@ impl Http2Pool {
             return Ok(found);
         }
         if self.attempts_failed.get() != failed_before {
-            // Somebody just found out that there is no connection to be had: the queue must not try one by one.
+            // Another request has just found that no connection can be made: the queue must not try one by one.
             return Err(UpstreamError::Connect(std::io::ErrorKind::ConnectionAborted.into()));
         }
         let opened = match open().await {

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::error::UpstreamError;
 use crate::upstream::settings::ServerUrl;
 
-/// What hyper reads and writes. The adapter costs nothing and keeps the `unsafe` of uninitialised buffers in hyper-util.
+/// The IO of hyper. The adapter costs nothing and keeps the `unsafe` of uninitialised buffers in hyper-util.
 pub(crate) type HyperIo = TokioIo<UpstreamIo>;
 
 /// A connection to an upstream server.
@@ -24,7 +24,7 @@ pub(crate) enum UpstreamIo {
     Tls(Box<ClientStream>),
 }
 
-/// How to reach a server: where it is, and who it has to be.
+/// How to reach a server: its address, and the identity that it has to prove.
 #[derive(Debug)]
 pub(crate) struct Dialer {
     pub(crate) url: ServerUrl,

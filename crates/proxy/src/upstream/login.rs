@@ -48,12 +48,12 @@ fn names_scheme(value: &HeaderValue) -> bool {
 pub(crate) struct PrivateConnections(RefCell<Vec<(Rc<Server>, Box<Http1>)>>);
 
 impl PrivateConnections {
-    /// Those of `client`, if it has had any.
+    /// The connections of `client`, if it has had any.
     pub(crate) fn of(client: &Connection) -> Option<&Self> {
         client.private.get()?.downcast_ref()
     }
 
-    /// Those of `client`, from now on.
+    /// The connections of `client`, created if it has had none.
     pub(crate) fn with(client: &Connection) -> &Self {
         let private = client.private.get_or_init(|| Box::new(Self::default()));
         private.downcast_ref().expect("nothing else is kept here")

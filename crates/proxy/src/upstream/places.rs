@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 const QUEUE: usize = 16 * 1024;
 
 /// The places of one server. The lock is held for some instructions, and only where a connection begins or ends, or
-/// somebody waits.
+/// a request waits.
 #[derive(Debug)]
 pub(crate) struct Places {
     limit: usize,
@@ -35,16 +35,16 @@ struct Waiter {
     grant: oneshot::Sender<Grant>,
 }
 
-/// A worker, as far as it can be told from others.
+/// The identity of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Worker(pub(crate) usize);
 
-/// What the first of the queue gets.
+/// What the first request in the queue gets.
 #[derive(Debug)]
 pub(crate) enum Grant {
     /// A place for a new connection.
     Place(Place),
-    /// An open connection, which another request of its own worker needs no longer.
+    /// An open connection that another request of the same worker does not need any more.
     Connection,
 }
 
@@ -60,14 +60,14 @@ pub(crate) struct Waiting {
     grant: oneshot::Receiver<Grant>,
 }
 
-/// Who gets a connection that is not needed any more.
+/// What happens to a connection that its request does not need any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Nobody waits.
-    Nobody,
-    /// A request of the same worker, which was told so: it has to find the connection.
+    /// No request waits: it becomes idle.
+    Idle,
+    /// It goes to a request of the same worker, which was notified: it has to find the connection.
     SameWorker,
-    /// A request of another worker: it gets the place when the connection is closed.
+    /// Its place goes to a request of another worker when the connection is closed.
     OtherWorker,
 }
 
@@ -77,7 +77,7 @@ impl Places {
         Arc::new(Self { limit, waiting: AtomicUsize::new(0), state: Mutex::default() })
     }
 
-    /// A place, if one is free and nobody waits for it.
+    /// A place, if one is free and no request waits for it.
     pub(crate) fn try_take(self: &Arc<Self>) -> Option<Place> {
         let mut state = self.lock();
         if !state.queue.is_empty() || state.taken >= self.limit {
@@ -109,27 +109,27 @@ impl Places {
         Some(Waiting { places: Arc::clone(self), number, grant })
     }
 
-    /// How many wait. Costs a load.
+    /// The length of the queue. Costs a load.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Decides on a connection that `worker` does not need any more.
+    /// Decides what happens to a connection that `worker` does not need any more.
     pub(crate) fn pass_on(&self, worker: Worker) -> Next {
         if self.waiting() == 0 {
-            return Next::Nobody;
+            return Next::Idle;
         }
         let mut state = self.lock();
         loop {
             match state.queue.front() {
-                None => return Next::Nobody,
+                None => return Next::Idle,
                 Some(first) if first.worker != worker => return Next::OtherWorker,
                 Some(_) => {}
             }
-            let told =
+            let granted =
                 state.queue.pop_front().is_some_and(|first| first.grant.send(Grant::Connection).is_ok());
             self.note_length(&state);
-            if told {
+            if granted {
                 return Next::SameWorker;
             }
         }
@@ -224,7 +224,7 @@ mod tests {
         let mut waiting: Vec<_> = (0..3).map(|_| places.wait(HERE).expect("room in the queue")).collect();
         assert!(waiting.iter_mut().all(|waiting| poll(waiting).is_none()));
         drop(taken);
-        assert!(places.try_take().is_none(), "nobody overtakes the queue");
+        assert!(places.try_take().is_none(), "no request overtakes the queue");
         assert!(poll(&mut waiting[1]).is_none());
         assert!(gets_place(&mut waiting[0]));
         // Its place was dropped at once.
@@ -252,7 +252,7 @@ mod tests {
     fn a_connection_is_passed_on_within_its_worker_and_closed_for_another() {
         let places = Places::new(1);
         let taken = places.try_take().expect("a free place");
-        assert_eq!(places.pass_on(HERE), Next::Nobody);
+        assert_eq!(places.pass_on(HERE), Next::Idle);
         let mut here = places.wait(HERE).expect("room");
         let mut there = places.wait(THERE).expect("room");
         assert_eq!(places.pass_on(HERE), Next::SameWorker);

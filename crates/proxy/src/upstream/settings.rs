@@ -1,4 +1,4 @@
-//! What is configured of an upstream group.
+//! The settings of an upstream group.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -29,9 +29,9 @@ pub struct GroupSettings {
     pub head_size: usize,
     /// Connections kept and allowed.
     pub pool: PoolSettings,
-    /// Whom `https` servers have to convince. Not used by others.
+    /// TLS to `https` servers. Not used by others.
     pub tls: UpstreamTlsSettings,
-    /// How it is found out that a server is down.
+    /// How a server that is down is detected.
     pub health: HealthSettings,
     /// Whether what is safe to repeat is tried once more. Default: yes.
     pub retry: Retry,
@@ -58,9 +58,9 @@ impl GroupSettings {
 /// One server of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerSettings {
-    /// Where it is.
+    /// The address of the server.
     pub url: ServerUrl,
-    /// Its share of the requests, in proportion to the weights of the others. At least 1; 0 is taken as 1.
+    /// The server's share of the requests, in proportion to the weights of the others. At least 1; 0 is taken as 1.
     pub weight: u32,
 }
 
@@ -75,7 +75,7 @@ pub enum ServerScheme {
     H2c,
 }
 
-/// Where a server is: `http://`, `https://` or `h2c://`, host and port.
+/// The address of a server: `http://`, `https://` or `h2c://`, host and port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerUrl {
     scheme: ServerScheme,
@@ -104,7 +104,7 @@ impl ServerUrl {
         &self.authority
     }
 
-    /// Where to connect to.
+    /// The address to connect to.
     pub fn target(&self) -> &Target {
         &self.target
     }
@@ -156,12 +156,12 @@ pub enum Balance {
     LeastConnections,
     /// Always the same for the same key, as long as it is healthy.
     ConsistentHash {
-        /// What the key is.
+        /// The part of the request that is the key.
         by: HashKey,
     },
 }
 
-/// What requests that belong together have in common.
+/// The part of a request that is the same in all that should reach one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HashKey {
     /// The address of the client.
@@ -218,12 +218,12 @@ impl Default for PoolSettings {
     }
 }
 
-/// Whom `https` servers have to convince.
+/// TLS to `https` servers: how they are verified, and what is shown to them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UpstreamTlsSettings {
     /// PEM file with the authorities that are believed. Default: those of the system.
     pub ca: Option<PathBuf>,
-    /// What is shown to servers that ask for a certificate. Default: nothing.
+    /// The certificate and key for servers that ask for a certificate. Default: none.
     pub identity: Option<Identity>,
     /// The name that is sent and verified. Default: the host of the server's URL.
     pub server_name: Option<String>,
@@ -241,27 +241,27 @@ pub enum TlsProtocol {
     Http2,
 }
 
-/// How it is found out that a server is down.
+/// How a server that is down is detected.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HealthSettings {
-    /// Requests made for the purpose. Default: none.
+    /// Requests made to check the servers. Default: none.
     pub active: Option<ActiveChecks>,
-    /// What the requests of clients show.
+    /// Detection by the outcomes of clients' requests.
     pub passive: PassiveChecks,
 }
 
 /// Requests made to find out whether a server is up, by the process and not by each worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ActiveChecks {
-    /// What is asked for with GET.
+    /// The path and query of the GET request.
     pub path: PathAndQuery,
     /// `Host` of the request. Default: the authority of the server's URL.
     pub host: Option<String>,
     /// The status that means healthy. Default: any from 200 to 399.
     pub status: Option<StatusCode>,
-    /// Between two checks of a server. Default: 5 s.
+    /// The time between two checks of a server. Default: 5 s.
     pub interval: Duration,
-    /// For the whole check, connecting included. Default: 2 s.
+    /// The time limit for the whole check, connecting included. Default: 2 s.
     pub timeout: Duration,
     /// Good checks in a row that bring a server back. Default: 2.
     pub healthy_after: u32,
@@ -289,7 +289,7 @@ impl ActiveChecks {
 pub struct PassiveChecks {
     /// Failures in a row (no connection, no answer, no answer in time) that take a server out; 0: never. Default: 5.
     pub max_failures: u32,
-    /// How long it is then left out. Doubles each time when it fails again soon after, up to 32 times this.
+    /// How long the server is then left out. Doubles each time when it fails again soon after, up to 32 times this.
     /// Default: 10 s.
     pub pause: Duration,
 }

@@ -22,7 +22,7 @@ use crate::upstream::open::OpenConnection;
 const CHUNK: usize = 16 << 10;
 
 thread_local! {
-    /// Where bytes are read to. One for all connections of a worker, so that an idle one holds no buffer: what the other
+    /// The read buffer. One for all connections of a worker, so that an idle one holds no buffer: what the other
     /// side does not take at once is copied away.
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; CHUNK].into_boxed_slice());
 }
@@ -35,14 +35,15 @@ pub struct PendingUpgrade {
     _open: OpenConnection,
 }
 
-/// What was copied, and why it ended.
+/// The bytes that were copied, and why copying ended.
 #[derive(Debug)]
 pub struct Joined {
     /// Bytes from the client to the upstream.
     pub from_client: u64,
     /// Bytes from the upstream to the client.
     pub from_upstream: u64,
-    /// What ended it, if not the end of both sides: kind `TimedOut` when neither side sent anything for too long.
+    /// The error that ended copying, if not the end of both sides: kind `TimedOut` when neither side sent anything for
+    /// too long.
     pub error: Option<io::Error>,
 }
 
@@ -52,12 +53,12 @@ impl PendingUpgrade {
         Self { upstream: io, read_ahead, _lease: lease, _open: open }
     }
 
-    /// Leaves it to the driver of `connection`.
+    /// Hands this to the driver of `connection`.
     pub(crate) fn leave_to(self, connection: &Connection) {
         connection.upgrade.replace(Some(Box::new(self)));
     }
 
-    /// What a request of `connection` has left, if its protocol was switched.
+    /// The upstream's side that a request of `connection` has left, if its protocol was switched.
     pub(crate) fn take(connection: &Connection) -> Option<Box<Self>> {
         connection.upgrade.take()?.downcast().ok()
     }
@@ -99,7 +100,7 @@ impl fmt::Debug for PendingUpgrade {
     }
 }
 
-/// One way of two.
+/// One of the two directions.
 #[derive(Debug)]
 struct Direction {
     /// Read, but not yet written.
@@ -112,7 +113,7 @@ struct Direction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// The source has ended; the sink is to be told.
+    /// The source has ended; the sink is to be shut down.
     Ending,
     Ended,
 }
@@ -122,7 +123,7 @@ impl Direction {
         Self { pending, moved: 0, unflushed: false, state: State::Open }
     }
 
-    /// Ready when the source has ended and the sink was told.
+    /// Ready when the source has ended and the sink was shut down.
     fn poll<R, W>(&mut self, context: &mut Context<'_>, source: &mut R, sink: &mut W) -> Poll<io::Result<()>>
     where
         R: AsyncRead + Unpin,

@@ -87,7 +87,7 @@ fn open_checked(root: &Path, path: &Path) -> io::Result<OwnedFd> {
     options.read(true).custom_flags(flags.bits().cast_signed()).open(path).map(OwnedFd::from)
 }
 
-/// What cannot be served because of where it is or what it is called does not exist for a client.
+/// A file that cannot be served because of its place or its name does not exist for a client.
 fn not_found(error: Errno) -> io::Error {
     match error {
         // A link that leads outside; too many links; a name that is too long; a socket.
@@ -96,7 +96,7 @@ fn not_found(error: Errno) -> io::Error {
     }
 }
 
-/// What is known of a file without reading it.
+/// The metadata of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     is_dir: bool,
@@ -146,7 +146,7 @@ pub(super) struct OpenFile {
     file: Arc<std::fs::File>,
     facts: Facts,
     position: u64,
-    /// What a thread reads, if the kernel did not have it in memory.
+    /// The read of a blocking thread, if the kernel did not have the bytes in memory.
     reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
 }
 
@@ -185,7 +185,7 @@ impl AsyncRead for OpenFile {
 }
 
 impl OpenFile {
-    /// Reads what is in memory; `None` if nothing is, or the file system cannot tell.
+    /// Reads what is in memory; `None` if nothing is, or the file system cannot report it.
     fn read_cached(&mut self, buffer: &mut ReadBuf<'_>) -> Option<io::Result<()>> {
         let target = buffer.initialize_unfilled();
         let slices = &mut [IoSliceMut::new(target)];

@@ -1,4 +1,4 @@
-//! Room for the buffers that answers from files have from their beginning on.
+//! Reserves room for the buffers that answers from files have from their beginning on.
 //!
 //! With HTTP/2 a client can ask for many files at once and read none. So an answer waits for room before its file is looked
 //! for, and its buffer counts as held until there is a piece, which counts itself.

@@ -115,14 +115,6 @@ async fn a_redirect_never_leads_to_another_host() {
 }
 
 #[tokio::test]
-async fn without_index_folders_are_not_found() {
-    let site = site(Index::None);
-    assert_eq!(site.status("/files/docs/").await, 404);
-    assert_eq!(site.status("/files/docs").await, 404);
-    assert_eq!(site.status("/files/docs/index.html").await, 200);
-}
-
-#[tokio::test]
 async fn hidden_names_are_not_found_except_well_known() {
     let site = site(Index::Html);
     assert_eq!(site.status("/files/.env").await, 404);

@@ -47,7 +47,7 @@ pub(super) fn no_content() -> Response<Body> {
 
 pub(super) fn refuse(refusal: Refusal, version: Version, exchange: &mut Exchange) -> Response<Body> {
     let Refusal { status, reason } = refusal;
-    // Not to be found is an answer like others.
+    // 404 is an answer like others.
     if status.is_server_error() {
         exchange.fail(Side::Internal, reason);
     } else if status != StatusCode::NOT_FOUND {
@@ -57,7 +57,7 @@ pub(super) fn refuse(refusal: Refusal, version: Version, exchange: &mut Exchange
     if status == StatusCode::METHOD_NOT_ALLOWED {
         response.headers_mut().insert(header::ALLOW, ALLOW);
     }
-    // After a request that is not understood, nobody knows where the next begins.
+    // After a request that is not understood, it is unknown where the next begins.
     if status == StatusCode::BAD_REQUEST && version < Version::HTTP_2 {
         response.headers_mut().insert(header::CONNECTION, CLOSE);
     }

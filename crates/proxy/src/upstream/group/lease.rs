@@ -28,8 +28,8 @@ impl Lease {
     /// Ends the claim and keeps the connection for the next request, if there may be one.
     pub(crate) fn give_back(self, http1: Box<Http1>) {
         match http1.owner() {
-            Owner::Anybody => self.server.keep(http1),
-            Owner::Nobody => {}
+            Owner::Any => self.server.keep(http1),
+            Owner::None => {}
             Owner::Client(client) => {
                 if let Some(client) = client.upgrade() {
                     PrivateConnections::with(&client).put(&self.server, http1);

@@ -28,7 +28,7 @@ impl TlsFiles {
     }
 }
 
-/// What the `https` servers of a group are reached with, if it has any. Reads files.
+/// The connector for the `https` servers of a group, if it has any. Reads files.
 pub(super) fn connector(settings: &GroupSettings) -> Result<Option<Connector>, TlsError> {
     if !settings.servers.iter().any(|server| server.url.scheme() == ServerScheme::Https) {
         return Ok(None);

@@ -5,7 +5,7 @@ use tokio::task::yield_now;
 
 use super::*;
 use crate::answer::settings::EarlyDataPolicy;
-use crate::connection::handshake::testing::Told;
+use crate::connection::handshake::testing::ManualCompletion;
 use crate::connection::handshake::{Completion, Handshake};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
@@ -14,7 +14,7 @@ const POST: &str = "POST /api HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhe
 
 /// A connection with early data, and a host "a" with these routes.
 struct Stage {
-    told: Rc<Told>,
+    completion: Rc<ManualCompletion>,
     connection: Rc<Connection>,
     metrics: std::sync::Arc<Metrics>,
     service: Option<Service>,
@@ -38,12 +38,12 @@ impl Stage {
         let metrics = Metrics::new();
         let telemetry = Telemetry { metrics: std::sync::Arc::clone(&metrics), access_log: None };
         let service = Service::new(&settings, telemetry, |_| Some(Rc::clone(&group))).expect("a service");
-        let told = Rc::new(Told::default());
+        let completion = Rc::new(ManualCompletion::default());
         let address = SocketAddr::from(([192, 0, 2, 1], 40000));
         let record = ConnectionRecord::new(1, address, address, Instant::now());
-        let handshake = Handshake::new(Completion::Told(Rc::clone(&told)), Instant::now());
+        let handshake = Handshake::new(Completion::Manual(Rc::clone(&completion)), Instant::now());
         let connection = Connection::with_handshake(record, true, Some(Box::new(handshake)));
-        Self { told, connection, metrics, service: Some(service), origin }
+        Self { completion, connection, metrics, service: Some(service), origin }
     }
 
     fn send(&mut self, request: &'static str) -> tokio::task::JoinHandle<String> {
@@ -59,7 +59,7 @@ impl Stage {
         (stream, String::from_utf8(asked).expect("text"))
     }
 
-    /// Answers the next request with these bytes, and tells what was asked.
+    /// Answers the next request with these bytes, and returns the request that was sent.
     async fn answer(&self, response: &str) -> String {
         let (mut stream, asked) = self.accept().await;
         stream.write_all(response.as_bytes()).await.expect("write");
@@ -94,7 +94,7 @@ async fn what_it_does_not_let_pass_waits_and_is_forwarded_whole_without_the_mark
     let mut stage = Stage::new(EarlyDataPolicy::Safe).await;
     let answer = stage.send(POST);
     stage.held().await;
-    stage.told.complete();
+    stage.completion.complete();
     let asked = stage.answer(OK).await;
     assert!(!asked.contains("early-data") && asked.ends_with("hello"), "{asked}");
     assert_eq!(status(&answer.await.expect("answered")), 200);
@@ -107,7 +107,7 @@ async fn answers_without_an_upstream_wait_too() {
     let answer = stage.send("GET /fixed HTTP/1.1\r\nhost: a\r\n\r\n");
     stage.held().await;
     assert!(!answer.is_finished());
-    stage.told.complete();
+    stage.completion.complete();
     assert!(answer.await.expect("answered").ends_with("fixed"));
 }
 
@@ -126,7 +126,7 @@ async fn what_an_upstream_has_seen_is_repeated_only_after_the_handshake() {
     let answer = stage.send(GET);
     drop(stage.accept().await);
     stage.held().await;
-    stage.told.complete();
+    stage.completion.complete();
     let asked = stage.answer(OK).await;
     assert!(asked.contains("early-data: 1\r\n"), "{asked}");
     assert_eq!(status(&answer.await.expect("answered")), 200);
@@ -135,7 +135,7 @@ async fn what_an_upstream_has_seen_is_repeated_only_after_the_handshake() {
 #[tokio::test(flavor = "local")]
 async fn after_the_handshake_nothing_is_early() {
     let mut stage = Stage::new(EarlyDataPolicy::Safe).await;
-    stage.told.complete();
+    stage.completion.complete();
     let answer = stage.send(GET);
     let asked = stage.answer(OK).await;
     assert!(!asked.contains("early-data"), "{asked}");

@@ -132,7 +132,7 @@ impl Origin {
         origin
     }
 
-    /// An address where nobody listens.
+    /// An address where no server listens.
     pub(super) async fn absent() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
         Self { address: listener.local_addr().expect("address"), counts: Rc::default() }
@@ -234,7 +234,7 @@ impl Front {
         self.group().servers().iter().map(|server| server.idle_connections()).sum()
     }
 
-    /// What became of the last request.
+    /// The outcome of the last request.
     pub(super) fn outcome(&self) -> Rc<ForwardOutcome> {
         let outcome = self.shared.outcome.take();
         self.shared.outcome.set(Rc::clone(&outcome));
