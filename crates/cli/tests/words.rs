@@ -27,7 +27,7 @@ const FORBIDDEN: &[(&str, &str)] = &[
 ];
 
 /// Where they are still allowed.
-const EXCEPTIONS: &[&str] = &["cli", "gateway", "proxy", "testkit", "tls"];
+const EXCEPTIONS: &[&str] = &["cli", "gateway", "testkit", "tls"];
 
 /// Files of other crates, likewise: only the names of their tests are left.
 const EXCEPTIONS_FILES: &[&str] = &[

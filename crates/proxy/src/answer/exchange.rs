@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_is_told_of_once_when_its_body_has_ended() {
+    async fn a_request_is_recorded_once_when_its_body_has_ended() {
         let stage = Stage::new();
         let response = stage.begin("GET").respond(Response::new(Body::full("hello")));
         assert_eq!(stage.connection.in_flight(), 1);
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_is_held_while_nobody_asks_for_more_of_it() {
+    async fn an_answer_is_held_while_no_more_of_it_is_asked_for() {
         let stage = Stage::new();
         let response = stage.begin("GET").respond(Response::new(Body::full("hello")));
         assert_eq!(stage.connection.held_answer(), Some(0));
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_body_is_complete_although_nobody_asked_for_one() {
+    fn an_answer_without_a_body_is_complete_although_none_was_asked_for() {
         let stage = Stage::new();
         drop(stage.begin("HEAD").respond(Response::new(Body::full("hello"))));
         drop(stage.begin("GET").respond(Response::new(Body::Empty)));
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_never_got_an_answer_is_told_of_too() {
+    fn a_request_that_never_got_an_answer_is_recorded_too() {
         let stage = Stage::new();
         drop(stage.begin("GET"));
         assert_eq!(stage.requests(), 1);

@@ -256,7 +256,7 @@ async fn forwarded(action_path: UpstreamPath, request: &str, response: &'static 
 }
 
 #[tokio::test]
-async fn an_upstream_is_asked_without_hop_by_hop_headers_and_told_of_the_client() {
+async fn an_upstream_is_asked_without_hop_by_hop_headers_and_learns_of_the_client() {
     let request = "GET /api/x%20y?q=1 HTTP/1.1\r\nhost: a\r\nconnection: x-own\r\nx-own: 1\r\nx-forwarded-for: 6.6.6.6\r\n\r\n";
     let response =
         "HTTP/1.1 200 OK\r\nconnection: x-hop\r\nx-hop: 1\r\nx-kept: 1\r\ncontent-length: 2\r\n\r\nok";

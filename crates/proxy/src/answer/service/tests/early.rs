@@ -144,7 +144,7 @@ async fn after_the_handshake_nothing_is_early() {
 }
 
 #[tokio::test(flavor = "local")]
-async fn a_request_that_waits_for_ever_ends_with_its_connection_and_is_counted() {
+async fn a_request_that_waits_without_end_ends_with_its_connection_and_is_counted() {
     let mut stage = Stage::new(EarlyDataPolicy::Hold).await;
     let answer = stage.send(GET);
     stage.held().await;
