@@ -1,4 +1,4 @@
-//! `brisk bench`: one load, and what it came to.
+//! `brisk bench`: applies one load and prints the result.
 
 use std::fs;
 use std::io::{self, Write};
@@ -17,9 +17,9 @@ use crate::{bench_compare, limits};
 
 pub(crate) const PROGRAM: &str = concat!("brisk ", env!("CARGO_PKG_VERSION"));
 
-/// 0 if something was measured and nothing failed, 2 if what was asked for makes no sense, otherwise 1.
+/// Exit code: 0 if something was measured and nothing failed, 2 for wrong arguments, files or plans, otherwise 1.
 pub(crate) fn run(arguments: Bench) -> ExitCode {
-    // Without it, running out of files is an error of the run, and told.
+    // If this fails, a lack of open files is an error of the run, and reported.
     let _ = limits::raise_open_files();
     let done = match &arguments.command {
         Some(BenchCommand::Compare(compare)) => bench_compare::run(compare),

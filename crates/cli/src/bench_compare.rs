@@ -1,4 +1,4 @@
-//! `brisk bench compare`: starts the servers of a plan, measures them in turns, tells how they compare.
+//! `brisk bench compare`: starts the servers of a plan, measures them in turns, and reports how they compare.
 
 use std::fs;
 use std::io::{self, Write};

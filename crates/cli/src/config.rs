@@ -86,7 +86,7 @@ fn first_run(upstream: Option<ServerUrl>) -> raw::Config {
     raw::Config {
         server: raw::Server {
             https: loopback(),
-            // Of this machine, under whatever name somebody gives it.
+            // The clients are on this machine, and may use any name for it.
             unknown_host: Some(raw::UnknownHost::Default),
             ..raw::Server::default()
         },

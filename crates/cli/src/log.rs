@@ -1,7 +1,7 @@
 //! The program's own log: lines to standard error, written by a thread of their own.
 //!
-//! Whatever strangers make brisk say, no worker waits for whoever reads it: lines that the reader does not take wait in a
-//! bounded queue, and beyond that they are dropped and counted.
+//! Peers can cause any number of lines, and no worker waits for the reader of standard error: lines wait in a bounded
+//! queue, and when it is full they are dropped and counted.
 
 use std::io::{self, IsTerminal};
 use std::panic;
@@ -41,14 +41,14 @@ pub(crate) fn start(filter: &str) -> anyhow::Result<Log> {
     Ok(Log { _writer: writer })
 }
 
-/// Lines dropped so far because nobody read standard error fast enough.
+/// The number of lines dropped so far because standard error was not read fast enough.
 pub(crate) fn dropped_lines() -> u64 {
     DROPPED.get().map_or(0, |counter| counter.dropped_lines() as u64)
 }
 
 /// The filter that `written` stands for. A level without a target is that of brisk's own modules; libraries report
 /// errors only, since their warnings are about what peers send, and peers can send a great deal of it. From `debug` on
-/// they have the same level. A target that is named keeps the level it was given.
+/// they have the same level. A target with a level of its own keeps it.
 fn effective(written: &str) -> String {
     let directive = |directive: &str| match directive.trim().to_ascii_lowercase().as_str() {
         level @ ("warn" | "info") => format!("error,brisk={level}"),

@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Messages tell their cause themselves.
+            // Messages include their cause.
             eprintln!("{error}");
             exit_code(&error)
         }

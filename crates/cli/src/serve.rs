@@ -13,15 +13,15 @@ use crate::args::Serve;
 use crate::config::{self, Resolved};
 use crate::{engines, limits, log, memory, summary};
 
-/// What the gateway calls of this program.
+/// The functions that the gateway calls.
 const PROGRAM: Program =
     Program { give_back_memory: memory::give_back, dropped_log_lines: log::dropped_lines };
 
-/// Serves until it is told to stop.
+/// Serves until a signal to stop, and the end of the drain.
 pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let _log = log::start(&arguments.log)?;
     let Resolved { settings, keys, warnings, development } = config::settings(arguments)?;
-    tell(&warnings);
+    log_warnings(&warnings);
     if let Err(error) = limits::raise_open_files() {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let mut last_keys = keys.clone();
     let served = gateway.run(|| {
         let resolved = config::settings(arguments)?;
-        tell(&resolved.warnings);
+        log_warnings(&resolved.warnings);
         if mem::replace(&mut last_keys, resolved.keys.clone()) != resolved.keys && resolved.keys != keys {
             tracing::warn!(key = "keys", "changed, but takes full effect only after a restart");
         }
@@ -43,13 +43,13 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     Ok(served?)
 }
 
-fn tell(warnings: &[String]) {
+fn log_warnings(warnings: &[String]) {
     for warning in warnings {
         tracing::warn!("{warning}");
     }
 }
 
-/// In one piece, so that whoever reads it through a pipe gets all of it or nothing.
+/// Prints addresses and sessions in one write, so that a reader of a pipe gets all of it or nothing.
 fn print_start(addresses: &Addresses, sessions: &str, development: Option<&DevelopmentCa>) -> io::Result<()> {
     let mut out = Vec::new();
     writeln!(out, "brisk {} serves", env!("CARGO_PKG_VERSION"))?;

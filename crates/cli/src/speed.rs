@@ -11,7 +11,7 @@ use crate::args::{Engine, Speed};
 use crate::bench::PROGRAM;
 use crate::gpu;
 
-/// 2 if what was asked for makes no sense, 1 if nothing could be measured.
+/// Exit code: 2 for wrong arguments, 1 if nothing could be measured.
 pub(crate) fn run(arguments: Speed) -> ExitCode {
     if arguments.engine == Some(Engine::Cuda) {
         return gpu::speed(arguments);

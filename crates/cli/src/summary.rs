@@ -1,9 +1,9 @@
-//! Settings in a line, for who starts the program.
+//! A summary of settings in one line, printed at the start.
 
 use brisk_gateway::settings::{FleetStore, GatewaySettings};
 use brisk_session::KeySource;
 
-/// How sessions resume: where ticket keys come from, where sessions are kept, who takes early data.
+/// How sessions resume: the source of ticket keys, the store of sessions, and which hosts accept early data.
 pub(crate) fn sessions(settings: &GatewaySettings) -> String {
     let sessions = &settings.sessions;
     let keys = match &sessions.ticket_keys {

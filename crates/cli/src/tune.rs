@@ -7,11 +7,11 @@ use std::process::Command;
 /// Copies with vector registers at any length. glibc before 2.41 turns to `rep movsb` above 8 KiB, which on AMD's Zen 3
 /// and 4 takes up to three times as long whenever source and destination are aligned differently, as the plaintext and
 /// the ciphertext of a TLS record always are: without this, large bodies cost a quarter (HTTP/1.1) to two fifths (HTTP/2)
-/// more. A larger threshold harms nobody: copies of the length of a record are in the cache.
+/// more. A larger threshold costs nothing: copies of the length of a record are in the cache.
 const VECTOR_COPIES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.cpu.x86_rep_movsb_threshold=0x40000000");
 
-/// Set for the program that is started anew: a program with file capabilities does not get to see `GLIBC_TUNABLES`, and
-/// would start itself for ever.
+/// Set for the program that is started anew: a program with file capabilities does not see `GLIBC_TUNABLES`, and would
+/// start itself again and again.
 const STARTED_ANEW: &str = "BRISK_STARTED_ANEW";
 
 /// Starts the program anew, as the same process, with the setting; returns if it is made already, or cannot be.

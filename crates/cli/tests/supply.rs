@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use brisk_testkit::process::{PATIENCE, command, run};
+use brisk_testkit::process::{TIMEOUT, command, run};
 use toml::{Table, Value};
 
 /// The licences that crates may have. All allow binaries to be passed on under brisk's own; MPL-2.0 asks that changes to
@@ -205,7 +205,7 @@ fn licences_allow_binaries_to_be_passed_on() {
 #[test]
 fn the_bill_of_materials_has_what_is_in_the_program_and_not_what_tests_use() {
     let mut python = command("python3");
-    let bill = run(python.arg(root().join("tools/sbom")).arg("--offline"), b"", PATIENCE).success();
+    let bill = run(python.arg(root().join("tools/sbom")).arg("--offline"), b"", TIMEOUT).success();
     let bill: serde_json::Value = serde_json::from_str(&bill).expect("JSON");
     let components = bill["components"].as_array().expect("a list");
     let find = |name: &str| components.iter().find(|component| component["name"] == name);

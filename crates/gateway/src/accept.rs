@@ -1,6 +1,6 @@
 //! Takes connections from a listener and decides which of them are served.
 //!
-//! Limits refuse before any work is done. Where all places are taken, connections that are idle longest are let go.
+//! Limits refuse before any work is done. Where all places are taken, the connections that are idle longest are closed.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -65,7 +65,7 @@ impl Guest {
         };
     }
 
-    /// Whoever is let go needs a moment to go.
+    /// Closes idle connections and retries: a closed connection takes a moment to give its place back.
     async fn wait_for_room(self, worker: Rc<Worker>) {
         worker.waiting.set(worker.waiting.get() + 1);
         let mut admitted = Err(Refusal::Limit);

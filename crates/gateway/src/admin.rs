@@ -24,13 +24,13 @@ use crate::watchdog::Pulse;
 /// Admin connections at a time: a few scrapers and people.
 const CONNECTIONS: usize = 64;
 
-/// Kept for admin connections: what goes on in a shortage is to be seen.
+/// File descriptors reserved for admin connections, so that metrics can be read in a shortage.
 pub(crate) const SPARE_DESCRIPTORS: usize = 8;
 
-/// To send a request head, or the next one.
+/// Time for a client to send a request head, from the start of the connection or the end of the last response.
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
 
-/// What the admin listener tells.
+/// The service behind the admin listener: metrics, health, and ticket keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Admin {
     pub(crate) metrics: Arc<Metrics>,
@@ -71,12 +71,12 @@ impl Admin {
         match *request.method() {
             Method::POST if changes => self.rotate(request.headers()),
             _ if changes => not_allowed("POST", "only POST\n"),
-            Method::GET | Method::HEAD => self.tell(path),
+            Method::GET | Method::HEAD => self.report(path),
             _ => not_allowed("GET, HEAD", "only GET and HEAD\n"),
         }
     }
 
-    fn tell(&self, path: &str) -> Response<Full<Bytes>> {
+    fn report(&self, path: &str) -> Response<Full<Bytes>> {
         match path {
             "/metrics" => typed(METRICS_TYPE, self.metrics.render()),
             "/tickets" => typed("application/json", tickets::shown(&self.keyring, SystemTime::now())),

@@ -13,12 +13,12 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum GatewayError {
-    /// A listener's address cannot be had.
+    /// A listener's address cannot be bound.
     #[error("cannot listen on {address}: {source}{}", hint(source))]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The system refuses a thread or a runtime.
@@ -28,17 +28,17 @@ pub enum GatewayError {
     #[error("cannot receive signals: {0}")]
     Signals(#[source] io::Error),
     /// A worker cannot go on: it or one of its tasks panicked, or has no runtime.
-    #[error("worker {number} failed: {reason}. The process ends, so that whoever watches it starts it again")]
+    #[error("worker {number} failed: {reason}. The process ends, so that its supervisor restarts it")]
     Worker {
-        /// Its number.
+        /// The number of the worker.
         number: usize,
-        /// What happened.
+        /// The panic, or the error.
         reason: String,
     },
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// Hosts or certificates do not fit.
+    /// Hosts or certificates are not valid.
     #[error(transparent)]
     Certificates(#[from] CertError),
     /// The store that a fleet shares cannot be set up.
@@ -47,7 +47,7 @@ pub enum GatewayError {
     /// The access log cannot be opened.
     #[error(transparent)]
     AccessLog(#[from] AccessLogError),
-    /// The routes and upstreams do not fit.
+    /// Routes or upstreams are not valid.
     #[error(transparent)]
     Service(#[from] brisk_proxy::ServiceError),
 }

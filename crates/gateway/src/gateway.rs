@@ -27,32 +27,32 @@ use crate::upstreams::HealthChecks;
 use crate::watchdog::{BEAT, Watchdog};
 use crate::worker::{self, Sockets};
 
-/// Changed files are reloaded when they have been left alone for so long: a certificate and its key change together.
+/// Time without further changes after which changed files are reloaded: a certificate and its key change together.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// How often what has passed its time is wiped.
+/// Interval at which expired ticket keys and sessions are wiped.
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// How often it is looked whether lines of the program's own log were dropped.
+/// Interval at which the program's own log is checked for dropped lines.
 const LOG_CHECK: Duration = Duration::from_secs(10);
 
-/// What a gateway asks of the program that it runs in.
+/// Functions of the program that the gateway runs in.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// Called by each worker once a second: gives memory back that the allocator keeps after a burst.
+    /// Called by each worker once a second. Returns to the system what the allocator keeps after a burst.
     pub give_back_memory: fn(),
-    /// How many lines of the program's own log were dropped so far.
+    /// The number of dropped lines of the program's own log so far.
     pub dropped_log_lines: fn() -> u64,
 }
 
-/// What a gateway is given by the program that composes it, and keeps for as long as it lives.
+/// What the composing program gives a gateway for its whole life. No reload changes it.
 #[derive(Clone, Debug)]
 pub struct Environment {
-    /// What it calls of the program.
+    /// Functions of the program.
     pub program: Program,
-    /// What performs operations with the private keys of hosts.
+    /// The engines that perform operations with the private keys of hosts.
     pub engines: Arc<dyn Engines>,
-    /// Where it counts, as the engines do.
+    /// The metrics of the process, shared with the engines.
     pub metrics: Arc<Metrics>,
 }
 
@@ -65,16 +65,16 @@ pub struct Gateway {
     admin: Option<TcpListener>,
     addresses: Addresses,
     files: Option<FileWatch>,
-    /// Of the main thread.
+    /// The runtime of the main thread.
     runtime: Runtime,
     signals: Signals,
 }
 
 impl Gateway {
-    /// Binds all addresses and prepares keys, sessions and logs. What is wrong shows here, before anything is served.
+    /// Binds all addresses and prepares keys, sessions and logs. Errors are reported here, before anything is served.
     ///
-    /// Signals are caught from here on, so that one that comes as soon as the program says that it serves is not lost, or
-    /// the end of the process.
+    /// Signals are caught from here on. One that arrives right after the program has reported its start is not lost,
+    /// and does not end the process.
     pub fn bind(settings: GatewaySettings, environment: Environment) -> Result<Self, GatewayError> {
         let files = watch_files(&settings);
         let shared = Shared::new(&settings, environment)?;
@@ -84,7 +84,7 @@ impl Gateway {
         addresses.admin = admin.as_ref().map(|(address, _)| *address);
         if addresses.admin.is_some_and(|address| !address.ip().is_loopback()) {
             tracing::warn!(
-                "the admin listener is not on loopback: whoever reaches it reads the metrics and rotates ticket keys"
+                "the admin listener is not on loopback: its clients can read the metrics and rotate ticket keys"
             );
         }
         let runtime = Builder::new_current_thread().enable_all().build().map_err(GatewayError::Threads)?;
@@ -93,13 +93,13 @@ impl Gateway {
         Ok(Self { settings, shared, sockets, admin, addresses, files, runtime, signals })
     }
 
-    /// Where it will listen.
+    /// The addresses that it listens on.
     pub fn addresses(&self) -> &Addresses {
         &self.addresses
     }
 
-    /// Serves until SIGTERM or SIGINT and the end of the drain. `read` gives the settings anew on SIGHUP and whenever one
-    /// of their files has changed; if it fails, the old ones stay in force.
+    /// Serves until SIGTERM or SIGINT and the end of the drain. `read` is called for new settings on SIGHUP and when
+    /// one of their files has changed; if it fails, the old ones stay in force.
     pub fn run<E: Display>(
         self,
         read: impl FnMut() -> Result<GatewaySettings, E>,
@@ -172,13 +172,13 @@ where
                 _ = log_check.tick() => dropped = self.report_dropped_lines(dropped),
                 _ = beats.tick() => self.watchdog.look(),
                 Some(failure) = self.failures.recv() => return Err(failure),
-                told = self.signals.next() => match told {
-                    Told::Stop => break,
-                    Told::Reload => {
+                action = self.signals.next() => match action {
+                    SignalAction::Stop => break,
+                    SignalAction::Reload => {
                         self.reload("SIGHUP");
                         checks.follow(&self.shared);
                     }
-                    Told::ReopenLog => self.reopen_log(),
+                    SignalAction::ReopenLog => self.reopen_log(),
                 },
                 () = changed(self.files.as_mut()) => {
                     self.reload("changed files");
@@ -193,17 +193,17 @@ where
     }
 
     fn reload(&mut self, why: &'static str) {
-        // What is read below is no change to report once more, if it was refused.
+        // Watched from before the files are read: if they are refused, they are not read again before they change.
         let watch = watch_files(&self.settings);
         let result = (self.read)().map_err(|error| error.to_string()).and_then(|settings| {
-            // Watched from before they are applied, so that no change is missed.
+            // Watched from before the settings are applied, so that no change is missed.
             let files = watch_files(&settings);
             self.shared.apply(&settings).map_err(|error| error.to_string())?;
             Ok((settings, files))
         });
         match result {
             Ok((settings, files)) => {
-                self.tell_unchangeable(&settings);
+                self.warn_unchangeable(&settings);
                 self.settings = settings;
                 self.files = files;
                 self.shared.metrics.reloaded(Reload::Applied);
@@ -217,8 +217,8 @@ where
         }
     }
 
-    /// Names what only a restart can change.
-    fn tell_unchangeable(&self, new: &GatewaySettings) {
+    /// Warns of changed settings that only a restart applies.
+    fn warn_unchangeable(&self, new: &GatewaySettings) {
         let old = &self.settings;
         let changed = [
             ("server.workers", old.workers != new.workers),
@@ -236,13 +236,13 @@ where
         }
     }
 
-    /// Reports lines of the program's log that were dropped since there were `before`, and answers how many there are.
+    /// Warns if more lines of the program's log were dropped than `before`. Returns the number dropped so far.
     fn report_dropped_lines(&self, before: u64) -> u64 {
         let dropped = (self.shared.program.dropped_log_lines)();
         if dropped > before {
             tracing::warn!(dropped, "log lines were dropped: standard error is not read fast enough");
         }
-        // Counted anew: this line may have been dropped as well, which is no news.
+        // Counted again: the warning itself may have been dropped, which needs no further warning.
         (self.shared.program.dropped_log_lines)()
     }
 
@@ -265,7 +265,9 @@ where
                 0 => return tracing::info!("drained"),
                 left => tracing::warn!(left, "the drain took too long: connections are cut"),
             },
-            () = self.signals.stopped() => tracing::warn!(left = trigger.open(), "told again to stop: connections are cut"),
+            () = self.signals.stopped() => {
+                tracing::warn!(left = trigger.open(), "second signal to stop: connections are cut");
+            }
         }
         trigger.cut();
     }
@@ -310,22 +312,22 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Told {
+    async fn next(&mut self) -> SignalAction {
         tokio::select! {
-            _ = self.terminate.recv() => Told::Stop,
-            _ = self.interrupt.recv() => Told::Stop,
-            _ = self.hangup.recv() => Told::Reload,
-            _ = self.reopen.recv() => Told::ReopenLog,
+            _ = self.terminate.recv() => SignalAction::Stop,
+            _ = self.interrupt.recv() => SignalAction::Stop,
+            _ = self.hangup.recv() => SignalAction::Reload,
+            _ = self.reopen.recv() => SignalAction::ReopenLog,
         }
     }
 
     async fn stopped(&mut self) {
-        while !matches!(self.next().await, Told::Stop) {}
+        while !matches!(self.next().await, SignalAction::Stop) {}
     }
 }
 
-/// What a signal asks for.
-enum Told {
+/// The action that a signal requests.
+enum SignalAction {
     Stop,
     Reload,
     ReopenLog,

@@ -1,4 +1,4 @@
-//! Binds all sockets before anything is served: nothing starts half.
+//! Binds all sockets before anything is served, so that no gateway starts with some of its listeners.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -34,7 +34,7 @@ pub(crate) fn bind_all(settings: &GatewaySettings) -> Result<(Vec<Sockets>, Addr
         addresses.http.push(address);
         sockets.iter_mut().zip(bound).for_each(|(sockets, socket)| sockets.http.push(socket));
     }
-    tell_fast_open(settings);
+    warn_fast_open_off(settings);
     Ok((sockets, addresses))
 }
 
@@ -59,7 +59,7 @@ fn bind_shared(
     Ok((settings.address, sockets.collect::<Result<_, _>>()?))
 }
 
-fn tell_fast_open(settings: &GatewaySettings) {
+fn warn_fast_open_off(settings: &GatewaySettings) {
     let wanted = settings.https.iter().any(|listener| listener.fast_open.is_some());
     if let (true, FastOpenState::Off(found)) = (wanted, listener::fast_open_state()) {
         let turned_on = found | 2;

@@ -1,4 +1,4 @@
-//! The built-in page: tells visitors the facts of their own connection.
+//! The built-in page: shows visitors the facts of their own connection.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -17,8 +17,9 @@ use serde_json::json;
 const TEMPLATE: &str = include_str!("page.html");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
-/// Gives the page to every host of `service` without routes; true if there is one. It changes nothing, so it is shown
-/// early on hosts that take early data. `hosts` are the same, as TLS sees them.
+/// Adds the page to every host of `service` without routes; true if there is one. A replayed request for it is
+/// harmless, so hosts that accept early data answer it early. `hosts` are the TLS settings of the same hosts, in the
+/// same order.
 pub(crate) fn fill_hosts(service: &mut ServiceSettings, hosts: &[HostSettings]) -> bool {
     let mut any = false;
     for (host, tls) in service.hosts.iter_mut().zip(hosts).filter(|(host, _)| host.routes.is_empty()) {

@@ -1,4 +1,4 @@
-//! Plain HTTP connections, which get nothing but a redirect to HTTPS.
+//! Plain HTTP connections: every request is answered with a redirect to HTTPS.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -23,7 +23,7 @@ use crate::client::introduce;
 use crate::connection::{failed, limit_requests};
 use crate::worker::{Permits, Worker};
 
-/// Serves one plain HTTP connection to its end. It may begin with a PROXY header, as those of HTTPS.
+/// Serves one plain HTTP connection to its end. It may begin with a PROXY header, as HTTPS connections may.
 pub(crate) async fn serve_http(
     worker: Rc<Worker>,
     mut tcp: TcpStream,
@@ -71,7 +71,7 @@ async fn answer(
         .max_headers(http.headers)
         .serve_connection(TokioIo::new(io), service);
     let mut hyper = std::pin::pin!(hyper);
-    // A client may ask again and again, but not for ever, and may not let its answers lie.
+    // A client may send any number of requests, but its connection must not idle, and it has to read the responses.
     deadline.set_idle(http.timeouts.idle);
     let mut closing = false;
     let ended = poll_fn(|cx| {

@@ -19,13 +19,13 @@ pub(crate) struct Resumption {
     keyring: Arc<TicketKeyring>,
     ids: SessionIds,
     memory: Arc<MemoryStore>,
-    /// The memory alone, or in front of what the fleet shares.
+    /// The memory alone, or in front of the store that the fleet shares.
     store: Arc<dyn SessionStore>,
     fleet: Option<Fleet>,
 }
 
 impl Resumption {
-    /// Makes what `settings` ask for. A Redis that is not there is no error: it may come.
+    /// Starts the stores of `settings`. An unreachable Redis is no error: it is connected to once it is there.
     pub(crate) fn new(settings: &SessionSettings, metrics: &Metrics) -> Result<Self, GatewayError> {
         let keyring = Arc::new(TicketKeyring::new(settings.ticket_keys.clone(), SystemTime::now()));
         let memory = Arc::new(MemoryStore::new(&settings.memory));
@@ -43,7 +43,7 @@ impl Resumption {
         Ok(Self { keyring, ids: ids(settings), memory, store, fleet })
     }
 
-    /// What handshakes use. All but the gate is fixed at the start.
+    /// The resources of handshakes. All but the gate are fixed at the start.
     pub(crate) fn resources(&self, key_gate: KeyGate) -> Resources {
         Resources {
             sessions: Arc::clone(&self.store),
@@ -57,12 +57,12 @@ impl Resumption {
         &self.keyring
     }
 
-    /// Takes ticket keys from where `settings` say; tickets sealed before go on to open. Nothing else changes.
+    /// Applies the source of ticket keys in `settings`; tickets sealed before still open. Nothing else changes.
     pub(crate) fn configure(&self, settings: &SessionSettings) -> Result<(), GatewayError> {
         let source = &settings.ticket_keys;
         match &self.fleet {
             Some(fleet) => fleet.exchange_keys(source, &self.keyring)?,
-            // Nobody would bring the keys; whoever reloads is told that Redis takes a restart.
+            // No store would deliver the keys. The reload logs that Redis settings take a restart.
             None if matches!(source, KeySource::Shared { .. }) => return Ok(()),
             None => {}
         }
@@ -70,8 +70,8 @@ impl Resumption {
         Ok(())
     }
 
-    /// Wipes ticket keys and sessions whose time is over, and makes the keys that are due: a tick of the main thread, for
-    /// times when nobody connects.
+    /// Wipes expired ticket keys and sessions, and generates the keys that are due. The main thread calls it, since
+    /// without connections no handshake does.
     pub(crate) fn age(&self) {
         self.keyring.rotate(SystemTime::now());
         self.memory.remove_expired(Instant::now());
@@ -93,7 +93,7 @@ fn ids(settings: &SessionSettings) -> SessionIds {
 struct Fleet {
     redis: RedisStore,
     secret: FleetSecret,
-    /// While ticket keys are exchanged: how, and by whom.
+    /// The rotation and the task while ticket keys are exchanged.
     exchange: Mutex<Option<(RotationSettings, TicketKeySync)>>,
 }
 
@@ -103,7 +103,7 @@ impl Fleet {
         Ok(Self { redis, secret: secret.clone(), exchange: Mutex::new(None) })
     }
 
-    /// Exchanges the keys of `keyring` if `source` says so, and ends it otherwise.
+    /// Starts the exchange of the keys of `keyring` if `source` is shared, and ends it otherwise.
     fn exchange_keys(&self, source: &KeySource, keyring: &Arc<TicketKeyring>) -> Result<(), RedisError> {
         // Replaced whole, so that a panic leaves nothing half done.
         let mut exchange = self.exchange.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! The whole configuration of a gateway, resolved: every value is there and right, files are read, hosts have their keys.
+//! The whole configuration of a gateway, resolved: values are valid, files are read, certificates have their keys.
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -16,58 +16,58 @@ use brisk_telemetry::access_log::AccessLogSettings;
 use brisk_tls::settings::{HostSettings, TlsSettings};
 use ipnet::IpNet;
 
-/// What a gateway runs by. Replaced whole on reload; what a reload cannot change says so.
+/// The settings of a gateway. Replaced whole on reload, but for those that are fixed at the start.
 #[derive(Clone, Debug)]
 pub struct GatewaySettings {
     /// Threads, each with its own listeners and connections. Fixed at the start.
     pub workers: NonZeroUsize,
-    /// Where HTTPS is served. Fixed at the start.
+    /// Listeners for HTTPS. Fixed at the start.
     pub https: Vec<ListenerSettings>,
-    /// Where plain HTTP is redirected to HTTPS. Fixed at the start.
+    /// Listeners for plain HTTP, redirected to HTTPS. Fixed at the start.
     pub http: Vec<ListenerSettings>,
     /// The port of the `Location` that plain HTTP answers with; 443 is not written out.
     pub redirect_port: u16,
     /// Metrics and health of the gateway itself, over plain HTTP. Fixed at the start.
     pub admin: Option<SocketAddr>,
-    /// Whose connections begin with a PROXY protocol header.
+    /// The peers whose connections begin with a PROXY protocol header.
     pub proxy_protocol: ProxyProtocol,
-    /// How many clients may be connected. Fixed at the start.
+    /// Limits of the number of connections. Fixed at the start.
     pub connections: ConnectionLimits,
-    /// How often a client may do what.
+    /// Rate limits of each client.
     pub rates: RateLimits,
-    /// From the accepted connection to the finished handshake.
+    /// Maximum time from the accepted connection to the finished handshake.
     pub handshake_timeout: Duration,
-    /// How long running requests may take after the gateway was told to stop.
+    /// Maximum time for running requests after the signal to stop.
     pub drain_timeout: Duration,
     /// Limits of HTTP connections.
     pub protocol: HttpSettings,
-    /// What TLS negotiates.
+    /// TLS settings of all hosts.
     pub tls: TlsSettings,
-    /// What makes sessions resumable.
+    /// Ticket keys and session stores.
     pub sessions: SessionSettings,
     /// The private keys of all hosts.
     pub keystore: Arc<Keystore>,
-    /// How hosts prove their names; at least one, exactly one of them the default, and no name twice.
+    /// TLS settings of each host; at least one, exactly one of them the default, and no name twice.
     pub hosts: Vec<HostSettings>,
-    /// What the same hosts answer, in the same order. One without routes shows the built-in page.
+    /// HTTP settings of the same hosts, in the same order. A host without routes shows the built-in page.
     pub service: ServiceSettings,
     /// Upstream groups; every route to an upstream names one of them.
     pub upstreams: Vec<GroupSettings>,
-    /// The access log; `None` is off.
+    /// The access log; `None` writes none.
     pub access_log: Option<AccessLogSettings>,
-    /// Files these settings were made from; a change of one calls for a reload.
+    /// The files that these settings were read from; a change of one starts a reload.
     pub files: Vec<PathBuf>,
 }
 
-/// Whose connections begin with a PROXY protocol header.
+/// The peers whose connections begin with a PROXY protocol header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ProxyProtocol {
-    /// Nobody's.
+    /// No peer.
     #[default]
     Off,
-    /// Everyone's; a connection without one is closed.
+    /// All peers; a connection without a header is closed.
     Everyone,
-    /// Those from these networks; others begin with TLS at once.
+    /// Peers in these networks; connections of others begin with TLS at once.
     Trusted(Vec<IpNet>),
 }
 
@@ -82,20 +82,20 @@ impl ProxyProtocol {
     }
 }
 
-/// How many clients may be connected; one more is closed before it costs anything.
+/// Limits of the number of connections. Those beyond are closed before any work is done for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// In all.
+    /// Maximum number of connections.
     pub total: usize,
-    /// From one address; `None` is no limit. Trusted proxies are not counted, nor peers that send PROXY headers, but
-    /// the clients that these name.
+    /// Maximum for one client; `None` is no limit. Trusted proxies are not counted. Of peers that send PROXY headers
+    /// the clients in the headers are counted.
     pub per_client: Option<ClientLimit>,
 }
 
-/// How many connections one client may have.
+/// Limit of the number of connections of one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientLimit {
-    /// From one IPv4 address or IPv6 /64.
+    /// Maximum number of connections from one IPv4 address or IPv6 /64.
     pub most: usize,
     /// Clients on this machine are not counted: behind a proxy of its own, all of them are one address.
     pub spares_loopback: bool,
@@ -108,23 +108,23 @@ impl Default for ClientLimit {
     }
 }
 
-/// What makes sessions resumable.
+/// Settings of session resumption: ticket keys and stores.
 #[derive(Clone, Debug)]
 pub struct SessionSettings {
-    /// Where the keys of tickets come from. [`KeySource::Shared`] needs `fleet`.
+    /// Source of the ticket keys. [`KeySource::Shared`] needs `fleet`.
     pub ticket_keys: KeySource,
-    /// Bounds of the sessions in this process' memory. Fixed at the start.
+    /// Limits of the session store in memory. Fixed at the start.
     pub memory: MemorySettings,
-    /// What this process shares with others; `None` is nothing but files. Fixed at the start.
+    /// Store shared with other processes; `None` shares nothing but files. Fixed at the start.
     pub fleet: Option<FleetStore>,
 }
 
-/// A Redis that a fleet keeps its sessions in, and its ticket keys if it likes.
+/// A Redis with the sessions of a fleet, and optionally its ticket keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetStore {
-    /// How it is reached.
+    /// Connection settings of Redis.
     pub redis: RedisSettings,
-    /// What all that is put there is sealed with.
+    /// The secret that everything in it is sealed with.
     pub secret: FleetSecret,
 }
 

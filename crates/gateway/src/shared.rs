@@ -36,7 +36,7 @@ use crate::watchdog::Pulse;
 /// The least time between two warnings about failed handshakes: clients can make handshakes fail.
 const WARNING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What one configuration came to. Replaced whole on reload.
+/// Everything built from one configuration. Replaced whole on reload.
 pub(crate) struct Live {
     pub(crate) tls: Termination,
     pub(crate) handshake_timeout: Duration,
@@ -44,9 +44,9 @@ pub(crate) struct Live {
     trusted_proxies: Vec<IpNet>,
     pub(crate) http: HttpSettings,
     pub(crate) redirect: HttpsRedirect,
-    /// The round trip is asked of the kernel only where somebody will read it.
+    /// Whether to ask the kernel for round-trip times: only if the access log or the built-in page shows them.
     pub(crate) measures_rtt: bool,
-    /// Where something is limited.
+    /// `None` if no rate is limited.
     pub(crate) rates: Option<Arc<Rates>>,
     parts: ServiceParts,
 }
@@ -94,9 +94,9 @@ pub(crate) struct Shared {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) access_log: ArcSwapOption<AccessLog>,
     pub(crate) live: ArcSwap<Live>,
-    /// Tells the workers of a new [`Live`].
+    /// Notifies the workers of a new [`Live`].
     pub(crate) changes: watch::Sender<()>,
-    /// Tells the workers that one of them needs places and has no idle connection.
+    /// Notifies the workers that one of them has no place for a connection, and no idle connection to close.
     pub(crate) shortages: watch::Sender<()>,
     pub(crate) connections: ConnectionLimit,
     pub(crate) client_connections: Option<AddressLimit>,
@@ -104,11 +104,11 @@ pub(crate) struct Shared {
     pub(crate) spares_loopback: bool,
     pub(crate) program: Program,
     pub(crate) pulse: Arc<Pulse>,
-    /// Warnings about failed handshakes.
+    /// Limits warnings about failed handshakes.
     pub(crate) handshake_warnings: Throttle,
     pub(crate) resumption: Resumption,
     engines: Arc<dyn Engines>,
-    /// What each client may have of the engine's queue.
+    /// Each client's share of the engine's queue.
     key_share: FairShare,
     rate_refusals: Arc<Refusals>,
     ids: AtomicU64,

@@ -1,5 +1,5 @@
-//! Notices a worker that does not turn any more, and takes its listeners out of service: the kernel would go on giving
-//! them their share of the connections, and nobody would serve these.
+//! Detects a worker whose event loop no longer turns, and takes its listeners out of service: the kernel would go on
+//! assigning connections to them, and no worker would serve these.
 
 use std::io;
 use std::net::TcpListener;
@@ -12,13 +12,13 @@ use brisk_net::listener;
 use crate::settings::GatewaySettings;
 use crate::worker::Sockets;
 
-/// How often workers show that they turn, and how often it is looked.
+/// Interval at which workers show that they turn, and at which the watchdog looks.
 pub(crate) const BEAT: Duration = Duration::from_secs(1);
-/// Looks in a row without a turn in between, after which a worker counts as stuck. Counted in looks, not in time: what
-/// holds up the whole process holds up whoever looks as well.
+/// Consecutive looks without a turn after which a worker counts as stuck. Counted in looks, not in time: a pause of the
+/// whole process holds up the watchdog as well.
 const PATIENT_LOOKS: u32 = 5;
 
-/// What workers show, and what is known of them. Shared by all threads.
+/// The beats of all workers, and which workers are stuck. Shared by all threads.
 #[derive(Debug)]
 pub(crate) struct Pulse(Box<[WorkerPulse]>);
 
@@ -33,19 +33,19 @@ impl Pulse {
         Arc::new(Self((0..workers).map(|_| WorkerPulse::default()).collect()))
     }
 
-    /// A worker turns. To be called once every [`BEAT`].
+    /// Records that `worker` turns. To be called once every [`BEAT`].
     pub(crate) fn beat(&self, worker: usize) {
         self.0[worker].beats.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Workers that do not turn, by their numbers.
+    /// The numbers of the workers that do not turn.
     pub(crate) fn stuck(&self) -> Vec<usize> {
         let stuck = self.0.iter().enumerate().filter(|(_, worker)| worker.stuck.load(Ordering::Relaxed));
         stuck.map(|(number, _)| number).collect()
     }
 }
 
-/// Looks after the workers.
+/// Watches the workers.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     pulse: Arc<Pulse>,
@@ -60,7 +60,7 @@ struct Watched {
 }
 
 impl Watchdog {
-    /// For workers that will serve `sockets`, of which it keeps copies.
+    /// Keeps copies of `sockets`, which the workers will serve.
     pub(crate) fn new(
         pulse: Arc<Pulse>,
         settings: &GatewaySettings,
@@ -98,7 +98,7 @@ impl Watchdog {
         }
     }
 
-    /// Lets go of the listeners, so that nobody listens any more once the workers have closed theirs.
+    /// Closes its copies of the listeners, so that the ports are closed once the workers have closed theirs.
     pub(crate) fn end(&mut self) {
         self.workers.clear();
     }

@@ -45,7 +45,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Lets go of connections that are idle longest: here, or, if none is, at other workers.
+    /// Closes the connections that are idle longest: of this worker or, if it has none, of others.
     pub(crate) fn make_room(&self) {
         if self.wheel.evict_idle() == 0 {
             self.shared.shortages.send_replace(());
@@ -56,7 +56,7 @@ impl Worker {
 /// A connection's share of the limits, given back when it ends.
 pub(crate) struct Permits {
     pub(crate) _total: ConnectionPermit,
-    /// None where the client is not counted, or not known yet.
+    /// `None` if the client is not counted, or not known yet.
     pub(crate) counted: Option<AddressPermit>,
     /// From its acceptance on: a drain waits for handshakes too.
     pub(crate) _drain: DrainGuard,
@@ -166,7 +166,7 @@ async fn each_second(worker: Rc<Worker>, number: usize) {
     }
 }
 
-/// Makes room when another worker has nothing to let go of.
+/// Closes idle connections when another worker needs places and has none to close.
 async fn help_others(worker: Rc<Worker>, mut shortages: watch::Receiver<()>) {
     while shortages.changed().await.is_ok() {
         worker.wheel.evict_idle();

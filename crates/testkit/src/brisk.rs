@@ -1,4 +1,4 @@
-//! The program under test: started with a configuration in a temporary folder, asked, reloaded, stopped.
+//! The program under test: started with a configuration in a temporary folder, queried, reloaded, stopped.
 
 use std::fs;
 use std::io::Write;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::ca::Leaf;
 use crate::http1::Message;
-use crate::process::{Finished, PATIENCE, Process, command, run, wait_until};
+use crate::process::{Finished, Process, TIMEOUT, command, run, wait_until};
 
 const BASE: &str = r#"
 server.https = ["127.0.0.1:0"]
@@ -95,7 +95,7 @@ impl Setup {
         self
     }
 
-    /// With a standard error that nobody reads.
+    /// With a standard error that is never read.
     pub fn unread_stderr(mut self) -> Self {
         self.unread = true;
         self
@@ -107,7 +107,7 @@ impl Setup {
         self
     }
 
-    /// Where it will run.
+    /// The folder that it will run in.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -127,12 +127,12 @@ impl Setup {
 
     /// Runs `brisk serve` expecting it to end by itself.
     pub fn fail(&self) -> Finished {
-        run(self.command("serve").args(&self.options), b"", PATIENCE)
+        run(self.command("serve").args(&self.options), b"", TIMEOUT)
     }
 
     /// Runs `brisk check` on a file of the folder.
     pub fn check(&self, file: &str) -> Finished {
-        run(self.command("check").arg(file), b"", PATIENCE)
+        run(self.command("check").arg(file), b"", TIMEOUT)
     }
 
     fn command(&self, subcommand: &str) -> Command {
@@ -151,7 +151,7 @@ impl Setup {
     }
 }
 
-/// The listeners that brisk told of.
+/// The listeners that brisk printed at its start.
 #[derive(Debug)]
 struct Listeners(Vec<(String, SocketAddr)>);
 
@@ -262,7 +262,7 @@ impl Brisk {
     /// Any request at the admin listener.
     pub fn send_admin(&self, request: &str) -> Message {
         let mut stream = TcpStream::connect(self.admin()).expect("an admin listener");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
         stream.write_all(request.as_bytes()).expect("a listener that reads");
         Message::read_response(&mut stream).expect("a response")
     }

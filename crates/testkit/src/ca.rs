@@ -72,7 +72,7 @@ impl TestCa {
     }
 
     /// A server certificate for `names` (host names, wildcards, addresses): ECDSA P-256, valid, below the intermediate,
-    /// unless told otherwise.
+    /// unless changed by the methods of [`Request`].
     pub fn server(&self, names: &[&str]) -> Request<'_> {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let common = names.first().cloned().unwrap_or_default();

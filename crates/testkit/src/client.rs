@@ -19,7 +19,7 @@ use rustls::{
 
 use crate::early::{FirstFlight, FirstSessions};
 use crate::http1::Message;
-use crate::process::PATIENCE;
+use crate::process::TIMEOUT;
 
 /// A client that trusts one CA. Its handshakes resume one another's sessions.
 #[derive(Debug, Clone)]
@@ -77,7 +77,7 @@ impl TlsClient {
     }
 
     /// Keeps the sessions of its first connection instead of the latest: each of TLS 1.3 for one use, and that of TLS 1.2
-    /// for ever.
+    /// for any number of uses.
     pub fn keeping_first_sessions(mut self) -> Self {
         self.config.resumption = FirstSessions::resumption();
         self
@@ -116,8 +116,8 @@ impl TlsClient {
     pub fn over(&self, tcp: TcpStream) -> io::Result<TlsStream> {
         tcp.set_nodelay(true)?;
         // A server that never answers fails the test instead of hanging it.
-        tcp.set_read_timeout(Some(PATIENCE))?;
-        tcp.set_write_timeout(Some(PATIENCE))?;
+        tcp.set_read_timeout(Some(TIMEOUT))?;
+        tcp.set_write_timeout(Some(TIMEOUT))?;
         let name = ServerName::try_from(self.name.clone()).expect("a host name");
         let tls = ClientConnection::new(Arc::new(self.config.clone()), name).map_err(io::Error::other)?;
         TlsStream::complete(tls, tcp)

@@ -11,7 +11,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, NamedGroup};
 
 use crate::client::TlsStream;
-use crate::process::PATIENCE;
+use crate::process::TIMEOUT;
 
 const RECORD_HEADER: usize = 5;
 const APPLICATION_DATA: u8 = 23;
@@ -44,8 +44,8 @@ impl FirstFlight {
     pub fn send(self, address: SocketAddr) -> io::Result<Unfinished> {
         let mut tcp = TcpStream::connect(address)?;
         tcp.set_nodelay(true)?;
-        tcp.set_read_timeout(Some(PATIENCE))?;
-        tcp.set_write_timeout(Some(PATIENCE))?;
+        tcp.set_read_timeout(Some(TIMEOUT))?;
+        tcp.set_write_timeout(Some(TIMEOUT))?;
         tcp.write_all(&self.bytes)?;
         Ok(Unfinished { tls: self.tls, tcp })
     }
@@ -94,7 +94,7 @@ impl Read for Unfinished {
 /// early data. It is not answered.
 pub fn intercept(listener: &TcpListener) -> (TcpStream, Vec<u8>) {
     let (mut client, _) = listener.accept().expect("a client");
-    client.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    client.set_read_timeout(Some(TIMEOUT)).expect("a socket");
     let (mut flight, mut at) = (Vec::new(), 0);
     loop {
         let needed = at + RECORD_HEADER;

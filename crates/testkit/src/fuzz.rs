@@ -17,8 +17,7 @@ const TIME: Duration = Duration::from_secs(3);
 const LONGEST: usize = 4096;
 
 /// Runs `target` on the seeds of `name` and on mutations of them. `words` are what inputs are made of: names, separators,
-/// whole lines. With `BRISK_FUZZ_SECONDS` it goes on for so long, else for a few thousand runs
-/// or seconds.
+/// whole lines. Runs for `BRISK_FUZZ_SECONDS` if set, otherwise for 3000 runs or 3 seconds, whichever ends first.
 ///
 /// Panics where the target does, after writing the input to stderr as a Rust literal.
 pub fn drive(name: &str, words: &[&[u8]], target: impl Fn(&[u8])) {

@@ -26,8 +26,8 @@ impl Nginx {
         Self::start("http", "", "")
     }
 
-    /// HTTP/1.1; [`requests`](Self::requests) tells of each request its method, its path with the query, and what its
-    /// `Early-Data` says or `-`.
+    /// HTTP/1.1; [`requests`](Self::requests) lists the method of each request, its path with the query, and its
+    /// `Early-Data` or `-`.
     pub fn recording() -> Self {
         Self::start("http", "", "access_log FOLDER/access.log early;")
     }
@@ -42,7 +42,7 @@ impl Nginx {
         Self::https_with(leaf, "")
     }
 
-    /// The same, with these directives for the server besides; [`requests`](Self::requests) tells how each request came.
+    /// The same, with further directives for the server; [`requests`](Self::requests) lists how each request came.
     pub fn https_with(leaf: &Leaf, directives: &str) -> Self {
         let (chain, key) = (leaf.chain.display(), leaf.key.display());
         // nginx forgets that a request came early once the handshake is complete: it is noted when the request comes.

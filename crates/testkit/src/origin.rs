@@ -61,7 +61,7 @@ impl Origin {
                 let Ok(stream) = stream else { continue };
                 own.connections.fetch_add(1, Ordering::SeqCst);
                 let (own, handler) = (Arc::clone(&own), Arc::clone(&handler));
-                // What a handler could not write, nobody wanted to read.
+                // A failed write is a client that left, which is no error here.
                 thread::spawn(move || handler(stream, &own));
             }
         });

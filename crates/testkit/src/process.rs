@@ -15,8 +15,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::programs::program;
 
-/// How long a condition may take to come true; generous, since it is only waited for in full when a test fails.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+/// Timeout of a condition; generous, since it passes in full only when a test fails.
+pub const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A command for an external program with nothing to read. Fails the test as [`program`] does.
 pub fn command(name: &str) -> Command {
@@ -32,7 +32,7 @@ pub fn wait_until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T 
         if let Some(value) = condition() {
             return value;
         }
-        assert!(started.elapsed() < PATIENCE, "waited in vain: {what}");
+        assert!(started.elapsed() < TIMEOUT, "timed out waiting for {what}");
         thread::sleep(Duration::from_millis(10));
     }
 }
@@ -63,7 +63,7 @@ impl Process {
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = child.unwrap_or_else(|error| panic!("cannot start {name}: {error}"));
         let stdout = Captured::of(child.stdout.take().expect("stdout is piped"));
-        // The pipe stays open in `child`, and nobody reads it.
+        // The pipe stays open in `child`, and is not read.
         Self { name, child, stdout, stderr: Captured::default() }
     }
 
@@ -99,7 +99,7 @@ impl Process {
         kill_process(Pid::from_raw(id).expect("a process id"), signal).expect("a running process");
     }
 
-    /// Stops it in its tracks; `Signal::CONT` lets it go on. Returns when none of its threads runs any more.
+    /// Suspends it; `Signal::CONT` resumes it. Returns when none of its threads runs any more.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
         let tasks = PathBuf::from(format!("/proc/{}/task", self.id()));
@@ -142,7 +142,7 @@ impl Drop for Process {
     }
 }
 
-/// What a pipe has carried so far, read by a thread of its own so that nobody blocks on a full pipe.
+/// The output of a pipe so far, read by a thread of its own so that the program never blocks on a full pipe.
 #[derive(Debug, Clone, Default)]
 struct Captured(Arc<Mutex<Vec<u8>>>);
 
@@ -242,7 +242,7 @@ fn describe(command: &Command) -> String {
     words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
 }
 
-/// A port that nobody listens on. It lies below the range that the kernel gives to outgoing connections, and no other
+/// A port without a listener. It lies below the range that the kernel gives to outgoing connections, and no other
 /// test of this process gets it.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
@@ -255,7 +255,7 @@ pub fn free_port() -> u16 {
     }
 }
 
-/// Starts a server that has to be told its port: `command` makes it of one. Returns when it listens.
+/// Starts a server that takes its port as an argument: `command` makes the command for a port. Returns when it listens.
 pub fn serve_on_free_port(mut command: impl FnMut(u16) -> Command) -> (Process, SocketAddr) {
     for _ in 0..5 {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn output_and_status_of_a_program_come_back() {
-        let finished = run(command("sh").args(["-c", "cat; echo wrong >&2; exit 3"]), b"input", PATIENCE);
+        let finished = run(command("sh").args(["-c", "cat; echo wrong >&2; exit 3"]), b"input", TIMEOUT);
         assert_eq!(finished.status.code(), Some(3));
         assert_eq!((finished.stdout.as_str(), finished.stderr.as_str()), ("input", "wrong\n"));
     }

@@ -127,12 +127,12 @@ impl Redis {
         value.unwrap_or_else(|| panic!("no {field} in {info}")).to_owned()
     }
 
-    /// Stops it in its tracks: it listens and answers nothing.
+    /// Suspends it: it listens and answers nothing.
     pub fn pause(&self) {
         self.process.pause();
     }
 
-    /// Lets it go on after [`pause`](Self::pause).
+    /// Resumes it after [`pause`](Self::pause).
     pub fn resume(&self) {
         self.process.signal(Signal::CONT);
     }

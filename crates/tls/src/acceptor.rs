@@ -63,8 +63,8 @@ impl Resources {
     }
 }
 
-/// Accepts TLS for a set of hosts. One for all workers; replaced whole when its settings change. Certificates are none of
-/// them: each host shows what is in its slot.
+/// Accepts TLS for a set of hosts. One for all workers; replaced whole when its settings change. Certificates are not
+/// part of these: each host shows those in its slot.
 pub struct Acceptor {
     hosts: HostMap<Host>,
     settings: TlsSettings,
@@ -89,24 +89,24 @@ pub struct Accepted {
     pub host: usize,
 }
 
-/// Why a handshake did not complete. The client has been told what TLS lets one tell.
+/// Why a handshake did not complete. The client has been sent the alert for it, where TLS has one.
 #[derive(Debug)]
 pub struct Refusal {
     /// The class of failure, for metrics and the log.
     pub outcome: HandshakeOutcome,
-    /// More about it, for the log.
+    /// Details for the log.
     pub detail: Option<String>,
-    /// Name that the client asked for, where it came so far.
+    /// Server name of the hello; `None` if it has none, or was not read.
     pub server_name: Option<String>,
 }
 
 impl Refusal {
-    /// A refusal without more to say.
+    /// A refusal without details.
     pub fn new(outcome: HandshakeOutcome) -> Self {
         Self { outcome, detail: None, server_name: None }
     }
 
-    /// A refusal for a reason that the log should have.
+    /// A refusal with `reason` as its details.
     pub fn because(outcome: HandshakeOutcome, reason: &impl ToString) -> Self {
         Self { detail: Some(reason.to_string()), ..Self::new(outcome) }
     }
@@ -147,8 +147,8 @@ impl Acceptor {
     /// Runs the handshake on `io`, of which `received` has been read already. The caller limits the time it takes.
     ///
     /// A handshake that resumes with early data is handed out as soon as there is some: the stream completes it while it
-    /// is read. Our flight may still be in the stream then, to go with an answer that is ready at once, so whoever drives
-    /// the connection drains the stream before it waits for anything. The caller's limit should go on until
+    /// is read. Our flight may still be in the stream then, to go with an answer that is ready at once, so the driver
+    /// of the connection drains the stream before it waits for anything. The caller's limit should go on until
     /// [`Stream::poll_confirm`] is ready, and [`HandshakeFinished`](Milestone::HandshakeFinished) is the caller's to
     /// mark, by [`confirmed_at`](crate::Confirmation::confirmed_at).
     pub async fn accept(

@@ -1,5 +1,5 @@
-//! Whether rustls accepted the early data that a client announced: its unbuffered connections do not tell before there is
-//! some, and many clients that announce it send none.
+//! Whether rustls accepted the early data that a client announced: its unbuffered connections do not report it before
+//! some arrives, and many clients that announce it send none.
 
 use brisk_tls_base::record::HEADER;
 use rustls::server::UnbufferedServerConnection;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use brisk_net::rates::{Event, Rates};
 use brisk_net::{FairShare, SharePermit};
 
-/// What key operations of one client are limited by. The default limits nothing.
+/// Limits of the key operations of one client. The default limits nothing.
 #[derive(Clone, Debug, Default)]
 pub struct KeyGate {
-    /// Places of the engine's queue. Without them one client could fill it with hellos, and nobody else would get a full
-    /// handshake.
+    /// The client's share of the engine's queue. Without it one client could fill the queue with hellos, and no other
+    /// client would get a full handshake.
     pub share: Option<FairShare>,
-    /// How often each client may have one.
+    /// Rates of each client; a key operation counts as a handshake.
     pub rates: Option<Arc<Rates>>,
 }
 

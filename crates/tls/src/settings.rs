@@ -1,4 +1,4 @@
-//! What the TLS layer needs to know, right by construction.
+//! Settings of the TLS layer, valid by construction.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -28,13 +28,13 @@ pub struct TlsSettings {
     pub stateful: bool,
     /// How long a session may be resumed, counted from the handshake that made it. Default: 24 hours; RFC 8446
     /// section 4.6.1 allows 7 days at most. A session in the store, of TLS 1.3 or by session ID, lives for 24 hours at
-    /// most: so much is what clients are told of those, and a shorter setting merely forgets them earlier.
+    /// most: this lifetime is announced to clients, and a shorter setting merely removes them earlier.
     pub session_lifetime: Duration,
     /// Compress certificates (RFC 8879) for clients that offer it; results are cached. Default: yes.
     pub certificate_compression: bool,
     /// Largest `ClientHello` accepted, in bytes. Default: 16 KiB; a post-quantum hello has about 1.8 KiB.
     pub hello_size: usize,
-    /// What a client gets that asks for a name no host has: the default host, or `unrecognized_name` (RFC 6066
+    /// The answer to a client that asks for a name no host has: the default host, or `unrecognized_name` (RFC 6066
     /// section 3). A client that sends no name always gets the default host.
     pub unknown_host: UnknownName,
     /// Write the secrets of every connection to the file that `SSLKEYLOGFILE` names. For debugging only.
@@ -122,11 +122,11 @@ pub struct ClientCertificates {
 pub struct Revocation {
     /// The lists; at least one.
     pub lists: Vec<Crl>,
-    /// What becomes of certificates whose issuer has no list here, or an expired one.
+    /// The treatment of certificates whose issuer has no list here, or an expired one.
     pub unknown: UnknownRevocation,
 }
 
-/// What becomes of a client whose certificate is on no list while its issuer's list is missing or expired.
+/// The treatment of a client whose certificate is on no list while its issuer's list is missing or expired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnknownRevocation {
     /// It is refused with `unknown_ca`, as every certificate of its chain below the root has to be vouched for. Nor are

@@ -27,15 +27,15 @@ mod receive;
 pub use confirmation::Confirmation;
 use ramp::{FIRST, Ramp};
 
-/// So little plaintext goes into a record of its own when a whole record follows: sealing it apart costs less than
-/// copying the whole one behind it. Frame heads of HTTP/2 are the usual case.
+/// Maximum of gathered plaintext that gets a record of its own when a whole record follows: sealing it apart costs less
+/// than copying the whole one behind it. Frame heads of HTTP/2 are the usual case.
 const APART: usize = 1024;
 
 /// A TLS connection that has completed its handshake, or has given early data and completes it while it is read: see
 /// [`confirmation`](Self::confirmation).
 ///
 /// Reading is by [`poll_read`](Self::poll_read). Writes are complete only after [`poll_drain`](Self::poll_drain):
-/// whoever drives the connection calls it after each turn.
+/// the driver of the connection calls it after each turn.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a fact of its own, and they occur in any combination"
@@ -52,16 +52,16 @@ pub struct Stream {
     gathered: Vec<u8>,
     /// Records to be sent with the next drain.
     sealed: Batch,
-    /// How large they are.
+    /// The size of records.
     ramp: Ramp,
     /// Records that go before all others: those rustls made, or the socket did not take. Sent up to `sent`.
     outgoing: Vec<u8>,
     sent: usize,
     /// The socket refused the last write.
     blocked: bool,
-    /// Somebody has more to write than there was room for, until the next write.
+    /// The last write found no room.
     full: bool,
-    /// Whoever has more is to be woken once there is room.
+    /// A write found no room: the drain wakes the task once there is some.
     wakes: bool,
     /// The client sent `close_notify` or closed its side of the connection.
     peer_closed: bool,
@@ -153,7 +153,7 @@ impl Stream {
         self.poll_read(cx, |_| 0).map_ok(|()| self.has_plaintext())
     }
 
-    /// Gives back what was read too far: the next read begins with it.
+    /// Puts back `data` that the reader did not need: the next read begins with it.
     pub fn unread(&mut self, data: &[u8]) {
         let mut plaintext = data.to_vec();
         plaintext.extend_from_slice(&self.plaintext[self.taken..]);
@@ -240,7 +240,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Sends everything that was written. Ready when the socket took it all; then it wakes whoever had more to write.
+    /// Sends everything that was written. Ready when the socket took it all; the task is woken then if a write found no
+    /// room.
     pub fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_seal(cx))?;
         ready!(self.poll_send(cx))?;
@@ -258,7 +259,7 @@ impl Stream {
             self.sealed.close_notify(&mut self.tls, &mut self.incoming);
         }
         ready!(self.poll_send(cx))?;
-        // Where the client has closed its side already, dropping the socket tells it as much, for a system call less.
+        // Where the client has closed its side already, dropping the socket does the same with one system call less.
         if !self.peer_closed && !self.shut_down {
             ready!(Pin::new(&mut self.io).poll_shutdown(cx))?;
             self.shut_down = true;
@@ -310,17 +311,17 @@ impl Stream {
         self.gathered.shrink_to_fit();
     }
 
-    /// Nothing waits to be sent.
+    /// Whether nothing waits to be sent.
     pub fn is_drained(&self) -> bool {
         self.gathered.is_empty() && self.sealed.bytes().is_empty() && self.outgoing.is_empty()
     }
 
-    /// Not all that was to be written has been: the client does not take it, or it takes another turn.
+    /// Whether data waits to be written: the client does not read, or another turn is needed.
     pub fn is_blocked(&self) -> bool {
         self.blocked || self.full
     }
 
-    /// The client has closed its side.
+    /// Whether the client has closed its side.
     pub fn is_peer_closed(&self) -> bool {
         self.peer_closed
     }

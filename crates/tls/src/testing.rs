@@ -100,12 +100,12 @@ impl Stage {
         self.host.slot.publish(Vec::new());
     }
 
-    /// As after a reload: clients must show a certificate from now on, of an authority that nobody knew before.
+    /// As after a reload: clients must show a certificate from now on, of an authority that was not configured before.
     pub(crate) fn require_client_certificates(&mut self, settings: TlsSettings) {
         self.reload(settings, |host| host.client_certificates = Some(client_certificates(true)));
     }
 
-    /// As after a reload: clients may show a certificate from now on, of an authority that nobody knew before.
+    /// As after a reload: clients may show a certificate from now on, of an authority that was not configured before.
     pub(crate) fn ask_for_client_certificates(&mut self, settings: TlsSettings) {
         self.reload(settings, |host| host.client_certificates = Some(client_certificates(false)));
     }
@@ -226,7 +226,7 @@ pub(crate) async fn close(stream: &mut Stream) -> io::Result<()> {
     poll_fn(|cx| stream.poll_close(cx)).await
 }
 
-/// An engine that answers when it is told to.
+/// An engine that answers when the test calls [`answer`](Self::answer).
 #[derive(Debug)]
 pub(crate) struct LateEngine {
     inner: Arc<dyn PrivateKeyEngine>,

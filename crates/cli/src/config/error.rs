@@ -90,7 +90,7 @@ pub(super) enum Problem {
     Wrong(String),
 }
 
-/// How a list or a table is written, for who wrote something else.
+/// How a list or a table is written; the end of a message about another form.
 fn form(expected: &str, found: &str) -> &'static str {
     match (expected, found) {
         ("a list", "a table") => {

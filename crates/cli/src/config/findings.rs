@@ -1,4 +1,4 @@
-//! Collects what is wrong while settings are made, so that one run tells of everything.
+//! Collects errors and warnings while settings are resolved, so that one run reports all of them.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;

@@ -50,7 +50,7 @@ pub(crate) struct Server {
     pub(crate) rates: ServerRates,
 }
 
-/// What a client gets that names a host nobody configured.
+/// The answer to a client that names a host that is not configured.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum UnknownHost {
@@ -58,7 +58,7 @@ pub(crate) enum UnknownHost {
     Refuse,
 }
 
-/// What becomes of request headers with `_` in their names.
+/// The treatment of request headers with `_` in their names.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Underscores {
@@ -148,7 +148,7 @@ pub(crate) struct Sessions {
     pub(crate) redis: Option<Redis>,
 }
 
-/// `[sessions.redis]`: where a fleet keeps its sessions, and its ticket keys if it likes.
+/// `[sessions.redis]`: where a fleet keeps its sessions, and optionally its ticket keys.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Redis {
@@ -275,7 +275,7 @@ pub(crate) enum ForwardCertificate {
     Chain,
 }
 
-/// What becomes of certificates whose revocation is not known.
+/// The treatment of certificates whose revocation is unknown.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CrlMode {

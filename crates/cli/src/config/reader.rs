@@ -1,4 +1,4 @@
-//! Serde's view of the tree of a file: knows which values to leave out, and tells errors apart by kind and key path.
+//! Serde's view of the tree of a file: leaves out the values to be skipped, and reports errors by kind and key path.
 
 use std::collections::BTreeSet;
 use std::fmt;

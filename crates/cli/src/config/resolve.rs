@@ -33,7 +33,7 @@ pub(crate) struct Resolved {
     pub(crate) settings: GatewaySettings,
     /// Where and how key operations are performed.
     pub(crate) keys: KeySettings,
-    /// What an operator should know although it is served as written.
+    /// Warnings: the configuration is served as written all the same.
     pub(crate) warnings: Vec<String>,
     /// The development CA, where a host uses its certificates.
     pub(crate) development: Option<DevelopmentCa>,
@@ -89,7 +89,7 @@ pub(super) fn resolve(
     Ok(Resolved { settings, keys, warnings, development: hosts.development })
 }
 
-/// Says which upstreams no route asks.
+/// Warns of upstreams that no route uses.
 fn unused(raw: &Config, context: &mut Context<'_>) {
     let asked: HashSet<_> =
         raw.host.iter().flat_map(|host| &host.route).filter_map(|route| route.upstream.as_ref()).collect();

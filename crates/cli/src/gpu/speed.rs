@@ -12,7 +12,7 @@ use brisk_speed::{Live, Observer, Step as Shown};
 use crate::args::Speed;
 use crate::bench::PROGRAM;
 
-/// 2 if what was asked for makes no sense, 1 if nothing could be measured, or a result was wrong.
+/// Exit code: 2 for wrong arguments, 1 if nothing could be measured or a result was wrong.
 pub(crate) fn run(arguments: Speed) -> ExitCode {
     let Speed { subjects, seconds, cuda: options, json: as_json, .. } = arguments;
     let (file, page) = (options.markdown.clone(), options.html.clone());
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: Speed) -> ExitCode {
         live.step(&Shown { done: step.done, of: step.of, what: step.what, rate: step.rate });
     };
     let result = measure::run(&plan, &mut observe, |so_far| {
-        // What cannot be written now is complained of at the end.
+        // A failure to write is reported at the end.
         if let Some(file) = &file {
             drop(fs::write(file, tables(so_far)));
         }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use brisk_testkit::brisk::{base, host};
 use brisk_testkit::ca::TestCa;
-use brisk_testkit::process::PATIENCE;
+use brisk_testkit::process::TIMEOUT;
 
 use crate::openssl::ask;
 use crate::site::{NAME, NAMES, Site, setup};
@@ -100,7 +100,7 @@ fn share(group: u16) -> Vec<u8> {
 /// The content of the first record that comes back, its type first.
 fn answer(site: &Site, hello: &Hello<'_>) -> Vec<u8> {
     let mut stream = TcpStream::connect(site.brisk.https()).expect("a listener");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
     stream.write_all(&hello.wire()).expect("a server that reads");
     let mut header = [0; 5];
     stream.read_exact(&mut header).expect("a record");

@@ -9,7 +9,7 @@ use brisk_testkit::ca::{LeafKey, TestCa};
 use brisk_testkit::client::{TlsClient, TlsStream};
 use brisk_testkit::http1::Message;
 use brisk_testkit::origin::Origin;
-use brisk_testkit::process::{PATIENCE, wait_until};
+use brisk_testkit::process::{TIMEOUT, wait_until};
 
 use crate::site::{NAME, NAMES, Site, proxy_to, setup};
 
@@ -82,7 +82,7 @@ fn failed_handshakes_are_logged_once_a_second_with_a_count_of_the_others() {
         let hellos: Vec<_> = (0..100)
             .map(|_| {
                 let mut tcp = TcpStream::connect(brisk.https()).expect("a listener");
-                tcp.set_read_timeout(Some(PATIENCE)).expect("a socket");
+                tcp.set_read_timeout(Some(TIMEOUT)).expect("a socket");
                 tcp.write_all(&hello).expect("a connection");
                 tcp
             })
@@ -103,7 +103,7 @@ fn failed_handshakes_are_logged_once_a_second_with_a_count_of_the_others() {
 /// A connection that begins with a PROXY header for this client.
 fn proxied(address: SocketAddr, client: &str) -> TcpStream {
     let mut tcp = TcpStream::connect(address).expect("a listener");
-    tcp.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    tcp.set_read_timeout(Some(TIMEOUT)).expect("a socket");
     tcp.write_all(format!("PROXY TCP4 {client} 192.0.2.1 12345 443\r\n").as_bytes()).expect("a connection");
     tcp
 }
@@ -136,7 +136,7 @@ fn a_client_of_the_http_listener_is_named_by_its_proxy_header() {
     assert!(line.contains("203.0.113.7") && line.contains("\"status\":308"), "{line}");
     // Without the header there is no client to speak of.
     let mut bare = TcpStream::connect(site.brisk.http()).expect("a listener");
-    bare.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    bare.set_read_timeout(Some(TIMEOUT)).expect("a socket");
     bare.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").expect("a connection");
     let mut answer = Vec::new();
     let _ = bare.read_to_end(&mut answer);

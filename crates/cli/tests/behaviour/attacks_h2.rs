@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use brisk_testkit::client::TlsStream;
 use brisk_testkit::origin::Origin;
-use brisk_testkit::process::{PATIENCE, wait_until};
+use brisk_testkit::process::{TIMEOUT, wait_until};
 
 use crate::h2::{frame, get, post_head, preface};
 use crate::site::{Site, proxy_to};
@@ -83,7 +83,7 @@ impl Client {
     /// Waits for a frame.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, what: &str, wanted: impl Fn(&Received) -> bool) -> Received {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let mut seen = Vec::new();
         while Instant::now() < until && !(self.closed && self.later.is_empty()) {
             let mut frames = self.frames(Duration::from_millis(5)).into_iter();

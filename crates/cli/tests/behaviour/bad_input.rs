@@ -7,13 +7,13 @@ use std::time::Duration;
 use brisk_testkit::client::TlsClient;
 use brisk_testkit::http1::Message;
 use brisk_testkit::origin::Origin;
-use brisk_testkit::process::{PATIENCE, wait_until};
+use brisk_testkit::process::{TIMEOUT, wait_until};
 
 use crate::site::{NAME, Site, proxy_to};
 
 fn connect(site: &Site) -> TcpStream {
     let stream = TcpStream::connect(site.brisk.https()).expect("a listener");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
     stream.set_nodelay(true).expect("a socket");
     stream
 }
@@ -132,7 +132,7 @@ fn plain_http_on_the_tls_port_gets_a_hint() {
 fn tls_on_the_plain_port_is_answered_like_any_bad_request() {
     let site = Site::new();
     let mut stream = TcpStream::connect(site.brisk.http()).expect("a listener");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
     stream.write_all(&site.client().hello()).expect("a connection");
     assert!(rest(&mut stream).len() < 1024);
 }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use brisk_testkit::client::TlsClient;
-use brisk_testkit::process::PATIENCE;
+use brisk_testkit::process::TIMEOUT;
 use rustls::HandshakeKind;
 
 use crate::site::{NAME, Site};
@@ -22,7 +22,7 @@ fn time_to_answer(site: &Site, client: &TlsClient, kind: HandshakeKind) -> Durat
     let started = Instant::now();
     let mut tls = client.start();
     let mut tcp = TcpStream::connect(site.brisk.https()).expect("a server");
-    tcp.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    tcp.set_read_timeout(Some(TIMEOUT)).expect("a socket");
     assert!(!tcp.nodelay().expect("a socket"));
     while tls.is_handshaking() {
         send(&mut tls, &mut tcp);

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use brisk_testkit::client::TlsStream;
-use brisk_testkit::process::PATIENCE;
+use brisk_testkit::process::TIMEOUT;
 
 use crate::site::{NAME, Site, facts};
 
@@ -12,7 +12,7 @@ const V2_SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
 fn connect(site: &Site, header: &[u8]) -> TcpStream {
     let mut tcp = TcpStream::connect(site.brisk.https()).expect("a listener");
-    tcp.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    tcp.set_read_timeout(Some(TIMEOUT)).expect("a socket");
     tcp.write_all(header).expect("a connection");
     tcp
 }

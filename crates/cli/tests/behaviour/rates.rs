@@ -9,7 +9,7 @@ use brisk_testkit::brisk::{base, host};
 use brisk_testkit::ca::{LeafKey, TestCa};
 use brisk_testkit::client::TlsClient;
 use brisk_testkit::http1::Message;
-use brisk_testkit::process::{PATIENCE, wait_until};
+use brisk_testkit::process::{TIMEOUT, wait_until};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
 use crate::site::{NAME, NAMES, Site, setup};
@@ -20,7 +20,7 @@ fn from(source: Ipv4Addr, to: SocketAddr) -> TcpStream {
     bind(&socket, &SocketAddr::from((source, 0))).expect("a loopback address");
     connect(&socket, &to).expect("a listener");
     let tcp = TcpStream::from(socket);
-    tcp.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    tcp.set_read_timeout(Some(TIMEOUT)).expect("a socket");
     tcp
 }
 
@@ -52,7 +52,7 @@ fn requests_beyond_the_rate_are_429() {
     }
     // All connections of a client count, those of plain HTTP too.
     let mut http = TcpStream::connect(site.brisk.http()).expect("a listener");
-    http.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    http.set_read_timeout(Some(TIMEOUT)).expect("a socket");
     http.write_all(format!("GET / HTTP/1.1\r\nHost: {NAME}\r\n\r\n").as_bytes()).expect("a connection");
     assert_eq!(Message::read_response(&mut http).expect("an answer").status(), 308);
     let answer = client.get(NAME, "/");

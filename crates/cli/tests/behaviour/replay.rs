@@ -11,7 +11,7 @@ use brisk_testkit::brisk::Brisk;
 use brisk_testkit::client::TlsClient;
 use brisk_testkit::early::intercept;
 use brisk_testkit::nginx::Nginx;
-use brisk_testkit::process::{PATIENCE, command, run, wait_until};
+use brisk_testkit::process::{TIMEOUT, command, run, wait_until};
 use brisk_testkit::redis::Redis;
 use brisk_testkit::relay::pass_on;
 
@@ -134,7 +134,7 @@ impl Stage {
 /// Sends `flight` and waits for the first of the answer, as whoever replays would see it.
 fn replay(flight: &[u8], to: SocketAddr) {
     let mut tcp = TcpStream::connect(to).expect("a gateway that listens");
-    tcp.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    tcp.set_read_timeout(Some(TIMEOUT)).expect("a socket");
     tcp.write_all(flight).expect("a gateway that reads");
     // A full handshake or a resumed one: the gateway always answers.
     tcp.read_exact(&mut [0; 5]).expect("a gateway that answers");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use brisk_testkit::http1::Message;
 use brisk_testkit::origin::Origin;
-use brisk_testkit::process::{PATIENCE, wait_until};
+use brisk_testkit::process::{TIMEOUT, wait_until};
 use serde_json::Value;
 
 use crate::h2;
@@ -218,9 +218,9 @@ fn an_upload_that_is_reset_without_an_error_has_no_end_for_the_upstream() {
     let mut client = site.client().alpn(&["h2"]).connect(site.brisk.https()).expect("a handshake");
     let begun = [h2::preface(), h2::post_head(1, "/cut"), h2::frame(h2::DATA, 0, 1, b"half")].concat();
     client.write_all(&begun).expect("a server that reads");
-    assert_eq!(sees.recv_timeout(PATIENCE), Ok(Vec::new()), "the upload at the origin");
+    assert_eq!(sees.recv_timeout(TIMEOUT), Ok(Vec::new()), "the upload at the origin");
     client.write_all(&h2::frame(RST_STREAM, 0, 1, &NO_ERROR)).expect("a server that reads");
-    let received = sees.recv_timeout(PATIENCE).expect("the end of the upload");
+    let received = sees.recv_timeout(TIMEOUT).expect("the end of the upload");
     let text = String::from_utf8_lossy(&received);
     assert!(
         text.starts_with("POST /cut ") && text.contains("half") && !text.ends_with("0\r\n\r\n"),
@@ -333,5 +333,5 @@ fn a_login_gets_an_http2_connection_to_the_upstream_for_itself() {
     assert_eq!(connection.request(&with_credentials("Negotiate alice")).text(), "1");
     assert_eq!(connection.get(NAME, "/").text(), "0");
     assert_eq!(connection.request(&with_credentials("Basic YWxpY2U6eA==")).text(), "0");
-    assert_eq!(ends.recv_timeout(PATIENCE), Ok(1));
+    assert_eq!(ends.recv_timeout(TIMEOUT), Ok(1));
 }

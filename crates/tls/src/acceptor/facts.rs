@@ -1,4 +1,4 @@
-//! What a handshake agreed on, as the log and the metrics have it.
+//! The facts of a handshake for the log and the metrics.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ pub(super) fn of(
     }
 }
 
-/// What the host makes of a handshake.
+/// Settings of the host that the facts depend on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HostFacts {
     pub(super) takes_early_data: bool,
@@ -78,7 +78,7 @@ fn resumption_failure(
     }
     // Found, but rustls has no use for it: it checks the name, the suite, and the extended master secret.
     let unsuitable = notes.resumption.map(|_| ResumptionFailure::Unsuitable);
-    // Where nobody looked for it there are none of its kind: a ticket where there are no tickets.
+    // Not looked up at all: sessions of its kind are off, as a ticket on a server without tickets.
     Some(unsuitable.or(notes.resumption_failure).unwrap_or(ResumptionFailure::NoSession))
 }
 

@@ -56,7 +56,7 @@ async fn sessions_are_resumed_by_id_without_tickets() {
     }
 }
 
-/// A stage whose engine answers when it is told to.
+/// A stage whose engine answers when the test calls [`LateEngine::answer`].
 fn late_stage() -> (Rc<Stage>, Arc<LateEngine>) {
     let mut late = None;
     let stage = Stage::with(TlsSettings::default(), |engine| {

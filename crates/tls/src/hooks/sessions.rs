@@ -1,4 +1,4 @@
-//! Sessions and tickets as rustls wants them: found or not. Why not is noted.
+//! Session look-up and tickets for rustls, which learns whether a session is found. The reason for a miss is noted.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -11,8 +11,8 @@ use rustls::server::{ProducesTickets, StoresServerSessions};
 use crate::settings::{ClientCertificates, Revocation, UnknownRevocation};
 use crate::{notes, suspend};
 
-/// The longest that a session stays in the store. RFC 5246 appendix F.1.4 suggests it for session IDs; of sessions of TLS
-/// 1.3 in the store rustls tells clients the same, whatever the setting.
+/// The longest that a session stays in the store. RFC 5246 appendix F.1.4 suggests it for session IDs; rustls
+/// announces it to clients for sessions of TLS 1.3 in the store, whatever the setting.
 const LONGEST_STORED: Duration = Duration::from_hours(24);
 
 /// RFC 8446 section 4.6.1: "Servers MUST NOT use any value greater than 604800 seconds (7 days)."

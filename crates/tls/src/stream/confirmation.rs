@@ -1,6 +1,6 @@
-//! The end of a handshake that has given early data: who waits for it, and how it is reached.
+//! The end of a handshake with early data: how it is reached, and how tasks wait for it.
 //!
-//! Until the client's `Finished` nobody knows whether its early data is a replay (RFC 8446 section 8). The connection
+//! Until the client's `Finished` it is unknown whether its early data is a replay (RFC 8446 section 8). The connection
 //! reads and writes meanwhile; what must not be done for a replay waits for the [`Confirmation`].
 
 use std::cell::Cell;
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use super::Stream;
 
-/// Tells when the handshake of a connection is complete that has given early data. Clones tell the same.
+/// The completion of a handshake with early data, to be awaited. Clones share its state.
 ///
 /// For the thread of the connection only, like the [`Stream`] it comes from.
 #[derive(Clone, Debug)]
@@ -26,12 +26,12 @@ struct State {
 }
 
 impl Confirmation {
-    /// Of a handshake that is not complete.
+    /// The completion of a handshake that is not complete yet.
     pub(super) fn new() -> Self {
         Self(Rc::default())
     }
 
-    /// Whether the client has proved that it is there now: from then on nothing it sent is a replay.
+    /// Whether the handshake is complete. From then on nothing that the client sent is a replay.
     pub fn is_confirmed(&self) -> bool {
         self.confirmed_at().is_some()
     }
@@ -42,7 +42,7 @@ impl Confirmation {
     }
 
     /// Waits for the end of the handshake; at once where it is over. Never resolves if the connection fails before, so it
-    /// is to be dropped with the connection. Someone has to read meanwhile: see [`Stream::poll_confirm`].
+    /// is to be dropped with the connection. The driver has to read meanwhile: see [`Stream::poll_confirm`].
     pub async fn confirmed(&self) {
         // Made before the question, so that nothing is missed between the two.
         let notified = self.0.waiting.notified();
@@ -64,7 +64,7 @@ impl Stream {
         self.confirmation.is_none()
     }
 
-    /// What tells the end of the handshake; `None` once it is over, and for connections without early data always.
+    /// The completion of the handshake, to be awaited; `None` once it is complete, and always without early data.
     pub fn confirmation(&self) -> Option<Confirmation> {
         self.confirmation.clone()
     }
@@ -73,11 +73,11 @@ impl Stream {
     /// early data that the host accepts, and what came in one piece with the client's `Finished`. Ready at once when the
     /// handshake is complete, which is so for connections without early data.
     ///
-    /// Whoever drives the connection polls it each turn while [`confirmation`](Self::confirmation) is there, since a
-    /// reader that answers a request may not read meanwhile, and drains after it: our flight may not have been sent yet,
-    /// without which the client cannot go on, and tickets become ready with its `Finished`. The time
-    /// a client may take is the driver's business. `UnexpectedEof` is a client that left before its `Finished`; after
-    /// `InvalidData`, as of [`poll_read`](Self::poll_read), its alert is to be sent by [`poll_close`](Self::poll_close).
+    /// The driver of the connection polls it each turn while there is a [`confirmation`](Self::confirmation), since a
+    /// reader that answers a request may not read meanwhile. It drains afterwards: our flight may not have been sent
+    /// yet, without which the client cannot go on, and tickets become ready with its `Finished`. The driver limits the
+    /// time. `UnexpectedEof` is a client that left before its `Finished`; after `InvalidData`, as of
+    /// [`poll_read`](Self::poll_read), its alert is to be sent by [`poll_close`](Self::poll_close).
     pub fn poll_confirm(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.confirmation.is_some() {
             ready!(self.poll_receive(cx, &mut |_| 0))?;

@@ -50,7 +50,7 @@ impl Flights {
         self.tcp.write_all(bytes).await.expect("a server that reads");
     }
 
-    /// Reads until `done`; whether the server went on for so long.
+    /// Reads until `done`; false if the server ends the connection before.
     pub(crate) async fn receive_until(&mut self, mut done: impl FnMut(&ClientConnection) -> bool) -> bool {
         let mut piece = vec![0; 4096];
         loop {

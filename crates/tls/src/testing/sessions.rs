@@ -39,7 +39,7 @@ impl ScriptedStore {
         self.script().miss = Some(miss);
     }
 
-    /// Somebody else uses all sessions.
+    /// Takes all sessions, as another client of the store.
     pub(crate) fn spend(&self) {
         for id in std::mem::take(&mut self.script().kept) {
             assert!(matches!(self.memory.take(&id, Claim::Here), Lookup::Ready(Ok(_))));

@@ -13,7 +13,7 @@ use super::Context;
 use crate::config::error::KeyPath;
 use crate::config::raw;
 
-/// What a host asks of its clients' certificates.
+/// A host's demands on the certificates of clients.
 pub(super) fn authenticated(
     raw: &raw::ClientCertificates,
     path: &KeyPath,
@@ -83,7 +83,7 @@ fn revocation(
     Some(Revocation { lists, unknown })
 }
 
-/// Says which authorities no list is of: nobody with their certificates gets in.
+/// Warns of authorities without a revocation list: all certificates that they issued are refused.
 fn uncovered(roots: &[CertificateDer<'_>], revocation: &Revocation, file: &Path, context: &mut Context<'_>) {
     if revocation.unknown == UnknownRevocation::Accept {
         return;

@@ -70,7 +70,7 @@ fn defaults(hosts: &[raw::Host], path: &KeyPath, context: &mut Context<'_>) {
     }
 }
 
-/// Says what unknown names come to where nobody decided it: an upstream may take them for its own.
+/// Warns if `unknown_host` is not written and unknown names reach an upstream, which may take them for its own.
 fn unknown(raw: &raw::Config, context: &mut Context<'_>) {
     let default = raw.host.iter().find(|host| host.default).or_else(|| raw.host.first());
     let Some(default) = default.filter(|_| raw.server.unknown_host.is_none()) else { return };
@@ -88,7 +88,7 @@ struct Builder<'c> {
     state_dir: Option<&'c Path>,
     mode: Development,
     ca: Option<DevelopmentCa>,
-    /// Who has a name.
+    /// The host that has a name, by its path.
     named: HashMap<String, KeyPath>,
     /// Certificates by their files: a pair that several hosts show is one.
     loaded: HashMap<(PathBuf, PathBuf), Arc<Certificate>>,
@@ -246,7 +246,7 @@ pub(super) fn blamed(error: &CertError, key: &Path) -> &'static str {
     }
 }
 
-/// Says which names no certificate is for: browsers will refuse them.
+/// Warns of names that no certificate is for: browsers will refuse them.
 fn uncovered(names: &[String], certificates: &[Arc<Certificate>], context: &mut Context<'_>) {
     let covers = |name: &String, certificate: &Arc<Certificate>| {
         certificate.names.contains(name) || certificate.covers(name)

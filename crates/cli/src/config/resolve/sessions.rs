@@ -158,7 +158,7 @@ pub(super) fn warn_of_access(file: &Path, context: &mut Context<'_>) {
     }
 }
 
-/// Keys that stand there without anything that they could act on.
+/// Reports keys without effect, and keys that lack another key that they need.
 fn without_effect(raw: &raw::Config, context: &mut Context<'_>) {
     let (tls, sessions) = (KeyPath::of("tls"), KeyPath::of("sessions"));
     let findings = &mut context.findings;
@@ -186,7 +186,7 @@ fn without_effect(raw: &raw::Config, context: &mut Context<'_>) {
     }
 }
 
-/// What resumes on one machine only, although the file tells of several.
+/// Warns of sessions that resume on one machine only, although the file shares others.
 fn not_shared(raw: &raw::Config, context: &mut Context<'_>) {
     let redis = raw.sessions.redis.is_some();
     if redis && raw.tls.tickets != Some(false) && raw.sessions.ticket_keys.is_none() {
