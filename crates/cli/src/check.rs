@@ -3,7 +3,7 @@
 use crate::args::Check;
 use crate::config;
 
-/// Prints what is wrong, or that nothing is.
+/// Prints the warnings, and that the file is valid. Its errors are returned.
 pub(crate) fn run(arguments: &Check) -> anyhow::Result<()> {
     let resolved = config::check(&arguments.file)?;
     for warning in &resolved.warnings {

@@ -1,4 +1,4 @@
-//! Who the client of a connection is, and whether it may have one more: the first step of every connection.
+//! The client of a connection, and whether it may have another one: the first step of every connection.
 
 use std::io;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use crate::shared::{Live, Shared};
 use crate::worker::{Permits, Worker};
 
 /// Reads the PROXY header where the peer sends one, notes the client that it names, and counts the connection as that
-/// client's. Answers what was read beyond the header. The deadline is set by the caller.
+/// client's. Returns the bytes read beyond the header. The caller sets the deadline.
 pub(crate) async fn introduce(
     worker: &Worker,
     live: &Live,
@@ -32,7 +32,7 @@ pub(crate) async fn introduce(
     }
     let header = read_proxy_header(tcp, &mut received, record);
     let named = within(deadline, header).await.unwrap_or_else(|| Err(timed_out(deadline)))?;
-    // A balancer that speaks for itself is no client.
+    // A connection of the balancer itself (LOCAL), such as a health check, has no client.
     if named {
         let admitted = permits.count_client(&worker.shared, live, record.client.ip());
         admitted.map_err(|reason| {
@@ -43,7 +43,7 @@ pub(crate) async fn introduce(
     Ok(received)
 }
 
-/// The handshake took too long, or its place was needed.
+/// The refusal of a handshake that took too long, or whose place was needed.
 pub(crate) fn timed_out(deadline: &Deadline) -> Refusal {
     let evicted = deadline.is_evicted();
     Refusal::new(if evicted { HandshakeOutcome::Evicted } else { HandshakeOutcome::TimedOut })
@@ -70,7 +70,7 @@ impl Permits {
     }
 }
 
-/// Whether the header named a client; then it is in the record.
+/// Reads the header; true if it named a client, which is in the record then.
 async fn read_proxy_header(
     tcp: &mut TcpStream,
     received: &mut Vec<u8>,

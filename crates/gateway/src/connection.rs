@@ -20,9 +20,10 @@ use tokio::net::TcpStream;
 use crate::client::{introduce, timed_out};
 use crate::worker::{Permits, Worker};
 
-/// Serves one HTTPS connection to its end. Never fails: what goes wrong is in the record.
+/// Serves one HTTPS connection to its end. Never fails: errors are recorded.
 ///
-/// What only its beginning needs is made outside of the future, or boxed: an idle connection keeps no room for it.
+/// State that only the beginning needs is created outside of the future, or boxed, so that an idle connection does not
+/// hold memory for it.
 pub(crate) fn serve_https(
     worker: Rc<Worker>,
     tcp: TcpStream,
@@ -64,8 +65,8 @@ pub(crate) fn serve_https(
     }
 }
 
-/// A connection whose requests are about to be served. Its handshake counts now, or, while its early data is served
-/// already, when it is complete.
+/// A connection whose requests are about to be served. Its handshake is counted now or, with early data, when it is
+/// complete.
 fn connected(worker: &Worker, mut record: ConnectionRecord, io: &HttpIo) -> Rc<Connection> {
     let shared = &worker.shared;
     record.early_bytes = io.early_bytes();
@@ -81,7 +82,7 @@ fn connected(worker: &Worker, mut record: ConnectionRecord, io: &HttpIo) -> Rc<C
     Connection::with_early_data(record, confirmation, until)
 }
 
-/// Requests of a client are counted over all its connections, where they are limited.
+/// Applies the rate limit of requests, which counts all connections of a client.
 pub(crate) fn limit_requests(worker: &Worker, connection: &Connection) {
     let live = worker.shared.live.load();
     let Some(rates) = live.rates.as_ref().filter(|rates| rates.limits().requests.is_some()) else { return };
@@ -90,7 +91,7 @@ pub(crate) fn limit_requests(worker: &Worker, connection: &Connection) {
     }
 }
 
-/// A client that breaks protocols again and again is not let in for a while, where that is limited.
+/// Counts a protocol error of the client. If their rate is limited, a client above it is refused for a while.
 fn charge_error(worker: &Worker, record: &ConnectionRecord) {
     let live = worker.shared.live.load();
     if let (Some(rates), Some(client)) = (&live.rates, live.one_client(record.client.ip())) {
@@ -98,7 +99,7 @@ fn charge_error(worker: &Worker, record: &ConnectionRecord) {
     }
 }
 
-/// PROXY header, hello, certificate, key operation, session: everything up to a stream of plaintext.
+/// Reads the PROXY header and performs the handshake: everything up to a stream of plaintext.
 async fn secure(
     worker: &Worker,
     mut tcp: TcpStream,
@@ -122,7 +123,7 @@ async fn secure(
     Ok((HttpIo::new(stream), host))
 }
 
-/// The output of `work`, or nothing when the deadline passes first.
+/// The output of `work`, or `None` if the deadline passes first.
 pub(crate) async fn within<F: Future>(deadline: &Deadline, work: F) -> Option<F::Output> {
     let mut work = pin!(work);
     std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
@@ -132,7 +133,7 @@ pub(crate) async fn within<F: Future>(deadline: &Deadline, work: F) -> Option<F:
     .await
 }
 
-/// The client has given early data and never finished its handshake.
+/// Counts and logs a client that sent early data and never finished its handshake.
 fn unconfirmed(worker: &Worker, record: &ConnectionRecord, end: End) {
     let outcome = match end {
         End::HandshakeTimeout => HandshakeOutcome::TimedOut,
@@ -145,7 +146,7 @@ fn unconfirmed(worker: &Worker, record: &ConnectionRecord, end: End) {
 
 /// Counts and logs a connection that ended before it could be served.
 pub(crate) fn failed(worker: &Worker, record: &ConnectionRecord, outcome: HandshakeOutcome) {
-    // With facts it had early data that was accepted, and resumed.
+    // A record with TLS facts is of a connection with accepted early data, which resumed.
     let resumption = record.resumption_failure.filter(|_| record.tls.is_none());
     worker.shared.metrics.handshake_failed(outcome, resumption);
     if let Some(log) = worker.shared.access_log.load().as_ref() {
@@ -171,7 +172,7 @@ fn refused(worker: &Worker, record: &ConnectionRecord, refusal: &Refusal) {
     }
 }
 
-/// What no client sends by accident.
+/// Whether the outcome is an error that no client makes by accident.
 fn is_protocol_error(outcome: HandshakeOutcome) -> bool {
     matches!(
         outcome,

@@ -36,7 +36,7 @@ pub(crate) fn connections(settings: &GatewaySettings) -> usize {
     room.min(wanted)
 }
 
-/// Descriptors that are no client's and no upstream's.
+/// Descriptors that neither clients nor upstreams use.
 fn reserved(settings: &GatewaySettings) -> usize {
     let listeners = settings.https.len() + settings.http.len();
     let open = fs::read_dir("/proc/self/fd").map_or(USUALLY_OPEN, Iterator::count);

@@ -40,7 +40,7 @@ fn key(key: &KeyStatistics) -> Value {
     })
 }
 
-/// Why a rotation was not forced.
+/// The reason why a rotation was refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotRotated {
     #[error(transparent)]
@@ -49,7 +49,7 @@ pub(crate) enum NotRotated {
     TooMany(usize),
 }
 
-/// Seals with a new key; what comes of it.
+/// Seals with a new key from now on; returns the response.
 pub(crate) fn rotate(keyring: &TicketKeyring, now: SystemTime) -> Result<&'static str, NotRotated> {
     let keys = keyring.keys(now);
     if keys.len() >= MOST_KEYS {

@@ -14,8 +14,8 @@ use tokio::task::JoinSet;
 use crate::GatewayError;
 use crate::shared::Shared;
 
-/// The state of each group of `settings`: that of `before` where the group has stayed the same, its files included. Reads
-/// these.
+/// The state of each group of `settings`: that of `before` where the group has stayed the same, its files included.
+/// Reads these files.
 pub(crate) fn group_states(
     settings: &[GroupSettings],
     before: &[Arc<GroupState>],

@@ -1,4 +1,4 @@
-//! For tests only: what a gateway meets in the world, started and stopped by the test that needs it.
+//! For tests only: the clients and servers around a gateway, started and stopped by the test that needs them.
 
 pub mod brisk;
 pub mod ca;

@@ -82,7 +82,7 @@ impl Nginx {
         Self { process, address, scheme, folder }
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

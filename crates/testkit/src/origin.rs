@@ -68,7 +68,7 @@ impl Origin {
         Self { address, shared }
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -23,7 +23,7 @@ pub struct RedisOptions {
 }
 
 impl RedisOptions {
-    /// Everyone has to give this password.
+    /// Clients have to give this password.
     #[must_use]
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
@@ -78,12 +78,12 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// One that is open to everyone.
+    /// A server without a password.
     pub fn start() -> Self {
         Self::with(RedisOptions::default())
     }
 
-    /// One with these options.
+    /// A server with these options.
     pub fn with(options: RedisOptions) -> Self {
         let folder = TempDir::with_prefix("brisk-test-redis-").expect("a temporary folder");
         let (process, address) = serve_on_free_port(|port| server(port, &options, &folder));

@@ -1,4 +1,4 @@
-//! TCP through the test's hands: spread over servers in turn, slowed down, or stopped and looked at.
+//! TCP relays under the control of a test: connections are spread over servers in turn, delayed, or inspected.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -49,12 +49,12 @@ impl Relay {
         Self { address, shared }
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What the servers say arrives so much later from now on, on open connections too.
+    /// Delays what the servers send by `delay` from now on, on open connections too.
     pub fn set_delay(&self, delay: Duration) {
         self.shared.delay.store(delay.as_micros() as u64, Ordering::SeqCst);
     }
@@ -102,7 +102,7 @@ impl fmt::Debug for Relay {
     }
 }
 
-/// Passes on what `from` says until its end, in a thread of its own.
+/// Forwards the bytes of `from` until its end, in a thread of its own.
 pub fn pass_on(from: TcpStream, mut to: TcpStream) {
     thread::spawn(move || {
         read_pieces(from, |piece| to.write_all(piece).is_ok());
@@ -119,7 +119,7 @@ fn read_pieces(mut from: TcpStream, mut take: impl FnMut(&[u8]) -> bool) {
     }
 }
 
-/// An error: the other side has ended it already.
+/// Ends `stream`. An error is ignored: the other side has ended it already.
 fn end(stream: &TcpStream, how: Shutdown) {
     let _ = stream.shutdown(how);
 }

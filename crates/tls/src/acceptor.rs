@@ -34,25 +34,25 @@ const ALERT_INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
 const ALERT_MISSING_EXTENSION: [u8; 7] = [21, 3, 3, 0, 2, 2, 109];
 const ALERT_UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
-/// The answer to HTTP on the TLS port.
+/// The response to plain HTTP on the TLS port.
 const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
 Content-Length: 70\r\nConnection: close\r\n\r\nThis port speaks HTTPS, not plain HTTP. Use https:// in the address.\r\n";
 
-/// What handshakes use beside their settings. It outlives a reload, so that sessions do too.
+/// Resources of handshakes beside their settings. They outlive a reload, so that sessions do too.
 #[derive(Clone, Debug)]
 pub struct Resources {
-    /// Sessions by ID or PSK identity, of all hosts; one resumes only under the name it was made for.
+    /// Sessions of all hosts by ID or PSK identity. A session resumes only under the name it was made for.
     pub sessions: Arc<dyn SessionStore>,
     /// The keys of tickets.
     pub keyring: Arc<TicketKeyring>,
-    /// Makes the session IDs of TLS 1.2, and knows them again.
+    /// Generates the session IDs of TLS 1.2, and recognizes them.
     pub session_ids: SessionIds,
-    /// What key operations of one client are limited by.
+    /// Limits of the key operations of one client.
     pub key_gate: KeyGate,
 }
 
 impl Resources {
-    /// Those of a process of its own: sessions and ticket keys in memory, and no limits.
+    /// Resources of a process without a fleet: sessions and ticket keys in memory, and no limits.
     pub fn of_process(now: SystemTime) -> Self {
         Self {
             sessions: Arc::new(MemoryStore::new(&MemorySettings::default())),
@@ -78,12 +78,12 @@ struct Host {
     shown: Shown,
 }
 
-/// A completed handshake, or one that has given early data.
+/// A handshake that is complete or has received early data.
 pub struct Accepted {
     /// The connection. While it has a [`confirmation`](Stream::confirmation) the handshake is not complete, and what the
     /// stream gives is early data: it may be a replay, though not one of what this fleet has accepted before.
     pub stream: Stream,
-    /// What was negotiated. With early data `handshake_time` ends with the first of that.
+    /// The negotiated parameters. With early data `handshake_time` ends at the first early data.
     pub facts: TlsFacts,
     /// Position of the host in the settings that the acceptor was made of.
     pub host: usize,
@@ -138,8 +138,8 @@ impl Acceptor {
         Ok(Self { hosts: map, settings })
     }
 
-    /// Prepares what was published in the slots of the hosts, and lets go of what was shown before. Without it each handshake
-    /// prepares for itself.
+    /// Prepares the certificates published in the slots of the hosts, and drops those shown before. Until it is called
+    /// each handshake prepares new certificates for itself.
     pub fn refresh(&self) {
         self.hosts.hosts().iter().for_each(|host| host.shown.refresh());
     }
@@ -248,7 +248,8 @@ async fn refuse_hello(io: &mut TcpStream, error: HelloError) -> Refusal {
     Refusal::because(outcome, &error)
 }
 
-/// Sends a last word and lets the client read it: closing with unread data would reset the connection.
+/// Sends the last bytes of a connection and lets the client read them: closing with unread data would reset the
+/// connection.
 async fn send_last(io: &mut TcpStream, bytes: &[u8]) {
     if bytes.is_empty() || io.write_all(bytes).await.is_err() {
         return;

@@ -15,7 +15,7 @@ const RECORDS: usize = 16;
 
 const SIZE: usize = RECORDS * (PLAINTEXT + OVERHEAD) + KEY_UPDATE;
 
-/// Unused buffers kept by a worker. A connection has one only while it is being served, so one is the usual need.
+/// Unused buffers kept by a worker. A connection has one only while it is served, so one usually suffices.
 const POOLED: usize = 4;
 
 thread_local! {
@@ -30,7 +30,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// No further record is sure to fit.
+    /// Whether another record may not fit.
     pub(crate) fn is_full(&self) -> bool {
         self.len + KEY_UPDATE + PLAINTEXT + OVERHEAD > SIZE
     }

@@ -1,4 +1,4 @@
-//! Originates TLS: connections to upstreams, verified always.
+//! Originates TLS: connections to upstreams. Servers are always verified.
 
 use std::fmt;
 use std::io;
@@ -19,12 +19,12 @@ use tokio_rustls::client::TlsStream;
 
 use crate::TlsError;
 
-/// What is believed and offered when brisk is the client.
+/// Settings of connections on which brisk is the client.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectorSettings {
-    /// PEM file with the authorities that are believed. Default: those of the system.
+    /// PEM file with the trusted authorities. Default: those of the system.
     pub authorities: Option<PathBuf>,
-    /// What is shown to servers that ask for a certificate. Default: nothing.
+    /// Client certificate for servers that request one. Default: none.
     pub identity: Option<Identity>,
     /// Protocols offered by ALPN, the best first. A server that chooses none is accepted. Default: no ALPN.
     pub protocols: Vec<&'static str>,
@@ -53,7 +53,7 @@ pub struct ClientStream {
 }
 
 impl Connector {
-    /// Reads the authorities and the client certificate. Blocks on files: call it where settings are made, not in a worker.
+    /// Reads the authorities and the client certificate. Blocks on files, so it must not be called in a worker.
     pub fn new(settings: &ConnectorSettings) -> Result<Self, TlsError> {
         let roots = match &settings.authorities {
             Some(path) => file_roots(path)?,

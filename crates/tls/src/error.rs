@@ -26,7 +26,7 @@ pub enum TlsError {
     ClientRoots {
         /// The first name of the host.
         host: String,
-        /// What is wrong with them.
+        /// The reason.
         reason: String,
     },
     /// The authorities that upstreams are verified with cannot be loaded.
@@ -40,7 +40,7 @@ pub enum TlsError {
     KeyLog {
         /// The file that `SSLKEYLOGFILE` names.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// Certificates that upstreams are verified with cannot be used.

@@ -1,9 +1,9 @@
-//! Which group a key is exchanged in.
+//! The choice of the key exchange group.
 //!
 //! rustls takes the first of the client's groups that it knows, and asks for another hello where the client sent no share
-//! for it, although it may have sent one for a group that is as good. Here a share that came decides. rustls has no setting
-//! for that, but asks each group whether it is usable: the acceptor names the group before, in [`notes`], and then no other
-//! is.
+//! for it, although it may have sent one for a group that is as good. Here the client's shares decide. rustls has no
+//! setting for that, but asks each group whether it is usable: the acceptor names one before, in [`notes`], and then no
+//! other is usable.
 
 use std::sync::LazyLock;
 

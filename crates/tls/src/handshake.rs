@@ -47,7 +47,7 @@ pub(crate) enum Progress {
     Closed,
 }
 
-/// A handshake as `advance` gives it back.
+/// A handshake as returned by `advance`.
 pub(crate) type Advanced = (Box<Handshake>, Result<Progress, rustls::Error>);
 
 impl Handshake {

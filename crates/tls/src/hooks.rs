@@ -39,14 +39,14 @@ impl ResolvesServerCert for ChosenCertificate {
     }
 }
 
-/// A certificate as rustls shows it, with a key that asks its engine.
+/// A certificate for rustls, with a key whose operations its engine performs.
 pub(crate) fn certified(served: &Served, gate: &Arc<KeyGate>) -> Arc<CertifiedKey> {
     let Served { certificate, engine } = served.clone();
     let chain = certificate.chain.clone();
     Arc::new(CertifiedKey::new(chain, Arc::new(EngineKey { engine, gate: Arc::clone(gate), certificate })))
 }
 
-/// A private key that is wherever its engine has it.
+/// A private key that its engine holds.
 #[derive(Debug)]
 struct EngineKey {
     engine: Arc<dyn PrivateKeyEngine>,

@@ -1,4 +1,4 @@
-//! What rustls needs to know to serve a host: made from settings once, used by every handshake.
+//! The rustls configurations of a host: made from settings once, used by every handshake.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) struct HostConfig {
 }
 
 impl HostConfig {
-    /// The one for this client.
+    /// The configuration for this client.
     pub(crate) fn choose(&self, hello: &ClientHello) -> &Arc<ServerConfig> {
         let orders = self.stateful.as_ref().filter(|_| hello.offers_version(ProtocolVersion::TLS1_3));
         orders.unwrap_or(&self.every).choose(hello)

@@ -12,14 +12,14 @@ use rustls::sign::CertifiedKey;
 use crate::gate::KeyGate;
 use crate::hooks::certified;
 
-/// Reads a host's slot. Two loads for each handshake while nothing is published.
+/// The certificates of a host's slot. Each handshake costs two atomic loads while nothing is published.
 pub(crate) struct Shown {
     slot: Arc<Slot>,
     gate: Arc<KeyGate>,
     prepared: ArcSwap<Prepared>,
 }
 
-/// One publication.
+/// The certificates of one publication, prepared for rustls.
 struct Prepared {
     published: Arc<Vec<Served>>,
     certified: Vec<(KeyAlgorithm, Arc<CertifiedKey>)>,
@@ -31,7 +31,7 @@ impl Shown {
         Self { slot: Arc::clone(slot), gate: Arc::clone(gate), prepared }
     }
 
-    /// The certificate for this client, of those that are published now.
+    /// The certificate for this client, from those published now.
     pub(crate) fn choose(&self, hello: &ClientHello) -> Option<Arc<CertifiedKey>> {
         let published = self.slot.load();
         let prepared = self.prepared.load();
@@ -42,7 +42,7 @@ impl Shown {
         Prepared::new(&published, &self.gate).choose(hello)
     }
 
-    /// Prepares what was published. Lets go of what was shown before, with its engine and keys.
+    /// Prepares the published certificates. Drops those shown before, with their engine and keys.
     pub(crate) fn refresh(&self) {
         self.prepared.store(Arc::new(Prepared::new(&self.slot.load(), &self.gate)));
     }

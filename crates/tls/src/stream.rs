@@ -31,7 +31,7 @@ use ramp::{FIRST, Ramp};
 /// than copying the whole one behind it. Frame heads of HTTP/2 are the usual case.
 const APART: usize = 1024;
 
-/// A TLS connection that has completed its handshake, or has given early data and completes it while it is read: see
+/// A TLS connection that has completed its handshake, or received early data and completes it while it is read: see
 /// [`confirmation`](Self::confirmation).
 ///
 /// Reading is by [`poll_read`](Self::poll_read). Writes are complete only after [`poll_drain`](Self::poll_drain):
@@ -67,7 +67,7 @@ pub struct Stream {
     peer_closed: bool,
     closing: bool,
     shut_down: bool,
-    /// The client broke the protocol: nothing is read from it any more, and nothing sealed for it.
+    /// The client violated the protocol: nothing more is read from it or sealed for it.
     failed: bool,
     /// The handshake is not complete yet: there was early data.
     confirmation: Option<Confirmation>,
@@ -306,7 +306,7 @@ impl Stream {
         Poll::Ready(Ok(()))
     }
 
-    /// Gives back memory that only a busy connection needs.
+    /// Frees memory that only a busy connection needs.
     pub fn rest(&mut self) {
         self.gathered.shrink_to_fit();
     }
@@ -336,12 +336,12 @@ impl Stream {
         self.early_bytes
     }
 
-    /// The connection below, for facts about it.
+    /// The TCP connection, for facts about it.
     pub fn tcp(&self) -> &TcpStream {
         &self.io
     }
 
-    /// The connection below, for what is left to do after [`poll_close`](Self::poll_close).
+    /// The TCP connection, for what is left to do after [`poll_close`](Self::poll_close).
     pub fn into_tcp(self) -> TcpStream {
         self.io
     }

@@ -9,7 +9,7 @@ pub(super) const MAX_LISTED: usize = 10;
 /// Names must be at least this near (Jaro-Winkler, 0 to 1) to be offered instead of the whole list.
 const NEAR: f64 = 0.82;
 
-/// Words shorter than this are near to everything: `"1.1"` is not meant to be `"1.3"`.
+/// Shorter words are similar to every other: `"1.1"` is not a misspelt `"1.3"`.
 const SHORTEST: usize = 4;
 
 /// One step from a table or list to what it holds.

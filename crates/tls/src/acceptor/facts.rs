@@ -11,7 +11,7 @@ use rustls::HandshakeKind;
 use crate::handshake::Handshake;
 use crate::notes::Notes;
 
-/// The facts of a handshake that is complete or has given early data.
+/// The facts of a handshake that is complete or has received early data.
 pub(super) fn of(
     handshake: &Handshake,
     notes: Notes,
@@ -76,7 +76,7 @@ fn resumption_failure(
     if resumption != Resumption::Full || !asked_to_resume(hello, version, notes) {
         return None;
     }
-    // Found, but rustls has no use for it: it checks the name, the suite, and the extended master secret.
+    // Found, but rejected by rustls: it checks the name, the suite, and the extended master secret.
     let unsuitable = notes.resumption.map(|_| ResumptionFailure::Unsuitable);
     // Not looked up at all: sessions of its kind are off, as a ticket on a server without tickets.
     Some(unsuitable.or(notes.resumption_failure).unwrap_or(ResumptionFailure::NoSession))

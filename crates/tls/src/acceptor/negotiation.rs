@@ -21,10 +21,10 @@ use crate::handshake::{Handshake, Progress};
 use crate::notes::{HandshakeInput, Notes};
 use crate::stream::Stream;
 
-/// Most bytes of handshake messages that wait to be processed: a long client certificate chain fits.
+/// Maximum of bytes of handshake messages that wait to be processed: a long client certificate chain fits.
 const UNPROCESSED_LIMIT: usize = 64 * 1024;
 
-/// A handshake, and what is known of it.
+/// A handshake, its host, and the facts noted so far.
 pub(super) struct Negotiation {
     handshake: Box<Handshake>,
     notes: Notes,
@@ -86,7 +86,7 @@ impl Negotiation {
         Ok(Self { handshake, notes: Notes::default(), host, facts, received, sent: 0 })
     }
 
-    /// Processes what was received; callbacks may wait. Where that fails, the client gets its alert.
+    /// Processes the received bytes; callbacks may wait. If that fails, the client is sent an alert.
     async fn advance(
         mut self,
         io: &mut TcpStream,
@@ -151,7 +151,7 @@ impl Negotiation {
         }
     }
 
-    /// What the handshake agreed on, `took` after it began.
+    /// The facts of the handshake, which took `took`.
     pub(super) fn facts(&self, hello: &ClientHello, took: Duration) -> TlsFacts {
         facts::of(&self.handshake, self.notes, hello, self.facts, took)
     }

@@ -24,7 +24,7 @@ const IDENTITY: usize = 32;
 /// Sessions of one hello that are looked for. Clients offer one or two; each may cost a wait for the store.
 const LOOK_UPS: u8 = 4;
 
-/// Whose client certificates a session vouches for: the demands of the host that made it.
+/// The demands on client certificates under which a session was made.
 ///
 /// Sessions outlive a reload and are shared by hosts and machines, and rustls asks a client that resumes for no
 /// certificate. So a session is marked with the demands it was made under, and another host's, or an earlier
@@ -99,7 +99,7 @@ fn add<'a>(hash: &mut digest::Context, set: impl Iterator<Item = &'a [u8]>) {
 #[derive(Debug)]
 pub(crate) struct Sessions {
     pub(crate) store: Arc<dyn SessionStore>,
-    /// Those of TLS 1.2.
+    /// The IDs of sessions of TLS 1.2.
     pub(crate) ids: SessionIds,
     pub(crate) lifetime: Duration,
     pub(crate) demands: Demands,
@@ -130,8 +130,8 @@ impl StoresServerSessions for Sessions {
             return self.demands.admit(Err(ResumptionFailure::NoSession), Resumption::Psk);
         }
         notes::update(|notes| notes.looked_up += 1);
-        // RFC 8446 section 8.1: who has the session alone may take early data with it. It goes with the first identity
-        // only (section 4.2.10).
+        // RFC 8446 section 8.1: early data needs a session that no other gateway can use as well. It belongs to the
+        // first identity only (section 4.2.10).
         let early_data = notes.input.early_data && notes.looked_up == 0;
         let claim = if early_data { Claim::Everywhere } else { Claim::Here };
         self.demands.admit(found(self.store.take(id, claim)), Resumption::Psk)
