@@ -1,6 +1,6 @@
 //! The words of documentation and code: the field's standard terms, in short declarative sentences.
 //!
-//! [`FORBIDDEN`] lists words that say less than the term that the field has. [`EXCEPTIONS`] only shrinks.
+//! [`FORBIDDEN`] lists words that say less than the term that the field has.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,20 +26,8 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("departure", "connect options"),
 ];
 
-/// Where they are still allowed.
-const EXCEPTIONS: &[&str] = &[];
-
-/// F
-const EXCEPTIONS_FILES: &[&str] = &[
-    "telemetry/src/metrics/tests.rs",
-    "tls/src/acceptor/tests.rs",
-    "tls/src/acceptor/tests/early.rs",
-    "tls/src/hooks/sessions.rs",
-    "tls/src/stream/tests.rs",
-];
-
-/// Documents that are cleaned up.
-const CLEAN: &[&str] = &[
+/// Documents that keep to them, beside all sources.
+const DOCUMENTS: &[&str] = &[
     "ARCHITECTURE.md",
     "README.md",
     "docs/access-log.md",
@@ -63,19 +51,11 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
 }
 
-/// All files of cleaned crates, and the other cleaned ones.
-fn clean_files() -> Vec<PathBuf> {
+fn files() -> Vec<PathBuf> {
     let crates = fs::read_dir(root().join("crates")).expect("the folder of all crates");
-    let crates = crates.map(|entry| entry.expect("an entry").path());
-    let is_clean = |path: &PathBuf| {
-        path.join("src").is_dir() && !EXCEPTIONS.iter().any(|name| path.ends_with(format!("crates/{name}")))
-    };
-    let sources = crates.filter(is_clean).flat_map(|path| sources(&path.join("src")));
-    let exempt = |path: &PathBuf| {
-        let path = path.to_string_lossy();
-        EXCEPTIONS_FILES.iter().any(|prefix| path.contains(&format!("crates/{prefix}")))
-    };
-    sources.filter(|path| !exempt(path)).chain(CLEAN.iter().map(|file| root().join(file))).collect()
+    let folders = crates.map(|entry| entry.expect("an entry").path().join("src"));
+    let sources = folders.filter(|folder| folder.is_dir()).flat_map(|folder| sources(&folder));
+    sources.chain(DOCUMENTS.iter().map(|file| root().join(file))).collect()
 }
 
 /// The words of a line in lower case, with one space before, between and after them.
@@ -103,8 +83,8 @@ fn findings(name: &str, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn cleaned_crates_keep_to_the_words_of_the_field() {
-    let files = clean_files();
+fn sources_and_documents_keep_to_the_words_of_the_field() {
+    let files = files();
     assert!(files.len() > 100, "only {} files found", files.len());
     let all = files.iter().flat_map(|file| {
         let text = fs::read_to_string(file).expect("a source file");
@@ -113,13 +93,6 @@ fn cleaned_crates_keep_to_the_words_of_the_field() {
     });
     let all: Vec<_> = all.collect();
     assert!(all.is_empty(), "{} forbidden words: {all:#?}", all.len());
-}
-
-#[test]
-fn every_crate_on_the_list_exists() {
-    for name in EXCEPTIONS {
-        assert!(root().join("crates").join(name).is_dir(), "{name} is gone: remove it from EXCEPTIONS");
-    }
 }
 
 #[test]

@@ -193,7 +193,7 @@ async fn a_message_behind_the_hello_is_refused() {
 }
 
 #[tokio::test]
-async fn plain_http_is_told_where_it_is() {
+async fn plain_http_gets_a_400_that_says_so() {
     let stage = Stage::new();
     let (mut near, far) = tcp().await;
     near.write_all(b"GET / HTTP/1.1\r\nHost: example.test\r\n\r\n").await.expect("sent");
@@ -232,7 +232,7 @@ async fn a_session_without_a_client_certificate_does_not_resume_where_one_is_req
 }
 
 #[tokio::test]
-async fn a_resumption_that_failed_is_told_from_none() {
+async fn a_resumption_that_failed_is_distinguished_from_none() {
     for version in [&TLS12, &TLS13] {
         let mut stage = Stage::new();
         let client = Arc::new(stage.client(version));
@@ -249,7 +249,7 @@ async fn a_resumption_that_failed_is_told_from_none() {
 }
 
 #[tokio::test]
-async fn session_ids_that_are_not_found_are_told() {
+async fn session_ids_that_are_not_found_are_noted() {
     let (mut stage, store) = Stage::with_early_data(0);
     stage.reload(TlsSettings { tickets: false, ..TlsSettings::default() }, |_| {});
     let client = Arc::new(stage.client(&TLS12));

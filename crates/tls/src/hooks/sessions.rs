@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_that_does_not_open_is_told() {
+    fn a_ticket_that_does_not_open_is_noted() {
         let keys = KeySource::Generated(RotationSettings::default());
         let keyring = Arc::new(TicketKeyring::new(keys, SystemTime::now()));
         let lifetime = Duration::from_mins(1);

@@ -80,7 +80,7 @@ async fn futures_pending(mut poll: impl FnMut(&mut Context<'_>) -> Poll<io::Resu
 }
 
 #[tokio::test]
-async fn a_turn_sends_one_batch_and_wakes_whoever_has_more() {
+async fn a_turn_sends_one_batch_and_wakes_the_writer_that_has_more() {
     let stage = Stage::new();
     let (_client, mut accepted) = stage.connect(&Arc::new(stage.client(&TLS13))).await;
     let stream = &mut accepted.stream;
@@ -219,7 +219,7 @@ async fn keys_are_updated_between_the_records_of_an_answer() {
 }
 
 #[tokio::test]
-async fn ends_are_told_apart() {
+async fn ends_are_distinguished() {
     let stage = Stage::new();
     let config = Arc::new(stage.client(&TLS13));
     let (mut client, mut accepted) = stage.connect(&config).await;

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_bare_word_is_told_to_stand_in_quotes() {
+fn a_bare_word_needs_quotes() {
     for (line, word) in [("https = [127.0.0.1:443]", "127.0.0.1:443"), ("drain_timeout = 10s", "10s")] {
         let message = checked(folder().path(), &format!("[server]\n{line}\n")).expect_err(line);
         let end = format!("; text stands in quotes: \"{word}\"");
@@ -29,7 +29,7 @@ fn brackets_and_braces_that_are_missing_are_named() {
 }
 
 #[test]
-fn an_upstream_that_is_a_url_is_told_where_it_belongs() {
+fn the_message_about_an_upstream_that_is_a_url_names_its_place() {
     let route =
         |upstream: &str| format!("{LISTENER}{HOST}[[host.route]]\npath = \"/\"\nupstream = \"{upstream}\"\n");
     refused(

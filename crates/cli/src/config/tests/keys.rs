@@ -19,7 +19,7 @@ fn threads(number: usize) -> Threads {
 }
 
 #[test]
-fn rsa_alone_is_offloaded_unless_told_otherwise() {
+fn rsa_alone_is_offloaded_by_default() {
     let keys = settings("");
     assert_eq!(keys.offload, Offload { rsa: true, ecdsa: false, ed25519: false });
     assert!(keys.simd && keys.cores.is_empty());
@@ -36,7 +36,7 @@ fn what_is_written_about_keys_is_what_is_meant() {
 }
 
 #[test]
-fn cores_have_a_thread_each_unless_told_otherwise() {
+fn cores_have_a_thread_each_by_default() {
     assert_eq!(settings("cores = [5, 6, 7]").threads, threads(3));
 }
 
@@ -71,7 +71,7 @@ fn a_program_that_knows_no_gpu_says_so() {
 }
 
 #[test]
-fn wrong_settings_of_keys_are_told_in_a_line() {
+fn wrong_settings_of_keys_are_one_line_each() {
     for (line, column, message) in [
         ("threads = 0", 11, "threads: 0 is out of range: write 1 to 1024"),
         ("queue = 0", 9, "queue: 0 is out of range: write 1 to 1000000"),

@@ -198,7 +198,7 @@ async fn a_flight_that_is_sent_again_is_not_accepted_again() {
 }
 
 #[tokio::test]
-async fn a_session_that_was_used_is_told_from_one_that_never_was() {
+async fn a_session_that_was_used_is_distinguished_from_one_that_never_was() {
     let (stage, store, client) = stage().await;
     store.spend();
     let facts = refused(&stage, &client, REQUEST).await;
@@ -208,7 +208,7 @@ async fn a_session_that_was_used_is_told_from_one_that_never_was() {
 }
 
 #[tokio::test]
-async fn where_the_store_cannot_tell_the_handshake_is_a_full_one() {
+async fn where_the_store_does_not_know_the_handshake_is_a_full_one() {
     for (miss, failure) in [
         (Miss::Unknown, ResumptionFailure::NoSession),
         (Miss::Used, ResumptionFailure::Used),
