@@ -1,4 +1,9 @@
 //! What stands in the place of `gpu.rs` in a program that was built without it: the same items, which say so.
+#![expect(
+    clippy::needless_pass_by_value,
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the items take what those of `gpu.rs` need"
+)]
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,7 +24,7 @@ macro_rules! without {
 
 /// No GPU can be asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Settings;
+pub(crate) struct Settings {}
 
 /// There are no arguments of `brisk speed` for a GPU.
 #[derive(Args, Debug)]
@@ -27,7 +32,7 @@ pub(crate) struct Options {}
 
 /// The settings that `keys.cuda` results in, or what is wrong with it.
 pub(crate) fn settings(wanted: bool, _: Option<Duration>, _: Offload) -> Result<Settings, &'static str> {
-    if wanted { Err(concat!(without!(), ", or write `false`")) } else { Ok(Settings) }
+    if wanted { Err(concat!(without!(), ", or write `false`")) } else { Ok(Settings {}) }
 }
 
 /// `brisk speed --engine cuda`.
@@ -43,7 +48,7 @@ pub(crate) enum Gpu {}
 
 impl Gpu {
     /// Nothing to start.
-    pub(crate) const fn start(_: &BatchEngine, Settings: &Settings) -> Option<Self> {
+    pub(crate) const fn start(_: &BatchEngine, Settings {}: &Settings) -> Option<Self> {
         None
     }
 

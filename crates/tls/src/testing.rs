@@ -61,7 +61,7 @@ impl Stage {
         let host = host(loaded.certificate);
         host.publish(&wrap(Arc::new(engine)));
         let resources = Resources::of_process(SystemTime::now());
-        let acceptor = Acceptor::new(settings, &[host.clone()], &resources);
+        let acceptor = Acceptor::new(settings, std::slice::from_ref(&host), &resources);
         let mut roots = RootCertStore::empty();
         for root in CertificateDer::pem_file_iter(ca.root_file()).expect("a file") {
             roots.add(root.expect("a certificate")).expect("a root");
@@ -82,7 +82,7 @@ impl Stage {
     /// As after a reload: the same sessions and keys, but another host.
     pub(crate) fn reload(&mut self, settings: TlsSettings, change: impl FnOnce(&mut HostSettings)) {
         change(&mut self.host);
-        let acceptor = Acceptor::new(settings, &[self.host.clone()], &self.resources);
+        let acceptor = Acceptor::new(settings, std::slice::from_ref(&self.host), &self.resources);
         self.acceptor = acceptor.expect("settings that fit");
     }
 

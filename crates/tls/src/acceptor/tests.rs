@@ -114,7 +114,7 @@ async fn a_handshake_goes_on_with_the_certificate_that_it_began_with() {
             engine.answer();
             after
         };
-        let (before, after) = soon(async { tokio::join!(stage.connect(&client), renewed) }).await;
+        let (before, after) = Box::pin(soon(async { tokio::join!(stage.connect(&client), renewed) })).await;
         assert_ne!(shown(&before.0), after);
         assert_eq!(shown(&stage.connect(&client).await.0), after);
     }
