@@ -117,7 +117,7 @@ fn a_server_removed_from_its_group_gets_no_request() {
     assert_eq!(goes.requests().len(), 1);
 }
 
-/// An origin that answers `/download` with half of a body, and with the rest when told to.
+/// An origin that answers `/download` with half of a body, and with the rest on request of the test.
 fn origin_with_download() -> (Origin, Sender<()>, Arc<AtomicUsize>) {
     let (release, held) = channel();
     let (held, ended) = (Mutex::new(held), Arc::new(AtomicUsize::new(0)));

@@ -19,7 +19,7 @@ use tower_http::services::fs::DefaultServeDirFallback;
 use tower_service::Service as _;
 
 use crate::answer::path::RequestPath;
-use crate::answer::settings::{Index, StaticSettings};
+use crate::answer::settings::StaticSettings;
 use crate::body::Body;
 use crate::error::BodyError;
 use beneath::Beneath;
@@ -40,7 +40,7 @@ impl StaticFiles {
     pub(crate) fn new(settings: &StaticSettings, route: &str) -> Self {
         let prefix = route.trim_end_matches('/');
         let service = ServeDir::with_backend("", Beneath::new(&settings.root))
-            .append_index_html_on_directories(settings.index == Index::Html)
+            .append_index_html_on_directories(true)
             .redirect_path_prefix(prefix)
             .with_buf_chunk_size(CHUNK);
         Self { service, route: route.to_owned() }

@@ -141,21 +141,12 @@ pub enum UpstreamPath {
     BelowRoute,
 }
 
-/// A folder whose files are served, looked up by the part of the path after the route's path.
+/// A folder whose files are served, looked up by the part of the path after the route's path. A request for a folder
+/// within it is answered with that folder's `index.html`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticSettings {
     /// The folder.
     pub root: PathBuf,
-    /// How a request for a folder within it is answered.
-    pub index: Index,
-}
-
-/// How a request for a folder is answered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Index {
-    /// With the folder's `index.html`.
-    #[default]
-    Html,
 }
 
 /// An answer that is always the same.

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use brisk_proxy::settings::{
-    Action, FixedResponse, Index, Redirect, RoutePath, RouteSettings, StaticSettings, UpstreamAction,
-    UpstreamPath,
+    Action, FixedResponse, Redirect, RoutePath, RouteSettings, StaticSettings, UpstreamAction, UpstreamPath,
 };
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
@@ -174,7 +173,7 @@ fn static_files(folder: &std::path::Path, path: &KeyPath, context: &mut Context<
         context.findings.wrong(&path.key("static"), format!("the folder {} {what}", root.display()));
         return None;
     }
-    Some(Action::Static(StaticSettings { root, index: Index::Html }))
+    Some(Action::Static(StaticSettings { root }))
 }
 
 fn fixed(raw: &raw::Respond, path: &KeyPath, context: &mut Context<'_>) -> Option<Action> {

@@ -10,7 +10,7 @@ struct Site {
     files: StaticFiles,
 }
 
-fn site(index: Index) -> Site {
+fn site() -> Site {
     let folder = TempDir::new().expect("a folder");
     let root = folder.path().join("root");
     fs::create_dir_all(root.join("docs")).expect("docs");
@@ -21,7 +21,7 @@ fn site(index: Index) -> Site {
     {
         fs::write(root.join(name), text).expect(name);
     }
-    let files = StaticFiles::new(&StaticSettings { root, index }, "/files");
+    let files = StaticFiles::new(&StaticSettings { root }, "/files");
     Site { folder, files }
 }
 
@@ -52,7 +52,7 @@ async fn text(response: Response<Body>) -> String {
 
 #[tokio::test]
 async fn a_file_has_its_type_length_and_tag() {
-    let response = site(Index::Html).get("/files/a.txt", &[]).await;
+    let response = site().get("/files/a.txt", &[]).await;
     assert_eq!(response.status(), 200);
     assert_eq!(response.headers()["content-type"], "text/plain");
     assert_eq!(response.headers()["content-length"], "10");
@@ -62,7 +62,7 @@ async fn a_file_has_its_type_length_and_tag() {
 
 #[tokio::test]
 async fn ranges_and_conditions_are_obeyed() {
-    let site = site(Index::Html);
+    let site = site();
     let part = site.get("/files/a.txt", &[("range", "bytes=2-4")]).await;
     assert_eq!(part.status(), 206);
     assert_eq!(part.headers()["content-range"], "bytes 2-4/10");
@@ -75,7 +75,7 @@ async fn ranges_and_conditions_are_obeyed() {
 
 #[tokio::test]
 async fn a_part_is_sent_only_of_the_file_that_if_range_means() {
-    let site = site(Index::Html);
+    let site = site();
     let tag = site.get("/files/a.txt", &[]).await.headers()["etag"].to_str().expect("text").to_owned();
     let range = |condition| [("range", "bytes=2-4"), ("if-range", condition)];
     assert_eq!(site.get("/files/a.txt", &range(&tag)).await.status(), 206);
@@ -91,7 +91,7 @@ async fn a_part_is_sent_only_of_the_file_that_if_range_means() {
 
 #[tokio::test]
 async fn folders_lead_to_their_index() {
-    let site = site(Index::Html);
+    let site = site();
     let redirect = site.get("/files/docs?q=1", &[]).await;
     assert_eq!(
         (redirect.status().as_u16(), &redirect.headers()["location"]),
@@ -104,10 +104,10 @@ async fn folders_lead_to_their_index() {
 
 #[tokio::test]
 async fn a_redirect_never_leads_to_another_host() {
-    let site = site(Index::Html);
+    let site = site();
     let location = site.get("/files//docs", &[]).await.headers()["location"].clone();
     assert_eq!(location, "/files/docs/");
-    let at_root = StaticFiles::new(&StaticSettings { root: site.root(), index: Index::Html }, "/");
+    let at_root = StaticFiles::new(&StaticSettings { root: site.root() }, "/");
     let (parts, ()) = Request::get("//docs").body(()).expect("a request").into_parts();
     let path = RequestPath::read("//docs").expect("a path");
     let response = at_root.answer(&parts, &path).await;
@@ -116,7 +116,7 @@ async fn a_redirect_never_leads_to_another_host() {
 
 #[tokio::test]
 async fn hidden_names_are_not_found_except_well_known() {
-    let site = site(Index::Html);
+    let site = site();
     assert_eq!(site.status("/files/.env").await, 404);
     assert_eq!(site.status("/files/%2eenv").await, 404);
     assert_eq!(site.status("/files/.well-known/k").await, 200);
@@ -124,7 +124,7 @@ async fn hidden_names_are_not_found_except_well_known() {
 
 #[tokio::test]
 async fn links_lead_nowhere_outside() {
-    let site = site(Index::Html);
+    let site = site();
     symlink("../secret", site.root().join("up")).expect("link");
     symlink(site.folder.path().join("secret"), site.root().join("absolute")).expect("link");
     symlink("a.txt", site.root().join("inside")).expect("link");
@@ -135,7 +135,7 @@ async fn links_lead_nowhere_outside() {
 
 #[tokio::test]
 async fn what_is_no_file_does_not_hold_the_worker_up() {
-    let site = site(Index::Html);
+    let site = site();
     let pipe = site.root().join("pipe");
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).expect("a pipe");
@@ -144,7 +144,7 @@ async fn what_is_no_file_does_not_hold_the_worker_up() {
 
 #[tokio::test]
 async fn only_reading_is_allowed() {
-    let site = site(Index::Html);
+    let site = site();
     let (parts, ()) = Request::post("/files/a.txt").body(()).expect("a request").into_parts();
     let path = RequestPath::read("/files/a.txt").expect("a path");
     let response = site.files.answer(&parts, &path).await;
@@ -154,7 +154,7 @@ async fn only_reading_is_allowed() {
 
 #[tokio::test]
 async fn a_large_file_arrives_whole() {
-    let site = site(Index::Html);
+    let site = site();
     let bytes: Vec<u8> = (0..1_000_003_u32).map(|index| (index % 251) as u8).collect();
     fs::write(site.root().join("large"), &bytes).expect("large");
     let body = site.get("/files/large", &[]).await.into_body().collect().await.expect("a body").to_bytes();
