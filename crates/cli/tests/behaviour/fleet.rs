@@ -65,6 +65,13 @@ impl Fleet {
         self.members.iter().map(of_member).sum()
     }
 
+    /// Waits until Redis has confirmed `count` sessions: no handshake waits for that, so a client can come too early.
+    pub(crate) fn wait_for_sessions(&self, count: u64) {
+        wait_until("sessions in the store", || {
+            (self.total("brisk_session_store_writes_total", &[]) >= count).then_some(())
+        });
+    }
+
     /// Waits until every member has Redis at hand.
     pub(crate) fn wait_for_store(&self) {
         wait_until("a session store at every member", || {

@@ -65,6 +65,7 @@ fn every_kind_of_session_resumes_at_every_member() {
     }
     let file = fleet.members[0].folder().join("id").display().to_string();
     assert_eq!(fleet.connect(0, &["-tls1_2", "-no_ticket", "-sess_out", &file]), "full");
+    fleet.wait_for_sessions(1);
     for member in [1, 2, 0] {
         assert_eq!(fleet.connect(member, &["-tls1_2", "-no_ticket", "-sess_in", &file]), "session-id");
     }
@@ -86,14 +87,15 @@ fn redis_is_not_asked_for_an_id_that_the_fleet_did_not_make() {
 #[test]
 fn early_data_is_accepted_at_every_member() {
     let redis = Redis::start();
-    let keys = keys(redis.port(), "sessions.ticket_keys = \"memory\"");
+    let keys = keys(redis.port(), "sessions.ticket_keys = \"memory\"\ntls.tickets_per_handshake = 1");
     let fleet = fleet_with(3, &keys, "early_data = \"safe\"\n");
     fleet.wait_for_store();
     let request = fleet.members[0].folder().join("request").display().to_string();
     std::fs::write(&request, REQUEST).expect("a temporary file");
     let session = fleet.session(0, "-tls1_3");
-    for member in [1, 2, 0] {
+    for (sessions, member) in (1..).zip([1, 2, 0]) {
         // Each connection leaves a session for the next one.
+        fleet.wait_for_sessions(sessions);
         let options =
             ["-servername", NAME, "-sess_in", &session, "-sess_out", &session, "-early_data", &request];
         let output = run(&mut s_client(&fleet.ca, &fleet.members[member], &options), b"", LIMIT);
