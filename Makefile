@@ -12,7 +12,8 @@
 # make clients    what TLS clients agree on with brisk, all that Debian or a registry has (CLIENTS='--only curl'); ten minutes
 # make sbom       which crates brisk is made of, as CycloneDX  (SBOM=brisk.cdx.json, FEATURES=brisk-cli/cuda)
 # make kernels  cycles of the SIMD kernels by llvm-mca, and whether they are compiled as they must be
-# make check-timing  does the time of RSA operations depend on secrets? minutes on a quiet machine
+# make check-lanes   100,000 operations of each kind in lanes beside aws-lc, on portable lanes too; two minutes
+# make check-timing  does the time of RSA, X25519 and ECDSA in lanes depend on secrets? minutes on a quiet machine
 #
 # Each installs what it lacks on Debian: tools/setup does, from the list tools/programs.
 
@@ -41,7 +42,7 @@ RESULTS ?= resumption certificates stapling ciphers peers peers-http
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
-.PHONY: run build test fuzz check peers results agreement flood strangers neighbours soak clients sbom kernels check-kernels check-timing setup
+.PHONY: run build test fuzz check peers results agreement flood strangers neighbours soak clients sbom kernels check-kernels check-lanes check-timing setup
 run: build
 	@exec $(CARGO_TARGET_DIR)/release/brisk serve $(ARGS)
 
@@ -123,6 +124,9 @@ ifeq ($(shell uname -m),x86_64)
 	cargo build --locked --profile kernels --package brisk-keys --lib
 	@tools/kernels check $(CARGO_TARGET_DIR)/kernels/libbrisk_keys.rlib
 endif
+
+check-lanes:
+	cargo test --locked --release --package brisk-keys --lib -- --ignored a_hundred_thousand
 
 check-timing:
 	cargo test --locked --release --package brisk-keys --lib -- --ignored timing_reveals --nocapture --test-threads 1

@@ -54,7 +54,7 @@ fn read(file: &Path, serve: &Serve, development: Development) -> Result<Resolved
     let (mut raw, unread) = document.read::<raw::Config>();
     apply(serve, &mut raw);
     let mut resolved = finish(&raw, &document, unread, file, development)?;
-    resolved.settings.files.push(file.to_owned());
+    resolved.settings.server.files.push(file.to_owned());
     Ok(resolved)
 }
 

@@ -3,13 +3,17 @@
 //! Whatever serves with private keys gets [`Engines`] and names none of them. Keys that a key server holds are one more
 //! implementation, chosen in [`start`]; a key server is given what [`start`] returns, as the gateway is.
 
+use std::fmt;
 use std::io;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use brisk_keys::{BatchChoice, BatchEngine, BatchSettings, Engines, Keystore, PrivateKeyEngine};
+use brisk_keys::{
+    BatchChoice, BatchEngine, BatchSettings, BatchStatistics, Engines, Keystore, LanesUse, PrivateKeyEngine,
+};
 use brisk_telemetry::Metrics;
-use brisk_telemetry::metrics::{BatchGain, KeyFigures};
+use brisk_telemetry::metrics::{Collector, Encoder};
+use brisk_tls::gather::{self, GatherFigures};
 
 use crate::gpu::{self, Gpu};
 
@@ -22,9 +26,9 @@ pub(crate) struct KeySettings {
     pub(crate) gpu: gpu::Settings,
 }
 
-/// Starts what the settings ask for, measures with the keys of `keystore`, and counts in `metrics`. Without a usable GPU
-/// the log says why, and the processor performs everything. The error is the operating system's, when it refuses a thread
-/// or a core.
+/// Starts what the settings ask for, measures with the keys of `keystore`, and counts in `metrics`. Without a usable
+/// GPU the log says why, and the processor performs everything. The error is the operating system's, when it refuses a
+/// thread or a core.
 pub(crate) fn start(
     settings: &KeySettings,
     keystore: &Arc<Keystore>,
@@ -33,15 +37,10 @@ pub(crate) fn start(
     let queue = settings.processor.queue;
     let processor = BatchEngine::new(Arc::clone(keystore), &settings.processor)?;
     tracing::info!("{processor}");
+    tracing::info!("X25519 and ECDSA with P-256: {}", lanes(settings.processor.simd));
     let gpu = Gpu::start(&processor, &settings.gpu);
-    let (statistics, gpu_figures) = (Arc::clone(processor.statistics()), gpu.as_ref().map(Gpu::figures));
-    metrics.set_key_source(move || KeyFigures {
-        queue_length: statistics.waiting() as u64,
-        by_batch: statistics.performed(),
-        faults: statistics.faults(),
-        batch_gains: batch_gains(),
-        gpu: gpu_figures.as_ref().map(|figures| figures()),
-    });
+    let gpu_metrics = gpu.as_ref().map(Gpu::metrics);
+    metrics.register(KeyMetrics { processor: Arc::clone(processor.statistics()), gpu: gpu_metrics });
     let described = Mutex::new(processor.to_string());
     // The keys of the start are not kept beside those that are in use.
     let processor = processor.with_keystore(Arc::default());
@@ -80,11 +79,117 @@ impl Engines for ThisMachine {
     }
 }
 
-/// What batches gain here with keys of the sizes that there are.
-fn batch_gains() -> Vec<BatchGain> {
-    let gain = |choice: BatchChoice| {
-        let (engine, gain) = (choice.instructions_name()?, choice.gain()?);
-        Some(BatchGain { bits: choice.bits(), engine, gain })
+/// What the engines of this machine have done, and have to do.
+#[derive(Debug)]
+struct KeyMetrics {
+    processor: Arc<BatchStatistics>,
+    gpu: Option<gpu::Metrics>,
+}
+
+impl Collector for KeyMetrics {
+    fn collect(&self, page: &mut Encoder<'_, '_>) -> fmt::Result {
+        let mut family = page.gauge("key_queue_length", "Key operations in the queue.")?;
+        family.gauge(&[], self.processor.waiting() as u64)?;
+        let mut family = page.counter(
+            "key_batch_operations",
+            "Key operations performed by the engine's threads, by size of the batch.",
+        )?;
+        for (size, count) in ["1", "2", "3", "4"].into_iter().zip(self.processor.performed()) {
+            family.counter(&[("size", size)], count)?;
+        }
+        let mut family =
+            page.counter("key_faults", "Results of batches that failed verification and were discarded.")?;
+        let gathered = gather::figures();
+        let faults = self.processor.faults() + gathered.faults;
+        family.counter(&[], faults + self.gpu.as_ref().map_or(0, gpu::Metrics::faults))?;
+        self::gathered(page, &gathered)?;
+        batch_gains(page)?;
+        self.gpu.as_ref().map_or(Ok(()), |gpu| gpu.collect(page))
+    }
+}
+
+/// How exchanges and signatures are performed; the first call measures it.
+fn lanes(simd: bool) -> String {
+    if !simd {
+        return "one by one with AWS-LC, since simd = false".into();
+    }
+    let Some(lanes) = LanesUse::of_this_processor() else {
+        return "one by one with AWS-LC, since this processor has no AVX-512 IFMA".into();
     };
-    BatchChoice::measured().filter_map(gain).collect()
+    if !lanes.is_any() {
+        return "one by one with AWS-LC, since batches of eight with AVX-512 IFMA are not faster here".into();
+    }
+    let LanesUse { exchanges, signatures } = lanes;
+    format!("batches of eight with AVX-512 IFMA, from {exchanges} exchanges or {signatures} signatures on")
+}
+
+/// What workers gathered, by kind of operation.
+fn gathered(page: &mut Encoder<'_, '_>, figures: &GatherFigures) -> fmt::Result {
+    let kinds = [
+        ("exchange", figures.exchanges),
+        ("encapsulation", figures.encapsulations),
+        ("signature", figures.signatures),
+    ];
+    let mut family = page.counter(
+        "key_gathered_operations",
+        "Operations that workers gathered in a turn of their event loop, by engine.",
+    )?;
+    for (operation, figures) in kinds {
+        family.counter(&[("operation", operation), ("engine", "lanes")], figures.in_lanes)?;
+        family.counter(&[("operation", operation), ("engine", "aws-lc")], figures.alone)?;
+    }
+    let mut family =
+        page.counter("key_gathered_batches", "Batches of up to eight gathered operations, in vector lanes.")?;
+    for (operation, figures) in kinds {
+        family.counter(&[("operation", operation)], figures.batches)?;
+    }
+    let mut family = page.seconds_counter(
+        "key_gathered_wait",
+        "Time that gathered operations waited before they were performed.",
+    )?;
+    for (operation, figures) in kinds {
+        family.seconds_counter(&[("operation", operation)], figures.wait)?;
+    }
+    Ok(())
+}
+
+/// What batches gain here with keys of the sizes that there are.
+fn batch_gains(page: &mut Encoder<'_, '_>) -> fmt::Result {
+    let mut family = page.gauge(
+        "key_batch_gain",
+        "Throughput of full batches relative to single operations, measured on this machine.",
+    )?;
+    for choice in BatchChoice::measured() {
+        if let (Some(engine), Some(gain)) = (choice.instructions_name(), choice.gain()) {
+            family.gauge(&[("engine", engine), ("bits", &choice.bits().to_string())], gain)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_metrics_of_the_engines_are_documented_and_those_of_a_gpu_are_not_shown_without_one() {
+        let metrics = Metrics::new();
+        metrics.register(KeyMetrics { processor: Arc::default(), gpu: None });
+        let page = metrics.render();
+        for line in [
+            "brisk_key_queue_length 0",
+            "brisk_key_batch_operations_total{size=\"4\"} 0",
+            "brisk_key_faults_total 0",
+            "brisk_key_gathered_operations_total{operation=\"exchange\",engine=\"lanes\"} 0",
+            "brisk_key_gathered_batches_total{operation=\"signature\"} 0",
+            "brisk_key_gathered_wait_seconds_total{operation=\"encapsulation\"} 0.0",
+        ] {
+            assert!(page.lines().any(|shown| shown == line), "{line} is not in {page}");
+        }
+        assert!(!page.contains("brisk_key_gpu"));
+        let documentation = include_str!("../../../docs/metrics.md");
+        for name in page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
+            assert!(documentation.contains(&format!("`{name}")), "{name} is not documented");
+        }
+    }
 }

@@ -3,12 +3,13 @@
 mod options;
 mod speed;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_keys::{BatchEngine, Keystore, Offload, PrivateKeyEngine};
-use brisk_keys_cuda::{CudaEngine, CudaSettings, Tiered};
-use brisk_telemetry::metrics::GpuFigures;
+use brisk_keys_cuda::{CudaEngine, CudaSettings, CudaStatistics, Tiered};
+use brisk_telemetry::metrics::{Collector, Encoder};
 
 pub(crate) use options::Options;
 pub(crate) use speed::run as speed;
@@ -57,15 +58,53 @@ impl Gpu {
         Arc::new(self.0.with_keystore(keystore))
     }
 
-    /// What the metrics ask at each scrape.
-    pub(crate) fn figures(&self) -> impl Fn() -> GpuFigures + Send + Sync + use<> {
-        let statistics = Arc::clone(self.0.statistics());
-        move || GpuFigures {
-            pending: statistics.pending() as u64,
-            launches: statistics.launches(),
-            faults: statistics.faults(),
-            taken_over: statistics.taken_over(),
-            is_lost: statistics.is_lost(),
+    pub(crate) fn metrics(&self) -> Metrics {
+        Metrics(Arc::clone(self.0.statistics()))
+    }
+}
+
+/// What the GPU has done, and has to do.
+#[derive(Debug)]
+pub(crate) struct Metrics(Arc<CudaStatistics>);
+
+impl Metrics {
+    /// Results that failed their check and were computed again.
+    pub(crate) fn faults(&self) -> u64 {
+        self.0.faults()
+    }
+}
+
+impl Collector for Metrics {
+    fn collect(&self, page: &mut Encoder<'_, '_>) -> fmt::Result {
+        let mut family = page.gauge("key_gpu_pending", "Key operations queued for or running on the GPU.")?;
+        family.gauge(&[], self.0.pending() as u64)?;
+        let mut family = page
+            .counter("key_gpu_launches", "Kernel launches on the GPU, each for a batch of key operations.")?;
+        family.counter(&[], self.0.launches())?;
+        let mut family = page.counter(
+            "key_gpu_taken_over",
+            "Key operations that the processor performed in place of the GPU.",
+        )?;
+        family.counter(&[], self.0.taken_over())?;
+        let mut family = page.gauge("key_gpu_lost", "1 after the GPU has failed, otherwise 0.")?;
+        family.gauge(&[], u64::from(self.0.is_lost()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_metrics_of_a_gpu_are_shown_and_documented() {
+        let metrics = brisk_telemetry::Metrics::new();
+        metrics.register(Metrics(Arc::default()));
+        let page = metrics.render();
+        let documentation = include_str!("../../../docs/metrics.md");
+        for name in ["pending", "launches", "taken_over", "lost"].map(|name| format!("brisk_key_gpu_{name}"))
+        {
+            assert!(page.contains(&format!("# TYPE {name} ")), "{name} is not in {page}");
+            assert!(documentation.contains(&format!("`{name}")), "{name} is not documented");
         }
     }
 }

@@ -29,6 +29,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(arguments) => {
             tune::c_library();
+            memory::small_pages();
             serve::run(&arguments)
         }
         Command::Check(arguments) => check::run(&arguments),

@@ -5,12 +5,13 @@
     reason = "the items take what those of `gpu.rs` need"
 )]
 
+use std::fmt;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_keys::{BatchEngine, Keystore, Offload, PrivateKeyEngine};
-use brisk_telemetry::metrics::GpuFigures;
+use brisk_telemetry::metrics::{Collector, Encoder};
 use clap::Args;
 
 use crate::args::Speed;
@@ -58,7 +59,24 @@ impl Gpu {
     }
 
     /// Never called.
-    pub(crate) fn figures(&self) -> fn() -> GpuFigures {
+    pub(crate) fn metrics(&self) -> Metrics {
+        match *self {}
+    }
+}
+
+/// There are none.
+#[derive(Debug)]
+pub(crate) enum Metrics {}
+
+impl Metrics {
+    /// Never called.
+    pub(crate) fn faults(&self) -> u64 {
+        match *self {}
+    }
+}
+
+impl Collector for Metrics {
+    fn collect(&self, _: &mut Encoder<'_, '_>) -> fmt::Result {
         match *self {}
     }
 }

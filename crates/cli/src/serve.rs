@@ -6,29 +6,35 @@ use std::net::SocketAddr;
 
 use anyhow::anyhow;
 use brisk_certs::DevelopmentCa;
-use brisk_gateway::{Addresses, Environment, Gateway, GatewayError, Program};
+use brisk_gateway::{Addresses, Environment, Gateway};
+use brisk_server::{Process, Program, ServerError, Sockets, WatchedFiles};
 use brisk_telemetry::Metrics;
 
 use crate::args::Serve;
 use crate::config::{self, Resolved};
 use crate::{engines, limits, log, memory, summary};
 
-/// The functions that the gateway calls.
+/// The functions that the server calls.
 const PROGRAM: Program =
     Program { give_back_memory: memory::give_back, dropped_log_lines: log::dropped_lines };
 
 /// Serves until a signal to stop, and the end of the drain.
 pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let _log = log::start(&arguments.log)?;
+    let sockets = Sockets::inherited();
     let Resolved { settings, keys, warnings, development } = config::settings(arguments)?;
+    // From before the engines start, which takes a while with a GPU.
+    let files = WatchedFiles::start(&settings.server.files);
     log_warnings(&warnings);
     if let Err(error) = limits::raise_open_files() {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
     let sessions = summary::sessions(&settings);
     let metrics = Metrics::new();
-    let engines = engines::start(&keys, &settings.keystore, &metrics).map_err(GatewayError::Threads)?;
-    let gateway = Gateway::bind(settings, Environment { program: PROGRAM, metrics, engines })?;
+    let engines = engines::start(&keys, &settings.keystore, &metrics).map_err(ServerError::Threads)?;
+    let process = Process { program: PROGRAM, sockets, files };
+    let gateway =
+        Gateway::bind(settings, process, Environment { engines, gathers: keys.processor.simd, metrics })?;
     print_start(gateway.addresses(), &sessions, development.as_ref())
         .map_err(|error| anyhow!("cannot write to standard output: {error}"))?;
     let mut last_keys = keys.clone();

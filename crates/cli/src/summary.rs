@@ -20,8 +20,9 @@ pub(crate) fn sessions(settings: &GatewaySettings) -> String {
     };
     let mut parts = vec![keys, store];
     parts.extend(settings.tls.stateful.then(|| "TLS 1.3 stateful".to_owned()));
-    let early = settings.hosts.iter().filter(|host| host.early_data > 0).count();
-    parts.extend((early > 0).then(|| format!("0-RTT on {early} of {} hosts", settings.hosts.len())));
+    let hosts = &settings.service.hosts;
+    let early = hosts.iter().filter(|host| host.tls.early_data > 0).count();
+    parts.extend((early > 0).then(|| format!("0-RTT on {early} of {} hosts", hosts.len())));
     parts.join(", ")
 }
 

@@ -13,7 +13,7 @@ const LAYERS: &[&[&str]] = &[
     &["net", "telemetry", "keys"],
     &["certs", "session", "report", "tls-base"],
     &["tls", "tls-client", "keys-cuda"],
-    &["proxy", "experiment"],
+    &["proxy", "server", "experiment"],
     &["gateway", "bench", "speed"],
     &["cli"],
 ];

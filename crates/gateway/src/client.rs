@@ -1,20 +1,23 @@
 //! The client of a connection, and whether it may have another one: the first step of every connection.
 
+use std::future::Future;
 use std::io;
 use std::net::IpAddr;
+use std::pin::pin;
+use std::task::Poll;
 
-use brisk_net::Deadline;
 use brisk_net::proxy_protocol::{self, Progress};
 use brisk_net::rates::Event;
+use brisk_net::{AddressPermit, Deadline};
+use brisk_server::Place;
 use brisk_telemetry::metrics::Refusal as Refused;
 use brisk_telemetry::{ConnectionRecord, HandshakeOutcome};
 use brisk_tls::Refusal;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-use crate::connection::within;
 use crate::shared::{Live, Shared};
-use crate::worker::{Permits, Worker};
+use crate::worker::Worker;
 
 /// Reads the PROXY header where the peer sends one, notes the client that it names, and counts the connection as that
 /// client's. Returns the bytes read beyond the header. The caller sets the deadline.
@@ -49,7 +52,29 @@ pub(crate) fn timed_out(deadline: &Deadline) -> Refusal {
     Refusal::new(if evicted { HandshakeOutcome::Evicted } else { HandshakeOutcome::TimedOut })
 }
 
+/// The output of `work`, or `None` if the deadline passes first.
+pub(crate) async fn within<F: Future>(deadline: &Deadline, work: F) -> Option<F::Output> {
+    let mut work = pin!(work);
+    std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => deadline.poll_expired(cx).map(|()| None),
+    })
+    .await
+}
+
+/// A connection's share of the limits, given back when it ends.
+pub(crate) struct Permits {
+    _place: Place,
+    /// `None` if the client is not counted, or not known yet.
+    counted: Option<AddressPermit>,
+}
+
 impl Permits {
+    /// Those of a connection whose client is not known.
+    pub(crate) fn new(place: Place) -> Self {
+        Self { _place: place, counted: None }
+    }
+
     /// Counts the connection as one of `client`.
     pub(crate) fn count_client(
         &mut self,
@@ -77,9 +102,11 @@ async fn read_proxy_header(
     record: &mut ConnectionRecord,
 ) -> Result<bool, Refusal> {
     loop {
-        if tcp.read_buf(received).await.map_err(|error| closed(&error))? == 0 {
+        let len = tcp.read_buf(received).await.map_err(|error| closed(&error))?;
+        if len == 0 {
             return Err(closed(&io::ErrorKind::UnexpectedEof.into()));
         }
+        record.bytes_received += len as u64;
         let (consumed, named) = match proxy_protocol::parse(received) {
             Ok(Progress::Incomplete) => continue,
             Ok(Progress::Header { source, destination, consumed }) => {

@@ -2,23 +2,20 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
-use std::time::Instant;
 
 use brisk_net::rates::Event;
 use brisk_net::{Deadline, TcpInfo};
 use brisk_proxy::Connection;
 use brisk_proxy::client::{End, Http, HttpIo, serve};
 use brisk_telemetry::metrics::Listening;
-use brisk_telemetry::{ConnectionRecord, HandshakeOutcome};
-use brisk_tls::{Accepted, Refusal};
+use brisk_telemetry::{ConnectionEnd, ConnectionRecord, HandshakeOutcome, Timeline};
+use brisk_tls::{Accepted, Demands, Refusal, Trace};
 use tokio::net::TcpStream;
 
-use crate::client::{introduce, timed_out};
-use crate::worker::{Permits, Worker};
+use crate::client::{Permits, introduce, timed_out, within};
+use crate::worker::Worker;
 
 /// Serves one HTTPS connection to its end. Never fails: errors are recorded.
 ///
@@ -31,17 +28,17 @@ pub(crate) fn serve_https(
     local: SocketAddr,
     mut permits: Permits,
 ) -> impl Future<Output = ()> {
-    let record = ConnectionRecord::new(worker.shared.next_connection_id(), peer, local, Instant::now());
+    let record = ConnectionRecord::new(worker.shared.next_connection_id(), peer, local, Timeline::start());
     let mut record = Box::new(record);
-    record.count_in(&worker.shared.metrics, Listening::Https);
+    record.report_to(&worker.shared.sink, Listening::Https);
     async move {
         let deadline = worker.wheel.register();
 
-        let (io, host) = match Box::pin(secure(&worker, tcp, &mut record, &mut permits, &deadline)).await {
+        let (io, demands) = match Box::pin(secure(&worker, tcp, &mut record, &mut permits, &deadline)).await {
             Ok(secured) => secured,
-            Err(refusal) => return refused(&worker, &record, &refusal),
+            Err(refusal) => return refused(&worker, &mut record, &refusal),
         };
-        let connection = connected(&worker, *record, &io);
+        let connection = connected(&worker, *record, demands, &io);
         limit_requests(&worker, &connection);
         let http = Http {
             service: Rc::clone(&worker.service),
@@ -53,21 +50,22 @@ pub(crate) fn serve_https(
         let end = serve(io, &http).await;
         drop(permits);
 
-        if !connection.is_confirmed() {
-            unconfirmed(&worker, &connection.record.borrow(), end);
-        }
         if matches!(end, End::Malformed | End::Flood) {
             charge_error(&worker, &connection.record.borrow());
         }
         let mut record = connection.record.borrow_mut();
-        record.end();
-        tracing::debug!(connection = record.id, client = %record.client, host, ?end, "connection ended");
+        if connection.is_confirmed() {
+            record.finish(ConnectionEnd::Served(end.name()));
+        } else {
+            unconfirmed(&mut record, end);
+        }
+        tracing::debug!(connection = record.id, client = %record.client, ?end, "connection ended");
     }
 }
 
 /// A connection whose requests are about to be served. Its handshake is counted now or, with early data, when it is
 /// complete.
-fn connected(worker: &Worker, mut record: ConnectionRecord, io: &HttpIo) -> Rc<Connection> {
+fn connected(worker: &Worker, mut record: ConnectionRecord, demands: Demands, io: &HttpIo) -> Rc<Connection> {
     let shared = &worker.shared;
     record.early_bytes = io.early_bytes();
     let tls = record.tls.as_ref().expect("a handshake has facts from here on");
@@ -76,7 +74,7 @@ fn connected(worker: &Worker, mut record: ConnectionRecord, io: &HttpIo) -> Rc<C
     }
     let Some(confirmation) = io.confirmation() else {
         shared.metrics.handshake(tls);
-        return Connection::new(record, true);
+        return Connection::under(demands, record);
     };
     let until = record.timeline.started() + shared.live.load().handshake_timeout;
     Connection::with_early_data(record, confirmation, until)
@@ -106,56 +104,41 @@ async fn secure(
     record: &mut ConnectionRecord,
     permits: &mut Permits,
     deadline: &Deadline,
-) -> Result<(HttpIo, usize), Refusal> {
+) -> Result<(HttpIo, Demands), Refusal> {
     let live = worker.shared.live.load_full();
     // Until its handshake is complete a connection has no work either: in a shortage the oldest goes first.
     deadline.set_idle(live.handshake_timeout);
     let received = introduce(worker, &live, &mut tcp, record, permits, deadline).await?;
     let client = live.one_client(record.client.ip());
-    let ConnectionRecord { timeline, resumption_failure, .. } = &mut *record;
-    let accepted = live.tls.acceptor.accept_from(client, tcp, received, timeline, resumption_failure);
+    let trace = Trace {
+        timeline: &mut record.timeline,
+        missed: &mut record.resumption_failure,
+        received: &mut record.bytes_received,
+        sent: &mut record.bytes_sent,
+    };
+    let accepted = live.tls.acceptor.accept_from(client, tcp, received, trace);
     let accepted = within(deadline, accepted).await.unwrap_or_else(|| Err(timed_out(deadline)))?;
     if live.measures_rtt {
         record.rtt = TcpInfo::of(accepted.stream.tcp()).ok().map(|info| info.rtt);
     }
-    let Accepted { stream, facts, host } = accepted;
+    let Accepted { stream, facts, demands } = accepted;
     record.tls = Some(Box::new(facts));
-    Ok((HttpIo::new(stream), host))
+    Ok((HttpIo::new(stream), demands))
 }
 
-/// The output of `work`, or `None` if the deadline passes first.
-pub(crate) async fn within<F: Future>(deadline: &Deadline, work: F) -> Option<F::Output> {
-    let mut work = pin!(work);
-    std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => deadline.poll_expired(cx).map(|()| None),
-    })
-    .await
-}
-
-/// Counts and logs a client that sent early data and never finished its handshake.
-fn unconfirmed(worker: &Worker, record: &ConnectionRecord, end: End) {
+/// Records a client that sent early data and never finished its handshake.
+fn unconfirmed(record: &mut ConnectionRecord, end: End) {
     let outcome = match end {
         End::HandshakeTimeout => HandshakeOutcome::TimedOut,
         End::Malformed => HandshakeOutcome::ProtocolError,
         _ => HandshakeOutcome::ClientClosed,
     };
-    failed(worker, record, outcome);
+    record.finish(ConnectionEnd::HandshakeFailed(outcome));
     tracing::debug!(connection = record.id, client = %record.client, %outcome, "handshake failed after early data");
 }
 
-/// Counts and logs a connection that ended before it could be served.
-pub(crate) fn failed(worker: &Worker, record: &ConnectionRecord, outcome: HandshakeOutcome) {
-    // A record with TLS facts is of a connection with accepted early data, which resumed.
-    let resumption = record.resumption_failure.filter(|_| record.tls.is_none());
-    worker.shared.metrics.handshake_failed(outcome, resumption);
-    if let Some(log) = worker.shared.access_log.load().as_ref() {
-        log.log_handshake(record, outcome);
-    }
-}
-
-fn refused(worker: &Worker, record: &ConnectionRecord, refusal: &Refusal) {
-    failed(worker, record, refusal.outcome);
+fn refused(worker: &Worker, record: &mut ConnectionRecord, refusal: &Refusal) {
+    record.finish(ConnectionEnd::HandshakeFailed(refusal.outcome));
     if is_protocol_error(refusal.outcome) {
         charge_error(worker, record);
     }

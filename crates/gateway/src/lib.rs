@@ -1,25 +1,24 @@
-//! The gateway: listeners, workers, and the journey of a connection (`connection.rs`, the file to open first).
+//! The gateway: hosts, TLS and HTTP, and the journey of a connection (`connection.rs`, the file to open first).
 
 mod accept;
-mod admin;
 mod client;
 mod connection;
-mod descriptors;
+mod connections;
 mod error;
 mod gateway;
-mod listen;
+mod metrics;
 mod page;
 mod redirect;
 mod resumption;
+mod session_metrics;
 pub mod settings;
 mod shared;
 mod termination;
 mod tickets;
 mod upstreams;
-mod watchdog;
 mod worker;
 
 pub use error::GatewayError;
-pub use gateway::{Environment, Gateway, Program};
-pub use listen::Addresses;
+pub use gateway::{Addresses, Gateway};
 pub use settings::GatewaySettings;
+pub use shared::Environment;

@@ -6,7 +6,6 @@ use std::time::Duration;
 use brisk_proxy::settings::{Action, EarlyDataPolicy, Page, RoutePath, RouteSettings, ServiceSettings};
 use brisk_proxy::{Body, Connection};
 use brisk_telemetry::{ConnectionRecord, EarlyData, Milestone, Resumption, ResumptionFailure, TlsFacts};
-use brisk_tls::HostSettings;
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::NamedGroup;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
@@ -14,17 +13,18 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use serde_json::json;
 
+use crate::connections;
+
 const TEMPLATE: &str = include_str!("page.html");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
 /// Adds the page to every host of `service` without routes; true if there is one. A replayed request for it is
-/// harmless, so hosts that accept early data answer it early. `hosts` are the TLS settings of the same hosts, in the
-/// same order.
-pub(crate) fn fill_hosts(service: &mut ServiceSettings, hosts: &[HostSettings]) -> bool {
+/// harmless, so hosts that accept early data answer it early.
+pub(crate) fn fill_hosts(service: &mut ServiceSettings) -> bool {
     let mut any = false;
-    for (host, tls) in service.hosts.iter_mut().zip(hosts).filter(|(host, _)| host.routes.is_empty()) {
+    for host in service.hosts.iter_mut().filter(|host| host.routes.is_empty()) {
         let page = RouteSettings::new(RoutePath::Prefix("/".to_owned()), Action::Page(Page::new(answer)));
-        let early_data = if tls.early_data > 0 { EarlyDataPolicy::Safe } else { EarlyDataPolicy::Hold };
+        let early_data = if host.tls.early_data > 0 { EarlyDataPolicy::Safe } else { EarlyDataPolicy::Hold };
         host.routes.push(RouteSettings { early_data, ..page });
         any = true;
     }
@@ -226,35 +226,13 @@ fn milliseconds(time: Duration) -> String {
 }
 
 fn facts(record: &ConnectionRecord, requests: u32) -> String {
-    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    let tls = record.tls.as_ref().map(|tls| {
-        json!({
-            "version": tls.version.to_string(),
-            "suite": tls.suite.to_string(),
-            "group": tls.group.map(|group| group.to_string()),
-            "scheme": tls.scheme.map(|scheme| scheme.to_string()),
-            "resumption": tls.resumption.name(),
-            "resumption_failure": tls.resumption_failure.map(ResumptionFailure::name),
-            "early_data": tls.early_data.map(EarlyData::name),
-            "handshake_us": micros(tls.handshake_time),
-            "hello_retry": tls.hello_retry,
-            "server_name": tls.server_name,
-            "alpn": tls.alpn.map(HttpVersion::alpn),
-            "client_subject": tls.client_subject,
-        })
-    });
-    let steps: serde_json::Map<_, _> = PARTS
-        .iter()
-        .filter_map(|(milestone, _)| Some((milestone, record.timeline.offset(*milestone)?)))
-        .map(|(milestone, at)| (milestone.name().to_owned(), micros(at).into()))
-        .collect();
     let all = json!({
         "connection": record.id,
         "client": record.client.to_string(),
         "requests": requests,
-        "rtt_us": record.rtt.map(micros),
-        "tls": tls,
-        "steps_us": steps,
+        "rtt_us": record.rtt.map(connections::micros),
+        "tls": record.tls.as_deref().map(connections::tls),
+        "steps_us": connections::steps(&record.timeline),
     });
     format!("{all:#}\n")
 }
@@ -262,15 +240,16 @@ fn facts(record: &ConnectionRecord, requests: u32) -> String {
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
-    use std::time::Instant;
+
+    use brisk_telemetry::Timeline;
 
     use super::*;
 
     fn record(reached: &[(Milestone, u64)]) -> ConnectionRecord {
-        let (address, start) = (SocketAddr::from(([127, 0, 0, 1], 1)), Instant::now());
-        let mut record = ConnectionRecord::new(1, address, address, start);
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let mut record = ConnectionRecord::new(1, address, address, Timeline::start());
         for (milestone, millis) in reached {
-            record.timeline.mark_at(*milestone, start + Duration::from_millis(*millis));
+            record.timeline.mark_after(*milestone, Duration::from_millis(*millis));
         }
         record
     }

@@ -1,27 +1,28 @@
 //! Plain HTTP connections: every request is answered with a redirect to HTTPS.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
-use std::io::Cursor;
+use std::io::{self, Cursor};
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
-use std::time::Instant;
+use std::task::{Context, Poll};
 
 use brisk_net::Deadline;
-use brisk_proxy::client::StrictLines;
+use brisk_proxy::client::{End, StrictLines};
 use brisk_proxy::{ClientBody, Connection};
-use brisk_telemetry::ConnectionRecord;
 use brisk_telemetry::metrics::Listening;
+use brisk_telemetry::{ConnectionEnd, ConnectionRecord, Timeline};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::client::introduce;
-use crate::connection::{failed, limit_requests};
-use crate::worker::{Permits, Worker};
+use crate::client::{Permits, introduce};
+use crate::connection::limit_requests;
+use crate::worker::Worker;
 
 /// Serves one plain HTTP connection to its end. It may begin with a PROXY header, as HTTPS connections may.
 pub(crate) async fn serve_http(
@@ -32,14 +33,14 @@ pub(crate) async fn serve_http(
     mut permits: Permits,
 ) {
     let shared = &worker.shared;
-    let mut record = ConnectionRecord::new(shared.next_connection_id(), peer, local, Instant::now());
-    record.count_in(&shared.metrics, Listening::Http);
+    let mut record = ConnectionRecord::new(shared.next_connection_id(), peer, local, Timeline::start());
+    record.report_to(&shared.sink, Listening::Http);
     let deadline = worker.wheel.register();
     let live = shared.live.load_full();
     deadline.set_idle(live.handshake_timeout);
     match introduce(&worker, &live, &mut tcp, &mut record, &mut permits, &deadline).await {
         Ok(received) => answer(&worker, tcp, received, record, &deadline).await,
-        Err(refusal) => failed(&worker, &record, refusal.outcome),
+        Err(refusal) => record.finish(ConnectionEnd::HandshakeFailed(refusal.outcome)),
     }
 }
 
@@ -53,6 +54,8 @@ async fn answer(
     let connection = Connection::new(record, false);
     limit_requests(worker, &connection);
     let (reader, writer) = tcp.into_split();
+    let bytes = Rc::new(Bytes::default());
+    let (reader, writer) = (Counted::new(reader, &bytes), Counted::new(writer, &bytes));
     let reader = StrictLines::new(Cursor::new(received).chain(reader));
     let lines = reader.watch();
     let service = service_fn(|request| {
@@ -73,7 +76,7 @@ async fn answer(
     let mut hyper = std::pin::pin!(hyper);
     // A client may send any number of requests, but its connection must not idle, and it has to read the responses.
     deadline.set_idle(http.timeouts.idle);
-    let mut closing = false;
+    let (mut closing, mut end) = (false, End::Closed);
     let ended = poll_fn(|cx| {
         if let Poll::Ready(ended) = hyper.as_mut().poll(cx) {
             return Poll::Ready(Some(ended));
@@ -83,7 +86,7 @@ async fn answer(
             return if late { Poll::Ready(None) } else { Poll::Pending };
         }
         if late || worker.drain.started() {
-            closing = true;
+            (closing, end) = (true, if late { End::Idle } else { End::Drained });
             hyper.as_mut().graceful_shutdown();
             deadline.set(http.timeouts.write);
             cx.waker().wake_by_ref();
@@ -93,5 +96,70 @@ async fn answer(
     .await;
     if let Some(Err(error)) = ended {
         tracing::debug!(%error, "plain HTTP connection");
+        end = end_of(&error);
+    }
+    let mut record = connection.record.borrow_mut();
+    record.bytes_received += bytes.received.get();
+    record.bytes_sent += bytes.sent.get();
+    record.finish(ConnectionEnd::Served(end.name()));
+}
+
+fn end_of(error: &hyper::Error) -> End {
+    if error.is_timeout() {
+        End::HeadTimeout
+    } else if error.is_parse() {
+        End::Malformed
+    } else {
+        End::ClientGone
+    }
+}
+
+/// What a connection has carried.
+#[derive(Default)]
+struct Bytes {
+    received: Cell<u64>,
+    sent: Cell<u64>,
+}
+
+/// Half of a socket that counts its bytes.
+struct Counted<T> {
+    half: T,
+    bytes: Rc<Bytes>,
+}
+
+impl<T> Counted<T> {
+    fn new(half: T, bytes: &Rc<Bytes>) -> Self {
+        Self { half, bytes: Rc::clone(bytes) }
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.half).poll_read(cx, buf);
+        self.bytes.received.update(|count| count + (buf.filled().len() - before) as u64);
+        polled
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.half).poll_write(cx, buf);
+        if let Poll::Ready(Ok(len)) = polled {
+            self.bytes.sent.update(|count| count + len as u64);
+        }
+        polled
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.half).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.half).poll_shutdown(cx)
     }
 }

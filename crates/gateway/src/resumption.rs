@@ -1,17 +1,17 @@
 //! What makes sessions resumable: ticket keys and stores. It outlives a reload, so that sessions do too.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use brisk_session::{
-    FleetSecret, KeySource, KeyStatistics, MemoryStore, RedisError, RedisStatistics, RedisStore,
-    RotationSettings, SessionIds, SessionStore, TicketKeySync, TicketKeyring, TieredStore,
+    FleetSecret, KeySource, MemoryStore, RedisError, RedisStore, RotationSettings, SessionIds, SessionStore,
+    TicketKeySync, TicketKeyring, TieredStore,
 };
 use brisk_telemetry::Metrics;
-use brisk_telemetry::metrics::{SessionFigures, StoreFigures, TicketKeyFigures};
 use brisk_tls::{KeyGate, Resources};
 
 use crate::GatewayError;
+use crate::session_metrics::SessionMetrics;
 use crate::settings::{FleetStore, SessionSettings};
 
 /// Ticket keys, sessions in memory, and what is shared with a fleet.
@@ -38,8 +38,11 @@ impl Resumption {
         if let Some(fleet) = &fleet {
             fleet.exchange_keys(&settings.ticket_keys, &keyring)?;
         }
-        let (counted, held) = (Arc::clone(&keyring), Arc::clone(&memory));
-        metrics.set_session_source(move || figures(&counted, &held, redis.as_ref()));
+        metrics.register(SessionMetrics {
+            keyring: Arc::clone(&keyring),
+            memory: Arc::clone(&memory),
+            fleet: redis,
+        });
         Ok(Self { keyring, ids: ids(settings), memory, store, fleet })
     }
 
@@ -117,65 +120,4 @@ impl Fleet {
         }
         Ok(())
     }
-}
-
-fn figures(keyring: &TicketKeyring, memory: &MemoryStore, fleet: Option<&RedisStore>) -> SessionFigures {
-    let (tickets, sessions, now) = (keyring.statistics(), memory.statistics(), SystemTime::now());
-    let shared = fleet.map(RedisStore::statistics);
-    SessionFigures {
-        tickets_sealed: tickets.sealed,
-        tickets_opened: tickets.opened,
-        tickets_unknown_key: tickets.unknown,
-        tickets_expired: tickets.expired,
-        tickets_forged: tickets.forged,
-        sessions_stored: sessions.stored,
-        sessions_found: sessions.hits,
-        sessions_missed: sessions.misses,
-        early_data_replays: sessions.replays + shared.as_ref().map_or(0, |shared| shared.replays),
-        sessions_evicted: sessions.evicted,
-        sessions_held: sessions.sessions as u64,
-        sessions_bytes: sessions.bytes as u64,
-        ticket_keys: keyring.keys(now).into_iter().map(|key| key_figures(&key, now)).collect(),
-        store: shared.as_ref().map(store_figures),
-    }
-}
-
-fn key_figures(key: &KeyStatistics, now: SystemTime) -> TicketKeyFigures {
-    TicketKeyFigures {
-        id: key.id.to_string(),
-        age: now.duration_since(key.added).unwrap_or_default().as_secs(),
-        seals: key.seals,
-        seals_from: key.seals_from.map(unix_seconds),
-        opens_until: key.opens_until.map(unix_seconds),
-        sealed: key.sealed,
-        opened: key.opened,
-    }
-}
-
-fn store_figures(redis: &RedisStatistics) -> StoreFigures {
-    StoreFigures {
-        hits: redis.hits,
-        misses: redis.misses,
-        used: redis.used,
-        forged: redis.forged,
-        late: redis.late,
-        down: redis.down,
-        outlived: redis.outlived,
-        written: redis.written,
-        dropped_full: redis.dropped_full,
-        dropped_down: redis.dropped_down,
-        queue_length: redis.queue_length,
-        breaker_open: redis.breaker_open,
-        breaker_opened: redis.breaker_opened,
-        connections: redis.connections,
-        connected: redis.connected,
-        problems: redis.troubles.len() as u64,
-        operations: redis.operations,
-        operation_micros: u64::try_from(redis.operation_time.as_micros()).unwrap_or(u64::MAX),
-    }
-}
-
-/// Seconds since 1970; a time before is 1970.
-pub(crate) fn unix_seconds(time: SystemTime) -> u64 {
-    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
 }

@@ -1,8 +1,6 @@
 //! The whole configuration of a gateway, resolved: values are valid, files are read, certificates have their keys.
 
-use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,34 +9,32 @@ use brisk_net::{ListenerSettings, RateLimits};
 use brisk_proxy::client::HttpSettings;
 use brisk_proxy::settings::ServiceSettings;
 use brisk_proxy::upstream_settings::GroupSettings;
+use brisk_server::ServerSettings;
 use brisk_session::{FleetSecret, KeySource, MemorySettings, RedisSettings};
 use brisk_telemetry::access_log::AccessLogSettings;
-use brisk_tls::settings::{HostSettings, TlsSettings};
+use brisk_tls::settings::TlsSettings;
 use ipnet::IpNet;
 
 /// The settings of a gateway. Replaced whole on reload, but for those that are fixed at the start.
 #[derive(Clone, Debug)]
 pub struct GatewaySettings {
-    /// Threads, each with its own listeners and connections. Fixed at the start.
-    pub workers: NonZeroUsize,
+    /// Threads, limits and files: what does not depend on what is served.
+    pub server: ServerSettings,
     /// Listeners for HTTPS. Fixed at the start.
     pub https: Vec<ListenerSettings>,
     /// Listeners for plain HTTP, redirected to HTTPS. Fixed at the start.
     pub http: Vec<ListenerSettings>,
     /// The port of the `Location` that plain HTTP answers with; 443 is not written out.
     pub redirect_port: u16,
-    /// Metrics and health of the gateway itself, over plain HTTP. Fixed at the start.
-    pub admin: Option<SocketAddr>,
     /// The peers whose connections begin with a PROXY protocol header.
     pub proxy_protocol: ProxyProtocol,
-    /// Limits of the number of connections. Fixed at the start.
-    pub connections: ConnectionLimits,
+    /// Limit of the number of connections of one client; `None` is no limit. Trusted proxies are not counted. Of peers
+    /// that send PROXY headers the clients in the headers are counted. Fixed at the start.
+    pub per_client: Option<ClientLimit>,
     /// Rate limits of each client.
     pub rates: RateLimits,
     /// Maximum time from the accepted connection to the finished handshake.
     pub handshake_timeout: Duration,
-    /// Maximum time for running requests after the signal to stop.
-    pub drain_timeout: Duration,
     /// Limits of HTTP connections.
     pub protocol: HttpSettings,
     /// TLS settings of all hosts.
@@ -47,16 +43,13 @@ pub struct GatewaySettings {
     pub sessions: SessionSettings,
     /// The private keys of all hosts.
     pub keystore: Arc<Keystore>,
-    /// TLS settings of each host; at least one, exactly one of them the default, and no name twice.
-    pub hosts: Vec<HostSettings>,
-    /// HTTP settings of the same hosts, in the same order. A host without routes shows the built-in page.
+    /// The hosts and what is common to their requests. Exactly one host is the default, and no name is twice. One without
+    /// routes shows the built-in page.
     pub service: ServiceSettings,
     /// Upstream groups; every route to an upstream names one of them.
     pub upstreams: Vec<GroupSettings>,
     /// The access log; `None` writes none.
     pub access_log: Option<AccessLogSettings>,
-    /// The files that these settings were read from; a change of one starts a reload.
-    pub files: Vec<PathBuf>,
 }
 
 /// The peers whose connections begin with a PROXY protocol header.
@@ -82,17 +75,7 @@ impl ProxyProtocol {
     }
 }
 
-/// Limits of the number of connections. Those beyond are closed before any work is done for them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConnectionLimits {
-    /// Maximum number of connections.
-    pub total: usize,
-    /// Maximum for one client; `None` is no limit. Trusted proxies are not counted. Of peers that send PROXY headers
-    /// the clients in the headers are counted.
-    pub per_client: Option<ClientLimit>,
-}
-
-/// Limit of the number of connections of one client.
+/// Limit of the number of connections of one client. Those beyond are closed before any work is done for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientLimit {
     /// Maximum number of connections from one IPv4 address or IPv6 /64.

@@ -7,34 +7,45 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 use brisk_keys::Engines;
-use brisk_net::rates::{Event, Rates, Refusals};
-use brisk_net::{AddressLimit, ConnectionLimit, DeadlineWheel, FairShare};
+use brisk_net::rates::{Rates, Refusals};
+use brisk_net::{AddressLimit, DeadlineWheel, FairShare};
 use brisk_proxy::HttpsRedirect;
 use brisk_proxy::client::HttpSettings;
 use brisk_proxy::settings::ServiceSettings;
 use brisk_proxy::upstream::GroupState;
 use brisk_proxy::{Service, ServiceError, Telemetry};
-use brisk_telemetry::metrics::{CertificateExpiry, Metrics, RateFigures};
-use brisk_telemetry::{AccessLog, Throttle};
+use brisk_telemetry::metrics::{CertificateExpiry, Metrics};
+use brisk_telemetry::{AccessLog, Sink, Throttle};
 use brisk_tls::{HostSettings, KeyGate};
 use ipnet::IpNet;
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 
 use crate::GatewayError;
-use crate::descriptors;
-use crate::gateway::{Environment, Program};
+use crate::metrics::RateMetrics;
 use crate::page;
-use crate::resumption::{Resumption, unix_seconds};
+use crate::resumption::Resumption;
 use crate::settings::{GatewaySettings, ProxyProtocol};
 use crate::termination::Termination;
+use crate::tickets::unix_seconds;
 use crate::upstreams::{WorkerGroups, group_states};
-use crate::watchdog::Pulse;
 
 /// The least time between two warnings about failed handshakes: clients can make handshakes fail.
 const WARNING_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What the composing program gives a gateway for its whole life. No reload changes it.
+#[derive(Clone, Debug)]
+pub struct Environment {
+    /// The engines that perform operations with the private keys of hosts.
+    pub engines: Arc<dyn Engines>,
+    /// Whether each worker performs X25519 exchanges and P-256 signatures of its handshakes together, where the
+    /// processor is faster that way.
+    pub gathers: bool,
+    /// The metrics of the process, shared with the engines.
+    pub metrics: Arc<Metrics>,
+}
 
 /// Everything built from one configuration. Replaced whole on reload.
 pub(crate) struct Live {
@@ -71,7 +82,7 @@ impl Live {
         groups: &WorkerGroups,
     ) -> Result<Rc<Service>, ServiceError> {
         let metrics = Arc::clone(&shared.metrics);
-        let telemetry = Telemetry { metrics, access_log: shared.access_log.load_full() };
+        let telemetry = Telemetry { metrics, access_log: shared.sink.access_log().clone() };
         self.parts.service(telemetry, groups)
     }
 }
@@ -92,21 +103,19 @@ impl ServiceParts {
 /// What all workers share.
 pub(crate) struct Shared {
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) access_log: ArcSwapOption<AccessLog>,
+    /// Where the records of connections go.
+    pub(crate) sink: Arc<Sink>,
     pub(crate) live: ArcSwap<Live>,
     /// Notifies the workers of a new [`Live`].
     pub(crate) changes: watch::Sender<()>,
-    /// Notifies the workers that one of them has no place for a connection, and no idle connection to close.
-    pub(crate) shortages: watch::Sender<()>,
-    pub(crate) connections: ConnectionLimit,
     pub(crate) client_connections: Option<AddressLimit>,
     /// Whether clients of this machine are not counted.
     pub(crate) spares_loopback: bool,
-    pub(crate) program: Program,
-    pub(crate) pulse: Arc<Pulse>,
     /// Limits warnings about failed handshakes.
     pub(crate) handshake_warnings: Throttle,
     pub(crate) resumption: Resumption,
+    /// Whether workers perform operations of their handshakes together.
+    pub(crate) gathers: bool,
     engines: Arc<dyn Engines>,
     /// Each client's share of the engine's queue.
     key_share: FairShare,
@@ -120,36 +129,28 @@ impl Shared {
         settings: &GatewaySettings,
         environment: Environment,
     ) -> Result<Arc<Self>, GatewayError> {
-        let Environment { program, engines, metrics } = environment;
-        metrics.set_log_source(program.dropped_log_lines);
-        let pulse = Pulse::new(settings.workers.get());
-        metrics.set_stuck_source({
-            let pulse = Arc::clone(&pulse);
-            move || pulse.stuck().len() as u64
-        });
+        let Environment { engines, gathers, metrics } = environment;
         let resumption = Resumption::new(&settings.sessions, &metrics)?;
-        let access_log = open_access_log(settings, &metrics)?;
+        let sink = Sink::new(Arc::clone(&metrics));
+        sink.set_access_log(open_access_log(settings, &metrics)?);
         let (key_share, rate_refusals) = (FairShare::new(engines.queue().get()), Arc::default());
         let rates = rates(settings, None, &rate_refusals);
         let gate = KeyGate { share: Some(key_share.clone()), rates };
         let live = live(settings, &*engines, &resumption, &metrics, gate, None)?;
         live.tls.publish();
         metrics.set_certificates(expiries(settings));
-        metrics.set_rate_source(rate_source(&rate_refusals));
+        metrics.register(RateMetrics(Arc::clone(&rate_refusals)));
         Ok(Arc::new(Self {
-            access_log: ArcSwapOption::from(access_log),
+            sink,
             live: ArcSwap::from_pointee(live),
             changes: watch::Sender::new(()),
-            shortages: watch::Sender::new(()),
-            connections: ConnectionLimit::new(descriptors::connections(settings)),
-            client_connections: settings.connections.per_client.map(|limit| AddressLimit::new(limit.most)),
-            spares_loopback: settings.connections.per_client.is_some_and(|limit| limit.spares_loopback),
+            client_connections: settings.per_client.map(|limit| AddressLimit::new(limit.most)),
+            spares_loopback: settings.per_client.is_some_and(|limit| limit.spares_loopback),
             resumption,
+            gathers,
             engines,
             key_share,
             rate_refusals,
-            program,
-            pulse,
             handshake_warnings: Throttle::new(WARNING_INTERVAL),
             ids: AtomicU64::new(1),
             metrics,
@@ -164,7 +165,7 @@ impl Shared {
         let live = live(settings, &*self.engines, &self.resumption, &self.metrics, gate, Some(&before))?;
         let access_log = open_access_log(settings, &self.metrics)?;
         self.resumption.configure(&settings.sessions)?;
-        self.access_log.store(access_log);
+        self.sink.set_access_log(access_log);
         self.metrics.set_certificates(expiries(settings));
         live.tls.publish();
         self.live.store(Arc::new(live));
@@ -201,7 +202,7 @@ fn live(
     let groups_before = before.map_or(&[][..], |before| &before.parts.groups);
     let groups = group_states(&settings.upstreams, groups_before, metrics)?;
     let mut service = settings.service.clone();
-    let has_page = page::fill_hosts(&mut service, &settings.hosts);
+    let has_page = page::fill_hosts(&mut service);
     let parts = ServiceParts { settings: service, groups };
     // What is wrong with it shows here and not in a worker. The tasks of this trial are dropped unstarted.
     let _context = LocalSet::new().enter();
@@ -231,16 +232,6 @@ fn rates(
     same.or_else(|| (!limits.is_empty()).then(|| Arc::new(Rates::new(limits, Arc::clone(refusals)))))
 }
 
-fn rate_source(refusals: &Arc<Refusals>) -> impl Fn() -> RateFigures + use<> {
-    let refusals = Arc::clone(refusals);
-    move || RateFigures {
-        connections: refusals.of(Event::Connection),
-        handshakes: refusals.of(Event::Handshake),
-        requests: refusals.of(Event::Request),
-        errors: refusals.of(Event::Error),
-    }
-}
-
 fn open_access_log(
     settings: &GatewaySettings,
     metrics: &Metrics,
@@ -261,5 +252,5 @@ fn expiries(settings: &GatewaySettings) -> Vec<CertificateExpiry> {
             not_after: i64::try_from(unix_seconds(certificate.not_after)).unwrap_or(i64::MAX),
         })
     };
-    settings.hosts.iter().flat_map(of_host).collect()
+    settings.service.hosts.iter().map(|host| &host.tls).flat_map(of_host).collect()
 }

@@ -9,6 +9,7 @@ use brisk_keys::{
     PrivateKeyEngine,
 };
 use brisk_net::rates::Rates;
+use brisk_proxy::settings as proxy;
 use brisk_telemetry::metrics::{KeyOperationFacts, KeyOutcome, Metrics};
 use brisk_tls::{Acceptor, HostSettings, Resources, TlsSettings};
 
@@ -35,7 +36,7 @@ impl Termination {
         metrics: &Arc<Metrics>,
         before: Option<&Self>,
     ) -> Result<Self, GatewayError> {
-        let hosts = with_slots(&settings.hosts, before.map_or(&[], |before| &before.hosts));
+        let hosts = with_slots(&settings.service.hosts, before.map_or(&[], |before| &before.hosts));
         let rates = resources.key_gate.rates.clone();
         let acceptor = match before.filter(|before| before.accepts(&settings.tls, &hosts, rates.as_ref())) {
             Some(before) => Arc::clone(&before.acceptor),
@@ -72,12 +73,12 @@ impl Termination {
 }
 
 /// `hosts`, each with the slot of the host before that has the same names.
-fn with_slots(hosts: &[HostSettings], before: &[HostSettings]) -> Vec<HostSettings> {
+fn with_slots(hosts: &[proxy::HostSettings], before: &[HostSettings]) -> Vec<HostSettings> {
     let with_slot = |host: &HostSettings| {
         let same = before.iter().find(|before| before.names == host.names).unwrap_or(host);
         HostSettings { slot: Arc::clone(&same.slot), ..host.clone() }
     };
-    hosts.iter().map(with_slot).collect()
+    hosts.iter().map(|host| with_slot(&host.tls)).collect()
 }
 
 fn same_keys(one: &Keystore, other: &Keystore) -> bool {

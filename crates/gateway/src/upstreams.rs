@@ -12,7 +12,6 @@ use brisk_telemetry::metrics::Metrics;
 use tokio::task::JoinSet;
 
 use crate::GatewayError;
-use crate::shared::Shared;
 
 /// The state of each group of `settings`: that of `before` where the group has stayed the same, its files included.
 /// Reads these files.
@@ -64,10 +63,9 @@ struct Checked {
 }
 
 impl HealthChecks {
-    /// Checks the present groups. The checks of one that stays go on at their times, those of others end. Has to be called
+    /// Checks `groups`. The checks of one that stays go on at their times, those of others end. Has to be called
     /// inside the runtime of the main thread.
-    pub(crate) fn follow(&mut self, shared: &Shared) {
-        let groups = shared.groups();
+    pub(crate) fn follow(&mut self, groups: Vec<Arc<GroupState>>) {
         self.0.retain(|checked| groups.iter().any(|group| Arc::ptr_eq(group, &checked.group)));
         for group in groups {
             if !self.0.iter().any(|checked| Arc::ptr_eq(&group, &checked.group)) {

@@ -61,7 +61,7 @@ fn signatures(criterion: &mut Criterion) {
     };
     let mut group = criterion.benchmark_group("ECDSA P-256");
     group.bench_function("aws-lc", |bencher| bencher.iter(|| local.submit(operation()).try_take()));
-    if let Some(gathering) = turn::Gathering::begin() {
+    if let Some(gathering) = turn::Gathering::begin(|| {}) {
         for fill in FILLS {
             group.throughput(Throughput::Elements(fill as u64));
             group.bench_function(format!("a turn of {fill}"), |bencher| {

@@ -8,13 +8,15 @@
 //! | file | what |
 //! |---|---|
 //! | `field25519`, `x25519`, `keygen` | the field, the exchange, public keys |
+//! | `table` | multiples of the base points: how they are made and read |
 //! | `p256/words`, `field`, `curve` | numbers, both fields, multiples of the base point |
 //! | `p256` | signatures: nonces, checks |
 //! | `ifma`, `portable` | the lanes; the latter for tests |
 //! | `calibration` | what a batch costs here |
 //!
 //! The arithmetic is generic over the lanes and always inlined into functions with the instructions enabled. Nothing that
-//! handles lanes is a closure or an iterator adapter: these are functions of their own, without the instructions.
+//! handles lanes is a closure or an iterator adapter: these are functions of their own, without the instructions. `make kernels`
+//! reads from the machine code that none was left, that branches are counters, and that nothing is gathered from memory.
 #![expect(clippy::many_single_char_names, reason = "formulas have the names that they have in print")]
 #![expect(
     clippy::inline_always,
@@ -32,10 +34,11 @@ mod lanes;
 mod p256;
 #[cfg(test)]
 mod portable;
+mod table;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-mod timing;
+pub(crate) mod timing;
 mod x25519;
 
 use std::sync::LazyLock;
@@ -44,9 +47,11 @@ use aws_lc_rs::rand;
 use zeroize::{Zeroize, Zeroizing};
 
 pub use calibration::LanesUse;
+pub(crate) use calibration::best;
 pub(crate) use p256::{PreparedKey, Signature, Signing};
 
-use lanes::LANES;
+use crate::lanes::scrub_stack;
+pub(crate) use lanes::LANES;
 
 /// Batches that share an inversion.
 const BATCHES: usize = 8;
@@ -54,19 +59,34 @@ const BATCHES: usize = 8;
 /// Most operations that are performed together.
 pub(crate) const TOGETHER: usize = BATCHES * LANES;
 
+/// What is secret of a key pair and of its exchange. It lies on the heap until it is wiped there: moving an array would
+/// leave a copy behind.
+#[derive(Default)]
+struct Secrets {
+    scalar: [u8; 32],
+    shared: [u8; 32],
+}
+
+impl Drop for Secrets {
+    fn drop(&mut self) {
+        self.scalar.zeroize();
+        self.shared.zeroize();
+    }
+}
+
 /// A key pair of X25519 for one exchange. Its `Debug` shows nothing, and it is wiped when dropped.
 pub struct KeyPair {
-    secret: Zeroizing<[u8; 32]>,
+    secrets: Box<Secrets>,
     public: [u8; 32],
 }
 
 impl KeyPair {
     /// A pair, made by aws-lc. `None` where there is no randomness.
     pub fn generate() -> Option<Self> {
-        let mut secret = Zeroizing::new([0; 32]);
-        rand::fill(&mut *secret).ok()?;
-        let public = aws_lc::public_key(&secret);
-        Some(Self { secret, public })
+        let mut secrets = Box::<Secrets>::default();
+        rand::fill(&mut secrets.scalar).ok()?;
+        let public = aws_lc::public_key(&secrets.scalar);
+        Some(Self { secrets, public })
     }
 
     /// Eight pairs, made in lanes in about the time of one. `None` where there is no randomness.
@@ -75,12 +95,17 @@ impl KeyPair {
     ///
     /// Where [`LanesUse::of_this_processor`] is `None`.
     pub fn generate_eight() -> Option<[Self; LANES]> {
-        let mut secrets = Zeroizing::new([[0; 32]; LANES]);
-        rand::fill(secrets.as_flattened_mut()).ok()?;
+        let mut scalars = Zeroizing::new([[0; 32]; LANES]);
+        rand::fill(scalars.as_flattened_mut()).ok()?;
         let mut public = [[0; 32]; LANES];
-        public_keys(std::slice::from_ref(&*secrets), std::slice::from_mut(&mut public));
-        scrub_stack();
-        Some(std::array::from_fn(|pair| Self { secret: Zeroizing::new(secrets[pair]), public: public[pair] }))
+        public_keys(std::slice::from_ref(&*scalars), std::slice::from_mut(&mut public));
+        let pairs = std::array::from_fn(|pair| {
+            let mut secrets = Box::<Secrets>::default();
+            secrets.scalar.copy_from_slice(&scalars[pair]);
+            Self { secrets, public: public[pair] }
+        });
+        scrub_stack::<{ 16 * 1024 }>();
+        Some(pairs)
     }
 
     /// The public key, as it stands in a key share.
@@ -90,21 +115,21 @@ impl KeyPair {
 
     /// The exchange with a peer's public key, yet to be performed.
     pub fn exchange(self, peer: &[u8; 32]) -> Exchange {
-        Exchange { secret: self.secret, peer: *peer, shared: Zeroizing::new([0; 32]) }
+        Exchange { secrets: self.secrets, peer: *peer }
     }
 }
 
 /// An exchange of X25519. Wiped when dropped.
 pub struct Exchange {
-    secret: Zeroizing<[u8; 32]>,
+    secrets: Box<Secrets>,
     peer: [u8; 32],
-    shared: Zeroizing<[u8; 32]>,
 }
 
 impl Exchange {
     /// Performs it with aws-lc.
     pub fn perform(&mut self) {
-        self.shared = aws_lc::exchange(&self.secret, &self.peer);
+        let Secrets { scalar, shared } = &mut *self.secrets;
+        aws_lc::exchange(scalar, &self.peer, shared);
     }
 
     /// Performs all of them, in lanes where that takes less time than one by one. Returns how many were in lanes.
@@ -127,14 +152,15 @@ impl Exchange {
         for together in exchanges.chunks_mut(TOGETHER) {
             perform_exchanges(together);
         }
-        scrub_stack();
+        scrub_stack::<{ 16 * 1024 }>();
     }
 
     /// The shared secret once it was performed. `None` if the peer's key is of small order, which RFC 8446 section 7.4.2 has
     /// refused.
     pub fn shared(&self) -> Option<&[u8; 32]> {
-        let sum = self.shared.iter().fold(0, |sum, byte| sum | byte);
-        (sum != 0).then_some(&*self.shared)
+        let shared = &self.secrets.shared;
+        let sum = shared.iter().fold(0, |sum, byte| sum | byte);
+        (sum != 0).then_some(shared)
     }
 }
 
@@ -157,12 +183,12 @@ fn perform_exchanges(exchanges: &mut [Exchange]) {
     for (exchange, (secret, point)) in
         exchanges.iter().zip(secrets.as_flattened_mut().iter_mut().zip(points.as_flattened_mut()))
     {
-        *secret = *exchange.secret;
+        secret.copy_from_slice(&exchange.secrets.scalar);
         *point = exchange.peer;
     }
     exchange(&secrets[..batches], &points[..batches], &mut shared[..batches]);
     for (exchange, result) in exchanges.iter_mut().zip(shared.as_flattened()) {
-        *exchange.shared = *result;
+        exchange.secrets.shared.copy_from_slice(result);
     }
 }
 
@@ -178,7 +204,7 @@ pub(crate) fn sign(operations: &[Signing<'_>]) -> [Option<Signature>; TOGETHER] 
         && !operations.is_empty()
     {
         sign_with(operations, &nonces, &mut signatures[..operations.len()]);
-        scrub_stack();
+        scrub_stack::<{ 40 * 1024 }>();
     }
     signatures
 }
@@ -186,7 +212,7 @@ pub(crate) fn sign(operations: &[Signing<'_>]) -> [Option<Signature>; TOGETHER] 
 /// Whether this processor has what the lanes are made of.
 pub(crate) fn are_supported() -> bool {
     #[cfg(target_arch = "x86_64")]
-    return ifma::is_supported();
+    return crate::lanes::has_ifma();
     #[cfg(not(target_arch = "x86_64"))]
     return false;
 }
@@ -243,13 +269,4 @@ fn sign_with(operations: &[Signing<'_>], nonces: &[p256::WideNonce], signatures:
     ifma::sign(&TABLES.p256, operations, nonces, signatures);
     #[cfg(not(target_arch = "x86_64"))]
     panic!("this processor has no AVX-512 IFMA");
-}
-
-/// Overwrites what registers left on the stack of the functions that have just returned.
-#[inline(never)]
-#[expect(clippy::large_stack_arrays, reason = "the stack is what it is about")]
-fn scrub_stack() {
-    let mut deepest = [0u8; 32 * 1024];
-    deepest.zeroize();
-    std::hint::black_box(&mut deepest);
 }

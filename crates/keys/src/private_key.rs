@@ -125,6 +125,12 @@ impl PrivateKey {
         self.p256.as_deref()
     }
 
+    /// The key as lanes sign with it, to be made wrong.
+    #[cfg(test)]
+    pub(crate) fn p256_mut(&mut self) -> Option<&mut PreparedKey> {
+        self.p256.as_deref_mut()
+    }
+
     /// An error if the key cannot do this, whatever it cost.
     pub(crate) fn check(&self, kind: &OperationKind) -> Result<(), KeyError> {
         let algorithm = self.algorithm;

@@ -28,9 +28,7 @@ pub(crate) use key::PreparedKey;
 
 use std::fmt;
 
-use zeroize::Zeroize;
-
-use crate::rsa::RsaNumbers;
+use crate::{lanes::scrub_stack, rsa::RsaNumbers};
 
 /// Most operations in one batch, whatever the instructions.
 pub(crate) const OPERATIONS: usize = 4;
@@ -138,7 +136,7 @@ pub(crate) fn private_transform(lanes: &mut [Lane<'_>]) -> [Verdict; OPERATIONS]
         // There are no instructions, so no keys are ready for any.
         _ => [Verdict::Fault; OPERATIONS],
     };
-    scrub_stack();
+    scrub_stack::<{ 16 * 1024 }>();
     verdicts
 }
 
@@ -147,14 +145,6 @@ fn bits(number: &[u8]) -> usize {
     let significant = number.iter().skip_while(|byte| **byte == 0);
     let length = significant.clone().count();
     significant.clone().next().map_or(0, |first| 8 * length - first.leading_zeros() as usize)
-}
-
-/// Overwrites what registers left on the stack of the functions that have just returned.
-#[inline(never)]
-fn scrub_stack() {
-    let mut deepest = [0u64; 2 * 1024];
-    deepest.zeroize();
-    std::hint::black_box(&mut deepest);
 }
 
 /// Faults on purpose, to see them caught.

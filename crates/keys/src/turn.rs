@@ -1,7 +1,7 @@
 //! Signatures with P-256 that one thread gathers in one turn of its event loop, and makes together at the end of it.
 //!
-//! Only a thread that holds a [`Gathering`] gathers: it promises to call [`perform`] in each turn in which something
-//! was gathered. On other threads, and where the processor has no lanes, an operation is performed at once.
+//! Only a thread that holds a [`Gathering`] gathers: it promises to call [`perform`] at the end of each turn in which
+//! it was woken. On other threads, and where the processor has no lanes, an operation is performed at once.
 
 use std::{
     cell::{Cell, RefCell},
@@ -10,6 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -17,55 +18,99 @@ use bytes::Bytes;
 
 use crate::{
     Completion, KeyOperation, LanesUse, OperationKind, PendingOperation, Performer,
-    ec_lanes::{self, PreparedKey, Signature, Signing, TOGETHER},
+    ec_lanes::{self, LANES, PreparedKey, Signature, Signing, TOGETHER},
     private_key::PrivateKey,
 };
 
 thread_local! {
-    static GATHERS: Cell<bool> = const { Cell::new(false) };
+    /// Called with the first operation of a turn. `None`: this thread does not gather.
+    static WAKE: Cell<Option<fn()>> = const { Cell::new(None) };
     static WAITING: RefCell<Vec<Waiting>> = const { RefCell::new(Vec::new()) };
 }
 
-static TOGETHER_COUNT: AtomicU64 = AtomicU64::new(0);
-static BATCHES: AtomicU64 = AtomicU64::new(0);
+static SIGNATURES: TurnCounters = TurnCounters::new();
 static FAULTS: AtomicU64 = AtomicU64::new(0);
 
-/// A promise of this thread to perform what it gathers. When it is dropped, what waits is performed, and nothing is gathered
-/// any more.
+/// A promise of this thread to perform what it gathers. When it is dropped, what waits is performed, and nothing is
+/// gathered any more.
 #[derive(Debug)]
 pub struct Gathering(PhantomData<*const ()>);
 
 impl Gathering {
-    /// `None` where lanes are never worth it; nothing is gathered then.
-    pub fn begin() -> Option<Self> {
+    /// `None` where lanes are never worth it; nothing is gathered then. `wake` is called whenever an operation is the
+    /// first that waits, and must not block: it has [`perform`] called on this thread, later.
+    pub fn begin(wake: fn()) -> Option<Self> {
         LanesUse::of_this_processor().filter(|lanes| lanes.is_any())?;
-        GATHERS.set(true);
+        WAKE.set(Some(wake));
         Some(Self(PhantomData))
     }
 }
 
 impl Drop for Gathering {
     fn drop(&mut self) {
-        GATHERS.set(false);
+        WAKE.set(None);
         perform();
     }
 }
 
-/// What lanes have done for signatures since the process started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TurnFigures {
-    /// Signatures made in lanes.
-    pub signatures: u64,
-    /// The batches of up to eight that they were made in.
-    pub batches: u64,
-    /// Results that did not stand their check: signatures made a second time, by aws-lc.
-    pub faults: u64,
+/// Counts what all threads gather, of one kind of operation.
+#[derive(Debug, Default)]
+pub struct TurnCounters {
+    in_lanes: AtomicU64,
+    batches: AtomicU64,
+    alone: AtomicU64,
+    wait_micros: AtomicU64,
 }
 
-/// What the threads of this process have made together so far.
-pub fn figures() -> TurnFigures {
-    let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-    TurnFigures { signatures: read(&TOGETHER_COUNT), batches: read(&BATCHES), faults: read(&FAULTS) }
+/// What was gathered since the process started, of one kind of operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TurnFigures {
+    /// Operations performed in lanes.
+    pub in_lanes: u64,
+    /// The batches of up to eight that they were performed in.
+    pub batches: u64,
+    /// Operations that were gathered, and performed one by one because there were too few.
+    pub alone: u64,
+    /// The time from gathering each operation to the end of its turn, added up.
+    pub wait: Duration,
+}
+
+impl TurnCounters {
+    /// Nothing was gathered yet.
+    pub const fn new() -> Self {
+        let [in_lanes, batches, alone, wait_micros] = [const { AtomicU64::new(0) }; 4];
+        Self { in_lanes, batches, alone, wait_micros }
+    }
+
+    /// Adds a turn's operations, of which `in_lanes` were performed in lanes. `wait` is the sum of their waits.
+    pub fn add(&self, operations: usize, in_lanes: usize, wait: Duration) {
+        self.in_lanes.fetch_add(in_lanes as u64, Ordering::Relaxed);
+        self.batches.fetch_add(in_lanes.div_ceil(LANES) as u64, Ordering::Relaxed);
+        self.alone.fetch_add(operations.saturating_sub(in_lanes) as u64, Ordering::Relaxed);
+        let micros = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
+        self.wait_micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// The counts so far.
+    pub fn figures(&self) -> TurnFigures {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        TurnFigures {
+            in_lanes: read(&self.in_lanes),
+            batches: read(&self.batches),
+            alone: read(&self.alone),
+            wait: Duration::from_micros(read(&self.wait_micros)),
+        }
+    }
+}
+
+/// The signatures that the threads of this process have gathered.
+pub fn signatures() -> TurnFigures {
+    SIGNATURES.figures()
+}
+
+/// Signatures made in lanes that failed their check, and were made a second time, by aws-lc.
+pub fn faults() -> u64 {
+    FAULTS.load(Ordering::Relaxed)
 }
 
 /// A signature to be made at the end of the turn.
@@ -73,25 +118,37 @@ struct Waiting {
     key: Arc<PrivateKey>,
     kind: OperationKind,
     completion: Completion,
+    since: Instant,
 }
 
 /// Takes an operation if it is one to be gathered, on a thread that gathers.
 pub(crate) fn gather(key: &Arc<PrivateKey>, operation: &KeyOperation) -> Option<PendingOperation> {
-    if !GATHERS.get() || key.p256().is_none() {
-        return None;
-    }
+    let wake = WAKE.get()?;
+    key.p256()?;
     let (pending, completion) = PendingOperation::with_completion(operation.deadline);
-    let waiting = Waiting { key: Arc::clone(key), kind: operation.kind.clone(), completion };
-    WAITING.with_borrow_mut(|all| all.push(waiting));
+    let (key, kind) = (Arc::clone(key), operation.kind.clone());
+    let waiting = Waiting { key, kind, completion, since: Instant::now() };
+    let is_first = WAITING.with_borrow_mut(|all| {
+        all.push(waiting);
+        all.len() == 1
+    });
+    if is_first {
+        wake();
+    }
     Some(pending)
 }
 
 /// Calls something whose operations are not to be gathered: they are performed at once.
 pub fn alone<T>(call: impl FnOnce() -> T) -> T {
-    let gathers = GATHERS.replace(false);
-    let result = call();
-    GATHERS.set(gathers);
-    result
+    /// Sets it back when it is dropped, be it by a panic.
+    struct Wake(Option<fn()>);
+    impl Drop for Wake {
+        fn drop(&mut self) {
+            WAKE.set(self.0);
+        }
+    }
+    let _wake = Wake(WAKE.replace(None));
+    call()
 }
 
 /// Whether this thread has gathered operations that wait for [`perform`].
@@ -105,6 +162,10 @@ pub fn perform() {
     let break_even = LanesUse::of_this_processor().map_or(usize::MAX, |lanes| lanes.signatures);
     let mut begun: Vec<_> = waiting.drain(..).filter_map(Waiting::begin).collect();
     let in_lanes = ec_lanes::worth_lanes(begun.len(), break_even);
+    if let Some(now) = begun.first().map(|_| Instant::now()) {
+        let wait = begun.iter().map(|waiting| now.saturating_duration_since(waiting.since)).sum();
+        SIGNATURES.add(begun.len(), in_lanes, wait);
+    }
     for alone in begun.drain(in_lanes..) {
         alone.perform();
     }
@@ -126,8 +187,6 @@ fn perform_together(begun: Vec<Waiting>) {
     // What is gathered has a key of P-256, and is to sign: there is an operation for each.
     debug_assert_eq!(operations.len(), begun.len());
     let signatures = ec_lanes::sign(&operations);
-    TOGETHER_COUNT.fetch_add(operations.len() as u64, Ordering::Relaxed);
-    BATCHES.fetch_add(operations.len().div_ceil(8) as u64, Ordering::Relaxed);
     for (waiting, signature) in begun.into_iter().zip(signatures) {
         if let Some(signature) = signature {
             waiting.completion.complete(Ok(signature.to_der().into()), Performer::IFMA);
@@ -203,10 +262,9 @@ impl Signature {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use aws_lc_rs::signature::ParsedPublicKey;
     use brisk_wire::registry::SignatureScheme;
+    use rustls_pki_types::PrivatePkcs8KeyDer;
 
     use super::*;
     use crate::{
@@ -234,7 +292,8 @@ mod tests {
 
     #[test]
     fn what_is_gathered_is_performed_at_the_end_of_the_turn() {
-        let Some(gathering) = Gathering::begin() else { return };
+        let Some(gathering) = Gathering::begin(|| {}) else { return };
+        let break_even = LanesUse::of_this_processor().expect("it was measured").signatures;
         let engine = LocalEngine::new(keystore());
         for fill in (1..=20).chain([64, 70]) {
             let mut pending: Vec<_> = (0..fill).map(|_| engine.submit(operation())).collect();
@@ -244,9 +303,10 @@ mod tests {
             for pending in &mut pending {
                 assert!(is_valid(&pending.try_take().expect("it is done").expect("a signature")), "{fill}");
             }
+            let in_lanes = pending.iter().filter(|pending| pending.performer() == Some(Performer::IFMA));
+            assert_eq!(in_lanes.count(), ec_lanes::worth_lanes(fill, break_even), "{fill}");
             assert!(!is_waiting());
         }
-        assert_eq!(figures().faults, 0);
         let mut last = engine.submit(operation());
         drop(gathering);
         assert!(last.try_take().is_some(), "nothing is left waiting");
@@ -254,16 +314,44 @@ mod tests {
     }
 
     #[test]
+    fn aws_lc_answers_for_lanes_that_computed_wrong() {
+        let Some(_gathering) = Gathering::begin(|| {}) else { return };
+        let der = rcgen::KeyPair::generate().expect("a key").serialize_der();
+        let mut key = PrivateKey::from_der(&PrivatePkcs8KeyDer::from(der).into()).expect("a usable key");
+        let public = ParsedPublicKey::new(verification(SCHEME), key.spki()).expect("a key");
+        key.p256_mut().expect("a key of P-256").flip_a_bit();
+        let (key, before) = (Arc::new(key), faults());
+        let mut pending: Vec<_> =
+            (0..16).map(|_| gather(&key, &operation()).expect("this thread gathers")).collect();
+        perform();
+        for pending in &mut pending {
+            let signature = pending.try_take().expect("it is done").expect("a signature");
+            assert!(public.verify_sig(MESSAGE, &signature).is_ok());
+            assert_eq!(pending.performer(), Some(Performer::AWS_LC));
+        }
+        let in_lanes =
+            ec_lanes::worth_lanes(16, LanesUse::of_this_processor().expect("it was measured").signatures);
+        assert_eq!(faults() - before, in_lanes as u64);
+    }
+
+    #[test]
     fn who_wants_no_company_waits_for_nothing() {
-        let Some(_gathering) = Gathering::begin() else { return };
+        let Some(_gathering) = Gathering::begin(|| {}) else { return };
         let engine = LocalEngine::new(keystore());
         assert!(alone(|| engine.submit(operation())).try_take().is_some());
         assert!(engine.submit(operation()).try_take().is_none());
     }
 
     #[test]
+    fn a_thread_gathers_on_after_a_call_alone_that_panicked() {
+        WAKE.set(Some(|| {}));
+        std::panic::catch_unwind(|| alone(|| panic!("as a bug would"))).expect_err("it panics");
+        assert!(WAKE.replace(None).is_some());
+    }
+
+    #[test]
     fn what_no_caller_waits_for_is_not_performed() {
-        let Some(_gathering) = Gathering::begin() else { return };
+        let Some(_gathering) = Gathering::begin(|| {}) else { return };
         let engine = LocalEngine::new(keystore());
         drop(engine.submit(operation()));
         let mut late = engine.submit(KeyOperation { deadline: Instant::now(), ..operation() });

@@ -51,6 +51,19 @@ pub fn bind(settings: &ListenerSettings) -> io::Result<std::net::TcpListener> {
     // Connections take it over, which costs none of them a system call.
     socket.set_tcp_nodelay(true)?;
     socket.bind(&address.into())?;
+    listen(socket, settings)
+}
+
+/// Listens on a TCP socket that another process has bound, and may hold too. The socket does not block. Of `settings`
+/// the backlog and Fast Open are applied.
+pub fn adopt(socket: Socket, settings: &ListenerSettings) -> io::Result<std::net::TcpListener> {
+    socket.set_nonblocking(true)?;
+    // Connections take it over, which costs none of them a system call.
+    socket.set_tcp_nodelay(true)?;
+    listen(socket, settings)
+}
+
+fn listen(socket: Socket, settings: &ListenerSettings) -> io::Result<std::net::TcpListener> {
     if let Some(queue) = settings.fast_open {
         options::set_fast_open(&socket, queue)?;
     }
@@ -235,6 +248,17 @@ mod tests {
         let (stream, peer) = listener.accept().await.expect("accept");
         assert!(stream.nodelay().expect("nodelay"));
         assert_eq!(peer, client.local_addr().expect("address"));
+    }
+
+    #[tokio::test]
+    async fn a_socket_of_another_process_has_the_same_options() {
+        let foreign = std::net::TcpListener::bind(loopback().address).expect("bind");
+        let settings = ListenerSettings { fast_open: Some(64), ..loopback() };
+        let mut listener = Listener::new(adopt(foreign.into(), &settings).expect("adopt")).expect("listener");
+        let address = listener.local_address().expect("address");
+        let _client = TcpStream::connect(address).await.expect("connect");
+        let (stream, _) = listener.accept().await.expect("accept");
+        assert!(stream.nodelay().expect("nodelay"));
     }
 
     #[test]

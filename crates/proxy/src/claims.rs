@@ -135,7 +135,8 @@ pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
     });
 }
 
-fn belongs_to_head(name: &HeaderName) -> bool {
+/// Whether a header says something about the message itself, its sender or its connection, so that a trailer must not.
+pub(crate) fn belongs_to_head(name: &HeaderName) -> bool {
     [
         header::AUTHORIZATION,
         header::CACHE_CONTROL,

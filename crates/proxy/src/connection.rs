@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use brisk_net::rates::{Event, Rates};
 use brisk_net::{Deadline, DeadlineWheel, Drain};
 use brisk_telemetry::ConnectionRecord;
-use brisk_tls::Confirmation;
+use brisk_tls::{Confirmation, Demands};
 
 use crate::connection::buffers::{AnswerBuffers, Budget, WorkerBuffers};
 use crate::connection::discards::Discards;
@@ -40,6 +40,8 @@ pub struct Connection {
     pub record: RefCell<ConnectionRecord>,
     /// The connection is HTTPS, not plain HTTP.
     pub secure: bool,
+    /// The demands of its host that the client met in the handshake.
+    pub(crate) demands: Demands,
     /// The upstream's side of a connection whose protocol was switched, until the driver joins the two sides. Its type is
     /// that of `upstream::upgrade`, which alone reads and writes it.
     pub(crate) upgrade: RefCell<Option<Box<dyn Any>>>,
@@ -92,9 +94,14 @@ pub(crate) struct Surroundings {
 pub struct RequestGuard(Rc<Connection>);
 
 impl Connection {
-    /// A connection without requests.
+    /// A connection without requests, whose client was asked for no certificate.
     pub fn new(record: ConnectionRecord, secure: bool) -> Rc<Self> {
         Self::with_handshake(record, secure, None)
+    }
+
+    /// An HTTPS connection without requests, whose client met `demands`.
+    pub fn under(demands: Demands, record: ConnectionRecord) -> Rc<Self> {
+        Rc::new(Self { demands, ..Self::at_start(record, true, None) })
     }
 
     /// An HTTPS connection whose handshake is not complete: its early data holds the first requests. `confirmation`
@@ -109,9 +116,14 @@ impl Connection {
         secure: bool,
         handshake: Option<Box<Handshake>>,
     ) -> Rc<Self> {
-        Rc::new(Self {
+        Rc::new(Self::at_start(record, secure, handshake))
+    }
+
+    fn at_start(record: ConnectionRecord, secure: bool, handshake: Option<Box<Handshake>>) -> Self {
+        Self {
             record: RefCell::new(record),
             secure,
+            demands: Demands::default(),
             upgrade: RefCell::new(None),
             forwarded: RefCell::new(None),
             private: OnceCell::new(),
@@ -127,7 +139,7 @@ impl Connection {
             request_began: Cell::new(None),
             blocked: Cell::new(false),
             unblocked: RefCell::default(),
-        })
+        }
     }
 
     /// Limits the requests on this connection as those of `client`. To be called once, before the first.
@@ -322,5 +334,16 @@ impl Multiplexed {
 impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.0.in_flight.set(self.0.in_flight.get() - 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_connection_holds_no_more_than_it_must() {
+        // With the two counts of its `Rc` it fits the allocator's class of 512 bytes.
+        assert!(size_of::<Connection>() <= 496, "{}", size_of::<Connection>());
     }
 }

@@ -6,6 +6,8 @@ use brisk_telemetry::Side;
 use http::StatusCode;
 use thiserror::Error;
 
+use crate::http1::MalformedResponse;
+
 /// Why an upstream group gave no response.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -21,13 +23,13 @@ pub enum UpstreamError {
     ConnectionLimit,
     /// The connection failed or was closed before the response began.
     #[error("the connection failed before the response: {0}")]
-    Closed(#[source] hyper::Error),
+    Closed(#[source] ConnectionError),
     /// The group has no server.
     #[error("the upstream group has no server")]
     NoServer,
     /// What came back is not HTTP.
     #[error("the response is malformed: {0}")]
-    Malformed(#[source] hyper::Error),
+    Malformed(#[source] ConnectionError),
     /// The response has a transfer coding other than chunked.
     #[error("the response has a transfer coding that is not supported; supported is `chunked`")]
     TransferCoding,
@@ -42,7 +44,10 @@ pub enum UpstreamError {
     UnexpectedUpgrade,
     /// The client's request body ended early or was malformed.
     #[error("the request body failed: {0}")]
-    RequestBody(#[source] hyper::Error),
+    RequestBody(#[source] ConnectionError),
+    /// The request body was gathered, and cannot be read again.
+    #[error("the gathered request body failed: {0}")]
+    RequestBuffer(#[source] ConnectionError),
     /// The client's request body is longer than allowed.
     #[error("the request body is too large")]
     RequestBodyTooLarge,
@@ -63,6 +68,7 @@ impl UpstreamError {
             | Self::UnexpectedUpgrade => StatusCode::BAD_GATEWAY,
             Self::ConnectionLimit | Self::NoServer => StatusCode::SERVICE_UNAVAILABLE,
             Self::ConnectTimeout | Self::HeadTimeout => StatusCode::GATEWAY_TIMEOUT,
+            Self::RequestBuffer(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::RequestBody(_) => StatusCode::BAD_REQUEST,
             Self::RequestBodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::RequestBodyTimeout => StatusCode::REQUEST_TIMEOUT,
@@ -73,7 +79,7 @@ impl UpstreamError {
     pub fn side(&self) -> Side {
         match self {
             Self::RequestBody(_) | Self::RequestBodyTooLarge | Self::RequestBodyTimeout => Side::Client,
-            Self::ConnectionLimit | Self::NoServer => Side::Internal,
+            Self::ConnectionLimit | Self::NoServer | Self::RequestBuffer(_) => Side::Internal,
             _ => Side::Upstream,
         }
     }
@@ -92,6 +98,7 @@ impl UpstreamError {
             Self::HeadTimeout => "response-timeout",
             Self::UnexpectedUpgrade => "unexpected-upgrade",
             Self::RequestBody(_) => "request-body",
+            Self::RequestBuffer(_) => "request-buffer",
             Self::RequestBodyTooLarge => "request-body-too-large",
             Self::RequestBodyTimeout => "request-body-timeout",
         }
@@ -100,6 +107,33 @@ impl UpstreamError {
     /// Whether this speaks against the server, for its passive health.
     pub(crate) fn blames_server(&self) -> bool {
         self.side() == Side::Upstream
+    }
+}
+
+/// What went wrong on a connection to an upstream.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// The server closed it.
+    #[error("the server closed the connection")]
+    Ended,
+    /// It cannot be read or written.
+    #[error("{0}")]
+    Io(#[source] io::Error),
+    /// What the server sent over HTTP/1.1 is no response.
+    #[error("{0}")]
+    Malformed(#[from] MalformedResponse),
+    /// The request body that was being sent failed.
+    #[error("{0}")]
+    RequestBody(#[source] Box<BodyError>),
+    /// What hyper reports of HTTP/2.
+    #[error("{0}")]
+    Http2(#[source] hyper::Error),
+}
+
+impl From<BodyError> for ConnectionError {
+    fn from(error: BodyError) -> Self {
+        Self::RequestBody(Box::new(error))
     }
 }
 
@@ -113,9 +147,9 @@ pub enum ServiceError {
         /// The name in the route.
         name: String,
     },
-    /// The default host is not one of the hosts.
-    #[error("the default host has to be one of the hosts")]
-    NoDefaultHost,
+    /// No host is configured.
+    #[error("no host is configured: at least one is needed to answer requests")]
+    NoHost,
     /// The names of the hosts are wrong or contradict each other.
     #[error(transparent)]
     Names(#[from] brisk_certs::CertError),
@@ -127,7 +161,7 @@ pub enum ServiceError {
 pub enum BodyError {
     /// The upstream's response body failed.
     #[error("the response body failed: {0}")]
-    Upstream(#[source] hyper::Error),
+    Upstream(#[source] ConnectionError),
     /// The upstream reset the stream of its response before the end of the body, although it named no error.
     #[error("the response body was cut short by a reset")]
     UpstreamReset,
@@ -143,6 +177,9 @@ pub enum BodyError {
     /// The client's request body is longer than allowed.
     #[error("the request body is too large")]
     TooLarge,
+    /// The client's request body does not have the length that its head states.
+    #[error("the request body has another length than its head states")]
+    WrongLength,
     /// The client paused for too long within its request body, or sent it too slowly.
     #[error("the request body did not come in time")]
     ClientTimeout,
@@ -163,7 +200,7 @@ impl BodyError {
         match self {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::Client(_) | Self::ClientReset => StatusCode::BAD_REQUEST,
+            Self::Client(_) | Self::ClientReset | Self::WrongLength => StatusCode::BAD_REQUEST,
             Self::Spill(_) | Self::File(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
             Self::Upstream(_) | Self::UpstreamReset | Self::UpstreamTimeout => StatusCode::BAD_GATEWAY,
@@ -173,8 +210,13 @@ impl BodyError {
     /// The side that is to blame.
     pub fn side(&self) -> Side {
         match self {
+            Self::Upstream(ConnectionError::RequestBody(body)) => body.side(),
             Self::Upstream(_) | Self::UpstreamReset | Self::UpstreamTimeout => Side::Upstream,
-            Self::Client(_) | Self::ClientReset | Self::TooLarge | Self::ClientTimeout => Side::Client,
+            Self::Client(_)
+            | Self::ClientReset
+            | Self::WrongLength
+            | Self::TooLarge
+            | Self::ClientTimeout => Side::Client,
             Self::Spill(_) | Self::NoRoom | Self::File(_) => Side::Internal,
         }
     }
@@ -182,9 +224,10 @@ impl BodyError {
     /// A short name for logs and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
+            Self::Upstream(ConnectionError::RequestBody(body)) => body.reason(),
             Self::Upstream(_) | Self::UpstreamReset => "response-body",
             Self::UpstreamTimeout => "response-body-timeout",
-            Self::Client(_) | Self::ClientReset => "request-body",
+            Self::Client(_) | Self::ClientReset | Self::WrongLength => "request-body",
             Self::TooLarge => "request-body-too-large",
             Self::ClientTimeout => "request-body-timeout",
             Self::Spill(_) => "request-buffer",

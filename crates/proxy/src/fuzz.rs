@@ -1,10 +1,11 @@
-//! What must hold for any request, for tests and for libFuzzer.
+//! What must hold for any request, and for any response of an upstream, for tests and for libFuzzer.
+
+mod response;
 
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::Instant;
 
-use brisk_telemetry::{ConnectionRecord, RequestId};
+use brisk_telemetry::{ConnectionRecord, RequestId, Timeline};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
@@ -21,6 +22,8 @@ use crate::client::frames::Frames;
 use crate::client::lines::{Lines, Portion};
 use crate::connection::Connection;
 use crate::validate::{self, Target, host_of};
+
+pub use response::response;
 
 /// A path means the same to routes as to a server that decodes what is forwarded once, merges slashes and leaves
 /// parameters out; and reading it again changes nothing.
@@ -106,7 +109,7 @@ pub fn forwarding(bytes: &[u8]) {
 fn connection(client: &str) -> Rc<Connection> {
     let local = SocketAddr::from(([127, 0, 0, 1], 443));
     let client = SocketAddr::new(client.parse().expect("an address"), 40000);
-    Connection::new(ConnectionRecord::new(1, client, local, Instant::now()), true)
+    Connection::new(ConnectionRecord::new(1, client, local, Timeline::start()), true)
 }
 
 /// The lines of a head end where a plain search finds their ends, however the bytes are split over reads.
@@ -302,6 +305,28 @@ mod tests {
         let words =
             [HEADERS, &[b"https://b.example", b" HTTP/1.0\n", b"[::1]:1", b"//", b"*", b"@"]].concat();
         drive("request", &words, super::request);
+    }
+
+    #[test]
+    fn fuzz_response() {
+        let words: &[&[u8]] = &[
+            b"HTTP/1.1 200 OK\r\n",
+            b"HTTP/1.0 ",
+            b"Content-Length: 5\r\n",
+            b"Transfer-Encoding: chunked\r\n",
+            b"Connection: close\r\n",
+            b"\r\n\r\n",
+            b"\r\n",
+            b"\n",
+            b"5\r\nhello\r\n",
+            b"0\r\n\r\n",
+            b";a=b",
+            b"0\r\na: b\r\n\r\n",
+            b"204",
+            b"103",
+            b", ",
+        ];
+        drive("response", words, super::response);
     }
 
     #[test]

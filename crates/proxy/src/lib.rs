@@ -2,8 +2,8 @@
 //!
 //! Three folders, each of which uses those below it: [`client`] speaks HTTP/1.1 and HTTP/2 with one client and asks the
 //! service for each response; [`answer`] chooses and makes the response; [`upstream`] takes a request to a server of a group
-//! and brings the response back. Below them are the state of a [`connection`], the [`body`] of a message and the checks of a
-//! request's target. All of it runs on one worker's thread and is not `Send`; what workers share (settings,
+//! and brings the response back. Below them are the state of a [`connection`], the [`body`] of a message, messages of
+//! [`http1`] and the checks of a request's target. All of it runs on one worker's thread and is not `Send`; what workers share (settings,
 //! [`upstream::GroupState`]) is.
 
 pub mod answer;
@@ -15,6 +15,7 @@ pub mod error;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
+pub mod http1;
 pub mod upstream;
 mod validate;
 
@@ -25,5 +26,5 @@ pub use answer::settings;
 pub use body::Body;
 pub use body::client::ClientBody;
 pub use connection::Connection;
-pub use error::{BodyError, ServiceError, UpstreamError};
+pub use error::{BodyError, ConnectionError, ServiceError, UpstreamError};
 pub use upstream::settings as upstream_settings;

@@ -18,7 +18,7 @@ use brisk_proxy::settings::{
 use brisk_proxy::upstream::{Group, GroupState};
 use brisk_proxy::upstream_settings::GroupSettings;
 use brisk_proxy::{Connection, Service, Telemetry};
-use brisk_telemetry::{ConnectionRecord, Metrics};
+use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
 use brisk_testkit::ca::TestCa;
 use brisk_tls::{Acceptor, Resources, TlsSettings};
 use brisk_tls_client::{Client, ClientSettings, ClientStream, EarlyOutcome, SavedSession, Verification};
@@ -222,7 +222,7 @@ impl Stage {
 
     /// What the gateway does with a connection.
     async fn serve(&self, tcp: TcpStream, peer: SocketAddr, limit: Duration) -> End {
-        let mut record = ConnectionRecord::new(1, peer, peer, Instant::now());
+        let mut record = ConnectionRecord::new(1, peer, peer, Timeline::start());
         let accepted = self.acceptor.accept(tcp, Vec::new(), &mut record.timeline).await;
         let accepted = accepted.expect("a handshake");
         record.tls = Some(Box::new(accepted.facts));
@@ -272,12 +272,9 @@ fn acceptor(ca: &TestCa) -> Acceptor {
     let engine = LocalEngine::new(Arc::new(keystore));
     let engine: Arc<dyn PrivateKeyEngine> = Arc::new(engine);
     let host = brisk_tls::HostSettings {
-        names: vec![HOST.to_owned()],
-        default: true,
         certificates: vec![Arc::new(loaded.expect("a certificate").certificate)],
-        slot: brisk_certs::Slot::new(),
-        client_certificates: None,
         early_data: 16 * 1024,
+        ..brisk_tls::HostSettings::new([HOST])
     };
     host.publish(&engine);
     let resources = Resources::of_process(SystemTime::now());
@@ -291,13 +288,11 @@ fn service(origin: &Origin, wheel: &DeadlineWheel, metrics: &Arc<Metrics>) -> Se
     let action = Action::Upstream(UpstreamAction { group: "app".to_owned(), path: UpstreamPath::Whole });
     let route = RouteSettings::new(RoutePath::Prefix("/".to_owned()), action);
     let host = HostSettings {
-        names: vec![HOST.to_owned()],
         routes: vec![RouteSettings { early_data: EarlyDataPolicy::Safe, ..route }],
-        ..HostSettings::default()
+        ..HostSettings::new(brisk_tls::HostSettings::new([HOST]))
     };
     let settings = ServiceSettings {
         hosts: vec![host],
-        default_host: 0,
         unknown_host: brisk_certs::UnknownName::Default,
         trusted_proxies: Vec::new(),
         underscores: Underscores::Drop,

@@ -55,8 +55,10 @@ pub enum Action {
     Verify,
     /// Generation of a key pair, as for the client's key share.
     Keygen,
-    /// The server's part of a key exchange: its share and the secret. For ML-KEM this is the encapsulation.
+    /// The server's part of a key exchange: its share and the secret. For X25519MLKEM768 an encapsulation is part of it.
     Exchange,
+    /// The server's part of ML-KEM alone.
+    Encapsulate,
     /// Encryption of a record.
     Seal,
     /// A digest.
@@ -71,6 +73,7 @@ impl Action {
             Self::Verify => "verify",
             Self::Keygen => "keygen",
             Self::Exchange => "exchange",
+            Self::Encapsulate => "encapsulate",
             Self::Seal => "seal",
             Self::Hash => "hash",
         }
@@ -122,6 +125,8 @@ impl Figure {
 pub enum Missing {
     /// The processor does not support RSA in batches.
     Lanes,
+    /// The processor does not support batches of key exchanges and of ECDSA, or none of ML-KEM.
+    Avx512,
     /// Batches are slower than single operations on this machine.
     SlowLanes,
 }
@@ -130,6 +135,7 @@ impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lanes => f.write_str("no AVX2 and FMA"),
+            Self::Avx512 => f.write_str("no AVX-512"),
             Self::SlowLanes => f.write_str("slower here"),
         }
     }

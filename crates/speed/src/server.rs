@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use brisk_certs::{DevelopmentCa, Slot, load};
+use brisk_certs::{DevelopmentCa, load};
 use brisk_keys::{Keystore, LocalEngine, PrivateKeyEngine};
 use brisk_net::{Listener, ListenerSettings, listener};
 use brisk_telemetry::Timeline;
@@ -107,14 +107,7 @@ fn acceptor() -> Result<Acceptor, SpeedError> {
         let loaded = load(&files.chain, &files.key, &mut keystore, now)?;
         certificates.push(Arc::new(loaded.certificate));
     }
-    let host = HostSettings {
-        names: vec![NAME.to_owned()],
-        default: true,
-        certificates,
-        slot: Slot::new(),
-        client_certificates: None,
-        early_data: 0,
-    };
+    let host = HostSettings { certificates, ..HostSettings::new([NAME]) };
     let engine: Arc<dyn PrivateKeyEngine> = Arc::new(LocalEngine::new(Arc::new(keystore)));
     host.publish(&engine);
     Ok(Acceptor::new(TlsSettings::default(), &[host], &Resources::of_process(now))?)

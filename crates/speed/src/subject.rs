@@ -14,6 +14,7 @@ pub enum Algorithm {
     Ed25519,
     X25519,
     X25519MlKem768,
+    MlKem768,
     Aes128Gcm,
     Aes256Gcm,
     ChaCha20Poly1305,
@@ -22,7 +23,7 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// All algorithms, in the order of measurements and reports.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Rsa2048,
         Self::Rsa3072,
         Self::Rsa4096,
@@ -31,6 +32,7 @@ impl Algorithm {
         Self::Ed25519,
         Self::X25519,
         Self::X25519MlKem768,
+        Self::MlKem768,
         Self::Aes128Gcm,
         Self::Aes256Gcm,
         Self::ChaCha20Poly1305,
@@ -48,6 +50,7 @@ impl Algorithm {
             Self::Ed25519 => "ed25519",
             Self::X25519 => "x25519",
             Self::X25519MlKem768 => "x25519mlkem768",
+            Self::MlKem768 => "mlkem768",
             Self::Aes128Gcm => "aes128gcm",
             Self::Aes256Gcm => "aes256gcm",
             Self::ChaCha20Poly1305 => "chacha20poly1305",
@@ -66,6 +69,7 @@ impl Algorithm {
             Self::Ed25519 => "Ed25519",
             Self::X25519 => "X25519",
             Self::X25519MlKem768 => "X25519MLKEM768",
+            Self::MlKem768 => "ML-KEM-768",
             Self::Aes128Gcm => "AES-128-GCM",
             Self::Aes256Gcm => "AES-256-GCM",
             Self::ChaCha20Poly1305 => "ChaCha20-Poly1305",

@@ -9,6 +9,9 @@ use crate::result::{Action, Missing, Operation};
 use crate::settings::Settings;
 use crate::subject::Algorithm;
 
+/// Operations in a full batch of key exchanges, ECDSA and ML-KEM.
+const LANES: usize = 8;
+
 /// Performs an operation, or a batch of them, once.
 pub(crate) type Act = Box<dyn FnMut() -> Result<(), SpeedError> + Send>;
 
@@ -26,6 +29,18 @@ impl Work {
     ) -> Self {
         let operation = Operation { algorithm, action, batch: 1, bytes: None };
         Self { operation, act: Ok(Box::new(act)) }
+    }
+
+    /// The same operation eight times, in vector lanes.
+    fn in_lanes(
+        algorithm: Algorithm,
+        action: Action,
+        are_there: bool,
+        act: impl FnMut() -> Result<(), SpeedError> + Send + 'static,
+    ) -> Self {
+        let operation = Operation { algorithm, action, batch: LANES, bytes: None };
+        let act = if are_there { Ok(Box::new(act) as Act) } else { Err(Missing::Avx512) };
+        Self { operation, act }
     }
 
     fn with_bytes(mut self, bytes: usize) -> Self {
@@ -47,6 +62,7 @@ fn of(algorithm: Algorithm) -> Result<Vec<Work>, SpeedError> {
         Algorithm::P256 | Algorithm::P384 | Algorithm::Ed25519 => signing::others(algorithm),
         Algorithm::X25519 => exchange::x25519(),
         Algorithm::X25519MlKem768 => exchange::x25519_mlkem768(),
+        Algorithm::MlKem768 => exchange::mlkem768(),
         Algorithm::Aes128Gcm | Algorithm::Aes256Gcm | Algorithm::ChaCha20Poly1305 => records::seal(algorithm),
         Algorithm::Sha256 => Ok(records::hash()),
     }

@@ -3,7 +3,7 @@
 //!
 //! Nothing called per request or per connection looks up a label or takes a lock: figures have their place beforehand.
 
-mod figures;
+mod encoder;
 mod handshakes;
 mod histogram;
 mod page;
@@ -11,7 +11,7 @@ mod series;
 mod shard;
 
 use std::sync::atomic::{AtomicIsize, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -19,12 +19,11 @@ use arc_swap::ArcSwap;
 use crate::access_log::AccessLog;
 use crate::outcome::{EarlyData, EarlyRequest, HandshakeOutcome, ResumptionFailure, Side, named};
 use crate::record::{ConnectionRecord, TlsFacts};
-pub use figures::{
-    BatchGain, GpuFigures, KeyFigures, RateFigures, SessionFigures, StoreFigures, TicketKeyFigures,
-};
+pub use encoder::{Collector, Encoder, Family, Labels};
 use handshakes::Handshakes;
 pub use series::{KeyOperationFacts, KeyOutcome, UpstreamMetrics};
-use series::{KeyOperations, Source, Upstreams};
+use series::{KeyOperations, Upstreams};
+pub(crate) use shard::PerWorker;
 use shard::Shards;
 
 /// The `Content-Type` of what [`Metrics::render`] returns.
@@ -115,12 +114,8 @@ pub struct Metrics {
     bodies_gathered: AtomicU64,
     shed: AtomicU64,
     certificates: ArcSwap<Vec<CertificateExpiry>>,
-    sessions: Source<SessionFigures>,
-    keys: Source<KeyFigures>,
     lost_lines: Mutex<Vec<Arc<AtomicU64>>>,
-    log: Source<u64>,
-    stuck: Source<u64>,
-    rates: Source<RateFigures>,
+    collectors: Mutex<Vec<Box<dyn Collector>>>,
 }
 
 impl Metrics {
@@ -138,12 +133,8 @@ impl Metrics {
             bodies_gathered: AtomicU64::new(0),
             shed: AtomicU64::new(0),
             certificates: ArcSwap::default(),
-            sessions: Source::none(),
-            keys: Source::none(),
             lost_lines: Mutex::default(),
-            log: Source::none(),
-            stuck: Source::none(),
-            rates: Source::none(),
+            collectors: Mutex::default(),
         })
     }
 
@@ -153,9 +144,9 @@ impl Metrics {
     }
 
     /// Counts the end of an accepted connection, and the bytes that it carried.
-    pub(crate) fn connection_closed(&self, listener: Listening, record: &ConnectionRecord) {
+    pub(crate) fn connection_closed(&self, record: &ConnectionRecord) {
         let shard = self.shards.mine();
-        shard.closed[listener as usize].fetch_add(1, Ordering::Relaxed);
+        shard.closed[record.listener() as usize].fetch_add(1, Ordering::Relaxed);
         let bytes = [
             (&shard.received, record.bytes_received),
             (&shard.sent, record.bytes_sent),
@@ -220,7 +211,7 @@ impl Metrics {
     }
 
     /// Counts a handshake that ended with `outcome`, and why it resumed no session if that was known by then.
-    pub fn handshake_failed(&self, outcome: HandshakeOutcome, resumption: Option<ResumptionFailure>) {
+    pub(crate) fn handshake_failed(&self, outcome: HandshakeOutcome, resumption: Option<ResumptionFailure>) {
         self.handshakes.failed(outcome);
         if let Some(reason) = resumption {
             self.handshakes.resumption_failed(reason);
@@ -268,29 +259,9 @@ impl Metrics {
         self.certificates.store(Arc::new(certificates));
     }
 
-    /// Asks `source` for the session layer's figures at every scrape. Replaces an earlier source.
-    pub fn set_session_source(&self, source: impl Fn() -> SessionFigures + Send + Sync + 'static) {
-        self.sessions.set(Box::new(source));
-    }
-
-    /// Asks `source` for the key engine's figures at every scrape. Replaces an earlier source.
-    pub fn set_key_source(&self, source: impl Fn() -> KeyFigures + Send + Sync + 'static) {
-        self.keys.set(Box::new(source));
-    }
-
-    /// Asks `source` at every scrape what was refused because of a client's rate. Replaces an earlier source.
-    pub fn set_rate_source(&self, source: impl Fn() -> RateFigures + Send + Sync + 'static) {
-        self.rates.set(Box::new(source));
-    }
-
-    /// Asks `source` at every scrape how many workers are stuck. Replaces an earlier source.
-    pub fn set_stuck_source(&self, source: impl Fn() -> u64 + Send + Sync + 'static) {
-        self.stuck.set(Box::new(source));
-    }
-
-    /// Asks `source` at every scrape how many lines of the program's own log were dropped. Replaces an earlier source.
-    pub fn set_log_source(&self, source: impl Fn() -> u64 + Send + Sync + 'static) {
-        self.log.set(Box::new(source));
+    /// Has `collector` write its metrics at every scrape, after those registered before it.
+    pub fn register(&self, collector: impl Collector) {
+        self.collectors().push(Box::new(collector));
     }
 
     /// Shows how many lines `log` loses. Logs attached before count on, so that the sum never falls.
@@ -303,6 +274,10 @@ impl Metrics {
         page::render(self)
     }
 
+    fn collectors(&self) -> MutexGuard<'_, Vec<Box<dyn Collector>>> {
+        self.collectors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lost_lines(&self) -> u64 {
         let counters = self.lost_lines.lock().unwrap_or_else(PoisonError::into_inner);
         counters.iter().map(|counter| counter.load(Ordering::Relaxed)).sum()
@@ -310,4 +285,4 @@ impl Metrics {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

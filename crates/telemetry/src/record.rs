@@ -2,14 +2,15 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 
-use crate::metrics::{Listening, Metrics};
-use crate::outcome::{EarlyData, EarlyRequest, Resumption, ResumptionFailure, Side};
+use crate::metrics::Listening;
+use crate::outcome::{EarlyData, EarlyRequest, HandshakeOutcome, Resumption, ResumptionFailure, Side};
 use crate::request_id::RequestId;
+use crate::sink::Sink;
 use crate::timeline::Timeline;
 
 /// What a finished handshake agreed on.
@@ -45,7 +46,7 @@ pub struct TlsFacts {
     pub handshake_time: Duration,
 }
 
-/// What is known of one connection. Where it is [counted](Self::count_in), dropping it counts its end.
+/// What is known of one connection. It goes [to a sink](Self::report_to) once, however the connection ends.
 #[derive(Debug)]
 pub struct ConnectionRecord {
     /// Number of the connection, unique while the process lives.
@@ -73,18 +74,42 @@ pub struct ConnectionRecord {
     pub early_bytes: u64,
     /// Requests answered so far.
     pub requests: u32,
-    counted: Option<(Arc<Metrics>, Listening)>,
+    listener: Listening,
+    /// `None` where it goes nowhere, and after the end.
+    sink: Option<Arc<Sink>>,
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectionEnd {
+    /// Before it could be served.
+    HandshakeFailed(HandshakeOutcome),
+    /// After it was served; why, in a few fixed words: `idle`.
+    Served(&'static str),
+    /// Its task was dropped, as at the end of the process.
+    Dropped,
+}
+
+impl ConnectionEnd {
+    /// The reason in a few fixed words: `idle`, `timed-out`.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::HandshakeFailed(outcome) => outcome.name(),
+            Self::Served(reason) => reason,
+            Self::Dropped => "dropped",
+        }
+    }
 }
 
 impl ConnectionRecord {
-    /// A record of a connection accepted at `start`, with `peer` as the client.
-    pub fn new(id: u64, peer: SocketAddr, local: SocketAddr, start: Instant) -> Self {
+    /// A record of a connection accepted at the start of `timeline`, with `peer` as the client.
+    pub fn new(id: u64, peer: SocketAddr, local: SocketAddr, timeline: Timeline) -> Self {
         Self {
             id,
             client: peer,
             peer,
             local,
-            timeline: Timeline::start_at(start),
+            timeline,
             tls: None,
             resumption_failure: None,
             rtt: None,
@@ -92,29 +117,34 @@ impl ConnectionRecord {
             bytes_sent: 0,
             early_bytes: 0,
             requests: 0,
-            counted: None,
+            listener: Listening::Https,
+            sink: None,
         }
     }
 
-    /// Counts the connection, one of `listener`, in `metrics`: its acceptance now, its end and its bytes when the record is
-    /// dropped.
-    pub fn count_in(&mut self, metrics: &Arc<Metrics>, listener: Listening) {
-        metrics.connection_opened(listener);
-        self.counted = Some((Arc::clone(metrics), listener));
+    /// Counts the acceptance of the connection, one of `listener`, and has the record go to `sink` at its end.
+    pub fn report_to(&mut self, sink: &Arc<Sink>, listener: Listening) {
+        sink.metrics.connection_opened(listener);
+        self.listener = listener;
+        self.sink = Some(Arc::clone(sink));
     }
 
-    /// Counts the end now, although requests still hold the record.
-    pub fn end(&mut self) {
-        if let Some((metrics, listener)) = self.counted.take() {
-            metrics.connection_closed(listener, self);
+    /// The kind of listener that accepted the connection.
+    pub fn listener(&self) -> Listening {
+        self.listener
+    }
+
+    /// Hands the record over, although requests may still hold it. Only the first call counts.
+    pub fn finish(&mut self, end: ConnectionEnd) {
+        if let Some(sink) = self.sink.take() {
+            sink.finished(self, end);
         }
     }
 }
 
-/// However a connection ends, its end is counted, once.
 impl Drop for ConnectionRecord {
     fn drop(&mut self) {
-        self.end();
+        self.finish(ConnectionEnd::Dropped);
     }
 }
 

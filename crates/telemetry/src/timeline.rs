@@ -1,7 +1,7 @@
 //! The steps of a connection and when each was reached.
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A step of a connection. One vocabulary for everything that times connections, so that the tools can check one another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,30 +53,39 @@ impl fmt::Display for Milestone {
 
 const NOT_REACHED: u32 = u32::MAX;
 
-/// When a connection reached its milestones, in whole microseconds from its start; a milestone later than 71 minutes
-/// counts as reached at that time. 40 bytes; marking allocates nothing and costs one reading of the clock.
+/// When a connection reached its milestones: the time of day of its start, and for each milestone the offset from it in
+/// whole microseconds; a milestone later than 71 minutes counts as reached at that time. 48 bytes; marking allocates
+/// nothing and costs one reading of the clock.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Timeline {
     start: Instant,
+    /// Microseconds since 1970.
+    time_of_day: u64,
     offsets: [u32; Milestone::ALL.len()],
 }
 
 impl Timeline {
     /// Starts now, with [`Milestone::TcpEstablished`] reached.
     pub fn start() -> Self {
-        Self::start_at(Instant::now())
+        Self::start_at(Instant::now(), SystemTime::now())
     }
 
-    /// Starts at `start`, with [`Milestone::TcpEstablished`] reached.
-    pub fn start_at(start: Instant) -> Self {
+    /// Starts at `start`, which was at `time` of day, with [`Milestone::TcpEstablished`] reached.
+    pub fn start_at(start: Instant, time: SystemTime) -> Self {
         let mut offsets = [NOT_REACHED; Milestone::ALL.len()];
         offsets[Milestone::TcpEstablished as usize] = 0;
-        Self { start, offsets }
+        let since_1970 = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { start, time_of_day: u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX), offsets }
     }
 
     /// When the connection started.
     pub fn started(&self) -> Instant {
         self.start
+    }
+
+    /// The time of day when the connection started, to the microsecond.
+    pub fn time_of_day(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_micros(self.time_of_day)
     }
 
     /// Marks `milestone` as reached now, unless it was reached before: the first time counts.
@@ -88,10 +97,14 @@ impl Timeline {
 
     /// Marks `milestone` as reached at `time`, unless it was reached before. A time before the start counts as the start.
     pub fn mark_at(&mut self, milestone: Milestone, time: Instant) {
+        self.mark_after(milestone, time.saturating_duration_since(self.start));
+    }
+
+    /// Marks `milestone` as reached at this offset from the start, unless it was reached before.
+    pub fn mark_after(&mut self, milestone: Milestone, offset: Duration) {
         let slot = &mut self.offsets[milestone as usize];
         if *slot == NOT_REACHED {
-            let micros = time.saturating_duration_since(self.start).as_micros();
-            *slot = u32::try_from(micros).unwrap_or(NOT_REACHED).min(NOT_REACHED - 1);
+            *slot = u32::try_from(offset.as_micros()).unwrap_or(NOT_REACHED).min(NOT_REACHED - 1);
         }
     }
 
@@ -124,8 +137,15 @@ impl fmt::Debug for Timeline {
 mod tests {
     use super::*;
 
-    fn after(timeline: &Timeline, micros: u64) -> Instant {
-        timeline.started() + Duration::from_micros(micros)
+    const fn micros(micros: u64) -> Duration {
+        Duration::from_micros(micros)
+    }
+
+    #[test]
+    fn a_timeline_knows_the_time_of_day_of_its_start() {
+        let time = UNIX_EPOCH + Duration::new(1_700_000_000, 123_456_789);
+        let timeline = Timeline::start_at(Instant::now(), time);
+        assert_eq!(timeline.time_of_day(), UNIX_EPOCH + Duration::new(1_700_000_000, 123_456_000));
     }
 
     #[test]
@@ -146,8 +166,8 @@ mod tests {
     #[test]
     fn between_is_the_time_from_one_milestone_to_another() {
         let mut timeline = Timeline::start();
-        timeline.mark_at(Milestone::ClientHello, after(&timeline, 300));
-        timeline.mark_at(Milestone::HandshakeFinished, after(&timeline, 1500));
+        timeline.mark_after(Milestone::ClientHello, micros(300));
+        timeline.mark_after(Milestone::HandshakeFinished, micros(1500));
         let took = timeline.between(Milestone::ClientHello, Milestone::HandshakeFinished);
         assert_eq!(took, Some(Duration::from_micros(1200)));
         assert_eq!(timeline.between(Milestone::HandshakeFinished, Milestone::ClientHello), None);
@@ -157,8 +177,8 @@ mod tests {
     #[test]
     fn the_first_mark_counts() {
         let mut timeline = Timeline::start();
-        timeline.mark_at(Milestone::ClientHello, after(&timeline, 10));
-        timeline.mark_at(Milestone::ClientHello, after(&timeline, 20));
+        timeline.mark_after(Milestone::ClientHello, micros(10));
+        timeline.mark_after(Milestone::ClientHello, micros(20));
         timeline.mark(Milestone::ClientHello);
         assert_eq!(timeline.offset(Milestone::ClientHello), Some(Duration::from_micros(10)));
     }

@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
+use command_fds::{CommandFdExt, FdMapping};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -54,6 +56,7 @@ pub struct Setup {
     environment: Vec<(String, String)>,
     unread: bool,
     open_files: Option<u32>,
+    inherited: Vec<(String, OwnedFd)>,
 }
 
 impl Setup {
@@ -67,6 +70,7 @@ impl Setup {
             environment: Vec::new(),
             unread: false,
             open_files: None,
+            inherited: Vec::new(),
         }
     }
 
@@ -107,6 +111,13 @@ impl Setup {
         self
     }
 
+    /// With this socket, as from a supervisor that calls it `name`. It stays open here too.
+    pub fn inherit(mut self, name: &str, socket: &TcpListener) -> Self {
+        let socket = socket.try_clone().expect("a copy of a socket");
+        self.inherited.push((name.to_owned(), socket.into()));
+        self
+    }
+
     /// The folder that it will run in.
     pub fn folder(&self) -> &Path {
         self.folder.path()
@@ -136,18 +147,36 @@ impl Setup {
     }
 
     fn command(&self, subcommand: &str) -> Command {
-        let mut command = match self.open_files {
-            None => Command::new(&self.program),
-            Some(limit) => {
-                let mut shell = command("sh");
-                shell.arg("-c").arg(format!("ulimit -n {limit} && exec \"$0\" \"$@\"")).arg(&self.program);
-                shell
-            }
+        let limit = self.open_files.map(|limit| format!("ulimit -n {limit} && "));
+        // The shell becomes the program, which so has its process id.
+        let id = (!self.inherited.is_empty()).then_some("export LISTEN_PID=${LISTEN_PID:-$$} && ");
+        let before = limit.unwrap_or_default() + id.unwrap_or_default();
+        let mut command = if before.is_empty() {
+            Command::new(&self.program)
+        } else {
+            let mut shell = command("sh");
+            shell.arg("-c").arg(before + "exec \"$0\" \"$@\"").arg(&self.program);
+            shell
         };
+        self.pass_sockets(&mut command);
         command.arg(subcommand).current_dir(self.folder.path()).stdin(Stdio::null());
         command.env_remove("SSLKEYLOGFILE").env("HOME", self.folder.path()).env_remove("XDG_STATE_HOME");
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
+    }
+
+    fn pass_sockets(&self, command: &mut Command) {
+        if self.inherited.is_empty() {
+            return;
+        }
+        let names: Vec<_> = self.inherited.iter().map(|(name, _)| name.as_str()).collect();
+        command.env("LISTEN_FDS", names.len().to_string()).env("LISTEN_FDNAMES", names.join(":"));
+        let mapping = |(child_fd, (_, socket)): (i32, &(String, OwnedFd))| FdMapping {
+            parent_fd: socket.try_clone().expect("a copy of a socket"),
+            child_fd,
+        };
+        let mappings = (3..).zip(&self.inherited).map(mapping).collect();
+        command.fd_mappings(mappings).expect("a number for each socket");
     }
 }
 
@@ -249,13 +278,13 @@ impl Brisk {
 
     /// GET at the admin listener.
     pub fn ask_admin(&self, path: &str) -> Message {
-        self.send_admin(&format!("GET {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n"))
+        self.send_admin(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
     }
 
     /// POST without a body at the admin listener.
     pub fn post_admin(&self, path: &str) -> Message {
         self.send_admin(&format!(
-            "POST {path} HTTP/1.1\r\nHost: admin\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
         ))
     }
 

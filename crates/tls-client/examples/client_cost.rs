@@ -16,7 +16,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use brisk_certs::{Slot, load};
+use brisk_certs::load;
 use brisk_keys::{Keystore, LocalEngine, PrivateKeyEngine};
 use brisk_telemetry::{Resumption, Timeline};
 use brisk_testkit::ca::{Leaf, TestCa};
@@ -185,14 +185,8 @@ fn serve(leaf: &Leaf, listening: &mpsc::Sender<SocketAddr>) {
     let loaded = load(&leaf.chain, &leaf.key, &mut keystore, SystemTime::now()).expect("a certificate");
     let engine = LocalEngine::new(Arc::new(keystore));
     let engine: Arc<dyn PrivateKeyEngine> = Arc::new(engine);
-    let host = HostSettings {
-        names: vec![HOST.to_owned()],
-        default: true,
-        certificates: vec![Arc::new(loaded.certificate)],
-        slot: Slot::new(),
-        client_certificates: None,
-        early_data: 0,
-    };
+    let certificates = vec![Arc::new(loaded.certificate)];
+    let host = HostSettings { certificates, ..HostSettings::new([HOST]) };
     host.publish(&engine);
     let resources = Resources::of_process(SystemTime::now());
     let acceptor = Acceptor::new(TlsSettings::default(), &[host], &resources).expect("settings");

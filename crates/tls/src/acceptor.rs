@@ -19,6 +19,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::TlsError;
+use crate::demands::Demands;
 use crate::gate::KeyGate;
 use crate::host_config::{ConfigBuilder, HostConfig};
 use crate::settings::{HostSettings, TlsSettings};
@@ -72,10 +73,23 @@ pub struct Acceptor {
 
 #[derive(Debug)]
 struct Host {
-    index: usize,
-    keeps_client_chain: bool,
+    demands: Demands,
     config: HostConfig,
     shown: Shown,
+}
+
+/// What is known of a handshake while it goes on, to be there whatever becomes of it: it may fail, or be dropped at its
+/// deadline, at any time.
+#[derive(Debug)]
+pub struct Trace<'a> {
+    /// When it reached its milestones.
+    pub timeline: &'a mut Timeline,
+    /// Why the client's session was not found: a client that replays a flight never finishes its handshake.
+    pub missed: &'a mut Option<ResumptionFailure>,
+    /// Bytes received on the connection. Counts on from the caller's, which include what the caller has read.
+    pub received: &'a mut u64,
+    /// Bytes sent on the connection.
+    pub sent: &'a mut u64,
 }
 
 /// A handshake that is complete or has received early data.
@@ -85,8 +99,8 @@ pub struct Accepted {
     pub stream: Stream,
     /// The negotiated parameters. With early data `handshake_time` ends at the first early data.
     pub facts: TlsFacts,
-    /// Position of the host in the settings that the acceptor was made of.
-    pub host: usize,
+    /// What the host of the handshake demands of its clients.
+    pub demands: Demands,
 }
 
 /// Why a handshake did not complete. The client has been sent the alert for it, where TLS has one.
@@ -114,27 +128,27 @@ impl Refusal {
 
 impl Acceptor {
     /// Prepares the configuration of each host.
-    pub fn new(
+    pub fn new<'a>(
         settings: TlsSettings,
-        hosts: &[HostSettings],
+        hosts: impl IntoIterator<Item = &'a HostSettings>,
         resources: &Resources,
     ) -> Result<Self, TlsError> {
+        let hosts: Vec<_> = hosts.into_iter().collect();
         if hosts.is_empty() {
             return Err(TlsError::NoHost);
         }
         let builder = ConfigBuilder::new(&settings, resources)?;
         let gate = Arc::new(resources.key_gate.clone());
         let mut map = HostMap::new(settings.unknown_host);
-        for (index, host) in hosts.iter().enumerate() {
+        for &host in &hosts {
             let entry = Host {
-                index,
-                keeps_client_chain: host.client_certificates.as_ref().is_some_and(|clients| clients.keep),
+                demands: host.demands.clone(),
                 config: builder.host(host)?,
                 shown: Shown::new(&host.slot, &gate),
             };
             map.add(host.names.iter().map(String::as_str), entry)?;
         }
-        map.set_default(hosts.iter().position(|host| host.default).unwrap_or(0));
+        map.set_default(HostSettings::default_of(hosts));
         Ok(Self { hosts: map, settings })
     }
 
@@ -157,40 +171,39 @@ impl Acceptor {
         received: Vec<u8>,
         timeline: &mut Timeline,
     ) -> Result<Accepted, Refusal> {
-        self.accept_from(None, io, received, timeline, &mut None).await
+        let mut bytes = (received.len() as u64, 0);
+        let trace = Trace { timeline, missed: &mut None, received: &mut bytes.0, sent: &mut bytes.1 };
+        self.accept_from(None, io, received, trace).await
     }
 
-    /// As [`accept`](Self::accept), for a client whose key operations the [`KeyGate`] of the resources limits. Why the
-    /// client's session was not found is in `missed` as soon as that is known: a client that replays a flight never
-    /// finishes its handshake.
+    /// As [`accept`](Self::accept), for a client whose key operations the [`KeyGate`] of the resources limits.
     pub async fn accept_from(
         &self,
         client: Option<IpAddr>,
         mut io: TcpStream,
         received: Vec<u8>,
-        timeline: &mut Timeline,
-        missed: &mut Option<ResumptionFailure>,
+        mut trace: Trace<'_>,
     ) -> Result<Accepted, Refusal> {
-        let (hello, incoming) = self.read_hello(&mut io, received).await?;
-        timeline.mark(Milestone::ClientHello);
+        let (hello, incoming) = self.read_hello(&mut io, received, &mut trace).await?;
+        trace.timeline.mark(Milestone::ClientHello);
         let started = Instant::now();
         let result = if let Some((alert, reason)) = self.unanswerable(&hello) {
-            send_last(&mut io, alert).await;
+            send_last(&mut io, alert, &mut trace).await;
             Err(Refusal::because(HandshakeOutcome::NothingInCommon, &reason))
         } else if let Some(host) = self.hosts.get(hello.server_name.as_deref()).host() {
-            Negotiation::run(host, &hello, client, &mut io, incoming, (timeline, missed)).await
+            Negotiation::run(host, &hello, client, &mut io, incoming, &mut trace).await
         } else {
-            send_last(&mut io, &ALERT_UNRECOGNIZED_NAME).await;
+            send_last(&mut io, &ALERT_UNRECOGNIZED_NAME, &mut trace).await;
             Err(Refusal::new(HandshakeOutcome::UnknownName))
         };
         match result {
             Ok(negotiation) => {
                 let facts = negotiation.facts(&hello, started.elapsed());
-                let (stream, host) = negotiation.into_stream(io);
+                let (stream, demands) = negotiation.into_stream(io, &trace);
                 if stream.confirmation().is_none() {
-                    timeline.mark(Milestone::HandshakeFinished);
+                    trace.timeline.mark(Milestone::HandshakeFinished);
                 }
-                Ok(Accepted { stream, facts, host })
+                Ok(Accepted { stream, facts, demands })
             }
             Err(refusal) => Err(Refusal { server_name: hello.server_name, ..refusal }),
         }
@@ -214,17 +227,18 @@ impl Acceptor {
         &self,
         io: &mut TcpStream,
         mut incoming: Vec<u8>,
+        trace: &mut Trace<'_>,
     ) -> Result<(ClientHello, Vec<u8>), Refusal> {
         loop {
             match ClientHello::read(&incoming, self.settings.hello_size) {
                 Ok(HelloProgress::Complete(hello)) => return Ok((*hello, incoming)),
                 Ok(HelloProgress::Incomplete) => {}
-                Err(error) => return Err(refuse_hello(io, error).await),
+                Err(error) => return Err(refuse_hello(io, error, trace).await),
             }
             incoming.reserve(2048);
             match io.read_buf(&mut incoming).await {
                 Ok(0) => return Err(Refusal::new(HandshakeOutcome::ClientClosed)),
-                Ok(_) => {}
+                Ok(len) => *trace.received += len as u64,
                 Err(error) => return Err(lost(&error)),
             }
         }
@@ -237,23 +251,24 @@ impl fmt::Debug for Acceptor {
     }
 }
 
-async fn refuse_hello(io: &mut TcpStream, error: HelloError) -> Refusal {
+async fn refuse_hello(io: &mut TcpStream, error: HelloError, trace: &mut Trace<'_>) -> Refusal {
     let (outcome, answer): (_, &[u8]) = match error {
         HelloError::PlainHttp => (HandshakeOutcome::PlainHttp, PLAIN_HTTP_ANSWER),
         HelloError::NotTls => (HandshakeOutcome::NotTls, &[]),
         HelloError::TooLarge { .. } => (HandshakeOutcome::TooLarge, &ALERT_DECODE_ERROR),
         _ => (HandshakeOutcome::Malformed, &ALERT_DECODE_ERROR),
     };
-    send_last(io, answer).await;
+    send_last(io, answer, trace).await;
     Refusal::because(outcome, &error)
 }
 
 /// Sends the last bytes of a connection and lets the client read them: closing with unread data would reset the
 /// connection.
-async fn send_last(io: &mut TcpStream, bytes: &[u8]) {
+async fn send_last(io: &mut TcpStream, bytes: &[u8], trace: &mut Trace<'_>) {
     if bytes.is_empty() || io.write_all(bytes).await.is_err() {
         return;
     }
+    *trace.sent += bytes.len() as u64;
     if io.shutdown().await.is_ok() {
         // Boxed: its buffer is half of what a handshake would take otherwise.
         Box::pin(brisk_net::linger(io, brisk_net::Lingering::BRIEF)).await;

@@ -14,14 +14,15 @@ use rustls::crypto::{ActiveKeyExchange, CompletedKeyExchange, SupportedKxGroup};
 use rustls::ffdhe_groups::FfdheGroup;
 use rustls::{Error, ProtocolVersion as Version};
 
-use crate::notes;
+use crate::{key_exchange, notes};
 
 /// The groups that are known, the best first: post-quantum, then by what they cost.
 const ORDER: [NamedGroup; 4] =
     [NamedGroup::X25519MLKEM768, NamedGroup::X25519, NamedGroup::SECP256R1, NamedGroup::SECP384R1];
 
 static GROUPS: LazyLock<[Chosen; 4]> = LazyLock::new(|| {
-    [kx_group::X25519MLKEM768, kx_group::X25519, kx_group::SECP256R1, kx_group::SECP384R1].map(Chosen)
+    [key_exchange::X25519_MLKEM768, key_exchange::X25519, kx_group::SECP256R1, kx_group::SECP384R1]
+        .map(Chosen)
 });
 
 /// All groups, each usable in a handshake unless [`notes`] name another.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use brisk_certs::{Certificate, Served};
-use brisk_keys::{KeyAlgorithm, KeyOperation, OperationKind, PrivateKeyEngine};
+use brisk_keys::{KeyAlgorithm, KeyOperation, OperationKind, PrivateKeyEngine, turn};
 use brisk_wire::registry;
 use bytes::Bytes;
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -17,8 +17,9 @@ use rustls::sign::{CertifiedKey, Signer, SigningKey};
 use rustls::{SignatureAlgorithm, SignatureScheme};
 
 use crate::gate::KeyGate;
-use crate::{notes, suspend};
-pub(crate) use sessions::{Demands, Sessions, Tickets};
+use crate::gather::Kind;
+use crate::{gather, notes, suspend};
+pub(crate) use sessions::{Sessions, Tickets};
 
 /// How long a handshake waits for its key operation. Clients give up after about ten seconds.
 const KEY_OPERATION_LIMIT: Duration = Duration::from_secs(5);
@@ -90,11 +91,13 @@ impl Signer for EngineSigner {
             return Err(rustls::Error::General("the client has had its share of key operations".into()));
         };
         let started = Instant::now();
-        let mut pending = self.engine.submit(KeyOperation {
+        let operation = KeyOperation {
             key: self.certificate.key,
             kind: OperationKind::Sign { scheme: self.scheme, message: Bytes::copy_from_slice(message) },
             deadline: started + KEY_OPERATION_LIMIT,
-        });
+        };
+        let submit = || self.engine.submit(operation);
+        let mut pending = if self.waits_for_others() { submit() } else { turn::alone(submit) };
         let result = match pending.try_take() {
             Some(result) => result,
             None => suspend::wait(pending)
@@ -112,6 +115,13 @@ impl Signer for EngineSigner {
 
     fn scheme(&self) -> SignatureScheme {
         scheme_from_wire(self.scheme)
+    }
+}
+
+impl EngineSigner {
+    /// Whether the signature is to be made at the end of the worker's turn, with those of other handshakes.
+    fn waits_for_others(&self) -> bool {
+        self.certificate.algorithm == KeyAlgorithm::EcdsaP256 && gather::has_company(Kind::Signature)
     }
 }
 

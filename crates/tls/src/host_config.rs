@@ -11,7 +11,7 @@ use rustls::{RootCertStore, compress, version};
 
 use crate::TlsError;
 use crate::acceptor::Resources;
-use crate::hooks::{ChosenCertificate, Demands, Sessions, Tickets};
+use crate::hooks::{ChosenCertificate, Sessions, Tickets};
 use crate::key_log::KeyLogFile;
 use crate::provider::provider;
 use crate::settings::{ClientCertificates, HostSettings, TlsSettings, UnknownRevocation};
@@ -98,7 +98,7 @@ impl<'a> ConfigBuilder<'a> {
             };
         let builder = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_protocol_versions(versions)?;
-        let builder = match &host.client_certificates {
+        let builder = match host.demands.clients() {
             None => builder.with_no_client_auth(),
             Some(clients) => builder.with_client_cert_verifier(self.client_verifier(name, clients)?),
         };
@@ -126,11 +126,11 @@ impl<'a> ConfigBuilder<'a> {
     /// Where sessions are kept. rustls keeps those of TLS 1.3 in the store only when it has no tickets, and accepts early
     /// data only then.
     fn with_sessions(&self, mut config: ServerConfig, host: &HostSettings) -> HostConfig {
-        let demands = host.client_certificates.as_ref().map_or_else(Demands::default, Demands::new);
+        let demands = &host.demands;
         let lifetime = self.settings.session_lifetime;
         let Resources { sessions: store, keyring, session_ids: ids, .. } = self.resources.clone();
-        config.session_storage = Arc::new(Sessions { store, ids, lifetime, demands });
-        let early_data = if host.client_certificates.is_some() { 0 } else { host.early_data };
+        config.session_storage = Arc::new(Sessions { store, ids, lifetime, demands: demands.clone() });
+        let early_data = if demands.clients().is_some() { 0 } else { host.early_data };
         let mut stateful = config.clone();
         stateful.max_early_data_size = early_data;
         // Otherwise an answer to early data would wait for the client's Finished.
@@ -138,7 +138,7 @@ impl<'a> ConfigBuilder<'a> {
         if !self.settings.tickets {
             return HostConfig { every: SuiteOrders::new(stateful), stateful: None };
         }
-        config.ticketer = Arc::new(Tickets { keyring, lifetime, demands });
+        config.ticketer = Arc::new(Tickets { keyring, lifetime, demands: demands.clone() });
         let stateful = (self.settings.stateful || early_data > 0).then(|| SuiteOrders::new(stateful));
         HostConfig { every: SuiteOrders::new(config), stateful }
     }

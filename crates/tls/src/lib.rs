@@ -7,13 +7,16 @@
 pub mod acceptor;
 mod batch;
 pub mod connector;
+mod demands;
 mod early_data;
 mod error;
 mod gate;
+pub mod gather;
 mod groups;
 mod handshake;
 mod hooks;
 mod host_config;
+mod key_exchange;
 mod key_log;
 mod notes;
 mod provider;
@@ -24,7 +27,8 @@ mod suspend;
 #[cfg(test)]
 mod testing;
 
-pub use acceptor::{Accepted, Acceptor, Refusal, Resources};
+pub use acceptor::{Accepted, Acceptor, Refusal, Resources, Trace};
+pub use demands::Demands;
 pub use error::TlsError;
 pub use gate::KeyGate;
 pub use settings::{ClientCertificates, HostSettings, Revocation, TlsSettings, UnknownRevocation};

@@ -9,6 +9,8 @@ use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
 use rustls_pki_types::CertificateDer;
 
+use crate::demands::Demands;
+
 /// Settings of all TLS listeners.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
@@ -70,8 +72,8 @@ pub struct HostSettings {
     /// The certificates that it shows, side by side; each client gets the first kind it can verify, ECDSA before RSA. A
     /// reload goes on with the slot of the host with the same names.
     pub slot: Arc<Slot>,
-    /// Ask clients for a certificate.
-    pub client_certificates: Option<ClientCertificates>,
+    /// What clients must show. Default: nothing.
+    pub demands: Demands,
     /// Bytes of early data accepted from a client that resumes; 0, the default, accepts none. A host that asks for client
     /// certificates accepts none in any case. It takes a session that no other gateway of the fleet can take, whose age
     /// by the client's account is within 60 s of the time since it was made (RFC 8446 section 8.3), of the same name,
@@ -81,6 +83,23 @@ pub struct HostSettings {
 }
 
 impl HostSettings {
+    /// A host with these names that has no certificate yet, asks clients for none and accepts no early data.
+    pub fn new(names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            names: names.into_iter().map(Into::into).collect(),
+            default: false,
+            certificates: Vec::new(),
+            slot: Slot::new(),
+            demands: Demands::default(),
+            early_data: 0,
+        }
+    }
+
+    /// The index of the host for clients that send no name: the first that is a [default](Self::default), or else the first.
+    pub fn default_of<'a>(hosts: impl IntoIterator<Item = &'a Self>) -> usize {
+        hosts.into_iter().position(|host| host.default).unwrap_or(0)
+    }
+
     /// Shows the certificates of its files to handshakes that begin from now on. `engine` has their keys.
     pub fn publish(&self, engine: &Arc<dyn PrivateKeyEngine>) {
         let served = |certificate: &Arc<Certificate>| Served {
@@ -93,11 +112,11 @@ impl HostSettings {
     /// Whether an [`Acceptor`](crate::Acceptor) that was made for `other` serves this host as well, whatever the
     /// certificates.
     pub fn is_accepted_like(&self, other: &Self) -> bool {
-        let Self { names, default, certificates: _, slot, client_certificates, early_data } = self;
+        let Self { names, default, certificates: _, slot, demands, early_data } = self;
         *names == other.names
             && *default == other.default
             && Arc::ptr_eq(slot, &other.slot)
-            && *client_certificates == other.client_certificates
+            && *demands == other.demands
             && *early_data == other.early_data
     }
 }

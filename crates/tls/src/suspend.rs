@@ -109,6 +109,11 @@ fn enter(yielder: &CallYielder, waker: Waker) {
     WAKER.set(Some(waker));
 }
 
+/// Whether [`wait`] can suspend: inside of a [`Suspendable`] call.
+pub(crate) fn is_possible() -> bool {
+    !CURRENT.get().is_null()
+}
+
 /// Waits for `future` from inside a [`Suspendable`] call, suspending the call while it is pending.
 ///
 /// Outside of one there is nothing to suspend: a future that is not ready at once gives `None`.

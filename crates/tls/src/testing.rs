@@ -13,13 +13,13 @@ use std::task::{Poll, ready};
 use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use brisk_certs::{Certificate, Served, Slot, load};
+use brisk_certs::{Certificate, Served, load};
 use brisk_keys::{
     Completion, KeyError, KeyOperation, Keystore, LocalEngine, PendingOperation, Performer, PrivateKeyEngine,
 };
 use brisk_session::{KeySource, RotationSettings, TicketKeyring};
 use brisk_telemetry::Timeline;
-use brisk_testkit::ca::TestCa;
+use brisk_testkit::ca::{LeafKey, TestCa};
 use rustls::crypto::CryptoProvider;
 use rustls::{ClientConfig, ConnectionTrafficSecrets, RootCertStore, SupportedProtocolVersion};
 use rustls_pki_types::pem::PemObject;
@@ -28,7 +28,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::{Accepted, Acceptor, ClientCertificates, HostSettings, Refusal, Resources, Stream, TlsSettings};
+use crate::{
+    Accepted, Acceptor, ClientCertificates, Demands, HostSettings, Refusal, Resources, Stream, TlsSettings,
+};
 
 /// The name that the certificate of a [`Stage`] is for.
 pub(crate) const HOST: &str = "example.test";
@@ -88,7 +90,12 @@ impl Stage {
 
     /// A renewed certificate with a new key, and an engine that knows this one only; the acceptor stays.
     pub(crate) fn renew(&self) {
-        let leaf = self.ca.server(&[HOST]).issue();
+        self.renew_with(LeafKey::EcdsaP256);
+    }
+
+    /// As [`renew`](Self::renew), with a key of this kind.
+    pub(crate) fn renew_with(&self, key: LeafKey) {
+        let leaf = self.ca.server(&[HOST]).key(key).issue();
         let mut keystore = Keystore::new();
         let loaded = load(&leaf.chain, &leaf.key, &mut keystore, SystemTime::now()).expect("a certificate");
         let engine = Arc::new(LocalEngine::new(Arc::new(keystore)));
@@ -102,12 +109,12 @@ impl Stage {
 
     /// As after a reload: clients must show a certificate from now on, of an authority that was not configured before.
     pub(crate) fn require_client_certificates(&mut self, settings: TlsSettings) {
-        self.reload(settings, |host| host.client_certificates = Some(client_certificates(true)));
+        self.reload(settings, |host| host.demands = demands(true));
     }
 
     /// As after a reload: clients may show a certificate from now on, of an authority that was not configured before.
     pub(crate) fn ask_for_client_certificates(&mut self, settings: TlsSettings) {
-        self.reload(settings, |host| host.client_certificates = Some(client_certificates(false)));
+        self.reload(settings, |host| host.demands = demands(false));
     }
 
     /// New ticket keys: those of before are forgotten.
@@ -128,9 +135,18 @@ impl Stage {
 
     /// A client of TLS 1.3 with other cryptography.
     pub(crate) fn client_with(&self, provider: CryptoProvider) -> ClientConfig {
+        self.client_of(provider, &rustls::version::TLS13)
+    }
+
+    /// A client of this version alone, with other cryptography.
+    pub(crate) fn client_of(
+        &self,
+        provider: CryptoProvider,
+        version: &'static SupportedProtocolVersion,
+    ) -> ClientConfig {
         ClientConfig::builder_with_provider(Arc::new(provider))
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .expect("suites of TLS 1.3")
+            .with_protocol_versions(&[version])
+            .expect("suites of this version")
             .with_root_certificates(self.roots.clone())
             .with_no_client_auth()
     }
@@ -154,20 +170,13 @@ impl Stage {
     }
 }
 
-fn client_certificates(required: bool) -> ClientCertificates {
+fn demands(required: bool) -> Demands {
     let root = CertificateDer::from_pem_slice(TestCa::new().root_pem().as_bytes()).expect("a root");
-    ClientCertificates { required, roots: vec![root], revocation: None, keep: false }
+    Demands::new(ClientCertificates { required, roots: vec![root], revocation: None, keep: false })
 }
 
 fn host(certificate: Certificate) -> HostSettings {
-    HostSettings {
-        names: vec![HOST.to_owned()],
-        default: true,
-        certificates: vec![Arc::new(certificate)],
-        slot: Slot::new(),
-        client_certificates: None,
-        early_data: 0,
-    }
+    HostSettings { certificates: vec![Arc::new(certificate)], ..HostSettings::new([HOST]) }
 }
 
 /// Two ends of a connection: the client's and the server's.

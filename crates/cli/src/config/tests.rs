@@ -229,9 +229,9 @@ fn hosts_have_certificates_that_fit() {
 
     let resolved = accepted(&host(&one.chain, &one.key));
     assert_eq!(resolved.warnings, [""; 0]);
-    assert_eq!(resolved.settings.hosts[0].certificates.len(), 1);
-    assert_eq!(resolved.settings.service.hosts[0].certificate_names, ["example.com"]);
-    assert!(resolved.settings.files.contains(&one.chain));
+    assert_eq!(resolved.settings.service.hosts[0].tls.certificates.len(), 1);
+    assert_eq!(resolved.settings.service.hosts[0].tls.certificates[0].names, ["example.com"]);
+    assert!(resolved.settings.server.files.contains(&one.chain));
 }
 
 #[test]
@@ -470,9 +470,8 @@ fn little_is_needed() {
     assert_eq!(settings.protocol.timeouts.idle, Duration::from_mins(1));
     assert_eq!(settings.proxy_protocol, ProxyProtocol::Off);
     assert_eq!(settings.access_log.map(|log| log.target), Some(AccessLogTarget::Stdout));
-    assert!(
-        settings.admin.is_none() && settings.hosts[0].default && settings.service.hosts[0].routes.is_empty()
-    );
+    let host = &settings.service.hosts[0];
+    assert!(settings.server.admin.is_none() && host.tls.default && host.routes.is_empty());
 }
 
 #[test]
@@ -489,7 +488,7 @@ fn what_is_written_is_what_is_meant() {
          balance = \"consistent_hash\"\nhash_by = \"header:X-User\"\nretry = false\n\
          health = { path = \"/up\", max_failures = 0 }\n",
     );
-    assert_eq!((settings.https.len(), settings.http.len(), settings.workers.get()), (2, 1, 3));
+    assert_eq!((settings.https.len(), settings.http.len(), settings.server.workers.get()), (2, 1, 3));
     assert_eq!(settings.https[0].fast_open, None);
     assert_eq!(
         settings.proxy_protocol,
@@ -501,8 +500,8 @@ fn what_is_written_is_what_is_meant() {
     assert_eq!(settings.tls.protocols, [HttpVersion::Http11, HttpVersion::Http10]);
     assert!(!settings.tls.tickets && !settings.tls.key_log && settings.access_log.is_none());
     assert_eq!((settings.sessions.memory.max_sessions, settings.sessions.memory.max_bytes), (5, 2 << 20));
-    assert_eq!(settings.hosts[0].names, ["localhost"]);
-    assert_eq!((settings.hosts[0].default, settings.service.default_host), (false, 1));
+    assert_eq!(settings.service.hosts[0].tls.names, ["localhost"]);
+    assert_eq!((settings.service.hosts[0].tls.default, settings.service.hosts[1].tls.default), (false, true));
     let [first, second] = &settings.service.hosts[1].routes[..] else { panic!("two routes") };
     assert_eq!((&first.path, first.body_limit), (&RoutePath::Exact("/a".to_owned()), Some(1 << 20)));
     assert!(matches!(&first.action, Action::Upstream(to) if to.path == UpstreamPath::BelowRoute));
@@ -549,8 +548,8 @@ fn a_first_run_needs_no_file() {
     let serve = Serve { state_dir: Some(state.path().to_owned()), keylog: true, ..Serve::default() };
     let Resolved { settings, development, .. } = settings(&serve).expect("right");
     assert!(development.is_some_and(|ca| ca.created()));
-    assert_eq!(settings.hosts[0].names, ["localhost", "127.0.0.1", "::1"]);
-    assert_eq!(settings.hosts[0].certificates.len(), 2);
+    assert_eq!(settings.service.hosts[0].tls.names, ["localhost", "127.0.0.1", "::1"]);
+    assert_eq!(settings.service.hosts[0].tls.certificates.len(), 2);
     assert!(settings.https.iter().all(|listener| listener.address.ip().is_loopback()));
     assert_eq!(settings.redirect_port, 8443);
     assert!(settings.tls.key_log && settings.service.hosts[0].routes.is_empty());
@@ -571,9 +570,9 @@ fn the_command_line_comes_before_the_file() {
     };
     let Resolved { settings, .. } = settings(&serve).expect("right");
     assert_eq!(settings.https.iter().map(|listener| listener.address.port()).collect::<Vec<_>>(), [2]);
-    assert_eq!(settings.workers.get(), 2);
+    assert_eq!(settings.server.workers.get(), 2);
     assert!(settings.access_log.is_none() && folder.path().join("state/ca.pem").exists());
-    assert!(settings.files.contains(&file));
+    assert!(settings.server.files.contains(&file));
 }
 
 #[test]

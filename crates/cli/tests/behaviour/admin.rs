@@ -1,10 +1,16 @@
-//! The admin listener: what `/metrics` says after known traffic, health, and ticket keys.
+//! The admin listener: what `/metrics` says after known traffic, health, recent connections, and ticket keys.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use brisk_testkit::process::wait_until;
 use rustls::HandshakeKind;
 use serde_json::{Value, json};
 
 use crate::site::{NAME, Site, facts, proxy_to};
+
+const PLAIN: &[u8] = b"GET / HTTP/1.1\r\nHost: site.test\r\nConnection: close\r\n\r\n";
 
 #[test]
 fn health_and_readiness() {
@@ -82,6 +88,112 @@ fn ids(tickets: &Value) -> Vec<&str> {
     keys.iter().map(|key| key["id"].as_str().expect("an id")).collect()
 }
 
+/// The recent connections for which `wanted` holds, once there are as many.
+fn recent(site: &Site, count: usize, wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
+    // A connection ends a moment after its client has closed it.
+    wait_until("connections that have ended", || {
+        let page = site.brisk.ask_admin("/connections");
+        assert_eq!((page.status(), page.header("content-type")), (200, Some("application/json")));
+        let all = facts(&page.text());
+        let all = all["connections"].as_array().expect("a list").iter();
+        let found: Vec<_> = all.filter(|one| wanted(one)).cloned().collect();
+        (found.len() == count).then_some(found)
+    })
+}
+
+fn since_1970() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");
+    u64::try_from(now.as_micros()).expect("a time")
+}
+
+#[test]
+fn recent_connections_are_shown_with_how_they_went_and_nothing_that_is_asked_for() {
+    let begun = since_1970();
+    let site = Site::new();
+    let client = site.client();
+    let mut full = client.connect(site.brisk.https()).expect("a handshake");
+    for _ in 0..3 {
+        assert_eq!(full.get(NAME, "/none?password=swordfish").status(), 404);
+    }
+    drop(full);
+    client.connect(site.brisk.https()).expect("a handshake").get(NAME, "/");
+    let [resumed, full] = &recent(&site, 2, |one| one["handshake"] == true)[..] else { panic!("two") };
+    assert_eq!(
+        (&full["requests"], &full["end"], &full["listener"]),
+        (&json!(3), &json!("closed"), &json!("https"))
+    );
+    let tls = &full["tls"];
+    assert_eq!(
+        (&tls["version"], &tls["resumption"], &tls["server_name"]),
+        (&json!("TLS 1.3"), &json!("full"), &json!(NAME))
+    );
+    assert_eq!((&resumed["requests"], &resumed["tls"]["resumption"]), (&json!(1), &json!("psk")));
+    let micros = |value: &Value| value.as_u64().expect("microseconds");
+    let steps = [
+        "client-hello",
+        "certificate-chosen",
+        "key-operation-started",
+        "key-operation-finished",
+        "handshake-finished",
+    ]
+    .map(|step| micros(&full["steps_us"][step]));
+    assert!(steps.is_sorted() && steps[4] <= micros(&full["duration_us"]), "{full}");
+    assert!(resumed["steps_us"]["key-operation-started"].is_null(), "{resumed}");
+    assert!((begun..=since_1970()).contains(&micros(&full["started_us"])), "{full}");
+    assert!(micros(&full["bytes_received"]) > 300 && micros(&full["bytes_sent"]) > 300, "{full}");
+    let metrics = site.brisk.metrics();
+    for (name, field) in
+        [("brisk_received_bytes_total", "bytes_received"), ("brisk_sent_bytes_total", "bytes_sent")]
+    {
+        let sum = micros(&full[field]) + micros(&resumed[field]);
+        assert_eq!(metrics.sum(name, &[]).round() as u64, sum, "{name}");
+    }
+    assert!(!site.brisk.ask_admin("/connections").text().contains("swordfish"));
+}
+
+#[test]
+fn failed_handshakes_and_plain_http_are_among_the_recent_connections() {
+    let site = Site::new();
+    let mut stranger = TcpStream::connect(site.brisk.https()).expect("a listener");
+    stranger.write_all(PLAIN).expect("written");
+    let mut answer = Vec::new();
+    stranger.read_to_end(&mut answer).expect("an answer");
+    drop(stranger);
+    let [refused] = &recent(&site, 1, |one| one["handshake"] == false)[..] else { panic!("one") };
+    assert_eq!((&refused["end"], &refused["tls"]), (&json!("plain-http"), &Value::Null));
+    // Bytes of handshakes that are refused count as well.
+    assert_eq!(
+        (&refused["bytes_received"], &refused["bytes_sent"]),
+        (&json!(PLAIN.len()), &json!(answer.len()))
+    );
+    let metrics = site.brisk.metrics();
+    let bytes = ["brisk_received_bytes_total", "brisk_sent_bytes_total"]
+        .map(|name| metrics.sum(name, &[]).round() as usize);
+    assert_eq!(bytes, [PLAIN.len(), answer.len()]);
+    let mut plain = TcpStream::connect(site.brisk.http()).expect("a listener");
+    plain.write_all(PLAIN).expect("written");
+    let mut answer = Vec::new();
+    plain.read_to_end(&mut answer).expect("an answer");
+    drop(plain);
+    let [redirected] = &recent(&site, 1, |one| one["listener"] == "http")[..] else { panic!("one") };
+    assert_eq!((&redirected["requests"], &redirected["end"]), (&json!(1), &json!("closed")));
+    let bytes = (&redirected["bytes_received"], &redirected["bytes_sent"]);
+    assert_eq!(bytes, (&json!(PLAIN.len()), &json!(answer.len())));
+}
+
+#[test]
+fn however_many_connections_there_were_some_hundred_are_shown() {
+    let site = Site::new();
+    for _ in 0..600 {
+        drop(TcpStream::connect(site.brisk.https()).expect("a listener"));
+    }
+    let metrics = || site.brisk.metrics().sum("brisk_handshakes_failed_total", &[]).round() as u64;
+    wait_until("the end of all connections", || (metrics() == 600).then_some(()));
+    let all = recent(&site, 256, |one| one["end"] == "client-closed");
+    let ids: Vec<_> = all.iter().map(|one| one["connection"].as_u64().expect("a number")).collect();
+    assert!(ids.iter().all(|id| *id > 80), "the latest are kept: {ids:?}");
+}
+
 #[test]
 fn ticket_keys_are_shown_and_changed() {
     let site = Site::new();
@@ -134,4 +246,20 @@ fn nothing_else_is_changed_over_the_admin_listener() {
     let foreign = "POST /tickets/rotate HTTP/1.1\r\nHost: localhost\r\nOrigin: https://evil.test\r\nContent-Length: 0\r\n\
                    Connection: close\r\n\r\n";
     assert_eq!(brisk.send_admin(foreign).status(), 403);
+}
+
+/// What a name of a stranger that leads to this machine shows to the stranger's page in a browser.
+#[test]
+fn connections_and_tickets_are_not_shown_to_who_asks_by_a_name() {
+    let brisk = Site::new().brisk;
+    let ask = |path: &str, host: &str| {
+        brisk.send_admin(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"))
+    };
+    for path in ["/connections", "/tickets"] {
+        let refused = ask(path, "evil.test:9443");
+        assert_eq!(refused.status(), 421, "{path}");
+        assert!(refused.text().contains("IP address"), "{}", refused.text());
+        assert_eq!(ask(path, &brisk.admin().to_string()).status(), 200, "{path}");
+    }
+    assert_eq!(ask("/metrics", "gateway.test:9443").status(), 200);
 }

@@ -69,7 +69,7 @@ pub(crate) fn json(text: &str) -> Value {
 }
 
 /// How many handshakes were asked to be of one kind and became another.
-fn handshakes(result: &Value, asked: &str, got: &str) -> u64 {
+pub(crate) fn handshakes(result: &Value, asked: &str, got: &str) -> u64 {
     let kinds = result["handshakes"].as_array().expect("a list");
     let of = |kind: &&Value| kind["asked"] == asked && kind["got"] == got;
     kinds.iter().filter(of).map(|kind| kind["count"].as_u64().expect("a number")).sum()

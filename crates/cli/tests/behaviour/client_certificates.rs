@@ -4,14 +4,16 @@
 use std::path::Path;
 use std::time::Duration;
 
+use brisk_testkit::brisk::{base, host};
 use brisk_testkit::ca::{Crls, Leaf, TestCa};
+use brisk_testkit::client::{TlsClient, TlsStream};
 use brisk_testkit::http1::Message;
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::{Finished, wait_until};
 
 use crate::openssl::{ask, facts_of};
-use crate::site::{NAME, Site, proxy_to};
+use crate::site::{NAME, Site, proxy_to, setup};
 
 const HOUR: Duration = Duration::from_hours(1);
 /// RFC 8446 section 6.2.
@@ -143,6 +145,68 @@ fn where_certificates_are_forwarded_not_even_a_trusted_proxy_names_others() {
     let request = seen(&site, &origin, Some(&alice), &[]);
     assert_eq!(request.header("client-cert"), Some(item(&alice.certificate_pem).as_str()));
     assert_eq!(request.header("client-cert-chain"), None);
+}
+
+/// The status of an answer to `host` on this connection.
+fn asked_for(connection: &mut TlsStream, host: &str) -> u16 {
+    connection.get(host, "/").status()
+}
+
+/// The configuration of two hosts, both named in the certificate, with these keys.
+fn two_hosts(leaf: &Leaf, keys: [&str; 2]) -> String {
+    let [one, other] = ["one.test", "two.test"].map(|name| host(&[name], &[leaf]));
+    format!("{}{one}{}{other}{}", base(""), keys[0], keys[1])
+}
+
+#[test]
+fn a_connection_is_served_by_hosts_of_the_same_demands_only() {
+    let (ca, clients) = (TestCa::new(), TestCa::new());
+    let leaf = ca.server(&["one.test", "two.test"]).issue();
+    let demanding =
+        |more: &str| format!("client_certificates = {{ mode = \"optional\", ca = \"clients.pem\"{more} }}\n");
+    let (plain, keeping) = (demanding(""), demanding(", forward = \"certificate\""));
+    let same_in_other_words = "client_certificates = { ca = \"same.pem\", mode = \"optional\" }\n";
+    let whole = demanding(", forward = \"chain\"");
+    for (first, second, expected) in [
+        ("", "", 200),
+        ("", &*plain, 421),
+        (&plain, "", 421),
+        (&plain, same_in_other_words, 200),
+        (&plain, &keeping, 421),
+        (&keeping, &plain, 421),
+        (&keeping, &whole, 200),
+    ] {
+        let config = two_hosts(&leaf, [first, second]);
+        let setup = setup().file("clients.pem", clients.root_pem()).file("same.pem", clients.root_pem());
+        let brisk = setup.config(&config).start();
+        let client = TlsClient::new(&ca.root_file(), "one.test");
+        let mut connection = client.connect(brisk.https()).expect("a handshake");
+        assert_eq!(asked_for(&mut connection, "one.test"), 200, "{first} {second}");
+        assert_eq!(asked_for(&mut connection, "two.test"), expected, "{first} {second}");
+        assert_eq!(asked_for(&mut connection, "one.test"), 200, "{first} {second}");
+    }
+}
+
+#[test]
+fn a_connection_from_before_a_demand_is_not_served_after_it_and_new_revocation_lists_end_none() {
+    let (ca, clients) = (TestCa::new(), TestCa::new());
+    let leaf = ca.server(&["one.test", "two.test"]).issue();
+    let clients_keys =
+        "client_certificates = { mode = \"optional\", ca = \"clients.pem\", crl = [\"clients.crl\"] }\n";
+    let setup =
+        setup().file("clients.pem", clients.root_pem()).file("clients.crl", clients.crls(&[], HOUR).pem());
+    let brisk = setup.config(&two_hosts(&leaf, ["", ""])).start();
+    let connect = || TlsClient::new(&ca.root_file(), "one.test").connect(brisk.https()).expect("a handshake");
+    let mut before = connect();
+    assert_eq!(asked_for(&mut before, "one.test"), 200);
+    brisk.write("brisk.toml", two_hosts(&leaf, [clients_keys, ""]));
+    assert!(brisk.reload().contains("reloaded: "));
+    let mut after = connect();
+    assert_eq!([asked_for(&mut before, "one.test"), asked_for(&mut after, "one.test")], [421, 200]);
+    let alice = clients.client("alice").issue();
+    brisk.write("clients.crl", clients.crls(&[&alice], HOUR).pem());
+    assert!(brisk.reload().contains("reloaded: "));
+    assert_eq!(asked_for(&mut after, "one.test"), 200);
 }
 
 #[test]

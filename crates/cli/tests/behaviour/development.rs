@@ -86,6 +86,17 @@ fn the_log_says_when_the_kernel_has_fast_open_off() {
 }
 
 #[test]
+fn memory_is_not_filled_up_to_huge_pages() {
+    let brisk = first_run(setup()).start();
+    let status =
+        fs::read_to_string(format!("/proc/{}/status", brisk.process().id())).expect("a running process");
+    // Linux before 5.0 does not say.
+    if let Some(enabled) = status.lines().find_map(|line| line.strip_prefix("THP_enabled:")) {
+        assert_eq!(enabled.trim(), "0");
+    }
+}
+
+#[test]
 fn an_address_in_use_ends_the_start_with_code_1() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

@@ -8,6 +8,7 @@ use brisk_testkit::brisk::{base, host};
 use brisk_testkit::ca::{LeafKey, TestCa};
 use brisk_testkit::process::wait_until;
 
+use crate::bench;
 use crate::site::{NAME, NAMES, Site, setup};
 
 /// With an RSA certificate alone, and these keys before the host.
@@ -154,6 +155,48 @@ fn handshakes_that_meet_go_together_and_the_metrics_say_so() {
     let alone = operations("engine=\"aws-lc\"");
     assert_eq!(together, count(&site, "brisk_key_batch_operations_total", "") - alone);
     assert_eq!(count(&site, "brisk_key_faults_total", ""), 0);
+}
+
+/// What the log says of X25519 and ECDSA.
+fn lanes(site: &Site) -> String {
+    let start = "X25519 and ECDSA with P-256: ";
+    wait_until("a line about X25519", || {
+        let log = site.brisk.process().stderr();
+        log.lines().find_map(|line| line.split_once(start).map(|(_, said)| said.to_owned()))
+    })
+}
+
+#[test]
+fn exchanges_and_signatures_of_one_turn_go_together_and_the_metrics_say_so() {
+    let gathered = "brisk_key_gathered_operations_total";
+    let load = |site: &Site, options: &str| {
+        let options = format!("-t 1 -c 24 -n 600 --handshake-only --cert ecdsa {options}");
+        let result = bench::result(&mut bench::bench(&site.ca, site.brisk.https().port(), "/", &options));
+        assert_eq!(bench::handshakes(&result, "full", "full"), 600, "{result}");
+    };
+    let options =
+        ["--tls 1.3 --group x25519", "--tls 1.3 --group x25519mlkem768", "--tls 1.2 --group x25519,p-256"];
+    let site = Site::custom("server.workers = 1\n", "", |setup| setup);
+    for options in options {
+        load(&site, options);
+    }
+    if lanes(&site).contains("batches of eight with AVX-512 IFMA, from ") {
+        for operation in ["operation=\"exchange\"", "operation=\"signature\""] {
+            let in_lanes = site.brisk.metrics().sum(gathered, &[operation, "engine=\"lanes\""]);
+            let batches = site.brisk.metrics().sum("brisk_key_gathered_batches_total", &[operation]);
+            assert!(batches >= 1.0 && in_lanes > batches, "{operation}: {in_lanes} in {batches}");
+        }
+        assert!(site.brisk.metrics().sum("brisk_key_gathered_wait_seconds_total", &[]) > 0.0);
+    } else {
+        eprintln!("the counters are not tested: {}", lanes(&site));
+        assert_eq!(count(&site, gathered, ""), 0);
+    }
+    assert_eq!(count(&site, "brisk_key_faults_total", ""), 0);
+
+    let masked = Site::custom("server.workers = 1\nkeys.simd = false\n", "", |setup| setup);
+    load(&masked, options[0]);
+    assert_eq!(lanes(&masked), "one by one with AWS-LC, since simd = false");
+    assert_eq!(count(&masked, gathered, ""), 0);
 }
 
 #[test]

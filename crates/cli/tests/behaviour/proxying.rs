@@ -1,11 +1,15 @@
 //! A real nginx behind brisk, and origins that record what they get: headers, balancing, pools, TLS and HTTP/2 upstream.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::thread;
+use std::time::Duration;
 
 use brisk_testkit::ca::TestCa;
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::wait_until;
+use rustix::process::Signal;
 
 use crate::site::{NAME, Site, proxy_to, upstream};
 
@@ -111,6 +115,40 @@ fn upstreams_over_h2c_and_over_verified_tls() {
             assert_eq!((seen["protocol"].as_str(), seen["x-forwarded-proto"].as_str()), (protocol, "https"));
             assert_eq!(site.curl(&[option], "/1m").success().len(), 1 << 20);
         }
+    }
+}
+
+/// What TLS has encrypted and the kernel did not take at first has to follow when there is room, to the last byte.
+#[test]
+fn uploads_over_tls_arrive_whole_although_the_upstream_pauses() {
+    let ca = TestCa::new();
+    let plain = Nginx::http();
+    let reads_all = format!(
+        "location /upload {{ client_max_body_size 64m; proxy_pass_request_body off; proxy_set_header Content-Length \"\"; \
+         proxy_pass {}/name; }}",
+        plain.url()
+    );
+    let https = Nginx::https_with(&ca.server(&["backend.test"]).issue(), &reads_all);
+    let tls = "tls = { ca = \"ca.pem\", server_name = \"backend.test\", protocol = \"http/1.1\" }\ntimeouts = { head = \"5s\" }\n";
+    let tables = proxy_to(&[&https.url()]) + tls;
+    let site = Site::custom("", &tables, |setup| setup.file("ca.pem", ca.root_pem()));
+    let file = site.brisk.folder().join("upload");
+    let data = format!("@{}", file.display());
+    for (size, option) in [(1 << 20, "--http1.1"), (6 << 20, "--http1.1"), (12 << 20, "--http2")] {
+        fs::write(&file, vec![b'x'; size]).expect("a file");
+        // Connected, so that the pause is one in the upload.
+        assert_eq!(site.get("/name").status(), 200);
+        https.process().pause();
+        thread::scope(|scope| {
+            let upload = scope.spawn(|| site.curl(&[option, "--data-binary", &data], "/upload").success());
+            thread::sleep(Duration::from_millis(500));
+            https.process().signal(Signal::CONT);
+            assert_eq!(
+                upload.join().expect("an answer"),
+                plain.address().port().to_string(),
+                "{size} {option}"
+            );
+        });
     }
 }
 

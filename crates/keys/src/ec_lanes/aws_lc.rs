@@ -5,15 +5,18 @@
 #![expect(unsafe_code, reason = "aws-lc-rs has no safe binding for an exchange alone")]
 
 use aws_lc_sys as ffi;
-use zeroize::Zeroizing;
 
-/// The shared secret; zeroes if `point` is of small order.
-pub(super) fn exchange(secret: &[u8; 32], point: &[u8; 32]) -> Zeroizing<[u8; 32]> {
-    let mut shared = Zeroizing::new([0; 32]);
-    // SAFETY: three arrays of 32 bytes, the first of which is written.
+use crate::lanes::scrub_stack;
+
+/// Wiped after each call. Some of aws-lc's ladders leave a copy of the secret on the stack, in less than 1 KiB.
+const STACK: usize = 2048;
+
+/// Computes the shared secret; zeroes if `point` is of small order.
+pub(super) fn exchange(secret: &[u8; 32], point: &[u8; 32], shared: &mut [u8; 32]) {
+    // SAFETY: three arrays of 32 bytes, the first of which is written. What it returns says whether the result is zero,
+    // which is left in `shared` then.
     unsafe { ffi::X25519(shared.as_mut_ptr(), secret.as_ptr(), point.as_ptr()) };
-    // What it returns says whether the result is zero, which is left in `shared` then.
-    shared
+    scrub_stack::<STACK>();
 }
 
 /// The public key of a secret.
@@ -21,5 +24,6 @@ pub(super) fn public_key(secret: &[u8; 32]) -> [u8; 32] {
     let mut public = [0; 32];
     // SAFETY: two arrays of 32 bytes, the first of which is written.
     unsafe { ffi::X25519_public_from_private(public.as_mut_ptr(), secret.as_ptr()) };
+    scrub_stack::<STACK>();
     public
 }

@@ -60,7 +60,8 @@ impl LanesUse {
     }
 }
 
-fn best(mut run: impl FnMut()) -> Duration {
+/// The shortest of some runs.
+pub(crate) fn best(mut run: impl FnMut()) -> Duration {
     let times = [(); RUNS].map(|()| {
         let began = Instant::now();
         run();

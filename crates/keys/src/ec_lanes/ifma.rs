@@ -1,6 +1,7 @@
 //! Lanes of AVX-512 IFMA: eight in one register, and the heavy operations with the instructions enabled for each.
 #![expect(unsafe_code, reason = "vector intrinsics, and functions that need what only some processors have")]
 
+use std::arch::asm;
 use std::arch::x86_64::{
     __m512i, __mmask8, _mm_cvtsi32_si128, _mm512_add_epi64, _mm512_and_si512, _mm512_madd52hi_epu64,
     _mm512_madd52lo_epu64, _mm512_mask_blend_epi64, _mm512_or_si512, _mm512_permutex2var_epi64,
@@ -12,14 +13,10 @@ use super::{
     field25519::{self, Element},
     keygen,
     lanes::{Entries, LANES, Lanes},
-    p256::{self, Coordinate, Jacobian, Scalar, Signature, Signing},
+    p256::{self, Coordinate, Jacobian, Projective, Scalar, Signature, Signing},
     x25519::{self, Fraction},
 };
-
-/// Whether this processor has what [`Ifma`] needs.
-pub(super) fn is_supported() -> bool {
-    is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512ifma")
-}
+use crate::lanes::has_ifma;
 
 /// Eight lanes in one register.
 ///
@@ -39,7 +36,7 @@ macro_rules! entry {
                 $body
             }
 
-            assert!(is_supported(), "this processor has no AVX-512 IFMA");
+            assert!(has_ifma(), "this processor has no AVX-512 IFMA");
             // SAFETY: the processor has the features, as was just asserted.
             unsafe { with_features($($argument),*) }
         }
@@ -109,6 +106,7 @@ kernels! {
     keygen::Kernels {
         fn multiply_base(table: &keygen::Table, secrets: &[[u8; 32]; LANES]) -> Fraction<Ifma> =
             keygen::multiply_base(table, secrets);
+        fn sum(a: &keygen::Point<Ifma>, b: &keygen::Point<Ifma>) -> keygen::Point<Ifma> = keygen::sum(a, b);
     }
     p256::FieldKernels {
         fn p256_product(a: &Coordinate<Ifma>, b: &Coordinate<Ifma>) -> Coordinate<Ifma> = a.multiply(b).carry();
@@ -119,6 +117,7 @@ kernels! {
     p256::CurveKernels {
         fn p256_multiply_base(table: &p256::Table, scalars: &[Ifma; 4]) -> Jacobian<Ifma> =
             p256::multiply_base(table, scalars);
+        fn p256_sum(a: &Projective<Ifma>, b: &Projective<Ifma>) -> Projective<Ifma> = p256::sum(a, b);
     }
 }
 
@@ -212,6 +211,21 @@ impl Lanes for Ifma {
     fn select(mask: __mmask8, set: Self, clear: Self) -> Self {
         // SAFETY: see `Ifma`.
         Self(unsafe { _mm512_mask_blend_epi64(mask, clear.0, set.0) })
+    }
+
+    #[inline(always)]
+    fn hide(self) -> Self {
+        #[inline]
+        #[target_feature(enable = "avx512f")]
+        fn with_features(mut vector: __m512i) -> __m512i {
+            // SAFETY: the assembly is a comment; the vector comes out as it went in.
+            unsafe {
+                asm!("/* {0} */", inout(zmm_reg) vector, options(pure, nomem, nostack, preserves_flags));
+            };
+            vector
+        }
+        // SAFETY: see `Ifma`.
+        Self(unsafe { with_features(self.0) })
     }
 
     #[inline(always)]

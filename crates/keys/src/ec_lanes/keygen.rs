@@ -1,8 +1,6 @@
 //! Public keys of X25519 in eight lanes: multiples of the base point by a table, without doublings.
 //!
-//! A secret is eight times a number of 252 bits, hence 42 windows of six bits. With the base point halved a window `u`
-//! stands for the odd digit `2u - 63`: there are 32 points and their negatives and no zero, and nothing has to be recoded.
-//! What that adds over all windows is always the same, and the sum starts with it.
+//! A secret is eight times a number of 252 bits, hence 42 windows of six bits; half of eight times the base point is 4B.
 //!
 //! The sum is one on the twisted Edwards curve, by formulas that are complete (Hisil, Wong, Carter and Dawson, 2008). A table
 //! holds `y + x`, `y - x` and `2dxy` of each point.
@@ -10,7 +8,8 @@
 use super::{
     BATCHES,
     field25519::{Element, Raised, Wide, invert, limbs},
-    lanes::{Entries, LANES, Lanes, window},
+    lanes::{LANES, Lanes, window},
+    table::{self, Coordinates, WINDOW, look_up},
     x25519::{self, Fraction, clamped, divide},
 };
 
@@ -21,7 +20,7 @@ const FIRST_BIT: u32 = 3;
 
 /// `(2j + 1)·64^i·4B` for each window `i` and entry `j`.
 pub(super) struct Table {
-    windows: Box<[[[Entries; 5]; 3]]>,
+    windows: Box<[[Coordinates; 3]]>,
     /// x, y, z and t of the point that a sum starts with.
     start: [[u64; 5]; 4],
 }
@@ -29,11 +28,13 @@ pub(super) struct Table {
 /// Heavy operations as functions of their own.
 pub(super) trait Kernels: x25519::Kernels {
     fn multiply_base(table: &Table, secrets: &[[u8; 32]; LANES]) -> Fraction<Self>;
+    /// The sum of any two points.
+    fn sum(a: &Point<Self>, b: &Point<Self>) -> Point<Self>;
 }
 
 /// Extended coordinates, RFC 8032 section 5.1.4, as they come out of an addition.
 #[derive(Clone, Copy)]
-struct Point<V> {
+pub(super) struct Point<V> {
     x: Wide<V>,
     y: Raised<V>,
     z: Raised<V>,
@@ -68,11 +69,15 @@ pub(super) fn multiply_base<V: Lanes>(table: &Table, secrets: &[[u8; 32]; LANES]
     let mut secret = clamped::<V>(secrets);
     let mut sum = Point::start(&table.start);
     for (index, entries) in table.windows.iter().enumerate() {
-        let digit = window(&secret, FIRST_BIT + 6 * index as u32);
+        let digit = window(&secret, FIRST_BIT + (WINDOW * index) as u32);
         let positive = digit.has_bit(5);
         let flipped = digit.xor(V::splat(63));
         let place = V::select(positive, digit, flipped).and(V::splat(31));
-        let entry = [look_up(&entries[0], place), look_up(&entries[1], place), look_up(&entries[2], place)];
+        let entry = [
+            Element(look_up(&entries[0], place)),
+            Element(look_up(&entries[1], place)),
+            Element(look_up(&entries[2], place)),
+        ];
         let negative = entry[2].negative_of_reduced();
         sum = sum.plus(&Niels {
             sum: Element::select(positive, &entry[0], &entry[1]),
@@ -82,15 +87,6 @@ pub(super) fn multiply_base<V: Lanes>(table: &Table, secrets: &[[u8; 32]; LANES]
     }
     V::wipe(&mut secret);
     Fraction { numerator: sum.z.plus(&sum.y.wide()).carry(), denominator: sum.z.minus_raised(&sum.y).carry() }
-}
-
-#[inline(always)]
-fn look_up<V: Lanes>(entries: &[Entries; 5], place: V) -> Element<V> {
-    let mut entry = Element::zero();
-    for limb in 0..5 {
-        entry.0[limb] = place.look_up(&entries[limb]);
-    }
-    entry
 }
 
 impl<V: Lanes> Point<V> {
@@ -140,27 +136,9 @@ impl<V: Kernels> Point<V> {
     }
 
     #[inline(always)]
-    fn plus_any(&self, other: &Self) -> Self {
-        let z = self.z.carry().multiply_raised(&other.z.carry());
-        Self { z, ..*self }.plus(&other.niels())
-    }
-
-    #[inline(always)]
     fn negative(&self) -> Self {
         let zero = Element::zero().raised();
         Self { x: zero.minus(&self.x), t: zero.minus(&self.t), ..*self }
-    }
-
-    /// Takes one lane of another point.
-    #[inline(always)]
-    fn put(&mut self, lane: usize, other: &Self) {
-        let from = [other.x.limbs(), other.y.wide().limbs(), other.z.wide().limbs(), other.t.limbs()];
-        let to = [self.x.limbs_mut(), self.y.limbs_mut(), self.z.limbs_mut(), self.t.limbs_mut()];
-        for (to, from) in to.into_iter().zip(from) {
-            for limb in 0..5 {
-                to[limb].array_mut()[lane] = from[limb].array()[lane];
-            }
-        }
     }
 
     /// The same point with this inverse of z.
@@ -171,67 +149,53 @@ impl<V: Kernels> Point<V> {
     }
 }
 
+impl<V: Kernels> table::Point for Point<V> {
+    #[inline(always)]
+    fn sum(&self, other: &Self) -> Self {
+        V::sum(self, other)
+    }
+
+    #[inline(always)]
+    fn put(&mut self, lane: usize, other: &Self) {
+        let from = [other.x.limbs(), other.y.wide().limbs(), other.z.wide().limbs(), other.t.limbs()];
+        let to = [self.x.limbs_mut(), self.y.limbs_mut(), self.z.limbs_mut(), self.t.limbs_mut()];
+        for (to, from) in to.into_iter().zip(from) {
+            for limb in 0..5 {
+                to[limb].array_mut()[lane] = from[limb].array()[lane];
+            }
+        }
+    }
+}
+
+/// [`Kernels::sum`].
+#[inline(always)]
+pub(super) fn sum<V: Kernels>(a: &Point<V>, b: &Point<V>) -> Point<V> {
+    let z = a.z.carry().multiply_raised(&b.z.carry());
+    Point { z, ..*a }.plus(&b.niels())
+}
+
 impl Table {
     /// Computes the table: less than a millisecond of public arithmetic.
     #[inline(always)]
     pub(super) fn compute<V: Kernels>() -> Self {
         let (x, y) = (Element::<V>::of(&BASE_X), Element::of(&BASE_Y));
         let base = Point { x: x.wide(), y: y.raised(), z: Element::one().raised(), t: x.multiply(&y) };
-        let twice = base.plus_any(&base);
-        let quadruple = twice.plus_any(&twice);
-        let (mut points, beyond) = multiples(&quadruple);
-        let start = beyond.plus_any(&quadruple.negative());
-        points.push(start);
+        let twice = V::sum(&base, &base);
+        let quadruple = V::sum(&twice, &twice);
+        let (mut points, beyond) = table::multiples(&quadruple, WINDOWS);
+        points.push(V::sum(&beyond, &quadruple.negative()));
         make_affine(&mut points);
         let start = points.pop().expect("it was pushed");
-        let windows = vec![[[Entries([0; 32]); 5]; 3]; WINDOWS];
-        let mut table = Self { windows: windows.into(), start: [[0; 5]; 4] };
+        let mut windows = table::empty(WINDOWS);
         for (number, point) in points.iter().enumerate() {
-            let niels = point.niels();
-            for (part, of) in [niels.sum, niels.difference, niels.product].iter().enumerate() {
-                let limbs = of.reduced();
-                for lane in 0..LANES {
-                    let Some(window) = table.windows.get_mut(number / 32 * LANES + lane) else { break };
-                    for limb in 0..5 {
-                        window[part][limb].0[number % 32] = limbs.0[limb].array()[lane];
-                    }
-                }
-            }
+            let Niels { sum, difference, product } = point.niels();
+            let limbs = [sum.reduced().0, difference.reduced().0, product.reduced().0];
+            table::enter(&mut windows, number, &limbs);
         }
-        let coordinates = [start.x.carry(), start.y.carry(), start.z.carry(), start.t.carry()];
-        for (place, coordinate) in table.start.iter_mut().zip(coordinates) {
-            let limbs = coordinate.reduced();
-            for limb in 0..5 {
-                place[limb] = limbs.0[limb].array()[0];
-            }
-        }
-        table
+        let start = [start.x.carry(), start.y.carry(), start.z.carry(), start.t.carry()];
+        let start = [start[0].reduced().0, start[1].reduced().0, start[2].reduced().0, start[3].reduced().0];
+        Self { windows, start: table::first_lanes(&start) }
     }
-}
-
-/// The 32 points of each window, for eight windows at a time; and what the window after the last would begin with.
-#[inline(always)]
-fn multiples<V: Kernels>(first: &Point<V>) -> (Vec<Point<V>>, Point<V>) {
-    let mut points = Vec::new();
-    let mut base = *first;
-    for group in 0..WINDOWS.div_ceil(LANES) {
-        let mut bases = base;
-        for lane in 0..LANES {
-            bases.put(lane, &base);
-            if group * LANES + lane < WINDOWS {
-                for _ in 0..6 {
-                    base = base.plus_any(&base);
-                }
-            }
-        }
-        let twice = bases.plus_any(&bases);
-        let mut point = bases;
-        for _ in 0..32 {
-            points.push(point);
-            point = point.plus_any(&twice);
-        }
-    }
-    (points, base)
 }
 
 /// Divides by z, with one inversion.

@@ -1,6 +1,6 @@
 //! Eight lanes of 64 bits that are worked on as one: the few operations that the arithmetic of curves is made of.
 
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
 /// How many lanes there are.
 pub(crate) const LANES: usize = 8;
@@ -46,6 +46,10 @@ pub(super) trait Lanes: Copy + 'static {
     /// The entry whose number, less than 32, the lane holds. All entries are in registers, so no address depends on it.
     fn look_up(self, table: &Entries) -> Self;
 
+    /// The same, of which the compiler does not know what it is made of. It would make a multiplication of a sum of shifted
+    /// numbers, of instructions that wait for the units of the others.
+    fn hide(self) -> Self;
+
     /// Overwrites the lanes with zeroes, in a way that the compiler does not leave out.
     fn wipe(lanes: &mut [Self]) {
         for lane in lanes {
@@ -67,13 +71,25 @@ pub(super) fn splat<V: Lanes>(limbs: &[u64; 5]) -> [V; 5] {
 /// Lane by lane, word by word: the words of eight numbers side by side.
 #[inline(always)]
 pub(super) fn transpose<V: Lanes, const N: usize>(numbers: &[[u64; N]; LANES]) -> [V; N] {
+    let columns = Zeroizing::new(side_by_side(numbers));
     let mut words = [V::splat(0); N];
-    for (lane, number) in numbers.iter().enumerate() {
-        for word in 0..N {
-            words[word].array_mut()[lane] = number[word];
-        }
+    for word in 0..N {
+        *words[word].array_mut() = columns[word];
     }
     words
+}
+
+/// A function of its own, which does without the instructions: with them LLVM gathers the words from memory. That is slow on
+/// processors that must not show what a gather read before (Intel's gather data sampling, CVE-2022-40982).
+#[inline(never)]
+fn side_by_side<const N: usize>(numbers: &[[u64; N]; LANES]) -> [[u64; LANES]; N] {
+    let mut columns = [[0; LANES]; N];
+    for (lane, number) in numbers.iter().enumerate() {
+        for word in 0..N {
+            columns[word][lane] = number[word];
+        }
+    }
+    columns
 }
 
 /// Six bits of each number from bit `from` on.

@@ -24,7 +24,7 @@ use aws_lc_rs::{
 };
 use zeroize::Zeroizing;
 
-pub(super) use curve::{Jacobian, Kernels as CurveKernels, Table, multiply_base};
+pub(super) use curve::{Jacobian, Kernels as CurveKernels, Projective, Table, multiply_base, sum};
 pub(super) use field::{Coordinate, Kernels as FieldKernels, Scalar, invert};
 
 use super::{
@@ -76,7 +76,7 @@ impl PreparedKey {
     }
 
     #[cfg(test)]
-    pub(super) fn flip_a_bit(&mut self) {
+    pub(crate) fn flip_a_bit(&mut self) {
         self.secret[1] ^= 1 << 20;
     }
 
@@ -93,7 +93,9 @@ impl PreparedKey {
     }
 }
 
-/// Nonces for up to [`BATCHES`] times eight signatures.
+/// Nonces for up to [`BATCHES`] times eight signatures. A function of its own, so that what it leaves on the stack is wiped
+/// with the rest.
+#[inline(never)]
 pub(super) fn nonces(operations: &[Signing<'_>]) -> Option<Vec<WideNonce>> {
     let mut random = Zeroizing::new([[0; 32]; LANES * BATCHES]);
     rand::fill(random[..operations.len()].as_flattened_mut()).ok()?;
@@ -123,7 +125,8 @@ pub(super) fn sign<V: CurveKernels>(
     for batch in 0..batches {
         begun[batch] = begin(table, &nonces[batch * LANES..]);
     }
-    let (mut z_before, mut k_before) = ([Coordinate::one(); BATCHES], [begun[0].nonce; BATCHES]);
+    let mut z_before = [Coordinate::one(); BATCHES];
+    let mut k_before = [begun[0].nonce; BATCHES];
     for batch in 1..batches {
         let previous = &begun[batch - 1];
         z_before[batch] = V::p256_product(&z_before[batch - 1], &previous.point.z);

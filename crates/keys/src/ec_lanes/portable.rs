@@ -6,7 +6,7 @@ use super::{
     field25519::{self, Element},
     keygen,
     lanes::{Entries, LANES, Lanes},
-    p256::{self, Coordinate, Jacobian, Scalar},
+    p256::{self, Coordinate, Jacobian, Projective, Scalar},
     x25519::{self, Fraction},
 };
 
@@ -131,6 +131,11 @@ impl Lanes for Portable {
         Self(std::array::from_fn(|lane| if mask >> lane & 1 == 1 { set.0[lane] } else { clear.0[lane] }))
     }
 
+    #[inline(always)]
+    fn hide(self) -> Self {
+        self
+    }
+
     #[inline(never)]
     fn look_up(self, table: &Entries) -> Self {
         self.map(|place| table.0[place as usize])
@@ -157,6 +162,10 @@ impl keygen::Kernels for Portable {
     fn multiply_base(table: &keygen::Table, secrets: &[[u8; 32]; LANES]) -> Fraction<Self> {
         keygen::multiply_base(table, secrets)
     }
+
+    fn sum(a: &keygen::Point<Self>, b: &keygen::Point<Self>) -> keygen::Point<Self> {
+        keygen::sum(a, b)
+    }
 }
 
 impl p256::FieldKernels for Portable {
@@ -176,5 +185,9 @@ impl p256::FieldKernels for Portable {
 impl p256::CurveKernels for Portable {
     fn p256_multiply_base(table: &p256::Table, scalars: &[Self; 4]) -> Jacobian<Self> {
         p256::multiply_base(table, scalars)
+    }
+
+    fn p256_sum(a: &Projective<Self>, b: &Projective<Self>) -> Projective<Self> {
+        p256::sum(a, b)
     }
 }

@@ -39,7 +39,7 @@ fn t_value(classes: &[Vec<f64>; 2], limit: f64) -> f64 {
 }
 
 /// Secrets with an even number are of one class, the others of the other.
-fn compare<T>(name: &str, secrets: &[T], mut perform: impl FnMut(&T)) {
+pub(crate) fn compare<T>(name: &str, secrets: &[T], mut perform: impl FnMut(&T)) {
     let measurements = if are_supported() { BATCHES_MEASURED } else { 300 };
     let mut coins = vec![0u8; measurements];
     rand::fill(&mut coins).expect("randomness");

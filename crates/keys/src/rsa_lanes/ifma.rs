@@ -15,13 +15,9 @@ use super::{
     montgomery::{self, Arithmetic, Modulus, Scratch},
     operation,
 };
+use crate::lanes::has_ifma;
 
 const RADIX: Radix = Instructions::Ifma.radix();
-
-/// Whether this processor has what [`Ifma`] needs.
-pub(super) fn is_supported() -> bool {
-    is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512ifma")
-}
 
 /// Performs the operations in AVX-512 registers.
 ///
@@ -34,7 +30,7 @@ pub(super) fn perform<const B: usize>(lanes: &mut [Lane<'_>]) -> [Verdict; OPERA
         operation::perform::<Ifma, B>(lanes)
     }
 
-    assert!(is_supported(), "this processor has no AVX-512 IFMA");
+    assert!(has_ifma(), "this processor has no AVX-512 IFMA");
     // SAFETY: the processor has the features, as was just asserted.
     unsafe { with_features::<B>(lanes) }
 }

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
-use super::{Width, digits::Radix};
 #[cfg(target_arch = "x86_64")]
-use super::{fma, ifma};
+use super::fma;
+use super::{Width, digits::Radix};
 use crate::Performer;
+#[cfg(target_arch = "x86_64")]
+use crate::lanes::has_ifma;
 
 /// What lanes are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +26,7 @@ impl Instructions {
     pub(crate) fn are_supported(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         return match self {
-            Self::Ifma => ifma::is_supported(),
+            Self::Ifma => has_ifma(),
             Self::Fma => fma::is_supported(),
         };
         #[cfg(not(target_arch = "x86_64"))]

@@ -88,11 +88,11 @@ impl Exchange {
         connection: &Rc<Connection>,
         id: RequestId,
         request: &Parts,
-    ) -> Self {
+    ) -> Box<Self> {
         let started = Instant::now();
         connection.begin_at(started);
         let state = if request.method == Method::HEAD { State::Bodyless } else { State::Open };
-        Self {
+        Box::new(Self {
             telemetry: Rc::clone(telemetry),
             connection: Rc::clone(connection),
             id,
@@ -108,7 +108,7 @@ impl Exchange {
             outcome: ForwardOutcome::default(),
             reserved: None,
             _in_flight: connection.begin_request(),
-        }
+        })
     }
 
     pub(crate) fn id(&self) -> RequestId {
@@ -148,7 +148,7 @@ impl Exchange {
     }
 
     /// Continues with the response's body until the body ends.
-    pub(crate) fn respond(mut self, response: Response<Body>) -> Response<RecordedBody> {
+    pub(crate) fn respond(mut self: Box<Self>, response: Response<Body>) -> Response<RecordedBody> {
         self.status = response.status().as_u16();
         if matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
             self.state = State::Bodyless;
@@ -301,7 +301,8 @@ fn http_version(version: Version) -> HttpVersion {
 #[derive(Debug)]
 pub struct RecordedBody {
     body: Body,
-    exchange: Exchange,
+    /// Boxed: hyper moves the body of every response several times.
+    exchange: Box<Exchange>,
     /// Why the body ended early. hyper gets the error when all data before it is sent.
     broken: Option<BodyError>,
 }
@@ -358,7 +359,7 @@ impl http_body::Body for RecordedBody {
 impl Drop for RecordedBody {
     fn drop(&mut self) {
         // hyper does not ask once more where the length says that all is there.
-        if self.body.is_end_stream() {
+        if self.exchange.failure.is_none() && self.body.is_end_stream() {
             self.exchange.state = State::Complete;
         }
     }
@@ -369,7 +370,7 @@ mod tests {
     use std::net::SocketAddr;
 
     use brisk_net::DeadlineWheel;
-    use brisk_telemetry::ConnectionRecord;
+    use brisk_telemetry::{ConnectionRecord, Timeline};
     use http::Request;
     use http_body_util::{BodyExt, StreamBody};
     use std::task::Waker;
@@ -388,11 +389,11 @@ mod tests {
         fn new() -> Self {
             let telemetry = Rc::new(Telemetry { metrics: Metrics::new(), access_log: None });
             let address = SocketAddr::from(([127, 0, 0, 1], 1));
-            let record = ConnectionRecord::new(1, address, address, Instant::now());
+            let record = ConnectionRecord::new(1, address, address, Timeline::start());
             Self { telemetry, connection: Connection::new(record, true) }
         }
 
-        fn begin(&self, method: &str) -> Exchange {
+        fn begin(&self, method: &str) -> Box<Exchange> {
             let (parts, ()) = Request::builder().method(method).body(()).expect("a request").into_parts();
             Exchange::begin(&self.telemetry, &self.connection, RequestId(1), &parts)
         }

@@ -156,16 +156,14 @@ fn value(text: impl Into<Bytes>) -> HeaderValue {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
-    use brisk_telemetry::ConnectionRecord;
+    use brisk_telemetry::{ConnectionRecord, Timeline};
 
     use super::*;
 
     fn connection(client: &str) -> std::rc::Rc<Connection> {
         let local = SocketAddr::from(([127, 0, 0, 1], 443));
         let client = SocketAddr::new(client.parse().expect("an address"), 40000);
-        Connection::new(ConnectionRecord::new(1, client, local, Instant::now()), true)
+        Connection::new(ConnectionRecord::new(1, client, local, Timeline::start()), true)
     }
 
     fn names() -> Names {

@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use brisk_certs::{CertError, HostMap, UnknownName};
+use brisk_tls::Demands;
 
 use crate::answer::settings::{HostSettings, ServiceSettings};
 use crate::validate::host_of;
@@ -22,13 +24,15 @@ struct Recent<T> {
     server_name: Option<Box<str>>,
     authority: Box<str>,
     host: Rc<Host<T>>,
+    /// Whether it is the one that the connection was made for.
+    is_own: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Host<T> {
     /// The names in the host's certificates, with wildcards.
     covered: HostMap<()>,
-    client_certificates: Option<String>,
+    demands: Demands,
     value: T,
 }
 
@@ -50,25 +54,26 @@ impl<T> Hosts<T> {
     ) -> Result<Self, CertError> {
         let mut map = HostMap::new(settings.unknown_host);
         for (host, value) in settings.hosts.iter().zip(values) {
-            let names = host.names.iter().map(String::as_str);
+            let names = host.tls.names.iter().map(String::as_str);
             map.add(names, Rc::new(Host::new(host, value)))?;
         }
-        map.set_default(settings.default_host);
+        map.set_default(brisk_tls::HostSettings::default_of(settings.hosts.iter().map(|host| &host.tls)));
         Ok(Self { map, recent: RefCell::new(None) })
     }
 
-    /// The host for a request's authority, which may be empty, on a connection with this server name. A connection
-    /// without TLS may ask for every host.
+    /// The host for a request's authority, which may be empty, on a connection of this origin. A connection without TLS may
+    /// ask for every host, one with TLS for none whose demands its client did not meet in the handshake.
     pub(crate) fn find(&self, authority: &str, connection: Origin<'_>) -> Result<Rc<Host<T>>, Misdirected> {
         if let Some(host) = self.recent(authority, connection) {
             return Ok(host);
         }
-        let host = self.look_up(authority, connection)?;
-        if let Origin::Tls { server_name } = connection {
+        let (host, is_own) = self.look_up(authority, connection)?;
+        if let Origin::Tls { server_name, .. } = connection {
             let recent = Recent {
                 server_name: server_name.map(Into::into),
                 authority: authority.into(),
                 host: Rc::clone(&host),
+                is_own,
             };
             *self.recent.borrow_mut() = Some(recent);
         }
@@ -78,23 +83,24 @@ impl<T> Hosts<T> {
     fn recent(&self, authority: &str, connection: Origin<'_>) -> Option<Rc<Host<T>>> {
         let recent = self.recent.borrow();
         let recent = recent.as_ref()?;
-        let Origin::Tls { server_name } = connection else { return None };
-        let same = *recent.authority == *authority && recent.server_name.as_deref() == server_name;
+        let Origin::Tls { server_name, demands } = connection else { return None };
+        let same = *recent.authority == *authority
+            && recent.server_name.as_deref() == server_name
+            && recent.host.admits(demands, recent.is_own);
         same.then(|| Rc::clone(&recent.host))
     }
 
-    fn look_up(&self, authority: &str, connection: Origin<'_>) -> Result<Rc<Host<T>>, Misdirected> {
+    /// The host, and whether it is the one that the connection was made for.
+    fn look_up(&self, authority: &str, connection: Origin<'_>) -> Result<(Rc<Host<T>>, bool), Misdirected> {
         let name = name_of(authority);
         let host = self.map.get(name.as_deref()).host().ok_or(Misdirected)?;
-        let Origin::Tls { server_name } = connection else {
-            return Ok(Rc::clone(host));
+        let Origin::Tls { server_name, demands } = connection else {
+            return Ok((Rc::clone(host), false));
         };
         let own = self.map.get(server_name).host().ok_or(Misdirected)?;
-        if Rc::ptr_eq(own, host) || own.may_ask_for(host, name.as_deref()) {
-            Ok(Rc::clone(host))
-        } else {
-            Err(Misdirected)
-        }
+        let is_own = Rc::ptr_eq(own, host);
+        let may_ask = is_own || own.may_ask_for(host, name.as_deref());
+        if may_ask && host.admits(demands, is_own) { Ok((Rc::clone(host), is_own)) } else { Err(Misdirected) }
     }
 }
 
@@ -103,26 +109,34 @@ impl<T> Hosts<T> {
 pub(crate) enum Origin<'a> {
     /// A connection without TLS.
     Plain,
-    /// A connection over TLS, for this name.
-    Tls { server_name: Option<&'a str> },
+    /// A connection over TLS, for this name, whose client met these demands.
+    Tls { server_name: Option<&'a str>, demands: &'a Demands },
 }
 
 impl<T> Host<T> {
     fn new(settings: &HostSettings, value: T) -> Self {
         let mut covered = HostMap::new(UnknownName::Refuse);
-        for name in &settings.certificate_names {
+        let certificates = &settings.tls.certificates;
+        let names: BTreeSet<_> = certificates.iter().flat_map(|certificate| &certificate.names).collect();
+        for name in names {
             // What is no host name, such as a mail address, covers no host.
             let mut with_name = covered.clone();
             if with_name.add([name.as_str()], ()).is_ok() {
                 covered = with_name;
             }
         }
-        Self { covered, client_certificates: settings.client_certificates.clone(), value }
+        Self { covered, demands: settings.tls.demands.clone(), value }
+    }
+
+    /// Whether the client of a connection made under `demands` meets those of this host: its own may have other revocation
+    /// lists since, another must demand the same.
+    fn admits(&self, demands: &Demands, is_own: bool) -> bool {
+        if is_own { self.demands.are_met_under(demands) } else { self.demands == *demands }
     }
 
     fn may_ask_for(&self, other: &Self, name: Option<&str>) -> bool {
         let is_covered = name.is_some_and(|name| self.covered.get(Some(name)).host().is_some());
-        is_covered && self.client_certificates == other.client_certificates
+        is_covered && self.demands == other.demands
     }
 }
 
@@ -156,19 +170,37 @@ fn name_of(authority: &str) -> Option<Cow<'_, str>> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+    use std::sync::Arc;
+    use std::time::SystemTime;
+
+    use brisk_certs::Certificate;
+    use brisk_keys::{KeyAlgorithm, KeyId};
+    use brisk_tls::{ClientCertificates, Revocation, UnknownRevocation};
+
     use super::*;
     use crate::answer::settings::Underscores;
 
     fn host(names: &[&str], certificate: &[&str]) -> HostSettings {
-        let owned = |names: &[&str]| names.iter().map(ToString::to_string).collect();
-        HostSettings { names: owned(names), certificate_names: owned(certificate), ..HostSettings::default() }
+        let certificate = Certificate {
+            chain: Vec::new(),
+            key: KeyId([0; 32]),
+            algorithm: KeyAlgorithm::EcdsaP256,
+            names: certificate.iter().map(ToString::to_string).collect(),
+            not_before: SystemTime::UNIX_EPOCH,
+            not_after: SystemTime::UNIX_EPOCH,
+            source: PathBuf::new(),
+        };
+        HostSettings::new(brisk_tls::HostSettings {
+            certificates: vec![Arc::new(certificate)],
+            ..brisk_tls::HostSettings::new(names.iter().copied())
+        })
     }
 
     fn hosts(hosts: Vec<HostSettings>, unknown_host: UnknownName) -> Hosts<usize> {
         let count = hosts.len();
         let settings = ServiceSettings {
             hosts,
-            default_host: 0,
             unknown_host,
             trusted_proxies: Vec::new(),
             underscores: Underscores::Drop,
@@ -177,7 +209,20 @@ mod tests {
     }
 
     fn find(hosts: &Hosts<usize>, server_name: Option<&str>, authority: &str) -> Option<usize> {
-        hosts.find(authority, Origin::Tls { server_name }).ok().map(|host| *host.value())
+        find_under(hosts, server_name, authority, &Demands::default())
+    }
+
+    fn find_under(
+        hosts: &Hosts<usize>,
+        server_name: Option<&str>,
+        authority: &str,
+        demands: &Demands,
+    ) -> Option<usize> {
+        hosts.find(authority, Origin::Tls { server_name, demands }).ok().map(|host| *host.value())
+    }
+
+    fn demands(required: bool, keep: bool) -> Demands {
+        Demands::new(ClientCertificates { required, roots: Vec::new(), revocation: None, keep })
     }
 
     #[test]
@@ -213,11 +258,53 @@ mod tests {
     fn a_demand_for_client_certificates_cannot_be_walked_around() {
         let open = host(&["a.example"], &["*.example"]);
         let mut closed = host(&["b.example"], &["*.example"]);
-        closed.client_certificates = Some("required ca.pem".to_owned());
+        closed.tls.demands = demands(true, false);
         let hosts = hosts(vec![open, closed], UnknownName::Default);
         assert_eq!(find(&hosts, Some("a.example"), "b.example"), None);
         assert_eq!(find(&hosts, None, "b.example"), None);
-        assert_eq!(find(&hosts, Some("b.example"), "b.example"), Some(1));
+        assert_eq!(find_under(&hosts, Some("b.example"), "b.example", &demands(true, false)), Some(1));
+        assert_eq!(find_under(&hosts, Some("b.example"), "a.example", &demands(true, false)), None);
+    }
+
+    #[test]
+    fn a_host_that_forwards_certificates_is_not_asked_on_a_connection_that_keeps_none() {
+        let (mut one, mut other) =
+            (host(&["a.example"], &["*.example"]), host(&["b.example"], &["*.example"]));
+        (one.tls.demands, other.tls.demands) = (demands(false, false), demands(false, true));
+        let hosts = hosts(vec![one, other], UnknownName::Default);
+        assert_eq!(find_under(&hosts, Some("a.example"), "a.example", &demands(false, false)), Some(0));
+        assert_eq!(find_under(&hosts, Some("a.example"), "b.example", &demands(false, false)), None);
+        assert_eq!(find_under(&hosts, Some("b.example"), "b.example", &demands(false, true)), Some(1));
+    }
+
+    #[test]
+    fn a_connection_from_before_a_demand_is_not_let_in_after_it_not_even_as_the_last_one_was() {
+        let mut closed = host(&["a.example"], &["a.example"]);
+        closed.tls.demands = demands(true, false);
+        let hosts = hosts(vec![closed], UnknownName::Default);
+        assert_eq!(find(&hosts, Some("a.example"), "a.example"), None);
+        assert_eq!(find_under(&hosts, Some("a.example"), "a.example", &demands(true, false)), Some(0));
+        assert_eq!(find(&hosts, Some("a.example"), "a.example"), None);
+    }
+
+    #[test]
+    fn other_revocation_lists_end_no_connection_but_its_client_was_not_looked_up_in_those_of_another_host() {
+        let listed = |unknown| {
+            let revocation = Some(Revocation { lists: Vec::new(), unknown });
+            Demands::new(ClientCertificates { required: true, roots: Vec::new(), revocation, keep: false })
+        };
+        let (before, after) = (listed(UnknownRevocation::Accept), listed(UnknownRevocation::Refuse));
+        let (mut one, mut other) =
+            (host(&["a.example"], &["*.example"]), host(&["b.example"], &["*.example"]));
+        one.tls.demands = after.clone();
+        other.tls.demands = after.clone();
+        let hosts = hosts(vec![one, other], UnknownName::Default);
+        for _ in 0..2 {
+            assert_eq!(find_under(&hosts, Some("a.example"), "b.example", &after), Some(1));
+            assert_eq!(find_under(&hosts, Some("a.example"), "b.example", &before), None);
+        }
+        assert_eq!(find_under(&hosts, Some("a.example"), "a.example", &before), Some(0));
+        assert_eq!(find_under(&hosts, Some("a.example"), "a.example", &before), Some(0));
     }
 
     #[test]

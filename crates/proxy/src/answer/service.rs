@@ -87,8 +87,8 @@ impl Service {
         telemetry: Telemetry,
         group: impl Fn(&str) -> Option<Rc<Group>>,
     ) -> Result<Self, ServiceError> {
-        if settings.default_host >= settings.hosts.len() {
-            return Err(ServiceError::NoDefaultHost);
+        if settings.hosts.is_empty() {
+            return Err(ServiceError::NoHost);
         }
         let sites: Result<Vec<_>, _> = settings.hosts.iter().map(|host| Site::new(host, &group)).collect();
         Ok(Self {
@@ -114,17 +114,18 @@ impl Service {
             return exchange.respond(response);
         }
         let (version, stages) = (head.version, Stages::of(&head));
-        let response = match self.admit(connection, &head) {
-            Ok(Found::Server) => no_content(),
-            Ok(Found::Site(host)) => {
-                let site = host.value();
-                let answered = site.answer(self, head, body, &mut exchange).await;
-                let response = answered.unwrap_or_else(|refusal| refuse(refusal, version, &mut exchange));
-                return exchange.respond(stages.finish(connection, site.hsts.as_ref(), response));
+        let mut host = None;
+        let answered = match self.admit(connection, &head) {
+            Ok(Found::Server) => Ok(no_content()),
+            Ok(Found::Site(found)) => {
+                host.insert(found).value().answer(self, head, body, &mut exchange).await
             }
-            Err(refusal) => refuse(refusal, version, &mut exchange),
+            Err(refusal) => Err(refusal),
         };
-        exchange.respond(stages.finish(connection, None, response))
+        let mut response = answered.unwrap_or_else(|refusal| refuse(refusal, version, &mut exchange));
+        let hsts = host.as_ref().and_then(|host| host.value().hsts.as_ref());
+        stages.finish(connection, hsts, &mut response);
+        exchange.respond(response)
     }
 
     /// Refuses a request on a connection that is about to be closed for a flood. Counted and logged as any other.
@@ -181,7 +182,7 @@ impl Service {
         let record = connection.record.borrow();
         let origin = if connection.secure {
             let server_name = record.tls.as_ref().and_then(|tls| tls.server_name.as_deref());
-            Origin::Tls { server_name }
+            Origin::Tls { server_name, demands: &connection.demands }
         } else {
             Origin::Plain
         };
@@ -200,7 +201,7 @@ impl Site {
         let routes: Result<Vec<_>, ServiceError> =
             host.routes.iter().map(|route| Ok((route.path.clone(), Route::new(route, group)?))).collect();
         Ok(Self {
-            names: Names::new(&host.names)?,
+            names: Names::new(&host.tls.names)?,
             client_cert: host.client_cert,
             routes: Routes::new(routes?),
             hsts: host.hsts.map(stages::transport_security),
@@ -356,7 +357,8 @@ fn upstream_target(
         UpstreamPath::BelowRoute => path.below(route)?,
     };
     match head.uri.path_and_query() {
-        Some(asked) if asked.path() == forwarded => Ok(asked.clone()),
+        // A query alone, of the path `/`, is spelled out.
+        Some(asked) if asked.path() == forwarded && asked.as_str().starts_with('/') => Ok(asked.clone()),
         _ => with_query(&forwarded, head.uri.query()),
     }
 }

@@ -26,8 +26,6 @@ use crate::connection::Connection;
 pub struct ServiceSettings {
     /// The hosts; at least one.
     pub hosts: Vec<HostSettings>,
-    /// Index of the host for clients that named none, and for unknown names if those are not refused.
-    pub default_host: usize,
     /// What answers a name that no host has: the default host, or 421 Misdirected Request.
     pub unknown_host: UnknownName,
     /// Proxies whose forwarding headers are believed and extended; those of others are replaced.
@@ -37,21 +35,24 @@ pub struct ServiceSettings {
 }
 
 /// The settings of one host.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct HostSettings {
-    /// The host's names; `*.` stands for one label.
-    pub names: Vec<String>,
-    /// The names in its certificates. A client may ask for another host on its connection only if these cover it.
-    pub certificate_names: Vec<String>,
-    /// What the host demands of client certificates, as any text that differs where the demands differ; `None`:
-    /// nothing. A client may ask for another host on its connection only if both demand the same.
-    pub client_certificates: Option<String>,
+    /// Its names, certificates and demands on clients. A client may ask for another host on its connection only if the
+    /// certificates cover that one's name, and both demand the same.
+    pub tls: brisk_tls::HostSettings,
     /// Which certificates of its clients are sent to upstreams. Default: none. TLS has to keep them for that.
     pub client_cert: ClientCert,
     /// Strict Transport Security.
     pub hsts: Option<HstsSettings>,
     /// The routes. Without any, every request gets 404.
     pub routes: Vec<RouteSettings>,
+}
+
+impl HostSettings {
+    /// A host without routes that sends no certificates of clients to upstreams, and without Strict Transport Security.
+    pub fn new(tls: brisk_tls::HostSettings) -> Self {
+        Self { tls, client_cert: ClientCert::None, hsts: None, routes: Vec::new() }
+    }
 }
 
 /// Strict Transport Security, RFC 6797.

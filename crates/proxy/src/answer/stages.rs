@@ -33,32 +33,32 @@ impl Stages {
         self,
         connection: &Connection,
         hsts: Option<&HeaderValue>,
-        mut response: Response<Body>,
-    ) -> Response<Body> {
+        response: &mut Response<Body>,
+    ) {
         // RFC 6797 section 7.2: not over plain HTTP.
         if let (true, Some(hsts)) = (connection.secure, hsts) {
             response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
         }
-        let mut response = if self.is_head { without_body(response) } else { response };
+        if self.is_head {
+            remove_body(response);
+        }
         let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         if self.version < Version::HTTP_2 && !switches && connection.is_used_up() {
             response.headers_mut().insert(header::CONNECTION, CLOSE);
         }
-        response
     }
 }
 
 // RFC 9110 section 9.3.2: the same head, no body. Over HTTP/2 hyper would send the body all the same.
-fn without_body(response: Response<Body>) -> Response<Body> {
-    let (mut head, body) = response.into_parts();
+fn remove_body(response: &mut Response<Body>) {
     // An upstream sent no body, and its connection is to be used again.
-    if matches!(body, Body::Upstream(_)) {
-        return Response::from_parts(head, body);
+    if matches!(response.body(), Body::Upstream(_)) {
+        return;
     }
+    let body = std::mem::take(response.body_mut());
     if let Some(length @ 1..) = body.size_hint().exact() {
-        head.headers.entry(header::CONTENT_LENGTH).or_insert(length.into());
+        response.headers_mut().entry(header::CONTENT_LENGTH).or_insert(length.into());
     }
-    Response::from_parts(head, Body::Empty)
 }
 
 /// The value of `Strict-Transport-Security`, RFC 6797 section 6.1.

@@ -40,7 +40,7 @@ pub(crate) struct LimitedUpload {
     progress: Rc<BodyProgress>,
 }
 
-/// The progress of a request body; shared by the body, which hyper owns, and the request that waits for its response.
+/// The progress of a request body; shared by the body, which its connection owns, and the request that waits for its response.
 #[derive(Debug)]
 pub(crate) struct BodyProgress {
     limit: u64,

@@ -32,6 +32,20 @@ impl Frame {
     pub(crate) fn has_flag(&self) -> bool {
         self.flags & FLAG != 0
     }
+
+    /// From the head, and what comes after it, which means something in `RST_STREAM` only.
+    fn read(bytes: &[u8; HEAD + CODE]) -> Self {
+        let [l0, l1, l2, kind, flags, s0, s1, s2, s3, code @ ..] = *bytes;
+        let length = u32::from_be_bytes([0, l0, l1, l2]);
+        let stream = u32::from_be_bytes([s0, s1, s2, s3]) & (u32::MAX >> 1);
+        let has_code = kind == RST_STREAM && length >= CODE as u32;
+        Self { kind, flags, length, stream, code: if has_code { u32::from_be_bytes(code) } else { 0 } }
+    }
+
+    /// Bytes that are read of it: the head, and the code of `RST_STREAM`.
+    fn extent(&self) -> usize {
+        if self.kind == RST_STREAM && self.length >= CODE as u32 { HEAD + CODE } else { HEAD }
+    }
 }
 
 /// Finds the frames of one direction of a connection, whatever pieces they come in.
@@ -61,34 +75,30 @@ impl Frames {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
             bytes = &bytes[skipped..];
-            let taken = (self.needed() - self.have).min(bytes.len());
-            self.head[self.have..self.have + taken].copy_from_slice(&bytes[..taken]);
-            self.have += taken;
-            bytes = &bytes[taken..];
-            if self.have >= HEAD && self.have == self.needed() {
-                let frame = self.frame();
-                self.skip = frame.length as usize - (self.have - HEAD);
-                self.have = 0;
-                each(frame);
-            }
+            let frame = match bytes.first_chunk() {
+                // Nearly always: the head is in one piece.
+                Some(head) if self.have == 0 => {
+                    let frame = Frame::read(head);
+                    bytes = &bytes[frame.extent()..];
+                    frame
+                }
+                _ => {
+                    let needed = if self.have < HEAD { HEAD } else { self.head.len() };
+                    let taken = (needed - self.have).min(bytes.len());
+                    self.head[self.have..self.have + taken].copy_from_slice(&bytes[..taken]);
+                    self.have += taken;
+                    bytes = &bytes[taken..];
+                    let frame = Frame::read(&self.head);
+                    if self.have < HEAD || self.have < frame.extent() {
+                        continue;
+                    }
+                    self.have = 0;
+                    frame
+                }
+            };
+            self.skip = HEAD + frame.length as usize - frame.extent();
+            each(frame);
         }
-    }
-
-    fn needed(&self) -> usize {
-        let is_reset = self.have >= HEAD && self.head[3] == RST_STREAM && self.length() >= CODE as u32;
-        if is_reset { HEAD + CODE } else { HEAD }
-    }
-
-    fn length(&self) -> u32 {
-        let [a, b, c, ..] = self.head;
-        u32::from_be_bytes([0, a, b, c])
-    }
-
-    fn frame(&self) -> Frame {
-        let [_, _, _, kind, flags, s0, s1, s2, s3, c0, c1, c2, c3] = self.head;
-        let code = if self.have > HEAD { u32::from_be_bytes([c0, c1, c2, c3]) } else { 0 };
-        let stream = u32::from_be_bytes([s0, s1, s2, s3]) & (u32::MAX >> 1);
-        Frame { kind, flags, length: self.length(), stream, code }
     }
 }
 

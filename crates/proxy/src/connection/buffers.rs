@@ -148,9 +148,8 @@ mod tests {
     use std::net::SocketAddr;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::Wake;
-    use std::time::Instant;
 
-    use brisk_telemetry::ConnectionRecord;
+    use brisk_telemetry::{ConnectionRecord, Timeline};
     use bytes::Buf as _;
 
     use super::*;
@@ -168,7 +167,7 @@ mod tests {
 
     fn connection() -> Rc<Connection> {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        Connection::new(ConnectionRecord::new(1, address, address, Instant::now()), true)
+        Connection::new(ConnectionRecord::new(1, address, address, Timeline::start()), true)
     }
 
     fn chunk(connection: &Rc<Connection>, length: usize) -> Chunk {

@@ -32,3 +32,25 @@ pub enum End {
     /// The connection was upgraded, and that ended.
     Upgraded,
 }
+
+impl End {
+    /// Its name in the list of recent connections: `idle`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Idle => "idle",
+            Self::Evicted => "evicted",
+            Self::HandshakeTimeout => "handshake-timeout",
+            Self::HeadTimeout => "head-timeout",
+            Self::RequestTimeout => "request-timeout",
+            Self::WriteTimeout => "write-timeout",
+            Self::AnswerBroken => "answer-broken",
+            Self::ClientGone => "client-gone",
+            Self::Malformed => "malformed",
+            Self::Flood => "flood",
+            Self::Shed => "shed",
+            Self::Drained => "drained",
+            Self::Upgraded => "upgraded",
+        }
+    }
+}

@@ -1,5 +1,6 @@
-//! The body of an upstream's response. That of an HTTP/1.1 response drives its connection itself.
+//! The body of an upstream's response.
 
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -9,30 +10,26 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use crate::error::BodyError;
+use crate::error::{BodyError, ConnectionError};
 use crate::upstream::group::Lease;
-use crate::upstream::http1::{Http1, quiet};
+use crate::upstream::http1::Http1;
 use crate::upstream::http2::Stream;
-
-type PolledFrame = Poll<Option<Result<Frame<Bytes>, hyper::Error>>>;
 
 /// A response body on its way from an upstream. Dropping it early closes the connection (HTTP/1.1) or resets the stream.
 #[derive(Debug)]
-pub struct UpstreamBody {
-    incoming: Incoming,
-    source: Source,
-}
+pub struct UpstreamBody(Source);
 
-/// What has to be kept, and driven, until the body has ended.
+/// Where the rest of the body comes from.
 #[derive(Debug)]
 enum Source {
-    /// Nothing: all of the body is here.
-    Complete,
+    /// All of it is here; empty at the end.
+    Whole(Bytes),
     Http1 {
         http1: Box<Http1>,
         lease: Lease,
     },
     Http2 {
+        incoming: Incoming,
         deadline: Deadline,
         lease: Lease,
         stream: Stream,
@@ -40,19 +37,21 @@ enum Source {
 }
 
 impl UpstreamBody {
-    /// The body of a response that came over `http1`, which goes back to the pool as soon as the body is read: with a
+    /// The body of the response that comes over `http1`, which goes back to the pool as soon as the body is read: with a
     /// short body, that is now.
-    pub(crate) fn over_http1(incoming: Incoming, http1: Box<Http1>, lease: Lease) -> Self {
-        http1.deadline().set(lease.body_limit());
-        let mut body = Self { incoming, source: Source::Http1 { http1, lease } };
-        body.release_if_complete();
-        body
+    pub(crate) fn over_http1(mut http1: Box<Http1>, lease: Lease) -> Self {
+        let Some(whole) = http1.take_whole() else {
+            http1.deadline().set(lease.body_limit());
+            return Self(Source::Http1 { http1, lease });
+        };
+        release(http1, lease);
+        Self(Source::Whole(whole))
     }
 
     /// The body of a response that came over HTTP/2.
     pub(crate) fn over_http2(incoming: Incoming, deadline: Deadline, lease: Lease, stream: Stream) -> Self {
         deadline.set(lease.body_limit());
-        Self { incoming, source: Source::Http2 { deadline, lease, stream } }
+        Self(Source::Http2 { incoming, deadline, lease, stream })
     }
 
     /// See [`http_body::Body::poll_frame`].
@@ -60,52 +59,57 @@ impl UpstreamBody {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let polled = match &mut self.source {
-            Source::Http1 { http1, .. } => poll_driving(&mut self.incoming, http1, context),
-            Source::Complete | Source::Http2 { .. } => Pin::new(&mut self.incoming).poll_frame(context),
+        let polled = match &mut self.0 {
+            Source::Whole(data) if data.is_empty() => return Poll::Ready(None),
+            Source::Whole(data) => return Poll::Ready(Some(Ok(Frame::data(mem::take(data))))),
+            Source::Http1 { http1, .. } => http1.poll_frame(context),
+            Source::Http2 { incoming, .. } => match Pin::new(&mut *incoming).poll_frame(context) {
+                // hyper takes `RST_STREAM` with `NO_ERROR` for the end, although it is one only after `END_STREAM`
+                // (RFC 9113 section 8.1).
+                Poll::Ready(None) if !incoming.is_end_stream() => {
+                    return Poll::Ready(Some(Err(BodyError::UpstreamReset)));
+                }
+                polled => polled.map_err(ConnectionError::Http2),
+            },
         };
-        match polled {
-            Poll::Pending => self.poll_overdue(context),
-            Poll::Ready(None) if self.is_cut() => Poll::Ready(Some(Err(BodyError::UpstreamReset))),
-            Poll::Ready(frame) => {
-                self.received(frame.is_none());
-                Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Upstream)))
-            }
+        if polled.is_pending() {
+            return self.poll_overdue(context);
         }
-    }
-
-    /// Whether a body without further frames is incomplete. hyper takes `RST_STREAM` with `NO_ERROR` for the end,
-    /// although it is one only after `END_STREAM` (RFC 9113 section 8.1).
-    fn is_cut(&self) -> bool {
-        matches!(self.source, Source::Http2 { .. }) && !self.incoming.is_end_stream()
+        polled.map(|frame| {
+            self.received(frame.is_none());
+            frame.map(|frame| frame.map_err(BodyError::Upstream))
+        })
     }
 
     /// See [`http_body::Body::is_end_stream`].
     pub(crate) fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        match &self.0 {
+            Source::Whole(data) => data.is_empty(),
+            Source::Http1 { http1, .. } => http1.left() == Some(0),
+            Source::Http2 { incoming, .. } => incoming.is_end_stream(),
+        }
     }
 
     /// See [`http_body::Body::size_hint`].
     pub(crate) fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        match &self.0 {
+            Source::Whole(data) => SizeHint::with_exact(data.len() as u64),
+            Source::Http1 { http1, .. } => http1.left().map_or_else(SizeHint::default, SizeHint::with_exact),
+            Source::Http2 { incoming, .. } => incoming.size_hint(),
+        }
     }
 
     fn received(&mut self, last: bool) {
         if let Some((deadline, limit)) = self.deadline() {
             deadline.set(limit);
         }
-        self.release_if_complete();
-        if last {
-            self.source = Source::Complete;
-        }
-    }
-
-    fn release_if_complete(&mut self) {
-        if !matches!(&self.source, Source::Http1 { http1, .. } if http1.is_reusable()) {
-            return;
-        }
-        if let Source::Http1 { http1, lease } = std::mem::replace(&mut self.source, Source::Complete) {
-            lease.give_back(http1);
+        let over = match &self.0 {
+            Source::Http1 { http1, .. } => last || http1.is_reusable(),
+            Source::Whole(_) | Source::Http2 { .. } => last,
+        };
+        if over && let Source::Http1 { http1, lease } = mem::replace(&mut self.0, Source::Whole(Bytes::new()))
+        {
+            release(http1, lease);
         }
     }
 
@@ -114,28 +118,24 @@ impl UpstreamBody {
             return Poll::Pending;
         };
         let overdue = deadline.poll_expired(context);
-        if let (true, Source::Http2 { stream, .. }) = (overdue.is_ready(), &self.source) {
+        if let (true, Source::Http2 { stream, .. }) = (overdue.is_ready(), &self.0) {
             stream.retire_connection();
         }
         overdue.map(|()| Some(Err(BodyError::UpstreamTimeout)))
     }
 
     fn deadline(&self) -> Option<(&Deadline, Duration)> {
-        match &self.source {
-            Source::Complete => None,
+        match &self.0 {
+            Source::Whole(_) => None,
             Source::Http1 { http1, lease } => Some((http1.deadline(), lease.body_limit())),
             Source::Http2 { deadline, lease, .. } => Some((deadline, lease.body_limit())),
         }
     }
 }
 
-/// The next frame, read from the connection if it is not here yet. Only the connection needs the waker: nothing comes
-/// into the body unless it is driven.
-fn poll_driving(incoming: &mut Incoming, http1: &mut Http1, context: &mut Context<'_>) -> PolledFrame {
-    let waiting = Pin::new(&mut *incoming).poll_frame(&mut quiet());
-    if waiting.is_ready() {
-        return waiting;
+/// Keeps the connection for another request if it can carry one, and closes it otherwise.
+fn release(http1: Box<Http1>, lease: Lease) {
+    if http1.is_reusable() {
+        lease.give_back(http1);
     }
-    http1.drive(context);
-    Pin::new(incoming).poll_frame(&mut quiet())
 }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme, Uri};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
-use hyper::body::{Body as _, Incoming};
+use http::{HeaderValue, Request, Response, StatusCode, Version, header};
+use http_body::Body as _;
 
 use crate::body::Body;
 use crate::body::request::{Arriving, BodyProgress, RequestBody};
@@ -25,7 +25,6 @@ use crate::upstream::http2::Placement;
 use crate::upstream::login::{self, PrivateConnections};
 use crate::upstream::settings::{Retry, ServerScheme};
 use crate::upstream::upgrade::PendingUpgrade;
-use crate::validate;
 
 const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 
@@ -209,7 +208,7 @@ impl<'a> Journey<'a> {
         } else {
             self.send_http1(attempt, request).await?
         };
-        // The version is a matter of each connection; hyper would pass HTTP/1.0 on.
+        // The version is a matter of each connection.
         *response.version_mut() = Version::HTTP_11;
         Ok(response)
     }
@@ -245,12 +244,9 @@ impl<'a> Journey<'a> {
             },
         };
         to_origin_form(&mut request, server);
-        announce_body(&mut request);
+        frame_body(&mut request);
         let limit = server.group_settings().timeouts.head;
         let mut response = http1.exchange(request, self.progress.as_deref(), limit).await?;
-        if !is_decodable(response.headers()) {
-            return Err(Failure::after_sending(UpstreamError::TransferCoding));
-        }
         if settle_length(&mut response) == Framing::Contradictory {
             http1.belong_to(Owner::None);
         }
@@ -260,23 +256,22 @@ impl<'a> Journey<'a> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Box::pin(self.upgrade(response, http1, lease)).await.map_err(Failure::after_sending);
         }
-        Ok(response.map(|incoming| Body::Upstream(UpstreamBody::over_http1(incoming, http1, lease))))
+        Ok(response.map(|()| Body::Upstream(UpstreamBody::over_http1(http1, lease))))
     }
 
     async fn upgrade(
         &self,
-        response: Response<Incoming>,
+        response: Response<()>,
         http1: Box<Http1>,
         lease: Lease,
     ) -> Result<Response<Body>, UpstreamError> {
         if !self.wants_upgrade {
             return Err(UpstreamError::UnexpectedUpgrade);
         }
-        let (mut head, _) = response.into_parts();
-        head.extensions.clear();
-        let upgraded = http1.into_upgraded().await?;
+        let limit = self.group.state().settings().timeouts.head;
+        let upgraded = http1.into_upgraded(limit).await?;
         PendingUpgrade::new(upgraded, lease).leave_to(self.connection);
-        Ok(Response::from_parts(head, Body::Empty))
+        Ok(response.map(|()| Body::Empty))
     }
 
     async fn send_http2(
@@ -316,7 +311,7 @@ async fn connect(server: &Server, at_limit: AtLimit) -> Result<Box<Http1>, Upstr
         Admission::Open(place) => place,
     };
     let (io, open) = server.open(place).await?;
-    Http1::new(io, server.register_deadline(), open, server.group_settings().head_size).await
+    Ok(Http1::new(io, server.register_deadline(), open, server.group_settings().head_size))
 }
 
 /// How a response's head gives the end of its body.
@@ -328,7 +323,7 @@ enum Framing {
 }
 
 /// Removes a `Content-Length` that does not hold, which would break the framing of the client's connection.
-fn settle_length(response: &mut Response<Incoming>) -> Framing {
+fn settle_length<B>(response: &mut Response<B>) -> Framing {
     // RFC 9110 section 8.6: no length with 204.
     if response.status() == StatusCode::NO_CONTENT {
         response.headers_mut().remove(header::CONTENT_LENGTH);
@@ -341,16 +336,14 @@ fn settle_length(response: &mut Response<Incoming>) -> Framing {
     Framing::Clear
 }
 
-/// Whether the body can be passed on: hyper would take one in any other coding for plain, until the connection ends.
-fn is_decodable(headers: &HeaderMap) -> bool {
-    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
-    codings.next().is_none_or(validate::is_chunked) && codings.next().is_none()
-}
-
-/// Says that a body of unknown length follows. hyper does so by itself, but not for GET, whose body it would drop.
-fn announce_body(request: &mut Request<RequestBody>) {
-    if !request.body().is_end_stream() && !request.headers().contains_key(header::CONTENT_LENGTH) {
+/// States how the end of the body is found: by its length, or by chunks. A request without a body has no chunks.
+fn frame_body(request: &mut Request<RequestBody>) {
+    let is_chunked =
+        !request.body().is_end_stream() && !request.headers().contains_key(header::CONTENT_LENGTH);
+    if is_chunked {
         request.headers_mut().insert(header::TRANSFER_ENCODING, CHUNKED);
+    } else {
+        request.headers_mut().remove(header::TRANSFER_ENCODING);
     }
 }
 

@@ -1,36 +1,34 @@
 //! An HTTP/1.1 connection to an upstream, driven in the task of the request that uses it: no task of its own, hence no
 //! task switches for each request.
+//!
+//! Requests are written from their parts, and the values of a response's headers share the bytes that were read. What came
+//! for one request never answers another: a connection on which anything is left, to send or to be read, carries no further
+//! one.
 
-use std::pin::pin;
+mod messages;
+
 use std::rc::Weak;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use brisk_net::Deadline;
+use brisk_telemetry::Side;
 use bytes::Bytes;
 use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper::client::conn::TrySendError;
-use hyper::client::conn::http1;
-use tokio::task::unconstrained;
+use http_body::Frame;
 
+use self::messages::Messages;
 use crate::body::request::{BodyProgress, ClientFailure, RequestBody};
 use crate::connection::Connection;
-use crate::error::UpstreamError;
-use crate::upstream::io::{HyperIo, UpstreamIo};
+use crate::error::{ConnectionError, UpstreamError};
+use crate::http1::MalformedResponse;
+use crate::upstream::io::UpstreamIo;
 use crate::upstream::open::OpenConnection;
-
-/// Bytes that are read ahead of a response, and gathered of a request; a longer head that is allowed needs more. A
-/// client that reads nothing makes its upstream connections hold this much each, beside the budget of its answers.
-const READ_BUFFER: usize = 64 << 10;
 
 /// One connection. Idle ones lie in the pool; dropping it closes it.
 #[derive(Debug)]
 pub(crate) struct Http1 {
-    sender: http1::SendRequest<RequestBody>,
-    connection: Option<http1::Connection<HyperIo, RequestBody>>,
-    /// The connection future is complete and must not be polled again.
-    ended: bool,
+    messages: Messages<UpstreamIo>,
     /// It has carried a request before, so that the server may have closed it meanwhile.
     reused: bool,
     deadline: Deadline,
@@ -71,75 +69,83 @@ pub(crate) struct Upgraded {
 
 impl Http1 {
     /// A connection ready for its first request. Heads of responses may have `head_size` bytes.
-    pub(crate) async fn new(
+    pub(crate) fn new(
         io: UpstreamIo,
         deadline: Deadline,
         open: OpenConnection,
         head_size: usize,
-    ) -> Result<Box<Self>, UpstreamError> {
-        let mut builder = http1::Builder::new();
-        builder.max_header_size(head_size).max_buf_size(READ_BUFFER.max(head_size));
-        let (sender, connection) =
-            builder.handshake(HyperIo::new(io)).await.map_err(UpstreamError::Closed)?;
-        Ok(Box::new(Self {
-            sender,
-            connection: Some(connection),
-            ended: false,
-            reused: false,
-            deadline,
-            open,
-            owner: Owner::Any,
-        }))
+    ) -> Box<Self> {
+        let messages = Messages::new(io, head_size);
+        Box::new(Self { messages, reused: false, deadline, open, owner: Owner::Any })
     }
 
-    /// Sends `request` and waits for the head of the response, for at most `limit` without progress.
+    /// Sends `request` and waits for the head of the response, for at most `limit` without progress. The body is left to
+    /// [`poll_frame`](Self::poll_frame).
     pub(crate) async fn exchange(
         &mut self,
         request: Request<RequestBody>,
         progress: Option<&BodyProgress>,
         limit: Duration,
-    ) -> Result<Response<Incoming>, Box<Failure>> {
-        // Only driving the connection, just before, can make the answer ready. So it is polled without a waker, which
-        // saves a wake-up per request, and without tokio's budget, which would need the waker.
-        let mut answer = pin!(unconstrained(self.sender.try_send_request(request)));
-        let mut watch = HeadWatch::start(&self.deadline, progress, limit);
-        let (connection, ended) = (&mut self.connection, &mut self.ended);
-        let answered = std::future::poll_fn(|context| {
-            drive(connection, ended, context);
-            if let Poll::Ready(answer) = answer.as_mut().poll(&mut quiet()) {
-                return Poll::Ready(Ok(answer));
-            }
-            if *ended && connection.take().is_some() {
-                // A request that is still in hyper's queue comes back when the connection is dropped.
-                return answer.as_mut().poll(&mut quiet()).map(Ok);
-            }
-            watch.poll_overdue(context).map(Err)
-        });
+    ) -> Result<Response<()>, Box<Failure>> {
         let reused = self.reused;
-        match answered.await {
-            Ok(Ok(response)) => Ok(self.answered(response)),
-            Ok(Err(error)) => Err(Box::new(Failure::sending(error, progress, reused))),
-            Err(error) => Err(Box::new(Failure { error, unsent: None, reused })),
+        if self.found_closed() {
+            let error = UpstreamError::Closed(ConnectionError::Ended);
+            return Err(Box::new(Failure { error, unsent: Some(request), reused }));
         }
+        let method = request.method().clone();
+        self.messages.begin(request);
+        let mut watch = HeadWatch::start(&self.deadline, progress, limit);
+        let messages = &mut self.messages;
+        let answered = std::future::poll_fn(|context| {
+            if let Err(error) = messages.poll_send(context) {
+                return Poll::Ready(Err(upstream_error(error, progress)));
+            }
+            match messages.poll_head(context, &method) {
+                Poll::Ready(answered) => {
+                    Poll::Ready(answered.map_err(|error| upstream_error(error, progress)))
+                }
+                Poll::Pending => watch.poll_overdue(context).map(Err),
+            }
+        });
+        let response = answered.await.map_err(|error| Box::new(Failure { error, unsent: None, reused }))?;
+        self.reused = true;
+        self.deadline.clear();
+        Ok(response)
+    }
+
+    /// The next frame of the response's body, while the request goes on.
+    pub(crate) fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ConnectionError>>> {
+        self.messages.poll_frame(context)
+    }
+
+    /// What is left of the response's body, if its length is known.
+    pub(crate) fn left(&self) -> Option<u64> {
+        self.messages.left()
+    }
+
+    /// The response's body, if all of it is here already.
+    pub(crate) fn take_whole(&mut self) -> Option<Bytes> {
+        self.messages.take_whole()
     }
 
     /// Whether the connection can carry another request: everything of the last one is sent and received.
     pub(crate) fn is_reusable(&self) -> bool {
-        !self.ended && self.sender.is_ready()
+        self.messages.are_done()
     }
 
-    /// Moves the connection on. After its end, what is left of a body is all there is.
-    pub(crate) fn drive(&mut self, context: &mut Context<'_>) {
-        drive(&mut self.connection, &mut self.ended, context);
-        if self.ended {
-            self.connection = None;
-        }
-    }
-
-    /// Whether the server has closed the idle connection, as far as the kernel has reported by now.
+    /// Whether an idle connection cannot be used: as far as the kernel has reported by now, the server has closed it or
+    /// sent something without a request.
     pub(crate) fn found_closed(&mut self) -> bool {
-        self.drive(&mut quiet());
-        !self.is_reusable()
+        !self.messages.are_done() || self.messages.poll_unasked(&mut quiet()).is_ready()
+    }
+
+    /// Gives up memory that an idle connection does not need.
+    pub(crate) fn rest(&mut self) {
+        self.deadline.clear();
+        self.messages.rest();
     }
 
     /// The deadline for the next bytes.
@@ -158,23 +164,16 @@ impl Http1 {
         self.owner = owner;
     }
 
-    /// Takes the transport back after a 101 response.
-    pub(crate) async fn into_upgraded(mut self) -> Result<Upgraded, UpstreamError> {
-        let mut connection = self.connection.take().ok_or(UpstreamError::UnexpectedUpgrade)?;
-        if !self.ended {
-            std::future::poll_fn(|context| connection.poll_without_shutdown(context))
-                .await
-                .map_err(UpstreamError::Closed)?;
-        }
-        let parts = connection.into_parts();
-        let io = parts.io.into_inner();
-        Ok(Upgraded { io, read_ahead: parts.read_buf, open: self.open })
-    }
-
-    fn answered(&mut self, response: Response<Incoming>) -> Response<Incoming> {
-        self.reused = true;
-        self.deadline.clear();
-        response
+    /// Takes the transport back after a 101 response, once the request is sent, within `limit`.
+    pub(crate) async fn into_upgraded(mut self, limit: Duration) -> Result<Upgraded, UpstreamError> {
+        self.deadline.set(limit);
+        let sent = std::future::poll_fn(|context| match self.messages.poll_sent(context) {
+            Poll::Ready(sent) => Poll::Ready(sent.map_err(UpstreamError::Closed)),
+            Poll::Pending => self.deadline.poll_expired(context).map(|()| Err(UpstreamError::HeadTimeout)),
+        });
+        sent.await?;
+        let (io, read_ahead) = self.messages.into_parts();
+        Ok(Upgraded { io, read_ahead, open: self.open })
     }
 }
 
@@ -183,37 +182,26 @@ pub(crate) fn quiet() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }
 
-fn drive(
-    connection: &mut Option<http1::Connection<HyperIo, RequestBody>>,
-    ended: &mut bool,
-    context: &mut Context<'_>,
-) {
-    if let (false, Some(connection)) = (*ended, connection) {
-        // The request or its body gets an error as well.
-        *ended = connection.poll_without_shutdown(context).is_ready();
+/// The error of a request whose connection gave no response.
+pub(crate) fn upstream_error(error: ConnectionError, progress: Option<&BodyProgress>) -> UpstreamError {
+    match (progress.and_then(BodyProgress::failure), &error) {
+        (Some(ClientFailure::Broken), _) => UpstreamError::RequestBody(error),
+        (Some(ClientFailure::TooLarge), _) => UpstreamError::RequestBodyTooLarge,
+        (Some(ClientFailure::TooSlow), _) => UpstreamError::RequestBodyTimeout,
+        (None, ConnectionError::RequestBody(body)) => match body.side() {
+            Side::Client => UpstreamError::RequestBody(error),
+            _ => UpstreamError::RequestBuffer(error),
+        },
+        (None, ConnectionError::Malformed(MalformedResponse::HeadTooLarge)) => UpstreamError::HeadTooLarge,
+        (None, ConnectionError::Malformed(MalformedResponse::TransferCoding)) => {
+            UpstreamError::TransferCoding
+        }
+        (None, ConnectionError::Malformed(_)) => UpstreamError::Malformed(error),
+        (None, _) => UpstreamError::Closed(error),
     }
 }
 
 impl Failure {
-    /// What hyper's error means, with the request if nothing of it was sent.
-    pub(crate) fn sending(
-        mut error: TrySendError<Request<RequestBody>>,
-        progress: Option<&BodyProgress>,
-        reused: bool,
-    ) -> Self {
-        let unsent = error.take_message();
-        let error = error.into_error();
-        let error = match progress.and_then(BodyProgress::failure) {
-            Some(ClientFailure::Broken) => UpstreamError::RequestBody(error),
-            Some(ClientFailure::TooLarge) => UpstreamError::RequestBodyTooLarge,
-            Some(ClientFailure::TooSlow) => UpstreamError::RequestBodyTimeout,
-            None if error.is_parse_too_large() => UpstreamError::HeadTooLarge,
-            None if error.is_parse() => UpstreamError::Malformed(error),
-            None => UpstreamError::Closed(error),
-        };
-        Self { error, unsent, reused }
-    }
-
     /// A failure after a response had begun.
     pub(crate) fn after_sending(error: UpstreamError) -> Box<Self> {
         Box::new(Self { error, unsent: None, reused: false })

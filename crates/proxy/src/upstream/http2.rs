@@ -17,8 +17,8 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use crate::body::request::{BodyProgress, RequestBody};
-use crate::error::UpstreamError;
-use crate::upstream::http1::{Failure, HeadWatch};
+use crate::error::{ConnectionError, UpstreamError};
+use crate::upstream::http1::{Failure, HeadWatch, upstream_error};
 use crate::upstream::io::{HyperIo, UpstreamIo};
 use crate::upstream::open::OpenConnection;
 use crate::upstream::settings::GroupSettings;
@@ -197,7 +197,7 @@ impl Shared {
         let (sender, connection) = timeout(Duration::from_secs(5), handshake)
             .await
             .map_err(|_| UpstreamError::ConnectTimeout)?
-            .map_err(UpstreamError::Closed)?;
+            .map_err(|error| UpstreamError::Closed(ConnectionError::Http2(error)))?;
         spawn_local(async move {
             let _open = open;
             if let Err(error) = connection.await {
@@ -250,7 +250,11 @@ impl Http2 {
         let reused = self.reused;
         match answered.await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => Err(Box::new(Failure::sending(error, progress, reused))),
+            Ok(Err(mut error)) => {
+                let unsent = error.take_message();
+                let error = upstream_error(ConnectionError::Http2(error.into_error()), progress);
+                Err(Box::new(Failure { error, unsent, reused }))
+            }
             Err(error) => {
                 if matches!(error, UpstreamError::HeadTimeout) {
                     self.stream.retire_connection();

@@ -77,8 +77,8 @@ impl PrivateConnections {
     }
 
     /// Keeps a connection that is reusable for the client's next request, in place of an earlier one to the same server.
-    pub(crate) fn put(&self, server: &Rc<Server>, http1: Box<Http1>) {
-        http1.deadline().clear();
+    pub(crate) fn put(&self, server: &Rc<Server>, mut http1: Box<Http1>) {
+        http1.rest();
         let mut kept = self.0.borrow_mut();
         kept.retain(|(own, _)| !Rc::ptr_eq(own, server));
         kept.push((Rc::clone(server), http1));

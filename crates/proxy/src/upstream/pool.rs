@@ -36,8 +36,8 @@ impl Pool {
     }
 
     /// Keeps a connection that is reusable, or closes it if there are enough.
-    pub(crate) fn put(&self, http1: Box<Http1>) {
-        http1.deadline().clear();
+    pub(crate) fn put(&self, mut http1: Box<Http1>) {
+        http1.rest();
         let mut idle = self.idle.borrow_mut();
         if idle.len() < self.limit.get() {
             idle.push_back(Idle { http1, since: self.now.get() });

@@ -6,28 +6,41 @@ use aws_lc_rs::agreement::{EphemeralPrivateKey, PublicKey, UnparsedPublicKey, X2
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::kem::{DecapsulationKey, EncapsulationKey, ML_KEM_768};
 use aws_lc_rs::rand::SystemRandom;
+use brisk_keys::{Encapsulation, Exchange, KeyPair, LanesUse};
 
-use super::Work;
+use super::{LANES, Work};
 use crate::SpeedError;
 use crate::result::Action;
 use crate::subject::Algorithm;
 
-/// A key pair; and the server's part of the exchange.
+/// A key pair; and the server's part of the exchange. Both one by one and in lanes.
 pub(super) fn x25519() -> Result<Vec<Work>, SpeedError> {
     let peer = own_share()?.1;
+    let peer_in_lanes = peer_in_lanes()?;
+    let are_there = LanesUse::of_this_processor().is_some();
     Ok(vec![
         Work::new(Algorithm::X25519, Action::Keygen, || {
             black_box(own_share()?);
             Ok(())
         }),
+        Work::in_lanes(Algorithm::X25519, Action::Keygen, are_there, || {
+            black_box(KeyPair::generate_eight().ok_or(Unspecified)?);
+            Ok(())
+        }),
         Work::new(Algorithm::X25519, Action::Exchange, move || Ok(answer(&peer)?)),
+        Work::in_lanes(Algorithm::X25519, Action::Exchange, are_there, move || {
+            Ok(answer_in_lanes(&peer_in_lanes)?)
+        }),
     ])
 }
 
 /// The same with ML-KEM. Here the two sides differ: the client makes the pair, the server encapsulates.
 pub(super) fn x25519_mlkem768() -> Result<Vec<Work>, SpeedError> {
     let peer = own_share()?.1;
+    let peer_in_lanes = peer_in_lanes()?;
     let encapsulation = encapsulation_key()?;
+    let key = encapsulation.clone();
+    let are_there = LanesUse::of_this_processor().is_some() && Encapsulation::break_even().is_some();
     Ok(vec![
         Work::new(Algorithm::X25519MlKem768, Action::Keygen, || {
             black_box((own_share()?, encapsulation_key()?));
@@ -35,11 +48,52 @@ pub(super) fn x25519_mlkem768() -> Result<Vec<Work>, SpeedError> {
         }),
         Work::new(Algorithm::X25519MlKem768, Action::Exchange, move || {
             answer(&peer)?;
-            let key = EncapsulationKey::new(&ML_KEM_768, black_box(&encapsulation))?;
-            black_box(key.encapsulate()?);
-            Ok(())
+            Ok(encapsulate(&encapsulation)?)
+        }),
+        Work::in_lanes(Algorithm::X25519MlKem768, Action::Exchange, are_there, move || {
+            answer_in_lanes(&peer_in_lanes)?;
+            Ok(encapsulate_in_lanes(&key)?)
         }),
     ])
+}
+
+/// What the server does of ML-KEM.
+pub(super) fn mlkem768() -> Result<Vec<Work>, SpeedError> {
+    let alone = encapsulation_key()?;
+    let together = alone.clone();
+    let are_there = Encapsulation::break_even().is_some();
+    Ok(vec![
+        Work::new(Algorithm::MlKem768, Action::Encapsulate, move || Ok(encapsulate(&alone)?)),
+        Work::in_lanes(Algorithm::MlKem768, Action::Encapsulate, are_there, move || {
+            Ok(encapsulate_in_lanes(&together)?)
+        }),
+    ])
+}
+
+fn encapsulate(key: &[u8]) -> Result<(), Unspecified> {
+    let key = EncapsulationKey::new(&ML_KEM_768, black_box(key)).map_err(|_| Unspecified)?;
+    black_box(key.encapsulate()?);
+    Ok(())
+}
+
+fn encapsulate_in_lanes(key: &[u8]) -> Result<(), Unspecified> {
+    let new = || Encapsulation::new(black_box(key)).ok_or(Unspecified);
+    let mut all = (0..LANES).map(|_| new()).collect::<Result<Vec<_>, _>>()?;
+    Encapsulation::perform_together(&mut all);
+    black_box(all[0].shared()).map(drop).ok_or(Unspecified)
+}
+
+/// The public key of a client.
+fn peer_in_lanes() -> Result<[u8; 32], Unspecified> {
+    KeyPair::generate().map(|pair| *pair.public()).ok_or(Unspecified)
+}
+
+/// Eight pairs, and their secrets with a client.
+fn answer_in_lanes(peer: &[u8; 32]) -> Result<(), Unspecified> {
+    let pairs = KeyPair::generate_eight().ok_or(Unspecified)?;
+    let mut exchanges = pairs.map(|pair| pair.exchange(black_box(peer)));
+    Exchange::perform_together(&mut exchanges);
+    black_box(exchanges[0].shared()).map(drop).ok_or(Unspecified)
 }
 
 /// A private key, and what is sent of it.

@@ -11,12 +11,12 @@ use aws_lc_rs::signature::{
     ECDSA_P384_SHA384_ASN1_SIGNING, ED25519, EcdsaKeyPair, EcdsaSigningAlgorithm, Ed25519KeyPair,
     ParsedPublicKey, RsaKeyPair, VerificationAlgorithm,
 };
-use brisk_keys::{KeyId, KeyOperation, KeyResult, Keystore, LocalEngine, PrivateKeyEngine};
+use brisk_keys::{KeyId, KeyOperation, KeyResult, Keystore, LanesUse, LocalEngine, PrivateKeyEngine, turn};
 use brisk_wire::registry::SignatureScheme;
 use bytes::Bytes;
 use rustls_pki_types::PrivatePkcs8KeyDer;
 
-use super::Work;
+use super::{LANES, Work};
 use crate::SpeedError;
 use crate::result::{Action, Missing, Operation};
 use crate::subject::Algorithm;
@@ -77,10 +77,19 @@ pub(super) fn others(algorithm: Algorithm) -> Result<Vec<Work>, SpeedError> {
     let public = ParsedPublicKey::new(verification, &signer.public)?;
     let signature = signer.sign()?;
     let verify = move || Ok(public.verify_sig(&MESSAGE, black_box(&signature))?);
-    Ok(vec![
+    let gathering = signer.clone();
+    let mut works = vec![
         Work::new(algorithm, Action::Sign, move || signer.sign().map(drop)),
         Work::new(algorithm, Action::Verify, verify),
-    ])
+    ];
+    if algorithm == Algorithm::P256 {
+        let are_there = LanesUse::of_this_processor().is_some_and(LanesUse::is_any);
+        works.insert(
+            1,
+            Work::in_lanes(algorithm, Action::Sign, are_there, move || gathering.sign_in_turn(LANES)),
+        );
+    }
+    Ok(works)
 }
 
 fn ecdsa(algorithm: &'static EcdsaSigningAlgorithm) -> Result<Vec<u8>, SpeedError> {
@@ -114,6 +123,17 @@ impl Signer {
     fn sign(&self) -> Result<Vec<u8>, SpeedError> {
         let result = self.engine.submit(self.operation()).try_take();
         Ok(result.expect("a local engine performs within `submit`")?.to_vec())
+    }
+
+    /// As the worker of a gateway, which gathers signatures until the end of its turn.
+    fn sign_in_turn(&self, count: usize) -> Result<(), SpeedError> {
+        let gathering = turn::Gathering::begin(|| {});
+        let pending: Vec<_> = (0..count).map(|_| self.engine.submit(self.operation())).collect();
+        drop(gathering);
+        for mut pending in pending {
+            pending.try_take().expect("it was performed at the end of the turn")?;
+        }
+        Ok(())
     }
 
     fn sign_together(&self, count: usize) -> Result<(), SpeedError> {

@@ -9,11 +9,11 @@ use super::*;
 use crate::outcome::{EarlyData, EarlyRequest, Resumption, ResumptionFailure, Side};
 use crate::record::TlsFacts;
 use crate::request_id::RequestId;
-use crate::timeline::Milestone;
+use crate::timeline::{Milestone, Timeline};
 
 fn connection() -> ConnectionRecord {
     let (client, local) = ("203.0.113.7:51234".parse().unwrap(), "192.0.2.1:443".parse().unwrap());
-    let mut connection = ConnectionRecord::new(7, client, local, Instant::now());
+    let mut connection = ConnectionRecord::new(7, client, local, Timeline::start());
     connection.rtt = Some(Duration::from_micros(12_345));
     connection.requests = 3;
     connection

@@ -1,18 +1,17 @@
 //! The response to a scrape: names, labels and help texts of all metrics.
 
 mod keys;
-mod sessions;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, MetricEncoder, NoLabelSet, text};
+use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Registry;
 
-use super::histogram::Totals;
+use super::encoder::Encoder;
 use super::{Flood, Listening, Metrics, Refusal, Reload};
 use crate::outcome::{EarlyRequest, Side};
 
@@ -36,15 +35,10 @@ impl Collector for Page {
         handshakes(&mut page, &self.0)?;
         early_data(&mut page, &self.0)?;
         keys::operations(&mut page, &self.0.key_operations.all())?;
-        if let Some(figures) = self.0.keys.figures() {
-            keys::engine(&mut page, &figures)?;
-        }
         requests(&mut page, &self.0)?;
         upstreams(&mut page, &self.0)?;
-        if let Some(figures) = self.0.sessions.figures() {
-            sessions::all(&mut page, &figures)?;
-        }
-        operation(&mut page, &self.0)
+        operation(&mut page, &self.0)?;
+        self.0.collectors().iter().try_for_each(|collector| collector.collect(&mut page))
     }
 }
 
@@ -72,17 +66,6 @@ fn connections(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     let mut family = page.counter("connections_refused", "Connections refused by a limit, by reason.")?;
     for (reason, count) in Refusal::ALL.iter().zip(&metrics.refused) {
         family.counter(&[("reason", reason.name())], load(count))?;
-    }
-    let rates = metrics.rates.figures().unwrap_or_default();
-    let mut family =
-        page.counter("rate_refusals", "Events refused by a rate limit per client, by kind of event.")?;
-    for (event, count) in [
-        ("connection", rates.connections),
-        ("handshake", rates.handshakes),
-        ("request", rates.requests),
-        ("error", rates.errors),
-    ] {
-        family.counter(&[("event", event)], count)?;
     }
     let mut family =
         page.counter("http2_floods", "HTTP/2 connections closed because of a flood, by kind of flood.")?;
@@ -145,10 +128,6 @@ fn early_data(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     for (outcome, count) in metrics.handshakes.early_data_outcomes() {
         family.counter(&[("outcome", outcome.name())], count)?;
     }
-    let replays = metrics.sessions.figures().map_or(0, |figures| figures.early_data_replays);
-    let mut family =
-        page.counter("early_data_replays", "Early data rejected because its session was used before.")?;
-    family.counter(&[], replays)?;
     let mut family = page.bytes_counter("early_data", "Bytes of accepted early data.")?;
     family.counter(&[], metrics.shards.sum(|shard| &shard.early_bytes))?;
     let mut family =
@@ -222,85 +201,9 @@ fn operation(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     }
     let mut family =
         page.counter("access_log_lost_lines", "Access log lines dropped because the target was too slow.")?;
-    family.counter(&[], metrics.lost_lines())?;
-    let mut family =
-        page.gauge("workers_stuck", "Workers whose event loop is blocked; they accept no connections.")?;
-    family.gauge(&[], metrics.stuck.figures().unwrap_or(0))?;
-    let mut family =
-        page.counter("log_dropped_lines", "Log lines dropped because standard error was not read.")?;
-    family.counter(&[], metrics.log.figures().unwrap_or(0))
+    family.counter(&[], metrics.lost_lines())
 }
 
 fn load(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
-}
-
-/// Starts metric families; the library adds the prefix, the unit and `_total`.
-struct Encoder<'a, 'b>(&'a mut DescriptorEncoder<'b>);
-
-const BYTES: &Unit = &Unit::Bytes;
-const SECONDS: &Unit = &Unit::Seconds;
-
-impl Encoder<'_, '_> {
-    fn counter<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
-        self.0.encode_descriptor(name, help, None, MetricType::Counter).map(Family)
-    }
-
-    fn bytes_counter<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
-        self.0.encode_descriptor(name, help, Some(BYTES), MetricType::Counter).map(Family)
-    }
-
-    fn seconds_counter<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
-        self.0.encode_descriptor(name, help, Some(SECONDS), MetricType::Counter).map(Family)
-    }
-
-    fn gauge<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
-        self.0.encode_descriptor(name, help, None, MetricType::Gauge).map(Family)
-    }
-
-    fn bytes_gauge<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
-        self.0.encode_descriptor(name, help, Some(BYTES), MetricType::Gauge).map(Family)
-    }
-
-    fn seconds_gauge<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
-        self.0.encode_descriptor(name, help, Some(SECONDS), MetricType::Gauge).map(Family)
-    }
-
-    fn seconds<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
-        self.0.encode_descriptor(name, help, Some(SECONDS), MetricType::Histogram).map(Family)
-    }
-}
-
-/// The series of one metric.
-struct Family<'a>(MetricEncoder<'a>);
-
-type Labels<'a> = [(&'static str, &'a str)];
-
-impl Family<'_> {
-    fn counter(&mut self, labels: &Labels<'_>, value: u64) -> fmt::Result {
-        if labels.is_empty() {
-            return self.0.encode_counter::<NoLabelSet, u64, f64>(&value, None);
-        }
-        self.0.encode_family(&labels)?.encode_counter::<NoLabelSet, u64, f64>(&value, None)
-    }
-
-    fn seconds_counter(&mut self, micros: u64) -> fmt::Result {
-        self.0.encode_counter::<NoLabelSet, f64, f64>(&(micros as f64 / 1e6), None)
-    }
-
-    fn gauge(&mut self, labels: &Labels<'_>, value: impl EncodeGaugeValue + Copy) -> fmt::Result {
-        if labels.is_empty() {
-            return self.0.encode_gauge(&value);
-        }
-        self.0.encode_family(&labels)?.encode_gauge(&value)
-    }
-
-    fn histogram(&mut self, labels: &Labels<'_>, totals: &Totals) -> fmt::Result {
-        let buckets: Vec<_> = totals.buckets().collect();
-        let (sum, count) = (totals.sum_seconds(), totals.count());
-        if labels.is_empty() {
-            return self.0.encode_histogram::<NoLabelSet>(sum, count, &buckets, None);
-        }
-        self.0.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
-    }
 }

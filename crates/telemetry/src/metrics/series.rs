@@ -1,7 +1,6 @@
 //! Figures whose labels are known only at run time: key operations by engine and algorithm, upstream servers.
 
 use std::array;
-use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -206,29 +205,6 @@ impl Upstreams {
 
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<UpstreamMetrics>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A function that is asked for figures at every scrape.
-pub(super) struct Source<T>(Mutex<Option<Box<dyn Fn() -> T + Send + Sync>>>);
-
-impl<T> Source<T> {
-    pub(super) const fn none() -> Self {
-        Self(Mutex::new(None))
-    }
-
-    pub(super) fn set(&self, source: Box<dyn Fn() -> T + Send + Sync>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(source);
-    }
-
-    pub(super) fn figures(&self) -> Option<T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|source| source())
-    }
-}
-
-impl<T> fmt::Debug for Source<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Source")
     }
 }
 

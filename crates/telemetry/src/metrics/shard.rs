@@ -12,9 +12,8 @@ use crate::outcome::{EarlyRequest, Side};
 const STATUSES: std::ops::Range<u16> = 100..600;
 const NO_STATUS: usize = 500;
 
-/// The figures of one worker. Aligned so that two workers' figures share no pair of cache lines.
+/// The figures of one worker.
 #[derive(Debug)]
-#[repr(align(128))]
 pub(super) struct Shard {
     pub(super) accepted: [AtomicU64; Listening::ALL.len()],
     pub(super) closed: [AtomicU64; Listening::ALL.len()],
@@ -51,30 +50,55 @@ impl Shard {
     }
 }
 
-/// The figures of all workers.
+/// Something of which each worker has its own, so that they share no cache line.
 #[derive(Debug)]
-pub(super) struct Shards(Box<[Shard]>);
+pub(crate) struct PerWorker<T>(Box<[Apart<T>]>);
 
-impl Shards {
-    /// One shard for each core that the process may use, at most 64.
-    pub(super) fn new() -> Self {
+/// Aligned so that two workers' values share no pair of cache lines.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Apart<T>(T);
+
+impl<T> PerWorker<T> {
+    /// One for each core that the process may use, at most 64.
+    pub(crate) fn new(make: impl Fn() -> T) -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from).min(64);
-        Self((0..cores).map(|_| Shard::new()).collect())
+        Self((0..cores).map(|_| Apart(make())).collect())
     }
 
-    /// The shard of the calling thread. Threads beyond the number of shards share.
+    /// That of the calling thread. Threads beyond the number of cores share.
+    pub(crate) fn mine(&self) -> &T {
+        &self.0[thread_number() % self.0.len()].0
+    }
+
+    /// Those of all workers.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(|apart| &apart.0)
+    }
+}
+
+/// The figures of all workers.
+#[derive(Debug)]
+pub(super) struct Shards(PerWorker<Shard>);
+
+impl Shards {
+    pub(super) fn new() -> Self {
+        Self(PerWorker::new(Shard::new))
+    }
+
+    /// The shard of the calling thread.
     pub(super) fn mine(&self) -> &Shard {
-        &self.0[thread_number() % self.0.len()]
+        self.0.mine()
     }
 
     /// The sum of one counter over all workers.
     pub(super) fn sum(&self, counter: impl Fn(&Shard) -> &AtomicU64) -> u64 {
-        self.0.iter().map(|shard| counter(shard).load(Ordering::Relaxed)).sum()
+        self.0.all().map(|shard| counter(shard).load(Ordering::Relaxed)).sum()
     }
 
     /// One histogram over all workers.
     pub(super) fn totals(&self, histogram: impl Fn(&Shard) -> &Histogram) -> Totals {
-        Totals::of(self.0.iter().map(histogram))
+        Totals::of(self.0.all().map(histogram))
     }
 
     /// Status codes that were counted, 0 for none, each with its count.

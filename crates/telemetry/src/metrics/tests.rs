@@ -1,12 +1,14 @@
 use std::net::SocketAddr;
-use std::time::Instant;
 
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 
 use super::*;
 use crate::outcome::{Resumption, ResumptionFailure};
+use crate::record::ConnectionEnd;
+use crate::sink::Sink;
+use crate::timeline::Timeline;
 
-fn facts() -> TlsFacts {
+pub(crate) fn facts() -> TlsFacts {
     TlsFacts {
         version: ProtocolVersion::TLS1_3,
         suite: CipherSuite::TLS_AES_128_GCM_SHA256,
@@ -24,28 +26,6 @@ fn facts() -> TlsFacts {
     }
 }
 
-/// Figures of a session layer that has everything, so that every metric is on the page.
-fn figures() -> SessionFigures {
-    SessionFigures {
-        ticket_keys: vec![TicketKeyFigures {
-            id: "0a1b2c3d".to_owned(),
-            age: 60,
-            seals: true,
-            seals_from: Some(1_700_000_000),
-            opens_until: None,
-            sealed: 3,
-            opened: 2,
-        }],
-        store: Some(StoreFigures {
-            used: 4,
-            operations: 2,
-            operation_micros: 1500,
-            ..StoreFigures::default()
-        }),
-        ..SessionFigures::default()
-    }
-}
-
 /// Whether the page has exactly this line.
 fn shows(metrics: &Arc<Metrics>, line: &str) -> bool {
     metrics.render().lines().any(|shown| shown == line)
@@ -54,8 +34,6 @@ fn shows(metrics: &Arc<Metrics>, line: &str) -> bool {
 #[test]
 fn the_page_ends_and_names_every_metric_once() {
     let metrics = Metrics::new();
-    metrics.set_session_source(figures);
-    metrics.set_key_source(KeyFigures::default);
     let page = metrics.render();
     assert!(page.ends_with("# EOF\n"));
     let mut names: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
@@ -70,8 +48,6 @@ fn the_page_ends_and_names_every_metric_once() {
 fn every_metric_on_the_page_is_documented() {
     let documentation = include_str!("../../../../docs/metrics.md");
     let metrics = Metrics::new();
-    metrics.set_session_source(figures);
-    metrics.set_key_source(KeyFigures::default);
     let page = metrics.render();
     for name in page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
         assert!(documentation.contains(&format!("`{name}")), "{name} is not documented");
@@ -112,16 +88,17 @@ fn what_several_threads_count_adds_up() {
 #[test]
 fn connections_are_open_from_accept_to_close() {
     let metrics = Metrics::new();
+    let sink = Sink::new(Arc::clone(&metrics));
     let accepted = |listener| {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        let mut record = ConnectionRecord::new(1, address, address, Instant::now());
-        record.count_in(&metrics, listener);
+        let mut record = ConnectionRecord::new(1, address, address, Timeline::start());
+        record.report_to(&sink, listener);
         record
     };
     let [mut ended, mut dropped, open] = [(); 3].map(|()| accepted(Listening::Https));
     let plain = accepted(Listening::Http);
     (ended.bytes_received, ended.bytes_sent) = (100, 2000);
-    ended.end();
+    ended.finish(ConnectionEnd::Served("idle"));
     (dropped.bytes_received, dropped.bytes_sent, dropped.early_bytes) = (1, 1, 517);
     drop((ended, dropped));
     metrics.connection_refused(Refusal::ClientLimit);
@@ -175,21 +152,6 @@ fn early_data_is_counted_by_outcome_and_its_requests_by_treatment() {
 }
 
 #[test]
-fn ticket_keys_and_the_fleets_store_are_shown_where_there_are_any() {
-    let metrics = Metrics::new();
-    metrics.set_session_source(SessionFigures::default);
-    assert!(!metrics.render().contains("brisk_session_store_"));
-    metrics.set_session_source(figures);
-    assert!(shows(&metrics, "brisk_ticket_key_age_seconds{key=\"0a1b2c3d\"} 60"));
-    assert!(shows(&metrics, "brisk_ticket_key_seals{key=\"0a1b2c3d\"} 1"));
-    assert!(shows(&metrics, "brisk_ticket_key_sealed_total{key=\"0a1b2c3d\"} 3"));
-    assert!(!metrics.render().contains("brisk_ticket_key_opens_until_timestamp_seconds{"));
-    assert!(shows(&metrics, "brisk_session_store_lookups_total{outcome=\"used\"} 4"));
-    assert!(shows(&metrics, "brisk_session_store_operation_seconds_total 0.0015"));
-    assert!(shows(&metrics, "brisk_session_store_breaker_open 0"));
-}
-
-#[test]
 fn key_operations_are_counted_by_engine_algorithm_and_outcome() {
     let metrics = Metrics::new();
     let performed = KeyOperationFacts {
@@ -212,41 +174,6 @@ fn key_operations_are_counted_by_engine_algorithm_and_outcome() {
 }
 
 #[test]
-fn the_key_engine_reports_its_queue_and_its_batches() {
-    let metrics = Metrics::new();
-    assert!(!metrics.render().contains("brisk_key_queue_length"));
-    let batch_gains = vec![BatchGain { bits: 3072, engine: "ifma", gain: 2.5 }];
-    let figures = KeyFigures { queue_length: 7, by_batch: [1, 0, 3, 8], faults: 2, batch_gains, gpu: None };
-    metrics.set_key_source(move || figures.clone());
-    for line in [
-        "brisk_key_queue_length 7",
-        "brisk_key_batch_operations_total{size=\"1\"} 1",
-        "brisk_key_batch_operations_total{size=\"4\"} 8",
-        "brisk_key_faults_total 2",
-        "brisk_key_batch_gain{engine=\"ifma\",bits=\"3072\"} 2.5",
-    ] {
-        assert!(shows(&metrics, line), "{line} is not in {}", metrics.render());
-    }
-    assert!(!metrics.render().contains("brisk_key_gpu"));
-}
-
-#[test]
-fn a_gpu_reports_its_work_and_its_loss() {
-    let metrics = Metrics::new();
-    let gpu = GpuFigures { pending: 9, launches: 3, faults: 4, taken_over: 5, is_lost: true };
-    metrics.set_key_source(move || KeyFigures { faults: 2, gpu: Some(gpu), ..KeyFigures::default() });
-    for line in [
-        "brisk_key_faults_total 6",
-        "brisk_key_gpu_pending 9",
-        "brisk_key_gpu_launches_total 3",
-        "brisk_key_gpu_taken_over_total 5",
-        "brisk_key_gpu_lost 1",
-    ] {
-        assert!(shows(&metrics, line), "{line} is not in {}", metrics.render());
-    }
-}
-
-#[test]
 fn an_upstream_is_shown_while_it_is_held() {
     let metrics = Metrics::new();
     let upstream = metrics.upstream("app", "http://127.0.0.1:8080");
@@ -265,15 +192,30 @@ fn an_upstream_is_shown_while_it_is_held() {
     assert!(!metrics.render().contains("127.0.0.1:8080"));
 }
 
+#[derive(Debug)]
+struct Kettle;
+
+impl Collector for Kettle {
+    fn collect(&self, page: &mut Encoder<'_, '_>) -> std::fmt::Result {
+        page.gauge("kettle_full", "Whether there is water.")?.gauge(&[("of", "tin")], 1_u64)?;
+        page.seconds_counter("kettle_boil", "Time of boiling.")?
+            .seconds_counter(&[], Duration::from_millis(1500))
+    }
+}
+
 #[test]
-fn figures_of_other_layers_are_shown() {
+fn a_registered_component_writes_metrics_of_its_own() {
     let metrics = Metrics::new();
-    assert!(!metrics.render().contains("brisk_tickets"));
-    metrics.set_session_source(|| SessionFigures {
-        tickets_opened: 4,
-        sessions_bytes: 99,
-        ..SessionFigures::default()
-    });
+    assert!(!metrics.render().contains("kettle"));
+    metrics.register(Kettle);
+    assert!(shows(&metrics, "brisk_kettle_full{of=\"tin\"} 1"));
+    assert!(shows(&metrics, "brisk_kettle_boil_seconds_total 1.5"));
+    assert!(metrics.render().ends_with("# EOF\n"));
+}
+
+#[test]
+fn reloads_and_certificates_are_shown() {
+    let metrics = Metrics::new();
     metrics.reloaded(Reload::Refused);
     let host = "a\"b".to_owned();
     metrics.set_certificates(vec![CertificateExpiry {
@@ -281,8 +223,6 @@ fn figures_of_other_layers_are_shown() {
         algorithm: "rsa".to_owned(),
         not_after: 1_800_000_000,
     }]);
-    assert!(shows(&metrics, "brisk_tickets_offered_total{outcome=\"opened\"} 4"));
-    assert!(shows(&metrics, "brisk_sessions_held_bytes 99"));
     assert!(shows(&metrics, "brisk_reloads_total{outcome=\"refused\"} 1"));
     let expiry = "brisk_certificate_expiry_timestamp_seconds{host=\"a\\\"b\",algorithm=\"rsa\"} 1800000000";
     assert!(shows(&metrics, expiry), "{}", metrics.render());

@@ -8,7 +8,9 @@ use brisk_certs::load;
 use brisk_keys::{Keystore, LocalEngine, PrivateKeyEngine};
 use brisk_telemetry::Timeline;
 use brisk_testkit::ca::TestCa;
-use brisk_tls::{Accepted, Acceptor, ClientCertificates, HostSettings, Refusal, Resources, TlsSettings};
+use brisk_tls::{
+    Accepted, Acceptor, ClientCertificates, Demands, HostSettings, Refusal, Resources, TlsSettings,
+};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use tokio::net::{TcpListener, TcpStream};
@@ -24,34 +26,24 @@ pub(super) struct Stage {
 
 impl Stage {
     pub(super) fn new() -> Self {
-        Self::with(None)
+        Self::with(Demands::default())
     }
 
     /// Clients have to show a certificate of an authority that none has one of.
     pub(super) fn requiring_client_certificates() -> Self {
         let root = CertificateDer::from_pem_slice(TestCa::new().root_pem().as_bytes()).expect("a root");
-        Self::with(Some(ClientCertificates {
-            required: true,
-            roots: vec![root],
-            revocation: None,
-            keep: false,
-        }))
+        let clients = ClientCertificates { required: true, roots: vec![root], revocation: None, keep: false };
+        Self::with(Demands::new(clients))
     }
 
-    fn with(client_certificates: Option<ClientCertificates>) -> Self {
+    fn with(demands: Demands) -> Self {
         let ca = TestCa::new();
         let leaf = ca.server(&[HOST]).issue();
         let mut keystore = Keystore::new();
         let loaded = load(&leaf.chain, &leaf.key, &mut keystore, SystemTime::now()).expect("a certificate");
         let engine: Arc<dyn PrivateKeyEngine> = Arc::new(LocalEngine::new(Arc::new(keystore)));
-        let host = HostSettings {
-            names: vec![HOST.to_owned()],
-            default: true,
-            certificates: vec![Arc::new(loaded.certificate)],
-            slot: brisk_certs::Slot::new(),
-            client_certificates,
-            early_data: 0,
-        };
+        let certificates = vec![Arc::new(loaded.certificate)];
+        let host = HostSettings { certificates, demands, ..HostSettings::new([HOST]) };
         host.publish(&engine);
         let resources = Resources::of_process(SystemTime::now());
         let acceptor = Acceptor::new(TlsSettings::default(), &[host], &resources);

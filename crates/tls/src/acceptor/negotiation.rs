@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_telemetry::{HandshakeOutcome, Milestone, ResumptionFailure, Timeline, TlsFacts};
+use brisk_telemetry::{HandshakeOutcome, Milestone, Timeline, TlsFacts};
 use brisk_wire::client_hello::ClientHello;
 use brisk_wire::registry::ProtocolVersion;
 use rustls::AlertDescription;
@@ -14,8 +14,10 @@ use tokio::net::TcpStream;
 
 use super::facts::HostFacts;
 use super::{
-    ALERT_DECODE_ERROR, ALERT_HANDSHAKE_FAILURE, ALERT_INTERNAL_ERROR, Host, Refusal, facts, lost, send_last,
+    ALERT_DECODE_ERROR, ALERT_HANDSHAKE_FAILURE, ALERT_INTERNAL_ERROR, Host, Refusal, Trace, facts, lost,
+    send_last,
 };
+use crate::demands::Demands;
 use crate::groups;
 use crate::handshake::{Handshake, Progress};
 use crate::notes::{HandshakeInput, Notes};
@@ -28,10 +30,8 @@ const UNPROCESSED_LIMIT: usize = 64 * 1024;
 pub(super) struct Negotiation {
     handshake: Box<Handshake>,
     notes: Notes,
-    host: usize,
+    demands: Demands,
     facts: HostFacts,
-    received: u64,
-    sent: u64,
 }
 
 impl Negotiation {
@@ -42,20 +42,20 @@ impl Negotiation {
         client: Option<IpAddr>,
         io: &mut TcpStream,
         incoming: Vec<u8>,
-        (timeline, missed): (&mut Timeline, &mut Option<ResumptionFailure>),
+        trace: &mut Trace<'_>,
     ) -> Result<Self, Refusal> {
         let mut negotiation = Self::new(host, hello, client, incoming)?;
         loop {
             let progress;
-            (negotiation, progress) = negotiation.advance(io, timeline).await?;
-            *missed = negotiation.notes.resumption_failure;
+            (negotiation, progress) = negotiation.advance(io, trace).await?;
+            *trace.missed = negotiation.notes.resumption_failure;
             match progress {
                 // Tickets, or our flight before an answer to early data, go with what is sent first: a system call and a
                 // packet less.
                 Progress::Complete | Progress::EarlyData => return Ok(negotiation),
                 Progress::Incomplete => {
-                    negotiation.send(io).await?;
-                    negotiation.receive(io).await?;
+                    *trace.sent += negotiation.send(io).await?;
+                    *trace.received += negotiation.receive(io).await?;
                 }
                 Progress::Closed => return Err(Refusal::new(HandshakeOutcome::ClientClosed)),
             }
@@ -78,19 +78,18 @@ impl Negotiation {
             tls12: !hello.offers_version(ProtocolVersion::TLS1_3),
             client,
         };
-        let received = incoming.len() as u64;
         let handshake = Handshake::new(Box::new(tls), incoming, input, host.shown.choose(hello));
         let handshake = Box::new(handshake);
-        let facts = HostFacts { takes_early_data, keeps_client_chain: host.keeps_client_chain };
-        let host = host.index;
-        Ok(Self { handshake, notes: Notes::default(), host, facts, received, sent: 0 })
+        let facts = HostFacts { takes_early_data, keeps_client_chain: host.demands.keeps_certificates() };
+        let demands = host.demands.clone();
+        Ok(Self { handshake, notes: Notes::default(), demands, facts })
     }
 
     /// Processes the received bytes; callbacks may wait. If that fails, the client is sent an alert.
     async fn advance(
         mut self,
         io: &mut TcpStream,
-        timeline: &mut Timeline,
+        trace: &mut Trace<'_>,
     ) -> Result<(Self, Progress), Refusal> {
         // Fails only when there is no memory for a stack.
         let advanced = self.handshake.advance().await;
@@ -98,16 +97,16 @@ impl Negotiation {
             advanced.map_err(|error| Refusal::because(HandshakeOutcome::Internal, &error))?;
         self.handshake = handshake;
         self.notes.merge(noted);
-        mark(timeline, &noted);
+        mark(trace.timeline, &noted);
         let error = match result {
             Ok(Progress::Incomplete) if self.handshake.incoming.len() > UNPROCESSED_LIMIT => {
-                send_last(io, &ALERT_DECODE_ERROR).await;
+                send_last(io, &ALERT_DECODE_ERROR, trace).await;
                 return Err(Refusal::new(HandshakeOutcome::TooLarge));
             }
             Ok(progress) => return Ok((self, progress)),
             Err(error) => error,
         };
-        send_last(io, self.alert(&error)).await;
+        send_last(io, self.alert(&error), trace).await;
         Err(refusal(&error, self.notes))
     }
 
@@ -127,26 +126,25 @@ impl Negotiation {
         }
     }
 
-    async fn send(&mut self, io: &mut TcpStream) -> Result<(), Refusal> {
+    /// Sends our flight; returns its bytes.
+    async fn send(&mut self, io: &mut TcpStream) -> Result<u64, Refusal> {
         if self.handshake.outgoing.is_empty() {
             // The client sends its flight in pieces, and may wait with the next one.
             brisk_net::acknowledge(io);
-            return Ok(());
+            return Ok(0);
         }
         io.write_all(&self.handshake.outgoing).await.map_err(|error| lost(&error))?;
-        self.sent += self.handshake.outgoing.len() as u64;
+        let sent = self.handshake.outgoing.len() as u64;
         self.handshake.outgoing.clear();
-        Ok(())
+        Ok(sent)
     }
 
-    async fn receive(&mut self, io: &mut TcpStream) -> Result<(), Refusal> {
+    /// Receives part of the client's flight; returns its bytes.
+    async fn receive(&mut self, io: &mut TcpStream) -> Result<u64, Refusal> {
         self.handshake.incoming.reserve(1024);
         match io.read_buf(&mut self.handshake.incoming).await {
             Ok(0) => Err(Refusal::new(HandshakeOutcome::ClientClosed)),
-            Ok(len) => {
-                self.received += len as u64;
-                Ok(())
-            }
+            Ok(len) => Ok(len as u64),
             Err(error) => Err(lost(&error)),
         }
     }
@@ -156,9 +154,9 @@ impl Negotiation {
         facts::of(&self.handshake, self.notes, hello, self.facts, took)
     }
 
-    /// The connection on `io`, and the position of its host.
-    pub(super) fn into_stream(self, io: TcpStream) -> (Stream, usize) {
-        (Stream::new(io, *self.handshake, self.received, self.sent), self.host)
+    /// The connection on `io`, and the demands that its client has met.
+    pub(super) fn into_stream(self, io: TcpStream, trace: &Trace<'_>) -> (Stream, Demands) {
+        (Stream::new(io, *self.handshake, *trace.received, *trace.sent), self.demands)
     }
 }
 

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use aws_lc_rs::digest;
 use brisk_session::{Claim, Found, Lookup, Miss, OpenError, SessionIds, SessionStore, TicketKeyring};
 use brisk_telemetry::{Resumption, ResumptionFailure};
 use rustls::server::{ProducesTickets, StoresServerSessions};
 
-use crate::settings::{ClientCertificates, Revocation, UnknownRevocation};
+use crate::demands::Demands;
 use crate::{notes, suspend};
 
 /// The longest that a session stays in the store. RFC 5246 appendix F.1.4 suggests it for session IDs; rustls
@@ -24,75 +23,40 @@ const IDENTITY: usize = 32;
 /// Sessions of one hello that are looked for. Clients offer one or two; each may cost a wait for the store.
 const LOOK_UPS: u8 = 4;
 
-/// The demands on client certificates under which a session was made.
+/// Sessions are marked with the demands on client certificates that they were made under.
 ///
 /// Sessions outlive a reload and are shared by hosts and machines, and rustls asks a client that resumes for no
-/// certificate. So a session is marked with the demands it was made under, and another host's, or an earlier
-/// configuration's, is not found. Sessions of hosts that demand nothing have no mark.
+/// certificate. So a session of another host's demands, or of an earlier configuration's, is not found. Sessions of hosts
+/// that demand nothing have no mark.
 ///
 /// Nor is a certificate looked up in revocation lists again: so a session made under other lists is not found either, and
 /// none is once they have expired and that matters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Demands {
-    mark: Option<[u8; 16]>,
-    expire: Option<SystemTime>,
-}
-
-impl Demands {
-    /// The same in every process that has these demands, in whatever order the authorities are written.
-    pub(crate) fn new(clients: &ClientCertificates) -> Self {
-        let mut hash = digest::Context::new(&digest::SHA256);
-        hash.update(b"brisk client certificates 1");
-        hash.update(&[u8::from(clients.required)]);
-        add(&mut hash, clients.roots.iter().map(AsRef::as_ref));
-        if let Some(revocation) = &clients.revocation {
-            hash.update(b"revocation lists");
-            hash.update(&[u8::from(revocation.unknown == UnknownRevocation::Refuse)]);
-            add(&mut hash, revocation.lists.iter().map(|list| list.der.as_ref()));
-        }
-        Self {
-            mark: hash.finish().as_ref().first_chunk().copied(),
-            expire: clients.revocation.as_ref().and_then(Revocation::expires),
-        }
-    }
-
-    fn mark(self, session: Vec<u8>) -> Vec<u8> {
-        match self.mark {
-            None => session,
-            Some(mark) => [&mark[..], &session].concat(),
-        }
-    }
-
-    /// The session, if it has our mark.
-    fn unmark(self, session: Vec<u8>) -> Option<Vec<u8>> {
-        if self.expire.is_some_and(|expire| SystemTime::now() >= expire) {
-            return None;
-        }
-        match self.mark {
-            None => Some(session),
-            Some(mark) => session.strip_prefix(&mark).map(<[u8]>::to_vec),
-        }
-    }
-
-    /// The session that was found, for rustls, and a note of where it came from or why there is none.
-    fn admit(self, found: Result<Vec<u8>, ResumptionFailure>, kind: Resumption) -> Option<Vec<u8>> {
-        let session = found.and_then(|session| self.unmark(session).ok_or(ResumptionFailure::Unsuitable));
-        notes::update(|notes| match &session {
-            Ok(_) => notes.resumption = Some(kind),
-            Err(failure) => notes.missed(*failure),
-        });
-        session.ok()
+fn marked(demands: &Demands, session: Vec<u8>) -> Vec<u8> {
+    match demands.mark() {
+        None => session,
+        Some(mark) => [&mark[..], &session].concat(),
     }
 }
 
-/// Adds a set of certificates or lists to a hash.
-fn add<'a>(hash: &mut digest::Context, set: impl Iterator<Item = &'a [u8]>) {
-    let mut set: Vec<_> = set.map(|der| digest::digest(&digest::SHA256, der)).collect();
-    set.sort_by(|one, other| one.as_ref().cmp(other.as_ref()));
-    set.dedup_by(|one, other| one.as_ref() == other.as_ref());
-    for member in set {
-        hash.update(member.as_ref());
+/// The session, if it has the mark of these demands.
+fn unmarked(demands: &Demands, session: Vec<u8>) -> Option<Vec<u8>> {
+    if demands.expire().is_some_and(|expire| SystemTime::now() >= expire) {
+        return None;
     }
+    match demands.mark() {
+        None => Some(session),
+        Some(mark) => session.strip_prefix(mark).map(<[u8]>::to_vec),
+    }
+}
+
+/// The session that was found, for rustls, and a note of where it came from or why there is none.
+fn admit(demands: &Demands, found: Result<Vec<u8>, ResumptionFailure>, kind: Resumption) -> Option<Vec<u8>> {
+    let session = found.and_then(|session| unmarked(demands, session).ok_or(ResumptionFailure::Unsuitable));
+    notes::update(|notes| match &session {
+        Ok(_) => notes.resumption = Some(kind),
+        Err(failure) => notes.missed(*failure),
+    });
+    session.ok()
 }
 
 /// Sessions by ID (TLS 1.2) or by PSK identity (TLS 1.3 without tickets).
@@ -110,7 +74,7 @@ impl StoresServerSessions for Sessions {
     /// take the session at once loses it, and the client gets no ticket. Stores are expected to write behind.
     fn put(&self, id: Vec<u8>, session: Vec<u8>) -> bool {
         let lifetime = self.lifetime.min(LONGEST_STORED);
-        answer(self.store.put(&id, self.demands.mark(session), lifetime)).unwrap_or(false)
+        answer(self.store.put(&id, marked(&self.demands, session), lifetime)).unwrap_or(false)
     }
 
     /// rustls reads TLS 1.2 sessions: they may be resumed again.
@@ -119,7 +83,7 @@ impl StoresServerSessions for Sessions {
             notes::update(|notes| notes.foreign_id = true);
             return None;
         }
-        self.demands.admit(found(self.store.get(id)), Resumption::SessionId)
+        admit(&self.demands, found(self.store.get(id)), Resumption::SessionId)
     }
 
     /// rustls takes TLS 1.3 sessions: each is used once.
@@ -127,14 +91,14 @@ impl StoresServerSessions for Sessions {
         let notes = notes::current();
         // A ticket, say, of a time when there were some.
         if id.len() != IDENTITY || notes.looked_up == LOOK_UPS {
-            return self.demands.admit(Err(ResumptionFailure::NoSession), Resumption::Psk);
+            return admit(&self.demands, Err(ResumptionFailure::NoSession), Resumption::Psk);
         }
         notes::update(|notes| notes.looked_up += 1);
         // RFC 8446 section 8.1: early data needs a session that no other gateway can use as well. It belongs to the
         // first identity only (section 4.2.10).
         let early_data = notes.input.early_data && notes.looked_up == 0;
         let claim = if early_data { Claim::Everywhere } else { Claim::Here };
-        self.demands.admit(found(self.store.take(id, claim)), Resumption::Psk)
+        admit(&self.demands, found(self.store.take(id, claim)), Resumption::Psk)
     }
 
     /// Of a handshake of TLS 1.2 rustls asks this when it is a full one, before it asks for [`Tickets::enabled`] and draws
@@ -186,7 +150,7 @@ impl ProducesTickets for Tickets {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        match self.demands.mark {
+        match self.demands.mark() {
             None => self.keyring.seal(plain, SystemTime::now()),
             Some(mark) => self.keyring.seal(&[&mark[..], plain].concat(), SystemTime::now()),
         }
@@ -199,7 +163,7 @@ impl ProducesTickets for Tickets {
             _ => ResumptionFailure::UnknownKey,
         });
         let is_fresh = opened.as_ref().is_ok_and(|opened| opened.is_fresh);
-        let session = self.demands.admit(opened.map(|opened| opened.session), Resumption::Ticket)?;
+        let session = admit(&self.demands, opened.map(|opened| opened.session), Resumption::Ticket)?;
         notes::update(|notes| notes.keeps_ticket = notes.input.tls12 && is_fresh);
         Some(session)
     }
@@ -216,6 +180,7 @@ mod tests {
 
     use super::*;
     use crate::notes::{HandshakeInput, Notes, Running};
+    use crate::settings::{ClientCertificates, Revocation, UnknownRevocation};
     use crate::testing::ScriptedStore;
 
     /// What a callback notes.
@@ -227,9 +192,9 @@ mod tests {
         (result, running.notes)
     }
 
-    fn demands(required: bool, roots: &[&'static [u8]]) -> Demands {
+    fn demands(roots: &[&'static [u8]]) -> Demands {
         let roots = roots.iter().map(|&root| CertificateDer::from(root)).collect();
-        Demands::new(&ClientCertificates { required, roots, revocation: None, keep: false })
+        Demands::new(ClientCertificates { required: true, roots, revocation: None, keep: false })
     }
 
     /// Demands with these revocation lists.
@@ -238,7 +203,7 @@ mod tests {
         file.write_all(lists.pem().as_bytes()).expect("written");
         let revocation = Revocation { lists: Crl::read(file.path()).expect("lists"), unknown };
         let revocation = Some(revocation);
-        Demands::new(&ClientCertificates { required: true, roots: Vec::new(), revocation, keep: false })
+        Demands::new(ClientCertificates { required: true, roots: Vec::new(), revocation, keep: false })
     }
 
     #[test]
@@ -246,31 +211,25 @@ mod tests {
         let (ca, hour) = (TestCa::new(), Duration::from_hours(1));
         let leaf = ca.client("alice").issue();
         let (none, one) = (ca.crls(&[], hour), ca.crls(&[&leaf], hour));
-        let session = with_lists(&none, UnknownRevocation::Refuse).mark(b"session".to_vec());
-        assert_eq!(
-            with_lists(&none, UnknownRevocation::Refuse).unmark(session.clone()),
-            Some(b"session".to_vec())
-        );
-        assert_eq!(with_lists(&one, UnknownRevocation::Refuse).unmark(session.clone()), None);
-        assert_eq!(with_lists(&none, UnknownRevocation::Accept).unmark(session), None);
+        let session = marked(&with_lists(&none, UnknownRevocation::Refuse), b"session".to_vec());
+        let found = |lists, unknown| unmarked(&with_lists(lists, unknown), session.clone());
+        assert_eq!(found(&none, UnknownRevocation::Refuse).as_deref(), Some(&b"session"[..]));
+        assert_eq!(found(&one, UnknownRevocation::Refuse), None);
+        assert_eq!(found(&none, UnknownRevocation::Accept), None);
         let old = ca.expired_crls(&[]);
         for (unknown, found) in [(UnknownRevocation::Refuse, false), (UnknownRevocation::Accept, true)] {
             let demands = with_lists(&old, unknown);
-            assert_eq!(demands.unmark(demands.mark(b"session".to_vec())).is_some(), found, "{unknown:?}");
+            let session = marked(&demands, b"session".to_vec());
+            assert_eq!(unmarked(&demands, session).is_some(), found, "{unknown:?}");
         }
     }
 
     #[test]
-    fn demands_have_the_same_mark_in_every_process() {
-        let mark = demands(true, &[b"one", b"two"]);
-        assert_eq!(mark, demands(true, &[b"two", b"one", b"two"]));
-        assert_ne!(mark, demands(false, &[b"one", b"two"]));
-        assert_ne!(mark, demands(true, &[b"one"]));
-        // Sessions outlive a process: another mark loses all of them.
-        let expected = 0xedcf_7755_09b6_cb2b_44f6_b0d2_aab2_e985_u128;
-        assert_eq!(mark.mark.map(u128::from_be_bytes), Some(expected));
-        assert_eq!(demands(true, &[b"other"]).unmark(mark.mark(b"session".to_vec())), None);
-        assert_eq!(mark.unmark(mark.mark(b"session".to_vec())).as_deref(), Some(&b"session"[..]));
+    fn a_session_is_found_under_its_own_demands_only() {
+        let demand = demands(&[b"one", b"two"]);
+        let session = marked(&demand, b"session".to_vec());
+        assert_eq!(unmarked(&demands(&[b"other"]), session.clone()), None);
+        assert_eq!(unmarked(&demand, session).as_deref(), Some(&b"session"[..]));
     }
 
     #[test]
@@ -290,7 +249,7 @@ mod tests {
         *forged.last_mut().expect("bytes") ^= 1;
         assert_eq!(failure(&forged), Some(ResumptionFailure::Forged));
         assert_eq!(failure(b"ticket"), Some(ResumptionFailure::UnknownKey));
-        let other = Tickets { demands: demands(true, &[]), ..tickets };
+        let other = Tickets { demands: demands(&[]), ..tickets };
         let (session, notes) = noted(HandshakeInput::default(), || other.decrypt(&ticket));
         assert_eq!((session, notes.resumption_failure), (None, Some(ResumptionFailure::Unsuitable)));
     }

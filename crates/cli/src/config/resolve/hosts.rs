@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use brisk_certs::{CertError, Certificate, DevelopmentCa, Slot, load};
-use brisk_proxy::settings::{HostSettings as Answers, HstsSettings};
-use brisk_tls::settings::HostSettings;
+use brisk_proxy::settings::{HostSettings, HstsSettings};
+use brisk_tls::Demands;
 
 use super::clients::{authenticated, forwarded};
 use super::names::host_name;
@@ -19,15 +19,9 @@ use crate::config::raw;
 /// What the preload list of browsers asks for (hstspreload.org).
 const PRELOAD_LEAST: Duration = Duration::from_hours(365 * 24);
 
-/// One host, as TLS and as HTTP sees it.
-pub(super) struct Host {
-    pub(super) tls: HostSettings,
-    pub(super) service: Answers,
-}
-
 /// All hosts.
 pub(super) struct Hosts {
-    pub(super) all: Vec<Host>,
+    pub(super) all: Vec<HostSettings>,
     /// The development CA, once a host needed it.
     pub(super) development: Option<DevelopmentCa>,
 }
@@ -95,32 +89,31 @@ struct Builder<'c> {
 }
 
 impl Builder<'_> {
-    fn host(&mut self, index: usize, host: &raw::Host, path: &KeyPath, context: &mut Context<'_>) -> Host {
+    fn host(
+        &mut self,
+        index: usize,
+        host: &raw::Host,
+        path: &KeyPath,
+        context: &mut Context<'_>,
+    ) -> HostSettings {
         let names = self.names(host, path, context);
         let certificates = self.certificates(host, &names, path, context);
         uncovered(&names, &certificates, context);
         let marked = self.raw.host.iter().any(|host| host.default);
-        let mut certificate_names: Vec<_> =
-            certificates.iter().flat_map(|certificate| certificate.names.iter().cloned()).collect();
-        certificate_names.sort();
-        certificate_names.dedup();
         let clients = host.client_certificates.as_ref();
         let clients_path = path.key("client_certificates");
-        Host {
-            service: Answers {
-                names: names.clone(),
-                certificate_names,
-                client_certificates: clients.map(|clients| format!("{clients:?}")),
-                client_cert: forwarded(host),
-                hsts: host.hsts.as_ref().map(|hsts| strict(hsts, &path.key("hsts"), context)),
-                routes: routes(host, self.raw, path, context),
-            },
-            tls: HostSettings {
+        HostSettings {
+            client_cert: forwarded(host),
+            hsts: host.hsts.as_ref().map(|hsts| strict(hsts, &path.key("hsts"), context)),
+            routes: routes(host, self.raw, path, context),
+            tls: brisk_tls::HostSettings {
                 names,
                 default: host.default || (!marked && index == 0),
                 certificates,
                 slot: Slot::new(),
-                client_certificates: clients.map(|clients| authenticated(clients, &clients_path, context)),
+                demands: clients.map_or_else(Demands::default, |clients| {
+                    Demands::new(authenticated(clients, &clients_path, context))
+                }),
                 early_data: early_data::limit(self.raw, host, path, context),
             },
         }

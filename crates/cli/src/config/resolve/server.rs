@@ -10,21 +10,19 @@ use std::thread;
 use std::time::Duration;
 
 use brisk_certs::UnknownName;
-use brisk_gateway::settings::{
-    ClientLimit, ConnectionLimits, GatewaySettings, ProxyProtocol, SessionSettings,
-};
+use brisk_gateway::settings::{ClientLimit, GatewaySettings, ProxyProtocol, SessionSettings};
 use brisk_keys::Keystore;
 use brisk_net::{ListenerSettings, RateLimits};
 use brisk_proxy::client::{HttpSettings, HttpTimeouts};
-use brisk_proxy::settings::{ServiceSettings, Underscores};
+use brisk_proxy::settings::{HostSettings, ServiceSettings, Underscores};
 use brisk_proxy::upstream_settings::GroupSettings;
+use brisk_server::ServerSettings;
 use brisk_telemetry::access_log::{AccessLogFormat, AccessLogSettings, AccessLogTarget};
 use brisk_tls::settings::TlsSettings;
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
 use ipnet::IpNet;
 
-use super::hosts::Host;
 use super::{Context, keys, limits, sessions};
 use crate::config::error::KeyPath;
 use crate::config::findings::Findings;
@@ -50,7 +48,8 @@ pub(super) struct Server {
     proxy_protocol: ProxyProtocol,
     trusted_proxies: Vec<IpNet>,
     underscores: Underscores,
-    connections: ConnectionLimits,
+    max_connections: usize,
+    per_client: Option<ClientLimit>,
     rates: RateLimits,
     handshake_timeout: Duration,
     drain_timeout: Duration,
@@ -65,40 +64,41 @@ impl Server {
     /// The whole, with what was made elsewhere.
     pub(super) fn complete(
         self,
-        hosts: Vec<Host>,
+        hosts: Vec<HostSettings>,
         upstreams: Vec<GroupSettings>,
         keystore: Arc<Keystore>,
         files: Vec<PathBuf>,
     ) -> GatewaySettings {
-        let (hosts, answers): (Vec<_>, Vec<_>) =
-            hosts.into_iter().map(|host| (host.tls, host.service)).unzip();
         let service = ServiceSettings {
-            default_host: hosts.iter().position(|host| host.default).unwrap_or(0),
-            hosts: answers,
+            hosts,
             unknown_host: self.tls.unknown_host,
             trusted_proxies: self.trusted_proxies,
             underscores: self.underscores,
         };
         GatewaySettings {
-            workers: self.workers,
+            server: ServerSettings {
+                workers: self.workers,
+                max_connections: self.max_connections,
+                // A proxied connection is one to an upstream too.
+                descriptors_per_connection: if upstreams.is_empty() { 1 } else { 2 },
+                admin: self.admin,
+                drain_timeout: self.drain_timeout,
+                files,
+            },
             redirect_port: self.https.first().map_or(443, |listener| listener.address.port()),
             https: self.https,
             http: self.http,
-            admin: self.admin,
             proxy_protocol: self.proxy_protocol,
-            connections: self.connections,
+            per_client: self.per_client,
             rates: self.rates,
             handshake_timeout: self.handshake_timeout,
-            drain_timeout: self.drain_timeout,
             protocol: self.protocol,
             tls: self.tls,
             sessions: self.sessions,
             keystore,
-            hosts,
             service,
             upstreams,
             access_log: self.access_log,
-            files,
         }
     }
 }
@@ -122,6 +122,7 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
     let keys = keys::keys(&raw.keys, cores, workers, context);
     let drain = Period(Duration::from_secs(30));
     let drains = Period(Duration::ZERO)..=*TIMEOUTS.end();
+    let (max_connections, per_client) = connections(server, &path, context);
     Server {
         state_dir: state_dir.or_else(|| dirs::state_dir().map(|dir| dir.join("brisk"))),
         workers,
@@ -140,7 +141,8 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
             Some(raw::Underscores::Pass) => Underscores::Pass,
             Some(raw::Underscores::Drop) | None => Underscores::Drop,
         },
-        connections: connections(server, &path, context),
+        max_connections,
+        per_client,
         rates: rates(&server.rates),
         handshake_timeout: timeout("hello", server.timeouts.hello, Duration::from_secs(10), context),
         drain_timeout: context
@@ -195,7 +197,12 @@ fn listeners(
     addresses.iter().map(listener).collect()
 }
 
-fn connections(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> ConnectionLimits {
+/// The most connections in all, and of one client.
+fn connections(
+    server: &raw::Server,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> (usize, Option<ClientLimit>) {
     let range = 1..=10_000_000;
     let total =
         context.findings.within(&path.key("max_connections"), server.max_connections, 100_000, &range);
@@ -207,7 +214,7 @@ fn connections(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) 
             spares_loopback: false,
         }),
     };
-    ConnectionLimits { total: total as usize, per_client }
+    (total as usize, per_client)
 }
 
 fn rates(rates: &raw::ServerRates) -> RateLimits {

@@ -36,10 +36,10 @@ fn revocation_lists_are_read_and_watched() {
         let text = host(&format!(", crl = [\"clients.crl\"]{mode}"));
         let resolved = checked(folder.path(), &text).expect("lists that can be read");
         assert_eq!(resolved.warnings, [""; 0]);
-        let clients = resolved.settings.hosts[0].client_certificates.as_ref().expect("demands");
+        let clients = resolved.settings.service.hosts[0].tls.demands.clients().expect("demands");
         let revocation = clients.revocation.as_ref().expect("lists");
         assert_eq!((revocation.lists.len(), revocation.unknown), (2, unknown));
-        assert!(resolved.settings.files.contains(&folder.path().join("clients.crl")));
+        assert!(resolved.settings.server.files.contains(&folder.path().join("clients.crl")));
     }
 }
 
@@ -110,8 +110,8 @@ fn certificates_of_clients_go_on_where_the_operator_says_so() {
         (", forward = \"chain\"", true, ClientCert::Chain),
     ] {
         let settings = checked(folder.path(), &host(forward)).expect("a right file").settings;
-        assert_eq!(settings.service.hosts[0].client_cert, expected);
-        assert_eq!(settings.hosts[0].client_certificates.as_ref().map(|clients| clients.keep), Some(keep));
+        let host = &settings.service.hosts[0];
+        assert_eq!((host.client_cert, host.tls.demands.keeps_certificates()), (expected, keep));
     }
     assert_eq!(
         checked(folder.path(), &host(", forward = \"all\"")).expect_err("an unknown word"),
@@ -134,7 +134,7 @@ fn a_certificate_for_upstreams_fits_its_key_and_is_watched() {
     let (leaf, other) = (ca.client("brisk").issue(), ca.client("other").issue());
     let resolved = accepted(&upstream(&leaf, &leaf.key));
     assert_eq!(resolved.warnings, [""; 0]);
-    assert!([&leaf.chain, &leaf.key].iter().all(|file| resolved.settings.files.contains(file)));
+    assert!([&leaf.chain, &leaf.key].iter().all(|file| resolved.settings.server.files.contains(file)));
     let message = checked(folder().path(), &upstream(&leaf, Path::new("no.key"))).expect_err("no key");
     assert_eq!(
         message.split_once(": ").map(|(_, what)| what),

@@ -130,7 +130,7 @@ fn a_secret_that_everyone_may_read_is_a_warning_and_a_changed_one_a_reload() {
     let shown = secret.display();
     let expected = format!("{shown}: everyone on this machine may read it; `chmod o= {shown}` ends that");
     assert_eq!(resolved.warnings, [expected]);
-    assert!(resolved.settings.files.contains(&secret));
+    assert!(resolved.settings.server.files.contains(&secret));
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn early_data_is_off_unless_a_route_wants_it() {
             .flat_map(|host| &host.routes)
             .map(|r| r.early_data.clone())
             .collect();
-        (settings.hosts.iter().map(|host| host.early_data).collect::<Vec<_>>(), policies)
+        (settings.service.hosts.iter().map(|host| host.tls.early_data).collect::<Vec<_>>(), policies)
     };
     assert_eq!(of(&early("")), (vec![0], vec![EarlyDataPolicy::Hold]));
     assert_eq!(of(&early("early_data = \"no\"")), (vec![0], vec![EarlyDataPolicy::Hold]));
@@ -340,7 +340,7 @@ fn a_host_speaks_for_routes_that_say_nothing_and_for_the_page() {
     let Resolved { settings, .. } = accepted(&text);
     let policies: Vec<_> = settings.service.hosts[0].routes.iter().map(|route| &route.early_data).collect();
     assert_eq!(policies, [&EarlyDataPolicy::Safe, &EarlyDataPolicy::Hold]);
-    assert_eq!(accepted(&host).settings.hosts[0].early_data, 16 << 10);
+    assert_eq!(accepted(&host).settings.service.hosts[0].tls.early_data, 16 << 10);
 }
 
 #[test]

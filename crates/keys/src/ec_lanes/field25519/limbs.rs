@@ -51,43 +51,34 @@ pub(super) fn ripple<V: Lanes>(limbs: &mut [V; 5]) {
 
 /// A product of which `38·more` is added to the limbs.
 ///
-/// Columns 5 to 9 come first: they weigh 2^255 times as much as columns 0 to 4, which is 19 times. High halves weigh
-/// 2^52, twice as much as the next limb, so what is added to a column before its high halves are doubled counts twice:
-/// that is where nine times the upper column is added to the lower, and once more after the doubling.
+/// Columns 5 to 9 weigh 2^255 times as much as columns 0 to 4, which is 19 times. High halves weigh 2^52, twice as much as the
+/// next limb, so they come first in a column and are doubled. Upper and lower columns are sums of their own until the end:
+/// one that went on with the other would wait for it.
 #[inline(always)]
 pub(super) fn product<V: Lanes>(a: &[V; 5], b: &[V; 5], more: &[V; 5]) -> [V; 5] {
-    let mut upper = *more;
+    let (mut upper, mut lower) = (*more, [V::splat(0); 5]);
     for j in 0..5 {
         for i in 4 - j..5 {
             upper[i + j - 4] = upper[i + j - 4].multiply_add_high(a[i], b[j]);
         }
-    }
-    for column in 0..5 {
-        upper[column] = upper[column].add(upper[column]);
-    }
-    for j in 1..5 {
-        for i in 5 - j..5 {
-            upper[i + j - 5] = upper[i + j - 5].multiply_add_low(a[i], b[j]);
-        }
-    }
-    let mut lower = upper;
-    for column in 0..5 {
-        lower[column] = nine_times(upper[column]);
     }
     for j in 0..4 {
         for i in 0..4 - j {
             lower[i + j + 1] = lower[i + j + 1].multiply_add_high(a[i], b[j]);
         }
     }
-    for column in 0..5 {
-        lower[column] = lower[column].add(lower[column]).add(upper[column]);
+    (upper, lower) = (add(&upper, &upper), add(&lower, &lower));
+    for j in 1..5 {
+        for i in 5 - j..5 {
+            upper[i + j - 5] = upper[i + j - 5].multiply_add_low(a[i], b[j]);
+        }
     }
     for j in 0..5 {
         for i in 0..5 - j {
             lower[i + j] = lower[i + j].multiply_add_low(a[i], b[j]);
         }
     }
-    lower
+    plus_nineteen_times(&lower, &upper)
 }
 
 /// A square, as [`product`]. Products of different limbs count twice, so their high halves count four times; they are
@@ -96,42 +87,38 @@ pub(super) fn product<V: Lanes>(a: &[V; 5], b: &[V; 5], more: &[V; 5]) -> [V; 5]
 pub(super) fn square<V: Lanes>(a: &[V; 5], more: &[V; 5]) -> [V; 5] {
     let zero = V::splat(0);
     let [a0, a1, a2, a3, a4] = *a;
-    let mut upper = [zero; 5];
+    let (mut upper, mut lower) = ([zero; 5], [zero; 5]);
     upper[0] = upper[0].multiply_add_high(a0, a4).multiply_add_high(a1, a3);
     upper[1] = upper[1].multiply_add_high(a1, a4).multiply_add_high(a2, a3);
     upper[2] = upper[2].multiply_add_high(a2, a4);
     upper[3] = upper[3].multiply_add_high(a3, a4);
-    upper = add(&upper, &add(&upper, more));
+    lower[2] = lower[2].multiply_add_high(a0, a1);
+    lower[3] = lower[3].multiply_add_high(a0, a2);
+    lower[4] = lower[4].multiply_add_high(a0, a3).multiply_add_high(a1, a2);
+    (upper, lower) = (add(&upper, &add(&upper, more)), add(&lower, &lower));
     upper[0] = upper[0].multiply_add_low(a1, a4).multiply_add_low(a2, a3).multiply_add_high(a2, a2);
     upper[1] = upper[1].multiply_add_low(a2, a4);
     upper[2] = upper[2].multiply_add_low(a3, a4).multiply_add_high(a3, a3);
     upper[4] = upper[4].multiply_add_high(a4, a4);
-    upper = add(&upper, &upper);
-    upper[1] = upper[1].multiply_add_low(a3, a3);
-    upper[3] = upper[3].multiply_add_low(a4, a4);
-
-    // 19 is 4·4 + 2 + 1, or 2·9 + 1 where there is no product of different limbs.
-    let mut lower = [nine_times(upper[0]), nine_times(upper[1]), zero, zero, zero];
-    lower[2] = upper[2].shift_left::<2>().multiply_add_high(a0, a1);
-    lower[3] = upper[3].shift_left::<2>().multiply_add_high(a0, a2);
-    lower[4] = upper[4].shift_left::<2>().multiply_add_high(a0, a3).multiply_add_high(a1, a2);
-    for column in 2..5 {
-        lower[column] = lower[column].add(lower[column]).add(upper[column]);
-    }
     lower[1] = lower[1].multiply_add_low(a0, a1).multiply_add_high(a0, a0);
     lower[2] = lower[2].multiply_add_low(a0, a2);
     lower[3] = lower[3].multiply_add_low(a0, a3).multiply_add_low(a1, a2).multiply_add_high(a1, a1);
     lower[4] = lower[4].multiply_add_low(a0, a4).multiply_add_low(a1, a3);
-    for column in 0..5 {
-        lower[column] = lower[column].add(lower[column]).add(upper[column]);
-    }
+    (upper, lower) = (add(&upper, &upper), add(&lower, &lower));
+    upper[1] = upper[1].multiply_add_low(a3, a3);
+    upper[3] = upper[3].multiply_add_low(a4, a4);
     lower[0] = lower[0].multiply_add_low(a0, a0);
     lower[2] = lower[2].multiply_add_low(a1, a1);
     lower[4] = lower[4].multiply_add_low(a2, a2);
-    lower
+    plus_nineteen_times(&lower, &upper)
 }
 
 #[inline(always)]
-fn nine_times<V: Lanes>(number: V) -> V {
-    number.shift_left::<3>().add(number)
+fn plus_nineteen_times<V: Lanes>(lower: &[V; 5], upper: &[V; 5]) -> [V; 5] {
+    let mut sum = *lower;
+    for column in 0..5 {
+        let nine_times = upper[column].shift_left::<3>().add(upper[column]).hide();
+        sum[column] = sum[column].add(upper[column]).add(nine_times.add(nine_times));
+    }
+    sum
 }

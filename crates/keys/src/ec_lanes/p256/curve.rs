@@ -1,11 +1,11 @@
 //! Multiples of the base point of P-256 in eight lanes, by a table, without doublings.
-//!
-//! A window of six bits `u` stands for the odd digit `2u - 63` of half the base point: 32 points and their negatives, no zero,
-//! nothing to be recoded. What that adds over all windows is always the same, and the sum starts with it.
 
 use super::{
-    super::lanes::{Entries, LANES, Lanes, window},
-    field::{self, Coordinate},
+    super::{
+        lanes::{LANES, Lanes, window},
+        table::{self, Coordinates, WINDOW, look_up},
+    },
+    field::{self, Coordinate, in_form},
     words::{N, Words},
 };
 
@@ -13,7 +13,7 @@ const WINDOWS: usize = 43;
 
 /// `(2j + 1)·64^i·G/2` for each window `i` and entry `j`: x and y.
 pub(in crate::ec_lanes) struct Table {
-    windows: Box<[[[Entries; 5]; 2]]>,
+    windows: Box<[[Coordinates; 2]]>,
     /// The point that a sum starts with.
     start: [[u64; 5]; 2],
 }
@@ -21,6 +21,8 @@ pub(in crate::ec_lanes) struct Table {
 /// Heavy operations as functions of their own.
 pub(in crate::ec_lanes) trait Kernels: field::Kernels {
     fn p256_multiply_base(table: &Table, scalars: &[Self; 4]) -> Jacobian<Self>;
+    /// The sum of any two points.
+    fn p256_sum(a: &Projective<Self>, b: &Projective<Self>) -> Projective<Self>;
 }
 
 /// A point `(x/z², y/z³)`.
@@ -70,7 +72,7 @@ impl<V: Kernels> Jacobian<V> {
         let zzzzzz = V::p256_product(&zzzz, &zz);
         let linear = zzzz.columns().plus(&zzzz.columns()).plus(&zzzz.columns());
         let bracket = self.x.square().minus(&linear).reduced(8);
-        let right = bracket.multiply(&self.x).plus(&zzzzzz.multiply(&Coordinate::from_words(B)));
+        let right = bracket.multiply(&self.x).plus(&zzzzzz.multiply(&Coordinate::of(&B)));
         self.y.square().minus(&right).reduced(8).to_words()
     }
 }
@@ -84,34 +86,26 @@ pub(in crate::ec_lanes) fn multiply_base<V: Lanes>(table: &Table, scalars: &[V; 
         z: Coordinate::one(),
     };
     for (index, entries) in table.windows.iter().enumerate() {
-        let digit: V = window(scalars, 6 * index as u32);
+        let digit: V = window(scalars, (WINDOW * index) as u32);
         let flipped = digit.xor(V::splat(63));
         let place = V::select(digit.has_bit(5), digit, flipped).and(V::splat(31));
-        let (x, y) = (look_up(&entries[0], place), look_up(&entries[1], place));
+        let (x, y) = (Coordinate(look_up(&entries[0], place)), Coordinate(look_up(&entries[1], place)));
         sum = sum.plus(&x, &y, flipped.has_bit(5));
     }
     sum
 }
 
-#[inline(always)]
-fn look_up<V: Lanes>(entries: &[Entries; 5], place: V) -> Coordinate<V> {
-    let mut entry = Coordinate([place; 5]);
-    for limb in 0..5 {
-        entry.0[limb] = place.look_up(&entries[limb]);
-    }
-    entry
-}
-
 /// The curve's b, and the base point, FIPS 186-4 section D.1.2.3.
-const B: Words = [0x3bce_3c3e_27d2_604b, 0x651d_06b0_cc53_b0f6, 0xb3eb_bd55_7698_86bc, 0x5ac6_35d8_aa3a_93e7];
-const BASE_X: Words =
-    [0xf4a1_3945_d898_c296, 0x7703_7d81_2deb_33a0, 0xf8bc_e6e5_63a4_40f2, 0x6b17_d1f2_e12c_4247];
-const BASE_Y: Words =
-    [0xcbb6_4068_37bf_51f5, 0x2bce_3357_6b31_5ece, 0x8ee7_eb4a_7c0f_9e16, 0x4fe3_42e2_fe1a_7f9b];
+const B: [u64; 5] =
+    in_form([0x3bce_3c3e_27d2_604b, 0x651d_06b0_cc53_b0f6, 0xb3eb_bd55_7698_86bc, 0x5ac6_35d8_aa3a_93e7]);
+const BASE_X: [u64; 5] =
+    in_form([0xf4a1_3945_d898_c296, 0x7703_7d81_2deb_33a0, 0xf8bc_e6e5_63a4_40f2, 0x6b17_d1f2_e12c_4247]);
+const BASE_Y: [u64; 5] =
+    in_form([0xcbb6_4068_37bf_51f5, 0x2bce_3357_6b31_5ece, 0x8ee7_eb4a_7c0f_9e16, 0x4fe3_42e2_fe1a_7f9b]);
 
 /// A point `(x/z, y/z)`, for the table.
 #[derive(Clone, Copy)]
-struct Projective<V> {
+pub(in crate::ec_lanes) struct Projective<V> {
     x: Coordinate<V>,
     y: Coordinate<V>,
     z: Coordinate<V>,
@@ -133,29 +127,34 @@ fn minus<V: Lanes>(a: &Coordinate<V>, b: &Coordinate<V>) -> Coordinate<V> {
     a.columns().minus(&b.columns()).reduced(4)
 }
 
-impl<V: Kernels> Projective<V> {
-    /// The sum of any two points (Renes, Costello and Batina, 2016, algorithm 4).
+/// [`Kernels::p256_sum`] (Renes, Costello and Batina, 2016, algorithm 4).
+#[inline(always)]
+pub(in crate::ec_lanes) fn sum<V: Kernels>(one: &Projective<V>, other: &Projective<V>) -> Projective<V> {
+    let b = &Coordinate::of(&B);
+    let (xx, yy, zz) = (times(&one.x, &other.x), times(&one.y, &other.y), times(&one.z, &other.z));
+    let xy = minus(&times(&plus(&one.x, &one.y), &plus(&other.x, &other.y)), &plus(&xx, &yy));
+    let yz = minus(&times(&plus(&one.y, &one.z), &plus(&other.y, &other.z)), &plus(&yy, &zz));
+    let xz = minus(&times(&plus(&one.x, &one.z), &plus(&other.x, &other.z)), &plus(&xx, &zz));
+    let difference = minus(&xz, &times(b, &zz));
+    let triple = plus(&plus(&difference, &difference), &difference);
+    let (low, high) = (minus(&yy, &triple), plus(&yy, &triple));
+    let zz_triple = plus(&plus(&zz, &zz), &zz);
+    let rest = minus(&minus(&times(b, &xz), &zz_triple), &xx);
+    let rest = plus(&plus(&rest, &rest), &rest);
+    let slope = minus(&plus(&plus(&xx, &xx), &xx), &zz_triple);
+    Projective {
+        x: minus(&times(&xy, &high), &times(&yz, &rest)),
+        y: plus(&times(&high, &low), &times(&slope, &rest)),
+        z: plus(&times(&yz, &low), &times(&xy, &slope)),
+    }
+}
+
+impl<V: Kernels> table::Point for Projective<V> {
     #[inline(always)]
-    fn plus(&self, other: &Self, b: &Coordinate<V>) -> Self {
-        let (xx, yy, zz) = (times(&self.x, &other.x), times(&self.y, &other.y), times(&self.z, &other.z));
-        let xy = minus(&times(&plus(&self.x, &self.y), &plus(&other.x, &other.y)), &plus(&xx, &yy));
-        let yz = minus(&times(&plus(&self.y, &self.z), &plus(&other.y, &other.z)), &plus(&yy, &zz));
-        let xz = minus(&times(&plus(&self.x, &self.z), &plus(&other.x, &other.z)), &plus(&xx, &zz));
-        let difference = minus(&xz, &times(b, &zz));
-        let triple = plus(&plus(&difference, &difference), &difference);
-        let (low, high) = (minus(&yy, &triple), plus(&yy, &triple));
-        let zz_triple = plus(&plus(&zz, &zz), &zz);
-        let rest = minus(&minus(&times(b, &xz), &zz_triple), &xx);
-        let rest = plus(&plus(&rest, &rest), &rest);
-        let slope = minus(&plus(&plus(&xx, &xx), &xx), &zz_triple);
-        Self {
-            x: minus(&times(&xy, &high), &times(&yz, &rest)),
-            y: plus(&times(&high, &low), &times(&slope, &rest)),
-            z: plus(&times(&yz, &low), &times(&xy, &slope)),
-        }
+    fn sum(&self, other: &Self) -> Self {
+        V::p256_sum(self, other)
     }
 
-    /// Takes one lane of another point.
     #[inline(always)]
     fn put(&mut self, lane: usize, other: &Self) {
         for limb in 0..5 {
@@ -170,78 +169,36 @@ impl Table {
     /// Computes the table: about a millisecond of public arithmetic.
     #[inline(always)]
     pub(in crate::ec_lanes) fn compute<V: Kernels>() -> Self {
-        let b = Coordinate::<V>::from_words(B);
-        let base = Projective {
-            x: Coordinate::from_words(BASE_X),
-            y: Coordinate::from_words(BASE_Y),
-            z: Coordinate::one(),
-        };
-        let half = half(&base, &b);
-        let (mut points, beyond) = multiples(&half, &b);
+        let base =
+            Projective { x: Coordinate::<V>::of(&BASE_X), y: Coordinate::of(&BASE_Y), z: Coordinate::one() };
+        let half = half(&base);
+        let (mut points, beyond) = table::multiples(&half, WINDOWS);
         let zero = Coordinate([V::splat(0); 5]);
         let negative = Projective { y: minus(&zero, &half.y), ..half };
-        points.push(beyond.plus(&negative, &b));
+        points.push(V::p256_sum(&beyond, &negative));
         make_affine(&mut points);
         let start = points.pop().expect("it was pushed");
-        let windows = vec![[[Entries([0; 32]); 5]; 2]; WINDOWS];
-        let mut table = Self { windows: windows.into(), start: [[0; 5]; 2] };
+        let mut windows = table::empty(WINDOWS);
         for (number, point) in points.iter().enumerate() {
-            for (part, of) in [point.x, point.y].iter().enumerate() {
-                for lane in 0..LANES {
-                    let Some(window) = table.windows.get_mut(number / 32 * LANES + lane) else { break };
-                    for limb in 0..5 {
-                        window[part][limb].0[number % 32] = of.0[limb].array()[lane];
-                    }
-                }
-            }
+            table::enter(&mut windows, number, &[point.x.0, point.y.0]);
         }
-        for (place, of) in table.start.iter_mut().zip([start.x, start.y]) {
-            for limb in 0..5 {
-                place[limb] = of.0[limb].array()[0];
-            }
-        }
-        table
+        Self { windows, start: table::first_lanes(&[start.x.0, start.y.0]) }
     }
 }
 
 /// Half a point: `(n + 1)/2` times it.
 #[inline(always)]
-fn half<V: Kernels>(point: &Projective<V>, b: &Coordinate<V>) -> Projective<V> {
-    let [a, bb, c, d] = N;
-    let scalar = [(a + 1) >> 1 | bb << 63, bb >> 1 | c << 63, c >> 1 | d << 63, d >> 1];
+fn half<V: Kernels>(point: &Projective<V>) -> Projective<V> {
+    let [a, b, c, d] = N;
+    let scalar = [(a + 1) >> 1 | b << 63, b >> 1 | c << 63, c >> 1 | d << 63, d >> 1];
     let mut half = *point;
     for bit in (0..254).rev() {
-        half = half.plus(&half, b);
+        half = V::p256_sum(&half, &half);
         if scalar[bit / 64] >> (bit % 64) & 1 == 1 {
-            half = half.plus(point, b);
+            half = V::p256_sum(&half, point);
         }
     }
     half
-}
-
-/// The 32 points of each window, for eight windows at a time; and what the window after the last would begin with.
-#[inline(always)]
-fn multiples<V: Kernels>(first: &Projective<V>, b: &Coordinate<V>) -> (Vec<Projective<V>>, Projective<V>) {
-    let mut points = Vec::new();
-    let mut base = *first;
-    for group in 0..WINDOWS.div_ceil(LANES) {
-        let mut bases = base;
-        for lane in 0..LANES {
-            bases.put(lane, &base);
-            if group * LANES + lane < WINDOWS {
-                for _ in 0..6 {
-                    base = base.plus(&base, b);
-                }
-            }
-        }
-        let twice = bases.plus(&bases, b);
-        let mut point = bases;
-        for _ in 0..32 {
-            points.push(point);
-            point = point.plus(&twice, b);
-        }
-    }
-    (points, base)
 }
 
 /// Divides by z, with one inversion.

@@ -7,7 +7,7 @@
 
 use super::{
     super::lanes::{LANES, Lanes, splat, transpose},
-    words::{MASK, N, P, Words, limbs, power_of_two, reduced},
+    words::{MASK, N, P, Words, doubled, limbs, reduced},
 };
 
 const P_LIMBS: [u64; 5] = limbs(P);
@@ -23,13 +23,17 @@ const N_NEGATIVE_INVERSE: u64 = {
     inverse.wrapping_neg() & MASK
 };
 
-/// What leads into Montgomery form: R² modulo p, and modulo n.
-const INTO_P: [u64; 5] = power_of_two(520, P);
-const INTO_N: [u64; 5] = power_of_two(520, N);
+/// What leads into Montgomery form: R² modulo n.
+const INTO_N: [u64; 5] = doubled([1, 0, 0, 0], 520, N);
 /// The same, 2^256 times as much.
-const INTO_N_ABOVE: [u64; 5] = power_of_two(520 + 256, N);
+const INTO_N_ABOVE: [u64; 5] = doubled([1, 0, 0, 0], 520 + 256, N);
 /// 1 in Montgomery form.
-const ONE_P: [u64; 5] = power_of_two(260, P);
+const ONE_P: [u64; 5] = in_form([1, 0, 0, 0]);
+
+/// A number below p, in Montgomery form.
+pub(in crate::ec_lanes) const fn in_form(number: Words) -> [u64; 5] {
+    doubled(number, 260, P)
+}
 
 /// A number modulo p, as a factor.
 #[derive(Clone, Copy)]
@@ -79,12 +83,6 @@ impl<V: Lanes> Coordinate<V> {
 }
 
 impl<V: Kernels> Coordinate<V> {
-    /// A number below p, into Montgomery form.
-    #[inline(always)]
-    pub(in crate::ec_lanes) fn from_words(number: Words) -> Self {
-        V::p256_product(&Self::of(&limbs(number)), &Self::of(&INTO_P))
-    }
-
     /// The number in each lane, out of Montgomery form.
     #[inline(always)]
     pub(in crate::ec_lanes) fn to_words(self) -> [Words; LANES] {
@@ -222,7 +220,8 @@ pub(in crate::ec_lanes) fn invert<V: Kernels>(
     a: &Coordinate<V>,
     b: &Scalar<V>,
 ) -> (Coordinate<V>, Scalar<V>) {
-    let (mut a_powers, mut b_powers) = ([*a; 16], [*b; 16]);
+    let mut a_powers = [*a; 16];
+    let mut b_powers = [*b; 16];
     for power in 2..16 {
         a_powers[power] = V::p256_product(&a_powers[power - 1], a);
         b_powers[power] = V::p256_scalar_product(&b_powers[power - 1], b);

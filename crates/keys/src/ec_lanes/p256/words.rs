@@ -57,16 +57,16 @@ pub(in crate::ec_lanes) const fn is_zero([a, b, c, d]: Words) -> bool {
     a | b | c | d == 0
 }
 
-/// `2^exponent` modulo a modulus above 2^255.
-pub(in crate::ec_lanes) const fn power_of_two(exponent: u32, modulus: Words) -> [u64; 5] {
-    let (mut power, mut count): (Words, u32) = ([1, 0, 0, 0], 0);
-    while count < exponent {
-        let [a, b, c, d] = power;
-        power =
+/// The limbs of `number·2^times` modulo a modulus above 2^255.
+pub(in crate::ec_lanes) const fn doubled(mut number: Words, times: u32, modulus: Words) -> [u64; 5] {
+    let mut count = 0;
+    while count < times {
+        let [a, b, c, d] = number;
+        number =
             subtract_once([a << 1, b << 1 | a >> 63, c << 1 | b >> 63, d << 1 | c >> 63], d >> 63, modulus);
         count += 1;
     }
-    limbs(power)
+    limbs(number)
 }
 
 pub(in crate::ec_lanes) fn from_big_endian(bytes: &[u8; 32]) -> Words {

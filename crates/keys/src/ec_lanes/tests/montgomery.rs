@@ -84,9 +84,19 @@ fn a_thousand_exchanges_one_after_the_other_agree_with_the_rfc() {
 
 #[test]
 fn exchanges_agree_with_aws_lc() {
+    check_exchanges(SOME);
+}
+
+#[test]
+#[ignore = "takes a minute in a release build: `make check-lanes`"]
+fn a_hundred_thousand_exchanges_agree_with_aws_lc() {
+    check_exchanges(MANY);
+}
+
+fn check_exchanges(operations: usize) {
     for path in paths() {
         let (mut done, mut batches) = (0, 1);
-        while done < path.operations {
+        while done < operations {
             let (mut secrets, mut points) =
                 (vec![[[0; 32]; LANES]; batches], vec![[[0; 32]; LANES]; batches]);
             let all = secrets.as_flattened_mut().iter_mut().zip(points.as_flattened_mut());
@@ -97,12 +107,9 @@ fn exchanges_agree_with_aws_lc() {
             (path.exchange)(&secrets, &points, &mut shared);
             for (number, result) in shared.as_flattened().iter().enumerate() {
                 let (secret, point) = (&secrets.as_flattened()[number], &points.as_flattened()[number]);
-                assert_eq!(
-                    *result,
-                    *aws_lc::exchange(secret, point),
-                    "{}: {secret:x?} {point:x?}",
-                    path.name
-                );
+                let mut alone = [1; 32];
+                aws_lc::exchange(secret, point, &mut alone);
+                assert_eq!(*result, alone, "{}: {secret:x?} {point:x?}", path.name);
             }
             done += LANES * batches;
             batches = batches % BATCHES + 1;
@@ -112,9 +119,19 @@ fn exchanges_agree_with_aws_lc() {
 
 #[test]
 fn public_keys_agree_with_aws_lc() {
+    check_public_keys(SOME);
+}
+
+#[test]
+#[ignore = "takes a minute in a release build: `make check-lanes`"]
+fn a_hundred_thousand_public_keys_agree_with_aws_lc() {
+    check_public_keys(MANY);
+}
+
+fn check_public_keys(operations: usize) {
     for path in paths() {
         let (mut done, mut batches) = (0, 1);
-        while done < path.operations {
+        while done < operations {
             let mut secrets = vec![[[0; 32]; LANES]; batches];
             for (number, secret) in secrets.as_flattened_mut().iter_mut().enumerate() {
                 *secret = unusual(done + number).0;
@@ -157,19 +174,25 @@ fn wycheproof_agrees() {
 #[test]
 fn every_fill_gives_the_same() {
     let operations: Vec<_> = (0..TOGETHER + 3).map(unusual).collect();
-    let alone: Vec<_> = operations.iter().map(|(secret, point)| aws_lc::exchange(secret, point)).collect();
-    for fill in (1..=17).chain([TOGETHER - 1, TOGETHER, TOGETHER + 3]) {
-        let mut exchanges: Vec<_> = operations[..fill]
-            .iter()
-            .map(|(secret, point)| {
-                KeyPair { secret: Zeroizing::new(*secret), public: [0; 32] }.exchange(point)
-            })
-            .collect();
+    let exchange = |(secret, point): &([u8; 32], [u8; 32])| {
+        let secrets = Box::new(Secrets { scalar: *secret, shared: [0; 32] });
+        KeyPair { secrets, public: [0; 32] }.exchange(point)
+    };
+    let mut alone: Vec<_> = operations.iter().map(exchange).collect();
+    alone.iter_mut().for_each(Exchange::perform);
+    for fill in (1..=TOGETHER).chain([TOGETHER + 3]) {
+        let mut exchanges: Vec<_> = operations[..fill].iter().map(exchange).collect();
         Exchange::perform_together(&mut exchanges);
         for (exchange, alone) in exchanges.iter().zip(&alone) {
-            assert_eq!(exchange.shared(), (**alone != [0; 32]).then_some(&**alone), "fill {fill}");
+            assert_eq!(exchange.shared(), alone.shared(), "fill {fill}");
         }
     }
+}
+
+#[test]
+fn what_is_secret_is_not_moved() {
+    let (pointer, public) = (size_of::<usize>(), 32);
+    assert_eq!([size_of::<KeyPair>(), size_of::<Exchange>()], [pointer + public; 2]);
 }
 
 #[test]

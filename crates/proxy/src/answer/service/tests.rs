@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use brisk_net::DeadlineWheel;
-use brisk_telemetry::{ConnectionRecord, Metrics};
+use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::net::TcpListener;
@@ -29,13 +29,12 @@ fn text(status: u16, body: &'static str) -> Action {
 }
 
 fn host(names: &[&str], routes: Vec<RouteSettings>) -> HostSettings {
-    HostSettings { names: names.iter().map(ToString::to_string).collect(), routes, ..HostSettings::default() }
+    HostSettings { routes, ..HostSettings::new(brisk_tls::HostSettings::new(names.iter().copied())) }
 }
 
 fn settings(hosts: Vec<HostSettings>) -> ServiceSettings {
     ServiceSettings {
         hosts,
-        default_host: 0,
         unknown_host: brisk_certs::UnknownName::Default,
         trusted_proxies: Vec::new(),
         underscores: Underscores::Drop,
@@ -54,7 +53,7 @@ fn serving(routes: Vec<RouteSettings>) -> Service {
 
 fn connection() -> Rc<Connection> {
     let address = SocketAddr::from(([192, 0, 2, 1], 40000));
-    Connection::new(ConnectionRecord::new(1, address, address, Instant::now()), true)
+    Connection::new(ConnectionRecord::new(1, address, address, Timeline::start()), true)
 }
 
 /// Sends bytes over a connection of HTTP/1.1 and answers with everything that comes back.
@@ -232,7 +231,7 @@ fn a_route_to_a_group_that_is_not_there_makes_no_service() {
     let error =
         service(&settings(vec![host(&["a"], vec![prefix("/", action)])]), None).expect_err("no group");
     assert!(error.to_string().contains("other"), "{error}");
-    assert!(matches!(service(&settings(Vec::new()), None), Err(ServiceError::NoDefaultHost)));
+    assert!(matches!(service(&settings(Vec::new()), None), Err(ServiceError::NoHost)));
 }
 
 /// An upstream that answers its first request with these bytes, and what it was sent.
@@ -304,4 +303,15 @@ async fn a_dead_upstream_is_502_with_the_requests_id() {
     };
     let answer = LocalSet::new().run_until(asking).await;
     assert!(status(&answer) == 502 && answer.contains("x-request-id: "), "{answer}");
+}
+
+#[test]
+fn a_query_alone_is_sent_with_its_path() {
+    for (uri, target) in [("https://a.test?q", "/?q"), ("https://a.test/?q", "/?q"), ("https://a.test", "/")]
+    {
+        let (head, ()) = Request::get(uri).body(()).expect("a request").into_parts();
+        let path = RequestPath::read(head.uri.path()).expect("a path");
+        let sent = upstream_target(&head, &path, UpstreamPath::Whole, "/").expect("a target");
+        assert_eq!(sent.as_str(), target, "{uri}");
+    }
 }

@@ -202,3 +202,55 @@ async fn connections_beyond_the_limit_are_refused() {
     drop((held, front));
     harness::eventually(async || other.send(get("/")).await.status() == StatusCode::OK).await;
 }
+
+#[tokio::test(flavor = "local")]
+async fn an_answer_before_the_end_of_the_upload_reaches_the_client_though_the_server_closes() {
+    let origin = Origin::raw(async |mut connection, _| {
+        connection.read_head().await;
+        connection.write("HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig").await;
+        // Closed with an upload that was not read, the connection is reset.
+    })
+    .await;
+    let mut front = Front::new(settings(&[&origin]));
+    let response = front.send(post("/", vec![0; 4 << 20])).await;
+    assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(body_of(response).await, "big");
+}
+
+/// What an origin adds to a response is no response to another request.
+#[tokio::test(flavor = "local")]
+async fn bytes_beyond_a_response_answer_no_other_request() {
+    for added in ["HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged", "\r\n", "x"] {
+        let origin = Origin::raw(async move |mut connection, number| {
+            let path = format!("{number}");
+            while connection.read_head().await.is_some() {
+                let added = if number == 0 { added } else { "" };
+                let response =
+                    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{path}{added}", path.len());
+                connection.write(&response).await;
+            }
+        })
+        .await;
+        let mut front = Front::new(settings(&[&origin]));
+        for connection in ["0", "1", "1"] {
+            assert_eq!(body_of(front.send(get("/")).await).await, connection, "{added:?}");
+        }
+        assert_eq!(origin.connections(), 2, "{added:?}");
+    }
+}
+
+#[tokio::test(flavor = "local")]
+async fn informational_responses_are_passed_over() {
+    let origin = Origin::raw(async |mut connection, _| {
+        while connection.read_head().await.is_some() {
+            connection.write("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n").await;
+            connection.write("\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+        }
+    })
+    .await;
+    let mut front = Front::new(settings(&[&origin]));
+    for _ in 0..2 {
+        assert_eq!(body_of(front.send(get("/")).await).await, "ok");
+    }
+    assert_eq!(origin.connections(), 1);
+}

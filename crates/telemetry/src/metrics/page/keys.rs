@@ -1,10 +1,9 @@
-//! Operations on private keys, and the engine that performs them.
+//! Operations on private keys.
 
 use std::fmt;
 use std::sync::Arc;
 
-use super::Encoder;
-use crate::metrics::figures::{BatchGain, GpuFigures, KeyFigures};
+use crate::metrics::encoder::Encoder;
 use crate::metrics::histogram::Totals;
 use crate::metrics::series::KeySeries;
 
@@ -36,40 +35,4 @@ pub(super) fn operations(page: &mut Encoder<'_, '_>, all: &[Arc<KeySeries>]) -> 
 
 fn labels(series: &KeySeries) -> [(&'static str, &'static str); 2] {
     [("engine", series.engine), ("algorithm", series.algorithm)]
-}
-
-pub(super) fn engine(page: &mut Encoder<'_, '_>, figures: &KeyFigures) -> fmt::Result {
-    let mut family = page.gauge("key_queue_length", "Key operations in the queue.")?;
-    family.gauge(&[], figures.queue_length)?;
-    let mut family = page.counter(
-        "key_batch_operations",
-        "Key operations performed by the engine's threads, by size of the batch.",
-    )?;
-    for (size, count) in ["1", "2", "3", "4"].into_iter().zip(figures.by_batch) {
-        family.counter(&[("size", size)], count)?;
-    }
-    let mut family =
-        page.counter("key_faults", "Results of batches that failed verification and were discarded.")?;
-    family.counter(&[], figures.faults + figures.gpu.map_or(0, |gpu| gpu.faults))?;
-    let mut family = page.gauge(
-        "key_batch_gain",
-        "Throughput of full batches relative to single operations, measured on this machine.",
-    )?;
-    for BatchGain { bits, engine, gain } in &figures.batch_gains {
-        family.gauge(&[("engine", engine), ("bits", &bits.to_string())], *gain)?;
-    }
-    figures.gpu.map_or(Ok(()), |gpu| self::gpu(page, &gpu))
-}
-
-fn gpu(page: &mut Encoder<'_, '_>, figures: &GpuFigures) -> fmt::Result {
-    let mut family = page.gauge("key_gpu_pending", "Key operations queued for or running on the GPU.")?;
-    family.gauge(&[], figures.pending)?;
-    let mut family =
-        page.counter("key_gpu_launches", "Kernel launches on the GPU, each for a batch of key operations.")?;
-    family.counter(&[], figures.launches)?;
-    let mut family = page
-        .counter("key_gpu_taken_over", "Key operations that the processor performed in place of the GPU.")?;
-    family.counter(&[], figures.taken_over)?;
-    let mut family = page.gauge("key_gpu_lost", "1 after the GPU has failed, otherwise 0.")?;
-    family.gauge(&[], u64::from(figures.is_lost))
 }

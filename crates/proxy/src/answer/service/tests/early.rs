@@ -40,7 +40,7 @@ impl Stage {
         let service = Service::new(&settings, telemetry, |_| Some(Rc::clone(&group))).expect("a service");
         let completion = Rc::new(ManualCompletion::default());
         let address = SocketAddr::from(([192, 0, 2, 1], 40000));
-        let record = ConnectionRecord::new(1, address, address, Instant::now());
+        let record = ConnectionRecord::new(1, address, address, Timeline::start());
         let handshake = Handshake::new(Completion::Manual(Rc::clone(&completion)), Instant::now());
         let connection = Connection::with_handshake(record, true, Some(Box::new(handshake)));
         Self { completion, connection, metrics, service: Some(service), origin }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use brisk_net::DeadlineWheel;
-use brisk_telemetry::{ConnectionRecord, Metrics};
+use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
 use http::{Request, Response, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
@@ -275,7 +275,7 @@ impl Front {
 async fn serve(pipe: DuplexStream, shared: Rc<Shared>) {
     let local = SocketAddr::from(([127, 0, 0, 1], 443));
     let client = SocketAddr::from(([10, 1, 2, 3], 4711));
-    let connection = Connection::new(ConnectionRecord::new(1, client, local, Instant::now()), true);
+    let connection = Connection::new(ConnectionRecord::new(1, client, local, Timeline::start()), true);
     let respond = |request| respond(request, Rc::clone(&connection), Rc::clone(&shared));
     let mut hyper = http1::Builder::new().serve_connection(TokioIo::new(pipe), service_fn(respond));
     // An upgrade ends this without shutting the pipe down.

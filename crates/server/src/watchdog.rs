@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use brisk_net::listener;
 
-use crate::settings::GatewaySettings;
-use crate::worker::Sockets;
+use crate::sockets::Bound;
 
 /// Interval at which workers show that they turn, and at which the watchdog looks.
 pub(crate) const BEAT: Duration = Duration::from_secs(1);
@@ -60,19 +59,18 @@ struct Watched {
 }
 
 impl Watchdog {
-    /// Keeps copies of `sockets`, which the workers will serve.
-    pub(crate) fn new(
-        pulse: Arc<Pulse>,
-        settings: &GatewaySettings,
-        sockets: &[Sockets],
-    ) -> io::Result<Self> {
-        let backlogs = || settings.https.iter().chain(&settings.http).map(|listener| listener.backlog);
-        let watched = |sockets: &Sockets| {
-            let copies = sockets.https.iter().chain(&sockets.http).map(TcpListener::try_clone);
-            let listeners = copies.zip(backlogs()).map(|(copy, backlog)| Ok((copy?, backlog)));
-            Ok(Watched { listeners: listeners.collect::<io::Result<_>>()?, beats: 0, looks: 0 })
+    /// Keeps copies of the sockets that the workers will serve, but for inherited ones: these stay in service, since the
+    /// other workers accept from them too.
+    pub(crate) fn new<L>(pulse: Arc<Pulse>, workers: usize, bound: &[Bound<L>]) -> io::Result<Self> {
+        let watched = |number: usize| {
+            let own = bound.iter().filter(|bound| !bound.is_inherited);
+            let sockets =
+                own.flat_map(|bound| bound.sockets[number].iter().map(move |socket| (socket, bound.backlog)));
+            let copies = sockets.map(|(socket, backlog)| Ok((socket.try_clone()?, backlog)));
+            let listeners = copies.collect::<io::Result<_>>()?;
+            Ok(Watched { listeners, beats: 0, looks: 0 })
         };
-        let workers = sockets.iter().map(watched).collect::<io::Result<_>>()?;
+        let workers = (0..workers).map(watched).collect::<io::Result<_>>()?;
         Ok(Self { pulse, workers })
     }
 
@@ -163,5 +161,26 @@ mod tests {
         watchdog.look();
         assert!(pulse.stuck().is_empty());
         TcpStream::connect(address).expect("in service again");
+    }
+
+    #[test]
+    fn inherited_sockets_stay_in_service() {
+        let socket = listener::bind(&ListenerSettings::new(SocketAddr::from(([127, 0, 0, 1], 0))));
+        let socket = socket.expect("a free port");
+        let address = socket.local_addr().expect("an address");
+        let bound = |is_inherited| {
+            let sockets = vec![vec![socket.try_clone().expect("a copy")]];
+            [Bound { kind: (), address, backlog: 16, is_inherited, sockets }]
+        };
+        let stuck = |bound: &[Bound<()>]| {
+            let pulse = Pulse::new(1);
+            let mut watchdog = Watchdog::new(Arc::clone(&pulse), 1, bound).expect("copies");
+            (0..=PATIENT_LOOKS).for_each(|_| watchdog.look());
+            assert_eq!(pulse.stuck(), [0]);
+        };
+        stuck(&bound(true));
+        TcpStream::connect(address).expect("in service");
+        stuck(&bound(false));
+        TcpStream::connect(address).expect_err("out of service");
     }
 }

@@ -1,13 +1,13 @@
-//! How many client connections the limit of open files leaves room for.
+//! How many connections the limit of open files leaves room for.
 //!
-//! Clients must not be able to take the last descriptor: upstreams, files and the admin listener need some too.
+//! Clients must not be able to take the last descriptor: files and the admin listener need some too.
 
 use std::fs;
 
 use rustix::process::{Resource, getrlimit};
 
 use crate::admin::SPARE_DESCRIPTORS;
-use crate::settings::GatewaySettings;
+use crate::settings::ServerSettings;
 
 /// What a worker opens beside its listeners, of which the watchdog has copies: its poll, its wake-up, its signals.
 const PER_WORKER: usize = 4;
@@ -16,14 +16,14 @@ const OTHERS: usize = 16;
 /// Open files of a process where the system does not show them.
 const USUALLY_OPEN: usize = 32;
 
-/// How many client connections there may be: as many as configured, or fewer where the limit of open files is too low,
+/// How many connections there may be: as many as configured, or fewer where the limit of open files is too low,
 /// with a warning.
-pub(crate) fn connections(settings: &GatewaySettings) -> usize {
-    let wanted = settings.connections.total;
+pub(crate) fn connections(settings: &ServerSettings, listeners: usize) -> usize {
+    let wanted = settings.max_connections;
     let Some(limit) = getrlimit(Resource::Nofile).current else { return wanted };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let each = if settings.upstreams.is_empty() { 1 } else { 2 };
-    let reserved = reserved(settings);
+    let each = settings.descriptors_per_connection;
+    let reserved = reserved(settings.workers.get(), listeners);
     let room = (limit.saturating_sub(reserved) / each).max(1);
     if room < wanted {
         let needed = wanted.saturating_mul(each).saturating_add(reserved);
@@ -36,10 +36,9 @@ pub(crate) fn connections(settings: &GatewaySettings) -> usize {
     room.min(wanted)
 }
 
-/// Descriptors that neither clients nor upstreams use.
-fn reserved(settings: &GatewaySettings) -> usize {
-    let listeners = settings.https.len() + settings.http.len();
+/// Descriptors that no connection uses.
+fn reserved(workers: usize, listeners: usize) -> usize {
     let open = fs::read_dir("/proc/self/fd").map_or(USUALLY_OPEN, Iterator::count);
-    let workers = settings.workers.get().saturating_mul(2 * listeners + PER_WORKER);
+    let workers = workers.saturating_mul(2 * listeners + PER_WORKER);
     open + workers + SPARE_DESCRIPTORS + OTHERS
 }

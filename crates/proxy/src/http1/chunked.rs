@@ -1,0 +1,275 @@
+//! Decoding of the chunked transfer coding (RFC 9112 section 7.1), with strict line ends.
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::{LINES, MalformedResponse};
+
+/// Bytes of all chunk extensions of a body. Servers rarely send any.
+const EXTENSIONS: usize = 16 << 10;
+
+/// Bytes of a trailer section.
+const TRAILERS: usize = 16 << 10;
+
+/// Hexadecimal digits of the largest chunk size.
+const DIGITS: usize = 16;
+
+/// What of a body has been read so far.
+#[derive(Debug)]
+pub(crate) struct Chunked {
+    state: State,
+    /// Bytes that chunk extensions may still have.
+    extensions: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Before a chunk's size.
+    Size,
+    /// Within a chunk of which this much is left.
+    Data(u64),
+    /// Before the CR LF that ends a chunk.
+    DataEnd,
+    Trailers,
+    Ended,
+}
+
+/// A part of a body.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Data(Bytes),
+    /// The trailer section, which is not empty; nothing follows.
+    Trailers(HeaderMap),
+    /// The end, without a trailer section.
+    End,
+}
+
+impl Chunked {
+    /// Before the first chunk.
+    pub(crate) fn new() -> Self {
+        Self { state: State::Size, extensions: EXTENSIONS }
+    }
+
+    /// Whether all was read, trailers included.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.state == State::Ended
+    }
+
+    /// The next part, taken from the front of `input`; `None` if more bytes are needed.
+    pub(crate) fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Part>, MalformedResponse> {
+        loop {
+            match self.state {
+                State::Size => match self.size(input)? {
+                    None => return Ok(None),
+                    Some(0) => self.state = State::Trailers,
+                    Some(size) => self.state = State::Data(size),
+                },
+                State::Data(left) => {
+                    if input.is_empty() {
+                        return Ok(None);
+                    }
+                    let length = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
+                    let left = left - length as u64;
+                    self.state = if left == 0 { State::DataEnd } else { State::Data(left) };
+                    return Ok(Some(Part::Data(input.split_to(length).freeze())));
+                }
+                State::DataEnd => match input[..] {
+                    [b'\r', b'\n', ..] => {
+                        input.advance(2);
+                        self.state = State::Size;
+                    }
+                    [] | [b'\r'] => return Ok(None),
+                    _ => return Err(MalformedResponse::Chunk),
+                },
+                State::Trailers => return self.trailers(input),
+                State::Ended => return Ok(Some(Part::End)),
+            }
+        }
+    }
+
+    /// To be called after data: takes the end of its chunk and of the body, if nothing else has come. So an answer in one
+    /// chunk ends together with its data.
+    pub(crate) fn settle(&mut self, input: &mut BytesMut) {
+        if self.state == State::DataEnd && input[..] == *b"\r\n0\r\n\r\n" {
+            input.clear();
+            self.state = State::Ended;
+        }
+    }
+
+    /// A line with the size of a chunk, and extensions, which mean nothing here.
+    fn size(&mut self, input: &mut BytesMut) -> Result<Option<u64>, MalformedResponse> {
+        let window = &input[..input.len().min(DIGITS + 2 + self.extensions)];
+        let Some(end) = memchr::memchr(b'\n', window) else {
+            if window.len() < input.len() {
+                return Err(MalformedResponse::Extensions);
+            }
+            // What cannot become a size is refused at once, not when its line ends.
+            return match input.first() {
+                Some(first) if !first.is_ascii_hexdigit() => Err(MalformedResponse::Chunk),
+                _ => Ok(None),
+            };
+        };
+        let line = window[..end].strip_suffix(b"\r").ok_or(MalformedResponse::Chunk)?;
+        let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        let (digits, rest) = line.split_at(digits);
+        let space = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        let extension = &rest[space..];
+        if digits.is_empty()
+            || digits.len() > DIGITS
+            || !(extension.is_empty() || extension.starts_with(b";"))
+            || rest.contains(&b'\r')
+        {
+            return Err(MalformedResponse::Chunk);
+        }
+        self.extensions = self.extensions.checked_sub(rest.len()).ok_or(MalformedResponse::Extensions)?;
+        let size = digits.iter().fold(0, |size, digit| size << 4 | value(*digit));
+        input.advance(end + 1);
+        Ok(Some(size))
+    }
+
+    /// The lines after the last chunk, up to an empty one.
+    fn trailers(&mut self, input: &mut BytesMut) -> Result<Option<Part>, MalformedResponse> {
+        if input.starts_with(b"\r\n") {
+            input.advance(2);
+            self.state = State::Ended;
+            return Ok(Some(Part::End));
+        }
+        let section = &input[..input.len().min(TRAILERS)];
+        let Some(end) = memchr::memmem::find(section, b"\r\n\r\n") else {
+            return if section.len() < TRAILERS { Ok(None) } else { Err(MalformedResponse::Trailers) };
+        };
+        let section = input.split_to(end + 4);
+        self.state = State::Ended;
+        if memchr::memchr_iter(b'\n', &section).any(|at| at == 0 || section[at - 1] != b'\r') {
+            return Err(MalformedResponse::Trailers);
+        }
+        read_trailers(&section).map(|trailers| Some(Part::Trailers(trailers)))
+    }
+}
+
+fn value(digit: u8) -> u64 {
+    u64::from(char::from(digit).to_digit(16).unwrap_or_default())
+}
+
+fn read_trailers(section: &[u8]) -> Result<HeaderMap, MalformedResponse> {
+    let mut lines = [httparse::EMPTY_HEADER; LINES];
+    let lines = match httparse::parse_headers(section, &mut lines) {
+        Ok(httparse::Status::Complete((length, lines))) if length == section.len() => lines,
+        _ => return Err(MalformedResponse::Trailers),
+    };
+    let mut trailers = HeaderMap::with_capacity(lines.len());
+    for line in lines {
+        let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| MalformedResponse::Trailers)?;
+        let value = HeaderValue::from_bytes(line.value).map_err(|_| MalformedResponse::Trailers)?;
+        trailers.append(name, value);
+    }
+    Ok(trailers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All data and the trailers of `bytes`, which come in pieces of `step`; what is left; or the error.
+    fn decode(bytes: &[u8], step: usize) -> Result<(Vec<u8>, Option<HeaderMap>, usize), MalformedResponse> {
+        let (mut decoder, mut input, mut data) = (Chunked::new(), BytesMut::new(), Vec::new());
+        for piece in bytes.chunks(step) {
+            input.extend_from_slice(piece);
+            while let Some(part) = decoder.decode(&mut input)? {
+                match part {
+                    Part::Data(piece) => data.extend_from_slice(&piece),
+                    Part::Trailers(trailers) => return Ok((data, Some(trailers), input.len())),
+                    Part::End => return Ok((data, None, input.len())),
+                }
+            }
+        }
+        assert!(!decoder.is_ended());
+        Ok((data, None, usize::MAX))
+    }
+
+    fn all_steps(bytes: &[u8]) -> Result<(Vec<u8>, Option<HeaderMap>, usize), MalformedResponse> {
+        let whole = decode(bytes, bytes.len().max(1));
+        for step in 1..bytes.len().min(40) {
+            let (one, other) = (decode(bytes, step), whole.clone());
+            // What comes after the body in the same read is left over.
+            assert_eq!(
+                one.map(|(data, trailers, _)| (data, trailers)),
+                other.map(|(data, trailers, _)| (data, trailers))
+            );
+        }
+        whole
+    }
+
+    #[test]
+    fn chunks_are_joined_however_they_are_split_over_reads() {
+        let (data, trailers, left) =
+            all_steps(b"5\r\nhello\r\n1;a=b\r\n \r\n00D \t;x\r\nmany of these\r\n0\r\n\r\nHTTP")
+                .expect("a body");
+        assert_eq!((data.as_slice(), trailers, left), (&b"hello many of these"[..], None, 4));
+    }
+
+    #[test]
+    fn trailers_end_a_body() {
+        let (data, trailers, left) =
+            all_steps(b"1\r\nx\r\n0\r\nA: 1\r\nb: 2\r\na:3\r\n\r\n").expect("a body");
+        let trailers = trailers.expect("trailers");
+        assert_eq!((data.as_slice(), left), (&b"x"[..], 0));
+        assert_eq!(trailers.get_all("a").iter().collect::<Vec<_>>(), ["1", "3"]);
+        assert_eq!(trailers["b"], "2");
+    }
+
+    #[test]
+    fn what_is_no_chunk_is_refused() {
+        for (body, refused) in [
+            (&b"5\nhello\r\n"[..], MalformedResponse::Chunk),
+            (b"\r\n", MalformedResponse::Chunk),
+            (b"g\r\n", MalformedResponse::Chunk),
+            (b"-1\r\n", MalformedResponse::Chunk),
+            (b"+1\r\nx", MalformedResponse::Chunk),
+            (b"0x1\r\nx", MalformedResponse::Chunk),
+            (b" 1\r\nx", MalformedResponse::Chunk),
+            (b"1 1\r\nx", MalformedResponse::Chunk),
+            (b"1\r\r\nx", MalformedResponse::Chunk),
+            (b"1;a\rb\r\nx", MalformedResponse::Chunk),
+            (b"11111111111111111\r\nx", MalformedResponse::Chunk),
+            (b"1\r\nxy\r\n", MalformedResponse::Chunk),
+            (b"1\r\nx\n0\r\n\r\n", MalformedResponse::Chunk),
+            (b"0\r\nno colon\r\n\r\n", MalformedResponse::Trailers),
+            (b"0\r\n a: b\r\n\r\n", MalformedResponse::Trailers),
+            (b"0\r\na: b\n\n\r\n\r\n", MalformedResponse::Trailers),
+            (b"0\r\na: b\nc: d\r\n\r\n", MalformedResponse::Trailers),
+        ] {
+            assert_eq!(all_steps(body).map(|_| ()), Err(refused), "{}", body.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn extensions_and_trailers_have_limits() {
+        let extended = |length: usize| [b"1;".to_vec(), vec![b'a'; length], b"\r\nx\r\n".to_vec()].concat();
+        assert!(decode(&extended(EXTENSIONS - 10), 4096).is_ok());
+        assert_eq!(decode(&extended(EXTENSIONS + 10), 4096).map(|_| ()), Err(MalformedResponse::Extensions));
+        assert_eq!(decode(&extended(1000).repeat(17), 4096).map(|_| ()), Err(MalformedResponse::Extensions));
+        let trailing =
+            |length: usize| [b"0\r\na: ".to_vec(), vec![b'a'; length], b"\r\n\r\n".to_vec()].concat();
+        assert!(decode(&trailing(TRAILERS - 10), 4096).is_ok());
+        assert_eq!(decode(&trailing(TRAILERS), 4096).map(|_| ()), Err(MalformedResponse::Trailers));
+        let many = [b"0\r\n".to_vec(), b"a: b\r\n".repeat(LINES + 1), b"\r\n".to_vec()].concat();
+        assert_eq!(decode(&many, 4096).map(|_| ()), Err(MalformedResponse::Trailers));
+    }
+
+    #[test]
+    fn a_body_ends_with_its_last_data_if_its_end_has_come() {
+        for (body, ended) in [
+            (&b"5\r\nhello\r\n0\r\n\r\n"[..], true),
+            (b"5\r\nhello\r\n0\r\n", false),
+            (b"5\r\nhello\r\n0\r\n\r\nx", false),
+            (b"5\r\nhello\r\n0\r\na: b\r\n\r\n", false),
+            (b"5\r\nhello", false),
+        ] {
+            let (mut decoder, mut input) = (Chunked::new(), BytesMut::from(body));
+            assert_eq!(decoder.decode(&mut input), Ok(Some(Part::Data(Bytes::from("hello")))));
+            decoder.settle(&mut input);
+            assert_eq!((decoder.is_ended(), input.is_empty()), (ended, ended || body.ends_with(b"hello")));
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Writing requests: the head, and the body that follows it.
+
+use std::io::IoSlice;
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+use crate::claims;
+use crate::error::BodyError;
+
+/// Data of at most this length is copied, so that it goes out with what is before and after it.
+const COPIED: usize = 4 << 10;
+
+/// What was written and not sent yet may be as long as this before more is taken in.
+const GATHERED: usize = 16 << 10;
+
+/// Bytes to be sent, in order. One piece of a body is not copied; what is written behind it waits in `after`.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    before: BytesMut,
+    piece: Bytes,
+    after: BytesMut,
+}
+
+impl Output {
+    /// Whether a further piece may be written.
+    pub(crate) fn has_room(&self) -> bool {
+        self.piece.is_empty() && self.after.is_empty() && self.before.len() < GATHERED
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.before.is_empty() && self.piece.is_empty() && self.after.is_empty()
+    }
+
+    /// All of it, if it is in one piece.
+    pub(crate) fn only(&self) -> Option<&[u8]> {
+        match (self.piece.is_empty(), self.before.is_empty()) {
+            (true, _) if self.after.is_empty() => Some(&self.before),
+            (false, true) if self.after.is_empty() => Some(&self.piece),
+            _ => None,
+        }
+    }
+
+    /// All of it, for a vectored write.
+    pub(crate) fn slices(&self) -> [IoSlice<'_>; 3] {
+        [IoSlice::new(&self.before), IoSlice::new(&self.piece), IoSlice::new(&self.after)]
+    }
+
+    /// Leaves out the first bytes, which were sent.
+    pub(crate) fn advance(&mut self, length: usize) {
+        (&mut self.before).chain(&mut self.piece).chain(&mut self.after).advance(length);
+    }
+
+    /// Where the next bytes belong.
+    fn end(&mut self) -> &mut BytesMut {
+        if self.piece.is_empty() { &mut self.before } else { &mut self.after }
+    }
+
+    /// Writes a head in origin form (RFC 9112 section 3.2.1). All of it is valid by its types.
+    pub(crate) fn head(&mut self, head: &Parts) {
+        let target = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+        let lines: usize =
+            head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+        let end = self.end();
+        end.reserve(head.method.as_str().len() + target.len() + lines + 14);
+        for part in [head.method.as_str(), " ", target, " HTTP/1.1\r\n"] {
+            end.extend_from_slice(part.as_bytes());
+        }
+        self.lines(&head.headers);
+        self.end().extend_from_slice(b"\r\n");
+    }
+
+    fn lines<'a>(&mut self, headers: impl IntoIterator<Item = (&'a HeaderName, &'a HeaderValue)>) {
+        let end = self.end();
+        for (name, value) in headers {
+            end.extend_from_slice(name.as_str().as_bytes());
+            end.extend_from_slice(b": ");
+            end.extend_from_slice(value.as_bytes());
+            end.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// Writes data. There has to be room.
+    fn data(&mut self, data: Bytes) {
+        if data.len() <= COPIED {
+            self.end().extend_from_slice(&data);
+        } else {
+            debug_assert!(self.piece.is_empty(), "there is no room for a second piece");
+            self.piece = data;
+        }
+    }
+}
+
+/// How the end of a request's body is marked, and what of it has been written.
+#[derive(Debug)]
+pub(crate) enum BodyWriter {
+    /// This many bytes are to come.
+    Length(u64),
+    /// In chunks. At the end may stand trailers that the request has announced.
+    Chunked { announced: Vec<HeaderName> },
+}
+
+impl BodyWriter {
+    /// For the body of a request with `headers`: either `Content-Length` or chunked.
+    pub(crate) fn after(headers: &HeaderMap) -> Self {
+        let number = |length: &HeaderValue| length.to_str().ok().and_then(|length| length.parse().ok());
+        match headers.get(header::CONTENT_LENGTH) {
+            // No body has a length that cannot be read.
+            Some(length) => Self::Length(number(length).unwrap_or(0)),
+            None => Self::Chunked { announced: announced(headers) },
+        }
+    }
+
+    /// Writes a piece of the body.
+    pub(crate) fn data(&mut self, data: Bytes, output: &mut Output) -> Result<(), BodyError> {
+        match self {
+            _ if data.is_empty() => {}
+            Self::Length(left) => {
+                *left = left.checked_sub(data.len() as u64).ok_or(BodyError::WrongLength)?;
+                output.data(data);
+            }
+            Self::Chunked { .. } => {
+                output.end().extend_from_slice(format!("{:x}\r\n", data.len()).as_bytes());
+                output.data(data);
+                output.end().extend_from_slice(b"\r\n");
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the end of the body, with those of `trailers` that may stand there.
+    pub(crate) fn end(&self, trailers: Option<&HeaderMap>, output: &mut Output) -> Result<(), BodyError> {
+        match self {
+            Self::Length(0) => Ok(()),
+            Self::Length(_) => Err(BodyError::WrongLength),
+            Self::Chunked { announced } => {
+                output.end().extend_from_slice(b"0\r\n");
+                let trailers = trailers.into_iter().flatten();
+                output.lines(trailers.filter(|(name, _)| announced.contains(name)));
+                output.end().extend_from_slice(b"\r\n");
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The names of the `Trailer` lines, but for those that belong to the head (RFC 9110 section 6.5.1).
+fn announced(headers: &HeaderMap) -> Vec<HeaderName> {
+    let lines = headers.get_all(header::TRAILER).iter();
+    let names = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+    let names = names.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok());
+    names.filter(|name| !claims::belongs_to_head(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderValue, Request};
+
+    use super::*;
+
+    fn sent(output: &mut Output) -> String {
+        let bytes = output.slices().map(|slice| slice.to_vec()).concat();
+        assert!(output.only().is_none_or(|only| only == bytes));
+        output.advance(bytes.len());
+        assert!(output.is_empty());
+        String::from_utf8(bytes).expect("text")
+    }
+
+    fn headers<const N: usize>(lines: [(&'static str, &'static str); N]) -> HeaderMap {
+        let line = |(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value));
+        lines.map(line).into_iter().collect()
+    }
+
+    #[test]
+    fn a_head_is_written_in_origin_form() {
+        let request = Request::get("https://a.test/b?c").header("host", "a.test").header("x", "1").body(());
+        let (head, ()) = request.expect("a request").into_parts();
+        let mut output = Output::default();
+        output.head(&head);
+        assert_eq!(sent(&mut output), "GET /b?c HTTP/1.1\r\nhost: a.test\r\nx: 1\r\n\r\n");
+    }
+
+    #[test]
+    fn what_is_written_is_sent_in_order_wherever_it_is_cut() {
+        for length in [1, COPIED, COPIED + 1, 3 * COPIED] {
+            let lines = headers([("transfer-encoding", "chunked")]);
+            let mut body = BodyWriter::after(&lines);
+            let mut output = Output::default();
+            let data = "x".repeat(length);
+            body.data(Bytes::from(data.clone()), &mut output).expect("no error");
+            body.end(None, &mut output).expect("no error");
+            let mut written = Vec::new();
+            while !output.is_empty() {
+                let next: Vec<u8> = output.slices().iter().flat_map(|slice| slice.to_vec()).collect();
+                let cut = next.len().min(1000);
+                written.extend_from_slice(&next[..cut]);
+                output.advance(cut);
+            }
+            assert_eq!(
+                String::from_utf8(written).expect("text"),
+                format!("{length:x}\r\n{data}\r\n0\r\n\r\n")
+            );
+        }
+    }
+
+    #[test]
+    fn a_body_is_as_long_as_its_head_states() {
+        let mut output = Output::default();
+        let mut body = BodyWriter::after(&headers([("content-length", "5")]));
+        body.data(Bytes::from("hel"), &mut output).expect("room");
+        assert!(matches!(body.end(None, &mut output), Err(BodyError::WrongLength)));
+        assert!(matches!(body.data(Bytes::from("lo!"), &mut output), Err(BodyError::WrongLength)));
+        let mut body = BodyWriter::after(&headers([("content-length", "3")]));
+        body.data(Bytes::from("abc"), &mut output).expect("no error");
+        body.end(Some(&headers([("a", "b")])), &mut output).expect("no error");
+        assert_eq!(sent(&mut output), "helabc");
+    }
+
+    #[test]
+    fn a_body_without_a_length_is_chunked_and_has_the_announced_trailers() {
+        let mut output = Output::default();
+        let lines =
+            [("transfer-encoding", "chunked"), ("trailer", "A, host"), ("trailer", "content-length,b")];
+        let mut body = BodyWriter::after(&headers(lines));
+        let long = "x".repeat(COPIED + 1);
+        body.data(Bytes::from("hello"), &mut output).expect("no error");
+        body.data(Bytes::new(), &mut output).expect("no error");
+        assert!(output.has_room());
+        body.data(Bytes::from(long.clone()), &mut output).expect("no error");
+        assert!(!output.has_room());
+        assert_eq!(sent(&mut output), format!("5\r\nhello\r\n1001\r\n{long}\r\n"));
+        let trailers = headers([("a", "1"), ("host", "other"), ("content-length", "4"), ("c", "3")]);
+        body.end(Some(&trailers), &mut output).expect("no error");
+        assert_eq!(sent(&mut output), "0\r\na: 1\r\n\r\n");
+    }
+}

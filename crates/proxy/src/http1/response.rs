@@ -1,0 +1,325 @@
+//! Reading responses: the head, and how its body ends.
+
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+
+use super::chunked::{Chunked, Part};
+use super::{LINES, MalformedResponse};
+use crate::validate;
+
+/// The head of a response.
+#[derive(Debug)]
+pub(crate) struct ResponseHead {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    /// The body that follows.
+    pub(crate) body: BodyReader,
+    /// The server keeps the connection open after the body.
+    pub(crate) persists: bool,
+}
+
+/// Where a name and a value stand in the bytes of a head.
+#[derive(Clone, Default)]
+struct Line {
+    name: Range<u32>,
+    value: Range<u32>,
+}
+
+impl ResponseHead {
+    /// Takes a head from the front of `input`, if all of it has come: that of the response to a request by `method`.
+    ///
+    /// # Errors
+    ///
+    /// `HeadTooLarge` once `limit` bytes have come without an end, or more than [`LINES`] headers; others for what can
+    /// never become a head.
+    pub(crate) fn take(
+        input: &mut BytesMut,
+        method: &Method,
+        limit: usize,
+    ) -> Result<Option<Self>, MalformedResponse> {
+        let mut parsed = [const { std::mem::MaybeUninit::uninit() }; LINES];
+        let mut response = httparse::Response::new(&mut []);
+        let config = httparse::ParserConfig::default();
+        let status = config.parse_response_with_uninit_headers(&mut response, input, &mut parsed);
+        let length = match status {
+            Ok(httparse::Status::Complete(length)) if length <= limit => length,
+            Ok(httparse::Status::Partial) if input.len() < limit => return Ok(None),
+            Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(MalformedResponse::HeadTooLarge),
+            Err(error) => return Err(MalformedResponse::Head(error)),
+        };
+        let status = response.code.and_then(|code| StatusCode::from_u16(code).ok());
+        let status = status.ok_or(MalformedResponse::Status)?;
+        let is_old = response.version == Some(0);
+        let mut lines = [const { Line { name: 0..0, value: 0..0 } }; LINES];
+        let count = response.headers.len();
+        for (line, header) in lines.iter_mut().zip(&*response.headers) {
+            *line = Line { name: place(header.name.as_bytes(), input), value: place(header.value, input) };
+        }
+        let head = input.split_to(length).freeze();
+        let mut headers = headers(&head, &lines[..count])?;
+        let body = BodyReader::after(status, &mut headers, method, is_old)?;
+        let persists = !matches!(body, BodyReader::UntilClose) && persists(&headers, is_old);
+        Ok(Some(Self { status, headers, body, persists }))
+    }
+}
+
+/// Where `part` of `whole` stands in it.
+fn place(part: &[u8], whole: &[u8]) -> Range<u32> {
+    let start = part.as_ptr().addr() - whole.as_ptr().addr();
+    // Heads are far shorter than 4 GiB.
+    start as u32..(start + part.len()) as u32
+}
+
+/// Values share the bytes of `head`.
+fn headers(head: &Bytes, lines: &[Line]) -> Result<HeaderMap, MalformedResponse> {
+    let mut headers = HeaderMap::with_capacity(lines.len());
+    for Line { name, value } in lines {
+        let name = HeaderName::from_bytes(&head[name.start as usize..name.end as usize]);
+        let name = name.map_err(|_| MalformedResponse::Head(httparse::Error::HeaderName))?;
+        let value = HeaderValue::from_maybe_shared(head.slice(value.start as usize..value.end as usize));
+        let value = value.map_err(|_| MalformedResponse::Head(httparse::Error::HeaderValue))?;
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+/// RFC 9112 section 9.3.
+fn persists(headers: &HeaderMap, is_old: bool) -> bool {
+    let options = headers.get_all(header::CONNECTION).iter();
+    let mut options = options.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    if is_old {
+        options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"keep-alive"))
+    } else {
+        !options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
+    }
+}
+
+/// The one length that all `Content-Length` lines state, if there are any. One line is left of several.
+fn content_length(headers: &mut HeaderMap) -> Result<Option<u64>, MalformedResponse> {
+    let (mut length, mut repeated) = (None, false);
+    let values = headers.get_all(header::CONTENT_LENGTH).iter();
+    for part in values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')) {
+        let digits = part.trim_ascii();
+        let valid = digits.iter().all(u8::is_ascii_digit);
+        let number =
+            str::from_utf8(digits).ok().filter(|_| valid).and_then(|digits| digits.parse::<u64>().ok());
+        let number = number.ok_or(MalformedResponse::Length)?;
+        if length.is_some_and(|length| length != number) {
+            return Err(MalformedResponse::Length);
+        }
+        repeated |= length.is_some();
+        length = Some(number);
+    }
+    if let Some(length) = length.filter(|_| repeated) {
+        headers.insert(header::CONTENT_LENGTH, length.into());
+    }
+    Ok(length)
+}
+
+/// What is left of a response's body.
+#[derive(Debug)]
+pub(crate) enum BodyReader {
+    /// This many bytes; 0: there is no body, or all was read.
+    Length(u64),
+    Chunked(Chunked),
+    /// All that comes before the end of the connection.
+    UntilClose,
+}
+
+impl BodyReader {
+    /// RFC 9112 section 6.3.
+    fn after(
+        status: StatusCode,
+        headers: &mut HeaderMap,
+        method: &Method,
+        is_old: bool,
+    ) -> Result<Self, MalformedResponse> {
+        let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+        let coding = codings.next();
+        if coding.is_some_and(|coding| !validate::is_chunked(coding)) || codings.next().is_some() {
+            return Err(MalformedResponse::TransferCoding);
+        }
+        let is_bodyless = status.is_informational()
+            || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+            || *method == Method::HEAD;
+        match coding.is_some() {
+            true if is_old => Err(MalformedResponse::OldTransferCoding),
+            _ if is_bodyless => Ok(Self::Length(0)),
+            true => Ok(Self::Chunked(Chunked::new())),
+            false => Ok(content_length(headers)?.map_or(Self::UntilClose, Self::Length)),
+        }
+    }
+
+    /// Whether all was read.
+    pub(crate) fn is_ended(&self) -> bool {
+        match self {
+            Self::Length(left) => *left == 0,
+            Self::Chunked(chunked) => chunked.is_ended(),
+            Self::UntilClose => false,
+        }
+    }
+
+    /// Bytes that are left, if that is known.
+    pub(crate) fn left(&self) -> Option<u64> {
+        match self {
+            Self::Length(left) => Some(*left),
+            Self::Chunked(chunked) => chunked.is_ended().then_some(0),
+            Self::UntilClose => None,
+        }
+    }
+
+    /// The next part, taken from the front of `input`; `None` if more bytes are needed.
+    pub(crate) fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Part>, MalformedResponse> {
+        match self {
+            Self::Length(0) => Ok(Some(Part::End)),
+            Self::Length(_) | Self::UntilClose if input.is_empty() => Ok(None),
+            Self::Length(left) => {
+                let length = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+                *left -= length as u64;
+                Ok(Some(Part::Data(input.split_to(length).freeze())))
+            }
+            Self::UntilClose => Ok(Some(Part::Data(input.split().freeze()))),
+            Self::Chunked(chunked) => {
+                let part = chunked.decode(input)?;
+                if matches!(part, Some(Part::Data(_))) {
+                    chunked.settle(input);
+                }
+                Ok(part)
+            }
+        }
+    }
+
+    /// Ends the body with its connection. Returns whether that is how it has to end.
+    pub(crate) fn close(&mut self) -> bool {
+        let complete = self.is_ended() || matches!(self, Self::UntilClose);
+        *self = Self::Length(0);
+        complete
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(bytes: &[u8], method: &Method) -> Result<Option<(ResponseHead, BytesMut)>, MalformedResponse> {
+        let mut input = BytesMut::from(bytes);
+        Ok(ResponseHead::take(&mut input, method, 4096)?.map(|head| (head, input)))
+    }
+
+    fn head(text: &str) -> ResponseHead {
+        take(text.as_bytes(), &Method::GET).expect("a head").expect("all of it").0
+    }
+
+    fn refused(text: &str) -> MalformedResponse {
+        take(text.as_bytes(), &Method::GET).expect_err("no head")
+    }
+
+    #[test]
+    fn a_head_is_taken_once_all_of_it_has_come() {
+        let text = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: 1\r\nx-a:  2 \r\n\r\nhello";
+        for length in 0..text.len() - 5 {
+            assert!(take(&text[..length], &Method::GET).expect("no error").is_none(), "{length}");
+        }
+        let (head, rest) = take(text, &Method::GET).expect("a head").expect("all of it");
+        assert_eq!((head.status, head.body.left(), head.persists), (StatusCode::OK, Some(5), true));
+        assert_eq!(head.headers.get_all("x-a").iter().collect::<Vec<_>>(), ["1", "2"]);
+        assert_eq!(&rest[..], b"hello");
+    }
+
+    #[test]
+    fn the_end_of_the_body_follows_from_the_head() {
+        let left = |text: &str| head(text).body.left();
+        assert_eq!(left("HTTP/1.1 200 OK\r\n\r\n"), None);
+        assert_eq!(left("HTTP/1.1 200 OK\r\nContent-Length: 4, 4\r\n\r\n"), Some(4));
+        let repeated = head("HTTP/1.1 200 OK\r\nContent-Length: 04\r\nContent-Length: 4\r\n\r\n");
+        assert_eq!(repeated.body.left(), Some(4));
+        assert_eq!(repeated.headers.get_all("content-length").iter().collect::<Vec<_>>(), ["4"]);
+        for status in ["103 Early", "204 None", "304 Same"] {
+            assert_eq!(left(&format!("HTTP/1.1 {status}\r\nContent-Length: 4\r\n\r\n")), Some(0));
+        }
+        let both = head("HTTP/1.1 200 OK\r\nContent-Length: 4\r\nTransfer-Encoding: Chunked\r\n\r\n");
+        assert!(matches!(both.body, BodyReader::Chunked(_)));
+        let text = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n";
+        let (head, _) = take(text, &Method::HEAD).expect("a head").expect("all of it");
+        assert!(head.body.is_ended());
+    }
+
+    #[test]
+    fn a_connection_persists_as_the_version_and_the_options_say() {
+        let persists = |text: &str| head(&format!("{text}Content-Length: 0\r\n\r\n")).persists;
+        assert!(persists("HTTP/1.1 200 OK\r\n"));
+        assert!(!persists("HTTP/1.1 200 OK\r\nConnection: Close\r\n"));
+        assert!(!persists("HTTP/1.1 200 OK\r\nConnection: x-a\r\nConnection: b , close\r\n"));
+        assert!(persists("HTTP/1.1 200 OK\r\nConnection: closed\r\n"));
+        assert!(!persists("HTTP/1.0 200 OK\r\n"));
+        assert!(persists("HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n"));
+        assert!(!head("HTTP/1.1 200 OK\r\n\r\n").persists);
+    }
+
+    #[test]
+    fn a_head_that_means_two_things_is_refused() {
+        for length in
+            ["4\r\nContent-Length: 5", "4, 5", "", "+4", "-1", "4 4", "0x4", "18446744073709551616", "4,"]
+        {
+            let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+            assert_eq!(refused(&text), MalformedResponse::Length, "{length}");
+        }
+        for coding in [
+            "gzip",
+            "chunked, chunked",
+            "gzip, chunked",
+            "identity",
+            "xchunked",
+            "chunked\r\nTransfer-Encoding: chunked",
+        ] {
+            let text = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: {coding}\r\n\r\n");
+            assert_eq!(refused(&text), MalformedResponse::TransferCoding, "{coding}");
+        }
+        let old = "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        assert_eq!(refused(old), MalformedResponse::OldTransferCoding);
+    }
+
+    #[test]
+    fn what_is_no_head_is_refused_as_soon_as_it_shows() {
+        for text in [
+            "SSH-2.0-x\r\n",
+            "HTTP/2.0 200 OK\r\n",
+            "HTTP/1.1 20 OK\r\n",
+            "HTTP/1.1 200 OK\r\nno colon\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length : 4\r\n",
+            "HTTP/1.1 200 OK\r\nA: b\r\n folded: 1\r\n",
+            "HTTP/1.1 200 OK\r\nA: b\0\r\n",
+            "HTTP/1.1 200 OK\r\n: b\r\n",
+        ] {
+            assert!(matches!(refused(text), MalformedResponse::Head(_)), "{text}");
+        }
+        assert_eq!(refused("HTTP/1.1 000 OK\r\n\r\n"), MalformedResponse::Status);
+    }
+
+    #[test]
+    fn a_head_has_limits() {
+        let long = format!("HTTP/1.1 200 OK\r\nA: {}", "x".repeat(4096));
+        assert_eq!(refused(&long), MalformedResponse::HeadTooLarge);
+        assert_eq!(refused(&format!("{long}\r\n\r\n")), MalformedResponse::HeadTooLarge);
+        let many = format!("HTTP/1.1 200 OK\r\n{}", "a:b\r\n".repeat(LINES + 1));
+        assert_eq!(refused(&many), MalformedResponse::HeadTooLarge);
+    }
+
+    #[test]
+    fn a_body_ends_by_its_length_or_with_its_connection() {
+        let mut input = BytesMut::from(&b"hello"[..]);
+        let mut body = BodyReader::Length(3);
+        assert_eq!(body.decode(&mut input), Ok(Some(Part::Data(Bytes::from("hel")))));
+        assert!(body.is_ended() && body.close());
+        assert_eq!(body.decode(&mut input), Ok(Some(Part::End)));
+        let mut body = BodyReader::Length(3);
+        assert_eq!(body.decode(&mut input), Ok(Some(Part::Data(Bytes::from("lo")))));
+        assert_eq!(body.decode(&mut input), Ok(None));
+        assert!(!body.close());
+        let (mut body, mut input) = (BodyReader::UntilClose, BytesMut::from(&b"hello"[..]));
+        assert_eq!(body.decode(&mut input), Ok(Some(Part::Data(Bytes::from("hello")))));
+        assert!(!body.is_ended() && body.close() && body.is_ended());
+    }
+}

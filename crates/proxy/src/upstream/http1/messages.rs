@@ -1,0 +1,366 @@
+//! The messages that pass over one connection: a request is sent, its response read, one after the other.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use http::{Method, Request, Response, StatusCode};
+use http_body::{Body as _, Frame};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_util::io::poll_read_buf;
+
+use crate::body::request::RequestBody;
+use crate::error::ConnectionError;
+use crate::http1::chunked::Part;
+use crate::http1::request::{BodyWriter, Output};
+use crate::http1::response::{BodyReader, ResponseHead};
+
+/// Bytes that are read at once: this many at first, and twice as many after a read that was filled, up to the most. A
+/// client that reads nothing makes its upstream connections hold the most each, beside the budget of its answers.
+const READ_FIRST: usize = 8 << 10;
+const READ_MOST: usize = 64 << 10;
+
+/// A connection, and the request and the response that are under way.
+#[derive(Debug)]
+pub(super) struct Messages<T> {
+    io: T,
+    /// Read, but not yet taken.
+    input: BytesMut,
+    /// How much to read next.
+    piece: usize,
+    /// Written, but not yet sent.
+    output: Output,
+    /// Something was handed to the connection that may not have left it: TLS keeps records of its own.
+    unflushed: bool,
+    /// The request body, until all of it is written.
+    upload: Option<Upload>,
+    /// Why nothing more can be sent. What the server said before may still be read.
+    unsent: Option<io::Error>,
+    response: BodyReader,
+    /// The server keeps the connection open for another request.
+    persists: bool,
+    /// Bytes that the head of a response may have.
+    head_size: usize,
+}
+
+/// A request body on its way.
+#[derive(Debug)]
+struct Upload {
+    body: RequestBody,
+    writer: BodyWriter,
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
+    /// Before the first request.
+    pub(super) fn new(io: T, head_size: usize) -> Self {
+        Self {
+            io,
+            input: BytesMut::new(),
+            piece: READ_FIRST,
+            output: Output::default(),
+            unflushed: false,
+            upload: None,
+            unsent: None,
+            response: BodyReader::Length(0),
+            persists: true,
+            head_size,
+        }
+    }
+
+    /// Whether another request can be sent: everything of the last one is sent, and its response read.
+    pub(super) fn are_done(&self) -> bool {
+        self.persists
+            && self.response.is_ended()
+            && self.input.is_empty()
+            && self.is_sent()
+            && self.unsent.is_none()
+    }
+
+    /// Whether nothing of the request is left to send.
+    fn is_sent(&self) -> bool {
+        self.upload.is_none() && self.output.is_empty() && !self.unflushed
+    }
+
+    /// Looks for what the server did without being asked: ready if it closed the connection, or sent something. What it
+    /// sent is lost.
+    pub(super) fn poll_unasked(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let mut byte = [0];
+        let polled = Pin::new(&mut self.io).poll_read(context, &mut ReadBuf::new(&mut byte));
+        polled.map(|_| self.persists = false)
+    }
+
+    /// Gives up memory that an idle connection does not need.
+    pub(super) fn rest(&mut self) {
+        self.input = BytesMut::new();
+        self.output = Output::default();
+        self.piece = READ_FIRST;
+    }
+
+    /// Begins to send a request.
+    pub(super) fn begin(&mut self, request: Request<RequestBody>) {
+        let (head, body) = request.into_parts();
+        self.output.head(&head);
+        if !body.is_end_stream() {
+            self.upload = Some(Upload { body, writer: BodyWriter::after(&head.headers) });
+        }
+    }
+
+    /// Sends what there is to send of the request.
+    ///
+    /// # Errors
+    ///
+    /// Only if the request body fails. If the server does not take it, what it has sent before is still to be read.
+    pub(super) fn poll_send(&mut self, context: &mut Context<'_>) -> Result<(), ConnectionError> {
+        if self.is_sent() {
+            return Ok(());
+        }
+        let mut waits = self.upload.is_none();
+        loop {
+            while !waits && self.output.has_room() {
+                match self.poll_upload(context) {
+                    Poll::Ready(result) => {
+                        result?;
+                        waits = self.upload.is_none();
+                    }
+                    Poll::Pending => waits = true,
+                }
+            }
+            match self.poll_flush(context) {
+                Poll::Ready(Ok(())) if !waits => {}
+                Poll::Ready(Ok(())) | Poll::Pending => return Ok(()),
+                Poll::Ready(Err(error)) => {
+                    self.unsent = Some(error);
+                    self.upload = None;
+                    self.output = Output::default();
+                    self.unflushed = false;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Ready once all of the request is sent.
+    pub(super) fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
+        self.poll_send(context)?;
+        match self.unsent.take() {
+            Some(error) => Poll::Ready(Err(ConnectionError::Io(error))),
+            None if self.is_sent() => Poll::Ready(Ok(())),
+            None => Poll::Pending,
+        }
+    }
+
+    /// Waits for the head of the response to a request by `method`. Informational ones are passed over, but for 101.
+    pub(super) fn poll_head(
+        &mut self,
+        context: &mut Context<'_>,
+        method: &Method,
+    ) -> Poll<Result<Response<()>, ConnectionError>> {
+        // Nothing has come before the first call, and later ones have looked at what came.
+        let mut may_be_complete = false;
+        loop {
+            if may_be_complete
+                && let Some(head) = ResponseHead::take(&mut self.input, method, self.head_size)?
+            {
+                if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS {
+                    may_be_complete = !self.input.is_empty();
+                    continue;
+                }
+                self.response = head.body;
+                self.persists = head.persists;
+                let mut response = Response::new(());
+                *response.status_mut() = head.status;
+                *response.headers_mut() = head.headers;
+                return Poll::Ready(Ok(response));
+            }
+            let before = self.input.len();
+            match ready!(self.poll_read(context)) {
+                Ok(0) => {
+                    let error = self.unsent.take().map_or(ConnectionError::Ended, ConnectionError::Io);
+                    return Poll::Ready(Err(error));
+                }
+                // A head that comes byte by byte is looked at once for each line.
+                Ok(_) => {
+                    let news = &self.input[before..];
+                    may_be_complete =
+                        before == 0 || self.input.len() >= self.head_size || news.contains(&b'\n');
+                }
+                Err(error) => return Poll::Ready(Err(ConnectionError::Io(error))),
+            }
+        }
+    }
+
+    /// The next frame of the response's body, while the request goes on.
+    pub(super) fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ConnectionError>>> {
+        let polled = self.poll_part(context);
+        if let Poll::Ready(Err(_)) = polled {
+            self.persists = false;
+            self.response = BodyReader::Length(0);
+        }
+        polled.map(|part| match part {
+            Ok(Part::Data(data)) => Some(Ok(Frame::data(data))),
+            Ok(Part::Trailers(trailers)) => Some(Ok(Frame::trailers(trailers))),
+            Ok(Part::End) => None,
+            Err(error) => Some(Err(error)),
+        })
+    }
+
+    fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Result<Part, ConnectionError>> {
+        self.poll_send(context)?;
+        loop {
+            if let Some(part) = self.response.decode(&mut self.input)? {
+                return Poll::Ready(Ok(part));
+            }
+            match ready!(self.poll_read(context)) {
+                Ok(0) if self.response.close() => return Poll::Ready(Ok(Part::End)),
+                Ok(0) => return Poll::Ready(Err(ConnectionError::Ended)),
+                Ok(_) => {}
+                Err(error) => return Poll::Ready(Err(ConnectionError::Io(error))),
+            }
+        }
+    }
+
+    /// What is left of the response's body, if its length is known.
+    pub(super) fn left(&self) -> Option<u64> {
+        self.response.left()
+    }
+
+    /// The response's body, if all of it is here already.
+    pub(super) fn take_whole(&mut self) -> Option<Bytes> {
+        match self.response {
+            BodyReader::Length(left) if left <= self.input.len() as u64 => {
+                self.response = BodyReader::Length(0);
+                Some(self.input.split_to(left as usize).freeze())
+            }
+            _ => None,
+        }
+    }
+
+    /// The connection, and what was read of another protocol.
+    pub(super) fn into_parts(self) -> (T, Bytes) {
+        (self.io, self.input.freeze())
+    }
+
+    /// Takes a piece of the request body into the output.
+    fn poll_upload(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
+        let Some(upload) = &mut self.upload else { return Poll::Ready(Ok(())) };
+        let frame = ready!(Pin::new(&mut upload.body).poll_frame(context)).transpose()?;
+        let mut trailers = None;
+        match frame.map(Frame::into_data) {
+            Some(Ok(data)) => {
+                upload.writer.data(data, &mut self.output)?;
+                if !upload.body.is_end_stream() {
+                    return Poll::Ready(Ok(()));
+                }
+            }
+            Some(Err(frame)) => trailers = frame.into_trailers().ok(),
+            None => {}
+        }
+        upload.writer.end(trailers.as_ref(), &mut self.output)?;
+        self.upload = None;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.output.is_empty() {
+            let written = match self.output.only() {
+                Some(bytes) => Pin::new(&mut self.io).poll_write(context, bytes),
+                None => Pin::new(&mut self.io).poll_write_vectored(context, &self.output.slices()),
+            };
+            match ready!(written)? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                length => {
+                    self.output.advance(length);
+                    self.unflushed = true;
+                }
+            }
+        }
+        ready!(Pin::new(&mut self.io).poll_flush(context))?;
+        self.unflushed = false;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.input.reserve(self.piece);
+        let length = ready!(poll_read_buf(Pin::new(&mut self.io), context, &mut self.input))?;
+        // What is read is held as long as the client takes, with all the room that was made for it.
+        if length >= self.piece {
+            self.piece = (2 * self.piece).min(READ_MOST);
+        } else if length < self.piece / 4 {
+            self.piece = (self.piece / 2).max(READ_FIRST);
+        }
+        Poll::Ready(Ok(length))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use futures_util::FutureExt as _;
+    use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
+
+    use super::*;
+
+    /// Takes everything at once, as TLS does, and sends it when it is flushed and there is room.
+    struct Buffering {
+        held: Vec<u8>,
+        inner: DuplexStream,
+    }
+
+    impl AsyncRead for Buffering {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.inner).poll_read(cx, buf)
+        }
+    }
+
+    impl AsyncWrite for Buffering {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.held.extend_from_slice(bytes);
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            let Self { held, inner } = &mut *self;
+            while !held.is_empty() {
+                let sent = ready!(Pin::new(&mut *inner).poll_write(cx, held))?;
+                held.drain(..sent);
+            }
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn what_the_connection_holds_back_is_flushed_until_it_has_left() {
+        let (near, mut far) = duplex(10);
+        let mut messages = Messages::new(Buffering { held: Vec::new(), inner: near }, 4096);
+        let mut context = Context::from_waker(Waker::noop());
+        let request = Request::get("/path").header("host", "a.test").body(RequestBody::Empty);
+        messages.begin(request.expect("a request"));
+        let mut arrived = String::new();
+        while !arrived.ends_with("\r\n\r\n") {
+            messages.poll_send(&mut context).expect("no error");
+            assert!(messages.poll_head(&mut context, &Method::GET).is_pending());
+            let mut piece = [0; 10];
+            let read = far.read(&mut piece).now_or_never();
+            let length = read.expect("more of the request").expect("no error");
+            arrived += std::str::from_utf8(&piece[..length]).expect("text");
+        }
+        assert_eq!(arrived, "GET /path HTTP/1.1\r\nhost: a.test\r\n\r\n");
+    }
+}

@@ -1,0 +1,137 @@
+//! Takes connections from a listener and gives each a place, or closes it.
+//!
+//! Limits refuse before any work is done. Where all places are taken, the connections that are idle longest are closed.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use brisk_net::Listener;
+use tokio::net::TcpStream;
+use tokio::task::spawn_local;
+use tokio::time::sleep;
+
+use crate::context::WorkerContext;
+use crate::service::{Accepted, Place, Service};
+
+/// Connections of one worker that may wait for a place; another one is refused at once.
+const WAITING: usize = 64;
+/// How often, and after which pause each time, a connection looks for a place: 100 ms in all.
+const LOOKS: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Accepts until it is dropped, or until the socket breaks.
+pub(crate) async fn accept<S: Service>(
+    context: WorkerContext,
+    worker: Rc<S::Worker>,
+    mut listener: Listener,
+    kind: S::Listener,
+) {
+    let local = match listener.local_address() {
+        Ok(local) => local,
+        Err(error) => return broken(&error),
+    };
+    loop {
+        let (tcp, peer) = match listener.accept_making_room(|| context.make_room()).await {
+            Ok(accepted) => accepted,
+            Err(error) => return broken(&error),
+        };
+        let guest = Guest { tcp, peer, local, listener: kind };
+        if let Some(place) = Place::take(&context) {
+            S::serve(&worker, guest.placed(place));
+        } else if context.waiting.get() < WAITING {
+            spawn_local(guest.wait_for_room::<S>(context.clone(), Rc::clone(&worker)));
+        } else {
+            S::refused(&worker);
+        }
+    }
+}
+
+fn broken(error: &std::io::Error) {
+    tracing::error!(%error, "a listener broke: its worker accepts nothing more on it");
+}
+
+/// A connection before it has a place.
+struct Guest<L> {
+    tcp: TcpStream,
+    peer: SocketAddr,
+    local: SocketAddr,
+    listener: L,
+}
+
+impl<L> Guest<L> {
+    fn placed(self, place: Place) -> Accepted<L> {
+        let Self { tcp, peer, local, listener } = self;
+        Accepted { tcp, peer, local, listener, place }
+    }
+
+    /// Closes idle connections and retries: a closed connection takes a moment to give its place back. Once a drain has
+    /// started, no place is taken.
+    async fn wait_for_room<S>(self, context: WorkerContext, worker: Rc<S::Worker>)
+    where
+        S: Service<Listener = L>,
+    {
+        context.waiting.set(context.waiting.get() + 1);
+        let mut place = None;
+        for _ in 0..LOOKS {
+            context.make_room();
+            sleep(PAUSE).await;
+            place = Place::take(&context);
+            if place.is_some() || context.drain.started() {
+                break;
+            }
+        }
+        context.waiting.set(context.waiting.get() - 1);
+        // Looked at with the place in hand: a drain that starts later waits for it.
+        match place.filter(|_| !context.drain.started()) {
+            Some(place) => S::serve(&worker, self.placed(place)),
+            None => S::refused(&worker),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_net::drain::{self, DrainTrigger};
+    use brisk_net::{DeadlineWheel, Drain};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::context::Shared;
+    use crate::testing::{ANY, Closing, Counts, PROGRAM, settings};
+
+    /// A worker of a server with one place.
+    fn worker(drain: Drain) -> WorkerContext {
+        let shared = Shared::new(&settings(1, 1), 1, PROGRAM).into();
+        WorkerContext { number: 0, wheel: DeadlineWheel::new(), drain, shared, waiting: Rc::default() }
+    }
+
+    async fn guest() -> Guest<()> {
+        let listener = TcpListener::bind(ANY).await.expect("a listener");
+        let local = listener.local_addr().expect("an address");
+        let tcp = TcpStream::connect(local).await.expect("a connection");
+        let (_, peer) = listener.accept().await.expect("a connection");
+        Guest { tcp, peer, local, listener: () }
+    }
+
+    /// How many connections were served and refused, where one waits for a place while `meanwhile` runs and then gets it.
+    async fn after_waiting(meanwhile: impl FnOnce(DrainTrigger)) -> (usize, usize) {
+        let (trigger, drain) = drain::channel();
+        let context = worker(drain);
+        let counts = Rc::<Counts>::default();
+        let taken = Place::take(&context).expect("a place");
+        tokio::join!(guest().await.wait_for_room::<Closing>(context.clone(), Rc::clone(&counts)), async {
+            assert_eq!(context.waiting.get(), 1);
+            meanwhile(trigger);
+            drop(taken);
+        });
+        assert_eq!(context.waiting.get(), 0);
+        (counts.served.get(), counts.refused.get())
+    }
+
+    #[tokio::test]
+    async fn a_place_that_becomes_free_is_given_to_who_waits_unless_a_drain_began() {
+        assert_eq!(after_waiting(drop).await, (1, 0));
+        assert_eq!(after_waiting(|trigger| trigger.start()).await, (0, 1));
+    }
+}

@@ -1,0 +1,314 @@
+//! The admin listener: health and the pages of the service over plain HTTP, for machines nearby.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::net::{IpAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use brisk_net::Drain;
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN};
+use http::uri::Authority;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::sync::Semaphore;
+
+use crate::watchdog::Pulse;
+
+/// Admin connections at a time: a few scrapers and people.
+const CONNECTIONS: usize = 64;
+
+/// File descriptors reserved for admin connections, so that metrics can be read in a shortage.
+pub(crate) const SPARE_DESCRIPTORS: usize = 8;
+
+/// Time for a client to send a request head, from the start of the connection or the end of the last response.
+const HEAD_LIMIT: Duration = Duration::from_secs(30);
+
+/// The pages of a service on the admin listener. Every server has `/healthz` and `/readyz` beside them.
+#[derive(Default)]
+pub struct Pages {
+    shown: Vec<Shown>,
+    actions: Vec<Action>,
+}
+
+struct Shown {
+    path: &'static str,
+    content_type: &'static str,
+    under_any_name: bool,
+    text: Box<dyn Fn() -> String + Send + Sync>,
+}
+
+struct Action {
+    path: &'static str,
+    act: Box<dyn Fn() -> Result<String, String> + Send + Sync>,
+}
+
+impl Pages {
+    /// With what `text` returns as the answer to GET and HEAD of `path`. It runs on the main thread and must not block.
+    ///
+    /// Requests whose host is neither an IP address nor `localhost` get 421: the page of a stranger, whose name leads to
+    /// this machine, reads nothing through a browser here (DNS rebinding).
+    #[must_use]
+    pub fn show(
+        mut self,
+        path: &'static str,
+        content_type: &'static str,
+        text: impl Fn() -> String + Send + Sync + 'static,
+    ) -> Self {
+        self.shown.push(Shown { path, content_type, under_any_name: false, text: Box::new(text) });
+        self
+    }
+
+    /// As [`Self::show`], for requests of any host: for what machines read, and strangers may.
+    #[must_use]
+    pub fn show_under_any_name(
+        self,
+        path: &'static str,
+        content_type: &'static str,
+        text: impl Fn() -> String + Send + Sync + 'static,
+    ) -> Self {
+        let mut pages = self.show(path, content_type, text);
+        pages.shown.last_mut().expect("it was added").under_any_name = true;
+        pages
+    }
+
+    /// With what `act` returns as the answer to POST of `path`: 200, or 409 with the error. It runs on the main thread
+    /// and must not block. Requests of pages in a browser are refused.
+    #[must_use]
+    pub fn act(
+        mut self,
+        path: &'static str,
+        act: impl Fn() -> Result<String, String> + Send + Sync + 'static,
+    ) -> Self {
+        self.actions.push(Action { path, act: Box::new(act) });
+        self
+    }
+
+    /// What there is, for a client that asks for something else.
+    fn index(&self) -> String {
+        let own = self.shown.iter().map(|shown| shown.path);
+        format!("not found; there are /healthz, /readyz, {}\n", own.collect::<Vec<_>>().join(", "))
+    }
+}
+
+impl fmt::Debug for Pages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let paths = self.shown.iter().map(|shown| shown.path);
+        f.debug_list().entries(paths.chain(self.actions.iter().map(|action| action.path))).finish()
+    }
+}
+
+/// All pages of the admin listener.
+#[derive(Clone, Debug)]
+pub(crate) struct Admin {
+    pages: Arc<Pages>,
+    drain: Drain,
+    pulse: Arc<Pulse>,
+}
+
+/// Serves `socket` for as long as it is polled, or until it breaks, which the log says.
+pub(crate) async fn serve(admin: Admin, socket: TcpListener) {
+    let Err(error) = accept(admin, socket).await;
+    tracing::error!(%error, "the admin listener broke: it accepts nothing more");
+}
+
+async fn accept(admin: Admin, socket: TcpListener) -> std::io::Result<Infallible> {
+    let mut listener = brisk_net::Listener::new(socket)?.with_spare_descriptors(SPARE_DESCRIPTORS);
+    let free = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let (tcp, _) = listener.accept().await?;
+        let Ok(permit) = Arc::clone(&free).try_acquire_owned() else { continue };
+        let admin = admin.clone();
+        tokio::spawn(async move {
+            let service = service_fn(move |request| {
+                let response = admin.respond(&request);
+                async move { Ok::<_, Infallible>(response) }
+            });
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_LIMIT)
+                .serve_connection(TokioIo::new(tcp), service);
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "admin connection");
+            }
+            drop(permit);
+        });
+    }
+}
+
+impl Admin {
+    pub(crate) fn new(pages: Pages, drain: Drain, pulse: Arc<Pulse>) -> Self {
+        Self { pages: Arc::new(pages), drain, pulse }
+    }
+
+    fn respond<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+        let path = request.uri().path();
+        let action = self.pages.actions.iter().find(|action| action.path == path);
+        match (request.method(), action) {
+            (&Method::POST, Some(action)) => act(action, request.headers()),
+            (_, Some(_)) => not_allowed("POST", "only POST\n"),
+            (&Method::GET | &Method::HEAD, None) => self.show(request, path),
+            (_, None) => not_allowed("GET, HEAD", "only GET and HEAD\n"),
+        }
+    }
+
+    fn show<B>(&self, request: &Request<B>, path: &str) -> Response<Full<Bytes>> {
+        match path {
+            "/healthz" => text(StatusCode::OK, "ok\n"),
+            "/readyz" if self.drain.started() => text(StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
+            "/readyz" => self.readiness(),
+            _ => match self.pages.shown.iter().find(|shown| shown.path == path) {
+                Some(shown) if !shown.under_any_name && !is_without_name(request) => text(
+                    StatusCode::MISDIRECTED_REQUEST,
+                    "not shown under a name: ask by the listener's IP address, or by localhost\n",
+                ),
+                Some(shown) => typed(shown.content_type, (shown.text)()),
+                None => text(StatusCode::NOT_FOUND, self.pages.index()),
+            },
+        }
+    }
+
+    fn readiness(&self) -> Response<Full<Bytes>> {
+        let stuck = self.pulse.stuck();
+        if stuck.is_empty() {
+            return text(StatusCode::OK, "ready\n");
+        }
+        text(StatusCode::SERVICE_UNAVAILABLE, format!("workers that do not turn: {stuck:?}\n"))
+    }
+}
+
+/// Whether a request asks for an IP address or `localhost` wherever it names its host.
+fn is_without_name<B>(request: &Request<B>) -> bool {
+    let headers = request.headers().get_all(HOST).iter();
+    let mut hosts = headers.map(|host| Authority::try_from(host.as_bytes()).ok());
+    request.uri().authority().is_none_or(is_address_or_localhost)
+        && hosts.all(|host| host.as_ref().is_some_and(is_address_or_localhost))
+}
+
+fn is_address_or_localhost(authority: &Authority) -> bool {
+    let host = authority.host();
+    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    address.parse::<IpAddr>().is_ok() || host.eq_ignore_ascii_case("localhost")
+}
+
+fn act(action: &Action, headers: &HeaderMap) -> Response<Full<Bytes>> {
+    // A page of a stranger can make a browser on this machine send a POST here, but not without this header.
+    if headers.contains_key(ORIGIN) {
+        return text(StatusCode::FORBIDDEN, "not for pages in a browser\n");
+    }
+    match (action.act)() {
+        Ok(done) => text(StatusCode::OK, done),
+        Err(error) => text(StatusCode::CONFLICT, format!("{error}\n")),
+    }
+}
+
+fn not_allowed(allowed: &'static str, message: &'static str) -> Response<Full<Bytes>> {
+    let mut response = text(StatusCode::METHOD_NOT_ALLOWED, message);
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    response
+}
+
+fn typed(kind: &'static str, body: String) -> Response<Full<Bytes>> {
+    let mut response = text(StatusCode::OK, body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::OwnedFd;
+    use std::sync::{Mutex, PoisonError};
+
+    use brisk_net::drain;
+    use http::request::Builder;
+
+    use super::*;
+
+    fn admin() -> Admin {
+        let pages = Pages::default()
+            .show("/private", "text/plain", || "shown\n".to_owned())
+            .show_under_any_name("/public", "text/plain", || "shown\n".to_owned())
+            .act("/act", || Ok("done\n".to_owned()));
+        Admin::new(pages, drain::channel().1, Pulse::new(1))
+    }
+
+    fn status(request: Builder) -> u16 {
+        admin().respond(&request.body(()).expect("a request")).status().as_u16()
+    }
+
+    #[test]
+    fn a_page_is_shown_to_who_asks_by_address_or_localhost_and_not_to_a_page_of_another_name() {
+        for host in
+            ["127.0.0.1:9443", "192.0.2.1", "[::1]:9443", "[2001:db8::1]", "localhost", "LocalHost:9443"]
+        {
+            assert_eq!(status(Request::get("/private").header(HOST, host)), 200, "{host}");
+            assert_eq!(
+                status(Request::get(format!("http://{host}/private")).header(HOST, host)),
+                200,
+                "{host}"
+            );
+        }
+        let names = [
+            "evil.test",
+            "evil.test:9443",
+            "localhost.evil.test",
+            "127.0.0.1.evil.test",
+            "localhost@evil.test",
+            "",
+        ];
+        for host in names {
+            assert_eq!(status(Request::get("/private").header(HOST, host)), 421, "{host}");
+            assert_eq!(status(Request::head("/private").header(HOST, host)), 421, "{host}");
+            for path in ["/public", "/healthz", "/readyz"] {
+                assert_eq!(status(Request::get(path).header(HOST, host)), 200, "{host}{path}");
+            }
+        }
+        assert_eq!(status(Request::get("/private").header(HOST, "localhost").header(HOST, "evil.test")), 421);
+        assert_eq!(status(Request::get("http://evil.test/private").header(HOST, "localhost")), 421);
+        // HTTP/1.0 needs no `Host`, and no browser leaves it out.
+        assert_eq!(status(Request::get("/private")), 200);
+    }
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Log {
+        fn text(&self) -> String {
+            String::from_utf8_lossy(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+        }
+    }
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_listener_that_breaks_is_in_the_log() {
+        let log = Log::default();
+        let writer = log.clone();
+        let lines = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
+        let _log = tracing::subscriber::set_default(lines);
+        let file = std::fs::File::open("/dev/null").expect("a file");
+        serve(admin(), OwnedFd::from(file).into()).await;
+        let text = log.text();
+        assert!(text.contains("ERROR") && text.contains("the admin listener broke"), "{text}");
+    }
+}

@@ -1,0 +1,63 @@
+//! What a worker has of its server, and what all workers share.
+
+use std::cell::Cell;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use brisk_net::{ConnectionLimit, DeadlineWheel, Drain};
+use tokio::sync::watch;
+
+use crate::descriptors;
+use crate::settings::{Program, ServerSettings};
+use crate::watchdog::Pulse;
+
+/// What a worker has of its server.
+#[derive(Clone)]
+pub struct WorkerContext {
+    /// The number of the worker, from 0.
+    pub number: usize,
+    /// Deadlines of this thread. Connections that are registered there as idle give their places up in a shortage.
+    pub wheel: DeadlineWheel,
+    /// The drain of the server.
+    pub drain: Drain,
+    pub(crate) shared: Arc<Shared>,
+    /// Connections that wait for a place.
+    pub(crate) waiting: Rc<Cell<usize>>,
+}
+
+impl WorkerContext {
+    /// Closes the connections that are idle longest: of this worker or, if it has none, of others.
+    pub(crate) fn make_room(&self) {
+        if self.wheel.evict_idle() == 0 {
+            self.shared.shortages.send_replace(());
+        }
+    }
+}
+
+impl fmt::Debug for WorkerContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerContext").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+/// What all threads of a server share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) connections: ConnectionLimit,
+    pub(crate) program: Program,
+    /// Notifies the workers that one of them has no place for a connection, and no idle connection to close.
+    pub(crate) shortages: watch::Sender<()>,
+}
+
+impl Shared {
+    pub(crate) fn new(settings: &ServerSettings, listeners: usize, program: Program) -> Self {
+        Self {
+            pulse: Pulse::new(settings.workers.get()),
+            connections: ConnectionLimit::new(descriptors::connections(settings, listeners)),
+            program,
+            shortages: watch::Sender::new(()),
+        }
+    }
+}

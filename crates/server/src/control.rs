@@ -1,0 +1,140 @@
+//! The main thread's part: signals, reloads, the watchdog, the drain.
+
+use std::time::Duration;
+
+use brisk_net::drain::DrainTrigger;
+use brisk_telemetry::metrics::Reload;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::MissedTickBehavior;
+
+use crate::ServerError;
+use crate::files::WatchedFiles;
+use crate::settings::ServerSettings;
+use crate::signals::{SignalAction, Signals};
+use crate::watchdog::{BEAT, Watchdog};
+
+/// Interval of [`Control::each_minute`].
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// Interval at which the program's own log is checked for dropped lines.
+const LOG_CHECK: Duration = Duration::from_secs(10);
+
+/// What the main thread does for a service. All of it is called inside the runtime of that thread.
+pub trait Control {
+    /// The settings of the service and of its server.
+    type Settings: AsRef<ServerSettings>;
+
+    /// Called once, when the workers run.
+    fn start(&mut self);
+
+    /// Reads the settings anew. The error says what is wrong with them.
+    fn read(&mut self) -> Result<Self::Settings, String>;
+
+    /// Puts new settings in force. On an error nothing changes. Their files are watched already, so that it may read
+    /// those too.
+    fn apply(&mut self, settings: Self::Settings) -> Result<(), String>;
+
+    /// Counts a reload.
+    fn reloaded(&self, outcome: Reload);
+
+    /// Opens log files again, after they were moved away.
+    fn reopen_logs(&mut self);
+
+    /// Called at the start and then once a minute, for what ages without connections too.
+    fn each_minute(&mut self);
+}
+
+/// The main thread, from the start of the workers to the end of the drain.
+pub(crate) struct MainThread<C> {
+    pub(crate) control: C,
+    pub(crate) settings: ServerSettings,
+    pub(crate) files: WatchedFiles,
+    pub(crate) signals: Signals,
+    pub(crate) watchdog: Watchdog,
+    pub(crate) failures: UnboundedReceiver<ServerError>,
+    pub(crate) dropped_log_lines: fn() -> u64,
+}
+
+impl<C: Control> MainThread<C> {
+    /// Runs until a signal to stop and the end of the drain, or until a worker fails.
+    pub(crate) async fn run(mut self, trigger: &DrainTrigger) -> Result<(), ServerError> {
+        self.control.start();
+        let mut minute = tokio::time::interval(MINUTE);
+        let mut log_check = tokio::time::interval(LOG_CHECK);
+        let mut dropped = 0;
+        let mut beats = tokio::time::interval(BEAT);
+        // A process that was held up as a whole has no beats to make up for.
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = minute.tick() => self.control.each_minute(),
+                _ = log_check.tick() => dropped = self.report_dropped_lines(dropped),
+                _ = beats.tick() => self.watchdog.look(),
+                Some(failure) = self.failures.recv() => return Err(failure),
+                action = self.signals.next() => match action {
+                    SignalAction::Stop => break,
+                    SignalAction::Reload => self.reload("SIGHUP"),
+                    SignalAction::ReopenLogs => self.control.reopen_logs(),
+                },
+                () = self.files.changed() => self.reload("changed files"),
+            }
+        }
+        let Self { control, settings, mut signals, mut watchdog, .. } = self;
+        // Whatever it runs beside the workers ends before the drain.
+        drop(control);
+        watchdog.end();
+        drain(trigger, settings.drain_timeout, &mut signals).await;
+        Ok(())
+    }
+
+    fn reload(&mut self, why: &'static str) {
+        // Watched from before the files are read: if they are refused, they are not read again before they change.
+        let watch = WatchedFiles::start(&self.settings.files);
+        let result = self.control.read().and_then(|settings| {
+            let server = settings.as_ref().clone();
+            // Watched from before the settings are applied, so that no change is missed.
+            let files = WatchedFiles::start(&server.files);
+            self.control.apply(settings)?;
+            Ok((server, files))
+        });
+        match result {
+            Ok((settings, files)) => {
+                self.settings.warn_unchangeable(&settings);
+                self.settings = settings;
+                self.files = files;
+                self.control.reloaded(Reload::Applied);
+                tracing::info!(why, "reloaded: new connections and requests go by the new configuration");
+            }
+            Err(error) => {
+                self.files.replace_with(watch);
+                self.control.reloaded(Reload::Refused);
+                tracing::error!(why, "not reloaded, the old configuration stays in force: {error}");
+            }
+        }
+    }
+
+    /// Warns if more lines of the program's log were dropped than `before`. Returns the number dropped so far.
+    fn report_dropped_lines(&self, before: u64) -> u64 {
+        let dropped = (self.dropped_log_lines)();
+        if dropped > before {
+            tracing::warn!(dropped, "log lines were dropped: standard error is not read fast enough");
+        }
+        // Counted again: the warning itself may have been dropped, which needs no further warning.
+        (self.dropped_log_lines)()
+    }
+}
+
+async fn drain(trigger: &DrainTrigger, limit: Duration, signals: &mut Signals) {
+    trigger.start();
+    tracing::info!(?limit, open = trigger.open(), "draining: no new connections, running requests finish");
+    tokio::select! {
+        left = trigger.finished(limit) => match left {
+            0 => return tracing::info!("drained"),
+            left => tracing::warn!(left, "the drain took too long: connections are cut"),
+        },
+        () = signals.stopped() => {
+            tracing::warn!(left = trigger.open(), "second signal to stop: connections are cut");
+        }
+    }
+    trigger.cut();
+}

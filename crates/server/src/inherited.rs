@@ -1,0 +1,88 @@
+//! Descriptors that a supervisor passes to the process: the protocol of socket activation, `sd_listen_fds(3)`.
+//!
+//! The only file of this crate with `unsafe` code.
+
+#![expect(unsafe_code, reason = "a descriptor that comes with the process is known by its number only")]
+
+use std::env;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::process;
+
+/// The number of the first descriptor.
+const FIRST: RawFd = 3;
+
+/// A descriptor that was passed to this process.
+#[derive(Debug)]
+pub(crate) struct Passed {
+    pub(crate) number: RawFd,
+    /// What the supervisor calls it; empty without a name.
+    pub(crate) name: String,
+    pub(crate) descriptor: OwnedFd,
+}
+
+/// Takes the descriptors that the environment announces for this process. A second call finds none.
+///
+/// From here on they are closed on `exec`. The variables stay: they name this process, so that its children leave them
+/// alone.
+pub(crate) fn take() -> Vec<Passed> {
+    let variable = |name: &str| env::var(name).unwrap_or_default();
+    let (id, count, names) = (variable("LISTEN_PID"), variable("LISTEN_FDS"), variable("LISTEN_FDNAMES"));
+    if id.is_empty() || count.is_empty() {
+        return Vec::new();
+    }
+    if id.parse() != Ok(process::id()) {
+        tracing::debug!(LISTEN_PID = id, "the sockets of the environment are for another process");
+        return Vec::new();
+    }
+    let Ok(count) = count.parse::<u16>() else {
+        tracing::warn!(LISTEN_FDS = count, "not a number of descriptors: no socket is inherited");
+        return Vec::new();
+    };
+    let mut names = names.split(':');
+    let mut passed = Vec::new();
+    for number in (FIRST..).take(count.into()) {
+        let name = names.next().unwrap_or_default().to_owned();
+        match own(number) {
+            Ok(descriptor) => passed.push(Passed { number, name, descriptor }),
+            Err(error) => tracing::warn!(descriptor = number, name, %error, "announced, but not inherited"),
+        }
+    }
+    passed
+}
+
+/// Takes an inherited descriptor, and sets it to be closed on `exec`.
+fn own(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: without a pointer among its arguments the call touches no memory, whatever the number.
+    let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+    if flags < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if flags & libc::FD_CLOEXEC != 0 {
+        return Err(io::Error::other("it was opened by this process"));
+    }
+    // SAFETY: as above.
+    if unsafe { libc::fcntl(number, libc::F_SETFD, flags | libc::FD_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is open. It came with the process, since it survived an `exec`, and all that Rust's libraries
+    // open does not. No value owns it yet: taking it here sets the flag that refuses it above.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    #[test]
+    fn a_descriptor_of_this_process_is_not_taken() {
+        let file = File::open("/dev/null").expect("a file");
+        let error = own(file.as_raw_fd()).expect_err("opened here");
+        assert!(error.to_string().contains("opened by this process"), "{error}");
+        let error = own(RawFd::MAX).expect_err("not open");
+        assert_eq!(error.raw_os_error(), Some(libc::EBADF));
+    }
+}

@@ -1,0 +1,34 @@
+//! A server as a process: sockets, worker threads, signals, reload, drain, the watchdog and the admin listener.
+//!
+//! What is served is a [`Service`]: it gets each connection that has a place. What the main thread does for it is a
+//! [`Control`]. Nothing here knows TLS, and HTTP only where the admin listener speaks it.
+
+mod accept;
+mod admin;
+mod context;
+mod control;
+mod descriptors;
+mod error;
+mod files;
+mod inherited;
+mod metrics;
+mod server;
+mod service;
+mod settings;
+mod signals;
+mod sockets;
+#[cfg(test)]
+mod testing;
+mod watchdog;
+mod worker;
+
+pub use admin::Pages;
+pub use context::WorkerContext;
+pub use control::Control;
+pub use error::ServerError;
+pub use files::WatchedFiles;
+pub use metrics::ServerMetrics;
+pub use server::{Process, Server};
+pub use service::{Accepted, Place, Service};
+pub use settings::{Listen, Program, ServerSettings};
+pub use sockets::Sockets;

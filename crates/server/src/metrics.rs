@@ -1,0 +1,26 @@
+//! Metrics of a server: workers, the program's log.
+
+use std::fmt;
+use std::sync::Arc;
+
+use brisk_telemetry::metrics::{Collector, Encoder};
+
+use crate::watchdog::Pulse;
+
+/// Metrics of a server, whatever it serves.
+#[derive(Debug)]
+pub struct ServerMetrics {
+    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) dropped_log_lines: fn() -> u64,
+}
+
+impl Collector for ServerMetrics {
+    fn collect(&self, page: &mut Encoder<'_, '_>) -> fmt::Result {
+        let mut family =
+            page.gauge("workers_stuck", "Workers whose event loop is blocked; they accept no connections.")?;
+        family.gauge(&[], self.pulse.stuck().len() as u64)?;
+        let mut family =
+            page.counter("log_dropped_lines", "Log lines dropped because standard error was not read.")?;
+        family.counter(&[], (self.dropped_log_lines)())
+    }
+}

@@ -1,0 +1,190 @@
+//! A server as a whole: binds, starts the workers, serves, drains.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use brisk_net::drain;
+use brisk_net::listener::ListenerSettings;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{mpsc, watch};
+
+use crate::ServerError;
+use crate::admin::{self, Admin, Pages};
+use crate::context::Shared;
+use crate::control::{Control, MainThread};
+use crate::files::WatchedFiles;
+use crate::metrics::ServerMetrics;
+use crate::service::Service;
+use crate::settings::{Listen, Program, ServerSettings};
+use crate::signals::Signals;
+use crate::sockets::{AllBound, Bound, Sockets};
+use crate::watchdog::Watchdog;
+use crate::worker::{self, Start};
+
+/// What a server takes over from the program that starts it.
+#[derive(Debug)]
+pub struct Process {
+    /// Functions of the program.
+    pub program: Program,
+    /// The sockets that were passed to it.
+    pub sockets: Sockets,
+    /// The files of the settings, watched since they were read.
+    pub files: WatchedFiles,
+}
+
+/// A server that has its sockets and serves nothing yet.
+#[derive(Debug)]
+pub struct Server<L> {
+    settings: ServerSettings,
+    program: Program,
+    shared: Arc<Shared>,
+    bound: Vec<Bound<L>>,
+    admin: Option<Bound<()>>,
+    files: WatchedFiles,
+    /// The runtime of the main thread.
+    runtime: Runtime,
+    signals: Signals,
+}
+
+impl<L: Copy + Send + 'static> Server<L> {
+    /// Binds all addresses, or takes the sockets that were passed for them.
+    ///
+    /// Signals are caught from here on. One that arrives right after the program has reported its start is not lost,
+    /// and does not end the process.
+    pub fn bind(
+        settings: ServerSettings,
+        listeners: &[Listen<L>],
+        process: Process,
+    ) -> Result<Self, ServerError> {
+        let Process { program, sockets, files } = process;
+        let shared = Arc::new(Shared::new(&settings, listeners.len(), program));
+        let admin = settings.admin.map(ListenerSettings::new);
+        let AllBound { listeners: bound, admin } =
+            sockets.bind_all(listeners, admin.as_ref(), settings.workers.get())?;
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(ServerError::Threads)?;
+        let signals = runtime.block_on(async { Signals::catch() })?;
+        Ok(Self { settings, program, shared, bound, admin, files, runtime, signals })
+    }
+
+    /// The addresses of the service's listeners, with the ports that the system chose for port 0.
+    pub fn addresses(&self) -> impl Iterator<Item = (L, SocketAddr)> {
+        self.bound.iter().map(|bound| (bound.kind, bound.address))
+    }
+
+    /// The address of the admin listener.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(|bound| bound.address)
+    }
+
+    /// Its metrics.
+    pub fn metrics(&self) -> ServerMetrics {
+        let pulse = Arc::clone(&self.shared.pulse);
+        ServerMetrics { pulse, dropped_log_lines: self.program.dropped_log_lines }
+    }
+
+    /// Serves until SIGTERM or SIGINT and the end of the drain. Reloads on SIGHUP and when a file of the settings has
+    /// changed; if that fails, the old ones stay in force.
+    pub fn run<S>(self, service: &Arc<S>, control: impl Control, pages: Pages) -> Result<(), ServerError>
+    where
+        S: Service<Listener = L>,
+    {
+        let Self { settings, program, shared, bound, admin, files, runtime, signals } = self;
+        let (trigger, drain) = drain::channel();
+        let (stop, stopped) = watch::channel(());
+        let (failed, failures) = mpsc::unbounded_channel();
+        let pulse = Arc::clone(&shared.pulse);
+        let watchdog = Watchdog::new(Arc::clone(&pulse), settings.workers.get(), &bound)
+            .map_err(ServerError::Threads)?;
+        let start = Start { shared, drain: drain.clone(), stop: stopped, failures: failed };
+        let mut workers = Vec::with_capacity(settings.workers.get());
+        for (number, sockets) in of_workers(bound, settings.workers.get()).into_iter().enumerate() {
+            let started = worker::start(number, Arc::clone(service), sockets, start.clone());
+            workers.push(started.map_err(ServerError::Threads)?);
+        }
+        drop(start);
+        let dropped_log_lines = program.dropped_log_lines;
+        let main = MainThread { control, settings, files, signals, watchdog, failures, dropped_log_lines };
+        let served = runtime.block_on(async {
+            let admin_listener = Admin::new(pages, drain, pulse);
+            for socket in admin.into_iter().flat_map(|bound| bound.sockets).flatten() {
+                tokio::spawn(admin::serve(admin_listener.clone(), socket));
+            }
+            main.run(&trigger).await
+        });
+        if served.is_err() {
+            // No drain went before: the other workers end as after one, at once.
+            trigger.cut();
+            trigger.start();
+        }
+        drop(stop);
+        workers.into_iter().for_each(join);
+        served
+    }
+}
+
+/// The sockets of each worker.
+fn of_workers<L: Copy>(bound: Vec<Bound<L>>, workers: usize) -> Vec<Vec<(L, TcpListener)>> {
+    let mut all: Vec<_> = (0..workers).map(|_| Vec::with_capacity(bound.len())).collect();
+    for Bound { kind, sockets, .. } in bound {
+        all.iter_mut().zip(sockets).for_each(|(worker, sockets)| {
+            worker.extend(sockets.into_iter().map(|socket| (kind, socket)));
+        });
+    }
+    all
+}
+
+fn join(worker: JoinHandle<()>) {
+    if worker.join().is_err() {
+        tracing::error!("a worker had panicked");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_telemetry::metrics::Reload;
+
+    use super::*;
+    use crate::testing::{ANY, Closing, PROGRAM, settings};
+
+    /// Does nothing.
+    struct Idle;
+
+    struct Unchanged(ServerSettings);
+
+    impl AsRef<ServerSettings> for Unchanged {
+        fn as_ref(&self) -> &ServerSettings {
+            &self.0
+        }
+    }
+
+    impl Control for Idle {
+        type Settings = Unchanged;
+
+        fn start(&mut self) {}
+
+        fn read(&mut self) -> Result<Unchanged, String> {
+            Err("there is nothing to read".to_owned())
+        }
+
+        fn apply(&mut self, _settings: Unchanged) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn reloaded(&self, _outcome: Reload) {}
+
+        fn reopen_logs(&mut self) {}
+
+        fn each_minute(&mut self) {}
+    }
+
+    #[test]
+    fn a_worker_that_fails_ends_the_server_whatever_the_others_do() {
+        let listen = Listen { kind: (), name: "test", settings: ListenerSettings::new(ANY) };
+        let files = WatchedFiles::start(&[]);
+        let process = Process { program: PROGRAM, sockets: Sockets::default(), files };
+        let server = Server::bind(settings(3, 10), &[listen], process).expect("a server");
+        let ended = server.run(&Arc::new(Closing { broken: Some(1) }), Idle, Pages::default());
+        assert!(matches!(ended, Err(ServerError::Worker { number: 1, .. })), "{ended:?}");
+    }
+}

@@ -1,0 +1,61 @@
+//! The settings of a server as a process, whatever it serves.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use brisk_net::ListenerSettings;
+
+/// The settings of a server: the part that every service has. A reload changes `drain_timeout` and `files`; the others
+/// are fixed at the start.
+#[derive(Clone, Debug)]
+pub struct ServerSettings {
+    /// Threads, each with its own listeners and connections.
+    pub workers: NonZeroUsize,
+    /// Maximum number of connections. Those beyond take the place of idle ones, or are closed before any work is done
+    /// for them.
+    pub max_connections: usize,
+    /// File descriptors of a connection: its own, and that of the connection which the service opens for it, if any.
+    pub descriptors_per_connection: usize,
+    /// Metrics and health of the server itself, over plain HTTP.
+    pub admin: Option<SocketAddr>,
+    /// Maximum time for running requests after the signal to stop.
+    pub drain_timeout: Duration,
+    /// The files that the settings were read from; a change of one starts a reload.
+    pub files: Vec<PathBuf>,
+}
+
+impl ServerSettings {
+    /// Warns of settings that are others in `new` and that only a restart applies.
+    pub(crate) fn warn_unchangeable(&self, new: &Self) {
+        let changed = [
+            ("server.workers", self.workers != new.workers),
+            ("server.max_connections", self.max_connections != new.max_connections),
+            ("admin.listen", self.admin != new.admin),
+        ];
+        for (key, _) in changed.into_iter().filter(|(_, changed)| *changed) {
+            tracing::warn!(key, "changed, but takes full effect only after a restart");
+        }
+    }
+}
+
+/// A listener of a service.
+#[derive(Clone, Debug)]
+pub struct Listen<L> {
+    /// What the service knows its connections by.
+    pub kind: L,
+    /// The name of sockets that are passed to the process for it.
+    pub name: &'static str,
+    /// The settings of its sockets.
+    pub settings: ListenerSettings,
+}
+
+/// Functions of the program that the server runs in.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Called by each worker once a second. Returns to the system what the allocator keeps after a burst.
+    pub give_back_memory: fn(),
+    /// The number of dropped lines of the program's own log so far.
+    pub dropped_log_lines: fn() -> u64,
+}

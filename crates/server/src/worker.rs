@@ -1,0 +1,146 @@
+//! One worker: a thread with its own runtime, listeners and deadlines.
+
+use std::io;
+use std::net::TcpListener;
+use std::panic::{self, AssertUnwindSafe};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread;
+
+use brisk_net::{DeadlineWheel, Drain, Listener};
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::ServerError;
+use crate::accept::accept;
+use crate::context::{Shared, WorkerContext};
+use crate::service::Service;
+use crate::watchdog::BEAT;
+
+/// Turns of connections between two looks at the sockets. A turn with a long answer takes 0.3 ms, so tokio's 61 would leave
+/// a new request unseen for 20 ms while many such answers are under way; looking costs a system call.
+const TURNS: u32 = 8;
+
+/// Threads of a worker for files that are not in memory and for names of upstreams. Each takes up to 1 MiB, and a client can
+/// ask for many files at once; tokio's 512 would be half a GiB.
+const FILE_THREADS: usize = 16;
+
+const PANICKED: &str = "it panicked, as the log says";
+
+/// What every worker is started with.
+#[derive(Clone)]
+pub(crate) struct Start {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) drain: Drain,
+    /// The worker ends when the sender is dropped.
+    pub(crate) stop: watch::Receiver<()>,
+    pub(crate) failures: UnboundedSender<ServerError>,
+}
+
+/// Starts a worker.
+pub(crate) fn start<S: Service>(
+    number: usize,
+    service: Arc<S>,
+    sockets: Vec<(S::Listener, TcpListener)>,
+    start: Start,
+) -> io::Result<thread::JoinHandle<()>> {
+    thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
+        let failures = start.failures.clone();
+        let serve = || {
+            let built = Builder::new_current_thread()
+                .enable_all()
+                .event_interval(TURNS)
+                .max_blocking_threads(FILE_THREADS)
+                .build_local(LocalOptions::default());
+            built.and_then(|local| local.block_on(run(number, service, sockets, start)))
+        };
+        let ended = panic::catch_unwind(AssertUnwindSafe(serve));
+        let reason = match ended {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => PANICKED.to_owned(),
+        };
+        // An error: the process ends already.
+        let _ = failures.send(ServerError::Worker { number, reason });
+    })
+}
+
+async fn run<S: Service>(
+    number: usize,
+    service: Arc<S>,
+    sockets: Vec<(S::Listener, TcpListener)>,
+    Start { shared, drain, mut stop, .. }: Start,
+) -> io::Result<()> {
+    let shortages = shared.shortages.subscribe();
+    let context =
+        WorkerContext { number, wheel: DeadlineWheel::new(), drain, shared, waiting: Rc::default() };
+    let mut tasks = JoinSet::new();
+    let deadlines = context.wheel.clone();
+    tasks.spawn_local(async move { deadlines.run().await });
+    tasks.spawn_local(help_others(context.wheel.clone(), shortages));
+    tasks.spawn_local(each_second(context.clone()));
+    let worker = service.start_worker(&context, &mut tasks)?;
+    let mut accepting = JoinSet::new();
+    for (kind, socket) in sockets {
+        let listener = Listener::new(socket)?;
+        accepting.spawn_local(accept::<S>(context.clone(), Rc::clone(&worker), listener, kind));
+    }
+    tokio::select! {
+        () = context.drain.wait() => {}
+        failed = panicked(&mut accepting) => return Err(failed),
+        failed = panicked(&mut tasks) => return Err(failed),
+    }
+    drop(accepting);
+    context.wheel.wake_all();
+    tokio::select! {
+        // Ends with an error when the sender is gone: that is the signal.
+        _gone = stop.changed() => Ok(()),
+        failed = panicked(&mut tasks) => Err(failed),
+    }
+}
+
+/// Waits until one of these tasks panics: without it the worker would seem to live and not serve. The log has the panic.
+async fn panicked(tasks: &mut JoinSet<()>) -> io::Error {
+    while let Some(ended) = tasks.join_next().await {
+        if ended.is_err_and(|error| error.is_panic()) {
+            return io::Error::other(PANICKED);
+        }
+    }
+    std::future::pending().await
+}
+
+/// Shows that the worker turns. And after a burst its memory goes back, although nothing is allocated any more.
+async fn each_second(context: WorkerContext) {
+    let mut seconds = tokio::time::interval(BEAT);
+    loop {
+        seconds.tick().await;
+        context.shared.pulse.beat(context.number);
+        (context.shared.program.give_back_memory)();
+    }
+}
+
+/// Closes idle connections when another worker needs places and has none to close.
+async fn help_others(wheel: DeadlineWheel, mut shortages: watch::Receiver<()>) {
+    while shortages.changed().await.is_ok() {
+        wheel.evict_idle();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_panics_is_noticed_and_one_that_ends_is_not() {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async {});
+        tasks.spawn(async {
+            tokio::task::yield_now().await;
+            panic!("as a bug would");
+        });
+        let failed = panicked(&mut tasks).await;
+        assert_eq!(failed.to_string(), PANICKED);
+    }
+}

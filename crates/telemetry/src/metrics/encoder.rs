@@ -1,0 +1,113 @@
+//! The text of a scrape, and what writes it.
+
+use std::fmt;
+use std::time::Duration;
+
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Unit;
+
+use super::histogram::Totals;
+
+/// A component that publishes metrics of its own. [`Metrics::register`](super::Metrics::register) puts them on the page.
+pub trait Collector: fmt::Debug + Send + Sync + 'static {
+    /// Writes the present values. Called at every scrape, on the thread of the admin listener: it may take locks that no
+    /// worker holds for long, and must not wait.
+    fn collect(&self, page: &mut Encoder<'_, '_>) -> fmt::Result;
+}
+
+/// The page of one scrape. Starts metric families, each at most once; adds the prefix `brisk_`, the unit and `_total` to names.
+#[derive(Debug)]
+pub struct Encoder<'a, 'b>(pub(super) &'a mut DescriptorEncoder<'b>);
+
+const BYTES: &Unit = &Unit::Bytes;
+const SECONDS: &Unit = &Unit::Seconds;
+
+impl Encoder<'_, '_> {
+    /// A counter.
+    pub fn counter<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
+        self.0.encode_descriptor(name, help, None, MetricType::Counter).map(Family)
+    }
+
+    /// A counter of bytes.
+    pub fn bytes_counter<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
+        self.0.encode_descriptor(name, help, Some(BYTES), MetricType::Counter).map(Family)
+    }
+
+    /// A counter of time.
+    pub fn seconds_counter<'s>(
+        &'s mut self,
+        name: &'static str,
+        help: &str,
+    ) -> Result<Family<'s>, fmt::Error> {
+        self.0.encode_descriptor(name, help, Some(SECONDS), MetricType::Counter).map(Family)
+    }
+
+    /// A gauge.
+    pub fn gauge<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
+        self.0.encode_descriptor(name, help, None, MetricType::Gauge).map(Family)
+    }
+
+    /// A gauge of bytes.
+    pub fn bytes_gauge<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
+        self.0.encode_descriptor(name, help, Some(BYTES), MetricType::Gauge).map(Family)
+    }
+
+    /// A gauge of time.
+    pub fn seconds_gauge<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
+        self.0.encode_descriptor(name, help, Some(SECONDS), MetricType::Gauge).map(Family)
+    }
+
+    /// A histogram of durations.
+    pub(super) fn seconds<'s>(
+        &'s mut self,
+        name: &'static str,
+        help: &str,
+    ) -> Result<Family<'s>, fmt::Error> {
+        self.0.encode_descriptor(name, help, Some(SECONDS), MetricType::Histogram).map(Family)
+    }
+}
+
+/// The series of one metric.
+#[derive(Debug)]
+pub struct Family<'a>(MetricEncoder<'a>);
+
+/// Labels of a series with their values.
+pub type Labels<'a> = [(&'static str, &'a str)];
+
+impl Family<'_> {
+    /// The value of the series with these labels.
+    pub fn counter(&mut self, labels: &Labels<'_>, value: u64) -> fmt::Result {
+        if labels.is_empty() {
+            return self.0.encode_counter::<NoLabelSet, u64, f64>(&value, None);
+        }
+        self.0.encode_family(&labels)?.encode_counter::<NoLabelSet, u64, f64>(&value, None)
+    }
+
+    /// As `counter`, of time.
+    pub fn seconds_counter(&mut self, labels: &Labels<'_>, value: Duration) -> fmt::Result {
+        let seconds = value.as_secs_f64();
+        if labels.is_empty() {
+            return self.0.encode_counter::<NoLabelSet, f64, f64>(&seconds, None);
+        }
+        self.0.encode_family(&labels)?.encode_counter::<NoLabelSet, f64, f64>(&seconds, None)
+    }
+
+    /// As `counter`, of a gauge.
+    pub fn gauge(&mut self, labels: &Labels<'_>, value: impl EncodeGaugeValue + Copy) -> fmt::Result {
+        if labels.is_empty() {
+            return self.0.encode_gauge(&value);
+        }
+        self.0.encode_family(&labels)?.encode_gauge(&value)
+    }
+
+    /// The observations of the series with these labels.
+    pub(super) fn histogram(&mut self, labels: &Labels<'_>, totals: &Totals) -> fmt::Result {
+        let buckets: Vec<_> = totals.buckets().collect();
+        let (sum, count) = (totals.sum_seconds(), totals.count());
+        if labels.is_empty() {
+            return self.0.encode_histogram::<NoLabelSet>(sum, count, &buckets, None);
+        }
+        self.0.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+    }
+}

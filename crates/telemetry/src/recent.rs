@@ -1,0 +1,197 @@
+//! The connections that ended last: a fixed number for each worker, merged on reading.
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use crate::metrics::{Listening, PerWorker};
+use crate::outcome::ResumptionFailure;
+use crate::record::{ConnectionEnd, ConnectionRecord, TlsFacts};
+use crate::timeline::Timeline;
+
+/// Connections that are kept for each worker, and that are shown in all. Each takes some 400 bytes.
+const KEPT: usize = 256;
+
+/// The longest subject of a client certificate that is kept, in bytes; clients choose its length.
+const LONGEST_SUBJECT: usize = 256;
+
+/// A connection that has ended, as far as the access log would know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecentConnection {
+    /// Number of the connection.
+    pub id: u64,
+    /// The kind of listener that accepted it.
+    pub listener: Listening,
+    /// The client.
+    pub client: SocketAddr,
+    /// When its milestones were reached.
+    pub timeline: Timeline,
+    /// From its start to its end.
+    pub duration: Duration,
+    /// What the handshake agreed on, without the client's certificates.
+    pub tls: Option<TlsFacts>,
+    /// Why no session of those that the client offered was resumed, where the handshake failed after that.
+    pub resumption_failure: Option<ResumptionFailure>,
+    /// Smoothed round-trip time that the kernel measured.
+    pub rtt: Option<Duration>,
+    /// Bytes received on the connection, TLS included.
+    pub bytes_received: u64,
+    /// Bytes sent on the connection, TLS included.
+    pub bytes_sent: u64,
+    /// Bytes of early data that were accepted, as plaintext.
+    pub early_bytes: u64,
+    /// Requests answered.
+    pub requests: u32,
+    /// How it ended.
+    pub end: ConnectionEnd,
+}
+
+impl RecentConnection {
+    pub(crate) fn new(record: &ConnectionRecord, end: ConnectionEnd) -> Self {
+        Self {
+            id: record.id,
+            listener: record.listener(),
+            client: record.client,
+            timeline: record.timeline.clone(),
+            duration: record.timeline.started().elapsed(),
+            tls: record.tls.as_deref().map(without_certificates),
+            resumption_failure: record.resumption_failure,
+            rtt: record.rtt,
+            bytes_received: record.bytes_received,
+            bytes_sent: record.bytes_sent,
+            early_bytes: record.early_bytes,
+            requests: record.requests,
+            end,
+        }
+    }
+
+    fn ended_at(&self) -> SystemTime {
+        self.timeline.time_of_day() + self.duration
+    }
+}
+
+fn without_certificates(facts: &TlsFacts) -> TlsFacts {
+    let subject = facts.client_subject.as_deref();
+    TlsFacts {
+        server_name: facts.server_name.clone(),
+        client_subject: subject.map(|subject| subject[..subject.floor_char_boundary(LONGEST_SUBJECT)].into()),
+        client_chain: Box::default(),
+        ..*facts
+    }
+}
+
+/// The connections that ended last on each worker.
+#[derive(Debug)]
+pub(crate) struct RecentConnections(PerWorker<Mutex<VecDeque<Arc<RecentConnection>>>>);
+
+impl RecentConnections {
+    pub(crate) fn new() -> Self {
+        Self(PerWorker::new(Mutex::default))
+    }
+
+    /// Adds a connection in place of the oldest one of this worker. One allocation, and a lock that is free unless
+    /// the connections are read now.
+    pub(crate) fn push(&self, connection: RecentConnection) {
+        let new = Arc::new(connection);
+        let mut ring = lock(self.0.mine());
+        let oldest = if ring.len() < KEPT { None } else { ring.pop_front() };
+        ring.push_back(new);
+        drop(ring);
+        drop(oldest);
+    }
+
+    /// The last ones of all workers, the latest first.
+    pub(crate) fn latest(&self) -> Vec<Arc<RecentConnection>> {
+        let mut all: Vec<_> =
+            self.0.all().flat_map(|ring| lock(ring).iter().cloned().collect::<Vec<_>>()).collect();
+        all.sort_by_key(|connection| Reverse(connection.ended_at()));
+        all.truncate(KEPT);
+        all
+    }
+}
+
+fn lock<T>(ring: &Mutex<T>) -> MutexGuard<'_, T> {
+    ring.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Instant, UNIX_EPOCH};
+
+    use super::*;
+    use crate::metrics::Metrics;
+    use crate::outcome::HandshakeOutcome;
+    use crate::sink::Sink;
+
+    fn record(id: u64, second: u64) -> ConnectionRecord {
+        let address = SocketAddr::from(([192, 0, 2, 1], 40000));
+        let timeline = Timeline::start_at(Instant::now(), UNIX_EPOCH + Duration::from_secs(second));
+        ConnectionRecord::new(id, address, address, timeline)
+    }
+
+    fn finished(sink: &Arc<Sink>, id: u64, end: ConnectionEnd) {
+        let mut record = record(id, 1_700_000_000 + 1000 * id);
+        record.report_to(sink, Listening::Https);
+        record.finish(end);
+    }
+
+    #[test]
+    fn the_latest_connections_are_kept_and_no_more() {
+        let sink = Sink::new(Metrics::new());
+        for id in 0..2 * KEPT as u64 {
+            finished(&sink, id, ConnectionEnd::Served("idle"));
+        }
+        let ids: Vec<_> = sink.recent().iter().map(|connection| connection.id).collect();
+        assert_eq!(ids, (KEPT as u64..2 * KEPT as u64).rev().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn connections_of_all_threads_are_merged_by_their_end() {
+        let sink = Sink::new(Metrics::new());
+        for id in [3, 1, 2] {
+            std::thread::scope(|scope| {
+                scope.spawn(|| finished(&sink, id, ConnectionEnd::Served("idle")));
+            });
+        }
+        let ids: Vec<_> = sink.recent().iter().map(|connection| connection.id).collect();
+        assert_eq!(ids, [3, 2, 1]);
+    }
+
+    #[test]
+    fn a_record_goes_to_the_sink_once_on_every_path() {
+        let sink = Sink::new(Metrics::new());
+        finished(&sink, 1, ConnectionEnd::HandshakeFailed(HandshakeOutcome::TimedOut));
+        let mut dropped = record(2, 1_800_000_000);
+        dropped.report_to(&sink, Listening::Http);
+        drop(dropped);
+        // One that reports to no sink.
+        drop(record(3, 1_800_000_000));
+        let ends: Vec<_> =
+            sink.recent().iter().map(|connection| (connection.listener, connection.end)).collect();
+        let failed = ConnectionEnd::HandshakeFailed(HandshakeOutcome::TimedOut);
+        assert_eq!(ends, [(Listening::Http, ConnectionEnd::Dropped), (Listening::Https, failed)]);
+        let page = sink.metrics.render();
+        for line in [
+            "brisk_handshakes_failed_total{outcome=\"timed-out\"} 1",
+            "brisk_connections_open{listener=\"https\"} 0",
+        ] {
+            assert!(page.lines().any(|shown| shown == line), "{line} is not in {page}");
+        }
+    }
+
+    #[test]
+    fn certificates_of_clients_are_not_kept_and_their_names_are_cut() {
+        let facts = TlsFacts {
+            client_subject: Some(format!("CN={}", "\u{e9}".repeat(4000)).into()),
+            client_chain: Box::new([Box::new([0; 4000])]),
+            ..crate::metrics::tests::facts()
+        };
+        let kept = without_certificates(&facts);
+        assert!(kept.client_chain.is_empty());
+        let subject = kept.client_subject.expect("a subject");
+        assert!(subject.len() <= LONGEST_SUBJECT && subject.starts_with("CN=\u{e9}"));
+        assert_eq!(TlsFacts { client_subject: None, ..kept }, crate::metrics::tests::facts());
+    }
+}

@@ -1,0 +1,54 @@
+//! Where the records of connections go when they end, once each: metrics, the access log and the recent connections.
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwapOption, Guard};
+
+use crate::access_log::AccessLog;
+use crate::metrics::Metrics;
+use crate::recent::{RecentConnection, RecentConnections};
+use crate::record::{ConnectionEnd, ConnectionRecord};
+
+/// What takes the records of connections that have ended. One for all workers.
+#[derive(Debug)]
+pub struct Sink {
+    pub(crate) metrics: Arc<Metrics>,
+    access_log: ArcSwapOption<AccessLog>,
+    recent: RecentConnections,
+}
+
+impl Sink {
+    /// A sink without an access log.
+    pub fn new(metrics: Arc<Metrics>) -> Arc<Self> {
+        Arc::new(Self { metrics, access_log: ArcSwapOption::empty(), recent: RecentConnections::new() })
+    }
+
+    /// Replaces the access log. `None` writes none.
+    pub fn set_access_log(&self, log: Option<Arc<AccessLog>>) {
+        self.access_log.store(log);
+    }
+
+    /// The access log, if there is one.
+    pub fn access_log(&self) -> Guard<Option<Arc<AccessLog>>> {
+        self.access_log.load()
+    }
+
+    /// The connections that ended last, the latest first.
+    pub fn recent(&self) -> Vec<Arc<RecentConnection>> {
+        self.recent.latest()
+    }
+
+    /// Takes the record of a connection. Takes a lock that only [`recent`](Self::recent) contends for.
+    pub(crate) fn finished(&self, record: &ConnectionRecord, end: ConnectionEnd) {
+        self.metrics.connection_closed(record);
+        if let ConnectionEnd::HandshakeFailed(outcome) = end {
+            // A record with TLS facts is of a connection with accepted early data, which resumed.
+            let resumption = record.resumption_failure.filter(|_| record.tls.is_none());
+            self.metrics.handshake_failed(outcome, resumption);
+            if let Some(log) = self.access_log().as_ref() {
+                log.log_handshake(record, outcome);
+            }
+        }
+        self.recent.push(RecentConnection::new(record, end));
+    }
+}
