@@ -39,6 +39,8 @@ struct Shared {
     started: Instant,
     now: Cell<u64>,
     registered: Cell<usize>,
+    /// How often a connection became idle: the order in which they did, which ticks are too coarse for.
+    idled: Cell<u64>,
     slots: RefCell<Slots>,
     first: Notify,
 }
@@ -47,7 +49,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Slots {
     expires: Vec<u64>,
-    /// The tick since which a connection is idle, or `NEVER`.
+    /// The number of a connection among those that became idle, or `NEVER` if it is not: the lowest is idle longest.
     idle_since: Vec<u64>,
     wakers: Vec<Option<Waker>>,
     free: Vec<usize>,
@@ -67,6 +69,7 @@ impl DeadlineWheel {
             started: Instant::now(),
             now: Cell::new(0),
             registered: Cell::new(0),
+            idled: Cell::new(0),
             slots: RefCell::default(),
             first: Notify::new(),
         };
@@ -143,7 +146,9 @@ impl Deadline {
     /// As [`set`](Self::set), for an idle connection, which may be evicted earlier. This holds until the deadline is
     /// set or cleared again.
     pub fn set_idle(&self, time: Duration) {
-        self.store(self.after(time), self.shared.now.get());
+        let number = self.shared.idled.get();
+        self.shared.idled.set(number + 1);
+        self.store(self.after(time), number);
     }
 
     fn after(&self, time: Duration) -> u64 {
@@ -364,6 +369,20 @@ mod tests {
             assert!(!early.is_evicted() && !early.expired());
         })
         .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_that_became_idle_within_one_tick_are_let_go_in_their_order() {
+        let wheel = DeadlineWheel::new();
+        let deadlines: [_; 8] = std::array::from_fn(|_| wheel.register());
+        let order = [3, 0, 7, 1, 6, 2, 5, 4];
+        for slot in order {
+            deadlines[slot].set_idle(Duration::from_hours(1));
+        }
+        for slot in order {
+            assert_eq!(wheel.evict_idle(), 1);
+            assert!(deadlines[slot].is_evicted(), "{slot}");
+        }
     }
 
     #[test]
