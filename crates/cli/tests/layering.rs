@@ -10,7 +10,7 @@ use toml::{Table, Value};
 /// of its own layer too.
 const LAYERS: &[&[&str]] = &[
     &["wire"],
-    &["net", "telemetry", "keys"],
+    &["net", "telemetry", "keys", "link"],
     &["certs", "session", "report", "tls-base"],
     &["tls", "tls-client", "keys-cuda"],
     &["proxy", "server", "experiment"],

@@ -84,7 +84,8 @@ fn every_algorithm_is_measured_and_the_strong_ones_are_slower() {
     assert!(operations.eq(OPERATIONS), "{result}");
     for row in list(&result, "operations") {
         let missing = if row["batch"] == 8 { "no AVX-512" } else { "no AVX2 and FMA" };
-        if row["batch"] != 1 && row["missing"] == missing {
+        // What else runs on the machine may make a batch seem slower.
+        if row["batch"] != 1 && [missing, "slower here"].iter().any(|reason| row["missing"] == *reason) {
             assert!(row["per_s"].is_null(), "{row}");
             continue;
         }

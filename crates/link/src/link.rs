@@ -1,0 +1,84 @@
+//! A link as its user sees it: commands that run at one end or the other.
+
+use std::ffi::OsStr;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::Direction;
+
+/// Two network namespaces with a link between them. Dropping it ends the link; what runs at its ends keeps its namespace, and
+/// loses its network.
+#[derive(Debug)]
+pub struct Link {
+    helper: Child,
+    /// Descriptors of the helper: the namespaces of client and server.
+    namespaces: [u32; 2],
+    own_users: bool,
+}
+
+impl Link {
+    /// Creates both namespaces and the link between them. `helper` is the program `brisk-link` of this crate. Without root a
+    /// user namespace is created too, in which the caller is root.
+    ///
+    /// The error says what is missing where namespaces or TUN devices cannot be had.
+    pub fn start(helper: &Path, to_client: Direction, to_server: Direction) -> io::Result<Self> {
+        let own_users = !nix::unistd::geteuid().is_root();
+        let mut command = if own_users {
+            let mut command = Command::new("unshare");
+            command.args(["--user", "--map-root-user", "--"]).arg(helper);
+            command
+        } else {
+            Command::new(helper)
+        };
+        command.args(["--to-client", &to_client.to_string(), "--to-server", &to_server.to_string()]);
+        // The helper ends when the other end of its standard input is closed, whatever becomes of this process.
+        let mut helper =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let stdout = helper.stdout.take().expect("standard output is piped");
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line)?;
+        let mut numbers = line.split_whitespace().map_while(|number| number.parse().ok());
+        match (numbers.next(), numbers.next()) {
+            (Some(client), Some(server)) => Ok(Self { helper, namespaces: [client, server], own_users }),
+            _ => Err(failed(helper)),
+        }
+    }
+
+    /// A command that runs `program` at the client's end, whose address is [`CLIENT`](crate::CLIENT). Loopback is there, but
+    /// nobody else's.
+    pub fn client(&self, program: impl AsRef<OsStr>) -> Command {
+        self.enter(self.namespaces[0], program.as_ref())
+    }
+
+    /// The same at the server's end, [`SERVER`](crate::SERVER).
+    pub fn server(&self, program: impl AsRef<OsStr>) -> Command {
+        self.enter(self.namespaces[1], program.as_ref())
+    }
+
+    fn enter(&self, namespace: u32, program: &OsStr) -> Command {
+        let id = self.helper.id();
+        let mut command = Command::new("nsenter");
+        if self.own_users {
+            command.arg(format!("--user=/proc/{id}/ns/user")).arg("--preserve-credentials");
+        }
+        command.arg(format!("--net=/proc/{id}/fd/{namespace}")).arg("--").arg(program);
+        command
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // An error: it has ended already.
+        let _ = self.helper.kill();
+        let _ = self.helper.wait();
+    }
+}
+
+/// The error of a helper that could not begin: what it wrote.
+fn failed(helper: Child) -> io::Error {
+    match helper.wait_with_output() {
+        Ok(output) => io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        Err(error) => error,
+    }
+}

@@ -1,0 +1,238 @@
+//! One direction of a link: when a packet that enters comes out, if it does.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+/// What one direction of a link does to packets. The default does nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Direction {
+    /// Time from the end of a packet's transmission until it arrives.
+    pub delay: Duration,
+    /// Bits per second, of IP packets. `None`: no limit.
+    pub rate: Option<u64>,
+    /// The share of packets that is lost, from 0 to 1, drawn for each packet by itself.
+    pub loss: f64,
+    /// Bytes that wait for their transmission at most; a packet beyond them is dropped. `None`: no limit. Without `rate` none
+    /// wait.
+    pub queue: Option<usize>,
+}
+
+/// The packets that are on their way in one direction. Does no I/O: the caller gives the time and the packets.
+#[derive(Debug)]
+pub struct Pipe {
+    direction: Direction,
+    /// When the transmission of all packets so far ends.
+    free: Instant,
+    /// In the order of their arrival, which is that of their entry.
+    travelling: VecDeque<(Instant, Vec<u8>)>,
+    random: u64,
+}
+
+impl Pipe {
+    /// An empty pipe. `seed` decides which packets are lost: with the same packets the same ones are.
+    pub fn new(direction: Direction, now: Instant, seed: u64) -> Self {
+        // Xorshift never leaves zero.
+        Self { direction, free: now, travelling: VecDeque::new(), random: seed | 1 }
+    }
+
+    /// A packet enters. Returns whether it will come out.
+    pub fn push(&mut self, now: Instant, packet: &[u8]) -> bool {
+        let start = self.free.max(now);
+        if self.is_lost() || self.is_full(start - now, packet.len()) {
+            return false;
+        }
+        self.free = start + self.transmission(packet.len());
+        self.travelling.push_back((self.free + self.direction.delay, packet.to_vec()));
+        true
+    }
+
+    /// When the next packet comes out; `None` while the pipe is empty.
+    pub fn next(&self) -> Option<Instant> {
+        self.travelling.front().map(|(at, _)| *at)
+    }
+
+    /// The next packet, if its time has come.
+    pub fn pop(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let due = self.next().is_some_and(|at| at <= now);
+        due.then(|| self.travelling.pop_front()).flatten().map(|(_, packet)| packet)
+    }
+
+    fn transmission(&self, bytes: usize) -> Duration {
+        let Some(rate) = self.direction.rate else { return Duration::ZERO };
+        let nanos = u128::from(bytes as u64) * 8 * 1_000_000_000 / u128::from(rate);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    fn is_full(&self, backlog: Duration, more: usize) -> bool {
+        let (Some(queue), Some(rate)) = (self.direction.queue, self.direction.rate) else { return false };
+        let waiting = backlog.as_nanos() * u128::from(rate) / 8 / 1_000_000_000;
+        waiting + more as u128 > queue as u128
+    }
+
+    /// Xorshift64: its quality is enough to choose packets.
+    fn is_lost(&mut self) -> bool {
+        if self.direction.loss <= 0.0 {
+            return false;
+        }
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        // 53 bits, as many as an f64 is exact for.
+        ((self.random >> 11) as f64) < self.direction.loss * (1_u64 << 53) as f64
+    }
+}
+
+/// Why a text is no [`Direction`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseError(String);
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: expected something like delay=25ms,rate=10M,loss=0.5%,queue=64k", self.0)
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+impl FromStr for Direction {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let mut direction = Self::default();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let set = part.split_once('=').and_then(|(key, value)| direction.set(key, value));
+            set.ok_or_else(|| ParseError(part.to_owned()))?;
+        }
+        Ok(direction)
+    }
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "delay={}us,loss={}%", self.delay.as_micros(), self.loss * 100.0)?;
+        if let Some(rate) = self.rate {
+            write!(f, ",rate={rate}")?;
+        }
+        if let Some(queue) = self.queue {
+            write!(f, ",queue={queue}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Direction {
+    fn set(&mut self, key: &str, value: &str) -> Option<()> {
+        match key {
+            "delay" => self.delay = duration(value)?,
+            "rate" => self.rate = Some(count(value, 1000).filter(|rate| *rate > 0)?),
+            "queue" => self.queue = Some(usize::try_from(count(value, 1024)?).ok()?),
+            "loss" => self.loss = share(value)?,
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// `25ms` or `300us`.
+fn duration(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at(text.len().checked_sub(2)?);
+    let number: f64 = number.parse().ok()?;
+    let seconds = match unit {
+        "ms" => number / 1e3,
+        "us" => number / 1e6,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+/// A number with `k`, `M` or `G` behind it, which are powers of `base`.
+fn count(text: &str, base: u64) -> Option<u64> {
+    let (digits, power) = match text.as_bytes().last()? {
+        b'k' => (&text[..text.len() - 1], 1),
+        b'M' => (&text[..text.len() - 1], 2),
+        b'G' => (&text[..text.len() - 1], 3),
+        _ => (text, 0),
+    };
+    digits.parse::<u64>().ok()?.checked_mul(base.pow(power))
+}
+
+/// `0.5%`.
+fn share(text: &str) -> Option<f64> {
+    let percent: f64 = text.strip_suffix('%')?.parse().ok()?;
+    (0.0..=100.0).contains(&percent).then_some(percent / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn pipe(text: &str) -> (Pipe, Instant) {
+        let now = Instant::now();
+        (Pipe::new(text.parse().expect("a direction"), now, 7), now)
+    }
+
+    #[test]
+    fn a_packet_arrives_after_its_transmission_and_the_delay() {
+        // 1,000 bytes at 1 Mbit/s take 8 ms.
+        let (mut pipe, start) = pipe("delay=20ms,rate=1M");
+        assert!(pipe.push(start, &[1; 1000]) && pipe.push(start, &[2; 500]));
+        assert_eq!(pipe.next(), Some(start + 28 * MS));
+        assert_eq!(pipe.pop(start + 27 * MS), None);
+        assert_eq!(pipe.pop(start + 28 * MS), Some(vec![1; 1000]));
+        assert_eq!(pipe.next(), Some(start + 32 * MS));
+        assert_eq!(pipe.pop(start + 40 * MS), Some(vec![2; 500]));
+        assert_eq!(pipe.next(), None);
+    }
+
+    #[test]
+    fn a_link_that_was_idle_transmits_at_once() {
+        let (mut pipe, start) = pipe("rate=1M");
+        pipe.push(start, &[0; 1000]);
+        pipe.push(start + 100 * MS, &[0; 1000]);
+        pipe.pop(start + 8 * MS).expect("the first");
+        assert_eq!(pipe.next(), Some(start + 108 * MS));
+    }
+
+    #[test]
+    fn a_packet_beyond_the_queue_is_dropped() {
+        let (mut pipe, start) = pipe("rate=8M,queue=3000");
+        // 1,000 bytes a millisecond.
+        let taken = (0..5).filter(|_| pipe.push(start, &[0; 1000])).count();
+        assert_eq!(taken, 3);
+        assert!(pipe.push(start + MS, &[0; 1000]), "one was transmitted meanwhile");
+    }
+
+    #[test]
+    fn as_many_are_lost_as_asked_for_and_the_same_each_time() {
+        let lost = || {
+            let (mut pipe, now) = pipe("loss=10%");
+            (0..100_000).filter(|_| !pipe.push(now, &[])).collect::<Vec<i32>>()
+        };
+        let first = lost();
+        assert!((9_500..10_500).contains(&first.len()), "{}", first.len());
+        assert_eq!(first, lost());
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_nonsense_is_named() {
+        let direction = Direction {
+            delay: Duration::from_micros(12_500),
+            rate: Some(10_000_000),
+            loss: 0.005,
+            queue: Some(65_536),
+        };
+        assert_eq!("delay=12.5ms,rate=10M,loss=0.5%,queue=64k".parse(), Ok(direction));
+        assert_eq!(direction.to_string().parse(), Ok(direction));
+        assert_eq!("".parse(), Ok(Direction::default()));
+        for wrong in
+            ["delay=25", "rate=0", "loss=0.5", "loss=101%", "speed=1M", "delay", "delay=-1ms", "queue=-1"]
+        {
+            let error = wrong.parse::<Direction>().expect_err("no direction");
+            assert!(error.to_string().starts_with(wrong), "{error}");
+        }
+    }
+}

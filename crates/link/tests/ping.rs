@@ -1,0 +1,115 @@
+//! A link as ping sees it, which measures with the kernel's own timestamps.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard};
+
+use brisk_link::{Direction, Link, SERVER};
+
+/// One link at a time: two would disturb each other's times.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A link, or `None` with a word about it where this machine allows none.
+fn link(to_client: &str, to_server: &str) -> Option<(Link, MutexGuard<'static, ()>)> {
+    let alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let direction = |text: &str| text.parse::<Direction>().expect("a direction");
+    let helper = Path::new(env!("CARGO_BIN_EXE_brisk-link"));
+    match Link::start(helper, direction(to_client), direction(to_server)) {
+        Ok(link) => Some((link, alone)),
+        Err(error) if is_forbidden(&error.to_string()) => {
+            eprintln!("skipped, since this machine allows no network namespaces or TUN devices: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn is_forbidden(error: &str) -> bool {
+    ["Operation not permitted", "EPERM", "Permission denied", "/dev/net/tun", "unshare failed"]
+        .iter()
+        .any(|reason| error.contains(reason))
+}
+
+/// What `ping OPTIONS SERVER` prints at the client's end.
+fn ping(link: &Link, options: &str) -> String {
+    brisk_testkit::programs::program("ping");
+    let output =
+        link.client("ping").args(options.split(' ')).arg(SERVER.to_string()).output().expect("ping starts");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The round trips, in ms.
+fn times(output: &str) -> Vec<f64> {
+    let times = output.split("time=").skip(1).map(|rest| rest.split(' ').next().expect("a number"));
+    times.map(|time| time.parse().expect("a number")).collect()
+}
+
+/// The shortest round trip: what else runs on the machine can only make one longer.
+fn shortest(output: &str) -> f64 {
+    times(output).into_iter().reduce(f64::min).unwrap_or_else(|| panic!("no answers: {output}"))
+}
+
+#[test]
+fn a_round_trip_takes_the_delays_of_both_directions() {
+    let Some((link, _alone)) = link("delay=30ms", "delay=20ms") else { return };
+    let time = shortest(&ping(&link, "-n -c 40 -i 0.02"));
+    assert!((50.0..50.4).contains(&time), "{time} ms");
+}
+
+#[test]
+fn a_link_without_delay_costs_less_than_a_fifth_of_a_millisecond() {
+    let Some((link, _alone)) = link("", "") else { return };
+    let time = shortest(&ping(&link, "-n -c 40 -i 0.02"));
+    assert!(time < 0.2, "{time} ms");
+}
+
+#[test]
+fn a_packet_takes_the_time_that_its_bits_take() {
+    // 1,250 bytes with their headers: 10 ms at 1 Mbit/s and 2 ms at 5 Mbit/s.
+    let Some((link, _alone)) = link("delay=5ms,rate=5M", "delay=5ms,rate=1M") else { return };
+    let time = shortest(&ping(&link, "-n -c 20 -i 0.05 -s 1222"));
+    assert!((22.0..22.4).contains(&time), "{time} ms");
+}
+
+#[test]
+fn packets_are_lost_in_their_share_and_those_beyond_the_queue() {
+    let Some((link, alone)) = link("loss=20%", "") else { return };
+    let answers = times(&ping(&link, "-n -c 500 -i 0.002 -W 1")).len();
+    assert!((350..450).contains(&answers), "{answers} of 500");
+    drop((link, alone));
+
+    // Ten packets of 1,250 bytes at once; the queue has room for four.
+    let Some((link, _alone)) = self::link("", "rate=1M,queue=5000") else { return };
+    let answers = times(&ping(&link, "-n -c 10 -l 10 -s 1222 -W 1")).len();
+    assert_eq!(answers, 4);
+}
+
+#[test]
+fn ends_have_loopback_and_no_other_network() {
+    let Some((link, _alone)) = link("", "") else { return };
+    for mut end in [link.client("ip"), link.server("ip")] {
+        let output = end.args(["-brief", "link"]).output().expect("ip starts");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.contains("lo ") && text.contains("LOWER_UP"), "{text}");
+    }
+}
+
+#[test]
+fn the_helper_ends_with_the_process_that_started_it() {
+    let Some((link, alone)) = link("", "") else { return };
+    drop((link, alone));
+    let mut helper = Command::new(env!("CARGO_BIN_EXE_brisk-link"));
+    let helper = helper.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    // Its standard input is closed then, as if its parent had ended.
+    let output = helper.and_then(std::process::Child::wait_with_output).expect("the helper starts");
+    assert!(output.status.code().is_some(), "{output:?}");
+}
+
+#[test]
+fn a_direction_that_is_none_is_named() {
+    let mut helper = Command::new(env!("CARGO_BIN_EXE_brisk-link"));
+    let output = helper.args(["--to-client", "delay=25"]).output().expect("the helper starts");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("delay=25: expected something like delay=25ms"), "{error}");
+}
