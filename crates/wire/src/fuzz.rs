@@ -1,6 +1,14 @@
 //! What must hold for any bytes, for tests and for libFuzzer.
 
+use fluke_hpack::{Decoder as OtherDecoder, Encoder as OtherEncoder};
+
 use crate::client_hello::{ClientHello, Extent, Progress, extent};
+use crate::h2::frame::{FrameHead, HeadersPayload, WriteFrames, flag, without_padding};
+use crate::h2::hpack::{
+    DEFAULT_TABLE, Decoded, Decoder, Encoder, Fields, HpackError, Name, OVERHEAD, constant,
+};
+use crate::h2::priority::Priority;
+use crate::h2::settings::PeerSettings;
 
 const LIMIT: usize = 2048;
 
@@ -23,6 +31,110 @@ pub fn client_hello(bytes: &[u8]) {
     }
 }
 
+/// The payloads of frames: no bytes make their readers panic, padding is taken off within its bounds, and heads are read
+/// as they are written.
+pub fn http2_frame(bytes: &[u8]) {
+    let Some((head, payload)) = bytes.split_first_chunk() else { return };
+    let read = FrameHead::read(head);
+    assert_eq!(FrameHead::read(&read.to_bytes()), read);
+    let mut written = Vec::new();
+    written.frame(read.kind, read.flags, read.stream, payload);
+    assert_eq!(written.split_off(9), payload);
+    if let Ok(data) = without_padding(read.flags, payload) {
+        assert!(payload.len() - data.len() <= 256);
+    }
+    if let Ok(headers) = HeadersPayload::read(read.flags, payload) {
+        assert_eq!(headers.dependency.is_some(), read.has(flag::PRIORITY));
+    }
+    let mut settings = PeerSettings::default();
+    if settings.apply(payload).is_ok() {
+        assert!(settings.initial_window < 1 << 31 && (1 << 14..1 << 24).contains(&settings.max_frame));
+    }
+    assert!(Priority::read(payload).urgency < 8);
+}
+
+type Line = (Vec<u8>, Vec<u8>);
+
+/// Takes fields as bytes.
+#[derive(Debug, Default)]
+struct Lines(Vec<Line>);
+
+impl Fields for Lines {
+    type Field = Line;
+
+    fn constant(&mut self, index: usize) -> Line {
+        let (name, value) = constant(index).expect("an index of the table");
+        (name.into(), value.into())
+    }
+
+    fn literal(&mut self, name: Name<'_, Line>, value: &[u8]) -> Line {
+        let name = match name {
+            Name::Constant(index) => self.constant(index).0,
+            Name::Of((name, _)) => name.clone(),
+            Name::New(name) => name.to_vec(),
+        };
+        (name, value.to_vec())
+    }
+
+    fn take(&mut self, field: Line) {
+        self.0.push(field);
+    }
+}
+
+fn decoded(
+    decoder: &mut Decoder<Line>,
+    block: &[u8],
+    most: usize,
+) -> Result<(Vec<Line>, Decoded), HpackError> {
+    let mut lines = Lines::default();
+    let decoded = decoder.decode(block, most, usize::MAX, &mut lines)?;
+    Ok((lines.0, decoded))
+}
+
+/// Header blocks, each behind a byte with its length: what is decoded is what another decoder makes of it, as far as that
+/// one keeps to the RFC; limits leave the table alone; and what is encoded of it comes back from both.
+pub fn hpack(bytes: &[u8]) {
+    let (mut decoder, mut limited) = (Decoder::new(DEFAULT_TABLE), Decoder::new(DEFAULT_TABLE));
+    let (mut encoder, mut back, mut other_back) =
+        (Encoder::new(), Decoder::new(DEFAULT_TABLE), OtherDecoder::new());
+    let (mut other, mut other_encoder) = (OtherDecoder::new(), OtherEncoder::new());
+    let mut from_other = Decoder::new(DEFAULT_TABLE);
+    let mut rest = bytes;
+    while let Some((&length, after)) = rest.split_first() {
+        let (block, after) = after.split_at(after.len().min(length.into()));
+        rest = after;
+        let found = decoded(&mut decoder, block, usize::MAX);
+        let cut = decoded(&mut limited, block, 2);
+        let Ok((lines, whole)) = found else {
+            assert_eq!(cut.err(), found.err());
+            return;
+        };
+        let sizes = lines.iter().map(|(name, value)| name.len() + value.len() + OVERHEAD);
+        assert_eq!(sizes.sum::<usize>(), whole.size);
+        let (first, part) = cut.expect("a block that can be decoded");
+        assert_eq!(
+            (part.size, part.is_whole, &first[..]),
+            (whole.size, lines.len() <= 2, &lines[..lines.len().min(2)])
+        );
+        let theirs = other.decode(block);
+        if lines.is_empty() {
+            // The other decoder refuses a block that only changes the size of the table.
+            continue;
+        }
+        assert_eq!(theirs.ok().as_ref(), Some(&lines), "the other decoder");
+        encoder.resize([0, 60, 4096, 1 << 20][usize::from(length) % 4]);
+        let mut again = Vec::new();
+        encoder.begin(&mut again);
+        for (name, value) in &lines {
+            encoder.field(name, value, &mut again);
+        }
+        assert_eq!(decoded(&mut back, &again, usize::MAX).expect("what was encoded").0, lines);
+        assert_eq!(other_back.decode(&again).expect("what was encoded"), lines);
+        let theirs = other_encoder.encode(lines.iter().map(|(name, value)| (&name[..], &value[..])));
+        assert_eq!(decoded(&mut from_other, &theirs, usize::MAX).expect("what the other encoded").0, lines);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
@@ -31,6 +143,30 @@ mod tests {
             "client_hello",
             &[b"\0\x33", b"\0\x2b", b"\0\x0a", b"\x16\x03\x01"],
             super::client_hello,
+        );
+    }
+
+    #[test]
+    fn fuzz_http2_frame() {
+        brisk_testkit::fuzz::drive(
+            "http2_frame",
+            &[b"u=1, i", b"\0\x04\0\x01\0\0", b"\0\x05"],
+            super::http2_frame,
+        );
+    }
+
+    #[test]
+    fn fuzz_hpack() {
+        brisk_testkit::fuzz::drive(
+            "hpack",
+            &[
+                b"\x82\x87\x84",
+                b"\x40\x03x-a\x011",
+                b"\x41\x8c\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff",
+                b"\xbe",
+                b"\x3f\xe1\x1f",
+            ],
+            super::hpack,
         );
     }
 }

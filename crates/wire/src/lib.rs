@@ -1,4 +1,5 @@
-//! What TLS looks like on the wire: code points with their registered names, and the facts a `ClientHello` states.
+//! What TLS and HTTP/2 look like on the wire: code points with their registered names, the facts that a `ClientHello`
+//! states, frames and header blocks.
 //!
 //! Nothing here does I/O, holds a key or knows of a connection; every parser takes bytes of strangers and never panics.
 
@@ -6,6 +7,7 @@ pub mod client_hello;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
+pub mod h2;
 mod http_version;
 pub mod registry;
 

@@ -1,0 +1,113 @@
+//! `SETTINGS`: what the other side asked for (RFC 9113 section 6.5).
+
+use super::frame::{LARGEST_WINDOW, Reason};
+
+/// Identifiers of settings.
+pub mod id {
+    /// Bytes of the table that header blocks may refer to.
+    pub const HEADER_TABLE_SIZE: u16 = 1;
+    /// Whether pushes may be sent.
+    pub const ENABLE_PUSH: u16 = 2;
+    /// Streams at a time.
+    pub const MAX_CONCURRENT_STREAMS: u16 = 3;
+    /// The window of new streams.
+    pub const INITIAL_WINDOW_SIZE: u16 = 4;
+    /// Bytes of a frame's payload.
+    pub const MAX_FRAME_SIZE: u16 = 5;
+    /// Bytes of a head.
+    pub const MAX_HEADER_LIST_SIZE: u16 = 6;
+    /// Priorities by RFC 7540 are of no use (RFC 9218 section 2.1).
+    pub const NO_RFC7540_PRIORITIES: u16 = 9;
+}
+
+/// The window that a stream has before any setting, and a connection (RFC 9113 section 6.9.2).
+pub const DEFAULT_WINDOW: u32 = 65_535;
+
+/// The least value of `MAX_FRAME_SIZE`, and its default.
+pub const DEFAULT_FRAME: u32 = 16_384;
+
+/// What a client asked for, as far as it concerns what it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerSettings {
+    /// Bytes of its HPACK table.
+    pub header_table: u32,
+    /// The window of new streams.
+    pub initial_window: u32,
+    /// Bytes of a frame's payload.
+    pub max_frame: u32,
+}
+
+impl Default for PeerSettings {
+    fn default() -> Self {
+        Self { header_table: 4096, initial_window: DEFAULT_WINDOW, max_frame: DEFAULT_FRAME }
+    }
+}
+
+impl PeerSettings {
+    /// Takes over the settings in the payload of a frame, each with its identifier; those that are unknown mean nothing.
+    pub fn apply(&mut self, payload: &[u8]) -> Result<(), Reason> {
+        let (settings, rest) = payload.as_chunks::<6>();
+        if !rest.is_empty() {
+            return Err(Reason::FRAME_SIZE_ERROR);
+        }
+        for &[i0, i1, v0, v1, v2, v3] in settings {
+            let value = u32::from_be_bytes([v0, v1, v2, v3]);
+            match u16::from_be_bytes([i0, i1]) {
+                id::HEADER_TABLE_SIZE => self.header_table = value,
+                id::ENABLE_PUSH | id::NO_RFC7540_PRIORITIES if value > 1 => {
+                    return Err(Reason::PROTOCOL_ERROR);
+                }
+                id::INITIAL_WINDOW_SIZE if value > LARGEST_WINDOW => return Err(Reason::FLOW_CONTROL_ERROR),
+                id::INITIAL_WINDOW_SIZE => self.initial_window = value,
+                id::MAX_FRAME_SIZE if !(DEFAULT_FRAME..1 << 24).contains(&value) => {
+                    return Err(Reason::PROTOCOL_ERROR);
+                }
+                id::MAX_FRAME_SIZE => self.max_frame = value,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The payload of a frame with these settings.
+pub fn payload(settings: &[(u16, u32)]) -> Vec<u8> {
+    settings.iter().flat_map(|(id, value)| id.to_be_bytes().into_iter().chain(value.to_be_bytes())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_as_they_were_written_and_the_last_of_two_holds() {
+        let mut settings = PeerSettings::default();
+        let sent = payload(&[
+            (id::INITIAL_WINDOW_SIZE, 5),
+            (id::INITIAL_WINDOW_SIZE, LARGEST_WINDOW),
+            (id::MAX_FRAME_SIZE, 1 << 20),
+            (id::HEADER_TABLE_SIZE, 0),
+            (0x4242, u32::MAX),
+        ]);
+        assert_eq!(settings.apply(&sent), Ok(()));
+        let expected = PeerSettings { header_table: 0, initial_window: LARGEST_WINDOW, max_frame: 1 << 20 };
+        assert_eq!(settings, expected);
+    }
+
+    #[test]
+    fn wrong_values_are_refused_with_their_reasons() {
+        for (id, value, reason) in [
+            (id::ENABLE_PUSH, 2, Reason::PROTOCOL_ERROR),
+            (id::INITIAL_WINDOW_SIZE, 1 << 31, Reason::FLOW_CONTROL_ERROR),
+            (id::MAX_FRAME_SIZE, 16_383, Reason::PROTOCOL_ERROR),
+            (id::MAX_FRAME_SIZE, 1 << 24, Reason::PROTOCOL_ERROR),
+        ] {
+            assert_eq!(
+                PeerSettings::default().apply(&payload(&[(id, value)])),
+                Err(reason),
+                "{id} = {value}"
+            );
+        }
+        assert_eq!(PeerSettings::default().apply(&[0; 5]), Err(Reason::FRAME_SIZE_ERROR));
+    }
+}
