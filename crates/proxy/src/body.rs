@@ -15,7 +15,7 @@ use http_body::{Frame, SizeHint};
 use crate::error::BodyError;
 use crate::upstream::body::UpstreamBody;
 
-/// The body of a response. Its size hint is exact wherever the length is known, so that hyper writes `Content-Length`.
+/// The body of a response. Its size hint is exact wherever the length is known, so that `Content-Length` is written.
 #[derive(Default)]
 pub enum Body {
     /// Nothing.

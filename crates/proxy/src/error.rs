@@ -6,7 +6,7 @@ use brisk_telemetry::Side;
 use http::StatusCode;
 use thiserror::Error;
 
-use crate::http1::MalformedResponse;
+use crate::http1::{MalformedBody, MalformedResponse};
 
 /// Why an upstream group gave no response.
 #[derive(Debug, Error)]
@@ -131,6 +131,12 @@ pub enum ConnectionError {
     Http2(#[source] hyper::Error),
 }
 
+impl From<MalformedBody> for ConnectionError {
+    fn from(error: MalformedBody) -> Self {
+        Self::Malformed(error.into())
+    }
+}
+
 impl From<BodyError> for ConnectionError {
     fn from(error: BodyError) -> Self {
         Self::RequestBody(Box::new(error))
@@ -168,9 +174,15 @@ pub enum BodyError {
     /// The upstream paused for too long within a response body.
     #[error("the response body did not come in time")]
     UpstreamTimeout,
-    /// The client's request body failed.
+    /// The client's request body failed, as hyper reports it.
     #[error("the request body failed: {0}")]
     Client(#[source] hyper::Error),
+    /// The client ended or broke the connection within its request body.
+    #[error("the request body failed: {0}")]
+    ClientGone(#[source] io::Error),
+    /// What the client sent is no body.
+    #[error("the request body failed: {0}")]
+    ClientMalformed(#[source] MalformedBody),
     /// The client reset the stream of its request before the end of the body, although it named no error.
     #[error("the request body was cut short by a reset")]
     ClientReset,
@@ -200,7 +212,11 @@ impl BodyError {
         match self {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::Client(_) | Self::ClientReset | Self::WrongLength => StatusCode::BAD_REQUEST,
+            Self::Client(_)
+            | Self::ClientGone(_)
+            | Self::ClientMalformed(_)
+            | Self::ClientReset
+            | Self::WrongLength => StatusCode::BAD_REQUEST,
             Self::Spill(_) | Self::File(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
             Self::Upstream(_) | Self::UpstreamReset | Self::UpstreamTimeout => StatusCode::BAD_GATEWAY,
@@ -213,6 +229,8 @@ impl BodyError {
             Self::Upstream(ConnectionError::RequestBody(body)) => body.side(),
             Self::Upstream(_) | Self::UpstreamReset | Self::UpstreamTimeout => Side::Upstream,
             Self::Client(_)
+            | Self::ClientGone(_)
+            | Self::ClientMalformed(_)
             | Self::ClientReset
             | Self::WrongLength
             | Self::TooLarge
@@ -227,7 +245,11 @@ impl BodyError {
             Self::Upstream(ConnectionError::RequestBody(body)) => body.reason(),
             Self::Upstream(_) | Self::UpstreamReset => "response-body",
             Self::UpstreamTimeout => "response-body-timeout",
-            Self::Client(_) | Self::ClientReset | Self::WrongLength => "request-body",
+            Self::Client(_)
+            | Self::ClientGone(_)
+            | Self::ClientMalformed(_)
+            | Self::ClientReset
+            | Self::WrongLength => "request-body",
             Self::TooLarge => "request-body-too-large",
             Self::ClientTimeout => "request-body-timeout",
             Self::Spill(_) => "request-buffer",

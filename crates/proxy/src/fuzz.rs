@@ -1,5 +1,6 @@
 //! What must hold for any request, and for any response of an upstream, for tests and for libFuzzer.
 
+mod requests;
 mod response;
 
 use std::net::SocketAddr;
@@ -171,9 +172,10 @@ fn found(bytes: &[u8], step: usize) -> (Vec<(u8, u32, u32, u32)>, bool) {
     (all, frames.at_boundary())
 }
 
-/// What is not refused has one authority, one length at most and a path; what goes on to an upstream has one `Host` and no
-/// hop-by-hop header; a redirect leads to where the request was for.
+/// Bytes are the same requests to hyper, or none. What is not refused of one has one authority, one length at most and a
+/// path; what goes on to an upstream has one `Host` and no hop-by-hop header; a redirect leads to where the request was for.
 pub fn request(bytes: &[u8]) {
+    requests::requests(bytes);
     let Some(mut head) = request_head(bytes) else { return };
     let Ok(target) = validate::target(&head) else { return };
     assert!(head.headers.get_all(header::CONTENT_LENGTH).iter().count() <= 1);
@@ -302,9 +304,28 @@ mod tests {
 
     #[test]
     fn fuzz_request() {
-        let words =
-            [HEADERS, &[b"https://b.example", b" HTTP/1.0\n", b"[::1]:1", b"//", b"*", b"@"]].concat();
-        drive("request", &words, super::request);
+        let lines: &[&[u8]] = &[
+            b"https://b.example",
+            b" HTTP/1.0\n",
+            b"[::1]:1",
+            b"//",
+            b"*",
+            b"@",
+            b"GET / HTTP/1.1\r\n",
+            b"POST /a HTTP/1.1\r\nHost: a\r\n",
+            b"Content-Length: 5\r\n",
+            b"Transfer-Encoding: chunked\r\n",
+            b"Transfer-Encoding: gzip, chunked\r\n",
+            b"Connection: close\r\n",
+            b"Expect: 100-continue\r\n",
+            b"\r\n\r\n",
+            b"5\r\nhello\r\n",
+            b"0\r\n\r\n",
+            b"0\r\na: b\r\n\r\n",
+            b";a=b",
+            b"CONNECT a:1",
+        ];
+        drive("request", &[HEADERS, lines].concat(), super::request);
     }
 
     #[test]

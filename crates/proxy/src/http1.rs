@@ -1,12 +1,23 @@
-//! Messages of HTTP/1.1 as RFC 9112 has them, without I/O: heads of requests are written, responses are read.
+//! Messages of HTTP/1.1 as RFC 9112 has them, without I/O.
+//!
+//! Towards upstreams [`request`] writes and [`response`] reads, towards clients [`request_head`] reads and [`answer`]
+//! writes. In what clients send, lines end with CR LF and nothing else: who took a bare LF for an end would see other
+//! headers than a proxy in front that does not.
 
+pub(crate) mod answer;
+pub(crate) mod body;
 pub(crate) mod chunked;
 pub(crate) mod request;
+pub(crate) mod request_head;
 pub(crate) mod response;
+
+use std::ops::Range;
 
 use thiserror::Error;
 
-/// Lines that a head or a trailer section of a response may have.
+pub use body::MalformedBody;
+
+/// Lines that the head of a response or a trailer section may have.
 pub(crate) const LINES: usize = 100;
 
 /// Why the bytes that a server sent are no response.
@@ -31,13 +42,14 @@ pub enum MalformedResponse {
     /// `Transfer-Encoding` in a response of HTTP/1.0, which has none (RFC 9112 section 6.1).
     #[error("it is of HTTP/1.0 and has a transfer coding")]
     OldTransferCoding,
-    /// A chunk does not begin or end as it has to.
-    #[error("its body has a malformed chunk")]
-    Chunk,
-    /// The chunk extensions together are longer than allowed.
-    #[error("its body has too long chunk extensions")]
-    Extensions,
-    /// The trailer section breaks the grammar or is longer than allowed.
-    #[error("its trailer section is malformed or too large")]
-    Trailers,
+    /// The body is none.
+    #[error(transparent)]
+    Body(#[from] MalformedBody),
+}
+
+/// Where `part` of `whole` stands in it.
+pub(crate) fn place(part: &[u8], whole: &[u8]) -> Range<u32> {
+    let start = part.as_ptr().addr() - whole.as_ptr().addr();
+    // Heads are far shorter than 4 GiB.
+    start as u32..(start + part.len()) as u32
 }

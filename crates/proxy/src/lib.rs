@@ -11,6 +11,7 @@ pub mod body;
 mod claims;
 pub mod client;
 pub mod connection;
+mod date;
 pub mod error;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]

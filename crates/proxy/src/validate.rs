@@ -1,9 +1,10 @@
 //! Which requests are refused before anything else looks at them.
 //!
-//! Two servers in a row must agree on where a request ends and which host it is for. hyper and h2 refuse or repair,
-//! before a request comes here:
+//! Two servers in a row must agree on where a request ends and which host it is for. [`http1`](crate::http1) and h2 refuse or
+//! repair, before a request comes here:
 //!
-//! - line folding, white space before a colon, control characters in names, values and targets (RFC 9112 section 5);
+//! - bare line feeds, line folding, white space before a colon, control characters in names, values and targets
+//!   (RFC 9112 sections 2.2 and 5);
 //! - a `Content-Length` that is no number, too large, or repeated with another value;
 //! - `Transfer-Encoding` in HTTP/1.0 or not ending in `chunked`. With `Content-Length` beside it, the length is dropped
 //!   and the connection closes after the answer (RFC 9112 section 6.3);
@@ -11,8 +12,7 @@
 //!
 //! Added here: exactly one valid `Host`; a `Host` unlike the target's authority; a `Content-Length` that is repeated or
 //! empty, which h2 takes; transfer codings other than `chunked`, which would go on without their label; `CONNECT` and
-//! `TRACE`; targets that are no paths, or of other schemes. [`path`](crate::answer::path) refuses ambiguous paths,
-//! [`lines`](crate::client) bare line feeds.
+//! `TRACE`; targets that are no paths, or of other schemes. [`path`](crate::answer::path) refuses ambiguous paths.
 
 use http::request::Parts;
 use http::uri::Uri;

@@ -3,7 +3,7 @@
 //! Hop-by-hop headers end here (RFC 9110 section 7.6.1): those that `Connection` names, and those known to be such. What
 //! goes on: `TE: trailers`, which gRPC needs; `Upgrade` with its `Connection: upgrade` to an upstream, except to another
 //! version of HTTP, which would carry requests past the routes; `Host` as the client sent it. `Expect` ends here, because
-//! hyper answers it with 100 when the body is asked for. `Early-Data` is kept, and set where the request is sent on before
+//! the client gets 100 as soon as the body is asked for. `Early-Data` is kept, and set where the request is sent on before
 //! the client's handshake is complete (RFC 8470). `Via` is not added.
 
 use http::header::{self, Entry};

@@ -228,7 +228,7 @@ impl Site {
             Prepared::Fixed { status, headers, body } => Ok(fixed(*status, headers, body)),
             Prepared::Page(page) => Ok(page.make(exchange.connection(), &head)),
             Prepared::Redirect(redirect) => redirect::answer(redirect, &head, authority(&head)?),
-            // Boxed: hyper moves the future of every request, and it should be as small as the fastest answers need.
+            // Boxed: the future of every request should be as small as the fastest answers need.
             Prepared::Static(files) if exchange.shares_connection() => {
                 found(Box::pin(in_room(exchange, files.answer(&head, &path))).await)
             }

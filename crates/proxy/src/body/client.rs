@@ -1,6 +1,8 @@
 //! The body of a client's request as its protocol delivers it.
 
+use std::fmt;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -8,12 +10,47 @@ use http::Request;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 
+use crate::error::BodyError;
+
 /// A request body as the driver of its connection gets it. Code that answers requests sees no more of the driver.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ClientBody {
+    /// There is none.
+    Empty,
+    /// From its connection, over HTTP/1.1.
+    Http1(Http1Body),
     /// From hyper, over HTTP/1.1 or HTTP/2.
     Hyper(Incoming),
+}
+
+/// A request body that its connection over HTTP/1.1 reads when it is polled.
+#[derive(Debug)]
+pub struct Http1Body(Rc<dyn Http1Source>);
+
+/// A connection over HTTP/1.1 within a request body.
+pub(crate) trait Http1Source: fmt::Debug {
+    /// The next frame, as of [`http_body::Body::poll_frame`].
+    fn poll_frame(&self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>>;
+
+    /// Bytes that are left, if that is known.
+    fn left(&self) -> Option<u64>;
+
+    /// The rest is not wanted.
+    fn let_go(&self);
+}
+
+impl Http1Body {
+    /// The body of the request that `source` has just read.
+    pub(crate) fn new(source: Rc<dyn Http1Source>) -> Self {
+        Self(source)
+    }
+}
+
+impl Drop for Http1Body {
+    fn drop(&mut self) {
+        self.0.let_go();
+    }
 }
 
 impl ClientBody {
@@ -25,25 +62,31 @@ impl ClientBody {
 
 impl http_body::Body for ClientBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.get_mut() {
-            Self::Hyper(incoming) => Pin::new(incoming).poll_frame(context),
+            Self::Empty => Poll::Ready(None),
+            Self::Http1(body) => body.0.poll_frame(context),
+            Self::Hyper(incoming) => Pin::new(incoming).poll_frame(context).map_err(BodyError::Client),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
+            Self::Empty => true,
+            Self::Http1(body) => body.0.left() == Some(0),
             Self::Hyper(incoming) => incoming.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Http1(body) => body.0.left().map_or_else(SizeHint::default, SizeHint::with_exact),
             Self::Hyper(incoming) => incoming.size_hint(),
         }
     }

@@ -124,11 +124,8 @@ impl BodyProgress {
         }
     }
 
-    fn check(&self, frame: Result<Frame<Bytes>, hyper::Error>) -> Result<Frame<Bytes>, BodyError> {
-        let mut frame = frame.map_err(|error| {
-            self.failure.set(Some(ClientFailure::Broken));
-            BodyError::Client(error)
-        })?;
+    fn check(&self, frame: Result<Frame<Bytes>, BodyError>) -> Result<Frame<Bytes>, BodyError> {
+        let mut frame = frame.inspect_err(|_| self.failure.set(Some(ClientFailure::Broken)))?;
         if let Some(trailers) = frame.trailers_mut() {
             claims::clean_trailers(trailers);
         }

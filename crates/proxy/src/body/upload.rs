@@ -11,6 +11,7 @@ use http_body::{Body as _, Frame, SizeHint};
 
 use crate::body::client::ClientBody;
 use crate::connection::Connection;
+use crate::error::BodyError;
 
 /// A request body. Dropped before its end over HTTP/2, it is left to its connection to discard.
 #[derive(Debug)]
@@ -36,12 +37,12 @@ impl Upload {
 
 impl http_body::Body for Upload {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         self.body.as_mut().map_or(Poll::Ready(None), |body| Pin::new(body).poll_frame(context))
     }
 

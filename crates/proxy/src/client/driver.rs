@@ -1,7 +1,7 @@
 //! One client connection as HTTP/1.1 or HTTP/2, whichever ALPN chose, from its first byte to its end.
 //!
-//! The connection's future is its driver: it lets hyper work, then sends what hyper wrote, then looks at the time. An
-//! idle HTTP/1.1 connection has no hyper connection and no buffers at all.
+//! The connection's future is its driver: it lets the protocol work, then sends what that wrote, then looks at the time. An
+//! idle HTTP/1.1 connection has no protocol machinery and no buffers at all.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -22,6 +22,7 @@ use crate::connection::end::End;
 use crate::connection::handshake::Handshake;
 use crate::connection::settings::HttpSettings;
 use crate::connection::{Connection, Surroundings};
+use crate::date::Date;
 
 /// Everything that serving a connection needs.
 pub struct Http {
@@ -41,13 +42,14 @@ pub struct Http {
 pub struct CurrentService {
     service: RefCell<Rc<Service>>,
     buffers: Rc<WorkerBuffers>,
+    date: Date,
 }
 
 impl CurrentService {
     /// Begins with `service`.
     pub fn new(service: Rc<Service>) -> Rc<Self> {
         let buffers = WorkerBuffers::new(Arc::clone(&service.telemetry().metrics));
-        Rc::new(Self { service: RefCell::new(service), buffers })
+        Rc::new(Self { service: RefCell::new(service), buffers, date: Date::default() })
     }
 
     /// Answers requests by `service` from now on; those in flight end with the old one.
@@ -58,6 +60,11 @@ impl CurrentService {
     /// The service that answers now.
     pub fn current(&self) -> Rc<Service> {
         Rc::clone(&self.service.borrow())
+    }
+
+    /// The date for answers.
+    pub(super) fn date(&self) -> &Date {
+        &self.date
     }
 }
 

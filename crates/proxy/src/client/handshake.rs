@@ -1,6 +1,6 @@
 //! The end of a handshake: its acknowledgement, and what follows where its early data is served already.
 //!
-//! Until the end of such a handshake only the driver reads the socket: hyper gets what was kept for it, and never
+//! Until the end of such a handshake only the driver reads the socket: HTTP gets what was kept for it, and never
 //! sees the connection fail. So requests that were sent on are answered and logged even if the client is gone; those
 //! that wait for the handshake end with the connection.
 
@@ -35,7 +35,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Goes on with the handshake, if it is not complete. To be called before hyper is polled: it reads what comes with it.
+    /// Goes on with the handshake, if it is not complete. To be called before HTTP is: it reads what comes with it.
     pub(super) fn advance_handshake(&self, cx: &mut Context<'_>) {
         let Self { io, http } = self;
         let Some(handshake) = self.handshake() else { return };

@@ -1,54 +1,48 @@
 //! A client connection that speaks HTTP/1.1: its driver.
+//!
+//! Requests are parsed where the TLS stream has them, answered within the connection's own future, and the answers written
+//! to the stream, which sends those of one turn together. While a request is answered nothing is read but its body, when
+//! that is asked for.
 
-use std::convert::Infallible;
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+mod inbound;
+mod outbound;
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
+use http::{HeaderMap, Response, StatusCode, Version};
+use http_body::Body as _;
 
+use self::inbound::{Inbound, NoHead};
+use self::outbound::Outbound;
 use super::driver::{Driver, Stop};
 use super::turn::Turns;
-use crate::body::client::ClientBody;
+use crate::answer::exchange::RecordedBody;
 use crate::connection::end::End;
+use crate::http1::answer::{Asked, Extent, Framing, Written, write_head};
+use crate::http1::request_head::{HeadLimits, MalformedRequest};
 use crate::upstream::upgrade::PendingUpgrade;
+
+/// The least that a head may have, in bytes.
+const HEAD_SIZE_AT_LEAST: usize = 8192;
+
+/// Requests that came together and are answered in one turn. Then other connections have theirs.
+const AT_ONCE: u32 = 16;
 
 impl Driver<'_> {
     /// Serves HTTP/1.1 until the connection rests, closes or is upgraded. An upgraded one is served to its end here.
     pub(super) async fn http1_turns(&self) -> Stop {
         let Self { io, http } = self;
-        io.watch_lines();
-        let service = service_fn(|request| {
-            let request = ClientBody::of_hyper(request);
-            io.expect(request.body());
-            let (service, connection) = (http.service.current(), Rc::clone(&http.connection));
-            async move { Ok::<_, Infallible>(service.respond(&connection, request).await) }
-        });
-        let mut hyper = http1::Builder::new()
-            .max_headers(http.settings.headers)
-            .max_buf_size(http.settings.head_size.max(8192))
-            .header_read_timeout(None)
-            // A client that has closed its side still gets its answer; one that is gone causes a read error.
-            .half_close(true)
-            .serve_connection(io.clone(), service);
-        let mut turns = Turns::new(false, http.connection.requests());
-        let stop = poll_fn(|cx| {
-            self.advance_handshake(cx);
-            if turns.begins_to_drain(self) {
-                Pin::new(&mut hyper).graceful_shutdown();
-            }
-            if let Poll::Ready(result) = Pin::new(&mut hyper).poll(cx) {
-                return Poll::Ready(self.finished(&result));
-            }
-            turns.poll_end(cx, self)
-        })
-        .await;
-        let read_ahead = hyper.into_parts().read_buf;
+        let inbound = Inbound::new(io.clone());
+        let stop = self.serve_http1(&inbound).await;
+        let read_ahead = inbound.take_input();
         let upgrade = PendingUpgrade::take(&http.connection);
         if let (Some(upgrade), Stop::Close(End::Closed | End::Drained)) = (upgrade, stop) {
             io.flush_at_once();
+            drop(inbound);
             upgrade.join(io.clone(), read_ahead, &http.deadline, http.settings.timeouts.idle).await;
             return Stop::Close(End::Upgraded);
         }
@@ -57,4 +51,203 @@ impl Driver<'_> {
         }
         stop
     }
+
+    async fn serve_http1(&self, inbound: &Rc<Inbound>) -> Stop {
+        let mut turns = Turns::new(false, self.http.connection.requests());
+        let last = Cell::new(false);
+        let mut serving = pin!(Exchanges { driver: self, inbound, last: &last }.run());
+        poll_fn(|cx| {
+            self.advance_handshake(cx);
+            if turns.begins_to_drain(self) {
+                last.set(true);
+            }
+            match serving.as_mut().poll(cx) {
+                Poll::Ready(stop) => Poll::Ready(stop),
+                Poll::Pending => turns.poll_end(cx, self),
+            }
+        })
+        .await
+    }
+
+    /// How to stop after an answer, or where the client has ended between two requests.
+    fn closed(&self) -> Stop {
+        Stop::Close(if self.http.drain.started() { End::Drained } else { End::Closed })
+    }
+}
+
+/// The requests of one connection and their answers, one after the other.
+struct Exchanges<'a> {
+    driver: &'a Driver<'a>,
+    inbound: &'a Rc<Inbound>,
+    /// The next answer, or the one under way, is the last.
+    last: &'a Cell<bool>,
+}
+
+impl Exchanges<'_> {
+    async fn run(self) -> Stop {
+        let Self { driver, inbound, last } = self;
+        let http = driver.http;
+        let limits = HeadLimits {
+            size: http.settings.head_size.max(HEAD_SIZE_AT_LEAST),
+            lines: http.settings.headers,
+        };
+        let mut outbound = Outbound::default();
+        let mut answered: u32 = 0;
+        loop {
+            let head = match poll_fn(|cx| inbound.poll_head(cx, limits, last.get())).await {
+                Ok(head) => head,
+                Err(NoHead::End) => return driver.closed(),
+                // Not at once: an alert may wait to be sent.
+                Err(NoHead::Broken) => return Stop::Close(End::ClientGone),
+                Err(NoHead::Malformed(error)) => return self.refuse(error, &mut outbound).await,
+            };
+            let asked = Asked {
+                is_head: head.request.method() == http::Method::HEAD,
+                is_old: head.request.version() == Version::HTTP_10,
+                takes_trailers: head.takes_trailers,
+            };
+            let persists = head.persists;
+            let request = inbound.begin(head);
+            let service = http.service.current();
+            let response = service.respond(&http.connection, request).await;
+            drop(service);
+            if let Err(stop) = self.answer(response, asked, persists, &mut outbound).await {
+                return stop;
+            }
+            answered = answered.wrapping_add(1);
+            if answered.is_multiple_of(AT_ONCE) {
+                yield_once().await;
+            }
+        }
+    }
+
+    /// Sends a response. The error is how to stop after it.
+    async fn answer(
+        &self,
+        response: Response<RecordedBody>,
+        asked: Asked,
+        persists: bool,
+        outbound: &mut Outbound,
+    ) -> Result<(), Stop> {
+        // Before the head says whether the connection goes on. What is still read is seen to after the answer.
+        let is_read = poll_fn(|cx| Poll::Ready(self.inbound.is_read(cx))).await;
+        let closes = !persists || self.last.get() || is_read == Some(false);
+        let (head, body) = response.into_parts();
+        outbound.buffer().extend_from_slice(self.inbound.answer_begins());
+        let (status, extent) = match head.status {
+            StatusCode::SWITCHING_PROTOCOLS => (head.status, Extent::None),
+            // Interim answers are no business of a service.
+            status if status.is_informational() => (StatusCode::INTERNAL_SERVER_ERROR, Extent::None),
+            status => (status, extent(&body)),
+        };
+        let Written { framing, closes } =
+            self.write_head(status, &head.headers, extent, asked, closes, outbound);
+        drop(head);
+        self.write(outbound).await?;
+        self.send_body(body, framing, outbound).await?;
+        if closes || status == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(self.driver.closed());
+        }
+        match poll_fn(|cx| Poll::Ready(self.inbound.is_read(cx))).await {
+            Some(true) => Ok(()),
+            _ => Err(self.driver.closed()),
+        }
+    }
+
+    fn write_head(
+        &self,
+        status: StatusCode,
+        headers: &HeaderMap,
+        extent: Extent,
+        asked: Asked,
+        closes: bool,
+        outbound: &mut Outbound,
+    ) -> Written {
+        let http = self.driver.http;
+        http.service.date().with(http.deadline.now(), |date| {
+            write_head(outbound.buffer(), (status, headers), extent, asked, closes, date)
+        })
+    }
+
+    async fn send_body(
+        &self,
+        mut body: RecordedBody,
+        mut framing: Framing,
+        outbound: &mut Outbound,
+    ) -> Result<(), Stop> {
+        const BROKEN: Stop = Stop::Abort(End::AnswerBroken);
+        while !framing.is_ended() {
+            let frame = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
+            match frame.transpose().map_err(|_| BROKEN)?.map(http_body::Frame::into_data) {
+                Some(Ok(data)) => {
+                    let length = bytes::Buf::remaining(&data);
+                    let last = body.is_end_stream();
+                    if length > 0 {
+                        let (length, after) = framing.data(length, last, outbound.buffer());
+                        outbound.push(data, length, after);
+                    }
+                    if last {
+                        // From here on the answer is complete, whatever the client takes of it.
+                        drop(body);
+                        if !framing.is_ended() {
+                            framing.end(None, outbound.buffer()).map_err(|_| BROKEN)?;
+                        }
+                        return self.write(outbound).await;
+                    }
+                    self.write(outbound).await?;
+                }
+                Some(Err(frame)) => {
+                    let trailers = frame.into_trailers().ok();
+                    drop(body);
+                    framing.end(trailers.as_ref(), outbound.buffer()).map_err(|_| BROKEN)?;
+                    return self.write(outbound).await;
+                }
+                None => {
+                    drop(body);
+                    framing.end(None, outbound.buffer()).map_err(|_| BROKEN)?;
+                    return self.write(outbound).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn write(&self, outbound: &mut Outbound) -> Result<(), Stop> {
+        let written = poll_fn(|cx| outbound.poll_write(cx, &self.driver.io)).await;
+        // Not at once: an alert may wait to be sent.
+        written.map_err(|_| Stop::Close(End::ClientGone))
+    }
+
+    /// Answers what is no request, where the client would understand it. It is unknown where the next begins.
+    async fn refuse(&self, error: MalformedRequest, outbound: &mut Outbound) -> Stop {
+        tracing::debug!(%error, "what a client sent is no request");
+        if let Some(status) = error.status() {
+            let asked = Asked { is_head: false, is_old: false, takes_trailers: false };
+            self.write_head(status, &HeaderMap::new(), Extent::None, asked, true, outbound);
+            if let Err(stop) = self.write(outbound).await {
+                return stop;
+            }
+        }
+        Stop::Close(End::Malformed)
+    }
+}
+
+fn extent(body: &RecordedBody) -> Extent {
+    if body.is_end_stream() {
+        return Extent::None;
+    }
+    body.size_hint().exact().map_or(Extent::Unknown, Extent::Known)
+}
+
+/// Lets other tasks of the worker go first.
+async fn yield_once() {
+    let mut yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }

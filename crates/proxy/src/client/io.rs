@@ -1,6 +1,7 @@
 //! The IO that hyper gets: a TLS stream that it shares with the connection's driver.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
+use std::fmt;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -8,9 +9,6 @@ use std::task::{Context, Poll, ready};
 
 use brisk_tls::{Confirmation, Stream};
 use hyper::rt::{Read, ReadBufCursor, Write};
-
-use super::lines::LineWatcher;
-use crate::body::client::ClientBody;
 
 /// A TLS stream for hyper. Clones share it.
 ///
@@ -23,17 +21,12 @@ pub struct HttpIo(Rc<Shared>);
 struct Shared {
     stream: RefCell<Stream>,
     at_once: Cell<bool>,
-    lines: LineWatcher,
 }
 
 impl HttpIo {
     /// Takes over `stream`.
     pub fn new(stream: Stream) -> Self {
-        Self(Rc::new(Shared {
-            stream: RefCell::new(stream),
-            at_once: Cell::default(),
-            lines: LineWatcher::default(),
-        }))
+        Self(Rc::new(Shared { stream: RefCell::new(stream), at_once: Cell::default() }))
     }
 
     /// Reports when the handshake is complete; `None` if it already is, as always without early data.
@@ -54,20 +47,28 @@ impl HttpIo {
         self.0.stream.borrow_mut()
     }
 
-    /// Ends what only HTTP needs: from now on each flush is done at once, and lines are not watched.
+    /// From now on each flush is done at once.
     pub(crate) fn flush_at_once(&self) {
         self.0.at_once.set(true);
-        self.0.lines.end();
     }
 
-    /// Watches the lines of HTTP/1.1 from now on, where a head begins.
-    pub(super) fn watch_lines(&self) {
-        self.0.lines.begin();
-    }
-
-    /// Notes that `body` follows the head that was just read.
-    pub(super) fn expect(&self, body: &ClientBody) {
-        self.0.lines.expect(body);
+    /// Reads as [`Stream::poll_read`] does; false at the client's end. Before the end of its handshake the driver reads, and
+    /// wakes.
+    pub(super) fn poll_take(
+        &self,
+        cx: &mut Context<'_>,
+        mut take: impl FnMut(&[u8]) -> usize,
+    ) -> Poll<io::Result<bool>> {
+        let mut stream = self.stream_mut();
+        if !stream.is_confirmed() && !stream.has_plaintext() {
+            return Poll::Pending;
+        }
+        let mut any = false;
+        let read = stream.poll_read(cx, |data| {
+            any = true;
+            take(data)
+        });
+        read.map_ok(|()| any)
     }
 
     /// Reads as hyper asks for, and shows `note` what was read.
@@ -77,18 +78,13 @@ impl HttpIo {
         mut buf: ReadBufCursor<'_>,
         mut note: impl FnMut(&[u8]),
     ) -> Poll<io::Result<()>> {
-        let mut stream = self.0.stream.borrow_mut();
-        // Before the end of its handshake the driver reads, and wakes.
-        if !stream.is_confirmed() && !stream.has_plaintext() {
-            return Poll::Pending;
-        }
-        stream.poll_read(cx, |data| {
+        let read = self.poll_take(cx, |data| {
             let data = &data[..data.len().min(buf.remaining())];
-            self.0.lines.pass(data, |bytes| {
-                buf.put_slice(bytes);
-                note(bytes);
-            })
-        })
+            buf.put_slice(data);
+            note(data);
+            data.len()
+        });
+        read.map_ok(|_| ())
     }
 
     /// Writes what there is room for. The driver makes room, where there is one.
@@ -106,6 +102,12 @@ impl HttpIo {
     /// The stream, once hyper has let go of it.
     pub(crate) fn into_stream(self) -> Option<Stream> {
         Rc::try_unwrap(self.0).ok().map(|shared| shared.stream.into_inner())
+    }
+}
+
+impl fmt::Debug for HttpIo {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("HttpIo").finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Ensures that the lines of an HTTP/1.1 head end with CR LF.
+//! Ensures that the lines of an HTTP/1.1 head end with CR LF, where hyper reads it: over plain HTTP.
 //!
 //! hyper takes a bare LF for the end of a line too, as RFC 9112 section 2.2 permits. A proxy in front that takes it for
 //! something else would then see other headers than brisk does. hyper cannot be asked to be strict, so this is done
@@ -19,11 +19,6 @@ impl LineWatcher {
     /// Watches from now on, where a head begins.
     pub(super) fn begin(&self) {
         self.0.set(Lines::watched());
-    }
-
-    /// Lets everything through from now on.
-    pub(super) fn end(&self) {
-        self.0.set(Lines::Unwatched);
     }
 
     /// Notes that `body` follows the head that was just read.

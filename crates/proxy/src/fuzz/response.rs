@@ -79,7 +79,7 @@ fn read_by_hyper(bytes: &[u8], method: &Method) -> Option<Read> {
     let mut builder = http1::Builder::new();
     builder.max_header_size(HEAD_SIZE).max_buf_size(64 << 10);
     let mut handshake =
-        Box::pin(builder.handshake(TokioIo::new(Sent { bytes: bytes.to_vec(), position: 0, asked: false })));
+        Box::pin(builder.handshake(TokioIo::new(Sent { asked: false, ..Sent::at_once(bytes) })));
     let Poll::Ready(Ok((mut sender, mut connection))) = handshake.as_mut().poll(&mut context) else {
         panic!("nothing is needed to begin");
     };
@@ -114,11 +114,18 @@ fn read_by_hyper(bytes: &[u8], method: &Method) -> Option<Read> {
     panic!("hyper does not come to an end");
 }
 
-/// What a server sends once it was asked, after which it ends the connection. It takes anything.
-struct Sent {
+/// What the other side sends once it was asked, after which it ends the connection. It takes anything.
+pub(super) struct Sent {
     bytes: Vec<u8>,
     position: usize,
     asked: bool,
+}
+
+impl Sent {
+    /// It sends without being asked.
+    pub(super) fn at_once(bytes: &[u8]) -> Self {
+        Self { bytes: bytes.to_vec(), position: 0, asked: true }
+    }
 }
 
 impl AsyncRead for Sent {

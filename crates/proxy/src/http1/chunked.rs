@@ -3,7 +3,8 @@
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{LINES, MalformedResponse};
+use super::LINES;
+use super::body::MalformedBody;
 
 /// Bytes of all chunk extensions of a body. Servers rarely send any.
 const EXTENSIONS: usize = 16 << 10;
@@ -56,7 +57,7 @@ impl Chunked {
     }
 
     /// The next part, taken from the front of `input`; `None` if more bytes are needed.
-    pub(crate) fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Part>, MalformedResponse> {
+    pub(crate) fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Part>, MalformedBody> {
         loop {
             match self.state {
                 State::Size => match self.size(input)? {
@@ -79,7 +80,7 @@ impl Chunked {
                         self.state = State::Size;
                     }
                     [] | [b'\r'] => return Ok(None),
-                    _ => return Err(MalformedResponse::Chunk),
+                    _ => return Err(MalformedBody::Chunk),
                 },
                 State::Trailers => return self.trailers(input),
                 State::Ended => return Ok(Some(Part::End)),
@@ -97,19 +98,19 @@ impl Chunked {
     }
 
     /// A line with the size of a chunk, and extensions, which mean nothing here.
-    fn size(&mut self, input: &mut BytesMut) -> Result<Option<u64>, MalformedResponse> {
+    fn size(&mut self, input: &mut BytesMut) -> Result<Option<u64>, MalformedBody> {
         let window = &input[..input.len().min(DIGITS + 2 + self.extensions)];
         let Some(end) = memchr::memchr(b'\n', window) else {
             if window.len() < input.len() {
-                return Err(MalformedResponse::Extensions);
+                return Err(MalformedBody::Extensions);
             }
             // What cannot become a size is refused at once, not when its line ends.
             return match input.first() {
-                Some(first) if !first.is_ascii_hexdigit() => Err(MalformedResponse::Chunk),
+                Some(first) if !first.is_ascii_hexdigit() => Err(MalformedBody::Chunk),
                 _ => Ok(None),
             };
         };
-        let line = window[..end].strip_suffix(b"\r").ok_or(MalformedResponse::Chunk)?;
+        let line = window[..end].strip_suffix(b"\r").ok_or(MalformedBody::Chunk)?;
         let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
         let (digits, rest) = line.split_at(digits);
         let space = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
@@ -119,16 +120,16 @@ impl Chunked {
             || !(extension.is_empty() || extension.starts_with(b";"))
             || rest.contains(&b'\r')
         {
-            return Err(MalformedResponse::Chunk);
+            return Err(MalformedBody::Chunk);
         }
-        self.extensions = self.extensions.checked_sub(rest.len()).ok_or(MalformedResponse::Extensions)?;
+        self.extensions = self.extensions.checked_sub(rest.len()).ok_or(MalformedBody::Extensions)?;
         let size = digits.iter().fold(0, |size, digit| size << 4 | value(*digit));
         input.advance(end + 1);
         Ok(Some(size))
     }
 
     /// The lines after the last chunk, up to an empty one.
-    fn trailers(&mut self, input: &mut BytesMut) -> Result<Option<Part>, MalformedResponse> {
+    fn trailers(&mut self, input: &mut BytesMut) -> Result<Option<Part>, MalformedBody> {
         if input.starts_with(b"\r\n") {
             input.advance(2);
             self.state = State::Ended;
@@ -136,12 +137,12 @@ impl Chunked {
         }
         let section = &input[..input.len().min(TRAILERS)];
         let Some(end) = memchr::memmem::find(section, b"\r\n\r\n") else {
-            return if section.len() < TRAILERS { Ok(None) } else { Err(MalformedResponse::Trailers) };
+            return if section.len() < TRAILERS { Ok(None) } else { Err(MalformedBody::Trailers) };
         };
         let section = input.split_to(end + 4);
         self.state = State::Ended;
         if memchr::memchr_iter(b'\n', &section).any(|at| at == 0 || section[at - 1] != b'\r') {
-            return Err(MalformedResponse::Trailers);
+            return Err(MalformedBody::Trailers);
         }
         read_trailers(&section).map(|trailers| Some(Part::Trailers(trailers)))
     }
@@ -151,16 +152,16 @@ fn value(digit: u8) -> u64 {
     u64::from(char::from(digit).to_digit(16).unwrap_or_default())
 }
 
-fn read_trailers(section: &[u8]) -> Result<HeaderMap, MalformedResponse> {
+fn read_trailers(section: &[u8]) -> Result<HeaderMap, MalformedBody> {
     let mut lines = [httparse::EMPTY_HEADER; LINES];
     let lines = match httparse::parse_headers(section, &mut lines) {
         Ok(httparse::Status::Complete((length, lines))) if length == section.len() => lines,
-        _ => return Err(MalformedResponse::Trailers),
+        _ => return Err(MalformedBody::Trailers),
     };
     let mut trailers = HeaderMap::with_capacity(lines.len());
     for line in lines {
-        let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| MalformedResponse::Trailers)?;
-        let value = HeaderValue::from_bytes(line.value).map_err(|_| MalformedResponse::Trailers)?;
+        let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| MalformedBody::Trailers)?;
+        let value = HeaderValue::from_bytes(line.value).map_err(|_| MalformedBody::Trailers)?;
         trailers.append(name, value);
     }
     Ok(trailers)
@@ -171,7 +172,7 @@ mod tests {
     use super::*;
 
     /// All data and the trailers of `bytes`, which come in pieces of `step`; what is left; or the error.
-    fn decode(bytes: &[u8], step: usize) -> Result<(Vec<u8>, Option<HeaderMap>, usize), MalformedResponse> {
+    fn decode(bytes: &[u8], step: usize) -> Result<(Vec<u8>, Option<HeaderMap>, usize), MalformedBody> {
         let (mut decoder, mut input, mut data) = (Chunked::new(), BytesMut::new(), Vec::new());
         for piece in bytes.chunks(step) {
             input.extend_from_slice(piece);
@@ -187,7 +188,7 @@ mod tests {
         Ok((data, None, usize::MAX))
     }
 
-    fn all_steps(bytes: &[u8]) -> Result<(Vec<u8>, Option<HeaderMap>, usize), MalformedResponse> {
+    fn all_steps(bytes: &[u8]) -> Result<(Vec<u8>, Option<HeaderMap>, usize), MalformedBody> {
         let whole = decode(bytes, bytes.len().max(1));
         for step in 1..bytes.len().min(40) {
             let (one, other) = (decode(bytes, step), whole.clone());
@@ -221,23 +222,23 @@ mod tests {
     #[test]
     fn what_is_no_chunk_is_refused() {
         for (body, refused) in [
-            (&b"5\nhello\r\n"[..], MalformedResponse::Chunk),
-            (b"\r\n", MalformedResponse::Chunk),
-            (b"g\r\n", MalformedResponse::Chunk),
-            (b"-1\r\n", MalformedResponse::Chunk),
-            (b"+1\r\nx", MalformedResponse::Chunk),
-            (b"0x1\r\nx", MalformedResponse::Chunk),
-            (b" 1\r\nx", MalformedResponse::Chunk),
-            (b"1 1\r\nx", MalformedResponse::Chunk),
-            (b"1\r\r\nx", MalformedResponse::Chunk),
-            (b"1;a\rb\r\nx", MalformedResponse::Chunk),
-            (b"11111111111111111\r\nx", MalformedResponse::Chunk),
-            (b"1\r\nxy\r\n", MalformedResponse::Chunk),
-            (b"1\r\nx\n0\r\n\r\n", MalformedResponse::Chunk),
-            (b"0\r\nno colon\r\n\r\n", MalformedResponse::Trailers),
-            (b"0\r\n a: b\r\n\r\n", MalformedResponse::Trailers),
-            (b"0\r\na: b\n\n\r\n\r\n", MalformedResponse::Trailers),
-            (b"0\r\na: b\nc: d\r\n\r\n", MalformedResponse::Trailers),
+            (&b"5\nhello\r\n"[..], MalformedBody::Chunk),
+            (b"\r\n", MalformedBody::Chunk),
+            (b"g\r\n", MalformedBody::Chunk),
+            (b"-1\r\n", MalformedBody::Chunk),
+            (b"+1\r\nx", MalformedBody::Chunk),
+            (b"0x1\r\nx", MalformedBody::Chunk),
+            (b" 1\r\nx", MalformedBody::Chunk),
+            (b"1 1\r\nx", MalformedBody::Chunk),
+            (b"1\r\r\nx", MalformedBody::Chunk),
+            (b"1;a\rb\r\nx", MalformedBody::Chunk),
+            (b"11111111111111111\r\nx", MalformedBody::Chunk),
+            (b"1\r\nxy\r\n", MalformedBody::Chunk),
+            (b"1\r\nx\n0\r\n\r\n", MalformedBody::Chunk),
+            (b"0\r\nno colon\r\n\r\n", MalformedBody::Trailers),
+            (b"0\r\n a: b\r\n\r\n", MalformedBody::Trailers),
+            (b"0\r\na: b\n\n\r\n\r\n", MalformedBody::Trailers),
+            (b"0\r\na: b\nc: d\r\n\r\n", MalformedBody::Trailers),
         ] {
             assert_eq!(all_steps(body).map(|_| ()), Err(refused), "{}", body.escape_ascii());
         }
@@ -247,14 +248,14 @@ mod tests {
     fn extensions_and_trailers_have_limits() {
         let extended = |length: usize| [b"1;".to_vec(), vec![b'a'; length], b"\r\nx\r\n".to_vec()].concat();
         assert!(decode(&extended(EXTENSIONS - 10), 4096).is_ok());
-        assert_eq!(decode(&extended(EXTENSIONS + 10), 4096).map(|_| ()), Err(MalformedResponse::Extensions));
-        assert_eq!(decode(&extended(1000).repeat(17), 4096).map(|_| ()), Err(MalformedResponse::Extensions));
+        assert_eq!(decode(&extended(EXTENSIONS + 10), 4096).map(|_| ()), Err(MalformedBody::Extensions));
+        assert_eq!(decode(&extended(1000).repeat(17), 4096).map(|_| ()), Err(MalformedBody::Extensions));
         let trailing =
             |length: usize| [b"0\r\na: ".to_vec(), vec![b'a'; length], b"\r\n\r\n".to_vec()].concat();
         assert!(decode(&trailing(TRAILERS - 10), 4096).is_ok());
-        assert_eq!(decode(&trailing(TRAILERS), 4096).map(|_| ()), Err(MalformedResponse::Trailers));
+        assert_eq!(decode(&trailing(TRAILERS), 4096).map(|_| ()), Err(MalformedBody::Trailers));
         let many = [b"0\r\n".to_vec(), b"a: b\r\n".repeat(LINES + 1), b"\r\n".to_vec()].concat();
-        assert_eq!(decode(&many, 4096).map(|_| ()), Err(MalformedResponse::Trailers));
+        assert_eq!(decode(&many, 4096).map(|_| ()), Err(MalformedBody::Trailers));
     }
 
     #[test]

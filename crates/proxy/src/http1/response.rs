@@ -5,8 +5,9 @@ use std::ops::Range;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
-use super::chunked::{Chunked, Part};
-use super::{LINES, MalformedResponse};
+use super::body::BodyReader;
+use super::chunked::Chunked;
+use super::{LINES, MalformedResponse, place};
 use crate::validate;
 
 /// The head of a response.
@@ -59,17 +60,10 @@ impl ResponseHead {
         }
         let head = input.split_to(length).freeze();
         let mut headers = headers(&head, &lines[..count])?;
-        let body = BodyReader::after(status, &mut headers, method, is_old)?;
+        let body = body_after(status, &mut headers, method, is_old)?;
         let persists = !matches!(body, BodyReader::UntilClose) && persists(&headers, is_old);
         Ok(Some(Self { status, headers, body, persists }))
     }
-}
-
-/// Where `part` of `whole` stands in it.
-fn place(part: &[u8], whole: &[u8]) -> Range<u32> {
-    let start = part.as_ptr().addr() - whole.as_ptr().addr();
-    // Heads are far shorter than 4 GiB.
-    start as u32..(start + part.len()) as u32
 }
 
 /// Values share the bytes of `head`.
@@ -118,84 +112,26 @@ fn content_length(headers: &mut HeaderMap) -> Result<Option<u64>, MalformedRespo
     Ok(length)
 }
 
-/// What is left of a response's body.
-#[derive(Debug)]
-pub(crate) enum BodyReader {
-    /// This many bytes; 0: there is no body, or all was read.
-    Length(u64),
-    Chunked(Chunked),
-    /// All that comes before the end of the connection.
-    UntilClose,
-}
-
-impl BodyReader {
-    /// RFC 9112 section 6.3.
-    fn after(
-        status: StatusCode,
-        headers: &mut HeaderMap,
-        method: &Method,
-        is_old: bool,
-    ) -> Result<Self, MalformedResponse> {
-        let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
-        let coding = codings.next();
-        if coding.is_some_and(|coding| !validate::is_chunked(coding)) || codings.next().is_some() {
-            return Err(MalformedResponse::TransferCoding);
-        }
-        let is_bodyless = status.is_informational()
-            || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
-            || *method == Method::HEAD;
-        match coding.is_some() {
-            true if is_old => Err(MalformedResponse::OldTransferCoding),
-            _ if is_bodyless => Ok(Self::Length(0)),
-            true => Ok(Self::Chunked(Chunked::new())),
-            false => Ok(content_length(headers)?.map_or(Self::UntilClose, Self::Length)),
-        }
+/// How the body of a response ends: RFC 9112 section 6.3.
+fn body_after(
+    status: StatusCode,
+    headers: &mut HeaderMap,
+    method: &Method,
+    is_old: bool,
+) -> Result<BodyReader, MalformedResponse> {
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let coding = codings.next();
+    if coding.is_some_and(|coding| !validate::is_chunked(coding)) || codings.next().is_some() {
+        return Err(MalformedResponse::TransferCoding);
     }
-
-    /// Whether all was read.
-    pub(crate) fn is_ended(&self) -> bool {
-        match self {
-            Self::Length(left) => *left == 0,
-            Self::Chunked(chunked) => chunked.is_ended(),
-            Self::UntilClose => false,
-        }
-    }
-
-    /// Bytes that are left, if that is known.
-    pub(crate) fn left(&self) -> Option<u64> {
-        match self {
-            Self::Length(left) => Some(*left),
-            Self::Chunked(chunked) => chunked.is_ended().then_some(0),
-            Self::UntilClose => None,
-        }
-    }
-
-    /// The next part, taken from the front of `input`; `None` if more bytes are needed.
-    pub(crate) fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Part>, MalformedResponse> {
-        match self {
-            Self::Length(0) => Ok(Some(Part::End)),
-            Self::Length(_) | Self::UntilClose if input.is_empty() => Ok(None),
-            Self::Length(left) => {
-                let length = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
-                *left -= length as u64;
-                Ok(Some(Part::Data(input.split_to(length).freeze())))
-            }
-            Self::UntilClose => Ok(Some(Part::Data(input.split().freeze()))),
-            Self::Chunked(chunked) => {
-                let part = chunked.decode(input)?;
-                if matches!(part, Some(Part::Data(_))) {
-                    chunked.settle(input);
-                }
-                Ok(part)
-            }
-        }
-    }
-
-    /// Ends the body with its connection. Returns whether that is how it has to end.
-    pub(crate) fn close(&mut self) -> bool {
-        let complete = self.is_ended() || matches!(self, Self::UntilClose);
-        *self = Self::Length(0);
-        complete
+    let is_bodyless = status.is_informational()
+        || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+        || *method == Method::HEAD;
+    match coding.is_some() {
+        true if is_old => Err(MalformedResponse::OldTransferCoding),
+        _ if is_bodyless => Ok(BodyReader::Length(0)),
+        true => Ok(BodyReader::Chunked(Chunked::new())),
+        false => Ok(content_length(headers)?.map_or(BodyReader::UntilClose, BodyReader::Length)),
     }
 }
 
@@ -305,21 +241,5 @@ mod tests {
         assert_eq!(refused(&format!("{long}\r\n\r\n")), MalformedResponse::HeadTooLarge);
         let many = format!("HTTP/1.1 200 OK\r\n{}", "a:b\r\n".repeat(LINES + 1));
         assert_eq!(refused(&many), MalformedResponse::HeadTooLarge);
-    }
-
-    #[test]
-    fn a_body_ends_by_its_length_or_with_its_connection() {
-        let mut input = BytesMut::from(&b"hello"[..]);
-        let mut body = BodyReader::Length(3);
-        assert_eq!(body.decode(&mut input), Ok(Some(Part::Data(Bytes::from("hel")))));
-        assert!(body.is_ended() && body.close());
-        assert_eq!(body.decode(&mut input), Ok(Some(Part::End)));
-        let mut body = BodyReader::Length(3);
-        assert_eq!(body.decode(&mut input), Ok(Some(Part::Data(Bytes::from("lo")))));
-        assert_eq!(body.decode(&mut input), Ok(None));
-        assert!(!body.close());
-        let (mut body, mut input) = (BodyReader::UntilClose, BytesMut::from(&b"hello"[..]));
-        assert_eq!(body.decode(&mut input), Ok(Some(Part::Data(Bytes::from("hello")))));
-        assert!(!body.is_ended() && body.close() && body.is_ended());
     }
 }

@@ -12,9 +12,10 @@ use tokio_util::io::poll_read_buf;
 
 use crate::body::request::RequestBody;
 use crate::error::ConnectionError;
+use crate::http1::body::BodyReader;
 use crate::http1::chunked::Part;
 use crate::http1::request::{BodyWriter, Output};
-use crate::http1::response::{BodyReader, ResponseHead};
+use crate::http1::response::ResponseHead;
 
 /// Bytes that are read at once: this many at first, and twice as many after a read that was filled, up to the most. A
 /// client that reads nothing makes its upstream connections hold the most each, beside the budget of its answers.

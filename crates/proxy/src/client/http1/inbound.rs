@@ -1,0 +1,266 @@
+//! What comes from a client over HTTP/1.1: heads, parsed where the TLS stream has them, and the bodies of requests, read
+//! when they are asked for.
+
+use std::cell::RefCell;
+use std::io::{self, IoSlice};
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use http::Request;
+use http_body::Frame;
+
+use crate::body::client::{ClientBody, Http1Body, Http1Source};
+use crate::client::io::HttpIo;
+use crate::error::BodyError;
+use crate::http1::body::BodyReader;
+use crate::http1::chunked::Part;
+use crate::http1::request_head::{HeadLimits, MalformedRequest, RequestHead, has_bare_line_feed};
+
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// The client's side of one connection.
+#[derive(Debug)]
+pub(super) struct Inbound {
+    io: HttpIo,
+    state: RefCell<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Read, but not yet taken.
+    input: BytesMut,
+    /// Bytes of the input that are known to be no whole head.
+    seen: usize,
+    /// What is left of the request's body.
+    body: BodyReader,
+    /// What is left of 100 (Continue), which goes out when the body is first asked for.
+    interim: &'static [u8],
+    /// The rest of the body is not wanted.
+    is_let_go: bool,
+    /// The rest of the body will not be read.
+    is_broken: bool,
+}
+
+/// Why no further head comes.
+#[derive(Debug)]
+pub(super) enum NoHead {
+    /// The client has ended between two requests, or the connection is to take no further one.
+    End,
+    /// The client has ended, or broken the connection, within a head.
+    Broken,
+    /// What came is none.
+    Malformed(MalformedRequest),
+}
+
+impl Inbound {
+    /// Before the first request.
+    pub(super) fn new(io: HttpIo) -> Rc<Self> {
+        let state = State {
+            input: BytesMut::new(),
+            seen: 0,
+            body: BodyReader::Length(0),
+            interim: b"",
+            is_let_go: false,
+            is_broken: false,
+        };
+        Rc::new(Self { io, state: RefCell::new(state) })
+    }
+
+    /// Waits for a head; `last`: only for one that has begun.
+    pub(super) fn poll_head(
+        &self,
+        context: &mut Context<'_>,
+        limits: HeadLimits,
+        last: bool,
+    ) -> Poll<Result<RequestHead, NoHead>> {
+        let mut state = self.state.borrow_mut();
+        loop {
+            if let Some(head) = state.take_head(limits).map_err(NoHead::Malformed)? {
+                return Poll::Ready(Ok(head));
+            }
+            if last && state.input.is_empty() && !self.io.stream().has_plaintext() {
+                return Poll::Ready(Err(NoHead::End));
+            }
+            let (mut found, mut none) = (None, None);
+            let read = self.io.poll_take(context, |data| {
+                if found.is_some() || none.is_some() {
+                    return 0;
+                }
+                if state.input.is_empty() {
+                    match RequestHead::parse(data, limits) {
+                        Ok(Some((head, length))) => {
+                            found = Some(head);
+                            return length;
+                        }
+                        Ok(None) => state.seen = data.len(),
+                        Err(error) => none = Some(error),
+                    }
+                }
+                state.input.extend_from_slice(data);
+                data.len()
+            });
+            match (found, none) {
+                (Some(head), _) => return Poll::Ready(Ok(head)),
+                (None, Some(error)) => return Poll::Ready(Err(NoHead::Malformed(error))),
+                (None, None) => {}
+            }
+            if !matches!(ready!(read), Ok(true)) {
+                let ended = if state.has_begun() { NoHead::Broken } else { NoHead::End };
+                return Poll::Ready(Err(ended));
+            }
+        }
+    }
+
+    /// The request whose head was just read. Its body reads from here.
+    pub(super) fn begin(self: &Rc<Self>, head: RequestHead) -> Request<ClientBody> {
+        let mut state = self.state.borrow_mut();
+        let RequestHead { request, body, expects_continue, .. } = head;
+        let body_is_ended = body.is_ended();
+        state.body = body;
+        state.interim = if expects_continue { CONTINUE } else { b"" };
+        state.is_let_go = body_is_ended;
+        request.map(|()| {
+            if body_is_ended {
+                ClientBody::Empty
+            } else {
+                ClientBody::Http1(Http1Body::new(Rc::clone(self) as Rc<dyn Http1Source>))
+            }
+        })
+    }
+
+    /// The answer begins: the client need not wait any longer. Returns what is to be sent before it.
+    pub(super) fn answer_begins(&self) -> &'static [u8] {
+        let interim = std::mem::take(&mut self.state.borrow_mut().interim);
+        if interim.len() < CONTINUE.len() { interim } else { b"" }
+    }
+
+    /// Whether another request may follow: the body was read to its end. Of one that is not wanted, the part that is here
+    /// is dropped first. `None`: the exchange is still reading it.
+    pub(super) fn is_read(&self, context: &mut Context<'_>) -> Option<bool> {
+        let mut state = self.state.borrow_mut();
+        if state.body.is_ended() {
+            return Some(!state.is_broken);
+        }
+        if !state.is_let_go {
+            return None;
+        }
+        // A body whose rest does not come at once is not waited for.
+        let is_ended = !state.is_broken && (state.drop_body() || self.read_once(&mut state, context));
+        state.is_broken = !is_ended;
+        Some(is_ended)
+    }
+
+    /// Reads once, and drops what that brings of the body. Returns whether it has ended.
+    fn read_once(&self, state: &mut State, context: &mut Context<'_>) -> bool {
+        matches!(self.poll_more(state, context), Poll::Ready(Ok(true))) && state.drop_body()
+    }
+
+    /// Takes what was read and belongs to no request.
+    pub(super) fn take_input(&self) -> Bytes {
+        self.state.borrow_mut().input.split().freeze()
+    }
+
+    fn poll_part(&self, context: &mut Context<'_>) -> Poll<Result<Part, BodyError>> {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        while !state.interim.is_empty() {
+            let slices = [IoSlice::new(state.interim)];
+            let length =
+                ready!(self.io.stream_mut().poll_write(context, &slices)).map_err(BodyError::ClientGone)?;
+            state.interim = &state.interim[length..];
+        }
+        loop {
+            if let Some(part) = state.body.decode(&mut state.input).map_err(BodyError::ClientMalformed)? {
+                return Poll::Ready(Ok(part));
+            }
+            match ready!(self.poll_more(state, context)) {
+                Ok(true) => {}
+                Ok(false) => {
+                    return Poll::Ready(Err(BodyError::ClientGone(io::ErrorKind::UnexpectedEof.into())));
+                }
+                Err(error) => return Poll::Ready(Err(BodyError::ClientGone(error))),
+            }
+        }
+    }
+
+    /// Reads more of the body: nothing beyond it, where its length is known. False at the client's end.
+    fn poll_more(&self, state: &mut State, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let mut left =
+            state.body.left().map_or(usize::MAX, |left| usize::try_from(left).unwrap_or(usize::MAX));
+        let input = &mut state.input;
+        self.io.poll_take(context, |data| {
+            let length = left.min(data.len());
+            left -= length;
+            input.extend_from_slice(&data[..length]);
+            length
+        })
+    }
+}
+
+impl Http1Source for Inbound {
+    fn poll_frame(&self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if self.state.borrow().is_broken {
+            return Poll::Ready(None);
+        }
+        let part = ready!(self.poll_part(context));
+        self.state.borrow_mut().is_broken = part.is_err();
+        Poll::Ready(match part {
+            Ok(Part::Data(data)) => Some(Ok(Frame::data(data))),
+            Ok(Part::Trailers(trailers)) => Some(Ok(Frame::trailers(trailers))),
+            Ok(Part::End) => None,
+            Err(error) => Some(Err(error)),
+        })
+    }
+
+    fn left(&self) -> Option<u64> {
+        self.state.borrow().body.left()
+    }
+
+    fn let_go(&self) {
+        self.state.borrow_mut().is_let_go = true;
+    }
+}
+
+impl State {
+    /// Takes a head from the input, if all of it has come. One that comes in many pieces is looked at when it may have ended.
+    fn take_head(&mut self, limits: HeadLimits) -> Result<Option<RequestHead>, MalformedRequest> {
+        let Self { input, seen, .. } = self;
+        if input.len() == *seen {
+            return Ok(None);
+        }
+        let news = &input[seen.saturating_sub(3)..];
+        let may_have_ended = *seen == 0
+            || input.len() >= limits.size
+            || memchr::memmem::find(news, b"\r\n\r\n").is_some()
+            || has_bare_line_feed(news);
+        if may_have_ended {
+            if let Some((head, length)) = RequestHead::parse(input, limits)? {
+                input.advance(length);
+                *seen = 0;
+                return Ok(Some(head));
+            }
+            // They would be read again and again.
+            while input.starts_with(b"\r\n") {
+                input.advance(2);
+            }
+        }
+        *seen = input.len();
+        Ok(None)
+    }
+
+    /// Whether more than empty lines came of a head.
+    fn has_begun(&self) -> bool {
+        self.input.iter().any(|byte| !matches!(byte, b'\r' | b'\n'))
+    }
+
+    /// Drops what is here of the body. Returns whether it has ended.
+    fn drop_body(&mut self) -> bool {
+        while let Ok(Some(part)) = self.body.decode(&mut self.input) {
+            if !matches!(part, Part::Data(_)) {
+                return true;
+            }
+        }
+        self.body.is_ended()
+    }
+}

@@ -1,0 +1,391 @@
+//! Writing responses to clients: the head, and how the body is marked off.
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+
+use crate::claims;
+
+/// What a request says of the response to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    /// The request is by HEAD: the response has no body, whatever its head says.
+    pub(crate) is_head: bool,
+    /// The request is of HTTP/1.0: there are no chunks.
+    pub(crate) is_old: bool,
+    /// Trailers may follow the body.
+    pub(crate) takes_trailers: bool,
+}
+
+/// What is known of a body before it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// There is none.
+    None,
+    Known(u64),
+    Unknown,
+}
+
+/// How the end of a response's body is marked, and what of it is still to be sent.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// This many bytes.
+    Length(u64),
+    /// In chunks. At the end may stand the trailers that the response has announced.
+    Chunked { announced: Vec<HeaderName> },
+    /// All until the connection is closed.
+    UntilClose,
+}
+
+/// A head that was written.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) framing: Framing,
+    /// The connection is closed after the response.
+    pub(crate) closes: bool,
+}
+
+/// Writes the head of a response to `output`. `closes`: it is the last on its connection.
+pub(crate) fn write_head(
+    output: &mut Vec<u8>,
+    (status, headers): (StatusCode, &HeaderMap),
+    extent: Extent,
+    asked: Asked,
+    closes: bool,
+    date: &str,
+) -> Written {
+    status_line(output, status, asked.is_old);
+    let may_have_body = !asked.is_head && may_have_length(status);
+    let mut head = Head { output, extent, asked, may_have_body, length: None, date: false, closes: false };
+    let mut announced = Vec::new();
+    for (name, value) in headers {
+        head.line(name, value, &mut announced);
+    }
+    let Head { length, date: has_date, closes: says_close, .. } = head;
+    // RFC 9112 section 9.6. HTTP/1.0 knows no other way.
+    if closes && !says_close && !asked.is_old && status != StatusCode::SWITCHING_PROTOCOLS {
+        output.extend_from_slice(b"connection: close\r\n");
+    }
+    let framing = match (length, extent) {
+        (Some(length), _) => Framing::Length(length),
+        (None, Extent::None | Extent::Known(0)) => {
+            if may_have_body {
+                output.extend_from_slice(b"content-length: 0\r\n");
+            }
+            Framing::Length(0)
+        }
+        (None, Extent::Known(length)) => {
+            if may_have_length(status) {
+                write_length(output, length);
+            }
+            Framing::Length(length)
+        }
+        (None, Extent::Unknown) if asked.is_old => Framing::UntilClose,
+        (None, Extent::Unknown) => {
+            if may_have_body {
+                output.extend_from_slice(b"transfer-encoding: chunked\r\n");
+            }
+            Framing::Chunked { announced }
+        }
+    };
+    if !has_date {
+        for part in ["date: ", date, "\r\n"] {
+            output.extend_from_slice(part.as_bytes());
+        }
+    }
+    output.extend_from_slice(b"\r\n");
+    let framing = if may_have_body { framing } else { Framing::Length(0) };
+    let closes = closes || says_close || framing == Framing::UntilClose;
+    Written { framing, closes }
+}
+
+/// A head on its way.
+struct Head<'a> {
+    output: &'a mut Vec<u8>,
+    extent: Extent,
+    asked: Asked,
+    may_have_body: bool,
+    /// The length that was written.
+    length: Option<u64>,
+    date: bool,
+    closes: bool,
+}
+
+impl Head<'_> {
+    fn line(&mut self, name: &HeaderName, value: &HeaderValue, announced: &mut Vec<HeaderName>) {
+        match *name {
+            header::CONTENT_LENGTH => return self.length(value),
+            // Which one there is depends on the client.
+            header::TRANSFER_ENCODING => return,
+            header::CONNECTION => {
+                self.closes |= tokens(value).any(|option| option.eq_ignore_ascii_case(b"close"));
+            }
+            header::DATE => self.date = true,
+            header::TRAILER if self.asked.is_old || !self.may_have_body => return,
+            header::TRAILER if self.asked.takes_trailers => announced.extend(names(value)),
+            _ => {}
+        }
+        let (name, value) = (name.as_str().as_bytes(), value.as_bytes());
+        self.output.reserve(name.len() + value.len() + 4);
+        self.output.extend_from_slice(name);
+        self.output.extend_from_slice(b": ");
+        self.output.extend_from_slice(value);
+        self.output.extend_from_slice(b"\r\n");
+    }
+
+    /// Writes a length once, and only if it is that of the body: of the one that a response to GET would have, to HEAD.
+    fn length(&mut self, value: &HeaderValue) {
+        let stated = || value.to_str().ok().and_then(|digits| digits.parse().ok());
+        let length = match self.extent {
+            Extent::Known(length) => Some(length),
+            Extent::Unknown => stated(),
+            Extent::None if self.asked.is_head => stated(),
+            Extent::None => None,
+        };
+        if let (None, Some(length)) = (self.length, length) {
+            self.length = Some(length);
+            write_length(self.output, length);
+        }
+    }
+}
+
+fn status_line(output: &mut Vec<u8>, status: StatusCode, is_old: bool) {
+    if status == StatusCode::OK && !is_old {
+        return output.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    }
+    let version = if is_old { "HTTP/1.0 " } else { "HTTP/1.1 " };
+    // Many clients expect a reason.
+    for part in [version, status.as_str(), " ", status.canonical_reason().unwrap_or("<none>"), "\r\n"] {
+        output.extend_from_slice(part.as_bytes());
+    }
+}
+
+fn write_length(output: &mut Vec<u8>, length: u64) {
+    output.extend_from_slice(b"content-length: ");
+    output.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+    output.extend_from_slice(b"\r\n");
+}
+
+/// RFC 9110 section 8.6, and section 15.4.5, which has brisk leave the length out of 304.
+fn may_have_length(status: StatusCode) -> bool {
+    !status.is_informational() && !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+}
+
+fn tokens(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
+    value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
+}
+
+/// The names of a `Trailer` line, but for those that belong to the head (RFC 9110 section 6.5.1).
+fn names(line: &HeaderValue) -> impl Iterator<Item = HeaderName> {
+    let names = tokens(line).filter_map(|name| HeaderName::from_bytes(name).ok());
+    names.filter(|name| !claims::belongs_to_head(name) && *name != header::SET_COOKIE)
+}
+
+impl Framing {
+    /// Whether nothing more may be sent.
+    pub(crate) fn is_ended(&self) -> bool {
+        *self == Self::Length(0)
+    }
+
+    /// Frames `length` bytes of data, more than none; `last`: they are all that is left. Writes what goes before them to
+    /// `output`; returns how many of them to send, and what goes behind them.
+    pub(crate) fn data(&mut self, length: usize, last: bool, output: &mut Vec<u8>) -> (usize, &'static [u8]) {
+        match self {
+            Self::UntilClose => (length, b""),
+            // What exceeds the length would be taken for the next response.
+            Self::Length(left) => {
+                let length = usize::try_from(*left).unwrap_or(usize::MAX).min(length);
+                *left -= length as u64;
+                (length, b"")
+            }
+            Self::Chunked { .. } => {
+                write_size(output, length);
+                if !last {
+                    return (length, b"\r\n");
+                }
+                *self = Self::Length(0);
+                (length, b"\r\n0\r\n\r\n")
+            }
+        }
+    }
+
+    /// Writes the end of the body to `output`, with those of `trailers` that may stand there.
+    ///
+    /// # Errors
+    ///
+    /// Something is missing.
+    pub(crate) fn end(&self, trailers: Option<&HeaderMap>, output: &mut Vec<u8>) -> Result<(), Incomplete> {
+        match self {
+            Self::Length(0) | Self::UntilClose => {}
+            Self::Length(_) => return Err(Incomplete),
+            Self::Chunked { announced } => {
+                output.extend_from_slice(b"0\r\n");
+                for (name, value) in
+                    trailers.into_iter().flatten().filter(|(name, _)| announced.contains(name))
+                {
+                    for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+                        output.extend_from_slice(part);
+                    }
+                }
+                output.extend_from_slice(b"\r\n");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A body that ends before the length that its head states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Incomplete;
+
+/// The line before a chunk.
+fn write_size(output: &mut Vec<u8>, size: usize) {
+    let digits = (usize::BITS - size.leading_zeros()).div_ceil(4).max(1);
+    for digit in (0..digits).rev() {
+        let digit = (size >> (4 * digit)) & 0xf;
+        output.push(b"0123456789abcdef"[digit]);
+    }
+    output.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GET: Asked = Asked { is_head: false, is_old: false, takes_trailers: false };
+    const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+
+    fn written(
+        status: u16,
+        lines: &[(&'static str, &'static str)],
+        extent: Extent,
+        asked: Asked,
+        closes: bool,
+    ) -> (String, Written) {
+        let lines = lines
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        let headers: HeaderMap = lines.collect();
+        let status = StatusCode::from_u16(status).expect("a status");
+        let mut output = Vec::new();
+        let written = write_head(&mut output, (status, &headers), extent, asked, closes, DATE);
+        let text = String::from_utf8(output).expect("text");
+        let lines = text.strip_suffix("\r\n\r\n").expect("an empty line");
+        (lines.replace(&format!("\r\ndate: {DATE}"), ""), written)
+    }
+
+    #[track_caller]
+    fn head(lines: &[(&'static str, &'static str)], extent: Extent, asked: Asked) -> (String, Framing) {
+        let (text, written) = written(200, lines, extent, asked, false);
+        (text.split_once("\r\n").map_or(String::new(), |(_, lines)| lines.to_owned()), written.framing)
+    }
+
+    fn length(length: u64) -> Framing {
+        Framing::Length(length)
+    }
+
+    #[test]
+    fn a_head_states_how_its_body_ends() {
+        for (lines, extent, expected) in [
+            (&[][..], Extent::None, ("content-length: 0", length(0))),
+            (&[], Extent::Known(5), ("content-length: 5", length(5))),
+            (&[("content-length", "5")], Extent::Known(5), ("content-length: 5", length(5))),
+            (&[("content-length", "7")], Extent::Unknown, ("content-length: 7", length(7))),
+            // There is no body to which it would belong.
+            (&[("content-length", "7")], Extent::None, ("content-length: 0", length(0))),
+            (&[("transfer-encoding", "gzip")], Extent::Known(5), ("content-length: 5", length(5))),
+            (
+                &[("x", "y")],
+                Extent::Unknown,
+                ("x: y\r\ntransfer-encoding: chunked", Framing::Chunked { announced: Vec::new() }),
+            ),
+        ] {
+            assert_eq!(head(lines, extent, GET), (expected.0.to_owned(), expected.1), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_without_a_body_has_none_whatever_its_head_says() {
+        let asked = Asked { is_head: true, ..GET };
+        let lines = &[("content-length", "7")][..];
+        assert_eq!(head(lines, Extent::None, asked), ("content-length: 7".to_owned(), length(0)));
+        assert_eq!(head(&[], Extent::None, asked), (String::new(), length(0)));
+        assert_eq!(head(&[], Extent::Known(3), asked), ("content-length: 3".to_owned(), length(0)));
+        assert_eq!(head(&[("trailer", "a")], Extent::Unknown, asked), (String::new(), length(0)));
+        for status in [204, 304] {
+            for extent in [Extent::None, Extent::Known(3), Extent::Unknown] {
+                let (text, written) = written(status, &[], extent, GET, false);
+                assert!(!text.contains("length") && !text.contains("chunked"), "{text}");
+                assert_eq!(written.framing, length(0));
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_answer_says_so() {
+        let (text, last) = written(404, &[], Extent::None, GET, true);
+        assert_eq!(text, "HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-length: 0");
+        assert!(last.closes);
+        let close = &[("connection", "Close")][..];
+        let (text, last) = written(200, close, Extent::None, GET, true);
+        assert_eq!(text, "HTTP/1.1 200 OK\r\nconnection: Close\r\ncontent-length: 0");
+        assert!(last.closes);
+        assert!(written(200, close, Extent::None, GET, false).1.closes);
+        let (text, switched) = written(101, &[("connection", "upgrade")], Extent::None, GET, true);
+        assert_eq!(text, "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade");
+        assert_eq!(switched.framing, length(0));
+    }
+
+    #[test]
+    fn http_1_0_gets_a_body_until_the_end_of_the_connection() {
+        let old = Asked { is_old: true, ..GET };
+        let (text, last) = written(200, &[("trailer", "a")], Extent::Unknown, old, true);
+        assert_eq!(text, "HTTP/1.0 200 OK");
+        assert_eq!(last, Written { framing: Framing::UntilClose, closes: true });
+        assert!(written(200, &[], Extent::Unknown, old, false).1.closes);
+    }
+
+    #[test]
+    fn a_date_that_is_there_stays() {
+        let headers = [(header::DATE, HeaderValue::from_static("then"))].into_iter().collect();
+        let mut output = Vec::new();
+        write_head(&mut output, (StatusCode::OK, &headers), Extent::None, GET, false, DATE);
+        assert_eq!(
+            String::from_utf8(output).expect("text").matches("date: ").collect::<Vec<_>>(),
+            ["date: "]
+        );
+    }
+
+    #[test]
+    fn data_is_framed() {
+        let mut output = Vec::new();
+        let mut framing = Framing::Length(5);
+        assert_eq!(framing.data(3, false, &mut output), (3, &b""[..]));
+        assert_eq!(framing.end(None, &mut output), Err(Incomplete));
+        assert_eq!(framing.data(3, true, &mut output), (2, &b""[..]), "what exceeds the length stays here");
+        assert!(framing.is_ended() && framing.end(None, &mut output).is_ok() && output.is_empty());
+        let mut framing = Framing::Chunked { announced: Vec::new() };
+        for (length, size) in [(1, "1"), (0xf, "f"), (0x10, "10"), (0xabc, "abc"), (0x1_0000, "10000")] {
+            output.clear();
+            assert_eq!(framing.data(length, false, &mut output), (length, &b"\r\n"[..]));
+            assert_eq!(output, format!("{size}\r\n").as_bytes());
+        }
+        assert_eq!(framing.data(1, true, &mut output), (1, &b"\r\n0\r\n\r\n"[..]));
+        assert!(framing.is_ended());
+        assert_eq!(Framing::UntilClose.data(9, true, &mut output), (9, &b""[..]));
+    }
+
+    #[test]
+    fn announced_trailers_are_sent_to_those_who_take_them() {
+        let lines = &[("trailer", "A, host"), ("trailer", "content-length,b")][..];
+        let asked = Asked { takes_trailers: true, ..GET };
+        let trailers: HeaderMap = ["a", "host", "c"]
+            .map(|name| (HeaderName::from_static(name), HeaderValue::from_static("1")))
+            .into_iter()
+            .collect();
+        for (asked, expected) in [(asked, "0\r\na: 1\r\n\r\n"), (GET, "0\r\n\r\n")] {
+            let (_, framing) = head(lines, Extent::Unknown, asked);
+            let mut output = Vec::new();
+            framing.end(Some(&trailers), &mut output).expect("complete");
+            assert_eq!(String::from_utf8(output).expect("text"), expected);
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! Reading requests: the head, and how the body ends.
+
+use std::mem::MaybeUninit;
+
+use bytes::Bytes;
+use http::uri::Uri;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Version, header};
+use thiserror::Error;
+
+use super::body::BodyReader;
+use super::chunked::Chunked;
+use super::place;
+
+/// Headers that are parsed without an allocation.
+const USUAL_LINES: usize = 100;
+
+/// Bytes of the longest target.
+const TARGET: usize = u16::MAX as usize - 1;
+
+/// The first bytes of HTTP/2 (RFC 9113 section 3.4).
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The head of a request, and what it says of everything that follows.
+#[derive(Debug)]
+pub(crate) struct RequestHead {
+    pub(crate) request: Request<()>,
+    /// The body that follows.
+    pub(crate) body: BodyReader,
+    /// The client waits for 100 (Continue) before it sends the body.
+    pub(crate) expects_continue: bool,
+    /// The client takes trailers (RFC 9110 section 6.5.1).
+    pub(crate) takes_trailers: bool,
+    /// The client keeps the connection open after the answer.
+    pub(crate) persists: bool,
+}
+
+/// How large a head may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeadLimits {
+    /// Bytes, the empty line at its end included.
+    pub(crate) size: usize,
+    /// Headers.
+    pub(crate) lines: usize,
+}
+
+/// Why the bytes that a client sent are no request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(crate) enum MalformedRequest {
+    #[error("its head is not HTTP/1.1: {0}")]
+    Head(httparse::Error),
+    #[error("its method or its target is none")]
+    Target,
+    #[error("its target is too long")]
+    TargetTooLong,
+    #[error("its head is too large")]
+    HeadTooLarge,
+    #[error("a line of its head ends with a bare line feed")]
+    LineFeed,
+    #[error("its Content-Length is not one number")]
+    Length,
+    #[error("its transfer coding does not end with `chunked`, or it is of HTTP/1.0, which has none")]
+    TransferCoding,
+    #[error("it is HTTP/2")]
+    Http2,
+}
+
+impl MalformedRequest {
+    /// The status of the answer; `None` where the client would not understand it.
+    pub(crate) fn status(self) -> Option<StatusCode> {
+        match self {
+            Self::Http2 => None,
+            Self::HeadTooLarge => Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
+            Self::TargetTooLong => Some(StatusCode::URI_TOO_LONG),
+            _ => Some(StatusCode::BAD_REQUEST),
+        }
+    }
+}
+
+impl RequestHead {
+    /// Reads a head from the front of `bytes`, if all of it has come, and the number of its bytes. Empty lines before it
+    /// belong to it. Costs an allocation for the bytes, which all values share, and two for the headers.
+    ///
+    /// # Errors
+    ///
+    /// For what can never become a head, or only one beyond the limits, as soon as that shows.
+    pub(crate) fn parse(bytes: &[u8], limits: HeadLimits) -> Result<Option<(Self, usize)>, MalformedRequest> {
+        let mut usual = [const { MaybeUninit::uninit() }; USUAL_LINES];
+        if let Some(lines) = usual.get_mut(..limits.lines) {
+            return Self::parse_into(bytes, limits, lines);
+        }
+        Self::parse_into(bytes, limits, &mut vec![MaybeUninit::uninit(); limits.lines])
+    }
+
+    fn parse_into<'a>(
+        bytes: &'a [u8],
+        limits: HeadLimits,
+        lines: &mut [MaybeUninit<httparse::Header<'a>>],
+    ) -> Result<Option<(Self, usize)>, MalformedRequest> {
+        let mut parsed = httparse::Request::new(&mut []);
+        let config = httparse::ParserConfig::default();
+        let length = match config.parse_request_with_uninit_headers(&mut parsed, bytes, lines) {
+            Ok(httparse::Status::Complete(length)) if length <= limits.size => length,
+            Ok(httparse::Status::Partial) if bytes.len() < limits.size => {
+                return if has_bare_line_feed(bytes) { Err(MalformedRequest::LineFeed) } else { Ok(None) };
+            }
+            Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(MalformedRequest::HeadTooLarge),
+            Err(_) if bytes.starts_with(HTTP2_PREFACE) => return Err(MalformedRequest::Http2),
+            Err(error) => return Err(MalformedRequest::Head(error)),
+        };
+        if has_bare_line_feed(&bytes[..length]) {
+            return Err(MalformedRequest::LineFeed);
+        }
+        let head = Bytes::copy_from_slice(&bytes[..length]);
+        let share = |part: &[u8]| {
+            let place = place(part, bytes);
+            head.slice(place.start as usize..place.end as usize)
+        };
+        let mut request = Request::new(());
+        let target = parsed.path.unwrap_or_default().as_bytes();
+        if target.len() > TARGET {
+            return Err(MalformedRequest::TargetTooLong);
+        }
+        let method = Method::from_bytes(parsed.method.unwrap_or_default().as_bytes());
+        *request.method_mut() = method.map_err(|_| MalformedRequest::Target)?;
+        *request.uri_mut() = Uri::from_maybe_shared(share(target)).map_err(|_| MalformedRequest::Target)?;
+        let is_old = parsed.version == Some(0);
+        *request.version_mut() = if is_old { Version::HTTP_10 } else { Version::HTTP_11 };
+        let mut facts = Facts::default();
+        let headers = facts.read(parsed.headers, share)?;
+        *request.headers_mut() = headers;
+        let body = facts.body(request.headers_mut(), is_old)?;
+        let has_body = !body.is_ended();
+        let head = Self {
+            request,
+            body,
+            expects_continue: facts.expects_continue && has_body && !is_old,
+            takes_trailers: facts.takes_trailers,
+            persists: !is_old && !facts.closes && !facts.means_two_things(),
+        };
+        Ok(Some((head, length)))
+    }
+}
+
+/// Whether a line feed is behind anything but a carriage return. One pass without branches, which the compiler makes
+/// vectors of.
+#[expect(clippy::needless_bitwise_bool, reason = "lazy operators are branches")]
+pub(crate) fn has_bare_line_feed(bytes: &[u8]) -> bool {
+    let rest = bytes.get(1..).unwrap_or_default();
+    let is_bare = |(before, byte): (&u8, &u8)| (*byte == b'\n') & (*before != b'\r');
+    bytes.starts_with(b"\n") || bytes.iter().zip(rest).fold(false, |found, pair| found | is_bare(pair))
+}
+
+/// What the headers say of the message and its connection, noted while they are read.
+#[derive(Debug, Default)]
+struct Facts {
+    length: Option<u64>,
+    /// There is a transfer coding; whether the last one is chunked.
+    is_chunked: Option<bool>,
+    closes: bool,
+    expects_continue: bool,
+    takes_trailers: bool,
+}
+
+impl Facts {
+    fn read(
+        &mut self,
+        lines: &[httparse::Header<'_>],
+        share: impl Fn(&[u8]) -> Bytes,
+    ) -> Result<HeaderMap, MalformedRequest> {
+        let mut headers = HeaderMap::with_capacity(lines.len());
+        for line in lines {
+            let name = HeaderName::from_bytes(line.name.as_bytes())
+                .map_err(|_| MalformedRequest::Head(httparse::Error::HeaderName))?;
+            let value = HeaderValue::from_maybe_shared(share(line.value))
+                .map_err(|_| MalformedRequest::Head(httparse::Error::HeaderValue))?;
+            if self.note(&name, line.value)? {
+                headers.try_append(name, value).map_err(|_| MalformedRequest::HeadTooLarge)?;
+            }
+        }
+        Ok(headers)
+    }
+
+    /// Notes a header. Returns whether it is to be kept: a length that says the same as the one before is not.
+    fn note(&mut self, name: &HeaderName, value: &[u8]) -> Result<bool, MalformedRequest> {
+        match *name {
+            header::CONTENT_LENGTH => {
+                let length = number(value).ok_or(MalformedRequest::Length)?;
+                if self.length.is_some_and(|before| before != length) {
+                    return Err(MalformedRequest::Length);
+                }
+                let is_first = self.length.replace(length).is_none();
+                return Ok(is_first);
+            }
+            header::TRANSFER_ENCODING => {
+                self.is_chunked = tokens(value).last().map(|coding| is(coding, "chunked"));
+            }
+            header::CONNECTION => self.closes |= tokens(value).any(|option| is(option, "close")),
+            header::EXPECT => self.expects_continue = is(value, "100-continue"),
+            header::TE => self.takes_trailers |= tokens(value).any(|coding| is(coding, "trailers")),
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    /// Which body follows: RFC 9112 section 6.3. Of a length beside a transfer coding nothing is left.
+    fn body(&self, headers: &mut HeaderMap, is_old: bool) -> Result<BodyReader, MalformedRequest> {
+        let Some(is_chunked) = self.is_chunked else {
+            return Ok(BodyReader::Length(self.length.unwrap_or(0)));
+        };
+        // RFC 9112 section 6.1: HTTP/1.0 has no transfer codings; a server in between may not have seen this one.
+        if is_old || !is_chunked {
+            return Err(MalformedRequest::TransferCoding);
+        }
+        if self.length.is_some() {
+            headers.remove(header::CONTENT_LENGTH);
+        }
+        Ok(BodyReader::Chunked(Chunked::new()))
+    }
+
+    /// RFC 9112 section 6.1: after a request with a length and a transfer coding the connection is closed.
+    fn means_two_things(&self) -> bool {
+        self.length.is_some() && self.is_chunked.is_some()
+    }
+}
+
+fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
+}
+
+fn is(token: &[u8], word: &str) -> bool {
+    token.eq_ignore_ascii_case(word.as_bytes())
+}
+
+/// A number of decimal digits and nothing else.
+fn number(digits: &[u8]) -> Option<u64> {
+    let valid = digits.iter().all(u8::is_ascii_digit);
+    str::from_utf8(digits).ok().filter(|_| valid).and_then(|digits| digits.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: HeadLimits = HeadLimits { size: 4096, lines: 100 };
+
+    fn parse(text: &str) -> Result<Option<(RequestHead, usize)>, MalformedRequest> {
+        let whole = RequestHead::parse(text.as_bytes(), LIMITS);
+        let end = whole.as_ref().ok().and_then(|head| head.as_ref().map(|(_, length)| *length));
+        for length in 0..end.unwrap_or(0) {
+            let part = RequestHead::parse(&text.as_bytes()[..length], LIMITS);
+            assert!(matches!(part, Ok(None)), "{length} bytes of {text:?}");
+        }
+        whole
+    }
+
+    #[track_caller]
+    fn head(text: &str) -> RequestHead {
+        let (head, length) = parse(text).expect("a head").expect("all of it");
+        assert!(text[..length].ends_with("\r\n\r\n"));
+        head
+    }
+
+    #[track_caller]
+    fn refused(lines: &str) -> MalformedRequest {
+        let text = format!("POST / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+        parse(&text).expect_err(lines)
+    }
+
+    #[test]
+    fn a_head_is_read_and_the_rest_is_left() {
+        let text =
+            "\r\nPUT /a?b HTTP/1.1\r\nHost: a.test\r\nX-A:  1 \r\nx-a: 2\r\nContent-Length: 3\r\n\r\nabcGET";
+        let (head, length) = parse(text).expect("a head").expect("all of it");
+        assert_eq!(&text[length..], "abcGET");
+        assert_eq!((head.request.method(), head.request.uri()), (&Method::PUT, &Uri::from_static("/a?b")));
+        assert_eq!(head.request.headers().get_all("x-a").iter().collect::<Vec<_>>(), ["1", "2"]);
+        assert!(matches!(head.body, BodyReader::Length(3)) && head.persists && !head.expects_continue);
+        assert_eq!(head.request.version(), Version::HTTP_11);
+    }
+
+    #[test]
+    fn what_follows_a_head_is_noted() {
+        let asks = |lines: &str| head(&format!("POST / HTTP/1.1\r\n{lines}\r\n"));
+        assert!(matches!(asks("Transfer-Encoding: Chunked\r\n").body, BodyReader::Chunked(_)));
+        assert!(asks("").body.is_ended());
+        assert!(asks("Expect: 100-Continue\r\nContent-Length: 1\r\n").expects_continue);
+        assert!(!asks("Expect: 100-continue\r\n").expects_continue);
+        assert!(asks("TE: gzip, Trailers\r\n").takes_trailers);
+        assert!(!asks("Connection: a\r\nConnection: b , Close\r\n").persists);
+        assert!(asks("Connection: closed\r\n").persists);
+        // Of HTTP/1.0 nothing persists, and nothing is expected.
+        let old =
+            "POST / HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n";
+        let old = head(old);
+        assert!(!old.persists && !old.expects_continue && old.request.version() == Version::HTTP_10);
+    }
+
+    #[test]
+    fn a_length_beside_chunks_goes_and_closes_the_connection() {
+        for lines in [
+            "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+        ] {
+            let head = head(&format!("POST / HTTP/1.1\r\n{lines}\r\n"));
+            assert!(matches!(head.body, BodyReader::Chunked(_)) && !head.persists);
+            assert!(!head.request.headers().contains_key(header::CONTENT_LENGTH));
+        }
+    }
+
+    #[test]
+    fn a_length_that_is_no_number_is_refused() {
+        for length in ["", "+4", "-1", "0x4", "4, 4", "4 4", "99999999999999999999", "4\r\nContent-Length: 5"]
+        {
+            assert_eq!(
+                refused(&format!("Content-Length: {length}\r\n")),
+                MalformedRequest::Length,
+                "{length}"
+            );
+        }
+        let twice = head("POST / HTTP/1.1\r\nContent-Length: 4\r\nContent-Length: 04\r\n\r\n");
+        assert_eq!(twice.request.headers().get_all(header::CONTENT_LENGTH).iter().collect::<Vec<_>>(), ["4"]);
+    }
+
+    #[test]
+    fn a_body_whose_end_is_unknown_is_refused() {
+        for coding in ["gzip", "chunked, gzip", "xchunked", "", "chunked\r\nTransfer-Encoding: identity"] {
+            let refused = refused(&format!("Transfer-Encoding: {coding}\r\n"));
+            assert_eq!(refused, MalformedRequest::TransferCoding, "{coding}");
+        }
+        let old = parse("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n");
+        assert_eq!(old.expect_err("HTTP/1.0"), MalformedRequest::TransferCoding);
+    }
+
+    #[test]
+    fn a_bare_line_feed_ends_no_line() {
+        for text in [
+            "GET / HTTP/1.1\nHost: a\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\n\n",
+            "GET / HTTP/1.1\r\nHost: a\n",
+            "\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+            "\r\n\nGET / HTTP/1.1\r\n\r\n",
+        ] {
+            assert_eq!(parse(text).expect_err(text), MalformedRequest::LineFeed);
+        }
+    }
+
+    #[test]
+    fn what_is_no_head_is_refused_as_soon_as_it_shows() {
+        for text in [
+            "GET / HTTP/2.0\r\n",
+            "GET / HTTP/1.2\r\n",
+            "GET  / HTTP/1.1\r\n",
+            "G@T / HTTP/1.1\r\n",
+            "GET / HTTP/1.1\r\nA: b\r\n folded\r\n\r\n",
+            "GET / HTTP/1.1\r\nA : b\r\n\r\n",
+            "GET / HTTP/1.1\r\nA: b\0\r\n\r\n",
+            "GET / HTTP/1.1\r\nA: b\rc\r\n\r\n",
+            "GET / HTTP/1.1\r\nA B: c\r\n\r\n",
+            "GET / HTTP/1.1\r\nno colon\r\n\r\n",
+            "\x16\x03\x01\x02\0",
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(matches!(error, MalformedRequest::Head(_)), "{text:?}: {error:?}");
+            assert_eq!(error.status(), Some(StatusCode::BAD_REQUEST));
+        }
+        let http2 = parse("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").expect_err("HTTP/2");
+        assert_eq!(http2.status(), None);
+        assert_eq!(parse("GET http:// HTTP/1.1\r\n\r\n").expect_err("no target"), MalformedRequest::Target);
+    }
+
+    #[test]
+    fn a_head_has_limits() {
+        let long = format!("GET / HTTP/1.1\r\nA: {}", "x".repeat(4096));
+        assert_eq!(parse(&long).expect_err("too long"), MalformedRequest::HeadTooLarge);
+        assert_eq!(parse(&format!("{long}\r\n\r\n")).expect_err("too long"), MalformedRequest::HeadTooLarge);
+        for lines in [1, 100, 300] {
+            let limits = HeadLimits { size: 1 << 20, lines };
+            let most = format!("GET / HTTP/1.1\r\n{}", "a:b\r\n".repeat(lines));
+            let whole = RequestHead::parse(format!("{most}\r\n").as_bytes(), limits);
+            assert_eq!(whole.expect("a head").expect("whole").0.request.headers().len(), lines);
+            let more = RequestHead::parse(format!("{most}a:b\r\n\r\n").as_bytes(), limits);
+            assert_eq!(more.expect_err("too many"), MalformedRequest::HeadTooLarge);
+        }
+        let target = |length: usize| {
+            let text = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(length - 1));
+            RequestHead::parse(text.as_bytes(), HeadLimits { size: 1 << 20, lines: 100 }).map(|_| ())
+        };
+        assert_eq!((target(TARGET), target(TARGET + 1)), (Ok(()), Err(MalformedRequest::TargetTooLong)));
+    }
+}
