@@ -15,7 +15,7 @@
 //! `TRACE`; targets that are no paths, or of other schemes. [`path`](crate::answer::path) refuses ambiguous paths.
 
 use http::request::Parts;
-use http::uri::Uri;
+use http::uri::{Authority, Uri};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
 
 /// Why a request is refused: the status, and a word for the log.
@@ -63,6 +63,12 @@ pub(crate) fn target(request: &Parts) -> Result<Target<'_>, Refusal> {
         return Ok(Target::Server);
     }
     Err(Refusal::bad_request("target"))
+}
+
+/// The authority of a request whose target was checked: empty where there is none.
+pub(crate) fn authority_of(request: &Parts) -> &str {
+    let host = || request.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    request.uri.authority().map(Authority::as_str).or_else(host).unwrap_or_default()
 }
 
 // RFC 9112 section 6.1: 501 for a transfer coding that is not understood.

@@ -227,7 +227,7 @@ impl Site {
         match &route.action {
             Prepared::Fixed { status, headers, body } => Ok(fixed(*status, headers, body)),
             Prepared::Page(page) => Ok(page.make(exchange.connection(), &head)),
-            Prepared::Redirect(redirect) => redirect::answer(redirect, &head, authority(&head)?),
+            Prepared::Redirect(redirect) => redirect::answer(redirect, &head, validate::authority_of(&head)),
             // Boxed: the future of every request should be as small as the fastest answers need.
             Prepared::Static(files) if exchange.shares_connection() => {
                 found(Box::pin(in_room(exchange, files.answer(&head, &path))).await)
@@ -308,7 +308,7 @@ impl Passage<'_> {
         body: impl Into<Arriving>,
         exchange: &mut Exchange,
     ) -> Result<Response<Body>, Refusal> {
-        let authority = authority(&head)?.to_owned();
+        let authority = validate::authority_of(&head).to_owned();
         let connection = Rc::clone(exchange.connection());
         headers::prepare_request(&mut head, &authority, target);
         if exchange.is_early() {
@@ -335,13 +335,6 @@ impl Passage<'_> {
         tracing::debug!(%error, group, server, request = %exchange.id(), "upstream gave no response");
         exchange.fail(error.side(), error.reason());
         error_page(error.status(), exchange.id())
-    }
-}
-
-fn authority(head: &Parts) -> Result<&str, Refusal> {
-    match validate::target(head)? {
-        Target::Path { authority } => Ok(authority),
-        Target::Server => Ok(""),
     }
 }
 

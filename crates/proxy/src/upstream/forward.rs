@@ -5,6 +5,7 @@
 //! to repeat is tried once more, as [`Retry`] says.
 
 use std::cell::{Cell, RefCell};
+use std::mem;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -113,8 +114,8 @@ struct Journey<'a> {
     connection: &'a Rc<Connection>,
     key: u64,
     retries: u32,
-    /// A copy of the head, if the request may be repeated after it was sent.
-    replay: Option<Parts>,
+    /// The request may be repeated after it was sent.
+    may_repeat: bool,
     progress: Option<Rc<BodyProgress>>,
     /// The HTTP version of the client's request.
     version: Version,
@@ -144,7 +145,7 @@ impl<'a> Journey<'a> {
             connection: facts.connection,
             key: group.key(head, || facts.connection.record.borrow().client.ip()),
             retries,
-            replay: (retries > 0 && bodyless && head.method.is_idempotent()).then(|| head.clone()),
+            may_repeat: retries > 0 && bodyless && head.method.is_idempotent(),
             progress,
             version: head.version,
             logs_in: login::is_attempt(&head.headers),
@@ -169,7 +170,7 @@ impl<'a> Journey<'a> {
         last: &Attempt<'a>,
         failure: Failure,
     ) -> Result<(Request<RequestBody>, Attempt<'a>), UpstreamError> {
-        let Failure { error, unsent, reused } = failure;
+        let Failure { error, unsent, sent, reused } = failure;
         // A kept connection may have reached its end: that says nothing about its server.
         let stale = reused && last.placement == Placement::Kept && matches!(error, UpstreamError::Closed(_));
         if !stale && error.blames_server() {
@@ -180,8 +181,8 @@ impl<'a> Journey<'a> {
         let request = match unsent {
             Some(request) if stale => return Ok((request, afresh)),
             Some(request) => request,
-            None => match self.replay.take() {
-                Some(head) if matches!(error, UpstreamError::Closed(_)) => {
+            None => match sent {
+                Some(head) if self.may_repeat && matches!(error, UpstreamError::Closed(_)) => {
                     Request::from_parts(head, RequestBody::Empty)
                 }
                 _ => return Err(error),
@@ -243,10 +244,13 @@ impl<'a> Journey<'a> {
                 Err(error) => return Err(Failure::connecting(error, request)),
             },
         };
+        // Another server would get a name of its own.
+        let unnamed = (!request.headers().contains_key(header::HOST)).then(|| self.copy(&mut request));
         to_origin_form(&mut request, server);
         frame_body(&mut request);
         let limit = server.group_settings().timeouts.head;
-        let mut response = http1.exchange(request, self.progress.as_deref(), limit).await?;
+        let answered = http1.exchange(request, self.progress.as_deref(), limit).await;
+        let mut response = answered.map_err(|failure| failure.sent_as(unnamed.flatten()))?;
         if settle_length(&mut response) == Framing::Contradictory {
             http1.belong_to(Owner::None);
         }
@@ -274,6 +278,17 @@ impl<'a> Journey<'a> {
         Ok(response.map(|()| Body::Empty))
     }
 
+    /// A copy of the head, if the request may be repeated after it was sent.
+    fn copy(&self, request: &mut Request<RequestBody>) -> Option<Parts> {
+        if !self.may_repeat {
+            return None;
+        }
+        let (head, body) = mem::replace(request, Request::new(RequestBody::Empty)).into_parts();
+        let copy = head.clone();
+        *request = Request::from_parts(head, body);
+        Some(copy)
+    }
+
     async fn send_http2(
         &self,
         attempt: &Attempt<'_>,
@@ -294,10 +309,12 @@ impl<'a> Journey<'a> {
             Ok(http2) => http2,
             Err(error) => return Err(Failure::connecting(error, request)),
         };
+        let sent = self.copy(&mut request);
         to_absolute_form(&mut request, server);
         let deadline = server.register_deadline();
         let limit = server.group_settings().timeouts.head;
-        let mut response = http2.exchange(request, self.progress.as_deref(), &deadline, limit).await?;
+        let answered = http2.exchange(request, self.progress.as_deref(), &deadline, limit).await;
+        let mut response = answered.map_err(|failure| failure.sent_as(sent))?;
         settle_length(&mut response);
         let stream = http2.stream;
         Ok(response

@@ -14,6 +14,7 @@ use std::time::Duration;
 use brisk_net::Deadline;
 use brisk_telemetry::Side;
 use bytes::Bytes;
+use http::request::Parts;
 use http::{Request, Response};
 use http_body::Frame;
 
@@ -54,6 +55,8 @@ pub(crate) struct Failure {
     pub(crate) error: UpstreamError,
     /// The request, when nothing of it was sent.
     pub(crate) unsent: Option<Request<RequestBody>>,
+    /// The head of the request, when something was sent of it.
+    pub(crate) sent: Option<Parts>,
     /// The connection had carried a request before.
     pub(crate) reused: bool,
 }
@@ -90,27 +93,31 @@ impl Http1 {
         let reused = self.reused;
         if self.found_closed() {
             let error = UpstreamError::Closed(ConnectionError::Ended);
-            return Err(Box::new(Failure { error, unsent: Some(request), reused }));
+            return Err(Box::new(Failure { error, unsent: Some(request), sent: None, reused }));
         }
-        let method = request.method().clone();
-        self.messages.begin(request);
+        let (head, body) = request.into_parts();
+        self.messages.begin(&head, body);
         let mut watch = HeadWatch::start(&self.deadline, progress, limit);
         let messages = &mut self.messages;
         let answered = std::future::poll_fn(|context| {
             if let Err(error) = messages.poll_send(context) {
                 return Poll::Ready(Err(upstream_error(error, progress)));
             }
-            match messages.poll_head(context, &method) {
+            match messages.poll_head(context, &head.method) {
                 Poll::Ready(answered) => {
                     Poll::Ready(answered.map_err(|error| upstream_error(error, progress)))
                 }
                 Poll::Pending => watch.poll_overdue(context).map(Err),
             }
         });
-        let response = answered.await.map_err(|error| Box::new(Failure { error, unsent: None, reused }))?;
-        self.reused = true;
-        self.deadline.clear();
-        Ok(response)
+        match answered.await {
+            Ok(response) => {
+                self.reused = true;
+                self.deadline.clear();
+                Ok(response)
+            }
+            Err(error) => Err(Box::new(Failure { error, unsent: None, sent: Some(head), reused })),
+        }
     }
 
     /// The next frame of the response's body, while the request goes on.
@@ -202,14 +209,22 @@ pub(crate) fn upstream_error(error: ConnectionError, progress: Option<&BodyProgr
 }
 
 impl Failure {
+    /// The same failure, of a request whose head was `head` before anything was done for this server.
+    pub(crate) fn sent_as(mut self: Box<Self>, head: Option<Parts>) -> Box<Self> {
+        if head.is_some() && self.unsent.is_none() {
+            self.sent = head;
+        }
+        self
+    }
+
     /// A failure after a response had begun.
     pub(crate) fn after_sending(error: UpstreamError) -> Box<Self> {
-        Box::new(Self { error, unsent: None, reused: false })
+        Box::new(Self { error, unsent: None, sent: None, reused: false })
     }
 
     /// A failure before there was a connection.
     pub(crate) fn connecting(error: UpstreamError, request: Request<RequestBody>) -> Box<Self> {
-        Box::new(Self { error, unsent: Some(request), reused: false })
+        Box::new(Self { error, unsent: Some(request), sent: None, reused: false })
     }
 }
 

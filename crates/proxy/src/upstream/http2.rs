@@ -253,13 +253,13 @@ impl Http2 {
             Ok(Err(mut error)) => {
                 let unsent = error.take_message();
                 let error = upstream_error(ConnectionError::Http2(error.into_error()), progress);
-                Err(Box::new(Failure { error, unsent, reused }))
+                Err(Box::new(Failure { error, unsent, sent: None, reused }))
             }
             Err(error) => {
                 if matches!(error, UpstreamError::HeadTimeout) {
                     self.stream.retire_connection();
                 }
-                Err(Box::new(Failure { error, unsent: None, reused }))
+                Err(Box::new(Failure { error, unsent: None, sent: None, reused }))
             }
         }
     }

@@ -5,7 +5,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use http::{Method, Request, Response, StatusCode};
+use http::request::Parts;
+use http::{Method, Response, StatusCode};
 use http_body::{Body as _, Frame};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
@@ -99,9 +100,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
     }
 
     /// Begins to send a request.
-    pub(super) fn begin(&mut self, request: Request<RequestBody>) {
-        let (head, body) = request.into_parts();
-        self.output.head(&head);
+    pub(super) fn begin(&mut self, head: &Parts, body: RequestBody) {
+        self.output.head(head);
         if !body.is_end_stream() {
             self.upload = Some(Upload { body, writer: BodyWriter::after(&head.headers) });
         }
@@ -302,6 +302,7 @@ mod tests {
     use std::task::Waker;
 
     use futures_util::FutureExt as _;
+    use http::Request;
     use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
 
     use super::*;
@@ -352,7 +353,8 @@ mod tests {
         let mut messages = Messages::new(Buffering { held: Vec::new(), inner: near }, 4096);
         let mut context = Context::from_waker(Waker::noop());
         let request = Request::get("/path").header("host", "a.test").body(RequestBody::Empty);
-        messages.begin(request.expect("a request"));
+        let (head, body) = request.expect("a request").into_parts();
+        messages.begin(&head, body);
         let mut arrived = String::new();
         while !arrived.ends_with("\r\n\r\n") {
             messages.poll_send(&mut context).expect("no error");
