@@ -52,6 +52,15 @@ pub struct Loaded {
     pub warnings: Vec<Warning>,
 }
 
+impl Loaded {
+    /// The certificate of a chain whose private key is in no file: the ID of the key follows from the public key. The caller
+    /// finds out whether an engine has it.
+    pub fn of_chain(chain: Chain, now: SystemTime) -> Self {
+        let (key, warnings) = (KeyId::of_spki(chain.public_key()), chain.warnings(now));
+        Self { certificate: chain.into_certificate(key), warnings }
+    }
+}
+
 /// Reads the chain in `chain_path` and the private key in `key_path`, and adds the key to `keystore`.
 ///
 /// Both files are PEM and may be the same. A key that does not match the certificate is an error; a certificate outside
@@ -71,8 +80,7 @@ pub fn load(
             subject: chain.subject().to_owned(),
         });
     }
-    let warnings = chain.warnings(now);
-    Ok(Loaded { certificate: chain.into_certificate(key), warnings })
+    Ok(Loaded::of_chain(chain, now))
 }
 
 fn add_key(path: &Path, keystore: &mut Keystore) -> Result<KeyId, CertError> {

@@ -68,10 +68,11 @@ impl Engines for ThisMachine {
             *described = now;
         }
         drop(described);
-        match &self.gpu {
-            Some(gpu) => gpu.for_keys(keystore),
+        let here = match &self.gpu {
+            Some(gpu) => gpu.for_keys(Arc::clone(&keystore)),
             None => Arc::new(processor),
-        }
+        };
+        keystore.with_elsewhere(here)
     }
 
     fn queue(&self) -> NonZeroUsize {

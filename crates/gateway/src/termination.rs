@@ -42,8 +42,7 @@ impl Termination {
             Some(before) => Arc::clone(&before.acceptor),
             None => Arc::new(Acceptor::new(settings.tls.clone(), &hosts, resources)?),
         };
-        let (keystore, engine) = match before.filter(|before| same_keys(&before.keystore, &settings.keystore))
-        {
+        let (keystore, engine) = match before.filter(|before| before.keystore.is_same(&settings.keystore)) {
             Some(before) => (Arc::clone(&before.keystore), Arc::clone(&before.engine)),
             None => (Arc::clone(&settings.keystore), metered(engines, &settings.keystore, metrics)),
         };
@@ -79,10 +78,6 @@ fn with_slots(hosts: &[proxy::HostSettings], before: &[HostSettings]) -> Vec<Hos
         HostSettings { slot: Arc::clone(&same.slot), ..host.clone() }
     };
     hosts.iter().map(|host| with_slot(&host.tls)).collect()
-}
-
-fn same_keys(one: &Keystore, other: &Keystore) -> bool {
-    one.len() == other.len() && one.ids().all(|id| other.algorithm(id).is_some())
 }
 
 fn metered(

@@ -5,14 +5,18 @@ use std::{collections::HashMap, fmt, sync::Arc};
 use rustls_pki_types::{PrivateKeyDer, pem, pem::PemObject};
 use zeroize::Zeroize;
 
-use crate::{KeyAlgorithm, KeyError, KeyId, private_key::PrivateKey};
+use crate::{KeyAlgorithm, KeyError, KeyId, elsewhere::Elsewhere, private_key::PrivateKey};
 
 /// A set of private keys, filled once and then shared; a reload makes a new one and replaces the old whole.
+///
+/// Keys that other engines have are only noted, with [`add_elsewhere`](Self::add_elsewhere); the other methods are about the
+/// keys in this process.
 ///
 /// Nothing hands out a private key: an engine uses the store, others learn of a key what is public.
 #[derive(Default)]
 pub struct Keystore {
     keys: HashMap<KeyId, Arc<PrivateKey>>,
+    pub(crate) elsewhere: Elsewhere,
 }
 
 impl Keystore {

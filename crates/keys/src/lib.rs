@@ -7,6 +7,7 @@ mod algorithm;
 mod batch;
 pub mod device;
 mod ec_lanes;
+mod elsewhere;
 mod engine;
 mod engines;
 mod error;

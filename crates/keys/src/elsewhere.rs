@@ -1,0 +1,113 @@
+//! Keys that are not in this process: which engine has which, and the engine that asks the right one.
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::{KeyId, KeyOperation, Keystore, PendingOperation, PrivateKeyEngine};
+
+/// Keys by their names, each with the engine that has it.
+pub(crate) type Elsewhere = HashMap<KeyId, Arc<dyn PrivateKeyEngine>>;
+
+impl Keystore {
+    /// Notes that `engine` has the private key of the public key `spki`, a DER `SubjectPublicKeyInfo`: in a token, say, or
+    /// on another machine. Whoever adds it has made sure of that. Adding a key again replaces its engine.
+    pub fn add_elsewhere(&mut self, spki: &[u8], engine: Arc<dyn PrivateKeyEngine>) -> KeyId {
+        let id = KeyId::of_spki(spki);
+        self.elsewhere.insert(id, engine);
+        id
+    }
+
+    /// An engine for all keys of this store: operations with those that are [elsewhere](Self::add_elsewhere) go to the
+    /// engines that have them, all others to `here`, which is returned itself where no key is elsewhere.
+    pub fn with_elsewhere(&self, here: Arc<dyn PrivateKeyEngine>) -> Arc<dyn PrivateKeyEngine> {
+        if self.elsewhere.is_empty() {
+            return here;
+        }
+        Arc::new(ByKey { here, elsewhere: self.elsewhere.clone() })
+    }
+
+    /// Whether both have the same keys, those that are elsewhere with the same engines: then an engine for one is one for
+    /// the other too.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let same_engine = |(id, engine)| {
+            other.elsewhere.get(id).is_some_and(|other: &Arc<dyn PrivateKeyEngine>| {
+                // Addresses alone: a vtable has no address of its own.
+                std::ptr::addr_eq(Arc::as_ptr(engine), Arc::as_ptr(other))
+            })
+        };
+        self.len() == other.len()
+            && self.elsewhere.len() == other.elsewhere.len()
+            && self.ids().all(|id| other.algorithm(id).is_some())
+            && self.elsewhere.iter().all(same_engine)
+    }
+}
+
+/// Asks the engine that has the key.
+#[derive(Debug)]
+struct ByKey {
+    here: Arc<dyn PrivateKeyEngine>,
+    elsewhere: Elsewhere,
+}
+
+impl PrivateKeyEngine for ByKey {
+    fn submit(&self, operation: KeyOperation) -> PendingOperation {
+        self.elsewhere.get(&operation.key).unwrap_or(&self.here).submit(operation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        KeyAlgorithm, KeyError, LocalEngine,
+        testing::{key, keystore, sign},
+    };
+
+    /// Has no key, and says so with an error of its own.
+    #[derive(Debug)]
+    struct Stranger;
+
+    const STRANGER: KeyError = KeyError::Failed("a stranger was asked");
+
+    impl PrivateKeyEngine for Stranger {
+        fn submit(&self, _: KeyOperation) -> PendingOperation {
+            PendingOperation::refused(STRANGER)
+        }
+    }
+
+    #[test]
+    fn each_operation_goes_to_the_engine_that_has_its_key() {
+        let mut store = Keystore::new();
+        let elsewhere = store.add_elsewhere(b"a public key", Arc::new(Stranger));
+        let engine = store.with_elsewhere(Arc::new(LocalEngine::new(keystore())));
+        for algorithm in [KeyAlgorithm::EcdsaP384, KeyAlgorithm::Ed25519] {
+            let scheme = algorithm.schemes()[0];
+            let here = engine.submit(sign(key(algorithm), scheme)).try_take();
+            assert!(matches!(here, Some(Ok(_))), "{here:?}");
+            assert_eq!(engine.submit(sign(elsewhere, scheme)).try_take(), Some(Err(STRANGER)));
+        }
+    }
+
+    #[test]
+    fn without_keys_elsewhere_nothing_is_in_between() {
+        let here: Arc<dyn PrivateKeyEngine> = Arc::new(Stranger);
+        assert!(Arc::ptr_eq(&here, &keystore().with_elsewhere(Arc::clone(&here))));
+    }
+
+    #[test]
+    fn stores_are_the_same_if_keys_and_engines_are() {
+        let engines: [Arc<dyn PrivateKeyEngine>; 2] =
+            [Arc::new(LocalEngine::new(keystore())), Arc::new(LocalEngine::new(keystore()))];
+        let with = |spki: &[u8], engine: usize| {
+            let mut store = Keystore::new();
+            store.add_elsewhere(spki, Arc::clone(&engines[engine]));
+            store
+        };
+        assert!(with(b"one", 0).is_same(&with(b"one", 0)));
+        assert!(!with(b"one", 0).is_same(&with(b"one", 1)));
+        assert!(!with(b"one", 0).is_same(&with(b"two", 0)));
+        assert!(!with(b"one", 0).is_same(&Keystore::new()));
+        assert!(!Keystore::new().is_same(&with(b"one", 0)));
+        assert!(keystore().is_same(&keystore()));
+        assert!(!keystore().is_same(&Keystore::new()));
+    }
+}
