@@ -1,4 +1,5 @@
 //! What performs key operations, composed of the engines that this program knows: the processor, and a GPU beside it.
+//! Keys in tokens come with their engines, noted in the keystore.
 //!
 //! Whatever serves with private keys gets [`Engines`] and names none of them. Keys that a key server holds are one more
 //! implementation, chosen in [`start`]; a key server is given what [`start`] returns, as the gateway is.
@@ -11,11 +12,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use brisk_keys::{
     BatchChoice, BatchEngine, BatchSettings, BatchStatistics, Engines, Keystore, LanesUse, PrivateKeyEngine,
 };
+use brisk_keys_pkcs11::TokenSettings;
 use brisk_telemetry::Metrics;
 use brisk_telemetry::metrics::{Collector, Encoder};
 use brisk_tls::gather::{self, GatherFigures};
 
 use crate::gpu::{self, Gpu};
+use crate::tokens::{self, TokenMetrics};
 
 /// Where and how key operations are performed: `[keys]`. Fixed at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +27,8 @@ pub(crate) struct KeySettings {
     pub(crate) processor: BatchSettings,
     /// The GPU beside it, if any.
     pub(crate) gpu: gpu::Settings,
+    /// Tokens, of which keys are attached while the configuration is read.
+    pub(crate) tokens: TokenSettings,
 }
 
 /// Starts what the settings ask for, measures with the keys of `keystore`, and counts in `metrics`. Without a usable
@@ -40,6 +45,8 @@ pub(crate) fn start(
     tracing::info!("X25519 and ECDSA with P-256: {}", lanes(settings.processor.simd));
     let gpu = Gpu::start(&processor, &settings.gpu);
     let gpu_metrics = gpu.as_ref().map(Gpu::metrics);
+    tokens::log();
+    metrics.register(TokenMetrics(brisk_keys_pkcs11::statuses));
     metrics.register(KeyMetrics { processor: Arc::clone(processor.statistics()), gpu: gpu_metrics });
     let described = Mutex::new(processor.to_string());
     // The keys of the start are not kept beside those that are in use.

@@ -17,6 +17,7 @@ mod memory;
 mod serve;
 mod speed;
 mod summary;
+mod tokens;
 mod tune;
 
 use std::process::ExitCode;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => return bench::run(*arguments),
         Command::Speed(arguments) => return speed::run(arguments),
     };
+    brisk_keys_pkcs11::close();
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

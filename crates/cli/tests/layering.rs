@@ -12,7 +12,7 @@ const LAYERS: &[&[&str]] = &[
     &["wire"],
     &["net", "telemetry", "keys", "link"],
     &["certs", "session", "report", "tls-base"],
-    &["tls", "tls-client", "keys-cuda"],
+    &["tls", "tls-client", "keys-cuda", "keys-pkcs11"],
     &["proxy", "server", "experiment"],
     &["gateway", "bench", "speed"],
     &["cli"],

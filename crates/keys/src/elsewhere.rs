@@ -9,7 +9,7 @@ pub(crate) type Elsewhere = HashMap<KeyId, Arc<dyn PrivateKeyEngine>>;
 
 impl Keystore {
     /// Notes that `engine` has the private key of the public key `spki`, a DER `SubjectPublicKeyInfo`: in a token, say, or
-    /// on another machine. Whoever adds it has made sure of that. Adding a key again replaces its engine.
+    /// on another machine. The caller has made sure of that. Adding a key again replaces its engine.
     pub fn add_elsewhere(&mut self, spki: &[u8], engine: Arc<dyn PrivateKeyEngine>) -> KeyId {
         let id = KeyId::of_spki(spki);
         self.elsewhere.insert(id, engine);

@@ -10,7 +10,8 @@ use std::time::{Duration, SystemTime};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
-    PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256, RevokedCertParams, RsaKeySize, SerialNumber,
+    PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256, PublicKeyData, RevokedCertParams, RsaKeySize,
+    SerialNumber, SubjectPublicKeyInfo,
 };
 use tempfile::TempDir;
 
@@ -189,10 +190,7 @@ impl<'a> Request<'a> {
     }
 
     /// Makes the key, signs the certificate, writes both files.
-    pub fn issue(mut self) -> Leaf {
-        let number = self.ca.issued.fetch_add(1, Ordering::Relaxed);
-        let serial = number as u64 + 1000;
-        self.params.serial_number = Some(SerialNumber::from(serial));
+    pub fn issue(self) -> Leaf {
         let key = match self.key {
             LeafKey::EcdsaP256 => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
             LeafKey::EcdsaP384 => KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384),
@@ -200,8 +198,27 @@ impl<'a> Request<'a> {
             LeafKey::Ed25519 => KeyPair::generate_for(&PKCS_ED25519),
         }
         .expect("a key");
+        let mut leaf = self.signed(&key);
+        leaf.key_pem = key.serialize_pem();
+        write(&leaf.key, &leaf.key_pem);
+        fs::set_permissions(&leaf.key, Permissions::from_mode(0o600)).expect("a file of ours");
+        leaf
+    }
+
+    /// Signs a certificate for a key that is elsewhere, whose public half is the DER `SubjectPublicKeyInfo` `spki`. There is no
+    /// key file.
+    pub fn issue_for(self, spki: &[u8]) -> Leaf {
+        let key = SubjectPublicKeyInfo::from_der(spki).expect("a public key");
+        self.signed(&key)
+    }
+
+    /// Writes the chain file alone.
+    fn signed(mut self, key: &impl PublicKeyData) -> Leaf {
+        let number = self.ca.issued.fetch_add(1, Ordering::Relaxed);
+        let serial = number as u64 + 1000;
+        self.params.serial_number = Some(SerialNumber::from(serial));
         let issuer: &Issuer<'_, KeyPair> = if self.direct { &self.ca.root } else { &self.ca.intermediate };
-        let certificate_pem = self.params.signed_by(&key, issuer).expect("a certificate").pem();
+        let certificate_pem = self.params.signed_by(key, issuer).expect("a certificate").pem();
         let below = if self.direct { String::new() } else { self.ca.intermediate_pem() };
         let leaf = Leaf {
             serial,
@@ -209,12 +226,10 @@ impl<'a> Request<'a> {
             key: self.ca.folder().join(format!("leaf-{number}.key")),
             chain_pem: certificate_pem.clone() + &below,
             certificate_pem,
-            key_pem: key.serialize_pem(),
+            key_pem: String::new(),
             _folder: Arc::clone(&self.ca.folder),
         };
         write(&leaf.chain, &leaf.chain_pem);
-        write(&leaf.key, &leaf.key_pem);
-        fs::set_permissions(&leaf.key, Permissions::from_mode(0o600)).expect("a file of ours");
         leaf
     }
 }

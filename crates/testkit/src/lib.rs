@@ -13,3 +13,4 @@ pub mod programs;
 pub mod redis;
 pub mod relay;
 pub mod rsa;
+pub mod token;

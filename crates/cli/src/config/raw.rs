@@ -2,6 +2,8 @@
 //!
 //! Defaults and cross checks are in `resolve`; every key is described in `docs/configuration.md`.
 
+mod keys;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -9,9 +11,11 @@ use serde::Deserialize;
 
 use super::units::{Period, PeriodLimit, Rate, Size, SizeLimit};
 use super::values::{
-    Address, ClientConnections, EarlyData, FastOpen, HashBy, LogFile, Network, ProxyProtocol, Redirect,
-    RedisServer, TicketKeys, UpstreamServer,
+    Address, ClientConnections, EarlyData, FastOpen, HashBy, KeyPlace, LogFile, Network, ProxyProtocol,
+    Redirect, RedisServer, TicketKeys, UpstreamServer,
 };
+
+pub(crate) use keys::{KeyFamily, Keys};
 
 /// A whole file.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -173,28 +177,6 @@ pub(crate) enum RedisTopology {
     Cluster,
 }
 
-/// `[keys]`: where and how key operations are performed.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Keys {
-    pub(crate) threads: Option<u16>,
-    pub(crate) cores: Vec<u16>,
-    pub(crate) queue: Option<u32>,
-    pub(crate) offload: Option<Vec<KeyFamily>>,
-    pub(crate) simd: Option<bool>,
-    pub(crate) cuda: Option<bool>,
-    pub(crate) cuda_wait: Option<Period>,
-}
-
-/// What kind of key an operation is with.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum KeyFamily {
-    Rsa,
-    Ecdsa,
-    Ed25519,
-}
-
 /// `[access_log]`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -240,7 +222,7 @@ pub(crate) struct Host {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Certificate {
     pub(crate) chain: PathBuf,
-    pub(crate) key: PathBuf,
+    pub(crate) key: KeyPlace,
 }
 
 /// `hsts`: RFC 6797.

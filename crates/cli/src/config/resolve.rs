@@ -10,6 +10,7 @@ mod redis;
 mod routes;
 mod server;
 mod sessions;
+mod tokens;
 mod upstreams;
 
 use std::collections::HashSet;
@@ -25,6 +26,7 @@ use super::error::Located;
 use super::findings::Findings;
 use super::raw::Config;
 use crate::engines::KeySettings;
+use tokens::TokenDefaults;
 
 /// Settings, and what was noticed on the way to them.
 #[derive(Debug)]
@@ -54,6 +56,7 @@ struct Context<'d> {
     /// Where relative paths start.
     base: &'d Path,
     keystore: Keystore,
+    tokens: TokenDefaults,
     /// Files that the settings were made from.
     files: HashSet<PathBuf>,
 }
@@ -76,8 +79,10 @@ pub(super) fn resolve(
     development: Development,
 ) -> Result<Resolved, Vec<Located>> {
     let findings = Findings::new(document, unread);
-    let mut context = Context { findings, base, keystore: Keystore::default(), files: HashSet::new() };
+    let (keystore, tokens) = (Keystore::default(), TokenDefaults::default());
+    let mut context = Context { findings, base, keystore, tokens, files: HashSet::new() };
     let server = server::server(raw, &mut context);
+    context.tokens = keys::tokens(&raw.keys, server.keys.tokens, base);
     let upstreams = upstreams::groups(&raw.upstream, &mut context);
     let hosts = hosts::hosts(raw, server.state_dir.as_deref(), development, &mut context);
     early_data::size(raw, &mut context);

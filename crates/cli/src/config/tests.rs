@@ -5,6 +5,7 @@ mod forms;
 mod fuzz;
 mod keys;
 mod sessions;
+mod tokens;
 
 use std::collections::HashSet;
 use std::fs;

@@ -1,5 +1,6 @@
 //! Values that are written as text or in more than one way: addresses, networks, redirects.
 
+mod key_place;
 mod sessions;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor, value};
 
+pub(crate) use key_place::KeyPlace;
 pub(crate) use sessions::{EarlyData, RedisServer, TicketKeys};
 
 /// A value that is written as text, with what to write.

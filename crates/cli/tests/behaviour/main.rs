@@ -51,6 +51,7 @@ mod smuggling;
 mod speed;
 mod store_trouble;
 mod testssl;
+mod tokens;
 mod unknown_hosts;
 mod upstream_faults;
 mod upstream_limits;

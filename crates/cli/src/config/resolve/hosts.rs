@@ -5,16 +5,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use brisk_certs::{CertError, Certificate, DevelopmentCa, Slot, load};
+use brisk_certs::{CertError, Certificate, DevelopmentCa, Loaded, Slot, load};
 use brisk_proxy::settings::{HostSettings, HstsSettings};
 use brisk_tls::Demands;
 
 use super::clients::{authenticated, forwarded};
 use super::names::host_name;
 use super::routes::routes;
-use super::{Context, Development, early_data, sessions};
+use super::{Context, Development, early_data, sessions, tokens};
 use crate::config::error::KeyPath;
 use crate::config::raw;
+use crate::config::values::KeyPlace;
 
 /// What the preload list of browsers asks for (hstspreload.org).
 const PRELOAD_LEAST: Duration = Duration::from_hours(365 * 24);
@@ -84,8 +85,8 @@ struct Builder<'c> {
     ca: Option<DevelopmentCa>,
     /// The host that has a name, by its path.
     named: HashMap<String, KeyPath>,
-    /// Certificates by their files: a pair that several hosts show is one.
-    loaded: HashMap<(PathBuf, PathBuf), Arc<Certificate>>,
+    /// Certificates by their chains and keys: a pair that several hosts show is one.
+    loaded: HashMap<(PathBuf, KeyPlace), Arc<Certificate>>,
 }
 
 impl Builder<'_> {
@@ -163,26 +164,32 @@ impl Builder<'_> {
         path: &KeyPath,
         context: &mut Context<'_>,
     ) -> Option<Arc<Certificate>> {
-        let files = (context.file(&files.chain), context.file(&files.key));
-        let key = files.1.clone();
-        self.load(files, context)
-            .map_err(|error| context.findings.wrong(&path.key(blamed(&error, &key)), error.to_string()))
+        let chain = context.file(&files.chain);
+        let key = match &files.key {
+            KeyPlace::File(key) => KeyPlace::File(context.file(key)),
+            token @ KeyPlace::Token(_) => token.clone(),
+        };
+        self.load((chain, key), context)
+            .map_err(|(blamed, message)| context.findings.wrong(&path.key(blamed), message))
             .ok()
     }
 
+    /// The error says which of the two is at fault.
     fn load(
         &mut self,
-        files: (PathBuf, PathBuf),
+        files: (PathBuf, KeyPlace),
         context: &mut Context<'_>,
-    ) -> Result<Arc<Certificate>, CertError> {
+    ) -> Result<Arc<Certificate>, (&'static str, String)> {
         if let Some(known) = self.loaded.get(&files) {
             return Ok(Arc::clone(known));
         }
-        let loaded = load(&files.0, &files.1, &mut context.keystore, SystemTime::now())?;
+        let loaded = match &files.1 {
+            KeyPlace::File(key) => from_files(&files.0, key, context),
+            KeyPlace::Token(uri) => tokens::load(&files.0, uri, context),
+        }?;
         for warning in loaded.warnings {
             context.findings.warn(warning.to_string());
         }
-        sessions::warn_of_access(&files.1, context);
         let certificate = Arc::new(loaded.certificate);
         self.loaded.insert(files, Arc::clone(&certificate));
         Ok(certificate)
@@ -224,10 +231,18 @@ impl Builder<'_> {
         }
         let servers = self.ca.iter().flat_map(DevelopmentCa::servers).cloned().collect::<Vec<_>>();
         let load = |files: brisk_certs::development::ServerFiles| {
-            self.load((files.chain, files.key), context).map_err(|error| error.to_string())
+            self.load((files.chain, KeyPlace::File(files.key)), context).map_err(|(_, message)| message)
         };
         servers.into_iter().map(load).collect()
     }
+}
+
+/// A certificate whose key is in a file.
+fn from_files(chain: &Path, key: &Path, context: &mut Context<'_>) -> Result<Loaded, (&'static str, String)> {
+    let loaded = load(chain, key, &mut context.keystore, SystemTime::now())
+        .map_err(|error| (blamed(&error, key), error.to_string()))?;
+    sessions::warn_of_access(key, context);
+    Ok(loaded)
 }
 
 /// Which of the two files a problem is about.

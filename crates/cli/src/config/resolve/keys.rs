@@ -2,11 +2,14 @@
 
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::time::Duration;
 
 use brisk_keys::{BatchSettings, Offload, Threads};
+use brisk_keys_pkcs11::TokenSettings;
 
 use super::Context;
+use super::tokens::TokenDefaults;
 use crate::config::error::KeyPath;
 use crate::config::raw::{self, KeyFamily};
 use crate::config::units::Period;
@@ -42,8 +45,16 @@ pub(super) fn keys(
             "[keys]: offload = [] leaves all operations to the workers: threads and cores mean nothing",
         );
     }
+    let sessions = TokenSettings::default().sessions.get() as u16;
+    let sessions = findings.within(&path.key("pkcs11_sessions"), raw.pkcs11_sessions, sessions, &(1..=256));
+    let sessions = NonZeroUsize::new(sessions.into()).unwrap_or(NonZeroUsize::MIN);
     let processor = BatchSettings { threads, cores: kept_on, queue, offload, simd };
-    KeySettings { processor, gpu: gpu(raw, offload, context) }
+    KeySettings { processor, gpu: gpu(raw, offload, context), tokens: TokenSettings { sessions, queue } }
+}
+
+/// What keys in tokens have in common; relative paths start at `base`.
+pub(super) fn tokens(raw: &raw::Keys, settings: TokenSettings, base: &Path) -> TokenDefaults {
+    TokenDefaults { settings, module: raw.pkcs11_module.as_ref().map(|path| base.join(path)) }
 }
 
 /// The GPU, if there is to be one, beside a processor to which `offload` goes.

@@ -19,7 +19,7 @@ use super::sessions::warn_of_access;
 use crate::config::error::KeyPath;
 use crate::config::raw;
 use crate::config::units::{Period, Size};
-use crate::config::values::{HashBy, UpstreamServer};
+use crate::config::values::{HashBy, KeyPlace, UpstreamServer};
 
 /// All groups of the file.
 pub(super) fn groups(raw: &BTreeMap<String, raw::Upstream>, context: &mut Context<'_>) -> Vec<GroupSettings> {
@@ -136,7 +136,7 @@ fn tls(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> Upstre
         context.findings.wrong(&path.key("ca"), error);
     }
     let identity = raw.tls.certificate.as_ref();
-    let identity = identity.map(|files| self::identity(files, &path.key("certificate"), context));
+    let identity = identity.and_then(|files| self::identity(files, &path.key("certificate"), context));
     let server_name = raw.tls.server_name.as_ref().and_then(|name| match super::names::host_name(name) {
         Ok(name) if !name.starts_with("*.") => Some(name),
         Ok(_) => {
@@ -156,8 +156,14 @@ fn tls(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> Upstre
 }
 
 /// The client certificate, tried as one of a host: its key is read again when it is used.
-fn identity(raw: &raw::Certificate, path: &KeyPath, context: &mut Context<'_>) -> Identity {
-    let identity = Identity { chain: context.file(&raw.chain), key: context.file(&raw.key) };
+fn identity(raw: &raw::Certificate, path: &KeyPath, context: &mut Context<'_>) -> Option<Identity> {
+    let KeyPlace::File(key) = &raw.key else {
+        context
+            .findings
+            .wrong(&path.key("key"), "a key in a token can be that of a host alone: write a path");
+        return None;
+    };
+    let identity = Identity { chain: context.file(&raw.chain), key: context.file(key) };
     match load(&identity.chain, &identity.key, &mut Keystore::default(), SystemTime::now()) {
         Ok(loaded) => {
             // That no name is in it matters to servers' certificates alone.
@@ -170,7 +176,7 @@ fn identity(raw: &raw::Certificate, path: &KeyPath, context: &mut Context<'_>) -
         }
         Err(error) => context.findings.wrong(&path.key(blamed(&error, &identity.key)), error.to_string()),
     }
-    identity
+    Some(identity)
 }
 
 fn health(raw: &raw::Health, path: &KeyPath, context: &mut Context<'_>) -> HealthSettings {

@@ -1,0 +1,31 @@
+//! `[keys]`.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use crate::config::units::Period;
+
+/// `[keys]`: where and how key operations are performed.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Keys {
+    pub(crate) threads: Option<u16>,
+    pub(crate) cores: Vec<u16>,
+    pub(crate) queue: Option<u32>,
+    pub(crate) offload: Option<Vec<KeyFamily>>,
+    pub(crate) simd: Option<bool>,
+    pub(crate) cuda: Option<bool>,
+    pub(crate) cuda_wait: Option<Period>,
+    pub(crate) pkcs11_module: Option<PathBuf>,
+    pub(crate) pkcs11_sessions: Option<u16>,
+}
+
+/// What kind of key an operation is with.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum KeyFamily {
+    Rsa,
+    Ecdsa,
+    Ed25519,
+}

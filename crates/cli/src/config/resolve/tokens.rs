@@ -1,0 +1,57 @@
+//! Keys in tokens: certificates of which only the chain is in a file.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use brisk_certs::{Chain, Loaded};
+use brisk_keys_pkcs11::{Certified, KeyUri, PinSource, TokenKeys, TokenSettings};
+
+use super::Context;
+use super::sessions::warn_of_access;
+
+/// What `[keys]` says of tokens.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TokenDefaults {
+    pub(super) settings: TokenSettings,
+    /// The module of URIs that name none.
+    pub(super) module: Option<PathBuf>,
+}
+
+/// The certificate in `chain`, whose private key is in a token. The error says which of the two is at fault.
+pub(super) fn load(
+    chain: &Path,
+    uri: &KeyUri,
+    context: &mut Context<'_>,
+) -> Result<Loaded, (&'static str, String)> {
+    let wrong = |message: String| ("key", message);
+    let chain = Chain::read(chain).map_err(|error| ("chain", error.to_string()))?;
+    let module =
+        uri.module_path().map(|path| context.base.join(path)).or_else(|| context.tokens.module.clone());
+    let module = module.ok_or_else(|| {
+        wrong(
+            "which PKCS #11 module? write pkcs11_module = \"/PATH.so\" in [keys], or append module-path=/PATH.so to the URI"
+                .to_owned(),
+        )
+    })?;
+    let pin = uri.pin_source().map(|source| pin_file(source, context));
+    let certified = Certified {
+        public_key: chain.public_key().to_vec(),
+        algorithm: chain.algorithm(),
+        subject: chain.subject().to_owned(),
+    };
+    let keys = TokenKeys::new(context.tokens.settings);
+    let engine =
+        keys.attach(uri, &module, pin.as_ref(), &certified).map_err(|error| wrong(error.to_string()))?;
+    context.keystore.add_elsewhere(&certified.public_key, engine);
+    Ok(Loaded::of_chain(chain, SystemTime::now()))
+}
+
+/// The file of a PIN as it is opened. Several keys may have it in common.
+fn pin_file(source: &PinSource, context: &mut Context<'_>) -> PinSource {
+    let known = context.files.contains(&context.base.join(source.path()));
+    let file = context.file(source.path());
+    if !known {
+        warn_of_access(&file, context);
+    }
+    PinSource::file(file)
+}

@@ -1,0 +1,123 @@
+//! Whether the key of a URI is that of a certificate, and can do what TLS needs.
+
+use brisk_keys::{KeyAlgorithm, KeyId};
+use brisk_wire::registry::SignatureScheme;
+use cryptoki::{
+    object::{Attribute, AttributeType, KeyType, ObjectHandle},
+    session::Session,
+};
+
+use crate::{
+    connection::Facts,
+    error::TokenError,
+    key::{TokenKey, Trouble, sign},
+    mechanism::{DECRYPTION, Way, tried},
+    select,
+    signature::PublicKey,
+    uri::KeyUri,
+};
+
+/// What is signed for the trial; in neither version of TLS could it be a handshake.
+const TRIAL: &[u8] = b"brisk tries whether this is the key of the certificate";
+
+/// The public half of a key, as the certificate has it.
+#[derive(Clone, Debug)]
+pub struct Certified {
+    /// The DER `SubjectPublicKeyInfo`.
+    pub public_key: Vec<u8>,
+    /// Its algorithm.
+    pub algorithm: KeyAlgorithm,
+    /// Whose certificate, for messages.
+    pub subject: String,
+}
+
+/// Finds the key of `uri` and tries it, in a session of the connection `epoch`.
+pub(crate) fn examine(
+    session: &Session,
+    epoch: u64,
+    facts: &Facts,
+    uri: &KeyUri,
+    certified: &Certified,
+) -> Result<TokenKey, TokenError> {
+    let handle = select::key(session, uri, &facts.label)?;
+    let unfit = |reason: String| TokenError::Unfit { uri: uri.to_string(), reason };
+    let public = PublicKey::read(&certified.public_key, certified.algorithm).ok_or_else(|| {
+        unfit(format!("{} is not supported in tokens; use ECDSA P-256 or P-384, or RSA", certified.algorithm))
+    })?;
+    let decrypts = attributes(session, handle, uri, certified)?;
+    let way = |scheme: &SignatureScheme| {
+        Way::choose(*scheme, &facts.mechanisms)
+            .map(|way| (*scheme, way))
+            .map_err(|wanted| unfit(format!("the token lacks the mechanism {wanted}, which {scheme} needs")))
+    };
+    let ways = certified.algorithm.schemes().iter().map(way).collect::<Result<Vec<_>, _>>()?;
+    for scheme in tried(certified.algorithm) {
+        let Some((_, way)) = ways.iter().find(|(own, _)| own == scheme) else { continue };
+        let signature = sign(session, handle, *way, TRIAL).map_err(|trouble| match trouble {
+            Trouble::Token(cause) => TokenError::Call(cause),
+            _ => unfit(format!("the token did not sign with {scheme}")),
+        })?;
+        if !signature.is_some_and(|signature| public.verifies(*scheme, TRIAL, &signature)) {
+            return Err(mismatch(
+                uri,
+                certified,
+                "a signature that it made for a trial is not one of the certificate's key",
+            ));
+        }
+    }
+    let decrypts = decrypts && facts.mechanisms.contains(&DECRYPTION);
+    let id = KeyId::of_spki(&certified.public_key);
+    Ok(TokenKey::new(id, uri.clone(), public, ways, decrypts, (handle, epoch)))
+}
+
+/// Whether the key may decrypt. An error if it is of another kind, or may not sign.
+fn attributes(
+    session: &Session,
+    handle: ObjectHandle,
+    uri: &KeyUri,
+    certified: &Certified,
+) -> Result<bool, TokenError> {
+    let unfit = |reason: &str| TokenError::Unfit { uri: uri.to_string(), reason: reason.to_owned() };
+    let asked = [
+        AttributeType::KeyType,
+        AttributeType::Sign,
+        AttributeType::AlwaysAuthenticate,
+        AttributeType::Decrypt,
+    ];
+    let mut decrypts = false;
+    for attribute in session.get_attributes(handle, &asked)? {
+        match attribute {
+            Attribute::KeyType(kind) if kind != kind_of(certified.algorithm) => {
+                let reason =
+                    format!("it is a key of the type {kind}, the certificate's is {}", certified.algorithm);
+                return Err(mismatch(uri, certified, &reason));
+            }
+            Attribute::Sign(false) => {
+                return Err(unfit("it may not sign (CKA_SIGN is false)"));
+            }
+            Attribute::AlwaysAuthenticate(true) => {
+                return Err(unfit(
+                    "it wants the PIN for each signature (CKA_ALWAYS_AUTHENTICATE is true); wanted a key without that",
+                ));
+            }
+            Attribute::Decrypt(may) => decrypts = may,
+            _ => {}
+        }
+    }
+    Ok(decrypts)
+}
+
+const fn kind_of(algorithm: KeyAlgorithm) -> KeyType {
+    match algorithm {
+        KeyAlgorithm::Rsa { .. } => KeyType::RSA,
+        _ => KeyType::EC,
+    }
+}
+
+fn mismatch(uri: &KeyUri, certified: &Certified, reason: &str) -> TokenError {
+    TokenError::Mismatch {
+        uri: uri.to_string(),
+        subject: certified.subject.clone(),
+        reason: reason.to_owned(),
+    }
+}

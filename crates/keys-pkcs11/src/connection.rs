@@ -1,0 +1,144 @@
+//! A token as it is reached now: its sessions, and what is known of it.
+
+use cryptoki::{
+    error::{Error, RvError},
+    mechanism::MechanismType,
+    session::{Session, UserType},
+    slot::{Slot, TokenInfo},
+};
+
+use crate::{
+    error::{TokenError, call},
+    module::{Entered, Module},
+    pin::Pin,
+    select,
+    uri::{PinSource, TokenName},
+};
+
+/// A session that is logged in.
+#[derive(Debug)]
+pub(crate) struct OpenSession {
+    session: Session,
+    slot: Slot,
+    /// The [`Connection`] that it is of.
+    pub(crate) epoch: u64,
+    /// The initialization of the module that its handle belongs to.
+    generation: u64,
+}
+
+impl OpenSession {
+    /// The session, if the module still knows it.
+    pub(crate) fn within(&self, entered: &Entered<'_>) -> Option<&Session> {
+        (self.generation == entered.generation()).then_some(&self.session)
+    }
+
+    /// Another session of the same token in the place of this one, in which an operation may have been left half done.
+    pub(crate) fn renewed(self, entered: &Entered<'_>) -> Result<Self, TokenError> {
+        let (slot, epoch, generation) = (self.slot, self.epoch, self.generation);
+        drop(self.session.close());
+        let session = entered.context().open_ro_session_no_drop(slot)?;
+        Ok(Self { session, slot, epoch, generation })
+    }
+
+    /// Closes it, if the module still knows it.
+    pub(crate) fn close(self, module: &Module) {
+        if let Ok(entered) = module.enter() {
+            self.close_within(&entered);
+        }
+    }
+
+    pub(crate) fn close_within(self, entered: &Entered<'_>) {
+        if self.generation == entered.generation() {
+            // An error means that it is closed already.
+            drop(self.session.close());
+        }
+    }
+}
+
+/// What there is to know of a token.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) label: String,
+    pub(crate) mechanisms: Vec<MechanismType>,
+}
+
+/// A token with its sessions.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) facts: Facts,
+    pub(crate) sessions: Vec<OpenSession>,
+}
+
+/// Which token, and how to be let in.
+#[derive(Debug)]
+pub(crate) struct Access {
+    pub(crate) name: TokenName,
+    pub(crate) pin: Option<PinSource>,
+    /// The URI of the first key, for messages.
+    pub(crate) uri: String,
+}
+
+impl Access {
+    /// Opens up to `wanted` sessions with the token and logs in, which counts for all of them.
+    pub(crate) fn connect(
+        &self,
+        entered: &Entered<'_>,
+        wanted: usize,
+        epoch: u64,
+    ) -> Result<Connection, TokenError> {
+        let (context, generation) = (entered.context(), entered.generation());
+        let (slot, info) = select::token(context, &self.name, &self.uri)?;
+        let mechanisms = context.get_mechanism_list(slot)?;
+        let facts = Facts { label: info.label().to_owned(), mechanisms };
+        let opened = |session| OpenSession { session, slot, epoch, generation };
+        let first = context.open_ro_session_no_drop(slot)?;
+        if let Err(error) = self.log_in(&first, &info) {
+            drop(first.close());
+            return Err(error);
+        }
+        let mut sessions = vec![opened(first)];
+        while sessions.len() < wanted {
+            match context.open_ro_session_no_drop(slot) {
+                Ok(session) => sessions.push(opened(session)),
+                // Some have room for a few only, and one will do.
+                Err(error) => {
+                    tracing::debug!(token = facts.label, error = call(&error), "no more sessions");
+                    break;
+                }
+            }
+        }
+        Ok(Connection { facts, sessions })
+    }
+
+    fn log_in(&self, session: &Session, info: &TokenInfo) -> Result<(), TokenError> {
+        if !info.login_required() {
+            return Ok(());
+        }
+        let Some(source) = &self.pin else {
+            return Err(TokenError::PinMissing { token: info.label().to_owned() });
+        };
+        let pin = Pin::read(source, info.serial_number())?;
+        let refused = |reason: &str| TokenError::PinRefused {
+            token: info.label().to_owned(),
+            path: source.path().clone(),
+            reason: reason.to_owned(),
+        };
+        if pin.was_refused() {
+            return Err(refused("it was wrong before"));
+        }
+        match session.login(UserType::User, Some(&pin.as_auth())) {
+            Ok(()) | Err(Error::Pkcs11(RvError::UserAlreadyLoggedIn, _)) => Ok(()),
+            Err(error @ Error::Pkcs11(code, _)) => Err(match code {
+                RvError::PinIncorrect | RvError::PinInvalid | RvError::PinLenRange => {
+                    pin.refuse();
+                    refused(&call(&error))
+                }
+                RvError::PinLocked | RvError::PinExpired | RvError::UserPinNotInitialized => {
+                    refused(&format!("{}, which the token's own tools can change", call(&error)))
+                }
+                _ => error.into(),
+            }),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! What waits for a token: operations, the sessions that they are performed in, and the next attempt to reach it.
+//!
+//! Nothing here calls the module, so nothing here waits for longer than a lock.
+
+mod inner;
+
+use std::{
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use brisk_keys::{Completion, KeyError};
+
+use self::inner::{Inner, State, overdue, task};
+use crate::{
+    PERFORMER,
+    connection::{Connection, OpenSession},
+    error::TokenError,
+    task::{Change, Job, Question, Task},
+};
+
+/// The least and the greatest pause before a token that could not be reached is tried again.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
+
+/// How late operations may be answered that the module does not return from.
+const TICK: Duration = Duration::from_millis(100);
+
+const NOT_THERE: KeyError = KeyError::Failed("the token cannot be reached");
+const SILENT: KeyError = KeyError::Failed("the token did not answer in time");
+const ENDED: KeyError = KeyError::Failed("the engine of the token has ended");
+
+#[derive(Debug)]
+pub(crate) struct Desk {
+    inner: Mutex<Inner>,
+    /// Something for the threads to do, or an outcome for who opens the token.
+    work: Condvar,
+    /// Something for the clock to watch.
+    watched: Condvar,
+    queue: usize,
+}
+
+impl Desk {
+    /// A desk for `threads` threads, with room for `queue` operations. The first task is to reach the token.
+    pub(crate) fn new(threads: usize, queue: usize) -> Self {
+        let inner = Inner::new(threads);
+        Self { inner: Mutex::new(inner), work: Condvar::new(), watched: Condvar::new(), queue }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes an operation; the error is the answer to it.
+    pub(crate) fn submit(&self, job: Job) -> Result<(), KeyError> {
+        let mut inner = self.lock();
+        if inner.stopped {
+            return Err(ENDED);
+        }
+        if inner.refuses() {
+            return Err(NOT_THERE);
+        }
+        if inner.jobs.len() >= self.queue {
+            return Err(KeyError::Overloaded);
+        }
+        inner.jobs.push_back(job);
+        self.wake(inner);
+        Ok(())
+    }
+
+    /// Takes a question.
+    pub(crate) fn ask(&self, question: Question) {
+        let mut inner = self.lock();
+        if !inner.stopped && !inner.refuses() {
+            inner.questions.push_back(question);
+            self.wake(inner);
+        }
+    }
+
+    fn wake(&self, inner: MutexGuard<'_, Inner>) {
+        let clock_sleeps = inner.clock_sleeps;
+        drop(inner);
+        self.work.notify_one();
+        if clock_sleeps {
+            self.watched.notify_one();
+        }
+    }
+
+    /// Waits for something to do.
+    pub(crate) fn next(&self) -> Task {
+        let mut inner = self.lock();
+        loop {
+            if inner.stopped {
+                let mut sessions = std::mem::take(&mut inner.free);
+                sessions.append(&mut inner.stale);
+                return Task::Stop(sessions);
+            }
+            let now = Instant::now();
+            inner = match inner.state {
+                State::Down(due) if due <= now => {
+                    inner.state = State::Connecting;
+                    inner.epoch += 1;
+                    return Task::Connect { epoch: inner.epoch, stale: std::mem::take(&mut inner.stale) };
+                }
+                State::Down(due) => {
+                    let waited = self.work.wait_timeout(inner, due - now);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                _ => {
+                    if let Some(task) = task(&mut inner) {
+                        return task;
+                    }
+                    self.work.wait(inner).unwrap_or_else(PoisonError::into_inner)
+                }
+            };
+        }
+    }
+
+    /// The thread `number` begins an operation.
+    pub(crate) fn begin(&self, number: usize, deadline: Instant, completion: Completion) {
+        let mut inner = self.lock();
+        inner.under_way[number] = Some((deadline, completion));
+        if inner.clock_sleeps {
+            self.watched.notify_one();
+        }
+    }
+
+    /// It has ended; `None` if it was answered meanwhile, its time being over.
+    pub(crate) fn end(&self, number: usize) -> Option<Completion> {
+        self.lock().under_way[number].take().map(|(_, completion)| completion)
+    }
+
+    /// A session that can be used again. Gives it back if it is one of a former connection.
+    pub(crate) fn give_back(&self, session: OpenSession) -> Option<OpenSession> {
+        let mut inner = self.lock();
+        if session.epoch != inner.epoch || inner.state != State::Up || inner.stopped {
+            return Some(session);
+        }
+        inner.free.push(session);
+        drop(inner);
+        self.work.notify_one();
+        None
+    }
+
+    /// The token cannot be reached over the connection `epoch`. An operation that was under way is kept for the next one.
+    pub(crate) fn lose(&self, epoch: u64, unfinished: Option<Job>) {
+        let mut inner = self.lock();
+        if inner.state == State::Up && inner.epoch == epoch {
+            inner.state = State::Down(Instant::now());
+            inner.failures = 0;
+            inner.lost = Some(Instant::now());
+            let mut sessions = std::mem::take(&mut inner.free);
+            inner.stale.append(&mut sessions);
+        }
+        if let Some(job) = unfinished {
+            if inner.refuses() || inner.stopped {
+                drop(inner);
+                job.completion.complete(Err(NOT_THERE), PERFORMER);
+                return;
+            }
+            inner.jobs.push_front(job);
+        }
+        drop(inner);
+        self.work.notify_all();
+    }
+
+    /// The token has been reached.
+    pub(crate) fn connected(&self, connection: Connection) -> Change {
+        let mut inner = self.lock();
+        inner.state = State::Up;
+        inner.failures = 0;
+        inner.connections += 1;
+        inner.facts = Some(connection.facts);
+        inner.sessions = connection.sessions.len();
+        inner.free = connection.sessions;
+        inner.loss_reported = false;
+        let lost = inner.lost.take();
+        drop(inner);
+        self.work.notify_all();
+        lost.map_or(Change::Found, |lost| Change::Back(lost.elapsed()))
+    }
+
+    /// It has not. What waits is answered, and more is refused until it is.
+    pub(crate) fn not_connected(&self, error: TokenError) -> Change {
+        let mut inner = self.lock();
+        inner.failures += 1;
+        let pause = PAUSES[0].saturating_mul(1 << (inner.failures - 1).min(16)).min(PAUSES[1]);
+        inner.state = State::Down(Instant::now() + spread(pause));
+        inner.questions.clear();
+        let jobs = std::mem::take(&mut inner.jobs);
+        let change = match &mut *inner {
+            // A second attempt could be one too many for the PIN.
+            Inner { connections: 0, first_error, stopped, .. } => {
+                *first_error = Some(error);
+                *stopped = true;
+                Change::None
+            }
+            Inner { loss_reported: reported @ false, .. } => {
+                *reported = true;
+                Change::Lost
+            }
+            _ => Change::None,
+        };
+        drop(inner);
+        self.work.notify_all();
+        jobs.into_iter().for_each(refuse);
+        change
+    }
+
+    /// Waits until the token has been reached for the first time, or for `limit`: then `None`.
+    pub(crate) fn first_connection(&self, limit: Duration) -> Option<Result<(), TokenError>> {
+        let until = Instant::now() + limit;
+        let mut inner = self.lock();
+        loop {
+            if inner.connections > 0 {
+                return Some(Ok(()));
+            }
+            if let Some(error) = inner.first_error.take() {
+                return Some(Err(error));
+            }
+            let left = until.checked_duration_since(Instant::now())?;
+            inner = self.work.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Answers operations whose time is over, until the desk is closed. `silent` is called when the module has not returned
+    /// from one in time.
+    pub(crate) fn keep_time(&self, mut silent: impl FnMut()) {
+        let mut inner = self.lock();
+        while !inner.stopped {
+            inner = if inner.has_work() {
+                self.watched.wait_timeout(inner, TICK).unwrap_or_else(PoisonError::into_inner).0
+            } else {
+                inner.clock_sleeps = true;
+                self.watched.wait(inner).unwrap_or_else(PoisonError::into_inner)
+            };
+            inner.clock_sleeps = false;
+            let (jobs, stuck) = overdue(&mut inner);
+            if jobs.is_empty() && stuck.is_empty() {
+                continue;
+            }
+            drop(inner);
+            if !stuck.is_empty() {
+                silent();
+            }
+            for job in jobs {
+                drop(job.completion.begin());
+            }
+            for completion in stuck {
+                completion.complete(Err(SILENT), PERFORMER);
+            }
+            inner = self.lock();
+        }
+    }
+
+    /// Ends the threads.
+    pub(crate) fn stop(&self) {
+        let mut inner = self.lock();
+        inner.stopped = true;
+        inner.questions.clear();
+        let jobs = std::mem::take(&mut inner.jobs);
+        drop(inner);
+        self.work.notify_all();
+        self.watched.notify_all();
+        drop(jobs);
+    }
+
+    /// A thread that calls the module is about to start.
+    pub(crate) fn started(&self) {
+        self.lock().running += 1;
+    }
+
+    /// It has ended.
+    pub(crate) fn ended(&self) {
+        self.lock().running -= 1;
+        self.work.notify_all();
+    }
+
+    /// Waits until all threads have ended, or until `limit`.
+    pub(crate) fn wait_for_end(&self, limit: Instant) {
+        let mut inner = self.lock();
+        while inner.running > 0
+            && let Some(left) = limit.checked_duration_since(Instant::now())
+        {
+            inner = self.work.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Whether the token can be reached now.
+    pub(crate) fn is_up(&self) -> bool {
+        self.lock().state == State::Up
+    }
+
+    /// Operations that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lock().jobs.len()
+    }
+
+    /// How many sessions there are with it.
+    pub(crate) fn sessions(&self) -> usize {
+        self.lock().sessions
+    }
+
+    /// How often the token was reached.
+    pub(crate) fn connections(&self) -> u64 {
+        self.lock().connections
+    }
+
+    /// The label of the token, once it has been reached.
+    pub(crate) fn label(&self) -> Option<String> {
+        self.lock().facts.as_ref().map(|facts| facts.label.clone())
+    }
+}
+
+fn refuse(job: Job) {
+    job.completion.complete(Err(NOT_THERE), PERFORMER);
+}
+
+/// `pause`, longer by up to a quarter, so that processes that lost a token together do not come back together.
+fn spread(pause: Duration) -> Duration {
+    let mut random = [0];
+    // Without it they come back together, which is all there is to lose.
+    let _ = aws_lc_rs::rand::fill(&mut random);
+    pause + pause * u32::from(random[0]) / 1024
+}

@@ -1,0 +1,283 @@
+//! A key in a token: where it lies, and the operations with it.
+
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use brisk_keys::{KeyError, KeyId, OperationKind};
+use brisk_wire::registry::SignatureScheme;
+use cryptoki::{
+    error::{Error, RvError},
+    mechanism::Mechanism,
+    object::ObjectHandle,
+    session::Session,
+};
+use zeroize::Zeroizing;
+
+use crate::{
+    error::call,
+    mechanism::Way,
+    select,
+    signature::{PublicKey, ecdsa_der},
+    uri::KeyUri,
+};
+
+/// How long a key that was not found is not looked for again.
+const MISSING: Duration = Duration::from_secs(1);
+
+/// A key that was found once and belongs to a certificate.
+#[derive(Debug)]
+pub(crate) struct TokenKey {
+    pub(crate) id: KeyId,
+    pub(crate) uri: KeyUri,
+    public: PublicKey,
+    ways: Vec<(SignatureScheme, Way)>,
+    decrypts: bool,
+    place: Mutex<Place>,
+    faults: AtomicU64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Unknown,
+    /// A handle of the sessions of one connection.
+    At(ObjectHandle, u64),
+    Missing(Instant),
+}
+
+/// Why an operation has no result.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The operation is at fault, or the key; the token is well.
+    Operation(KeyError),
+    /// The token does not have the key.
+    KeyGone,
+    /// The session is of no use any more, and the others are not either.
+    Token(String),
+}
+
+impl TokenKey {
+    /// A key whose object has `handle` in the sessions of the connection `epoch`.
+    pub(crate) fn new(
+        id: KeyId,
+        uri: KeyUri,
+        public: PublicKey,
+        ways: Vec<(SignatureScheme, Way)>,
+        decrypts: bool,
+        (handle, epoch): (ObjectHandle, u64),
+    ) -> Self {
+        let place = Mutex::new(Place::At(handle, epoch));
+        Self { id, uri, public, ways, decrypts, place, faults: AtomicU64::new(0) }
+    }
+
+    /// An error if the key cannot do this, whatever it cost.
+    pub(crate) fn check(&self, kind: &OperationKind) -> Result<(), KeyError> {
+        let algorithm = self.public.algorithm();
+        match kind {
+            OperationKind::Sign { scheme, .. } if self.way(*scheme).is_none() => {
+                Err(KeyError::UnsupportedScheme { scheme: *scheme, algorithm })
+            }
+            OperationKind::Sign { .. } => Ok(()),
+            OperationKind::Decrypt { ciphertext } => match self.public.modulus() {
+                // As many bytes, so the order of the bytes is that of the numbers.
+                Some(modulus) if ciphertext.len() == modulus.len() && ciphertext[..] < *modulus => {
+                    if self.decrypts {
+                        Ok(())
+                    } else {
+                        Err(KeyError::Failed("the token does not let this key decrypt"))
+                    }
+                }
+                Some(_) => Err(KeyError::OutOfRange),
+                None => Err(KeyError::CannotDecrypt(algorithm)),
+            },
+            _ => Err(KeyError::Failed("tokens know no such operation")),
+        }
+    }
+
+    /// Results that were not right, and not used.
+    pub(crate) fn faults(&self) -> u64 {
+        self.faults.load(Ordering::Relaxed)
+    }
+
+    fn way(&self, scheme: SignatureScheme) -> Option<Way> {
+        self.ways.iter().find(|(own, _)| *own == scheme).map(|(_, way)| *way)
+    }
+
+    /// Performs an operation that the key [can](Self::check) perform, in a session of the connection `epoch`.
+    pub(crate) fn perform(
+        &self,
+        session: &Session,
+        epoch: u64,
+        kind: &OperationKind,
+    ) -> Result<Zeroizing<Vec<u8>>, Trouble> {
+        self.check(kind).map_err(Trouble::Operation)?;
+        let handle = self.handle(session, epoch)?;
+        match self.perform_with(session, handle, kind) {
+            // It may have been replaced by one of the same name.
+            Err(Trouble::KeyGone) => {
+                self.forget();
+                let handle = self.handle(session, epoch)?;
+                self.perform_with(session, handle, kind)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn perform_with(
+        &self,
+        session: &Session,
+        handle: ObjectHandle,
+        kind: &OperationKind,
+    ) -> Result<Zeroizing<Vec<u8>>, Trouble> {
+        match kind {
+            OperationKind::Sign { scheme, message } => {
+                let way = self.way(*scheme).ok_or(Trouble::Operation(KeyError::Failed("no such scheme")))?;
+                let signature = sign(session, handle, way, message)?;
+                if !signature
+                    .as_ref()
+                    .is_some_and(|signature| self.public.verifies(*scheme, message, signature))
+                {
+                    self.faults.fetch_add(1, Ordering::Relaxed);
+                    let fault = KeyError::Failed("the token's signature is not one of the certificate's key");
+                    return Err(Trouble::Operation(fault));
+                }
+                Ok(signature.unwrap_or_default().into())
+            }
+            OperationKind::Decrypt { ciphertext } => {
+                let padded = session.decrypt(&Mechanism::RsaX509, handle, ciphertext);
+                let padded = Zeroizing::new(padded.map_err(|error| trouble_of_decryption(&error))?);
+                widened(padded, ciphertext.len())
+            }
+            _ => Err(Trouble::Operation(KeyError::Failed("tokens know no such operation"))),
+        }
+    }
+
+    /// Whether the token has the key, looked for if that is not known of this connection.
+    pub(crate) fn is_there(&self, session: &Session, epoch: u64) -> Result<bool, Trouble> {
+        match self.handle(session, epoch) {
+            Ok(_) => Ok(true),
+            Err(Trouble::KeyGone) => Ok(false),
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Looks for the key the next time, whatever is known of it.
+    pub(crate) fn forget(&self) {
+        *self.place() = Place::Unknown;
+    }
+
+    fn handle(&self, session: &Session, epoch: u64) -> Result<ObjectHandle, Trouble> {
+        let known = *self.place();
+        match known {
+            Place::At(handle, known) if known == epoch => return Ok(handle),
+            Place::Missing(since) if since.elapsed() < MISSING => return Err(Trouble::KeyGone),
+            _ => {}
+        }
+        let found = select::keys(session, &self.uri).map_err(|error| trouble_of_signing(&error))?;
+        let found = if let [handle] = found[..] { Some(handle) } else { None };
+        *self.place() =
+            found.map_or_else(|| Place::Missing(Instant::now()), |handle| Place::At(handle, epoch));
+        found.ok_or(Trouble::KeyGone)
+    }
+
+    fn place(&self) -> std::sync::MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A signature as TLS has it; `None` if the token gave something else.
+pub(crate) fn sign(
+    session: &Session,
+    handle: ObjectHandle,
+    way: Way,
+    message: &[u8],
+) -> Result<Option<Vec<u8>>, Trouble> {
+    let raw = session.sign(&way.mechanism(), handle, &way.input(message));
+    let raw = raw.map_err(|error| trouble_of_signing(&error))?;
+    Ok(if way.is_ecdsa() { ecdsa_der(&raw) } else { Some(raw) })
+}
+
+/// As long as the modulus: some modules leave leading zeroes away.
+fn widened(padded: Zeroizing<Vec<u8>>, size: usize) -> Result<Zeroizing<Vec<u8>>, Trouble> {
+    let Some(missing) = size.checked_sub(padded.len()) else {
+        return Err(Trouble::Operation(KeyError::Failed("the token's result is longer than the modulus")));
+    };
+    if missing == 0 {
+        return Ok(padded);
+    }
+    let mut widened = Zeroizing::new(Vec::with_capacity(size));
+    widened.resize(missing, 0);
+    widened.extend_from_slice(&padded);
+    Ok(widened)
+}
+
+/// What is signed was made here and is always in order, so an error that says nothing is one of the token.
+pub(crate) fn trouble_of_signing(error: &Error) -> Trouble {
+    let Error::Pkcs11(code, _) = error else { return unexpected(error) };
+    match code {
+        RvError::GeneralError
+        | RvError::FunctionFailed
+        | RvError::DeviceError
+        | RvError::DeviceMemory
+        | RvError::HostMemory
+        | RvError::OperationActive
+        | RvError::VendorDefined(_) => Trouble::Token(call(error)),
+        _ => trouble_of_decryption(error),
+    }
+}
+
+/// What is decrypted was made by a stranger, who must not be able to have all sessions closed.
+fn trouble_of_decryption(error: &Error) -> Trouble {
+    let Error::Pkcs11(code, _) = error else { return unexpected(error) };
+    match code {
+        RvError::ObjectHandleInvalid | RvError::KeyHandleInvalid => Trouble::KeyGone,
+        RvError::CryptokiNotInitialized
+        | RvError::SessionHandleInvalid
+        | RvError::SessionClosed
+        | RvError::DeviceRemoved
+        | RvError::TokenNotPresent
+        | RvError::TokenNotRecognized
+        | RvError::SlotIdInvalid
+        | RvError::UserNotLoggedIn => Trouble::Token(call(error)),
+        _ => unexpected(error),
+    }
+}
+
+fn unexpected(error: &Error) -> Trouble {
+    tracing::debug!(error = call(error), "a token did not perform an operation");
+    Trouble::Operation(KeyError::Failed("the token did not perform it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use cryptoki::context::Function;
+
+    use super::*;
+
+    fn error(code: RvError) -> Error {
+        Error::Pkcs11(code, Function::Sign)
+    }
+
+    #[test]
+    fn a_ciphertext_does_not_bring_the_token_into_discredit() {
+        assert!(matches!(trouble_of_signing(&error(RvError::GeneralError)), Trouble::Token(_)));
+        assert!(matches!(trouble_of_decryption(&error(RvError::GeneralError)), Trouble::Operation(_)));
+        for removed in [RvError::DeviceRemoved, RvError::SessionHandleInvalid, RvError::UserNotLoggedIn] {
+            assert!(matches!(trouble_of_signing(&error(removed)), Trouble::Token(_)));
+            assert!(matches!(trouble_of_decryption(&error(removed)), Trouble::Token(_)));
+        }
+        assert!(matches!(trouble_of_signing(&error(RvError::MechanismInvalid)), Trouble::Operation(_)));
+        assert!(matches!(trouble_of_signing(&error(RvError::KeyHandleInvalid)), Trouble::KeyGone));
+    }
+
+    #[test]
+    fn a_result_is_as_long_as_the_modulus() {
+        assert_eq!(*widened(vec![1, 2].into(), 4).unwrap(), [0, 0, 1, 2]);
+        assert_eq!(*widened(vec![1, 2].into(), 2).unwrap(), [1, 2]);
+        assert!(widened(vec![1, 2, 3].into(), 2).is_err());
+    }
+}

@@ -1,0 +1,95 @@
+//! PINs: read from their files when they are needed, and never offered twice where they were wrong.
+
+use std::{
+    collections::HashSet,
+    fs,
+    sync::{Mutex, PoisonError},
+};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use cryptoki::types::AuthPin;
+use zeroize::Zeroizing;
+
+use crate::{error::TokenError, uri::PinSource};
+
+/// Longer than any PIN.
+const LONGEST: usize = 1024;
+
+/// PINs that tokens refused: a token locks itself after some wrong ones, and files are read again at each reload.
+static REFUSED: Mutex<Option<HashSet<[u8; 32]>>> = Mutex::new(None);
+
+/// The PIN of a token.
+pub(crate) struct Pin {
+    text: Zeroizing<String>,
+    /// Of PIN and token.
+    mark: [u8; 32],
+}
+
+impl Pin {
+    /// Reads the PIN of the token with this serial number.
+    pub(crate) fn read(source: &PinSource, serial: &str) -> Result<Self, TokenError> {
+        let path = source.path();
+        let bytes = fs::read(path).map_err(|source| TokenError::PinFile { path: path.clone(), source })?;
+        let bytes = Zeroizing::new(bytes);
+        let text = std::str::from_utf8(&bytes).map(|text| text.strip_suffix('\n').unwrap_or(text));
+        let text = text.ok().map(|text| text.strip_suffix('\r').unwrap_or(text));
+        let usable = |text: &&str| !text.is_empty() && text.len() <= LONGEST && !text.contains(['\n', '\0']);
+        let text = text.filter(usable).ok_or_else(|| TokenError::PinForm { path: path.clone() })?;
+        let text = Zeroizing::new(text.to_owned());
+        let marked = Zeroizing::new(format!("{serial}\0{}", *text));
+        let mut mark = [0; 32];
+        mark.copy_from_slice(digest(&SHA256, marked.as_bytes()).as_ref());
+        Ok(Self { text, mark })
+    }
+
+    /// As the module takes it; wiped when it is dropped.
+    pub(crate) fn as_auth(&self) -> AuthPin {
+        AuthPin::new(self.text.as_str().into())
+    }
+
+    /// Whether the token refused it before.
+    pub(crate) fn was_refused(&self) -> bool {
+        let refused = REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.as_ref().is_some_and(|refused| refused.contains(&self.mark))
+    }
+
+    /// Never to be offered again.
+    pub(crate) fn refuse(&self) {
+        let mut refused = REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.get_or_insert_default().insert(self.mark);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(contents: &[u8]) -> Result<Pin, TokenError> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), contents).unwrap();
+        Pin::read(&PinSource::file(file.path().to_owned()), "serial")
+    }
+
+    #[test]
+    fn the_line_feed_of_an_editor_is_no_part_of_the_pin() {
+        for contents in ["12 34", "12 34\n", "12 34\r\n"] {
+            assert_eq!(*read(contents.as_bytes()).unwrap().text, "12 34");
+        }
+        for contents in [&b""[..], b"\n", b"1\n2\n", b"1\0", b"\xff", &[b'1'; 2000]] {
+            let error = read(contents).err().expect("no PIN").to_string();
+            assert!(error.contains("a PIN in one line"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_refused_pin_is_known_for_its_token_alone() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "4711").unwrap();
+        let source = PinSource::file(file.path().to_owned());
+        Pin::read(&source, "first").unwrap().refuse();
+        assert!(Pin::read(&source, "first").unwrap().was_refused());
+        assert!(!Pin::read(&source, "second").unwrap().was_refused());
+        fs::write(file.path(), "4712").unwrap();
+        assert!(!Pin::read(&source, "first").unwrap().was_refused());
+    }
+}

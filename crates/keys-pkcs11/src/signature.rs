@@ -1,0 +1,109 @@
+//! Signatures as TLS has them: in which form they leave a token, and whether they are right.
+
+use aws_lc_rs::signature::{self, ParsedPublicKey, VerificationAlgorithm};
+use brisk_keys::KeyAlgorithm;
+use brisk_wire::registry::SignatureScheme;
+use x509_parser::{prelude::FromDer, public_key, x509::SubjectPublicKeyInfo};
+
+/// The public half of a key in a token.
+#[derive(Clone, Debug)]
+pub(crate) struct PublicKey {
+    algorithm: KeyAlgorithm,
+    schemes: Vec<(SignatureScheme, ParsedPublicKey)>,
+    /// Of an RSA key, without leading zeroes.
+    modulus: Option<Vec<u8>>,
+}
+
+impl PublicKey {
+    /// Reads a DER `SubjectPublicKeyInfo`, that of a certificate whose algorithm is known. `None` if aws-lc cannot use it.
+    pub(crate) fn read(spki: &[u8], algorithm: KeyAlgorithm) -> Option<Self> {
+        let verifier = |scheme: &SignatureScheme| {
+            let parsed = ParsedPublicKey::new(verification(*scheme)?, spki).ok()?;
+            Some((*scheme, parsed))
+        };
+        let schemes = algorithm.schemes().iter().map(verifier).collect::<Option<Vec<_>>>()?;
+        Some(Self { algorithm, schemes, modulus: modulus(spki) })
+    }
+
+    pub(crate) const fn algorithm(&self) -> KeyAlgorithm {
+        self.algorithm
+    }
+
+    pub(crate) fn modulus(&self) -> Option<&[u8]> {
+        self.modulus.as_deref()
+    }
+
+    /// Whether `signature` is one of this key over `message`.
+    pub(crate) fn verifies(&self, scheme: SignatureScheme, message: &[u8], signature: &[u8]) -> bool {
+        let key = self.schemes.iter().find(|(own, _)| *own == scheme);
+        key.is_some_and(|(_, key)| key.verify_sig(message, signature).is_ok())
+    }
+}
+
+fn verification(scheme: SignatureScheme) -> Option<&'static dyn VerificationAlgorithm> {
+    Some(match scheme {
+        SignatureScheme::ECDSA_SECP256R1_SHA256 => &signature::ECDSA_P256_SHA256_ASN1,
+        SignatureScheme::ECDSA_SECP384R1_SHA384 => &signature::ECDSA_P384_SHA384_ASN1,
+        SignatureScheme::RSA_PSS_RSAE_SHA256 => &signature::RSA_PSS_2048_8192_SHA256,
+        SignatureScheme::RSA_PSS_RSAE_SHA384 => &signature::RSA_PSS_2048_8192_SHA384,
+        SignatureScheme::RSA_PSS_RSAE_SHA512 => &signature::RSA_PSS_2048_8192_SHA512,
+        SignatureScheme::RSA_PKCS1_SHA256 => &signature::RSA_PKCS1_2048_8192_SHA256,
+        SignatureScheme::RSA_PKCS1_SHA384 => &signature::RSA_PKCS1_2048_8192_SHA384,
+        SignatureScheme::RSA_PKCS1_SHA512 => &signature::RSA_PKCS1_2048_8192_SHA512,
+        _ => return None,
+    })
+}
+
+fn modulus(spki: &[u8]) -> Option<Vec<u8>> {
+    let (_, spki) = SubjectPublicKeyInfo::from_der(spki).ok()?;
+    let public_key::PublicKey::RSA(key) = spki.parsed().ok()? else { return None };
+    let zeroes = key.modulus.iter().take_while(|byte| **byte == 0).count();
+    Some(key.modulus[zeroes..].to_vec())
+}
+
+/// The DER of an ECDSA signature (RFC 3279 section 2.2.3) of a token, which gives the two numbers in equal halves. `None` if
+/// that is not what it gave.
+pub(crate) fn ecdsa_der(raw: &[u8]) -> Option<Vec<u8>> {
+    // Numbers of P-384 and below fit into lengths of one byte.
+    if raw.is_empty() || !raw.len().is_multiple_of(2) || raw.len() > 96 {
+        return None;
+    }
+    let (r, s) = raw.split_at(raw.len() / 2);
+    let (r, s) = (integer(r)?, integer(s)?);
+    let mut der = vec![0x30, (r.len() + s.len()) as u8];
+    der.extend(r);
+    der.extend(s);
+    Some(der)
+}
+
+/// An INTEGER above zero: no leading zeroes but the one that keeps it positive.
+fn integer(bytes: &[u8]) -> Option<Vec<u8>> {
+    let zeroes = bytes.iter().take_while(|byte| **byte == 0).count();
+    let number = &bytes[zeroes..];
+    let first = number.first()?;
+    let sign = first & 0x80 != 0;
+    let mut integer = vec![2, (number.len() + usize::from(sign)) as u8];
+    integer.extend(sign.then_some(0));
+    integer.extend(number);
+    Some(integer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_a_signature_are_as_short_as_der_wants_them() {
+        assert_eq!(ecdsa_der(&[1, 2]), Some(vec![0x30, 6, 2, 1, 1, 2, 1, 2]));
+        assert_eq!(ecdsa_der(&[0, 0x7f, 0x80, 0]), Some(vec![0x30, 8, 2, 1, 0x7f, 2, 3, 0, 0x80, 0]));
+        let der = ecdsa_der(&[0xff; 96]).unwrap();
+        assert_eq!((der.len(), &der[..5]), (2 + 2 * 51, &[0x30, 102, 2, 49, 0][..]));
+    }
+
+    #[test]
+    fn what_is_no_signature_is_refused() {
+        for raw in [&[][..], &[1], &[1, 2, 3], &[0, 1], &[1, 0], &[1; 98]] {
+            assert_eq!(ecdsa_der(raw), None, "{raw:?}");
+        }
+    }
+}

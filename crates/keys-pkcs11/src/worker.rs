@@ -1,0 +1,225 @@
+//! The threads of a token: they perform operations, reach the token again where it was lost, and watch the time.
+
+use std::{io, sync::Arc, thread};
+
+use brisk_keys::{Completion, KeyError, KeyResult, OperationKind};
+
+use zeroize::Zeroizing;
+
+use crate::{
+    PERFORMER,
+    connection::{Connection, OpenSession},
+    engine::Shared,
+    error::TokenError,
+    key::{TokenKey, Trouble},
+    module::Entered,
+    registry,
+    task::{Change, Job, Task},
+};
+
+/// Starts a thread for each session, and one that watches the time. They end when the desk is stopped.
+pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<()> {
+    for number in 0..shared.sessions {
+        let of_thread = Arc::clone(shared);
+        let run = move || {
+            work(&of_thread, number);
+            of_thread.desk.ended();
+        };
+        shared.desk.started();
+        let started = thread::Builder::new().name(format!("token-{number}")).spawn(run);
+        started.inspect_err(|_| shared.desk.ended())?;
+    }
+    let shared = Arc::clone(shared);
+    let watch = move || {
+        shared.desk.keep_time(|| {
+            tracing::warn!(
+                token = shared.label(),
+                module = %shared.module.path().display(),
+                "the PKCS #11 module did not answer in time; the handshake failed"
+            );
+        });
+    };
+    thread::Builder::new().name("token-clock".to_owned()).spawn(watch)?;
+    Ok(())
+}
+
+fn work(shared: &Shared, number: usize) {
+    loop {
+        match shared.desk.next() {
+            Task::Perform(job, session) => perform(shared, number, job, session),
+            Task::Ask(question, session, facts) => {
+                question.ask(&session, &facts);
+                give_back(shared, session);
+            }
+            Task::Connect { epoch, stale } => {
+                close(shared, stale);
+                connect(shared, epoch);
+            }
+            Task::Stop(sessions) => return close(shared, sessions),
+        }
+    }
+}
+
+fn close(shared: &Shared, sessions: Vec<OpenSession>) {
+    for session in sessions {
+        session.close(&shared.module);
+    }
+}
+
+fn give_back(shared: &Shared, session: OpenSession) {
+    if let Some(session) = shared.desk.give_back(session) {
+        session.close(&shared.module);
+    }
+}
+
+fn perform(shared: &Shared, number: usize, job: Job, session: OpenSession) {
+    let Job { key, kind, completion, deadline, again } = job;
+    let Some(completion) = completion.begin() else { return give_back(shared, session) };
+    shared.desk.begin(number, deadline, completion);
+    let outcome = outcome(shared, &session, &key, &kind);
+    let completion = shared.desk.end(number);
+    match outcome {
+        Ok(result) => {
+            answer(completion, Ok(result));
+            give_back(shared, session);
+        }
+        Err(Trouble::Token(cause)) => {
+            tracing::debug!(token = shared.label(), cause, "a session with the token is of no use any more");
+            let epoch = session.epoch;
+            session.close(&shared.module);
+            let unfinished =
+                completion.map(|completion| Job { key, kind, completion, deadline, again: true });
+            match unfinished {
+                Some(job) if again => {
+                    job.completion
+                        .complete(Err(KeyError::Failed("the token does not perform it")), PERFORMER);
+                    shared.desk.lose(epoch, None);
+                }
+                unfinished => shared.desk.lose(epoch, unfinished),
+            }
+        }
+        Err(trouble) => {
+            let error = match trouble {
+                Trouble::Operation(error) => error,
+                _ => KeyError::Failed("the token does not have the key any more"),
+            };
+            answer(completion, Err(error));
+            renew(shared, session);
+        }
+    }
+}
+
+/// `None`: it was answered already, its time being over.
+fn answer(completion: Option<Completion>, result: KeyResult) {
+    if let Some(completion) = completion {
+        completion.complete(result, PERFORMER);
+    }
+}
+
+/// Performs an operation in `session`.
+fn outcome(
+    shared: &Shared,
+    session: &OpenSession,
+    key: &TokenKey,
+    kind: &OperationKind,
+) -> Result<Zeroizing<Vec<u8>>, Trouble> {
+    let entered = shared.module.enter().map_err(|error| Trouble::Token(error.to_string()))?;
+    let Some(open) = session.within(&entered) else {
+        return Err(Trouble::Token("the module was initialized anew".into()));
+    };
+    let outcome = key.perform(open, session.epoch, kind);
+    if !matches!(outcome, Err(Trouble::KeyGone)) {
+        return outcome;
+    }
+    // One key was removed, or all of them with the token, which some modules say in no other way.
+    let others = shared.keys();
+    let mut others = others.iter().filter(|other| other.id != key.id);
+    if others.any(|other| other.is_there(open, session.epoch).unwrap_or(false)) {
+        return outcome;
+    }
+    Err(Trouble::Token("the token shows none of its keys".into()))
+}
+
+/// After an operation that failed: something of it may still be under way in the session.
+fn renew(shared: &Shared, session: OpenSession) {
+    let epoch = session.epoch;
+    let renewed = shared.module.enter().and_then(|entered| session.renewed(&entered));
+    match renewed {
+        Ok(session) => give_back(shared, session),
+        Err(_) => shared.desk.lose(epoch, None),
+    }
+}
+
+/// Reaches the token, and reports it where that changes anything.
+fn connect(shared: &Shared, epoch: u64) {
+    match reach(shared, epoch) {
+        Ok(connection) => {
+            let sessions = connection.sessions.len();
+            let change = shared.desk.connected(connection);
+            let token = shared.label();
+            if let Change::Back(after) = change {
+                tracing::info!(token, sessions, "the token is back after {:.1} s", after.as_secs_f64());
+            } else {
+                tracing::debug!(token, sessions, "the token has been reached");
+            }
+        }
+        Err(error) => {
+            let (token, cause) = (shared.label(), error.to_string());
+            if shared.desk.not_connected(error) == Change::Lost {
+                tracing::warn!(
+                    token,
+                    "the token cannot be reached: handshakes with its keys fail until it is back: {cause}"
+                );
+            } else {
+                tracing::debug!(token, cause, "the token cannot be reached");
+            }
+        }
+    }
+}
+
+/// Opens sessions; where that fails, with the module initialized anew.
+fn reach(shared: &Shared, epoch: u64) -> Result<Connection, TokenError> {
+    let (error, generation) = {
+        let entered = shared.module.enter()?;
+        match look(shared, &entered, epoch) {
+            Ok(connection) => return Ok(connection),
+            Err(error) => (error, entered.generation()),
+        }
+    };
+    // A PIN is no better in a new session, and a module that others use is left alone.
+    let hopeless = matches!(
+        error,
+        TokenError::PinRefused { .. }
+            | TokenError::PinMissing { .. }
+            | TokenError::PinFile { .. }
+            | TokenError::PinForm { .. }
+    );
+    if hopeless || shared.desk.connections() == 0 || registry::is_used_elsewhere(shared) {
+        return Err(error);
+    }
+    shared.module.restart(generation)?;
+    look(shared, &shared.module.enter()?, epoch)
+}
+
+/// Opens sessions, and sees whether the token has its keys, as far as there are any yet.
+fn look(shared: &Shared, entered: &Entered<'_>, epoch: u64) -> Result<Connection, TokenError> {
+    let connection = shared.access.connect(entered, shared.sessions, epoch)?;
+    let keys = shared.keys();
+    for key in &keys {
+        key.forget();
+    }
+    let first = connection.sessions.first().and_then(|session| session.within(entered));
+    let there = |session| keys.iter().any(|key| key.is_there(session, epoch).unwrap_or(false));
+    if keys.is_empty() || first.is_some_and(there) {
+        return Ok(connection);
+    }
+    let Connection { facts, sessions } = connection;
+    for session in sessions {
+        session.close_within(entered);
+    }
+    Err(TokenError::NoKey {
+        token: facts.label,
+        uri: shared.access.uri.clone(),
+        found: "it shows none of the keys that it had".into(),
+    })
+}
