@@ -3,9 +3,8 @@
 use std::io::IoSlice;
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
 
 use crate::claims;
 use crate::error::BodyError;
@@ -59,16 +58,16 @@ impl Output {
     }
 
     /// Writes a head in origin form (RFC 9112 section 3.2.1). All of it is valid by its types.
-    pub(crate) fn head(&mut self, head: &Parts) {
-        let target = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
-        let lines: usize =
-            head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    pub(crate) fn head<B>(&mut self, head: &Request<B>) {
+        let (method, headers) = (head.method().as_str(), head.headers());
+        let target = head.uri().path_and_query().map_or("/", PathAndQuery::as_str);
+        let lines: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
         let end = self.end();
-        end.reserve(head.method.as_str().len() + target.len() + lines + 14);
-        for part in [head.method.as_str(), " ", target, " HTTP/1.1\r\n"] {
+        end.reserve(method.len() + target.len() + lines + 14);
+        for part in [method, " ", target, " HTTP/1.1\r\n"] {
             end.extend_from_slice(part.as_bytes());
         }
-        self.lines(&head.headers);
+        self.lines(headers);
         self.end().extend_from_slice(b"\r\n");
     }
 
@@ -156,8 +155,6 @@ fn announced(headers: &HeaderMap) -> Vec<HeaderName> {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderValue, Request};
-
     use super::*;
 
     fn sent(output: &mut Output) -> String {
@@ -176,9 +173,8 @@ mod tests {
     #[test]
     fn a_head_is_written_in_origin_form() {
         let request = Request::get("https://a.test/b?c").header("host", "a.test").header("x", "1").body(());
-        let (head, ()) = request.expect("a request").into_parts();
         let mut output = Output::default();
-        output.head(&head);
+        output.head(&request.expect("a request"));
         assert_eq!(sent(&mut output), "GET /b?c HTTP/1.1\r\nhost: a.test\r\nx: 1\r\n\r\n");
     }
 

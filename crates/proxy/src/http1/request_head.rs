@@ -14,6 +14,9 @@ use super::place;
 /// Headers that are parsed without an allocation.
 const USUAL_LINES: usize = 100;
 
+/// Room for the headers that are added on the way to an upstream, so that nothing has to move then.
+const ADDED: usize = 6;
+
 /// Bytes of the longest target.
 const TARGET: usize = u16::MAX as usize - 1;
 
@@ -167,7 +170,7 @@ impl Facts {
         lines: &[httparse::Header<'_>],
         share: impl Fn(&[u8]) -> Bytes,
     ) -> Result<HeaderMap, MalformedRequest> {
-        let mut headers = HeaderMap::with_capacity(lines.len());
+        let mut headers = HeaderMap::with_capacity(lines.len() + ADDED);
         for line in lines {
             let name = HeaderName::from_bytes(line.name.as_bytes())
                 .map_err(|_| MalformedRequest::Head(httparse::Error::HeaderName))?;

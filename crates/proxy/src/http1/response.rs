@@ -59,79 +59,119 @@ impl ResponseHead {
             *line = Line { name: place(header.name.as_bytes(), input), value: place(header.value, input) };
         }
         let head = input.split_to(length).freeze();
-        let mut headers = headers(&head, &lines[..count])?;
-        let body = body_after(status, &mut headers, method, is_old)?;
-        let persists = !matches!(body, BodyReader::UntilClose) && persists(&headers, is_old);
+        let mut facts = Facts::new();
+        let mut headers = facts.read(&head, &lines[..count])?;
+        let body = facts.body(status, &mut headers, method, is_old)?;
+        let persists = !matches!(body, BodyReader::UntilClose) && facts.persists(is_old);
         Ok(Some(Self { status, headers, body, persists }))
     }
 }
 
-/// Values share the bytes of `head`.
-fn headers(head: &Bytes, lines: &[Line]) -> Result<HeaderMap, MalformedResponse> {
-    let mut headers = HeaderMap::with_capacity(lines.len());
-    for Line { name, value } in lines {
-        let name = HeaderName::from_bytes(&head[name.start as usize..name.end as usize]);
-        let name = name.map_err(|_| MalformedResponse::Head(httparse::Error::HeaderName))?;
-        let value = HeaderValue::from_maybe_shared(head.slice(value.start as usize..value.end as usize));
-        let value = value.map_err(|_| MalformedResponse::Head(httparse::Error::HeaderValue))?;
-        headers.append(name, value);
-    }
-    Ok(headers)
+/// What the headers say of the message and its connection, noted while they are read.
+#[derive(Debug)]
+struct Facts {
+    /// The one length that all `Content-Length` lines state, if there are any.
+    length: Result<Option<u64>, MalformedResponse>,
+    /// There are several of them.
+    is_repeated: bool,
+    /// There is a transfer coding; whether chunked is all there is.
+    is_chunked: Option<bool>,
+    closes: bool,
+    keeps: bool,
 }
 
-/// RFC 9112 section 9.3.
-fn persists(headers: &HeaderMap, is_old: bool) -> bool {
-    let options = headers.get_all(header::CONNECTION).iter();
-    let mut options = options.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    if is_old {
-        options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"keep-alive"))
-    } else {
-        !options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
+impl Facts {
+    fn new() -> Self {
+        Self { length: Ok(None), is_repeated: false, is_chunked: None, closes: false, keeps: false }
     }
-}
 
-/// The one length that all `Content-Length` lines state, if there are any. One line is left of several.
-fn content_length(headers: &mut HeaderMap) -> Result<Option<u64>, MalformedResponse> {
-    let (mut length, mut repeated) = (None, false);
-    let values = headers.get_all(header::CONTENT_LENGTH).iter();
-    for part in values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')) {
-        let digits = part.trim_ascii();
-        let valid = digits.iter().all(u8::is_ascii_digit);
-        let number =
-            str::from_utf8(digits).ok().filter(|_| valid).and_then(|digits| digits.parse::<u64>().ok());
-        let number = number.ok_or(MalformedResponse::Length)?;
-        if length.is_some_and(|length| length != number) {
-            return Err(MalformedResponse::Length);
+    /// Values share the bytes of `head`.
+    fn read(&mut self, head: &Bytes, lines: &[Line]) -> Result<HeaderMap, MalformedResponse> {
+        let mut headers = HeaderMap::with_capacity(lines.len());
+        for Line { name, value } in lines {
+            let name = HeaderName::from_bytes(&head[name.start as usize..name.end as usize]);
+            let name = name.map_err(|_| MalformedResponse::Head(httparse::Error::HeaderName))?;
+            let value = HeaderValue::from_maybe_shared(head.slice(value.start as usize..value.end as usize));
+            let value = value.map_err(|_| MalformedResponse::Head(httparse::Error::HeaderValue))?;
+            if self.note(&name, &value) {
+                headers.append(name, value);
+            }
         }
-        repeated |= length.is_some();
-        length = Some(number);
+        Ok(headers)
     }
-    if let Some(length) = length.filter(|_| repeated) {
-        headers.insert(header::CONTENT_LENGTH, length.into());
-    }
-    Ok(length)
-}
 
-/// How the body of a response ends: RFC 9112 section 6.3.
-fn body_after(
-    status: StatusCode,
-    headers: &mut HeaderMap,
-    method: &Method,
-    is_old: bool,
-) -> Result<BodyReader, MalformedResponse> {
-    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
-    let coding = codings.next();
-    if coding.is_some_and(|coding| !validate::is_chunked(coding)) || codings.next().is_some() {
-        return Err(MalformedResponse::TransferCoding);
+    /// Notes a header. Returns whether it is to be kept: one that says no more than whether the connection persists is not.
+    fn note(&mut self, name: &HeaderName, value: &HeaderValue) -> bool {
+        match *name {
+            header::CONTENT_LENGTH => {
+                self.length = self.length.and_then(|length| self.with_length(length, value));
+            }
+            header::TRANSFER_ENCODING => {
+                self.is_chunked = Some(self.is_chunked.is_none() && validate::is_chunked(value));
+            }
+            header::CONNECTION => {
+                let (mut names_others, is) =
+                    (false, |option: &[u8], word: &str| option.eq_ignore_ascii_case(word.as_bytes()));
+                for option in value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+                    self.closes |= is(option, "close");
+                    self.keeps |= is(option, "keep-alive");
+                    names_others |= !is(option, "close") && !is(option, "keep-alive");
+                }
+                return names_others;
+            }
+            _ => {}
+        }
+        true
     }
-    let is_bodyless = status.is_informational()
-        || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
-        || *method == Method::HEAD;
-    match coding.is_some() {
-        true if is_old => Err(MalformedResponse::OldTransferCoding),
-        _ if is_bodyless => Ok(BodyReader::Length(0)),
-        true => Ok(BodyReader::Chunked(Chunked::new())),
-        false => Ok(content_length(headers)?.map_or(BodyReader::UntilClose, BodyReader::Length)),
+
+    fn with_length(
+        &mut self,
+        mut length: Option<u64>,
+        value: &HeaderValue,
+    ) -> Result<Option<u64>, MalformedResponse> {
+        for part in value.as_bytes().split(|byte| *byte == b',') {
+            let digits = part.trim_ascii();
+            let valid = digits.iter().all(u8::is_ascii_digit);
+            let number = str::from_utf8(digits).ok().filter(|_| valid).and_then(|digits| digits.parse().ok());
+            let number = number.ok_or(MalformedResponse::Length)?;
+            if length.is_some_and(|length| length != number) {
+                return Err(MalformedResponse::Length);
+            }
+            self.is_repeated |= length.is_some();
+            length = Some(number);
+        }
+        Ok(length)
+    }
+
+    /// RFC 9112 section 9.3.
+    fn persists(&self, is_old: bool) -> bool {
+        if is_old { self.keeps } else { !self.closes }
+    }
+
+    /// How the body ends: RFC 9112 section 6.3. One line is left of several lengths.
+    fn body(
+        &self,
+        status: StatusCode,
+        headers: &mut HeaderMap,
+        method: &Method,
+        is_old: bool,
+    ) -> Result<BodyReader, MalformedResponse> {
+        let is_bodyless = status.is_informational()
+            || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+            || *method == Method::HEAD;
+        match self.is_chunked {
+            Some(false) => Err(MalformedResponse::TransferCoding),
+            Some(true) if is_old => Err(MalformedResponse::OldTransferCoding),
+            _ if is_bodyless => Ok(BodyReader::Length(0)),
+            Some(true) => Ok(BodyReader::Chunked(Chunked::new())),
+            None => {
+                let length = self.length?;
+                if let Some(length) = length.filter(|_| self.is_repeated) {
+                    headers.insert(header::CONTENT_LENGTH, length.into());
+                }
+                Ok(length.map_or(BodyReader::UntilClose, BodyReader::Length))
+            }
+        }
     }
 }
 

@@ -5,7 +5,6 @@
 //! to repeat is tried once more, as [`Retry`] says.
 
 use std::cell::{Cell, RefCell};
-use std::mem;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -90,15 +89,15 @@ pub(crate) async fn forward(
     let mut attempt = journey.first()?;
     loop {
         facts.outcome.server.replace(Some(Rc::clone(attempt.server)));
-        match journey.send(&attempt, request).await {
+        match journey.send(&attempt, &mut request).await {
             Ok(response) => {
                 attempt.server.succeeded();
                 facts.outcome.time.set(Some(started.elapsed()));
                 return Ok(response);
             }
             Err(failure) => {
-                let was_sent = failure.unsent.is_none();
-                (request, attempt) = journey.next(&attempt, *failure)?;
+                let was_sent = failure.was_sent;
+                attempt = journey.next(&attempt, failure)?;
                 // What may be a replay is not sent a second time by brisk either.
                 if was_sent && let Some(handshake) = facts.connection.handshake() {
                     Box::pin(handshake.complete()).await;
@@ -164,13 +163,9 @@ impl<'a> Journey<'a> {
         Ok(Attempt { server, placement: Placement::Kept, at_limit })
     }
 
-    /// The next step after a failure: the request again and where to send it, or the error to answer with.
-    fn next(
-        &mut self,
-        last: &Attempt<'a>,
-        failure: Failure,
-    ) -> Result<(Request<RequestBody>, Attempt<'a>), UpstreamError> {
-        let Failure { error, unsent, sent, reused } = failure;
+    /// The next step after a failure: where to send the request again, or the error to answer with.
+    fn next(&mut self, last: &Attempt<'a>, failure: Failure) -> Result<Attempt<'a>, UpstreamError> {
+        let Failure { error, was_sent, reused } = failure;
         // A kept connection may have reached its end: that says nothing about its server.
         let stale = reused && last.placement == Placement::Kept && matches!(error, UpstreamError::Closed(_));
         if !stale && error.blames_server() {
@@ -178,32 +173,26 @@ impl<'a> Journey<'a> {
         }
         let at_limit = AtLimit::Wait;
         let afresh = Attempt { server: last.server, placement: Placement::Fresh, at_limit };
-        let request = match unsent {
-            Some(request) if stale => return Ok((request, afresh)),
-            Some(request) => request,
-            None => match sent {
-                Some(head) if self.may_repeat && matches!(error, UpstreamError::Closed(_)) => {
-                    Request::from_parts(head, RequestBody::Empty)
-                }
-                _ => return Err(error),
-            },
-        };
-        if self.retries == 0 {
+        if stale && !was_sent {
+            return Ok(afresh);
+        }
+        let may_repeat = !was_sent || (self.may_repeat && matches!(error, UpstreamError::Closed(_)));
+        if self.retries == 0 || !may_repeat {
             return Err(error);
         }
         self.retries -= 1;
         if stale {
-            return Ok((request, afresh));
+            return Ok(afresh);
         }
         let server = self.group.choose(self.key, Some(last.server.index())).ok_or(error)?;
-        Ok((request, Attempt { server, placement: Placement::Kept, at_limit }))
+        Ok(Attempt { server, placement: Placement::Kept, at_limit })
     }
 
     async fn send(
         &self,
         attempt: &Attempt<'_>,
-        request: Request<RequestBody>,
-    ) -> Result<Response<Body>, Box<Failure>> {
+        request: &mut Request<RequestBody>,
+    ) -> Result<Response<Body>, Failure> {
         let mut response = if attempt.server.state().multiplexes() {
             Box::pin(self.send_http2(attempt, request)).await?
         } else {
@@ -225,8 +214,8 @@ impl<'a> Journey<'a> {
     async fn send_http1(
         &self,
         attempt: &Attempt<'_>,
-        mut request: Request<RequestBody>,
-    ) -> Result<Response<Body>, Box<Failure>> {
+        request: &mut Request<RequestBody>,
+    ) -> Result<Response<Body>, Failure> {
         let server = attempt.server;
         let lease = Lease::new(server);
         let kept = match attempt.placement {
@@ -241,16 +230,19 @@ impl<'a> Journey<'a> {
             // Boxed, like the other paths that few requests take: the future of each would keep room for them.
             None => match Box::pin(connect(server, attempt.at_limit)).await {
                 Ok(http1) => http1,
-                Err(error) => return Err(Failure::connecting(error, request)),
+                Err(error) => return Err(Failure::connecting(error)),
             },
         };
-        // Another server would get a name of its own.
-        let unnamed = (!request.headers().contains_key(header::HOST)).then(|| self.copy(&mut request));
-        to_origin_form(&mut request, server);
-        frame_body(&mut request);
+        let is_named = to_origin_form(request, server);
+        frame_body(request);
         let limit = server.group_settings().timeouts.head;
         let answered = http1.exchange(request, self.progress.as_deref(), limit).await;
-        let mut response = answered.map_err(|failure| failure.sent_as(unnamed.flatten()))?;
+        let mut response = answered.inspect_err(|_| {
+            // Another server has another name.
+            if !is_named {
+                request.headers_mut().remove(header::HOST);
+            }
+        })?;
         if settle_length(&mut response) == Framing::Contradictory {
             http1.belong_to(Owner::None);
         }
@@ -278,22 +270,11 @@ impl<'a> Journey<'a> {
         Ok(response.map(|()| Body::Empty))
     }
 
-    /// A copy of the head, if the request may be repeated after it was sent.
-    fn copy(&self, request: &mut Request<RequestBody>) -> Option<Parts> {
-        if !self.may_repeat {
-            return None;
-        }
-        let (head, body) = mem::replace(request, Request::new(RequestBody::Empty)).into_parts();
-        let copy = head.clone();
-        *request = Request::from_parts(head, body);
-        Some(copy)
-    }
-
     async fn send_http2(
         &self,
         attempt: &Attempt<'_>,
-        mut request: Request<RequestBody>,
-    ) -> Result<Response<Body>, Box<Failure>> {
+        request: &mut Request<RequestBody>,
+    ) -> Result<Response<Body>, Failure> {
         let server = attempt.server;
         let lease = Lease::new(server);
         let open = async || match server.admit(attempt.at_limit).await? {
@@ -307,19 +288,31 @@ impl<'a> Journey<'a> {
         };
         let mut http2 = match checkout {
             Ok(http2) => http2,
-            Err(error) => return Err(Failure::connecting(error, request)),
+            Err(error) => return Err(Failure::connecting(error)),
         };
-        let sent = self.copy(&mut request);
-        to_absolute_form(&mut request, server);
+        let copy = self.may_repeat.then(|| without_body(request));
+        to_absolute_form(request, server);
         let deadline = server.register_deadline();
         let limit = server.group_settings().timeouts.head;
         let answered = http2.exchange(request, self.progress.as_deref(), &deadline, limit).await;
-        let mut response = answered.map_err(|failure| failure.sent_as(sent))?;
+        let mut response = answered.inspect_err(|failure| {
+            if let (true, Some(copy)) = (failure.was_sent, copy) {
+                *request = copy;
+            }
+        })?;
         settle_length(&mut response);
         let stream = http2.stream;
         Ok(response
             .map(|incoming| Body::Upstream(UpstreamBody::over_http2(incoming, deadline, lease, stream))))
     }
+}
+
+fn without_body(request: &Request<RequestBody>) -> Request<RequestBody> {
+    let mut copy = Request::new(RequestBody::Empty);
+    copy.method_mut().clone_from(request.method());
+    copy.uri_mut().clone_from(request.uri());
+    copy.headers_mut().clone_from(request.headers());
+    copy
 }
 
 async fn connect(server: &Server, at_limit: AtLimit) -> Result<Box<Http1>, UpstreamError> {
@@ -364,10 +357,13 @@ fn frame_body(request: &mut Request<RequestBody>) {
     }
 }
 
-/// RFC 9112 section 3.2.1: a request to the server itself has the path as its target, and `Host` names the server.
-fn to_origin_form(request: &mut Request<RequestBody>, server: &Server) {
+/// RFC 9112 section 3.2.1: a request to the server itself has the path as its target, and `Host` names the server. Returns
+/// whether the request itself names one.
+fn to_origin_form(request: &mut Request<RequestBody>, server: &Server) -> bool {
     *request.version_mut() = Version::HTTP_11;
+    let mut is_named = true;
     if !request.headers().contains_key(header::HOST) {
+        is_named = request.uri().authority().is_some();
         let authority = request.uri().authority().map_or(server.name(), Authority::as_str);
         if let Ok(host) = HeaderValue::from_str(authority) {
             request.headers_mut().insert(header::HOST, host);
@@ -377,6 +373,7 @@ fn to_origin_form(request: &mut Request<RequestBody>, server: &Server) {
         let path = request.uri().path_and_query().cloned();
         *request.uri_mut() = path.unwrap_or(PathAndQuery::from_static("/")).into();
     }
+    is_named
 }
 
 /// RFC 9113 section 8.3.1: HTTP/2 has `:scheme` and `:authority` instead of `Host`.

@@ -14,7 +14,6 @@ use std::time::Duration;
 use brisk_net::Deadline;
 use brisk_telemetry::Side;
 use bytes::Bytes;
-use http::request::Parts;
 use http::{Request, Response};
 use http_body::Frame;
 
@@ -53,10 +52,8 @@ pub(crate) enum Owner {
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) error: UpstreamError,
-    /// The request, when nothing of it was sent.
-    pub(crate) unsent: Option<Request<RequestBody>>,
-    /// The head of the request, when something was sent of it.
-    pub(crate) sent: Option<Parts>,
+    /// Something of the request was sent, its body perhaps; otherwise it can be sent as it is.
+    pub(crate) was_sent: bool,
     /// The connection had carried a request before.
     pub(crate) reused: bool,
 }
@@ -83,27 +80,27 @@ impl Http1 {
     }
 
     /// Sends `request` and waits for the head of the response, for at most `limit` without progress. The body is left to
-    /// [`poll_frame`](Self::poll_frame).
+    /// [`poll_frame`](Self::poll_frame). What is sent of the request is its head as it is, and its body, which is taken from it.
     pub(crate) async fn exchange(
         &mut self,
-        request: Request<RequestBody>,
+        request: &mut Request<RequestBody>,
         progress: Option<&BodyProgress>,
         limit: Duration,
-    ) -> Result<Response<()>, Box<Failure>> {
+    ) -> Result<Response<()>, Failure> {
         let reused = self.reused;
         if self.found_closed() {
             let error = UpstreamError::Closed(ConnectionError::Ended);
-            return Err(Box::new(Failure { error, unsent: Some(request), sent: None, reused }));
+            return Err(Failure { error, was_sent: false, reused });
         }
-        let (head, body) = request.into_parts();
-        self.messages.begin(&head, body);
+        self.messages.begin(request);
+        let method = request.method();
         let mut watch = HeadWatch::start(&self.deadline, progress, limit);
         let messages = &mut self.messages;
         let answered = std::future::poll_fn(|context| {
             if let Err(error) = messages.poll_send(context) {
                 return Poll::Ready(Err(upstream_error(error, progress)));
             }
-            match messages.poll_head(context, &head.method) {
+            match messages.poll_head(context, method) {
                 Poll::Ready(answered) => {
                     Poll::Ready(answered.map_err(|error| upstream_error(error, progress)))
                 }
@@ -116,7 +113,7 @@ impl Http1 {
                 self.deadline.clear();
                 Ok(response)
             }
-            Err(error) => Err(Box::new(Failure { error, unsent: None, sent: Some(head), reused })),
+            Err(error) => Err(Failure { error, was_sent: true, reused }),
         }
     }
 
@@ -209,22 +206,14 @@ pub(crate) fn upstream_error(error: ConnectionError, progress: Option<&BodyProgr
 }
 
 impl Failure {
-    /// The same failure, of a request whose head was `head` before anything was done for this server.
-    pub(crate) fn sent_as(mut self: Box<Self>, head: Option<Parts>) -> Box<Self> {
-        if head.is_some() && self.unsent.is_none() {
-            self.sent = head;
-        }
-        self
-    }
-
     /// A failure after a response had begun.
-    pub(crate) fn after_sending(error: UpstreamError) -> Box<Self> {
-        Box::new(Self { error, unsent: None, sent: None, reused: false })
+    pub(crate) fn after_sending(error: UpstreamError) -> Self {
+        Self { error, was_sent: true, reused: false }
     }
 
     /// A failure before there was a connection.
-    pub(crate) fn connecting(error: UpstreamError, request: Request<RequestBody>) -> Box<Self> {
-        Box::new(Self { error, unsent: Some(request), sent: None, reused: false })
+    pub(crate) fn connecting(error: UpstreamError) -> Self {
+        Self { error, was_sent: false, reused: false }
     }
 }
 

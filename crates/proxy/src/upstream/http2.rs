@@ -1,6 +1,7 @@
 //! HTTP/2 connections to one upstream server: few, each carrying many requests, each driven by a local task.
 
 use std::cell::{Cell, RefCell};
+use std::mem;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -234,12 +235,13 @@ impl Http2 {
     /// Sends `request` and waits for the head of the response, for at most `limit` without progress.
     pub(crate) async fn exchange(
         &mut self,
-        request: Request<RequestBody>,
+        request: &mut Request<RequestBody>,
         progress: Option<&BodyProgress>,
         deadline: &Deadline,
         limit: Duration,
-    ) -> Result<Response<Incoming>, Box<Failure>> {
-        let mut answer = pin!(self.sender.try_send_request(request));
+    ) -> Result<Response<Incoming>, Failure> {
+        let taken = mem::replace(request, Request::new(RequestBody::Empty));
+        let mut answer = pin!(self.sender.try_send_request(taken));
         let mut watch = HeadWatch::start(deadline, progress, limit);
         let answered = std::future::poll_fn(|context| {
             if let Poll::Ready(answer) = answer.as_mut().poll(context) {
@@ -251,15 +253,21 @@ impl Http2 {
         match answered.await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(mut error)) => {
-                let unsent = error.take_message();
+                let was_sent = match error.take_message() {
+                    Some(unsent) => {
+                        *request = unsent;
+                        false
+                    }
+                    None => true,
+                };
                 let error = upstream_error(ConnectionError::Http2(error.into_error()), progress);
-                Err(Box::new(Failure { error, unsent, sent: None, reused }))
+                Err(Failure { error, was_sent, reused })
             }
             Err(error) => {
                 if matches!(error, UpstreamError::HeadTimeout) {
                     self.stream.retire_connection();
                 }
-                Err(Box::new(Failure { error, unsent: None, sent: None, reused }))
+                Err(Failure { error, was_sent: true, reused })
             }
         }
     }

@@ -1,12 +1,12 @@
 //! The messages that pass over one connection: a request is sent, its response read, one after the other.
 
 use std::io;
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use http::request::Parts;
-use http::{Method, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body::{Body as _, Frame};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
@@ -99,11 +99,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         self.piece = READ_FIRST;
     }
 
-    /// Begins to send a request.
-    pub(super) fn begin(&mut self, head: &Parts, body: RequestBody) {
-        self.output.head(head);
+    /// Begins to send a request, whose body it takes.
+    pub(super) fn begin(&mut self, request: &mut Request<RequestBody>) {
+        self.output.head(request);
+        let body = mem::replace(request.body_mut(), RequestBody::Empty);
         if !body.is_end_stream() {
-            self.upload = Some(Upload { body, writer: BodyWriter::after(&head.headers) });
+            self.upload = Some(Upload { body, writer: BodyWriter::after(request.headers()) });
         }
     }
 
@@ -302,7 +303,6 @@ mod tests {
     use std::task::Waker;
 
     use futures_util::FutureExt as _;
-    use http::Request;
     use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
 
     use super::*;
@@ -353,8 +353,7 @@ mod tests {
         let mut messages = Messages::new(Buffering { held: Vec::new(), inner: near }, 4096);
         let mut context = Context::from_waker(Waker::noop());
         let request = Request::get("/path").header("host", "a.test").body(RequestBody::Empty);
-        let (head, body) = request.expect("a request").into_parts();
-        messages.begin(&head, body);
+        messages.begin(&mut request.expect("a request"));
         let mut arrived = String::new();
         while !arrived.ends_with("\r\n\r\n") {
             messages.poll_send(&mut context).expect("no error");
