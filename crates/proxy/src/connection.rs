@@ -45,7 +45,7 @@ pub struct Connection {
     /// The upstream's side of a connection whose protocol was switched, until the driver joins the two sides. Its type is
     /// that of `upstream::upgrade`, which alone reads and writes it.
     pub(crate) upgrade: RefCell<Option<Box<dyn Any>>>,
-    /// The headers that describe the client to upstreams, kept from one request to the next.
+    /// The headers that describe the client to upstreams, kept from one request to the next, but not while it rests.
     pub(crate) forwarded: RefCell<Option<Box<ForwardedValues>>>,
     /// Upstream connections that carry this client's requests alone; few clients have any. Their type is that of
     /// `upstream::login`, which alone reads and writes it.

@@ -153,6 +153,8 @@ impl Driver<'_> {
     async fn rest(&self) -> Result<(), Stop> {
         let Http { connection, settings, deadline, .. } = self.http;
         deadline.set_idle(settings.timeouts.idle.min(connection.time_left()));
+        self.io.stream_mut().rest();
+        connection.forwarded.take();
         poll_fn(|cx| self.poll_rest(cx)).await
     }
 

@@ -169,12 +169,13 @@ impl Turns {
             }
             Phase::Idle(_) => {
                 self.received_when_idle = io.stream().bytes().0;
+                // Over HTTP/1.1 the next request may use the memory, or the connection rests soon.
                 if self.multiplexed {
                     http.deadline.set_idle(timeouts.idle);
+                    io.stream_mut().rest();
                 } else {
                     http.deadline.set(REST_AFTER.min(timeouts.idle));
                 }
-                io.stream_mut().rest();
             }
             Phase::Head(_) => http.deadline.set(timeouts.head),
             Phase::Blocked(_) | Phase::Held(_) | Phase::Streams => self.rounds.begin(phase, http),
