@@ -2,6 +2,7 @@
 
 pub mod client;
 pub(crate) mod gathered;
+pub(crate) mod http2;
 pub(crate) mod request;
 pub(crate) mod upload;
 

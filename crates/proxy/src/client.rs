@@ -3,6 +3,7 @@
 mod driver;
 pub(crate) mod flood;
 pub(crate) mod frames;
+pub(crate) mod h2;
 mod handshake;
 mod http1;
 mod http2;
@@ -12,7 +13,7 @@ mod strict_lines;
 mod turn;
 
 pub use crate::connection::end::End;
-pub use crate::connection::settings::{HttpSettings, HttpTimeouts};
+pub use crate::connection::settings::{Http2Code, HttpSettings, HttpTimeouts};
 pub use driver::{CurrentService, Http, serve};
 pub use io::HttpIo;
 pub use strict_lines::{LineWatch, StrictLines};

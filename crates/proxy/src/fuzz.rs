@@ -20,6 +20,7 @@ use crate::answer::redirect::HttpsRedirect;
 use crate::answer::settings::Underscores;
 use crate::claims;
 use crate::client::frames::Frames;
+use crate::client::h2::testing;
 use crate::client::lines::{Lines, Portion};
 use crate::connection::Connection;
 use crate::validate::{self, Target, host_of};
@@ -142,6 +143,14 @@ pub fn head(bytes: &[u8]) {
         _ => None,
     };
     assert_eq!(found, expected);
+}
+
+/// A client's side of HTTP/2, behind its preface and settings: what it is answered does not depend on the pieces in which it
+/// comes, consists of whole frames, none of them too long, and leaves no more streams than may be open.
+pub fn http2(bytes: &[u8]) {
+    if let Some((&split, bytes)) = bytes.split_first() {
+        testing::compare(bytes, split.into());
+    }
 }
 
 /// The frames of HTTP/2 are the same in pieces as in one, end where their lengths say, and each is counted once.
@@ -300,6 +309,21 @@ mod tests {
             b"\0",
         ];
         drive("frames", words, super::frames);
+    }
+
+    #[test]
+    fn fuzz_http2() {
+        let words: &[&[u8]] = &[
+            b"\0\0\x09\x01\x05\0\0\0\x01\x82\x87\x41\x01a\x04\x01/\xbe",
+            b"\0\0\x0b\x01\x04\0\0\0\x03\x83\x87\x41\x01a\x04\x04/big",
+            b"\0\0\x02\0\x01\0\0\0\x03ab",
+            b"\0\0\x04\x03\0\0\0\0\x01\0\0\0\x08",
+            b"\0\0\x04\x08\0\0\0\0\0\0\x10\0\0",
+            b"\0\0\x06\x04\0\0\0\0\0\0\x04\x7f\xff\xff\xff",
+            b"\0\0\x07\x10\0\0\0\0\0\0\0\0\x01u=1",
+            b"\0\0\x02\x09\x04\0\0\0\x01\x84\x86",
+        ];
+        drive("http2", words, super::http2);
     }
 
     #[test]

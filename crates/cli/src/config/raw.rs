@@ -11,8 +11,8 @@ use serde::Deserialize;
 
 use super::units::{Period, PeriodLimit, Rate, Size, SizeLimit};
 use super::values::{
-    Address, ClientConnections, EarlyData, FastOpen, HashBy, KeyPlace, LogFile, Network, ProxyProtocol,
-    Redirect, RedisServer, TicketKeys, UpstreamServer,
+    Address, ClientConnections, EarlyData, FastOpen, HashBy, Http2Code, KeyPlace, LogFile, Network,
+    ProxyProtocol, Redirect, RedisServer, TicketKeys, TlsProtocol, UpstreamServer,
 };
 
 pub(crate) use keys::{KeyFamily, Keys};
@@ -47,6 +47,7 @@ pub(crate) struct Server {
     pub(crate) max_connections_per_client: Option<ClientConnections>,
     pub(crate) drain_timeout: Option<Period>,
     pub(crate) abort_on_close: Option<bool>,
+    pub(crate) http2: Option<Http2Code>,
     pub(crate) unknown_host: Option<UnknownHost>,
     pub(crate) state_dir: Option<PathBuf>,
     pub(crate) timeouts: ServerTimeouts,
@@ -370,13 +371,4 @@ pub(crate) struct UpstreamTls {
     pub(crate) certificate: Option<Certificate>,
     pub(crate) server_name: Option<String>,
     pub(crate) protocol: Option<TlsProtocol>,
-}
-
-/// The version of HTTP spoken to an `https` upstream.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-pub(crate) enum TlsProtocol {
-    #[serde(rename = "http/1.1")]
-    Http1,
-    #[serde(rename = "h2")]
-    Http2,
 }

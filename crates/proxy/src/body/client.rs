@@ -10,6 +10,7 @@ use http::Request;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 
+use crate::body::http2::Http2Body;
 use crate::error::BodyError;
 
 /// A request body as the driver of its connection gets it. Code that answers requests sees no more of the driver.
@@ -20,6 +21,8 @@ pub enum ClientBody {
     Empty,
     /// From its connection, over HTTP/1.1.
     Http1(Http1Body),
+    /// From its connection, over HTTP/2.
+    Http2(Http2Body),
     /// From hyper, over HTTP/1.1 or HTTP/2.
     Hyper(Incoming),
 }
@@ -71,6 +74,7 @@ impl http_body::Body for ClientBody {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
             Self::Http1(body) => body.0.poll_frame(context),
+            Self::Http2(body) => body.poll_frame(context),
             Self::Hyper(incoming) => Pin::new(incoming).poll_frame(context).map_err(BodyError::Client),
         }
     }
@@ -79,6 +83,7 @@ impl http_body::Body for ClientBody {
         match self {
             Self::Empty => true,
             Self::Http1(body) => body.0.left() == Some(0),
+            Self::Http2(body) => body.is_end_stream(),
             Self::Hyper(incoming) => incoming.is_end_stream(),
         }
     }
@@ -87,6 +92,7 @@ impl http_body::Body for ClientBody {
         match self {
             Self::Empty => SizeHint::with_exact(0),
             Self::Http1(body) => body.0.left().map_or_else(SizeHint::default, SizeHint::with_exact),
+            Self::Http2(body) => body.size_hint(),
             Self::Hyper(incoming) => incoming.size_hint(),
         }
     }

@@ -20,7 +20,7 @@ use crate::answer::service::Service;
 use crate::connection::buffers::WorkerBuffers;
 use crate::connection::end::End;
 use crate::connection::handshake::Handshake;
-use crate::connection::settings::HttpSettings;
+use crate::connection::settings::{Http2Code, HttpSettings};
 use crate::connection::{Connection, Surroundings};
 use crate::date::Date;
 
@@ -60,6 +60,12 @@ impl CurrentService {
     /// The service that answers now.
     pub fn current(&self) -> Rc<Service> {
         Rc::clone(&self.service.borrow())
+    }
+
+    /// The buffers of the worker, for a connection without a socket.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn buffers(&self) -> Rc<WorkerBuffers> {
+        Rc::clone(&self.buffers)
     }
 
     /// The date for answers.
@@ -108,6 +114,9 @@ impl Driver<'_> {
             }
             // Boxed, so that a resting connection does not carry the room for a busy one.
             let stop = match self.version() {
+                HttpVersion::Http2 if self.http.settings.http2 == Http2Code::Own => {
+                    Box::pin(self.h2_turns()).await
+                }
                 HttpVersion::Http2 => Box::pin(self.http2_turns()).await,
                 HttpVersion::Http11 | HttpVersion::Http10 => Box::pin(self.http1_turns()).await,
             };

@@ -42,6 +42,12 @@ pub(super) struct FloodWatch(Rc<RefCell<Counts>>);
 struct Counts {
     received: Frames,
     sent: Frames,
+    tally: Tally,
+}
+
+/// What the frames so far come to.
+#[derive(Debug)]
+struct Tally {
     budget: Budget,
     /// PING frames of ours that were not acknowledged yet.
     pings: u32,
@@ -69,17 +75,19 @@ impl FloodWatch {
         Self(Rc::new(RefCell::new(Counts {
             received: Frames::after(PREFACE),
             sent: Frames::default(),
-            budget: Budget::new(full, Instant::now()),
-            pings: 0,
-            last_stream: 0,
-            blocks: 0,
-            heads_charged: 0,
+            tally: Tally {
+                budget: Budget::new(full, Instant::now()),
+                pings: 0,
+                last_stream: 0,
+                blocks: 0,
+                heads_charged: 0,
+            },
         })))
     }
 
     /// Gives back `points`, at most to the full budget.
     pub(super) fn earn(&self, points: u32) {
-        self.0.borrow_mut().budget.earn(points);
+        self.0.borrow_mut().tally.budget.earn(points);
     }
 
     /// Charges for header fields that are far longer than the blocks that stood for them: HPACK lets a client repeat a
@@ -90,7 +98,7 @@ impl FloodWatch {
         if long == 0 {
             return;
         }
-        let Counts { budget, blocks, heads_charged, .. } = &mut *self.0.borrow_mut();
+        let Tally { budget, blocks, heads_charged, .. } = &mut self.0.borrow_mut().tally;
         // Huffman coding makes a field 5/8 as long at best.
         let excess = long.saturating_sub(2 * *blocks) / 1024;
         if let Some(due @ 1..) = excess.checked_sub(*heads_charged) {
@@ -102,8 +110,8 @@ impl FloodWatch {
 
     /// What has used up the budget, once it is used up.
     pub(super) fn exhausted_by(&self) -> Option<Flood> {
-        let counts = self.0.borrow();
-        counts.budget.exhausted.then(|| counts.budget.most_spent())
+        let budget = &self.0.borrow().tally.budget;
+        budget.exhausted.then(|| budget.most_spent())
     }
 
     /// The last frame of the connection, if one may be written: the last one that was sent is complete.
@@ -114,35 +122,55 @@ impl FloodWatch {
         }
         let mut frame = [0; 17];
         (frame[2], frame[3]) = (8, 7);
-        frame[9..13].copy_from_slice(&counts.last_stream.to_be_bytes());
+        frame[9..13].copy_from_slice(&counts.tally.last_stream.to_be_bytes());
         frame[13..].copy_from_slice(&ENHANCE_YOUR_CALM.to_be_bytes());
         Some(frame)
     }
 
+    /// Counts a frame of the client.
+    pub(super) fn frame_received(&self, frame: Frame) {
+        self.0.borrow_mut().tally.received(frame);
+    }
+
+    /// Counts a frame that the client is sent.
+    pub(super) fn frame_sent(&self, frame: Frame) {
+        self.0.borrow_mut().tally.sent(frame);
+    }
+
     fn received(&self, bytes: &[u8]) {
-        let Counts { received, budget, pings, last_stream, blocks, .. } = &mut *self.0.borrow_mut();
-        received.feed(bytes, |frame| {
-            if matches!(frame.kind, frames::HEADERS | frames::CONTINUATION) {
-                *last_stream = frame.stream.max(*last_stream);
-                *blocks += u64::from(frame.length);
-            }
-            let is_ack = frame.kind == frames::PING && frame.has_flag();
-            if is_ack && *pings > 0 {
-                *pings -= 1;
-            } else if let Some((reason, points)) = price(frame) {
-                budget.spend(reason, points);
-            }
-        });
+        let Counts { received, tally, .. } = &mut *self.0.borrow_mut();
+        received.feed(bytes, |frame| tally.received(frame));
     }
 
     fn sent(&self, bytes: &[u8]) {
-        let Counts { sent, budget, pings, .. } = &mut *self.0.borrow_mut();
-        sent.feed(bytes, |frame| match frame.kind {
-            frames::DATA if frame.length >= DATA_WORTH => budget.earn(ANSWER_DATA),
-            frames::PING if !frame.has_flag() => *pings += 1,
-            frames::RST_STREAM if is_clients_error(frame.code) => budget.spend(Flood::StreamError, RESET),
+        let Counts { sent, tally, .. } = &mut *self.0.borrow_mut();
+        sent.feed(bytes, |frame| tally.sent(frame));
+    }
+}
+
+impl Tally {
+    fn received(&mut self, frame: Frame) {
+        if matches!(frame.kind, frames::HEADERS | frames::CONTINUATION) {
+            self.last_stream = frame.stream.max(self.last_stream);
+            self.blocks += u64::from(frame.length);
+        }
+        let is_ack = frame.kind == frames::PING && frame.has_flag();
+        if is_ack && self.pings > 0 {
+            self.pings -= 1;
+        } else if let Some((reason, points)) = price(frame) {
+            self.budget.spend(reason, points);
+        }
+    }
+
+    fn sent(&mut self, frame: Frame) {
+        match frame.kind {
+            frames::DATA if frame.length >= DATA_WORTH => self.budget.earn(ANSWER_DATA),
+            frames::PING if !frame.has_flag() => self.pings += 1,
+            frames::RST_STREAM if is_clients_error(frame.code) => {
+                self.budget.spend(Flood::StreamError, RESET);
+            }
             _ => {}
-        });
+        }
     }
 }
 
@@ -223,7 +251,7 @@ impl Read for WatchedIo {
         buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         // The connection is about to end: no further frame is worth the work.
-        if self.watch.0.borrow().budget.exhausted {
+        if self.watch.0.borrow().tally.budget.exhausted {
             return Poll::Pending;
         }
         let Self { io, watch } = &mut *self;

@@ -19,7 +19,7 @@ use super::sessions::warn_of_access;
 use crate::config::error::KeyPath;
 use crate::config::raw;
 use crate::config::units::{Period, Size};
-use crate::config::values::{HashBy, KeyPlace, UpstreamServer};
+use crate::config::values::{self, HashBy, KeyPlace, UpstreamServer};
 
 /// All groups of the file.
 pub(super) fn groups(raw: &BTreeMap<String, raw::Upstream>, context: &mut Context<'_>) -> Vec<GroupSettings> {
@@ -149,8 +149,8 @@ fn tls(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> Upstre
         }
     });
     let protocol = match raw.tls.protocol {
-        Some(raw::TlsProtocol::Http2) => TlsProtocol::Http2,
-        Some(raw::TlsProtocol::Http1) | None => TlsProtocol::Http1,
+        Some(values::TlsProtocol::Http2) => TlsProtocol::Http2,
+        Some(values::TlsProtocol::Http1) | None => TlsProtocol::Http1,
     };
     UpstreamTlsSettings { ca, identity, server_name, protocol }
 }

@@ -1,0 +1,334 @@
+//! The body of a request over HTTP/2 between its connection, which receives it, and its reader.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::mem;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::{Frame, SizeHint};
+
+use crate::error::BodyError;
+
+/// Room for data is made in steps of this size, or of a larger piece.
+const STEP: usize = 16 << 10;
+
+/// A request body that did not end with the head of its request.
+#[derive(Debug)]
+pub struct Http2Body(Rc<Inbox>);
+
+/// What has come of a body and was not read. Shared by the reader and the connection.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    stream: u32,
+    state: RefCell<State>,
+    notices: Rc<Notices>,
+}
+
+#[derive(Debug)]
+struct State {
+    data: BytesMut,
+    trailers: Option<HeaderMap>,
+    /// Bytes to be read, where the head states a length.
+    left: Option<u64>,
+    end: End,
+    reader: Option<Waker>,
+    /// Bytes read since the connection asked last.
+    read: u32,
+    is_dropped: bool,
+    /// The client waits for `100 Continue`.
+    expects: Expects,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Open,
+    Ended,
+    Failed,
+    /// It failed, and the reader knows.
+    Reported,
+}
+
+/// Whether the client sends its body only when it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expects {
+    No,
+    Continue,
+    Asked,
+}
+
+/// The bodies of a connection whose readers did something.
+#[derive(Default)]
+pub(crate) struct Notices {
+    streams: RefCell<Vec<u32>>,
+    connection: RefCell<Option<Waker>>,
+    in_turn: Cell<bool>,
+    /// Bytes of all bodies that were read, or are of no use any more, since the connection asked last.
+    read: Cell<u32>,
+}
+
+/// What a reader did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Notice {
+    /// Bytes read, for the window of the stream.
+    pub(crate) read: u32,
+    /// No more is wanted.
+    pub(crate) is_dropped: bool,
+    /// The client is to be asked for the body.
+    pub(crate) asks: bool,
+}
+
+impl Notices {
+    /// A turn of the connection begins, in which no reader needs to wake it.
+    pub(crate) fn begin_turn(&self, context: &Context<'_>) {
+        self.in_turn.set(true);
+        let mut connection = self.connection.borrow_mut();
+        if !connection.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            *connection = Some(context.waker().clone());
+        }
+    }
+
+    /// The turn ends, with all that was noticed done.
+    pub(crate) fn end_turn(&self) {
+        self.in_turn.set(false);
+    }
+
+    /// The streams whose readers did something since the last call, some of them more than once.
+    pub(crate) fn take(&self) -> Vec<u32> {
+        self.streams.take()
+    }
+
+    /// Bytes of all bodies that were read or dropped since the last call.
+    pub(crate) fn take_read(&self) -> u32 {
+        self.read.take()
+    }
+
+    fn read(&self, bytes: usize) {
+        self.read.set(self.read.get() + bytes as u32);
+    }
+
+    fn add(&self, stream: u32) {
+        let mut streams = self.streams.borrow_mut();
+        if streams.last() != Some(&stream) {
+            streams.push(stream);
+        }
+        if !self.in_turn.get()
+            && let Some(connection) = &*self.connection.borrow()
+        {
+            connection.wake_by_ref();
+        }
+    }
+}
+
+impl fmt::Debug for Notices {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Notices").field("streams", &self.streams).finish_non_exhaustive()
+    }
+}
+
+impl Inbox {
+    /// Of the request on `stream`, whose head states `length` bytes. With `expects` the client waits to be asked.
+    pub(crate) fn new(stream: u32, length: Option<u64>, expects: bool, notices: &Rc<Notices>) -> Rc<Self> {
+        let state = State {
+            data: BytesMut::new(),
+            trailers: None,
+            left: length,
+            end: End::Open,
+            reader: None,
+            read: 0,
+            is_dropped: false,
+            expects: if expects { Expects::Continue } else { Expects::No },
+        };
+        Rc::new(Self { stream, state: RefCell::new(state), notices: Rc::clone(notices) })
+    }
+
+    /// The body for a reader.
+    pub(crate) fn body(self: &Rc<Self>) -> Http2Body {
+        Http2Body(Rc::clone(self))
+    }
+
+    /// Adds data; `more` bytes of its frame are to come. Breaks, and takes none, if the body was dropped.
+    pub(crate) fn push(&self, data: &[u8], more: usize) -> ControlFlow<()> {
+        let mut state = self.state.borrow_mut();
+        if state.is_dropped {
+            return ControlFlow::Break(());
+        }
+        state.expects = Expects::No;
+        let free = state.data.capacity() - state.data.len();
+        if free < data.len() {
+            state.data.reserve((data.len() + more).max(STEP.min(data.len() * 2)));
+        }
+        state.data.extend_from_slice(data);
+        state.wake();
+        ControlFlow::Continue(())
+    }
+
+    /// Nothing follows but these trailers.
+    pub(crate) fn end(&self, trailers: Option<HeaderMap>) {
+        let mut state = self.state.borrow_mut();
+        state.trailers = trailers;
+        state.end = End::Ended;
+        state.wake();
+    }
+
+    /// The rest will not come.
+    pub(crate) fn fail(&self) {
+        let mut state = self.state.borrow_mut();
+        if state.end == End::Open {
+            state.end = End::Failed;
+            self.notices.read(state.data.len());
+            state.data = BytesMut::new();
+            state.wake();
+        }
+    }
+
+    /// Whether the reader wants no more.
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.state.borrow().is_dropped
+    }
+
+    /// What the reader did since the last call.
+    pub(crate) fn notice(&self) -> Notice {
+        let mut state = self.state.borrow_mut();
+        let asks = state.expects == Expects::Asked;
+        if asks {
+            state.expects = Expects::No;
+        }
+        Notice { read: mem::take(&mut state.read), is_dropped: state.is_dropped, asks }
+    }
+}
+
+impl State {
+    fn wake(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+impl Http2Body {
+    /// See [`http_body::Body::poll_frame`].
+    pub(crate) fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let inbox = &self.0;
+        let mut state = inbox.state.borrow_mut();
+        if !state.data.is_empty() {
+            let data = state.data.split().freeze();
+            state.read += data.len() as u32;
+            state.left = state.left.map(|left| left.saturating_sub(data.len() as u64));
+            drop(state);
+            inbox.notices.read(data.len());
+            inbox.notices.add(inbox.stream);
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        match state.end {
+            End::Ended => Poll::Ready(state.trailers.take().map(|trailers| Ok(Frame::trailers(trailers)))),
+            End::Failed => {
+                state.end = End::Reported;
+                Poll::Ready(Some(Err(BodyError::ClientReset)))
+            }
+            End::Reported => Poll::Ready(None),
+            End::Open => {
+                if !state.reader.as_ref().is_some_and(|reader| reader.will_wake(context.waker())) {
+                    state.reader = Some(context.waker().clone());
+                }
+                if state.expects == Expects::Continue {
+                    state.expects = Expects::Asked;
+                    drop(state);
+                    inbox.notices.add(inbox.stream);
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    /// See [`http_body::Body::is_end_stream`].
+    pub(crate) fn is_end_stream(&self) -> bool {
+        let state = self.0.state.borrow();
+        state.end == End::Ended && state.data.is_empty() && state.trailers.is_none()
+    }
+
+    /// See [`http_body::Body::size_hint`].
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        self.0.state.borrow().left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+impl Drop for Http2Body {
+    fn drop(&mut self) {
+        let inbox = &self.0;
+        let mut state = inbox.state.borrow_mut();
+        state.is_dropped = true;
+        inbox.notices.read(state.data.len());
+        state.data = BytesMut::new();
+        drop(state);
+        inbox.notices.add(inbox.stream);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn poll(body: &mut Http2Body) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        body.poll_frame(&mut Context::from_waker(Waker::noop()))
+    }
+
+    fn inbox(expects: bool) -> (Rc<Inbox>, Http2Body, Rc<Notices>) {
+        let notices = Rc::new(Notices::default());
+        let inbox = Inbox::new(7, Some(10), expects, &notices);
+        let body = inbox.body();
+        (inbox, body, notices)
+    }
+
+    #[test]
+    fn what_is_read_is_reported_to_the_connection() {
+        let (inbox, mut body, notices) = inbox(false);
+        assert!(poll(&mut body).is_pending());
+        assert!(inbox.push(b"hello", 5).is_continue());
+        assert!(inbox.push(b"world", 0).is_continue());
+        assert_eq!(body.size_hint().exact(), Some(10));
+        let Poll::Ready(Some(Ok(frame))) = poll(&mut body) else { panic!("no frame") };
+        assert_eq!(frame.into_data().expect("data"), "helloworld");
+        assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(0), false));
+        assert_eq!(notices.take(), [7]);
+        assert_eq!(inbox.notice(), Notice { read: 10, is_dropped: false, asks: false });
+        inbox.end(None);
+        assert!(body.is_end_stream() && matches!(poll(&mut body), Poll::Ready(None)));
+    }
+
+    #[test]
+    fn a_body_that_is_dropped_gives_back_what_was_not_read() {
+        let (inbox, body, notices) = inbox(false);
+        assert!(inbox.push(b"hello", 0).is_continue());
+        drop(body);
+        assert!(inbox.push(b"more", 0).is_break());
+        assert_eq!(notices.take(), [7]);
+        assert_eq!(inbox.notice(), Notice { read: 0, is_dropped: true, asks: false });
+        assert_eq!((notices.take_read(), notices.take_read()), (5, 0));
+    }
+
+    #[test]
+    fn a_reset_is_an_error_once() {
+        let (inbox, mut body, _) = inbox(false);
+        assert!(inbox.push(b"hello", 0).is_continue());
+        inbox.fail();
+        assert!(matches!(poll(&mut body), Poll::Ready(Some(Err(BodyError::ClientReset)))));
+        assert!(matches!(poll(&mut body), Poll::Ready(None)) && !body.is_end_stream());
+    }
+
+    #[test]
+    fn the_client_is_asked_once_for_a_body_that_it_holds_back() {
+        let (inbox, mut body, notices) = inbox(true);
+        assert!(notices.take().is_empty());
+        for asks in [true, false] {
+            assert!(poll(&mut body).is_pending());
+            assert_eq!(inbox.notice().asks, asks);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! A client connection that speaks HTTP/2, in brisk's own code: its driver.
+//!
+//! Frames are read where TLS has opened them, requests are answered in the turn in which they come, and answers are
+//! written in the order of their priorities. Everything runs in the one task of the connection.
+
+mod blocks;
+mod head;
+mod input;
+mod output;
+mod run;
+mod scratch;
+mod state;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+mod wakes;
+mod windows;
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use brisk_wire::h2::frame::{Reason, WriteFrames};
+
+use self::state::{Goaway, H2};
+use super::driver::{Driver, Stop};
+use super::turn::Turns;
+use crate::connection::end::End;
+
+/// Reads in a turn, each of up to 64 KiB, before answers are written.
+const READS: usize = 4;
+
+impl Driver<'_> {
+    /// Serves HTTP/2 until the connection closes.
+    pub(super) async fn h2_turns(&self) -> Stop {
+        let http = self.http;
+        let multiplexed = http.connection.multiplex();
+        let mut h2 = H2::new(http);
+        let mut turns = Turns::new(true, http.connection.requests());
+        let mut ending = None;
+        let stop = poll_fn(|cx| {
+            multiplexed.discards.begin_turn(cx);
+            self.advance_handshake(cx);
+            if turns.begins_to_drain(self) {
+                h2.drain();
+            }
+            if let Poll::Ready(stop) = self.poll_h2(cx, &mut h2) {
+                return Poll::Ready(ending.map_or(stop, Stop::Close));
+            }
+            multiplexed.discards.poll(cx);
+            // What came just now may have been its last request.
+            if turns.begins_to_drain(self) {
+                h2.drain();
+                cx.waker().wake_by_ref();
+            }
+            h2.flood.earn(multiplexed.take_earned());
+            h2.flood.heads(multiplexed.long_heads());
+            if let Some(reason) = h2.flood.exhausted_by() {
+                http.service.current().telemetry().metrics.flood(reason);
+                self.say_last(cx, &mut h2);
+                return Poll::Ready(Stop::Close(End::Flood));
+            }
+            match turns.poll_end(cx, self) {
+                // GOAWAY first; if that does not end it, the next deadline does.
+                Poll::Ready(Stop::Close(end)) if ending.is_none() && end != End::Evicted => {
+                    ending = Some(end);
+                    h2.drain();
+                    http.deadline.set(http.settings.timeouts.write);
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                stop => stop,
+            }
+        })
+        .await;
+        multiplexed.discards.end();
+        stop
+    }
+
+    /// A turn: reads, answers, writes. Ready when the connection is to be closed.
+    fn poll_h2(&self, cx: &mut Context<'_>, h2: &mut H2<'_>) -> Poll<Stop> {
+        h2.begin_turn(cx);
+        let ended = self.read_h2(cx, h2);
+        let was_full = !h2.may_read();
+        if let Some(reason) = h2.failure {
+            let gone = h2.write(cx, &mut self.io.stream_mut()).is_err();
+            let end = if reason == Reason::NO_ERROR { End::Closed } else { End::Malformed };
+            return Poll::Ready(if gone { Stop::Abort(End::ClientGone) } else { Stop::Close(end) });
+        }
+        // A failed write is found by the end of the turn.
+        let _ = h2.write(cx, &mut self.io.stream_mut());
+        h2.end_turn();
+        // Nothing else wakes the task for what the client sends.
+        if was_full && h2.may_read() {
+            cx.waker().wake_by_ref();
+        }
+        match ended {
+            Some(end) => Poll::Ready(Stop::Close(end)),
+            None if h2.is_drained() => {
+                let end = if self.http.drain.started() { End::Drained } else { End::Closed };
+                Poll::Ready(Stop::Close(end))
+            }
+            None => Poll::Pending,
+        }
+    }
+
+    /// Reads and answers what there is; returns how the client has ended, if it has.
+    fn read_h2(&self, cx: &mut Context<'_>, h2: &mut H2<'_>) -> Option<End> {
+        for read in 0.. {
+            if read == READS {
+                cx.waker().wake_by_ref();
+                break;
+            }
+            let polled = if h2.may_read() { self.poll_feed(cx, h2) } else { Poll::Pending };
+            h2.run();
+            h2.look_at_bodies();
+            match polled {
+                Poll::Pending => break,
+                Poll::Ready(None) => {}
+                Poll::Ready(end) => return end,
+            }
+        }
+        None
+    }
+
+    fn poll_feed(&self, cx: &mut Context<'_>, h2: &mut H2<'_>) -> Poll<Option<End>> {
+        let mut stream = self.io.stream_mut();
+        // Before the end of its handshake the driver reads, and wakes.
+        if !stream.is_confirmed() && !stream.has_plaintext() {
+            return Poll::Pending;
+        }
+        let mut any = false;
+        let read = stream.poll_read(cx, |data| {
+            any = true;
+            h2.feed(data);
+            data.len()
+        });
+        read.map(|read| match read {
+            Ok(()) if any => None,
+            Ok(()) if self.http.drain.started() => Some(End::Drained),
+            Ok(()) => Some(End::Closed),
+            // Not at once: GOAWAY, an alert, or answers wait to be sent.
+            Err(_) => Some(End::ClientGone),
+        })
+    }
+
+    /// Ends the connection of a client that causes too much work, past the streams in flight.
+    fn say_last(&self, cx: &mut Context<'_>, h2: &mut H2<'_>) {
+        h2.send.out.goaway(h2.recv.last, Reason::ENHANCE_YOUR_CALM);
+        let mut stream = self.io.stream_mut();
+        // Makes room. A client that does not read gets none.
+        if stream.poll_drain(cx).is_ready() {
+            let _ = h2.send.flush(cx, &mut stream);
+        }
+    }
+}
+
+impl H2<'_> {
+    fn begin_turn(&mut self, cx: &Context<'_>) {
+        self.wakes.register(cx);
+        self.notices.begin_turn(cx);
+        if self.send.out.capacity() == 0 {
+            self.send.out = scratch::take();
+        }
+    }
+
+    fn end_turn(&mut self) {
+        self.notices.end_turn();
+    }
+
+    /// Whether the connection has ended as it was announced.
+    fn is_drained(&self) -> bool {
+        matches!(self.goaway, Goaway::Last(_)) && self.numbers.is_empty() && self.send.out.is_empty()
+    }
+}

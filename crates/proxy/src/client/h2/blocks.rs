@@ -1,0 +1,148 @@
+//! From header blocks to requests and trailers.
+
+use std::rc::Rc;
+
+use brisk_wire::h2::frame::Reason;
+use brisk_wire::h2::hpack::Decoded;
+use brisk_wire::h2::priority::Priority;
+use http::header::EXPECT;
+use http::{HeaderName, Request};
+
+use super::head::Head;
+use super::state::{Ended, Fault, Goaway, H2, Stream, UNSTATED, Work};
+use crate::body::client::ClientBody;
+use crate::body::http2::Inbox;
+
+const PRIORITY: HeaderName = HeaderName::from_static("priority");
+
+impl H2<'_> {
+    /// A whole header block: the head of a request, or trailers.
+    pub(super) fn block(
+        &mut self,
+        number: u32,
+        is_last: bool,
+        dependency: Option<u32>,
+        block: &[u8],
+    ) -> Result<(), Fault> {
+        // Whatever becomes of it, it changes the table.
+        let (head, decoded) = self.decode(block)?;
+        if let Some(place) = self.find(number) {
+            return self.trailers(place, is_last, head, decoded);
+        }
+        if number <= self.recv.last {
+            return match self.how_ended(number) {
+                Some(Ended::Reset) => Ok(()),
+                Some(Ended::Over) => Err(Fault::Connection(Reason::STREAM_CLOSED)),
+                // RFC 9113 section 5.1.1: numbers ascend.
+                None => Err(Fault::Connection(Reason::PROTOCOL_ERROR)),
+            };
+        }
+        self.recv.last = number;
+        if matches!(self.goaway, Goaway::Last(last) if number > last) {
+            self.remember(number, Ended::Reset);
+            return Ok(());
+        }
+        if dependency == Some(number) {
+            return Err(Fault::Stream(number, Reason::PROTOCOL_ERROR));
+        }
+        if self.numbers.len() >= self.http.settings.h2_streams as usize {
+            return Err(Fault::Stream(number, Reason::REFUSED_STREAM));
+        }
+        if !decoded.is_whole {
+            self.refuse_head(number, is_last, decoded);
+            return Ok(());
+        }
+        self.request(number, is_last, head)
+    }
+
+    fn decode(&mut self, block: &[u8]) -> Result<(Head, Decoded), Fault> {
+        let settings = &self.http.settings;
+        let mut head = Head::with_room(block.len());
+        // Four pseudo-headers, and one line more than may be, which is refused where all requests are.
+        let most = settings.headers.saturating_add(5);
+        let decoded = self.recv.decoder.decode(block, most, settings.head_size, &mut head);
+        decoded.map(|decoded| (head, decoded)).map_err(|_| Fault::Connection(Reason::COMPRESSION_ERROR))
+    }
+
+    fn trailers(&mut self, place: u32, is_last: bool, head: Head, decoded: Decoded) -> Result<(), Fault> {
+        let Some(stream) = self.stream(place) else { return Ok(()) };
+        let number = stream.number;
+        if stream.inbox.is_none() {
+            return Err(Fault::Stream(number, Reason::STREAM_CLOSED));
+        }
+        let trailers = head.into_trailers().filter(|_| is_last && decoded.is_whole);
+        let trailers = trailers.ok_or(Fault::Stream(number, Reason::PROTOCOL_ERROR))?;
+        self.end_body(number, Some(trailers).filter(|trailers| !trailers.is_empty()));
+        Ok(())
+    }
+
+    fn request(&mut self, number: u32, is_last: bool, head: Head) -> Result<(), Fault> {
+        let malformed = Fault::Stream(number, Reason::PROTOCOL_ERROR);
+        let length = head.length();
+        let request = head.into_request().ok_or(malformed)?;
+        // RFC 9113 section 8.1.1
+        if is_last && length.is_some_and(|length| length > 0) {
+            return Err(malformed);
+        }
+        let headers = request.headers();
+        let stated = headers.get(PRIORITY).map(|value| Priority::read(value.as_bytes()));
+        let expects =
+            headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+        let inbox = (!is_last).then(|| Inbox::new(number, length, expects, &self.notices));
+        self.begin(number, request, inbox, length, stated.unwrap_or(UNSTATED));
+        Ok(())
+    }
+
+    fn begin(
+        &mut self,
+        number: u32,
+        request: Request<()>,
+        inbox: Option<Rc<Inbox>>,
+        left: Option<u64>,
+        priority: Priority,
+    ) {
+        let body = inbox.as_ref().map_or(ClientBody::Empty, |inbox| ClientBody::Http2(inbox.body()));
+        let request = request.map(|()| body);
+        let place = self.open(Box::new(Stream {
+            number,
+            key: None,
+            work: Work::Request(Box::new(request)),
+            inbox,
+            recv_window: self.recv.initial_window.into(),
+            unclaimed: 0,
+            left,
+            send_window: self.send.peer.initial_window.into(),
+            priority,
+            is_queued: false,
+        }));
+        self.runnable.push(place);
+    }
+
+    /// Answers a request whose head is longer than it may be, and so was not decoded whole (RFC 6585 section 5).
+    fn refuse_head(&mut self, number: u32, is_last: bool, decoded: Decoded) {
+        self.http.connection.multiplex().head_received(decoded.size);
+        self.write_status(number, 431, true);
+        if is_last {
+            self.remember(number, Ended::Over);
+        } else {
+            self.reset(number, Reason::NO_ERROR);
+        }
+    }
+
+    /// The body of a request is complete.
+    pub(super) fn end_body(&mut self, number: u32, trailers: Option<http::HeaderMap>) {
+        let Some(place) = self.find(number) else { return };
+        let Some(stream) = self.stream(place) else { return };
+        // RFC 9113 section 8.1.1
+        if stream.left.is_some_and(|left| left > 0) {
+            self.reset(number, Reason::PROTOCOL_ERROR);
+            return;
+        }
+        let Some(inbox) = stream.inbox.take() else { return };
+        inbox.end(trailers);
+        let is_over = matches!(stream.work, Work::Done);
+        if is_over {
+            self.close(place, Ended::Over);
+        }
+    }
+}

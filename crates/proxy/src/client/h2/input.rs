@@ -1,0 +1,390 @@
+//! From plaintext to frames, and what they ask for.
+
+use brisk_wire::h2::frame::{
+    FrameHead, HEAD, HeadersPayload, PREFACE, Reason, WriteFrames, flag, kind, word,
+};
+use brisk_wire::h2::priority::Priority;
+use brisk_wire::h2::settings::{DEFAULT_FRAME, DEFAULT_WINDOW};
+
+use super::state::{Block, Data, Ended, Expect, Fault, H2, LAST_PING, WINDOW};
+use crate::client::frames::Frame;
+
+/// Frames that a header block may come in at most, beside those that its greatest length needs.
+const BLOCK_FRAMES: usize = 8;
+
+impl H2<'_> {
+    /// Reads what came. Takes all of it, but after an error.
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        while !rest.is_empty() && !self.is_over() {
+            rest = match self.recv.expect {
+                Expect::Preface(have) => self.preface(have, rest),
+                Expect::Frame => self.frame_bytes(rest),
+                Expect::Data(data) => self.data_bytes(data, rest),
+            };
+        }
+    }
+
+    fn preface<'b>(&mut self, have: usize, bytes: &'b [u8]) -> &'b [u8] {
+        let expected = &PREFACE[have..];
+        let taken = expected.len().min(bytes.len());
+        if bytes[..taken] != expected[..taken] {
+            self.fail(Reason::PROTOCOL_ERROR);
+            return &[];
+        }
+        let have = have + taken;
+        self.recv.expect = if have == PREFACE.len() { Expect::Frame } else { Expect::Preface(have) };
+        &bytes[taken..]
+    }
+
+    /// Reads a frame, or the head of one with data, or keeps what there is of it.
+    fn frame_bytes<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
+        if !self.recv.partial.is_empty() {
+            return self.complete(bytes);
+        }
+        let Some((head, rest)) = bytes.split_first_chunk() else {
+            self.recv.partial.extend_from_slice(bytes);
+            return &[];
+        };
+        let head = FrameHead::read(head);
+        if !self.begin_frame(head) {
+            return rest;
+        }
+        if let Some((payload, rest)) = rest.split_at_checked(head.length as usize) {
+            self.whole(head, payload);
+            return rest;
+        }
+        self.recv.partial.extend_from_slice(bytes);
+        &[]
+    }
+
+    /// Goes on with a frame of which some bytes came before.
+    fn complete<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
+        let partial = &mut self.recv.partial;
+        let mut rest = bytes;
+        if let Some(missing @ 1..) = HEAD.checked_sub(partial.len()) {
+            let (taken, after) = rest.split_at(missing.min(rest.len()));
+            partial.extend_from_slice(taken);
+            rest = after;
+            let Some(head) = partial.first_chunk() else { return rest };
+            let head = FrameHead::read(head);
+            if !self.begin_frame(head) {
+                self.recv.partial = Vec::new();
+                return rest;
+            }
+        }
+        let partial = &mut self.recv.partial;
+        let Some(head) = partial.first_chunk() else { return rest };
+        let head = FrameHead::read(head);
+        let missing = HEAD + head.length as usize - partial.len();
+        let (taken, after) = rest.split_at(missing.min(rest.len()));
+        partial.extend_from_slice(taken);
+        if taken.len() == missing {
+            let frame = std::mem::take(&mut self.recv.partial);
+            self.whole(head, &frame[HEAD..]);
+        }
+        after
+    }
+
+    /// Checks the head of a frame; false where its payload is not kept: that of DATA is read as it comes.
+    fn begin_frame(&mut self, head: FrameHead) -> bool {
+        let fault = if head.length > DEFAULT_FRAME {
+            // RFC 9113 section 4.2
+            Some(Fault::Connection(Reason::FRAME_SIZE_ERROR))
+        } else {
+            self.out_of_place(head)
+        };
+        if let Some(fault) = fault {
+            self.fault(fault);
+            return false;
+        }
+        if head.kind != kind::DATA {
+            return true;
+        }
+        self.count(head, 0);
+        if let Err(fault) = self.begin_data(head) {
+            self.fault(fault);
+        }
+        false
+    }
+
+    fn out_of_place(&self, head: FrameHead) -> Option<Fault> {
+        let continues = self.recv.block.as_ref().map(|block| block.stream);
+        let is_first = !self.recv.has_settings;
+        let is_wrong = match (continues, head.kind) {
+            (Some(stream), kind::CONTINUATION) => stream != head.stream,
+            (Some(_), _) | (None, kind::CONTINUATION) => true,
+            (None, kind) => is_first && (kind != kind::SETTINGS || head.has(flag::ACK)),
+        };
+        is_wrong.then_some(Fault::Connection(Reason::PROTOCOL_ERROR))
+    }
+
+    fn count(&self, head: FrameHead, code: u32) {
+        let FrameHead { length, kind, flags, stream } = head;
+        tracing::debug!(kind, flags, stream, length, code, "a frame of HTTP/2");
+        self.flood.frame_received(Frame { kind, flags, length, stream, code });
+    }
+
+    fn whole(&mut self, head: FrameHead, payload: &[u8]) {
+        self.count(head, if head.kind == kind::RST_STREAM { word(payload) } else { 0 });
+        if self.is_over() {
+            return;
+        }
+        let done = match head.kind {
+            kind::HEADERS => self.headers(head, payload),
+            kind::CONTINUATION => self.continuation(head, payload),
+            kind::SETTINGS => self.settings(head, payload),
+            kind::PING => self.ping(head, payload),
+            kind::WINDOW_UPDATE => self.window_update(head, payload),
+            kind::RST_STREAM => self.rst_stream(head, payload),
+            kind::PRIORITY => priority(head, payload),
+            kind::PRIORITY_UPDATE => self.priority_update(head, payload),
+            kind::GOAWAY if head.stream != 0 => Err(Fault::Connection(Reason::PROTOCOL_ERROR)),
+            kind::GOAWAY if payload.len() < 8 => Err(Fault::Connection(Reason::FRAME_SIZE_ERROR)),
+            kind::PUSH_PROMISE => Err(Fault::Connection(Reason::PROTOCOL_ERROR)),
+            // RFC 9113 section 5.5: what is unknown means nothing.
+            _ => Ok(()),
+        };
+        if let Err(fault) = done {
+            self.fault(fault);
+        }
+    }
+
+    pub(super) fn fault(&mut self, fault: Fault) {
+        match fault {
+            Fault::Connection(reason) => self.fail(reason),
+            Fault::Stream(number, reason) => self.reset(number, reason),
+        }
+    }
+
+    fn headers(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
+        // RFC 9113 section 5.1.1: clients have odd numbers.
+        if head.stream.is_multiple_of(2) {
+            return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
+        }
+        let HeadersPayload { dependency, block } =
+            HeadersPayload::read(head.flags, payload).map_err(Fault::Connection)?;
+        let is_last = head.has(flag::END_STREAM);
+        if head.has(flag::END_HEADERS) {
+            return self.block(head.stream, is_last, dependency, block);
+        }
+        let bytes = block.to_vec();
+        self.recv.block = Some(Block { stream: head.stream, is_last, dependency, bytes, frames: 1 });
+        Ok(())
+    }
+
+    // CVE-2024-27316 and its relatives: neither the length nor the number of frames is without a limit.
+    fn continuation(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
+        let limit = self.http.settings.head_size + DEFAULT_FRAME as usize;
+        let Some(mut block) = self.recv.block.take() else {
+            return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
+        };
+        block.frames += 1;
+        let most = BLOCK_FRAMES + limit / DEFAULT_FRAME as usize;
+        if block.bytes.len() + payload.len() > limit || block.frames > most {
+            return Err(Fault::Connection(Reason::ENHANCE_YOUR_CALM));
+        }
+        block.bytes.extend_from_slice(payload);
+        if head.has(flag::END_HEADERS) {
+            return self.block(block.stream, block.is_last, block.dependency, &block.bytes);
+        }
+        self.recv.block = Some(block);
+        Ok(())
+    }
+
+    fn settings(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
+        if head.stream != 0 {
+            return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
+        }
+        if head.has(flag::ACK) {
+            if !payload.is_empty() {
+                return Err(Fault::Connection(Reason::FRAME_SIZE_ERROR));
+            }
+            self.acknowledged();
+            return Ok(());
+        }
+        self.recv.has_settings = true;
+        let before = self.send.peer;
+        self.send.peer.apply(payload).map_err(Fault::Connection)?;
+        self.send.encoder.resize(self.send.peer.header_table as usize);
+        self.send.out.frame(kind::SETTINGS, flag::ACK, 0, &[]);
+        let change = i64::from(self.send.peer.initial_window) - i64::from(before.initial_window);
+        if change != 0 { self.change_windows(change) } else { Ok(()) }
+    }
+
+    /// The client has seen our settings: new windows are larger from now on, and those of open streams too.
+    fn acknowledged(&mut self) {
+        if std::mem::replace(&mut self.recv.is_acknowledged, true) {
+            return;
+        }
+        self.recv.initial_window = WINDOW;
+        for stream in self.places.iter_mut().flatten() {
+            stream.recv_window += i64::from(WINDOW - DEFAULT_WINDOW);
+        }
+    }
+
+    fn ping(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
+        if head.stream != 0 {
+            return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
+        }
+        if payload.len() != 8 {
+            return Err(Fault::Connection(Reason::FRAME_SIZE_ERROR));
+        }
+        if !head.has(flag::ACK) {
+            self.send.out.frame(kind::PING, flag::ACK, 0, payload);
+        } else if payload == LAST_PING {
+            self.drain_last();
+        }
+        Ok(())
+    }
+
+    fn rst_stream(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
+        if head.stream == 0 || head.stream > self.recv.last {
+            return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
+        }
+        if payload.len() != 4 {
+            return Err(Fault::Connection(Reason::FRAME_SIZE_ERROR));
+        }
+        if let Some(place) = self.find(head.stream) {
+            self.close(place, Ended::Over);
+        }
+        Ok(())
+    }
+
+    // RFC 9218 section 7.1. A stream that is not open yet may not come, so it is not remembered.
+    fn priority_update(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
+        let Some((number, value)) = payload.split_first_chunk::<4>().filter(|_| head.stream == 0) else {
+            let reason = if head.stream == 0 { Reason::FRAME_SIZE_ERROR } else { Reason::PROTOCOL_ERROR };
+            return Err(Fault::Connection(reason));
+        };
+        if word(number) == 0 {
+            return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
+        }
+        if let Some(place) = self.find(word(number)) {
+            self.prioritize(place, Priority::read(value));
+        }
+        Ok(())
+    }
+
+    fn begin_data(&mut self, head: FrameHead) -> Result<(), Fault> {
+        let number = head.stream;
+        if number == 0 || number > self.recv.last {
+            return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
+        }
+        let is_padded = head.has(flag::PADDED);
+        if is_padded && head.length == 0 {
+            return Err(Fault::Connection(Reason::FRAME_SIZE_ERROR));
+        }
+        let mut data = Data {
+            stream: number,
+            left: head.length - u32::from(is_padded),
+            padding: 0,
+            is_padded,
+            is_last: head.has(flag::END_STREAM),
+            is_wanted: false,
+        };
+        self.recv.window -= i64::from(head.length);
+        if self.recv.window < 0 {
+            return Err(Fault::Connection(Reason::FLOW_CONTROL_ERROR));
+        }
+        let wanted = self.takes_data(number, head.length);
+        data.is_wanted = wanted == Ok(true);
+        self.recv.expect = Expect::Data(data);
+        if head.length == 0 {
+            self.end_data(data);
+        }
+        wanted.map(|_| ())
+    }
+
+    /// Whether the body of a stream takes a frame of this length.
+    fn takes_data(&mut self, number: u32, length: u32) -> Result<bool, Fault> {
+        let Some(place) = self.find(number) else {
+            return match self.how_ended(number) {
+                Some(Ended::Reset) => Ok(false),
+                // RFC 9113 section 5.1: nothing comes after an end.
+                _ => Err(Fault::Connection(Reason::STREAM_CLOSED)),
+            };
+        };
+        let Some(stream) = self.stream(place) else { return Ok(false) };
+        if stream.inbox.is_none() {
+            return Err(Fault::Stream(number, Reason::STREAM_CLOSED));
+        }
+        stream.recv_window -= i64::from(length);
+        if stream.recv_window < 0 {
+            return Err(Fault::Stream(number, Reason::FLOW_CONTROL_ERROR));
+        }
+        Ok(true)
+    }
+
+    fn data_bytes<'b>(&mut self, mut data: Data, bytes: &'b [u8]) -> &'b [u8] {
+        let mut rest = bytes;
+        if data.is_padded
+            && let Some((padding, after)) = rest.split_first()
+        {
+            data.is_padded = false;
+            data.padding = (*padding).into();
+            self.claim_padding(data.stream, data.padding + 1);
+            let Some(left) = data.left.checked_sub(data.padding) else {
+                self.fail(Reason::PROTOCOL_ERROR);
+                return &[];
+            };
+            data.left = left;
+            rest = after;
+        }
+        let (taken, after) = rest.split_at(rest.len().min(data.left as usize));
+        if !taken.is_empty() {
+            data.left -= taken.len() as u32;
+            self.data(data, taken);
+            rest = after;
+        }
+        let (skipped, after) =
+            rest.split_at(if data.left == 0 { rest.len().min(data.padding as usize) } else { 0 });
+        data.padding -= skipped.len() as u32;
+        self.recv.expect = Expect::Data(data);
+        if data.left == 0 && data.padding == 0 && !data.is_padded {
+            self.end_data(data);
+        }
+        after
+    }
+
+    fn data(&mut self, data: Data, bytes: &[u8]) {
+        let place = self.find(data.stream).filter(|_| data.is_wanted);
+        let Some(stream) = place.and_then(|place| self.stream(place)) else {
+            self.claim(bytes.len() as u32);
+            return;
+        };
+        let is_too_long = match &mut stream.left {
+            Some(left) => left.checked_sub(bytes.len() as u64).map(|less| *left = less).is_none(),
+            None => false,
+        };
+        if is_too_long {
+            // RFC 9113 section 8.1.1
+            self.claim(bytes.len() as u32);
+            self.fault(Fault::Stream(data.stream, Reason::PROTOCOL_ERROR));
+        } else if let Some(inbox) = &stream.inbox
+            && inbox.push(bytes, data.left as usize).is_break()
+        {
+            self.claim(bytes.len() as u32);
+        }
+    }
+
+    fn end_data(&mut self, data: Data) {
+        self.recv.expect = Expect::Frame;
+        if data.is_last && data.is_wanted {
+            self.end_body(data.stream, None);
+        }
+    }
+}
+
+/// Priorities by RFC 7540 are checked and ignored.
+fn priority(head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
+    if head.stream == 0 {
+        return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
+    }
+    if payload.len() != 5 {
+        return Err(Fault::Stream(head.stream, Reason::FRAME_SIZE_ERROR));
+    }
+    // RFC 7540 section 5.3.1
+    let depends_on_itself = word(payload) & (u32::MAX >> 1) == head.stream;
+    if depends_on_itself { Err(Fault::Stream(head.stream, Reason::PROTOCOL_ERROR)) } else { Ok(()) }
+}

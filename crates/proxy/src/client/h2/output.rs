@@ -1,0 +1,309 @@
+//! Writes answers: heads as soon as there is room, data in turns by priority (RFC 9218 section 10).
+
+use std::io::{self, IoSlice};
+use std::mem;
+use std::task::{Context, Poll};
+
+use brisk_tls::Stream as TlsStream;
+use brisk_wire::h2::frame::{FrameHead, HEAD, WriteFrames, flag, kind};
+use brisk_wire::h2::settings::DEFAULT_FRAME;
+use bytes::Buf as _;
+use http::header::{CONTENT_LENGTH, DATE};
+use http::response::Parts;
+use http::{HeaderMap, HeaderName};
+use http_body::Body as _;
+
+use super::head::is_connection_specific;
+use super::run::Next;
+use super::scratch;
+use super::state::{H2, Sending, Stream, Work};
+use crate::client::frames::Frame;
+
+/// Bytes that are gathered before they go to TLS: four records.
+const ROOM: usize = 64 << 10;
+
+/// While more than this waits to be written, nothing is read: a client that does not read gets no further answers.
+const BACKLOG: usize = 256 << 10;
+
+impl H2<'_> {
+    /// Whether there is room for the answers to what the client may send.
+    pub(super) fn may_read(&self) -> bool {
+        !self.is_over() && self.send.waiting() < BACKLOG
+    }
+
+    /// Writes what is there, as far as windows and the client allow. Pending output registers for the next turn.
+    pub(super) fn write(&mut self, context: &mut Context<'_>, tls: &mut TlsStream) -> io::Result<()> {
+        loop {
+            self.fill();
+            if self.send.waiting() == 0 {
+                break;
+            }
+            if !self.send.flush(context, tls)? {
+                self.excuse_waiting();
+                break;
+            }
+        }
+        self.send.rest();
+        Ok(())
+    }
+
+    /// Makes all frames that windows allow.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn fill_all(&mut self) {
+        loop {
+            let before = self.send.out.len();
+            self.send.written = before;
+            self.fill();
+            if self.send.out.len() == before {
+                self.send.written = 0;
+                break;
+            }
+        }
+    }
+
+    /// Makes frames until there is enough for now.
+    fn fill(&mut self) {
+        while self.send.waiting() < ROOM {
+            if let Some(place) = self.send.heads.pop_front() {
+                self.write_head(place);
+            } else if self.send.window > 0
+                && let Some(place) = self.send.next_ready()
+            {
+                self.write_data(place);
+            } else {
+                break;
+            }
+        }
+    }
+
+    /// Streams that wait for their turn are not held by the client.
+    fn excuse_waiting(&mut self) {
+        let streams = &self.http.connection.multiplex().streams;
+        for place in self.send.ready.iter().flatten() {
+            let stream = self.places[*place as usize].as_deref();
+            if let Some(key) = stream.and_then(|stream| stream.key) {
+                streams.written(key);
+            }
+        }
+    }
+
+    fn write_head(&mut self, place: u32) {
+        let Some(stream) = self.places[place as usize].as_deref_mut() else { return };
+        let Work::Answer(answer) = &mut stream.work else { return };
+        let Some(head) = answer.head.take() else { return };
+        let is_last = answer.body.is_end_stream();
+        let length = if is_last { None } else { answer.body.size_hint().exact() };
+        let (http, number) = (self.http, stream.number);
+        http.service
+            .date()
+            .with(http.deadline.now(), |date| self.send.head(number, &head, length, date, is_last));
+        if is_last {
+            return self.answered(place);
+        }
+        let waker = self.wakes.waker(place).clone();
+        self.go_on(place, &mut Context::from_waker(&waker));
+    }
+
+    /// Writes a frame of data, as large as it may be.
+    fn write_data(&mut self, place: u32) {
+        let Some(stream) = self.places[place as usize].as_deref_mut() else { return };
+        stream.is_queued = false;
+        let Work::Answer(answer) = &mut stream.work else { return };
+        let Some(chunk) = &mut answer.chunk else { return };
+        let allowed = stream.send_window.min(self.send.window).min(DEFAULT_FRAME.into()).max(0) as usize;
+        let length = chunk.remaining().min(allowed);
+        if length == 0 {
+            return;
+        }
+        stream.send_window -= length.cast_signed() as i64;
+        self.send.window -= length.cast_signed() as i64;
+        let at = self.send.out.len();
+        let head = FrameHead { length: length as u32, kind: kind::DATA, flags: 0, stream: stream.number };
+        self.send.out.extend_from_slice(&head.to_bytes());
+        self.send.out.extend_from_slice(&chunk.chunk()[..length]);
+        chunk.advance(length);
+        let is_empty = !chunk.has_remaining();
+        if is_empty {
+            answer.chunk = None;
+        }
+        let is_last = is_empty && answer.body.is_end_stream();
+        let incremental = stream.priority.incremental;
+        if is_last {
+            self.send.out[at + 4] |= flag::END_STREAM;
+        }
+        self.flood.frame_sent(Frame {
+            kind: kind::DATA,
+            flags: 0,
+            length: length as u32,
+            stream: head.stream,
+            code: 0,
+        });
+        if is_last {
+            return self.answered(place);
+        }
+        if is_empty {
+            return self.after_data(place, at);
+        }
+        self.queue(place);
+        if !incremental {
+            self.send.keep_first(place, &self.places);
+        }
+        if self.places[place as usize].as_deref().is_some_and(|stream| !stream.is_queued) {
+            let waker = self.wakes.waker(place).clone();
+            self.watch(place, &waker);
+        }
+    }
+
+    /// Goes on behind the last piece that there was, whose frame begins at `at`.
+    fn after_data(&mut self, place: u32, at: usize) {
+        let waker = self.wakes.waker(place).clone();
+        let context = &mut Context::from_waker(&waker);
+        match self.next(place, context) {
+            Next::End if self.has_no_trailers(place) => {
+                self.send.out[at + 4] |= flag::END_STREAM;
+                self.answered(place);
+            }
+            Next::End => self.write_end(place),
+            Next::Data => {
+                self.queue(place);
+                self.watch(place, &waker);
+            }
+            Next::Pending => self.watch(place, &waker),
+            Next::Broken => self.broken(place),
+        }
+    }
+
+    fn has_no_trailers(&self, place: u32) -> bool {
+        match self.places[place as usize].as_deref().map(|stream| &stream.work) {
+            Some(Work::Answer(answer)) => answer.trailers.is_none(),
+            _ => true,
+        }
+    }
+
+    /// Ends an answer of which nothing but trailers is left.
+    pub(super) fn write_end(&mut self, place: u32) {
+        let Some(stream) = self.places[place as usize].as_deref_mut() else { return };
+        let Work::Answer(answer) = &mut stream.work else { return };
+        match answer.trailers.take() {
+            Some(trailers) if !trailers.is_empty() => self.send.trailers(stream.number, &trailers),
+            _ => self.send.out.frame(kind::DATA, flag::END_STREAM, stream.number, &[]),
+        }
+        self.answered(place);
+    }
+
+    /// Writes a head of nothing but a status.
+    pub(super) fn write_status(&mut self, number: u32, status: u16, is_last: bool) {
+        let at = self.send.begin_block();
+        self.send.encoder.status(status, &mut self.send.out);
+        self.send.end_block(at, number, is_last);
+    }
+}
+
+impl Sending {
+    fn waiting(&self) -> usize {
+        self.out.len() - self.written
+    }
+
+    /// Gives TLS what it takes; false if it does not take all of it now.
+    pub(super) fn flush(&mut self, context: &mut Context<'_>, tls: &mut TlsStream) -> io::Result<bool> {
+        while self.written < self.out.len() {
+            match tls.poll_write(context, &[IoSlice::new(&self.out[self.written..])]) {
+                Poll::Ready(written) => self.written += written?,
+                Poll::Pending => {
+                    self.out.drain(..self.written);
+                    self.written = 0;
+                    return Ok(false);
+                }
+            }
+        }
+        self.out.clear();
+        self.written = 0;
+        Ok(true)
+    }
+
+    /// An idle connection holds no buffer.
+    fn rest(&mut self) {
+        if self.out.is_empty() && self.out.capacity() > 0 {
+            scratch::give_back(mem::take(&mut self.out));
+        }
+    }
+
+    /// The stream whose turn it is: of the most urgent ones the first.
+    fn next_ready(&mut self) -> Option<u32> {
+        self.ready.iter_mut().find_map(std::collections::VecDeque::pop_front)
+    }
+
+    /// RFC 9218 section 10: an answer that is of use only as a whole goes before others as urgent.
+    fn keep_first(&mut self, place: u32, places: &[Option<Box<Stream>>]) {
+        let Some(stream) = places[place as usize].as_deref().filter(|stream| stream.is_queued) else {
+            return;
+        };
+        let queue = &mut self.ready[usize::from(stream.priority.urgency)];
+        if queue.back() == Some(&place) {
+            queue.pop_back();
+            queue.push_front(place);
+        }
+    }
+
+    fn head(&mut self, number: u32, head: &Parts, length: Option<u64>, date: &str, is_last: bool) {
+        let at = self.begin_block();
+        let Self { encoder, out, .. } = self;
+        encoder.status(head.status.as_u16(), out);
+        let (mut has_date, mut has_length) = (false, false);
+        for (name, value) in &head.headers {
+            if is_connection_specific(name) || *name == http::header::TE {
+                continue;
+            }
+            has_date |= *name == DATE;
+            has_length |= *name == CONTENT_LENGTH;
+            encoder.field(name.as_str().as_bytes(), value.as_bytes(), out);
+        }
+        if !has_date {
+            encoder.field(b"date", date.as_bytes(), out);
+        }
+        if let Some(length) = length.filter(|_| !has_length) {
+            let mut digits = itoa::Buffer::new();
+            encoder.field(b"content-length", digits.format(length).as_bytes(), out);
+        }
+        self.end_block(at, number, is_last);
+    }
+
+    fn trailers(&mut self, number: u32, trailers: &HeaderMap) {
+        let at = self.begin_block();
+        for (name, value) in trailers.iter().filter(|(name, _)| !is_connection_specific(name)) {
+            self.encoder.field(HeaderName::as_str(name).as_bytes(), value.as_bytes(), &mut self.out);
+        }
+        self.end_block(at, number, true);
+    }
+
+    /// Leaves room for the head of a frame whose block comes next.
+    fn begin_block(&mut self) -> usize {
+        let at = self.out.len();
+        self.out.extend_from_slice(&[0; HEAD]);
+        self.encoder.begin(&mut self.out);
+        at
+    }
+
+    /// Fills in the head of the frame that begins at `at`, and splits it if the block is too long for one.
+    fn end_block(&mut self, at: usize, stream: u32, is_last: bool) {
+        let most = DEFAULT_FRAME as usize;
+        let length = self.out.len() - at - HEAD;
+        let end_stream = if is_last { flag::END_STREAM } else { 0 };
+        let end_headers = if length <= most { flag::END_HEADERS } else { 0 };
+        let head = FrameHead {
+            length: length.min(most) as u32,
+            kind: kind::HEADERS,
+            flags: end_stream | end_headers,
+            stream,
+        };
+        self.out[at..at + HEAD].copy_from_slice(&head.to_bytes());
+        if length > most {
+            let rest = self.out.split_off(at + HEAD + most);
+            let parts = rest.chunks(most).count();
+            for (number, part) in rest.chunks(most).enumerate() {
+                let flags = if number + 1 == parts { flag::END_HEADERS } else { 0 };
+                self.out.frame(kind::CONTINUATION, flags, stream, part);
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A connection without TLS, for tests and for libFuzzer.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::Waker;
+
+use brisk_net::DeadlineWheel;
+use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
+use brisk_wire::h2::frame::{FrameHead, HEAD, PREFACE, Reason, WriteFrames, kind};
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode};
+
+use super::state::H2;
+use crate::answer::exchange::Telemetry;
+use crate::answer::service::Service;
+use crate::answer::settings::{
+    Action, FixedResponse, HostSettings, RoutePath, RouteSettings, ServiceSettings, Underscores,
+};
+use crate::client::driver::{CurrentService, Http};
+use crate::connection::settings::HttpSettings;
+use crate::connection::{Connection, Surroundings};
+
+/// Bytes of the answer to `/big`.
+pub(super) const BIG: usize = 200_000;
+
+/// A server without a socket.
+pub(super) struct Bench(Http);
+
+/// A frame that the server wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Written {
+    pub(super) head: FrameHead,
+    pub(super) payload: Vec<u8>,
+}
+
+impl Bench {
+    /// A connection to a host `a`, which answers `/` with `hello` and `/big` with [`BIG`] bytes.
+    pub(super) fn new() -> Self {
+        let address = SocketAddr::from(([192, 0, 2, 1], 40000));
+        let connection = Connection::new(ConnectionRecord::new(1, address, address, Timeline::start()), true);
+        let settings =
+            Rc::new(HttpSettings { headers: 10, h2_streams: 8, h2_resets: 5, ..HttpSettings::default() });
+        let service = CurrentService::new(Rc::new(service()));
+        let deadline = DeadlineWheel::new().register();
+        let drain = brisk_net::drain::channel().1;
+        let http = Http { service, connection, settings, deadline, drain };
+        http.connection.surround(Surroundings {
+            settings: Rc::clone(&http.settings),
+            wheel: http.deadline.wheel(),
+            buffers: http.service.buffers(),
+            drain: http.drain.clone(),
+        });
+        http.connection.multiplex();
+        Self(http)
+    }
+
+    /// A connection that has read the preface and `settings`.
+    pub(super) fn connect(&self, settings: &[u8]) -> H2<'_> {
+        let mut h2 = H2::new(&self.0);
+        let mut bytes = PREFACE.to_vec();
+        bytes.frame(kind::SETTINGS, 0, 0, settings);
+        h2.feed(&bytes);
+        h2
+    }
+}
+
+/// Feeds a client's bytes as they are and in pieces of this length, and compares what is answered.
+pub(crate) fn compare(bytes: &[u8], length: usize) {
+    let (one, other) = (Bench::new(), Bench::new());
+    let (mut whole, mut pieces) = (one.connect(&[]), other.connect(&[]));
+    whole.feed(bytes);
+    bytes.chunks(length.max(1)).for_each(|piece| pieces.feed(piece));
+    assert_eq!((&whole.send.out, whole.failure), (&pieces.send.out, pieces.failure));
+    for _ in 0..2 {
+        let frames = whole.answer();
+        assert!(frames.iter().all(|frame| frame.payload.len() <= 16_384));
+        // Dates may differ.
+        let kinds = |frames: &[Written]| -> Vec<_> {
+            frames.iter().map(|frame| (frame.head.kind, frame.head.stream)).collect()
+        };
+        assert_eq!(kinds(&frames), kinds(&pieces.answer()));
+        assert!(whole.numbers.len() <= one.0.settings.h2_streams as usize);
+    }
+}
+
+fn service() -> Service {
+    let fixed = |path: &str, body: Vec<u8>| {
+        let response = FixedResponse {
+            status: StatusCode::OK,
+            content_type: HeaderValue::from_static("text/plain"),
+            body: Bytes::from(body),
+        };
+        RouteSettings::new(RoutePath::Exact(path.to_owned()), Action::Fixed(response))
+    };
+    let routes = vec![fixed("/", b"hello".to_vec()), fixed("/big", vec![b'x'; BIG])];
+    let settings = ServiceSettings {
+        hosts: vec![HostSettings { routes, ..HostSettings::new(brisk_tls::HostSettings::new(["a"])) }],
+        unknown_host: brisk_certs::UnknownName::Default,
+        trusted_proxies: Vec::new(),
+        underscores: Underscores::Drop,
+    };
+    let telemetry = Telemetry { metrics: Metrics::new(), access_log: None };
+    Service::new(&settings, telemetry, |_| None).expect("a service")
+}
+
+impl H2<'_> {
+    /// Answers what was fed, and takes what was written.
+    pub(super) fn answer(&mut self) -> Vec<Written> {
+        let context = std::task::Context::from_waker(Waker::noop());
+        self.notices.begin_turn(&context);
+        self.run();
+        self.look_at_bodies();
+        self.fill_all();
+        self.notices.end_turn();
+        written(&std::mem::take(&mut self.send.out))
+    }
+
+    /// Why the connection has failed.
+    pub(super) fn failure(&self) -> Option<Reason> {
+        self.failure
+    }
+
+    /// Streams that have not ended.
+    pub(super) fn open_streams(&self) -> usize {
+        self.numbers.len()
+    }
+}
+
+/// The frames in `bytes`, which are whole.
+fn written(mut bytes: &[u8]) -> Vec<Written> {
+    let mut frames = Vec::new();
+    while let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() {
+        let head = FrameHead::read(head);
+        let (payload, rest) = rest.split_at_checked(head.length as usize).expect("a whole frame");
+        frames.push(Written { head, payload: payload.to_vec() });
+        bytes = rest;
+    }
+    assert!(bytes.is_empty(), "a part of a head: {bytes:?}");
+    frames
+}

@@ -1,0 +1,89 @@
+//! Wakers of the streams of a connection, which all run in its one task.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Wake, Waker};
+
+use futures_util::task::AtomicWaker;
+
+/// A waker for each place of a stream, made once and used by one stream after the other. One that is woken too late wakes
+/// the next stream, which does no harm.
+#[derive(Debug, Default)]
+pub(super) struct Wakes {
+    shared: Arc<Shared>,
+    places: Vec<(Arc<Place>, Waker)>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    connection: AtomicWaker,
+    woken: Mutex<Vec<u32>>,
+}
+
+#[derive(Debug)]
+struct Place {
+    number: u32,
+    is_woken: AtomicBool,
+    shared: Arc<Shared>,
+}
+
+impl Wakes {
+    /// The task of the connection, which is woken with any stream.
+    pub(super) fn register(&self, context: &Context<'_>) {
+        self.shared.connection.register(context.waker());
+    }
+
+    /// The waker of a place.
+    pub(super) fn waker(&mut self, place: u32) -> &Waker {
+        while self.places.len() <= place as usize {
+            let number = self.places.len() as u32;
+            let made = Place { number, is_woken: AtomicBool::new(false), shared: Arc::clone(&self.shared) };
+            let made = Arc::new(made);
+            self.places.push((Arc::clone(&made), Waker::from(made)));
+        }
+        &self.places[place as usize].1
+    }
+
+    /// Moves the places that were woken to the end of `woken`.
+    pub(super) fn take(&self, woken: &mut Vec<u32>) {
+        let mut list = self.shared.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        for place in list.drain(..) {
+            self.places[place as usize].0.is_woken.store(false, Ordering::Release);
+            woken.push(place);
+        }
+    }
+}
+
+impl Wake for Place {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.is_woken.swap(true, Ordering::AcqRel) {
+            self.shared.woken.lock().unwrap_or_else(PoisonError::into_inner).push(self.number);
+            self.shared.connection.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_woken_once_until_it_is_taken() {
+        let mut wakes = Wakes::default();
+        let [first, third] = [0, 2].map(|place| wakes.waker(place).clone());
+        for _ in 0..3 {
+            third.wake_by_ref();
+        }
+        first.wake();
+        let mut woken = Vec::new();
+        wakes.take(&mut woken);
+        assert_eq!(woken, [2, 0]);
+        third.wake();
+        wakes.take(&mut woken);
+        assert_eq!(woken, [2, 0, 2]);
+    }
+}

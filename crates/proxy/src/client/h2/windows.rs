@@ -1,0 +1,133 @@
+//! Flow control, both ways (RFC 9113 section 5.2).
+
+use brisk_wire::h2::frame::{FrameHead, LARGEST_WINDOW, Reason, WriteFrames, word};
+
+use super::state::{Ended, Fault, H2, WINDOW, Work};
+
+impl H2<'_> {
+    pub(super) fn window_update(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
+        if payload.len() != 4 {
+            return Err(Fault::Connection(Reason::FRAME_SIZE_ERROR));
+        }
+        let increment = i64::from(word(payload) & LARGEST_WINDOW);
+        if head.stream == 0 {
+            self.send.window += increment;
+            return match increment {
+                0 => Err(Fault::Connection(Reason::PROTOCOL_ERROR)),
+                _ if self.send.window > LARGEST_WINDOW.into() => {
+                    Err(Fault::Connection(Reason::FLOW_CONTROL_ERROR))
+                }
+                _ => Ok(()),
+            };
+        }
+        if head.stream > self.recv.last {
+            return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
+        }
+        let Some(place) = self.find(head.stream) else { return Ok(()) };
+        if increment == 0 {
+            return Err(Fault::Stream(head.stream, Reason::PROTOCOL_ERROR));
+        }
+        let Some(stream) = self.stream(place) else { return Ok(()) };
+        stream.send_window += increment;
+        if stream.send_window > LARGEST_WINDOW.into() {
+            return Err(Fault::Stream(head.stream, Reason::FLOW_CONTROL_ERROR));
+        }
+        self.queue(place);
+        Ok(())
+    }
+
+    /// The client has changed the window of all streams (RFC 9113 section 6.9.2).
+    pub(super) fn change_windows(&mut self, change: i64) -> Result<(), Fault> {
+        for index in 0..self.numbers.len() {
+            let (_, place) = self.numbers[index];
+            let Some(stream) = self.stream(place) else { continue };
+            stream.send_window += change;
+            if stream.send_window > LARGEST_WINDOW.into() {
+                return Err(Fault::Connection(Reason::FLOW_CONTROL_ERROR));
+            }
+            self.queue(place);
+        }
+        Ok(())
+    }
+
+    /// Bytes of the connection's window that no reader will read.
+    pub(super) fn claim(&mut self, bytes: u32) {
+        self.recv.unclaimed += bytes;
+        if self.recv.unclaimed >= WINDOW / 2 {
+            self.recv.window += i64::from(self.recv.unclaimed);
+            self.send.out.window_update(0, self.recv.unclaimed);
+            self.recv.unclaimed = 0;
+        }
+    }
+
+    /// Padding takes room in the windows of stream and connection, and none in memory.
+    pub(super) fn claim_padding(&mut self, number: u32, bytes: u32) {
+        self.claim(bytes);
+        if let Some(place) = self.find(number) {
+            self.claim_stream(place, bytes);
+        }
+    }
+
+    /// Opens the window of an upload again once half of it is used.
+    fn claim_stream(&mut self, place: u32, bytes: u32) {
+        let window = self.recv.initial_window;
+        let Some(stream) = self.places[place as usize].as_deref_mut() else { return };
+        stream.unclaimed += bytes;
+        if stream.unclaimed >= window / 2 {
+            stream.recv_window += i64::from(stream.unclaimed);
+            self.send.out.window_update(stream.number, stream.unclaimed);
+            stream.unclaimed = 0;
+        }
+    }
+
+    /// Looks at what the readers of bodies have done.
+    pub(super) fn look_at_bodies(&mut self) {
+        let read = self.notices.take_read();
+        if read > 0 {
+            self.claim(read);
+        }
+        for number in self.notices.take() {
+            if let Some(place) = self.find(number) {
+                self.look_at_body(place);
+            }
+        }
+    }
+
+    fn look_at_body(&mut self, place: u32) {
+        let Some(stream) = self.places[place as usize].as_deref_mut() else { return };
+        let (Some(inbox), number) = (&stream.inbox, stream.number) else { return };
+        let notice = inbox.notice();
+        let (is_answered, is_done) = match &stream.work {
+            Work::Done => (true, true),
+            Work::Answer(answer) => (answer.head.is_none(), false),
+            Work::Request(_) | Work::Running(_) => (false, false),
+        };
+        if notice.asks && !is_answered {
+            self.write_status(number, 100, false);
+        }
+        if notice.is_dropped && is_done {
+            // RFC 9113 section 8.1: the answer is whole, and the rest of the request is not needed.
+            self.reset(number, Reason::NO_ERROR);
+        } else if notice.read > 0 && !notice.is_dropped {
+            self.claim_stream(place, notice.read);
+        }
+    }
+
+    /// All of an answer was sent.
+    pub(super) fn answered(&mut self, place: u32) {
+        let Some(stream) = self.stream(place) else { return };
+        let work = std::mem::replace(&mut stream.work, Work::Done);
+        let number = stream.number;
+        let is_over = stream.inbox.is_none();
+        // Its exchange ends here, and may leave the rest of an upload to be discarded.
+        drop(work);
+        if is_over {
+            self.close(place, Ended::Over);
+            return;
+        }
+        let Some(stream) = self.stream(place) else { return };
+        if stream.inbox.as_ref().is_some_and(|inbox| inbox.is_dropped()) {
+            self.reset(number, Reason::NO_ERROR);
+        }
+    }
+}
