@@ -59,6 +59,9 @@ impl Desk {
         if inner.refuses() {
             return Err(NOT_THERE);
         }
+        if inner.is_silent() {
+            return Err(SILENT);
+        }
         if inner.jobs.len() >= self.queue {
             return Err(KeyError::Overloaded);
         }
@@ -126,7 +129,12 @@ impl Desk {
 
     /// It has ended; `None` if it was answered meanwhile, its time being over.
     pub(crate) fn end(&self, number: usize) -> Option<Completion> {
-        self.lock().under_way[number].take().map(|(_, completion)| completion)
+        let mut inner = self.lock();
+        let under_way = inner.under_way[number].take();
+        if under_way.is_none() {
+            inner.stuck -= 1;
+        }
+        under_way.map(|(_, completion)| completion)
     }
 
     /// A session that can be used again. Gives it back if it is one of a former connection.
@@ -287,7 +295,8 @@ impl Desk {
 
     /// Whether the token can be reached now.
     pub(crate) fn is_up(&self) -> bool {
-        self.lock().state == State::Up
+        let inner = self.lock();
+        inner.state == State::Up && !inner.is_silent()
     }
 
     /// Operations that wait.

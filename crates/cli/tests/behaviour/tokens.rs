@@ -40,7 +40,7 @@ fn site(tokens: &Tokens, keys: &[(&str, TokenKind)]) -> Site {
 }
 
 #[test]
-fn keys_in_a_token_serve_both_versions_and_the_module_may_be_the_default() {
+fn keys_of_every_kind_in_a_token_serve_both_versions() {
     let tokens = Tokens::new();
     let site = site(
         &tokens,

@@ -32,6 +32,8 @@ pub(super) struct Inner {
     pub(super) stale: Vec<OpenSession>,
     /// By thread: the operation that it is at. Taken by the clock when its time is over.
     pub(super) under_way: Vec<Option<(Instant, Completion)>>,
+    /// Threads whose operation was taken so: the module has not returned.
+    pub(super) stuck: usize,
     /// Why it could not be reached the first time, for who opened it.
     pub(super) first_error: Option<TokenError>,
     pub(super) clock_sleeps: bool,
@@ -67,6 +69,7 @@ impl Inner {
             free: Vec::new(),
             stale: Vec::new(),
             under_way: (0..threads).map(|_| None).collect(),
+            stuck: 0,
             first_error: None,
             clock_sleeps: false,
             stopped: false,
@@ -77,6 +80,11 @@ impl Inner {
     /// Whether operations are refused rather than kept for a token that may be back in a moment.
     pub(super) fn refuses(&self) -> bool {
         self.state != State::Up && self.failures > 0
+    }
+
+    /// Whether the module has not returned from any session.
+    pub(super) fn is_silent(&self) -> bool {
+        self.sessions > 0 && self.stuck >= self.sessions
     }
 
     pub(super) fn has_work(&self) -> bool {
@@ -112,6 +120,7 @@ pub(super) fn overdue(inner: &mut Inner) -> (VecDeque<Job>, Vec<Completion>) {
     }
     let late =
         inner.under_way.iter_mut().filter(|place| place.as_ref().is_some_and(|(until, _)| *until <= now));
-    let stuck = late.filter_map(Option::take).map(|(_, completion)| completion).collect();
+    let stuck: Vec<_> = late.filter_map(Option::take).map(|(_, completion)| completion).collect();
+    inner.stuck += stuck.len();
     (jobs, stuck)
 }

@@ -64,6 +64,13 @@ fn every_mistake_has_its_message() {
             message.ends_with("Ed25519 is not supported in tokens; use ECDSA P-256 or P-384, or RSA"),
             "{message}"
         );
+        tokens.generate("web", "asks", "05", TokenKind::P256, &["--always-auth"]);
+        let asks = certified(tokens, "asks", TokenKind::P256);
+        let message = refused(tokens, "pkcs11:token=web;object=asks", &asks);
+        assert!(
+            message.contains("it wants the PIN for each signature (CKA_ALWAYS_AUTHENTICATE is true)"),
+            "{message}"
+        );
         // Any of its attributes names the token, and without any the only one is meant.
         assert!(attach(tokens, "pkcs11:object=site", &wanted).is_ok());
         assert!(attach(tokens, "pkcs11:manufacturer=SoftHSM%20project;id=%01", &wanted).is_ok());

@@ -186,7 +186,11 @@ fn a_module_that_does_not_return_holds_no_handshake_up() {
         let silent = KeyError::Failed("the token did not answer in time");
         assert_eq!(results.iter().filter(|result| **result == Err(silent.clone())).count(), 8, "{results:?}");
         assert_eq!(results.iter().filter(|result| **result == Err(KeyError::DeadlinePassed)).count(), 12);
+        // No session is left: further operations need not wait for their deadline.
+        assert!(!engine.status().is_up);
+        assert_eq!(engine.submit(sign_p256(key)).try_take(), Some(Err(silent)));
         fs::remove_file(&file).unwrap();
-        assert!(perform(&engine, sign_p256(key)).is_ok(), "it returned, and all goes on");
+        wait_until("a module that has returned", || engine.status().is_up.then_some(()));
+        assert!(perform(&engine, sign_p256(key)).is_ok());
     });
 }
