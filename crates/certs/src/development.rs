@@ -218,12 +218,12 @@ fn lasts(chain: &Chain, now: SystemTime) -> bool {
     chain.not_before() <= now && now + RENEWAL <= chain.not_after()
 }
 
-fn read_key(path: &Path) -> Result<KeyPair, String> {
+pub(crate) fn read_key(path: &Path) -> Result<KeyPair, String> {
     let pem = Zeroizing::new(fs::read_to_string(path).map_err(|error| error.to_string())?);
     KeyPair::from_pem(&pem).map_err(|error| error.to_string())
 }
 
-fn make_folder(folder: &Path) -> Result<(), CertError> {
+pub(crate) fn make_folder(folder: &Path) -> Result<(), CertError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(|source| CertError::Write { path: folder.to_owned(), source })
 }
@@ -245,7 +245,7 @@ fn lock(folder: &Path) -> Result<File, CertError> {
 }
 
 /// Replaces `path` whole, so that no reader finds half a file.
-fn write_file(path: &Path, contents: &str, mode: u32) -> Result<(), CertError> {
+pub(crate) fn write_file(path: &Path, contents: &str, mode: u32) -> Result<(), CertError> {
     let fresh = path.with_added_extension("new");
     let write = || -> io::Result<()> {
         // A file left over from a crash may have other permissions.

@@ -21,7 +21,7 @@ pub enum CertError {
         /// The error of the system.
         source: io::Error,
     },
-    /// A file or folder of the development CA cannot be written.
+    /// A file or folder of a CA cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
         /// The file or folder.
@@ -135,7 +135,21 @@ pub enum CertError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A certificate of the development CA could not be issued.
+    /// A file that is to be made is there already.
+    #[error("{} is there already, and is not overwritten; remove it first, or name another folder", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A CA cannot be used.
+    #[error("{}: no CA that can issue certificates: {reason}", path.display())]
+    Authority {
+        /// The file that is at fault.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A certificate could not be issued.
     #[error("cannot issue the certificate \"{subject}\": {source}")]
     Issue {
         /// Whose certificate.

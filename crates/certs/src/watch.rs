@@ -5,8 +5,9 @@
 //! notices up, which network file systems do not give. Meant for few and small files: each is read whole.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
@@ -32,7 +33,7 @@ pub struct FileWatch {
 }
 
 impl FileWatch {
-    /// Watches `paths`, which need not exist. A change is reported after no further change for `quiet`.
+    /// Watches `paths`, which need not exist. Of a folder the names of what is in it are watched, not their contents. A change is reported after no further change for `quiet`.
     ///
     /// Start it before reading the files, so that no change in between is missed. Several changes within `quiet`, or
     /// before the call of [`changed`](Self::changed), give one report.
@@ -154,14 +155,24 @@ impl Files {
     }
 }
 
-/// A digest of what is in the file; `None` when it cannot be read.
+/// A digest of what is in the file, or of the names in the folder; `None` when it cannot be read.
 ///
 /// Times and sizes will not do: two writes within one tick of the file system's clock have the same.
 fn digest(path: &Path) -> Option<u64> {
+    if path.is_dir() {
+        let mut hasher = DefaultHasher::new();
+        names(path)?.hash(&mut hasher);
+        return Some(hasher.finish());
+    }
     let contents = Zeroizing::new(fs::read(path).ok()?);
     let mut hasher = DefaultHasher::new();
     hasher.write(&contents);
     Some(hasher.finish())
+}
+
+fn names(folder: &Path) -> Option<BTreeSet<OsString>> {
+    let entries = fs::read_dir(folder).ok()?;
+    entries.map(|entry| entry.ok().map(|entry| entry.file_name())).collect()
 }
 
 /// The folders whose notices matter: where the paths are, and where their symbolic links lead.
@@ -190,12 +201,14 @@ impl Folders {
     }
 }
 
-/// The folder a path names, and the one its file is really in.
+/// The folder a path names, and the one its file is really in; of a folder, itself too.
 fn folders_of(path: &Path) -> impl Iterator<Item = PathBuf> {
     let named =
         path.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
-    let real = fs::canonicalize(path).ok().and_then(|path| path.parent().map(Path::to_owned));
-    named.map(Path::to_owned).into_iter().chain(real)
+    let real = fs::canonicalize(path).ok();
+    let itself = real.clone().filter(|path| path.is_dir());
+    let real = real.and_then(|path| path.parent().map(Path::to_owned));
+    named.map(Path::to_owned).into_iter().chain(real).chain(itself)
 }
 
 #[cfg(test)]
@@ -310,6 +323,19 @@ mod tests {
         fs::write(folder.path().join("b.pem"), "one").unwrap();
         fs::rename(folder.path().join("b.pem"), &path).unwrap();
         assert!(reports.none());
+    }
+
+    #[test]
+    fn a_file_that_comes_into_a_watched_folder_is_reported_and_so_is_its_going() {
+        let folder = tempfile::tempdir().unwrap();
+        let reports = Reports::of([folder.path().to_owned()]);
+        let path = folder.path().join("new.key");
+        fs::write(&path, "one").unwrap();
+        assert!(reports.arrives());
+        fs::write(&path, "two").unwrap();
+        assert!(reports.none());
+        fs::remove_file(&path).unwrap();
+        assert!(reports.arrives());
     }
 
     #[test]

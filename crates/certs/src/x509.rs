@@ -178,3 +178,10 @@ pub fn subject(certificate: &CertificateDer<'_>) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     Some(certificate.subject().to_string())
 }
+
+/// The first common name of a certificate's subject; `None` if it has none, or cannot be parsed.
+pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    let name = certificate.subject().iter_common_name().next()?.as_str().ok()?;
+    Some(name.to_owned())
+}

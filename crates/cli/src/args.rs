@@ -2,6 +2,7 @@
 #![expect(clippy::doc_markdown, reason = "doc comments of arguments are help texts for a terminal")]
 
 mod bench;
+mod keyserver;
 mod speed;
 
 use std::net::SocketAddr;
@@ -11,6 +12,7 @@ use brisk_proxy::upstream_settings::ServerUrl;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use bench::{Bench, BenchCommand, Compare, Load};
+pub(crate) use keyserver::{Enrol, Init, KeyServer, KeyServerCommand, ServeKeys};
 pub(crate) use speed::{Engine, Speed};
 
 /// The fastest HTTPS for the least CPU.
@@ -28,6 +30,8 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Check a configuration file and start nothing
     Check(Check),
+    /// Hold private keys, and perform operations with them for gateways
+    Keyserver(KeyServer),
     /// Load a server with handshakes and requests, and measure latency and throughput
     Bench(Box<Bench>),
     /// Measure the algorithms of TLS on one core, and forecast handshakes per second

@@ -22,6 +22,7 @@ use crate::args::{self, Serve};
 use document::Document;
 pub(crate) use error::ConfigError;
 use error::Located;
+pub(crate) use resolve::keyserver::ResolvedKeyServer;
 pub(crate) use resolve::{Development, Resolved};
 use values::{Address, UpstreamServer};
 
@@ -46,6 +47,18 @@ pub(crate) fn settings(serve: &Serve) -> Result<Resolved, ConfigError> {
 /// Checks `file` and writes nothing.
 pub(crate) fn check(file: &Path) -> Result<Resolved, ConfigError> {
     read(file, &Serve::default(), Development::Leave)
+}
+
+/// Settings of a key server, from its file. Writes nothing.
+pub(crate) fn keyserver(file: &Path) -> Result<ResolvedKeyServer, ConfigError> {
+    let text = fs::read_to_string(file).map_err(|error| ConfigError::unreadable(file, &error))?;
+    let document = Document::parse(&text).map_err(|problems| ConfigError::new(file, problems))?;
+    let (raw, unread) = document.read::<raw::ServerConfig>();
+    let base = file.parent().unwrap_or(Path::new(""));
+    let mut resolved = resolve::keyserver::resolve(&raw, &document, unread, base)
+        .map_err(|problems| ConfigError::new(file, problems))?;
+    resolved.settings.server.files.push(file.to_owned());
+    Ok(resolved)
 }
 
 fn read(file: &Path, serve: &Serve, development: Development) -> Result<Resolved, ConfigError> {

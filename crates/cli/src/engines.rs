@@ -1,8 +1,8 @@
 //! What performs key operations, composed of the engines that this program knows: the processor, and a GPU beside it.
 //! Keys in tokens come with their engines, noted in the keystore.
 //!
-//! Whatever serves with private keys gets [`Engines`] and names none of them. Keys that a key server holds are one more
-//! implementation, chosen in [`start`]; a key server is given what [`start`] returns, as the gateway is.
+//! Whatever serves with private keys gets [`Engines`] and names none of them: the gateway, and a key server too. Keys that are
+//! elsewhere come with their engines in the keystore; those of key servers are in [`remote`].
 
 use std::fmt;
 use std::io;
@@ -18,6 +18,7 @@ use brisk_telemetry::metrics::{Collector, Encoder};
 use brisk_tls::gather::{self, GatherFigures};
 
 use crate::gpu::{self, Gpu};
+use crate::remote;
 use crate::tokens::{self, TokenMetrics};
 
 /// Where and how key operations are performed: `[keys]`. Fixed at the start.
@@ -48,6 +49,7 @@ pub(crate) fn start(
     tokens::log();
     metrics.register(TokenMetrics(brisk_keys_pkcs11::statuses));
     metrics.register(KeyMetrics { processor: Arc::clone(processor.statistics()), gpu: gpu_metrics });
+    metrics.register(remote::metrics());
     let described = Mutex::new(processor.to_string());
     // The keys of the start are not kept beside those that are in use.
     let processor = processor.with_keystore(Arc::default());
@@ -84,6 +86,10 @@ impl Engines for ThisMachine {
 
     fn queue(&self) -> NonZeroUsize {
         self.queue
+    }
+
+    fn trouble(&self) -> Option<String> {
+        remote::trouble()
     }
 }
 

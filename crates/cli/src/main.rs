@@ -11,9 +11,11 @@ mod gpu;
 #[cfg(not(feature = "cuda"))]
 #[path = "no_gpu.rs"]
 mod gpu;
+mod keyserver;
 mod limits;
 mod log;
 mod memory;
+mod remote;
 mod serve;
 mod speed;
 mod summary;
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
             serve::run(&arguments)
         }
         Command::Check(arguments) => check::run(&arguments),
+        Command::Keyserver(arguments) => keyserver::run(arguments),
         Command::Bench(arguments) => return bench::run(*arguments),
         Command::Speed(arguments) => return speed::run(arguments),
     };

@@ -12,17 +12,17 @@ use brisk_telemetry::Metrics;
 
 use crate::args::Serve;
 use crate::config::{self, Resolved};
-use crate::{engines, limits, log, memory, summary};
+use crate::{engines, limits, log, memory, remote, summary};
 
 /// The functions that the server calls.
-const PROGRAM: Program =
+pub(crate) const PROGRAM: Program =
     Program { give_back_memory: memory::give_back, dropped_log_lines: log::dropped_lines };
 
 /// Serves until a signal to stop, and the end of the drain.
 pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let _log = log::start(&arguments.log)?;
     let sockets = Sockets::inherited();
-    let Resolved { settings, keys, warnings, development } = config::settings(arguments)?;
+    let Resolved { settings, keys, warnings, remote, development } = config::settings(arguments)?;
     // From before the engines start, which takes a while with a GPU.
     let files = WatchedFiles::start(&settings.server.files);
     log_warnings(&warnings);
@@ -32,6 +32,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let sessions = summary::sessions(&settings);
     let metrics = Metrics::new();
     let engines = engines::start(&keys, &settings.keystore, &metrics).map_err(ServerError::Threads)?;
+    remote::connect(&remote);
     let process = Process { program: PROGRAM, sockets, files };
     let gateway =
         Gateway::bind(settings, process, Environment { engines, gathers: keys.processor.simd, metrics })?;
@@ -41,6 +42,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let served = gateway.run(|| {
         let resolved = config::settings(arguments)?;
         log_warnings(&resolved.warnings);
+        remote::connect(&resolved.remote);
         if mem::replace(&mut last_keys, resolved.keys.clone()) != resolved.keys && resolved.keys != keys {
             tracing::warn!(key = "keys", "changed, but takes full effect only after a restart");
         }
@@ -49,7 +51,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     Ok(served?)
 }
 
-fn log_warnings(warnings: &[String]) {
+pub(crate) fn log_warnings(warnings: &[String]) {
     for warning in warnings {
         tracing::warn!("{warning}");
     }

@@ -13,8 +13,8 @@ const LAYERS: &[&[&str]] = &[
     &["net", "telemetry", "keys", "link"],
     &["certs", "session", "report", "tls-base"],
     &["tls", "tls-client", "keys-cuda", "keys-pkcs11"],
-    &["proxy", "server", "experiment"],
-    &["gateway", "bench", "speed"],
+    &["proxy", "server", "experiment", "keyless"],
+    &["gateway", "keyserver", "bench", "speed"],
     &["cli"],
 ];
 

@@ -33,6 +33,8 @@ const DOCUMENTS: &[&str] = &[
     "docs/access-log.md",
     "docs/bench.md",
     "docs/configuration.md",
+    "docs/keyless-protocol.md",
+    "docs/keyless.md",
     "docs/keys.md",
     "docs/metrics.md",
     "docs/operations.md",

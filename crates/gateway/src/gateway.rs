@@ -102,7 +102,9 @@ fn addresses(server: &Server<Listening>) -> Addresses {
 fn pages(shared: &Shared) -> Pages {
     let (metrics, sink) = (Arc::clone(&shared.metrics), Arc::clone(&shared.sink));
     let (shown, rotated) = (Arc::clone(shared.resumption.keyring()), Arc::clone(shared.resumption.keyring()));
+    let engines = Arc::clone(shared.engines());
     Pages::default()
+        .ready_unless(move || engines.trouble())
         .show_under_any_name("/metrics", METRICS_TYPE, move || metrics.render())
         .show("/connections", "application/json", move || connections::shown(&sink.recent()))
         .show("/tickets", "application/json", move || tickets::shown(&shown, SystemTime::now()))

@@ -177,6 +177,11 @@ impl Shared {
         self.ids.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// The engines of the process.
+    pub(crate) fn engines(&self) -> &Arc<dyn Engines> {
+        &self.engines
+    }
+
     /// The upstream groups of the present configuration.
     pub(crate) fn groups(&self) -> Vec<Arc<GroupState>> {
         self.live.load().parts.groups.clone()

@@ -16,4 +16,9 @@ pub trait Engines: fmt::Debug + Send + Sync + 'static {
 
     /// How many operations may wait for the engines together. One client's share is a part of it.
     fn queue(&self) -> NonZeroUsize;
+
+    /// Why operations with some keys cannot be performed now, in one line for the operator. Must not block. Default: all can.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
 }

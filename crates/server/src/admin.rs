@@ -33,7 +33,11 @@ const HEAD_LIMIT: Duration = Duration::from_secs(30);
 pub struct Pages {
     shown: Vec<Shown>,
     actions: Vec<Action>,
+    troubles: Vec<Box<Trouble>>,
 }
+
+/// Why the service cannot serve as it should, if so.
+type Trouble = dyn Fn() -> Option<String> + Send + Sync;
 
 struct Shown {
     path: &'static str,
@@ -74,6 +78,13 @@ impl Pages {
         let mut pages = self.show(path, content_type, text);
         pages.shown.last_mut().expect("it was added").under_any_name = true;
         pages
+    }
+
+    /// With `/readyz` answering 503 while `trouble` gives a reason, in one line. It runs on the main thread and must not block.
+    #[must_use]
+    pub fn ready_unless(mut self, trouble: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
+        self.troubles.push(Box::new(trouble));
+        self
     }
 
     /// With what `act` returns as the answer to POST of `path`: 200, or 409 with the error. It runs on the main thread
@@ -174,10 +185,13 @@ impl Admin {
 
     fn readiness(&self) -> Response<Full<Bytes>> {
         let stuck = self.pulse.stuck();
-        if stuck.is_empty() {
+        let stuck = (!stuck.is_empty()).then(|| format!("workers that do not turn: {stuck:?}"));
+        let own = self.pages.troubles.iter().filter_map(|trouble| trouble());
+        let reasons: Vec<_> = stuck.into_iter().chain(own).collect();
+        if reasons.is_empty() {
             return text(StatusCode::OK, "ready\n");
         }
-        text(StatusCode::SERVICE_UNAVAILABLE, format!("workers that do not turn: {stuck:?}\n"))
+        text(StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n") + "\n")
     }
 }
 
@@ -279,6 +293,19 @@ mod tests {
         assert_eq!(status(Request::get("http://evil.test/private").header(HOST, "localhost")), 421);
         // HTTP/1.0 needs no `Host`, and no browser leaves it out.
         assert_eq!(status(Request::get("/private")), 200);
+    }
+
+    #[test]
+    fn a_service_that_cannot_serve_is_not_ready_and_says_why() {
+        let is_ill = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let asked = Arc::clone(&is_ill);
+        let trouble = move || asked.load(std::sync::atomic::Ordering::Relaxed).then(|| "no keys".to_owned());
+        let pages = Pages::default().ready_unless(|| None).ready_unless(trouble);
+        let admin = Admin::new(pages, drain::channel().1, Pulse::new(1));
+        let status = |path| admin.respond(&Request::get(path).body(()).expect("a request")).status().as_u16();
+        assert_eq!((status("/readyz"), status("/healthz")), (200, 200));
+        is_ill.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!((status("/readyz"), status("/healthz")), (503, 200));
     }
 
     #[derive(Clone, Default)]

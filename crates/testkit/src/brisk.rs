@@ -51,6 +51,7 @@ pub fn host(names: &[&str], leafs: &[&Leaf]) -> String {
 #[must_use = "nothing runs before `start`"]
 pub struct Setup {
     program: PathBuf,
+    subcommand: &'static str,
     folder: TempDir,
     options: Vec<String>,
     environment: Vec<(String, String)>,
@@ -65,6 +66,7 @@ impl Setup {
         let folder = TempDir::with_prefix("brisk-test-").expect("a temporary folder");
         Self {
             program: program.to_owned(),
+            subcommand: "serve",
             folder,
             options: Vec::new(),
             environment: Vec::new(),
@@ -72,6 +74,12 @@ impl Setup {
             open_files: None,
             inherited: Vec::new(),
         }
+    }
+
+    /// As a key server instead of a gateway.
+    pub fn keyserver(mut self) -> Self {
+        self.subcommand = "keyserver";
+        self
     }
 
     /// With this configuration, in `brisk.toml`.
@@ -127,7 +135,7 @@ impl Setup {
     #[track_caller]
     pub fn start(self) -> Brisk {
         let start = if self.unread { Process::start_unread } else { Process::start };
-        let mut process = start(self.command("serve").args(&self.options));
+        let mut process = start(self.command(self.subcommand).args(&self.options));
         let listeners = wait_until("brisk that serves", || {
             let ended = process.ended();
             assert!(ended.is_none(), "brisk ended: {}{}", process.stdout(), process.stderr());
@@ -136,9 +144,14 @@ impl Setup {
         Brisk { process, listeners, folder: self.folder }
     }
 
-    /// Runs `brisk serve` expecting it to end by itself.
+    /// Runs the server expecting it to end by itself.
     pub fn fail(&self) -> Finished {
-        run(self.command("serve").args(&self.options), b"", TIMEOUT)
+        run(self.command(self.subcommand).args(&self.options), b"", TIMEOUT)
+    }
+
+    /// Runs another subcommand with these words, to its end.
+    pub fn run(&self, subcommand: &str, words: &[&str]) -> Finished {
+        run(self.command(subcommand).args(words), b"", TIMEOUT)
     }
 
     /// Runs `brisk check` on a file of the folder.
@@ -220,6 +233,11 @@ impl Brisk {
     /// The first plain HTTP listener.
     pub fn http(&self) -> SocketAddr {
         self.listeners.address("http")
+    }
+
+    /// The first listener of a key server.
+    pub fn keys(&self) -> SocketAddr {
+        self.listeners.address("keys")
     }
 
     /// The admin listener.

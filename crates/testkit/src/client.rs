@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustls::compress::{CertDecompressor, DecompressionFailed};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{
     CertificateCompressionAlgorithm, ClientConfig, ClientConnection, NamedGroup, RootCertStore, StreamOwned,
     compress,
 };
 
+use crate::ca::Leaf;
 use crate::early::{FirstFlight, FirstSessions};
 use crate::http1::Message;
 use crate::process::TIMEOUT;
@@ -73,6 +74,23 @@ impl TlsClient {
             .with_root_certificates(roots)
             .with_no_client_auth();
         self.config.resumption = resumption;
+        self
+    }
+
+    /// Shows this certificate to servers that ask for one.
+    pub fn identity(mut self, leaf: &Leaf) -> Self {
+        let provider = Arc::clone(self.config.crypto_provider());
+        let chain = CertificateDer::pem_file_iter(&leaf.chain).expect("a PEM file");
+        let chain = chain.collect::<Result<Vec<_>, _>>().expect("certificates");
+        let key = PrivateKeyDer::from_pem_file(&leaf.key).expect("a private key");
+        let alpn_protocols = std::mem::take(&mut self.config.alpn_protocols);
+        self.config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions that the provider has")
+            .with_root_certificates(self.roots.clone())
+            .with_client_auth_cert(chain, key)
+            .expect("a certificate and its key");
+        self.config.alpn_protocols = alpn_protocols;
         self
     }
 

@@ -9,9 +9,9 @@ use std::task::{Context, Poll};
 
 use brisk_certs::Chain;
 use brisk_tls_base::{file_roots, system_roots};
-use rustls::ClientConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, SupportedProtocolVersion};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -20,7 +20,7 @@ use tokio_rustls::client::TlsStream;
 use crate::TlsError;
 
 /// Settings of connections on which brisk is the client.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectorSettings {
     /// PEM file with the trusted authorities. Default: those of the system.
     pub authorities: Option<PathBuf>,
@@ -28,6 +28,18 @@ pub struct ConnectorSettings {
     pub identity: Option<Identity>,
     /// Protocols offered by ALPN, the best first. A server that chooses none is accepted. Default: no ALPN.
     pub protocols: Vec<&'static str>,
+    /// The versions of TLS that are offered. Default: 1.2 and 1.3.
+    pub versions: Versions,
+}
+
+/// Versions of TLS that a client offers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Versions {
+    /// TLS 1.2 and 1.3.
+    #[default]
+    All,
+    /// TLS 1.3 alone.
+    Tls13,
 }
 
 /// A client certificate and its key.
@@ -61,7 +73,7 @@ impl Connector {
         };
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
+            .with_protocol_versions(settings.versions.offered())?
             .with_root_certificates(roots);
         let mut config = match &settings.identity {
             None => builder.with_no_client_auth(),
@@ -86,8 +98,19 @@ impl Connector {
     }
 }
 
+impl Versions {
+    fn offered(self) -> &'static [&'static SupportedProtocolVersion] {
+        match self {
+            Self::All => rustls::ALL_VERSIONS,
+            Self::Tls13 => TLS13_ALONE,
+        }
+    }
+}
+
+static TLS13_ALONE: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
+
 impl Identity {
-    fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+    pub(crate) fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
         let wrong = |path: &Path, reason: &dyn fmt::Display| {
             TlsError::Connector(format!("client certificate: cannot read {}: {reason}", path.display()))
         };

@@ -18,6 +18,7 @@ mod hooks;
 mod host_config;
 mod key_exchange;
 mod key_log;
+pub mod mutual;
 mod notes;
 mod provider;
 pub mod settings;

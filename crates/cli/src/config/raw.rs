@@ -3,6 +3,8 @@
 //! Defaults and cross checks are in `resolve`; every key is described in `docs/configuration.md`.
 
 mod keys;
+mod keyserver;
+mod redis;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,8 +14,10 @@ use serde::Deserialize;
 use super::units::{Period, PeriodLimit, Rate, Size, SizeLimit};
 use super::values::{
     Address, ClientConnections, EarlyData, FastOpen, HashBy, Http2Code, KeyPlace, LogFile, Network,
-    ProxyProtocol, Redirect, RedisServer, TicketKeys, TlsProtocol, UpstreamServer,
+    ProxyProtocol, Redirect, TicketKeys, TlsProtocol, UpstreamServer,
 };
+pub(crate) use keyserver::{Client, KeyServers, Operation, ServerConfig, ServerSection};
+pub(crate) use redis::{Redis, RedisTopology};
 
 pub(crate) use keys::{KeyFamily, Keys};
 
@@ -29,6 +33,7 @@ pub(crate) struct Config {
     pub(crate) admin: Admin,
     pub(crate) host: Vec<Host>,
     pub(crate) upstream: BTreeMap<String, Upstream>,
+    pub(crate) keyserver: BTreeMap<String, KeyServers>,
 }
 
 /// `[server]`: what listens and how much it takes.
@@ -153,31 +158,6 @@ pub(crate) struct Sessions {
     pub(crate) redis: Option<Redis>,
 }
 
-/// `[sessions.redis]`: where a fleet keeps its sessions, and optionally its ticket keys.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Redis {
-    pub(crate) servers: Vec<RedisServer>,
-    pub(crate) topology: Option<RedisTopology>,
-    pub(crate) service: Option<String>,
-    pub(crate) username: Option<String>,
-    pub(crate) password_file: Option<PathBuf>,
-    pub(crate) sentinel_username: Option<String>,
-    pub(crate) sentinel_password_file: Option<PathBuf>,
-    pub(crate) ca: Option<PathBuf>,
-    pub(crate) deadline: Option<Period>,
-    pub(crate) prefix: Option<String>,
-}
-
-/// What the servers of Redis are to one another.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum RedisTopology {
-    Single,
-    Sentinel,
-    Cluster,
-}
-
 /// `[access_log]`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -224,6 +204,7 @@ pub(crate) struct Host {
 pub(crate) struct Certificate {
     pub(crate) chain: PathBuf,
     pub(crate) key: KeyPlace,
+    pub(crate) fallback_key: Option<PathBuf>,
 }
 
 /// `hsts`: RFC 6797.

@@ -4,9 +4,11 @@ mod clients;
 mod early_data;
 mod hosts;
 mod keys;
+pub(crate) mod keyserver;
 mod limits;
 mod names;
 mod redis;
+mod remote;
 mod routes;
 mod server;
 mod sessions;
@@ -19,6 +21,7 @@ use std::sync::Arc;
 
 use brisk_certs::DevelopmentCa;
 use brisk_gateway::settings::GatewaySettings;
+use brisk_keyless::RemoteEngine;
 use brisk_keys::Keystore;
 
 use super::document::Document;
@@ -37,6 +40,8 @@ pub(crate) struct Resolved {
     pub(crate) keys: KeySettings,
     /// Warnings: the configuration is served as written all the same.
     pub(crate) warnings: Vec<String>,
+    /// The key servers that hosts have keys on; they are not connected yet.
+    pub(crate) remote: Vec<Arc<RemoteEngine>>,
     /// The development CA, where a host uses its certificates.
     pub(crate) development: Option<DevelopmentCa>,
 }
@@ -84,14 +89,17 @@ pub(super) fn resolve(
     let server = server::server(raw, &mut context);
     context.tokens = keys::tokens(&raw.keys, server.keys.tokens, base);
     let upstreams = upstreams::groups(&raw.upstream, &mut context);
-    let hosts = hosts::hosts(raw, server.state_dir.as_deref(), development, &mut context);
+    let remote = remote::engines(raw, &mut context);
+    let hosts = hosts::hosts(raw, server.state_dir.as_deref(), development, &remote, &mut context);
+    remote::unused(raw, &mut context);
     early_data::size(raw, &mut context);
     unused(raw, &mut context);
     let Context { findings, keystore, files, .. } = context;
     let warnings = findings.conclude()?;
     let keys = server.keys.clone();
     let settings = server.complete(hosts.all, upstreams, Arc::new(keystore), files.into_iter().collect());
-    Ok(Resolved { settings, keys, warnings, development: hosts.development })
+    let remote = remote.into_values().collect();
+    Ok(Resolved { settings, keys, warnings, remote, development: hosts.development })
 }
 
 /// Warns of upstreams that no route uses.

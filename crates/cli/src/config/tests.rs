@@ -3,6 +3,7 @@
 mod clients;
 mod forms;
 mod fuzz;
+mod keyless;
 mod keys;
 mod sessions;
 mod tokens;

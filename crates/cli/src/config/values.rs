@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use brisk_net::Target;
 use brisk_proxy::upstream_settings::{ServerUrl, ServerUrlError};
 use ipnet::IpNet;
 use serde::Deserialize;
@@ -180,6 +181,27 @@ impl<'de> Deserialize<'de> for ProxyProtocol {
     }
 }
 
+/// An address of a key server, or its name, with the port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyServerAddress(pub(crate) Target);
+
+impl Written for KeyServerAddress {
+    const EXPECTED: &'static str = "an address in quotes, as \"10.0.0.5:8444\"";
+}
+
+impl FromStr for KeyServerAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(Self).map_err(|_| {
+            format!(
+                "{text:?} is not an address of a key server: write host and port, as \"10.0.0.5:8444\" or \
+                 \"keys.internal:8444\""
+            )
+        })
+    }
+}
+
 /// `hash_by`: what of a request keeps it with one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HashBy {
@@ -338,6 +360,7 @@ read_as_text!(
     Address,
     Network,
     HashBy,
+    KeyServerAddress,
     LogFile,
     RedisServer,
     Url,

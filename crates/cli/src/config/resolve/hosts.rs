@@ -12,7 +12,7 @@ use brisk_tls::Demands;
 use super::clients::{authenticated, forwarded};
 use super::names::host_name;
 use super::routes::routes;
-use super::{Context, Development, early_data, sessions, tokens};
+use super::{Context, Development, early_data, remote, sessions, tokens};
 use crate::config::error::KeyPath;
 use crate::config::raw;
 use crate::config::values::KeyPlace;
@@ -32,6 +32,7 @@ pub(super) fn hosts(
     raw: &raw::Config,
     state_dir: Option<&Path>,
     development: Development,
+    remote: &remote::Engines,
     context: &mut Context<'_>,
 ) -> Hosts {
     let all = KeyPath::of("host");
@@ -43,6 +44,7 @@ pub(super) fn hosts(
         raw,
         state_dir,
         mode: development,
+        remote,
         ca: None,
         named: HashMap::new(),
         loaded: HashMap::new(),
@@ -82,6 +84,7 @@ struct Builder<'c> {
     raw: &'c raw::Config,
     state_dir: Option<&'c Path>,
     mode: Development,
+    remote: &'c remote::Engines,
     ca: Option<DevelopmentCa>,
     /// The host that has a name, by its path.
     named: HashMap<String, KeyPath>,
@@ -164,9 +167,16 @@ impl Builder<'_> {
         path: &KeyPath,
         context: &mut Context<'_>,
     ) -> Option<Arc<Certificate>> {
+        if files.fallback_key.is_some() && !matches!(files.key, KeyPlace::KeyServer(_)) {
+            let message = "has no effect: it is for key = \"keyserver:NAME\"";
+            context.findings.wrong(&path.key("fallback_key"), message);
+        }
         let chain = context.file(&files.chain);
         let key = match &files.key {
             KeyPlace::File(key) => KeyPlace::File(context.file(key)),
+            KeyPlace::KeyServer(name) => {
+                return remote::certificate(files, name, self.remote, path, context);
+            }
             token @ KeyPlace::Token(_) => token.clone(),
         };
         self.load((chain, key), context)
@@ -186,6 +196,7 @@ impl Builder<'_> {
         let loaded = match &files.1 {
             KeyPlace::File(key) => from_files(&files.0, key, context),
             KeyPlace::Token(uri) => tokens::load(&files.0, uri, context),
+            KeyPlace::KeyServer(_) => unreachable!("these are not loaded"),
         }?;
         for warning in loaded.warnings {
             context.findings.warn(warning.to_string());

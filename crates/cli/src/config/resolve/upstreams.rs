@@ -156,11 +156,22 @@ fn tls(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> Upstre
 }
 
 /// The client certificate, tried as one of a host: its key is read again when it is used.
-fn identity(raw: &raw::Certificate, path: &KeyPath, context: &mut Context<'_>) -> Option<Identity> {
-    let KeyPlace::File(key) = &raw.key else {
+pub(super) fn identity(
+    raw: &raw::Certificate,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<Identity> {
+    if raw.fallback_key.is_some() {
         context
             .findings
-            .wrong(&path.key("key"), "a key in a token can be that of a host alone: write a path");
+            .wrong(&path.key("fallback_key"), "has no effect here: it is for certificates of hosts");
+    }
+    let KeyPlace::File(key) = &raw.key else {
+        let message = match raw.key {
+            KeyPlace::KeyServer(_) => "a key on key servers can be that of a host alone: write a path",
+            _ => "a key in a token can be that of a host alone: write a path",
+        };
+        context.findings.wrong(&path.key("key"), message);
         return None;
     };
     let identity = Identity { chain: context.file(&raw.chain), key: context.file(key) };

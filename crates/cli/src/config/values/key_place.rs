@@ -9,12 +9,17 @@ use serde::de::Deserializer;
 
 use super::{Text, Written};
 
-/// `key`: a path, or the URI of a key in a token.
+/// `key`: a path, the URI of a key in a token, or key servers that have the key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum KeyPlace {
     File(PathBuf),
     Token(Box<KeyUri>),
+    /// The set of this name.
+    KeyServer(String),
 }
+
+/// What the place begins with where key servers have the key.
+const KEY_SERVER: &str = "keyserver:";
 
 impl Written for KeyPlace {
     const EXPECTED: &'static str = "a path in quotes";
@@ -24,6 +29,9 @@ impl FromStr for KeyPlace {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(name) = text.strip_prefix(KEY_SERVER) {
+            return Ok(Self::KeyServer(name.to_owned()));
+        }
         if !KeyUri::is_meant(text) {
             return Ok(Self::File(text.into()));
         }

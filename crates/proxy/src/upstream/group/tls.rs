@@ -41,6 +41,7 @@ pub(super) fn connector(settings: &GroupSettings) -> Result<Option<Connector>, T
         authorities: settings.tls.ca.clone(),
         identity: settings.tls.identity.clone(),
         protocols: vec![protocol.alpn()],
+        ..ConnectorSettings::default()
     };
     Connector::new(&settings).map(Some)
 }

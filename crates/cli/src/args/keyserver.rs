@@ -1,0 +1,81 @@
+//! `brisk keyserver`, as typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::{Check, filter};
+
+/// Arguments of `brisk keyserver`.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, after_help = AFTER)]
+pub(crate) struct KeyServer {
+    #[command(subcommand)]
+    pub(crate) command: Option<KeyServerCommand>,
+    #[command(flatten)]
+    pub(crate) serve: ServeKeys,
+}
+
+/// What to do other than to serve.
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyServerCommand {
+    /// Make a folder with a CA, certificates for the server and a first gateway, and a configuration
+    Init(Init),
+    /// Issue a certificate for another gateway
+    Enrol(Enrol),
+    /// Check a configuration file of a key server and start nothing
+    Check(Check),
+}
+
+/// Arguments of the server itself.
+#[derive(Args, Debug)]
+pub(crate) struct ServeKeys {
+    /// Configuration file (TOML)
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Log level: error, warn, info, debug, trace, or a filter
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = filter)]
+    pub(crate) log: String,
+}
+
+/// Arguments of `brisk keyserver init`.
+#[derive(Args, Debug)]
+pub(crate) struct Init {
+    /// The folder, which is made if it is missing
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// Host name or IP address that gateways know the server by; can be repeated [default: localhost, 127.0.0.1 and ::1]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Vec<String>,
+    /// Name of the first gateway
+    #[arg(long, value_name = "NAME", default_value = "gateway-1", value_parser = client_name)]
+    pub(crate) gateway: String,
+}
+
+/// Arguments of `brisk keyserver enrol`.
+#[derive(Args, Debug)]
+pub(crate) struct Enrol {
+    /// Name of the gateway
+    #[arg(value_name = "NAME", value_parser = client_name)]
+    pub(crate) name: String,
+    /// The folder that `init` made
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) folder: PathBuf,
+}
+
+const AFTER: &str = "\
+Examples:
+  brisk keyserver init /etc/brisk-keys --name keys.internal    a CA, certificates and a configuration
+  brisk keyserver enrol gateway-2 --folder /etc/brisk-keys     a certificate for another gateway
+  brisk keyserver --config /etc/brisk-keys/keyserver.toml      serve";
+
+/// A name of a client is a file name too, and a key in TOML.
+fn client_name(text: &str) -> Result<String, String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if text.is_empty() || text.len() > 64 || text.starts_with('.') || !text.chars().all(is_part) {
+        return Err(
+            "write letters, digits, hyphens, underscores and dots, 64 at most, as gateway-2".to_owned()
+        );
+    }
+    Ok(text.to_owned())
+}

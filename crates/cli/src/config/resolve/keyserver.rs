@@ -1,0 +1,240 @@
+//! The file of a key server.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use brisk_keyless::{ALPN, Shape};
+use brisk_keys::{KeyId, Keystore};
+use brisk_keyserver::KeyServerSettings;
+use brisk_keyserver::policy::{Keys, Policy};
+use brisk_net::ListenerSettings;
+use brisk_server::ServerSettings;
+use brisk_tls::connector::Identity;
+use brisk_tls::mutual::MutualSettings;
+use zeroize::Zeroizing;
+
+use super::clients::authorities;
+use super::server::TIMEOUTS;
+use super::sessions::warn_of_access;
+use super::tokens::TokenDefaults;
+use super::upstreams::identity;
+use super::{Context, keys};
+use crate::config::document::Document;
+use crate::config::error::{KeyPath, Located};
+use crate::config::findings::Findings;
+use crate::config::raw::{self, Operation};
+use crate::config::units::Period;
+use crate::engines::KeySettings;
+
+/// Settings of a key server, and what was noticed on the way to them.
+#[derive(Debug)]
+pub(crate) struct ResolvedKeyServer {
+    /// What the key server runs by.
+    pub(crate) settings: KeyServerSettings,
+    /// Where and how key operations are performed.
+    pub(crate) keys: KeySettings,
+    /// Warnings: the configuration is served as written all the same.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// The keys of the folder by their file names.
+type Named = BTreeMap<String, KeyId>;
+
+/// Makes settings of `raw`, which was read from `document` without the values in `unread`.
+pub(in crate::config) fn resolve(
+    raw: &raw::ServerConfig,
+    document: &Document<'_>,
+    unread: Vec<Located>,
+    base: &Path,
+) -> Result<ResolvedKeyServer, Vec<Located>> {
+    let findings = Findings::new(document, unread);
+    let (keystore, tokens) = (Keystore::default(), TokenDefaults::default());
+    let mut context = Context { findings, base, keystore, tokens, files: HashSet::new() };
+    let path = KeyPath::of("server");
+    let listen = listen(raw, &path, &mut context);
+    let tls = tls(&raw.server, &path, &mut context);
+    let named = folder(&raw.server, &path, &mut context);
+    let policy = policy(&raw.client, &named, &mut context);
+    let (server, keys) = server(raw, &path, &mut context);
+    let usual = 1024;
+    let operations =
+        context.findings.within(&path.key("operations"), raw.server.operations, usual, &(1..=u16::MAX));
+    let Context { findings, keystore, files, .. } = context;
+    let warnings = findings.conclude()?;
+    let server = ServerSettings { files: files.into_iter().collect(), ..server };
+    let keystore = Arc::new(keystore);
+    let settings = KeyServerSettings { server, listen, tls, keystore, policy: Arc::new(policy), operations };
+    Ok(ResolvedKeyServer { settings, keys, warnings })
+}
+
+fn listen(raw: &raw::ServerConfig, path: &KeyPath, context: &mut Context<'_>) -> Vec<ListenerSettings> {
+    let path = path.key("listen");
+    if raw.server.listen.is_empty() && !context.findings.written(&path.index(0)) {
+        context.findings.wrong(&path, "nothing listens: write listen = [\"0.0.0.0:8444\"] in [server]");
+    }
+    let mut taken: Vec<SocketAddr> = Vec::new();
+    for (index, address) in raw.server.listen.iter().enumerate().filter(|(_, at)| at.0.port() != 0) {
+        if taken.contains(&address.0) {
+            context.findings.wrong(&path.index(index), format!("{address} is listed already"));
+        }
+        taken.push(address.0);
+    }
+    raw.server.listen.iter().map(|address| ListenerSettings::new(address.0)).collect()
+}
+
+/// Certificate and authorities. Where something is missing that is a finding, and what is returned is not used.
+fn tls(raw: &raw::ServerSection, path: &KeyPath, context: &mut Context<'_>) -> MutualSettings {
+    let certificate = path.key("certificate");
+    if raw.certificate.is_none() {
+        missing(&certificate, "certificate = { chain = \"server.pem\", key = \"server.key\" }", context);
+    }
+    let identity = raw.certificate.as_ref().and_then(|files| identity(files, &certificate, context));
+    let identity = identity.unwrap_or(Identity { chain: PathBuf::new(), key: PathBuf::new() });
+    let client_ca = path.key("client_ca");
+    let clients = if let Some(ca) = &raw.client_ca {
+        let ca = context.file(ca);
+        if let Err(error) = authorities(&ca) {
+            context.findings.wrong(&client_ca, error);
+        }
+        ca
+    } else {
+        missing(&client_ca, "client_ca = \"ca.pem\", the authority of the gateways' certificates", context);
+        PathBuf::new()
+    };
+    MutualSettings { identity, clients, protocol: ALPN }
+}
+
+fn missing(path: &KeyPath, example: &str, context: &mut Context<'_>) {
+    if !context.findings.written(path) {
+        context.findings.wrong(path, format!("is missing: write {example}"));
+    }
+}
+
+/// Reads every key of the folder.
+fn folder(raw: &raw::ServerSection, path: &KeyPath, context: &mut Context<'_>) -> Named {
+    let path = path.key("key_folder");
+    let Some(folder) = &raw.key_folder else {
+        missing(
+            &path,
+            "key_folder = \"keys\", a folder with private keys, each a file *.key or *.pem",
+            context,
+        );
+        return Named::new();
+    };
+    let folder = context.file(folder);
+    let entries = match fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) => {
+            context.findings.wrong(&path, format!("cannot read the folder {}: {error}", folder.display()));
+            return Named::new();
+        }
+    };
+    let mut files: Vec<_> = entries.filter_map(Result::ok).map(|entry| entry.path()).collect();
+    files.sort();
+    let mut named = Named::new();
+    for file in files.iter().filter(|file| is_key_file(file)) {
+        context.files.insert(file.clone());
+        match read_key(file, &mut context.keystore) {
+            Ok(key) => {
+                warn_of_access(file, context);
+                named.insert(name_of(file), key);
+            }
+            Err(reason) => context.findings.wrong(&path, format!("{}: {reason}", file.display())),
+        }
+    }
+    if named.is_empty() {
+        let folder = folder.display();
+        context.findings.warn(format!("{folder}: no key in it yet: put in PEM files named *.key or *.pem"));
+    }
+    named
+}
+
+/// Files that editors and tools leave behind are no keys.
+fn is_key_file(path: &Path) -> bool {
+    let is_hidden = name_of(path).starts_with('.');
+    let is_named = path.extension().is_some_and(|extension| extension == "key" || extension == "pem");
+    !is_hidden && is_named && path.is_file()
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn read_key(file: &Path, keystore: &mut Keystore) -> Result<KeyId, String> {
+    let pem = Zeroizing::new(fs::read(file).map_err(|error| error.to_string())?);
+    keystore.add_pem(&pem).map_err(|error| error.to_string())
+}
+
+fn policy(raw: &BTreeMap<String, raw::Client>, named: &Named, context: &mut Context<'_>) -> Policy {
+    let path = KeyPath::of("client");
+    if raw.is_empty() && !context.findings.written(&path) {
+        let message = "no client: write [client.NAME], with the common name of a gateway's certificate";
+        context.findings.wrong(&path, message);
+    }
+    let mut policy = Policy::new();
+    for (name, client) in raw {
+        let path = path.key(name);
+        let keys = match &client.keys {
+            None => Keys::All,
+            Some(keys) => Keys::Some(chosen(keys, named, &path.key("keys"), context)),
+        };
+        let operations = match client.operations.as_deref() {
+            None => vec![Shape::Tls13Server, Shape::Tls12Server],
+            Some(operations) => operations.iter().copied().map(shape).collect(),
+        };
+        policy.add(name, keys, operations, client.rate.map(|rate| rate.0));
+    }
+    policy
+}
+
+const fn shape(operation: Operation) -> Shape {
+    match operation {
+        Operation::Tls13 => Shape::Tls13Server,
+        Operation::Tls12 => Shape::Tls12Server,
+        Operation::Tls13Client => Shape::Tls13Client,
+    }
+}
+
+fn chosen(keys: &[String], named: &Named, path: &KeyPath, context: &mut Context<'_>) -> HashSet<KeyId> {
+    let mut chosen = HashSet::new();
+    for (index, name) in keys.iter().enumerate() {
+        match named.get(name) {
+            Some(key) => drop(chosen.insert(*key)),
+            None => context.findings.unknown(&path.index(index), name, named.keys().cloned().collect()),
+        }
+    }
+    chosen
+}
+
+fn server(
+    raw: &raw::ServerConfig,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> (ServerSettings, KeySettings) {
+    let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let usual = cores.get().min(1024) as u16;
+    let findings = &mut context.findings;
+    let workers = findings.within(&path.key("workers"), raw.server.workers, usual, &(1..=1024));
+    let workers = NonZeroUsize::new(workers.into()).unwrap_or(NonZeroUsize::MIN);
+    let most = raw.server.max_connections;
+    let max_connections = findings.within(&path.key("max_connections"), most, 1024, &(1..=1_000_000));
+    let drains = Period(Duration::ZERO)..=*TIMEOUTS.end();
+    let drain = Period(Duration::from_secs(30));
+    let drain = findings.within(&path.key("drain_timeout"), raw.server.drain_timeout, drain, &drains);
+    let keys = keys::keys(&raw.keys, cores, workers, context);
+    let settings = ServerSettings {
+        workers,
+        max_connections: max_connections as usize,
+        descriptors_per_connection: 1,
+        admin: raw.admin.listen.map(|address| address.0),
+        drain_timeout: drain.0,
+        files: Vec::new(),
+    };
+    (settings, keys)
+}

@@ -1,0 +1,193 @@
+//! `brisk keyserver`: the server in the foreground, and the folder that it starts from.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write};
+use std::mem;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::time::SystemTime;
+
+use anyhow::{anyhow, bail};
+use brisk_certs::{CertError, PrivateCa, Purpose};
+use brisk_keyserver::{Environment, KeyServer};
+use brisk_server::{Process, ServerError, Sockets, WatchedFiles};
+use brisk_telemetry::Metrics;
+
+use crate::args::{self, Enrol, Init, KeyServerCommand, ServeKeys};
+use crate::config::{self, ResolvedKeyServer};
+use crate::serve::{PROGRAM, log_warnings};
+use crate::{engines, limits, log, memory};
+
+/// The names of a server that is made without any.
+const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+/// Runs the subcommand, or the server.
+pub(crate) fn run(arguments: args::KeyServer) -> anyhow::Result<()> {
+    match arguments.command {
+        None => serve(&arguments.serve),
+        Some(KeyServerCommand::Init(init)) => self::init(&init),
+        Some(KeyServerCommand::Enrol(enrol)) => self::enrol(&enrol),
+        Some(KeyServerCommand::Check(check)) => self::check(&check.file),
+    }
+}
+
+/// Serves until a signal to stop, and the end of the drain.
+fn serve(arguments: &ServeKeys) -> anyhow::Result<()> {
+    let Some(file) = &arguments.config else {
+        bail!("no configuration: write --config FILE; `brisk keyserver init DIR` makes one");
+    };
+    memory::small_pages();
+    let _log = log::start(&arguments.log)?;
+    let sockets = Sockets::inherited();
+    let ResolvedKeyServer { settings, keys, warnings } = config::keyserver(file)?;
+    let files = WatchedFiles::start(&settings.server.files);
+    log_warnings(&warnings);
+    if let Err(error) = limits::raise_open_files() {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+    limits::keep_memory_private();
+    let metrics = Metrics::new();
+    let engines = engines::start(&keys, &settings.keystore, &metrics).map_err(ServerError::Threads)?;
+    let process = Process { program: PROGRAM, sockets, files };
+    let count = settings.keystore.len();
+    let environment = Environment { engines, gathers: keys.processor.simd, metrics };
+    let server = KeyServer::bind(settings, process, environment)?;
+    print_start(&server, count).map_err(|error| anyhow!("cannot write to standard output: {error}"))?;
+    let mut last_keys = keys.clone();
+    let served = server.run(|| {
+        let resolved = config::keyserver(file)?;
+        log_warnings(&resolved.warnings);
+        if mem::replace(&mut last_keys, resolved.keys.clone()) != resolved.keys && resolved.keys != keys {
+            tracing::warn!(key = "keys", "changed, but takes full effect only after a restart");
+        }
+        Ok::<_, config::ConfigError>(resolved.settings)
+    });
+    Ok(served?)
+}
+
+/// Prints the addresses in one write, so that a reader of a pipe gets all of them or nothing.
+fn print_start(server: &KeyServer, keys: usize) -> io::Result<()> {
+    let mut out = format!("brisk {} serves\n", env!("CARGO_PKG_VERSION"));
+    let mut line = |kind: &str, value: String| {
+        let _ = writeln!(out, "  {kind:<6} {value}");
+    };
+    for address in server.addresses() {
+        line("keys", format!("tls://{address}"));
+    }
+    if let Some(address) = server.admin_address() {
+        line("admin", format!("http://{address}"));
+    }
+    line("hold", format!("{keys} private keys"));
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(out.as_bytes())?;
+    stdout.flush()
+}
+
+/// Makes the folder of a key server.
+fn init(arguments: &Init) -> anyhow::Result<()> {
+    let (folder, now) = (&*arguments.folder, SystemTime::now());
+    let config = folder.join("keyserver.toml");
+    if config.exists() {
+        return Err(CertError::Exists { path: config }.into());
+    }
+    let ca = PrivateCa::create(folder, "brisk key server CA", now)?;
+    let names = match &*arguments.name {
+        [] => NAMES.map(str::to_owned).to_vec(),
+        names => names.to_vec(),
+    };
+    ca.issue(&folder.join("server"), &Purpose::Server(names.clone()), now)?;
+    let keys = folder.join("keys");
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&keys)?;
+    let client = gateway(&ca, folder, &arguments.gateway, now)?;
+    fs::write(&config, configuration(&arguments.gateway))?;
+    let (folder, keys, config) = (folder.display(), keys.display(), config.display());
+    let server = names.first().map_or("", String::as_str);
+    println!(
+        "{folder}: made a CA (its key, ca.key, is needed for `enrol` alone: keep it offline), a certificate for {}, \
+         and one for the gateway {}\n\n1. Put the private keys of the hosts into {keys} (PEM, *.key or *.pem)\n\
+         2. Start the server: brisk keyserver --config {config}\n\
+         3. Copy ca.pem, {} and {} to the gateway, and write into its brisk.toml:\n\n{}",
+        names.join(", "),
+        arguments.gateway,
+        client.chain.display(),
+        client.key.display(),
+        for_gateway(server, &arguments.gateway),
+    );
+    Ok(())
+}
+
+/// Issues a certificate for one more gateway.
+fn enrol(arguments: &Enrol) -> anyhow::Result<()> {
+    let ca = PrivateCa::open(&arguments.folder)?;
+    let name = &arguments.name;
+    let client = gateway(&ca, &arguments.folder, name, SystemTime::now())?;
+    println!(
+        "made {} and {}: copy them to the gateway, with ca.pem.\nThe key server lets it in with this in keyserver.toml:\n\n\
+         [client.{}]\n",
+        client.chain.display(),
+        client.key.display(),
+        quoted(name),
+    );
+    Ok(())
+}
+
+fn gateway(
+    ca: &PrivateCa,
+    folder: &Path,
+    name: &str,
+    now: SystemTime,
+) -> Result<brisk_certs::Issued, CertError> {
+    ca.issue(&folder.join("gateways").join(name), &Purpose::Client(name.to_owned()), now)
+}
+
+/// Prints the warnings, and that the file is valid. Its errors are returned.
+fn check(file: &Path) -> anyhow::Result<()> {
+    let resolved = config::keyserver(file)?;
+    for warning in &resolved.warnings {
+        eprintln!("warning: {warning}");
+    }
+    println!("{}: ok, {} keys", file.display(), resolved.settings.keystore.len());
+    Ok(())
+}
+
+/// A name as a key of TOML.
+fn quoted(name: &str) -> String {
+    if name.contains('.') { format!("\"{name}\"") } else { name.to_owned() }
+}
+
+fn configuration(gateway: &str) -> String {
+    let gateway = quoted(gateway);
+    format!(
+        r#"# The key server; docs/keyless.md describes every key.
+[server]
+listen = ["0.0.0.0:8444"]
+certificate = {{ chain = "server.pem", key = "server.key" }}
+client_ca = "ca.pem"
+key_folder = "keys"
+
+[admin]
+listen = "127.0.0.1:9444"
+
+# What the gateway with this common name may do. Without more it may use all keys for TLS 1.3 and 1.2.
+[client.{gateway}]
+# keys = ["example.com.key"]
+# operations = ["tls1.3", "tls1.2"]
+# rate = "10000/s"
+"#
+    )
+}
+
+fn for_gateway(server: &str, gateway: &str) -> String {
+    let server = if server.contains(':') { format!("[{server}]") } else { server.to_owned() };
+    format!(
+        r#"[keyserver.main]
+servers = ["{server}:8444"]
+ca = "ca.pem"
+certificate = {{ chain = "{gateway}.pem", key = "{gateway}.key" }}
+
+[[host]]
+names = ["example.com"]
+certificates = [{{ chain = "example.com.pem", key = "keyserver:main" }}]"#
+    )
+}

@@ -1,0 +1,286 @@
+//! A gateway whose private keys are on key servers: handshakes of all kinds, what a reload changes, and where the keys are.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+
+use brisk_testkit::brisk::{Brisk, base};
+use brisk_testkit::ca::{Leaf, LeafKey, TestCa};
+use brisk_testkit::client::TlsClient;
+use brisk_testkit::process::{command, free_port, run, wait_until};
+use memchr::memmem::Finder;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
+
+use crate::openssl::ask;
+use crate::site::{LIMIT, NAME, NAMES, setup};
+
+/// A CA for hosts, key servers and gateways alike, with an ECDSA and an RSA certificate for a host.
+pub(crate) struct Fleet {
+    pub(crate) ca: TestCa,
+    pub(crate) ecdsa: Leaf,
+    pub(crate) rsa: Leaf,
+    pub(crate) server: Leaf,
+    pub(crate) client: Leaf,
+}
+
+pub(crate) fn quoted(path: &Path) -> String {
+    format!("{:?}", path.display().to_string())
+}
+
+/// `{ chain = ..., key = ... }`
+fn files(leaf: &Leaf) -> String {
+    format!("{{ chain = {}, key = {} }}", quoted(&leaf.chain), quoted(&leaf.key))
+}
+
+impl Fleet {
+    pub(crate) fn new() -> Self {
+        let ca = TestCa::new();
+        let ecdsa = ca.server(&NAMES).issue();
+        let rsa = ca.server(&NAMES).key(LeafKey::Rsa2048).issue();
+        let server = ca.server(&["localhost", "127.0.0.1"]).issue();
+        let client = ca.client("gateway").issue();
+        Self { ca, ecdsa, rsa, server, client }
+    }
+
+    /// A key server with both keys on this port, with these tables; `[client.gateway]` may do everything unless they say else.
+    pub(crate) fn server_on(&self, port: u16, keys: &str, tables: &str) -> Brisk {
+        let client = if tables.contains("[client.") { "" } else { "[client.gateway]\n" };
+        let config = format!(
+            "server.listen = [\"127.0.0.1:{port}\"]\nserver.workers = 1\nserver.key_folder = \"keys\"\n\
+             server.certificate = {}\nserver.client_ca = {}\nadmin.listen = \"127.0.0.1:0\"\n{keys}\n{client}{tables}",
+            files(&self.server),
+            quoted(&self.ca.root_file()),
+        );
+        let setup = setup().keyserver().config(&config);
+        setup.file("keys/ecdsa.key", &self.ecdsa.key_pem).file("keys/rsa.pem", &self.rsa.key_pem).start()
+    }
+
+    pub(crate) fn server(&self) -> Brisk {
+        self.server_on(0, "", "")
+    }
+
+    /// The configuration of a gateway that has chains alone, and asks these servers for keys.
+    pub(crate) fn config(&self, keys: &str, servers: &[SocketAddr], more: &str) -> String {
+        let servers: Vec<_> = servers.iter().map(ToString::to_string).collect();
+        let remote = |leaf: &Leaf| format!("{{ chain = {}, key = \"keyserver:main\" }}", quoted(&leaf.chain));
+        format!(
+            "{}\n[[host]]\nnames = {NAMES:?}\ncertificates = [{}, {}]\n\n[keyserver.main]\nservers = {servers:?}\n\
+             ca = {}\ncertificate = {}\n{more}",
+            base(keys),
+            remote(&self.ecdsa),
+            remote(&self.rsa),
+            quoted(&self.ca.root_file()),
+            files(&self.client),
+        )
+    }
+
+    pub(crate) fn gateway(&self, servers: &[SocketAddr], more: &str) -> Brisk {
+        setup().config(&self.config("", servers, more)).start()
+    }
+
+    pub(crate) fn tls(&self) -> TlsClient {
+        TlsClient::new(&self.ca.root_file(), NAME)
+    }
+
+    /// A full handshake with a new client, and a request.
+    pub(crate) fn full(&self, gateway: &Brisk) -> io::Result<()> {
+        let mut connection = self.tls().connect(gateway.https())?;
+        assert_eq!(connection.get(NAME, "/").status(), 200);
+        Ok(())
+    }
+}
+
+pub(crate) fn is_ready(gateway: &Brisk) -> bool {
+    gateway.ask_admin("/readyz").status() == 200
+}
+
+pub(crate) fn wait_until_ready(gateway: &Brisk) {
+    wait_until("a gateway that is ready", || is_ready(gateway).then_some(()));
+}
+
+#[test]
+fn clients_of_both_versions_and_keys_are_served_with_keys_that_the_gateway_does_not_have() {
+    let fleet = Fleet::new();
+    let (one, two) = (fleet.server(), fleet.server());
+    let gateway = fleet.gateway(&[one.keys(), two.keys()], "");
+    wait_until_ready(&gateway);
+    for (version, algorithms, scheme) in [
+        ("-tls1_3", "ECDSA+SHA256", "ecdsa_secp256r1_sha256"),
+        ("-tls1_3", "RSA-PSS+SHA256", "rsa_pss_rsae_sha256"),
+        ("-tls1_2", "ECDSA+SHA256", "ecdsa_secp256r1_sha256"),
+        ("-tls1_2", "RSA+SHA256", "rsa_pkcs1_sha256"),
+    ] {
+        let output = ask(&fleet.ca, &gateway, &["-servername", NAME, version, "-sigalgs", algorithms]);
+        assert!(output.stdout.contains("200"), "{version} {algorithms}: {}", output.text());
+        let version = if version == "-tls1_2" { "version=\"TLS 1.2\"" } else { "version=\"TLS 1.3\"" };
+        let labels = [version, &*format!("scheme=\"{scheme}\"")];
+        let count = gateway.metrics().sum("brisk_handshakes_total", &labels);
+        assert!((count - 1.0).abs() < 0.5, "{version} {algorithms}: {count}");
+    }
+    let url = format!("https://{NAME}:{}/", gateway.https().port());
+    let mut curl = command("curl");
+    curl.args(["-sS", "--max-time", "30", "--cacert"]).arg(fleet.ca.root_file());
+    run(curl.args(["--connect-to", "::127.0.0.1:", &url]), b"", LIMIT).success();
+    let metrics = gateway.metrics();
+    assert!(
+        (metrics.sum("brisk_key_operations_total", &["engine=\"keyserver\"", "outcome=\"ok\""]) - 5.0) < 0.5
+    );
+    assert!((metrics.sum("brisk_keyserver_operations_total", &["outcome=\"ok\""]) - 5.0).abs() < 0.5);
+    // Servers that have nothing to do take turns.
+    for server in [&one, &two] {
+        assert!(server.metrics().sum("brisk_keyserver_requests_total", &[]) > 0.5);
+        assert!(server.metrics().sum("brisk_key_operations_total", &["outcome=\"ok\""]) > 0.5);
+        assert!(server.metrics().sum("brisk_keyserver_refusals_total", &[]) < 0.5);
+        assert_eq!(server.ask_admin("/healthz").status(), 200);
+    }
+}
+
+#[test]
+fn a_folder_that_init_made_serves_and_enrols() {
+    let fleet = Fleet::new();
+    let tools = setup();
+    let made = tools.run("keyserver", &["init", "fleet"]).success();
+    assert!(made.contains("[keyserver.main]") && made.contains("ca.key"), "{made}");
+    let folder = tools.folder().join("fleet");
+    let again = tools.run("keyserver", &["init", "fleet"]);
+    assert!(again.status.code() == Some(1) && again.stderr.contains("is there already"), "{}", again.text());
+    fs::write(folder.join("keys/site.key"), &fleet.ecdsa.key_pem).expect("a key");
+    fs::set_permissions(folder.join("keys/site.key"), fs::Permissions::from_mode(0o644)).expect("a mode");
+    let checked = tools.run("keyserver", &["check", "fleet/keyserver.toml"]);
+    assert!(checked.stdout.contains("ok, 1 keys"), "{}", checked.text());
+    assert!(checked.stderr.contains("everyone on this machine may read it"), "{}", checked.text());
+    let enrolled = tools.run("keyserver", &["enrol", "second", "--folder", "fleet"]).success();
+    assert!(enrolled.contains("[client.second]"), "{enrolled}");
+
+    let config = fs::read_to_string(folder.join("keyserver.toml")).expect("a configuration");
+    let port = free_port();
+    let config = config.replace("0.0.0.0:8444", &format!("127.0.0.1:{port}"));
+    let config = config.replace("127.0.0.1:9444", "127.0.0.1:0") + "\n[client.second]\nkeys = []\n";
+    fs::write(folder.join("keyserver.toml"), config).expect("a configuration");
+    let file = folder.join("keyserver.toml").display().to_string();
+    let server = setup().keyserver().option("--config").option(&file).start();
+    let gateway = |name: &str| {
+        let files = folder.join("gateways").join(name).display().to_string();
+        let config = format!(
+            "{}\n[[host]]\nnames = {NAMES:?}\ncertificates = [{{ chain = {}, key = \"keyserver:main\" }}]\n\
+             [keyserver.main]\nservers = [\"127.0.0.1:{port}\"]\nca = {}\n\
+             certificate = {{ chain = \"{files}.pem\", key = \"{files}.key\" }}\n",
+            base(""),
+            quoted(&fleet.ecdsa.chain),
+            quoted(&folder.join("ca.pem")),
+        );
+        let gateway = setup().config(&config).start();
+        wait_until_ready(&gateway);
+        gateway
+    };
+    fleet.full(&gateway("gateway-1")).expect("a handshake");
+    fleet.full(&gateway("second")).expect_err("it may use no key");
+    server.log_with("key-not-allowed");
+}
+
+#[test]
+fn a_key_that_comes_into_the_folder_is_served_and_one_that_goes_is_not() {
+    let fleet = Fleet::new();
+    let server = fleet.server();
+    let gateway = fleet.gateway(&[server.keys()], "deadline = \"500ms\"\n");
+    wait_until_ready(&gateway);
+    fleet.full(&gateway).expect("a handshake");
+    fs::remove_file(server.folder().join("keys/ecdsa.key")).expect("a key");
+    server.log_with("reloaded: ");
+    fleet.full(&gateway).expect_err("the key is gone");
+    server.log_with("unknown-key");
+    fs::write(server.folder().join("keys/again.pem"), &fleet.ecdsa.key_pem).expect("a key");
+    wait_until("a handshake with the key", || fleet.full(&gateway).ok());
+    // A wrong file is refused, and the old keys stay.
+    fs::write(server.folder().join("keys/wrong.pem"), "no key").expect("a file");
+    let log = server.log_with("not reloaded");
+    assert!(log.contains("wrong.pem: no private key"), "{log}");
+    fleet.full(&gateway).expect("a handshake");
+}
+
+#[test]
+fn a_local_key_steps_in_for_key_servers_that_are_gone() {
+    let fleet = Fleet::new();
+    let config = fleet.config("", &[SocketAddr::from(([127, 0, 0, 1], free_port()))], "");
+    let with_fallback = |leaf: &Leaf| format!("\"keyserver:main\", fallback_key = {} }}", quoted(&leaf.key));
+    let config = config.replacen("\"keyserver:main\" }", &with_fallback(&fleet.ecdsa), 1);
+    let gateway = setup().config(&config).start();
+    fleet.full(&gateway).expect("a handshake with the local key");
+    let page = gateway.ask_admin("/readyz");
+    assert_eq!(page.status(), 503);
+    assert!(page.text().contains("no key server of \"main\" answers"), "{}", page.text());
+}
+
+/// The secret numbers of a key as they lie in memory: the primes of RSA, in either order of bytes and in that of machine words.
+fn secrets(leaf: &Leaf) -> Vec<Vec<u8>> {
+    let PrivateKeyDer::Pkcs8(der) = PrivateKeyDer::from_pem_slice(leaf.key_pem.as_bytes()).expect("a key")
+    else {
+        panic!("not PKCS#8")
+    };
+    let der = der.secret_pkcs8_der();
+    // The primes of a 2048-bit key are INTEGERs of 129 bytes, the first of which is zero.
+    let head = [0x02, 0x81, 0x81, 0x00];
+    let places = (0..der.len()).filter(|&at| der[at..].starts_with(&head));
+    let primes: Vec<_> = places.map(|at| der[at + 4..at + 4 + 128].to_vec()).collect();
+    assert!(primes.len() >= 2, "{} numbers found", primes.len());
+    let reversed = primes.iter().map(|prime| prime.iter().rev().copied().collect());
+    reversed.chain(primes.iter().cloned()).collect()
+}
+
+/// Bytes that are looked at together.
+const WINDOW: u64 = 1 << 20;
+const PAGE: u64 = 4096;
+
+/// Whether one of these is in the memory of the process. `None` where the system does not let us look.
+fn holds(process: u32, secrets: &[Vec<u8>]) -> Option<bool> {
+    let open = |name: &str| File::open(format!("/proc/{process}/{name}")).ok();
+    let (memory, pages) = (open("mem")?, open("pagemap")?);
+    let maps = fs::read_to_string(format!("/proc/{process}/maps")).ok()?;
+    let regions =
+        maps.lines().filter(|line| line.split(' ').nth(1).is_some_and(|mode| mode.starts_with("rw")));
+    let secrets: Vec<_> = secrets.iter().map(Finder::new).collect();
+    let (mut seen, mut found) = (0, false);
+    for line in regions {
+        let (start, end) = line.split(' ').next()?.split_once('-')?;
+        let [start, end] = [start, end].map(|text| u64::from_str_radix(text, 16).expect("an address"));
+        for at in (start..end).step_by(WINDOW as usize).filter(|at| is_present(&pages, *at)) {
+            // Windows overlap by more than the length of a secret.
+            let length = (end - at).min(WINDOW + PAGE);
+            let mut window = vec![0; usize::try_from(length).expect("a length")];
+            let read = memory.read_at(&mut window, at).unwrap_or(0);
+            seen += read;
+            found |= secrets.iter().any(|secret| secret.find(&window[..read]).is_some());
+        }
+    }
+    assert!(seen > 1 << 20, "only {seen} bytes could be read");
+    Some(found)
+}
+
+/// Whether a page of the window at this address is in memory or swapped out: most of what an allocator reserves never was.
+fn is_present(pages: &File, at: u64) -> bool {
+    let mut entries = vec![0; usize::try_from(WINDOW / PAGE * 8).expect("a length")];
+    let read = pages.read_at(&mut entries, at / PAGE * 8).unwrap_or(0);
+    // The top two bits: present, swapped.
+    entries[..read].chunks_exact(8).any(|entry| entry[7] & 0xc0 != 0)
+}
+
+#[test]
+fn the_primes_are_in_the_memory_of_the_key_server_and_not_in_that_of_the_gateway() {
+    let fleet = Fleet::new();
+    let server = fleet.server();
+    let gateway = fleet.gateway(&[server.keys()], "");
+    wait_until_ready(&gateway);
+    let options = ["-servername", NAME, "-tls1_3", "-sigalgs", "RSA-PSS+SHA256"];
+    assert!(ask(&fleet.ca, &gateway, &options).stdout.contains("200"));
+    let secrets = secrets(&fleet.rsa);
+    assert_eq!(holds(gateway.process().id(), &secrets), Some(false));
+    match holds(server.process().id(), &secrets) {
+        Some(found) => assert!(found, "the scan finds no key where there is one"),
+        None => {
+            eprintln!("not looked at: the memory of the key server, which is private to others than root");
+        }
+    }
+}

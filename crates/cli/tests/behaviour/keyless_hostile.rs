@@ -1,0 +1,256 @@
+//! What a key server answers to clients that are strangers, or ask for what they may not have.
+
+use std::io::{self, Read, Write};
+use std::time::{Duration, Instant};
+
+use brisk_keyless::frame::VERSION;
+use brisk_keyless::{ALPN, Answer, ErrorCode, Hello, Request, Scheme};
+use brisk_keys::{KeyAlgorithm, KeyId};
+use brisk_testkit::brisk::Brisk;
+use brisk_testkit::ca::{Leaf, TestCa};
+use brisk_testkit::client::{TlsClient, TlsStream};
+use brisk_testkit::process::wait_until;
+use bytes::{Bytes, BytesMut};
+
+use crate::keyless::Fleet;
+
+/// A client of the protocol.
+struct Client {
+    stream: TlsStream,
+    incoming: BytesMut,
+}
+
+impl Client {
+    fn connect(fleet: &Fleet, server: &Brisk, leaf: &Leaf) -> Self {
+        let client = TlsClient::new(&fleet.ca.root_file(), "localhost").alpn(&[ALPN]).identity(leaf);
+        Self { stream: client.connect(server.keys()).expect("a handshake"), incoming: BytesMut::new() }
+    }
+
+    /// One that has said hello.
+    fn greeted(fleet: &Fleet, server: &Brisk) -> Self {
+        let mut client = Self::connect(fleet, server, &fleet.client);
+        client.send(&[Request::Hello(Hello { version: VERSION, operations: 100, keys: 10 })]);
+        let Some(Answer::Hello(hello)) = client.answer() else { panic!("no hello") };
+        assert_eq!((hello.version, hello.operations, hello.keys), (VERSION, 100, 10));
+        client
+    }
+
+    fn send(&mut self, requests: &[Request]) {
+        let mut bytes = BytesMut::new();
+        for request in requests {
+            request.write(&mut bytes);
+        }
+        self.stream.write_all(&bytes).expect("a server that reads");
+    }
+
+    /// The next answer; `None` at the end of the connection.
+    fn answer(&mut self) -> Option<Answer> {
+        loop {
+            if let Some(answer) = Answer::read(&mut self.incoming).expect("frames") {
+                return Some(answer);
+            }
+            let mut bytes = [0; 4096];
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return None,
+                Ok(length) => self.incoming.extend_from_slice(&bytes[..length]),
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return None,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    fn code(&mut self) -> Option<ErrorCode> {
+        match self.answer()? {
+            Answer::Error { code, .. } => Some(code),
+            other => panic!("{other:?} is no error"),
+        }
+    }
+}
+
+fn key_of(leaf: &Leaf) -> KeyId {
+    let mut keystore = brisk_keys::Keystore::new();
+    keystore.add_pem(leaf.key_pem.as_bytes()).expect("a key")
+}
+
+fn tls13() -> Bytes {
+    [&[b' '; 64][..], b"TLS 1.3, server CertificateVerify\0", &[7; 32]].concat().into()
+}
+
+fn sign(operation: u32, key: u32, scheme: Scheme, message: Bytes) -> Request {
+    Request::Sign { operation, key, scheme, remaining: Duration::from_secs(10), message }
+}
+
+const ECDSA: Scheme = Scheme::ECDSA_SECP256R1_SHA256;
+
+#[test]
+fn strangers_are_refused_before_anything_is_asked() {
+    let fleet = Fleet::new();
+    let server = fleet.server();
+    let other = TestCa::new();
+    let refused = |client: TlsClient| {
+        // The server looks at the certificate after the client has completed its handshake.
+        let ended = client.connect(server.keys()).and_then(|mut stream| {
+            stream.write_all(&[1, 0, 0, 6, 0, 0, 0, 0, 0, 1, 0, 1, 0, 1])?;
+            stream.read(&mut [0; 16])
+        });
+        assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
+    };
+    let client = || TlsClient::new(&fleet.ca.root_file(), "localhost").alpn(&[ALPN]);
+    refused(client());
+    refused(client().identity(&other.client("gateway").issue()));
+    refused(client().identity(&fleet.ca.client("gateway").expired().issue()));
+    refused(client().identity(&fleet.client).alpn(&["h2"]));
+    refused(client().identity(&fleet.client).tls12());
+    wait_until("refused handshakes", || {
+        let closed = server.metrics().sum("brisk_keyserver_closed_total", &["reason=\"handshake\""]);
+        (closed > 4.5).then_some(())
+    });
+    server.log_with("handshake refused");
+    // Of the right authority, and not in the configuration.
+    let mut unknown = Client::connect(&fleet, &server, &fleet.ca.client("stranger").issue());
+    assert_eq!((unknown.code(), unknown.answer()), (Some(ErrorCode::UnknownClient), None));
+    let log = server.log_with("unknown-client");
+    assert!(log.contains("stranger"), "{log}");
+}
+
+#[test]
+fn a_client_gets_nothing_but_what_its_policy_allows() {
+    let fleet = Fleet::new();
+    let tables = "[client.gateway]\nkeys = [\"ecdsa.key\"]\noperations = [\"tls1.3\"]\nrate = \"3/h\"\n";
+    let server = fleet.server_on(0, "", tables);
+    let mut client = Client::greeted(&fleet, &server);
+    let (own, other) = (key_of(&fleet.ecdsa), key_of(&fleet.rsa));
+    let names = [own, other, KeyId([9; 32])];
+    let numbered: Vec<_> = (0..).zip(names).map(|(number, key)| Request::Key { number, key }).collect();
+    client.send(&numbered);
+    let states: Vec<_> = (0..3)
+        .map(|_| match client.answer() {
+            Some(Answer::Key { state, .. }) => state.map(KeyAlgorithm::label),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(states, [Ok("ecdsa-p256"), Err(ErrorCode::KeyNotAllowed), Err(ErrorCode::KeyNotAllowed)]);
+    let tls12: Bytes = [&[0; 64][..], &[3, 0, 29, 32], &[7; 32]].concat().into();
+    let client_side: Bytes =
+        [&[b' '; 64][..], b"TLS 1.3, client CertificateVerify\0", &[7; 32]].concat().into();
+    for (request, expected) in [
+        (sign(1, 0, ECDSA, Bytes::from_static(&[7; 32])), ErrorCode::Shape),
+        (sign(2, 0, ECDSA, tls12), ErrorCode::OperationNotAllowed),
+        (sign(3, 0, ECDSA, client_side), ErrorCode::OperationNotAllowed),
+        (sign(4, 0, Scheme::ED25519, tls13()), ErrorCode::Scheme),
+        (sign(5, 1, Scheme::RSA_PSS_RSAE_SHA256, tls13()), ErrorCode::KeyNotAllowed),
+        (sign(6, 7, ECDSA, tls13()), ErrorCode::UnknownKey),
+        (Request::Decrypt { operation: 7 }, ErrorCode::OperationNotAllowed),
+    ] {
+        client.send(&[request]);
+        assert_eq!(client.code(), Some(expected));
+        server.log_with(expected.name());
+    }
+    for _ in 0..3 {
+        client.send(&[sign(8, 0, ECDSA, tls13())]);
+        assert!(matches!(client.answer(), Some(Answer::Result { operation: 8, .. })));
+    }
+    client.send(&[sign(9, 0, ECDSA, tls13())]);
+    assert_eq!(client.code(), Some(ErrorCode::Rate));
+    for code in ["shape", "scheme", "rate", "key-not-allowed", "operation-not-allowed", "unknown-key"] {
+        let label = format!("reason=\"{code}\"");
+        assert!(server.metrics().sum("brisk_keyserver_refusals_total", &[&label]) > 0.5, "{code}");
+    }
+    // Every refusal is a line of the audit log: who goes on is cut off.
+    for number in 10..200 {
+        let mut bytes = BytesMut::new();
+        sign(number, 0, ECDSA, Bytes::from_static(b"digest")).write(&mut bytes);
+        if client.stream.write_all(&bytes).is_err() {
+            break;
+        }
+    }
+    let mut last = None;
+    while let Some(answer) = client.answer() {
+        last = Some(answer);
+    }
+    assert!(matches!(last, Some(Answer::Error { operation: 0, code: ErrorCode::Protocol, .. })), "{last:?}");
+}
+
+#[test]
+fn what_is_no_protocol_ends_the_connection_with_the_reason() {
+    let fleet = Fleet::new();
+    let server = fleet.server();
+    let hello = || Request::Hello(Hello { version: 1, operations: 1, keys: 1 });
+    let ends = |bytes: &[u8], reason: &str| {
+        let mut client = Client::greeted(&fleet, &server);
+        client.stream.write_all(bytes).expect("a server that reads");
+        let Some(Answer::Error { operation: 0, code: ErrorCode::Protocol, text }) = client.answer() else {
+            panic!("no error for {reason}")
+        };
+        assert!(text.contains(reason), "{text}");
+        assert_eq!(client.answer(), None);
+    };
+    ends(&[3, 0, 0xff, 0xff, 0, 0, 0, 1], "at most 2048 are allowed");
+    ends(&[9, 0, 0, 0, 0, 0, 0, 1], "unknown type 0x09");
+    ends(&[5, 7, 0, 0, 0, 0, 0, 1], "second byte");
+    ends(&[2, 0, 0, 1, 0, 0, 0, 1, 5], "another form");
+    let frame = |request: Request| {
+        let mut bytes = BytesMut::new();
+        request.write(&mut bytes);
+        bytes
+    };
+    ends(&frame(hello()), "a second hello");
+    ends(&frame(Request::Key { number: 10, key: KeyId([1; 32]) }), "beyond the limit");
+    ends(&frame(sign(0, 0, ECDSA, tls13())), "whose number is 0");
+    let mut client = Client::connect(&fleet, &server, &fleet.client);
+    client.send(&[Request::Ping { number: 1, bytes: Bytes::new() }]);
+    assert_eq!((client.code(), client.answer()), (Some(ErrorCode::Protocol), None));
+}
+
+#[test]
+fn half_a_frame_is_waited_for_and_no_longer_than_its_limit() {
+    let fleet = Fleet::new();
+    let server = fleet.server();
+    let mut client = Client::greeted(&fleet, &server);
+    client.send(&[Request::Ping { number: 5, bytes: Bytes::from_static(b"alive") }]);
+    assert!(matches!(client.answer(), Some(Answer::Pong { number: 5, .. })));
+    let started = Instant::now();
+    client.stream.write_all(&[3, 0, 0, 200, 0, 0, 0, 1, 9, 9]).expect("a server that reads");
+    assert_eq!(client.answer(), None);
+    assert!(started.elapsed() > Duration::from_secs(8), "{:?}", started.elapsed());
+    let stalled = server.metrics().sum("brisk_keyserver_closed_total", &["reason=\"stalled\""]);
+    assert!((stalled - 1.0).abs() < 0.5);
+    server.log_with("left a frame unfinished");
+}
+
+#[test]
+fn a_million_operations_whose_answers_are_not_read_cost_a_bounded_amount_of_memory() {
+    let fleet = Fleet::new();
+    let server = fleet.server();
+    let mut client = Client::greeted(&fleet, &server);
+    let key = key_of(&fleet.ecdsa);
+    client.send(&[Request::Key { number: 0, key }]);
+    let before = server.process().resident_bytes();
+    let tcp = client.stream.tcp().try_clone().expect("a socket");
+    tcp.set_write_timeout(Some(Duration::from_secs(3))).expect("a socket");
+    let mut batch = BytesMut::new();
+    let mut sent = 0_u32;
+    let stopped = loop {
+        batch.clear();
+        for _ in 0..100 {
+            sent += 1;
+            sign(sent, 0, ECDSA, tls13()).write(&mut batch);
+        }
+        if client.stream.write_all(&batch).is_err() {
+            break true;
+        }
+        if sent >= 1_000_000 {
+            break false;
+        }
+    };
+    assert!(stopped, "the server took {sent} operations without their answers being read");
+    let grown = server.process().resident_bytes().saturating_sub(before);
+    assert!(grown < 32 << 20, "{grown} bytes more after {sent} operations");
+    // Others are served meanwhile, and the client that does not read is closed.
+    let mut other = Client::greeted(&fleet, &server);
+    other.send(&[Request::Key { number: 0, key }, sign(1, 0, ECDSA, tls13())]);
+    assert!(matches!(other.answer(), Some(Answer::Key { .. })));
+    assert!(matches!(other.answer(), Some(Answer::Result { operation: 1, .. })));
+    server.log_with("does not read its answers");
+}

@@ -1,0 +1,155 @@
+//! The engine as callers have it: hands operations to the thread that has the connections.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+use std::{fmt, io, thread};
+
+use brisk_keys::{
+    Completion, KeyError, KeyId, KeyOperation, OperationKind, PendingOperation, Performer, PrivateKeyEngine,
+};
+use brisk_tls::TlsError;
+use brisk_tls::connector::{Connector, ConnectorSettings, Versions};
+use brisk_wire::registry::SignatureScheme;
+use bytes::Bytes;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use super::pool;
+use super::settings::{MOST_SERVERS, RemoteSettings};
+use super::statistics::{RemoteMetrics, Statistics};
+use crate::ALPN;
+use crate::frame::LONGEST_MESSAGE;
+
+/// Who performs operations of this engine.
+pub(super) const PERFORMER: Performer = Performer::new("keyserver");
+
+/// Has key servers perform operations. A server is asked only for keys that the caller knows to be there.
+///
+/// Nothing is connected before [`start`](Self::start). The thread with the connections ends when the last engine that shares
+/// them is dropped and its operations have ended.
+pub struct RemoteEngine {
+    settings: Arc<RemoteSettings>,
+    statistics: Arc<Statistics>,
+    jobs: OnceLock<UnboundedSender<Job>>,
+}
+
+/// An operation on its way to the thread.
+pub(super) struct Job {
+    pub(super) key: KeyId,
+    pub(super) scheme: SignatureScheme,
+    pub(super) message: Bytes,
+    pub(super) deadline: Instant,
+    pub(super) completion: Completion,
+    pub(super) counted: Counted,
+}
+
+/// An operation that counts as under way until this is dropped.
+pub(super) struct Counted(Arc<Statistics>);
+
+impl Counted {
+    fn new(statistics: &Arc<Statistics>) -> Self {
+        statistics.under_way.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(statistics))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl RemoteEngine {
+    /// An engine that is not connected. Settings with more than 64 servers use the first 64.
+    pub fn new(mut settings: RemoteSettings) -> Self {
+        settings.servers.truncate(MOST_SERVERS);
+        let statistics = Statistics::new(&settings);
+        Self { settings: Arc::new(settings), statistics, jobs: OnceLock::new() }
+    }
+
+    /// What it was made for.
+    pub fn settings(&self) -> &RemoteSettings {
+        &self.settings
+    }
+
+    /// Starts the thread and its connections, and shows them in `metrics`; the second call does nothing. Reads certificates.
+    pub fn start(&self, metrics: &RemoteMetrics) -> Result<(), TlsError> {
+        if self.jobs.get().is_some() {
+            return Ok(());
+        }
+        let tls = ConnectorSettings {
+            protocols: vec![ALPN],
+            versions: Versions::Tls13,
+            ..self.settings.tls.clone()
+        };
+        let connector = Connector::new(&tls)?;
+        let (jobs, received) = unbounded_channel();
+        let (settings, statistics) = (Arc::clone(&self.settings), Arc::clone(&self.statistics));
+        let run = move || {
+            let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+            match runtime {
+                Ok(runtime) => runtime.block_on(pool::run(settings, statistics, connector, received)),
+                Err(error) => tracing::error!(%error, "no connections to key servers"),
+            }
+        };
+        thread::Builder::new()
+            .name("keyless".to_owned())
+            .spawn(run)
+            .map_err(|error| thread_refused(&error))?;
+        metrics.add(&self.statistics);
+        // Another call was first: its thread has the connections, and this one ends.
+        let _ = self.jobs.set(jobs);
+        Ok(())
+    }
+
+    /// Why no operation can be performed now; `None` while a server answers.
+    pub fn trouble(&self) -> Option<String> {
+        self.statistics.trouble()
+    }
+
+    fn job(
+        &self,
+        operation: KeyOperation,
+    ) -> Result<(UnboundedSender<Job>, Job, PendingOperation), KeyError> {
+        let OperationKind::Sign { scheme, message } = operation.kind else {
+            return Err(KeyError::Failed("key servers do not decrypt"));
+        };
+        if message.len() > LONGEST_MESSAGE {
+            return Err(KeyError::Failed("the message is longer than key servers take"));
+        }
+        let jobs =
+            self.jobs.get().ok_or(KeyError::Failed("the connections to key servers are not started"))?;
+        if self.statistics.under_way.load(Ordering::Relaxed) >= self.settings.queue.get() {
+            return Err(KeyError::Overloaded);
+        }
+        let deadline = operation.deadline.min(Instant::now() + self.settings.deadline);
+        let (pending, completion) = PendingOperation::with_completion(deadline);
+        let counted = Counted::new(&self.statistics);
+        let job = Job { key: operation.key, scheme, message, deadline, completion, counted };
+        Ok((jobs.clone(), job, pending))
+    }
+}
+
+impl PrivateKeyEngine for RemoteEngine {
+    fn submit(&self, operation: KeyOperation) -> PendingOperation {
+        match self.job(operation) {
+            Ok((jobs, job, pending)) => {
+                // If the thread is gone the job is dropped, and with it its completion, which answers.
+                let _ = jobs.send(job);
+                pending
+            }
+            Err(error) => PendingOperation::refused(error),
+        }
+    }
+}
+
+fn thread_refused(error: &io::Error) -> TlsError {
+    TlsError::Connector(format!("cannot start the thread of the key servers: {error}"))
+}
+
+impl fmt::Debug for RemoteEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RemoteEngine").field(&self.settings.name).finish()
+    }
+}

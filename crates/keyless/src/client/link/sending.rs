@@ -1,0 +1,80 @@
+//! What a connection is given: operations, and how well it could take another.
+
+use std::time::Instant;
+
+use brisk_keys::KeyId;
+
+use super::{Connected, Link};
+use crate::client::pool::Operation;
+use crate::frame::Request;
+
+/// The order in which connections are chosen: the least is the best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::client) struct Load {
+    is_poor: bool,
+    under_way: usize,
+}
+
+impl Link {
+    /// How well the connection could take an operation; `None` if it cannot.
+    pub(in crate::client) fn load(&self) -> Option<Load> {
+        let connected = self.connected.borrow();
+        let connected = connected.as_ref().filter(|own| !own.draining)?;
+        let under_way = connected.under_way.len();
+        let rests = self.rests_until.get().is_some_and(|until| Instant::now() < until);
+        let is_poor = self.silent.get() || rests;
+        (under_way < usize::from(connected.limits.operations)).then_some(Load { is_poor, under_way })
+    }
+
+    /// Whether the server has this operation and has not answered.
+    pub(in crate::client) fn has(&self, number: u32) -> bool {
+        self.connected.borrow().as_ref().is_some_and(|own| own.under_way.contains_key(&number))
+    }
+
+    /// Sends the operation with the next write.
+    pub(in crate::client) fn send(&self, number: u32, operation: &Operation) {
+        let mut connected = self.connected.borrow_mut();
+        let Some(connected) = connected.as_mut() else { return };
+        let now = Instant::now();
+        let sign = Request::Sign {
+            operation: number,
+            key: connected.number_of(operation.key),
+            scheme: operation.scheme,
+            remaining: operation.deadline.saturating_duration_since(now),
+            message: operation.message.clone(),
+        };
+        sign.write(&mut connected.outgoing);
+        connected.under_way.insert(number, now);
+        self.wake();
+    }
+
+    /// Has the server not begin the operation.
+    pub(in crate::client) fn cancel(&self, number: u32) {
+        if let Some(connected) = self.connected.borrow_mut().as_mut() {
+            Request::Cancel { operation: number }.write(&mut connected.outgoing);
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+impl Connected {
+    /// The number of the key on this connection; a new key gets one. When all are taken they are given anew, from the first on.
+    fn number_of(&mut self, key: KeyId) -> u32 {
+        if let Some(number) = self.numbers.get(&key) {
+            return *number;
+        }
+        if self.numbers.len() >= usize::from(self.limits.keys.max(1)) {
+            self.numbers.clear();
+        }
+        let number = self.numbers.len() as u32;
+        self.numbers.insert(key, number);
+        Request::Key { number, key }.write(&mut self.outgoing);
+        number
+    }
+}

@@ -1,0 +1,291 @@
+//! What is under way: which server has which operation, who is asked next, and when.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use brisk_keys::{Completion, KeyError, KeyId};
+use brisk_tls::connector::Connector;
+use brisk_wire::registry::SignatureScheme;
+use bytes::Bytes;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinSet;
+
+use super::engine::{Counted, Job, PERFORMER};
+use super::link::Link;
+use super::settings::RemoteSettings;
+use super::statistics::Statistics;
+use crate::code::ErrorCode;
+
+/// How late a timer may be.
+const TICK: Duration = Duration::from_millis(5);
+
+/// Operations that are taken from the queue in one turn.
+const TURN: usize = 256;
+
+/// A server that answers, if slowly, is doubled for one in twenty of the operations, and at most for this many at a time: more
+/// would be a second load on servers that have too much already.
+const HEDGE_SHARE: f32 = 0.05;
+const HEDGE_BURST: f32 = 20.0;
+
+/// Runs the connections until all engines are gone and their operations have ended.
+pub(super) async fn run(
+    settings: Arc<RemoteSettings>,
+    statistics: Arc<Statistics>,
+    connector: Connector,
+    mut jobs: UnboundedReceiver<Job>,
+) {
+    let (servers, each) = (settings.servers.len(), settings.connections.get());
+    let links = (0..servers * each).map(|place| Rc::new(Link::new(place / each))).collect();
+    let pool = Rc::new(Pool::new(settings, statistics, links));
+    let mut tasks = JoinSet::new();
+    for link in &pool.links {
+        tasks.spawn_local(Rc::clone(link).run(Rc::clone(&pool), connector.clone()));
+    }
+    tasks.spawn_local(time(Rc::clone(&pool)));
+    let mut turn = Vec::with_capacity(TURN);
+    while jobs.recv_many(&mut turn, TURN).await > 0 {
+        turn.drain(..).for_each(|job| pool.submit(job));
+        // The connections write what one turn gave them together.
+        tokio::task::yield_now().await;
+    }
+    while !pool.operations.borrow().is_empty() {
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+/// Asks second servers, and ends what is late.
+async fn time(pool: Rc<Pool>) {
+    loop {
+        while pool.timers.borrow().is_empty() {
+            pool.first_timer.notified().await;
+        }
+        tokio::time::sleep(TICK).await;
+        pool.pass(Instant::now());
+    }
+}
+
+/// All operations and connections of a set of key servers.
+pub(super) struct Pool {
+    pub(super) settings: Arc<RemoteSettings>,
+    pub(super) statistics: Arc<Statistics>,
+    links: Vec<Rc<Link>>,
+    operations: RefCell<HashMap<u32, Operation>>,
+    /// Operations that no server could take.
+    unsent: RefCell<VecDeque<u32>>,
+    timers: RefCell<BinaryHeap<Reverse<(Instant, u32, Due)>>>,
+    first_timer: Notify,
+    number: Cell<u32>,
+    /// Where the search for a connection begins, so that idle servers take turns.
+    first: Cell<usize>,
+    /// Second servers that may be asked although the first answers.
+    hedges: Cell<f32>,
+}
+
+/// What is due at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    Hedge,
+    End,
+}
+
+/// An operation under way.
+pub(super) struct Operation {
+    pub(super) key: KeyId,
+    pub(super) scheme: SignatureScheme,
+    pub(super) message: Bytes,
+    pub(super) deadline: Instant,
+    completion: Completion,
+    /// Servers that have or had it, a bit each.
+    asked: u64,
+    /// How many of them have not answered.
+    waiting: u8,
+    _counted: Counted,
+}
+
+impl Pool {
+    fn new(settings: Arc<RemoteSettings>, statistics: Arc<Statistics>, links: Vec<Rc<Link>>) -> Self {
+        Self {
+            settings,
+            statistics,
+            links,
+            operations: RefCell::default(),
+            unsent: RefCell::default(),
+            timers: RefCell::default(),
+            first_timer: Notify::new(),
+            number: Cell::new(0),
+            first: Cell::new(0),
+            hedges: Cell::new(HEDGE_BURST),
+        }
+    }
+
+    fn submit(&self, job: Job) {
+        let Job { key, scheme, message, deadline, completion, counted } = job;
+        let Some(completion) = completion.begin() else { return };
+        let number = self.free_number();
+        let operation =
+            Operation { key, scheme, message, deadline, completion, asked: 0, waiting: 0, _counted: counted };
+        self.operations.borrow_mut().insert(number, operation);
+        self.hedges.set((self.hedges.get() + HEDGE_SHARE).min(HEDGE_BURST));
+        self.set_timer(Instant::now() + self.settings.hedge, number, Due::Hedge);
+        self.set_timer(deadline, number, Due::End);
+        self.send(number);
+    }
+
+    /// A number that no operation has.
+    fn free_number(&self) -> u32 {
+        let operations = self.operations.borrow();
+        loop {
+            let number = self.number.get().wrapping_add(1);
+            self.number.set(number);
+            // 0 stands for the connection itself.
+            if number != 0 && !operations.contains_key(&number) {
+                return number;
+            }
+        }
+    }
+
+    fn set_timer(&self, at: Instant, number: u32, due: Due) {
+        let mut timers = self.timers.borrow_mut();
+        timers.push(Reverse((at, number, due)));
+        if timers.len() == 1 {
+            self.first_timer.notify_one();
+        }
+    }
+
+    /// Sends the operation to the best server that has not had it. If there is none now, it waits for one.
+    fn send(&self, number: u32) {
+        let mut operations = self.operations.borrow_mut();
+        let Some(operation) = operations.get_mut(&number) else { return };
+        match self.choose(operation.asked) {
+            Some(link) => {
+                link.send(number, operation);
+                operation.asked |= 1 << link.server;
+                operation.waiting += 1;
+            }
+            None if operation.waiting == 0 => self.unsent.borrow_mut().push_back(number),
+            None => {}
+        }
+    }
+
+    /// The connection with the least to do, to a server that is not among `asked`.
+    fn choose(&self, asked: u64) -> Option<&Rc<Link>> {
+        let first = self.first.get().wrapping_add(1);
+        self.first.set(first);
+        let count = self.links.len();
+        let links = (0..count).map(|place| &self.links[(first.wrapping_add(place)) % count]);
+        let free = links.filter(|link| asked & (1 << link.server) == 0);
+        free.filter_map(|link| Some((link.load()?, link))).min_by_key(|(load, _)| *load).map(|(_, link)| link)
+    }
+
+    /// Looks after timers.
+    fn pass(&self, now: Instant) {
+        loop {
+            let mut timers = self.timers.borrow_mut();
+            let Some(&Reverse((at, number, due))) = timers.peek() else { return };
+            if at > now {
+                return;
+            }
+            timers.pop();
+            drop(timers);
+            match due {
+                Due::Hedge => self.hedge(number, now),
+                Due::End => self.end(number),
+            }
+        }
+    }
+
+    /// Has a second server asked for an operation that the first has not answered for a while.
+    fn hedge(&self, number: u32, now: Instant) {
+        let has_it = self.links.iter().find(|link| link.has(number));
+        let Some(first) = has_it else { return };
+        let silent = first.check_silence(number, self, now);
+        if !silent && self.hedges.get() < 1.0 {
+            return;
+        }
+        let before = self.operations.borrow().get(&number).map_or(0, |operation| operation.waiting);
+        self.send(number);
+        let after = self.operations.borrow().get(&number).map_or(0, |operation| operation.waiting);
+        if after > before {
+            self.statistics.hedged.fetch_add(1, Ordering::Relaxed);
+            if !silent {
+                self.hedges.set(self.hedges.get() - 1.0);
+            }
+        }
+    }
+
+    /// Ends an operation at its deadline.
+    fn end(&self, number: u32) {
+        let Some(operation) = self.operations.borrow_mut().remove(&number) else { return };
+        self.statistics.late.fetch_add(1, Ordering::Relaxed);
+        self.cancel(number);
+        operation.completion.complete(Err(KeyError::DeadlinePassed), PERFORMER);
+    }
+
+    /// Has servers not begin what is not needed any more.
+    fn cancel(&self, number: u32) {
+        self.links.iter().filter(|link| link.has(number)).for_each(|link| link.cancel(number));
+    }
+
+    /// A server has answered.
+    pub(super) fn answered(&self, number: u32, result: Result<Vec<u8>, ErrorCode>) {
+        let mut operations = self.operations.borrow_mut();
+        let Some(operation) = operations.get_mut(&number) else { return };
+        operation.waiting = operation.waiting.saturating_sub(1);
+        let result = match result {
+            Ok(result) => Ok(result.into()),
+            // The other server may have a result yet.
+            Err(_) if operation.waiting > 0 => return,
+            Err(code) if code.is_worth_another_server() && self.has_others(operation.asked) => {
+                drop(operations);
+                return self.send(number);
+            }
+            Err(code) => Err(code.key_error()),
+        };
+        let operation = operations.remove(&number);
+        drop(operations);
+        if let Some(operation) = operation {
+            if operation.waiting > 0 {
+                self.cancel(number);
+            }
+            operation.completion.complete(result, PERFORMER);
+        }
+    }
+
+    /// Whether there are servers, reachable or not, that are not among `asked`.
+    fn has_others(&self, asked: u64) -> bool {
+        asked.count_ones() as usize != self.settings.servers.len()
+    }
+
+    /// A connection has ended with these operations unanswered: others get them, or the server again when it is back.
+    pub(super) fn lost(&self, server: usize, numbers: impl Iterator<Item = u32>) {
+        for number in numbers {
+            let mut operations = self.operations.borrow_mut();
+            let Some(operation) = operations.get_mut(&number) else { continue };
+            operation.waiting = operation.waiting.saturating_sub(1);
+            operation.asked &= !(1 << server);
+            let is_waited_for = operation.waiting > 0;
+            drop(operations);
+            self.statistics.servers[server].lost.fetch_add(1, Ordering::Relaxed);
+            if !is_waited_for {
+                self.send(number);
+            }
+        }
+    }
+
+    /// A connection is there, or has room: what could not be sent is.
+    pub(super) fn has_room(&self) {
+        if self.unsent.borrow().is_empty() {
+            return;
+        }
+        let unsent = std::mem::take(&mut *self.unsent.borrow_mut());
+        for number in unsent {
+            self.send(number);
+        }
+    }
+}

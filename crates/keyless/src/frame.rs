@@ -1,0 +1,383 @@
+//! The frames of both directions: bytes to frames and frames to bytes, without I/O.
+//!
+//! A frame is a head of eight bytes and a body: type, a byte that is zero, length of the body, number of the operation. All
+//! numbers are big endian.
+
+use std::time::Duration;
+
+use brisk_keys::{KeyAlgorithm, KeyId};
+use brisk_wire::registry::SignatureScheme;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use thiserror::Error;
+
+use crate::code::ErrorCode;
+
+/// The version that this implementation speaks.
+pub const VERSION: u16 = 1;
+
+/// Bytes of the head of a frame.
+pub const HEAD: usize = 8;
+
+/// Most bytes of a body. The longest result, a signature with RSA of 8192 bits, has 1024.
+pub const LONGEST_BODY: usize = 2048;
+
+/// Most bytes of the message to be signed: what remains of the longest body.
+pub const LONGEST_MESSAGE: usize = LONGEST_BODY - SIGN;
+
+/// Most bytes of the text of an error.
+pub const LONGEST_TEXT: usize = 255;
+
+/// Most bytes that a ping carries.
+pub const LONGEST_PING: usize = 64;
+
+/// Bytes of a request to sign before its message: number of the key, scheme, time.
+const SIGN: usize = 4 + 2 + 4;
+
+mod kind {
+    pub(super) const HELLO: u8 = 0x01;
+    pub(super) const KEY: u8 = 0x02;
+    pub(super) const SIGN: u8 = 0x03;
+    /// Reserved for RSA decryption.
+    pub(super) const DECRYPT: u8 = 0x04;
+    pub(super) const CANCEL: u8 = 0x05;
+    pub(super) const PING: u8 = 0x06;
+    /// Set in the types of a server.
+    pub(super) const ANSWER: u8 = 0x80;
+    pub(super) const RESULT: u8 = 0x83;
+    pub(super) const DRAIN: u8 = 0x87;
+    pub(super) const ERROR: u8 = 0xff;
+    /// Set in types that a receiver may pass over.
+    pub(super) const OPTIONAL: u8 = 0x40;
+}
+
+/// Why bytes are no frame. The connection cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// The body is longer than any may be.
+    #[error("a frame of {0} bytes, where at most {LONGEST_BODY} are allowed")]
+    TooLong(usize),
+    /// The type is unknown, and not one to pass over.
+    #[error("a frame of the unknown type {0:#04x}")]
+    UnknownType(u8),
+    /// The byte between type and length is not zero.
+    #[error("a frame whose second byte is not zero")]
+    Flags,
+    /// The body has another form than its type.
+    #[error("a frame of the type {0:#04x} whose body has another form")]
+    Malformed(u8),
+}
+
+/// The first frame of each side: what it speaks, and how much it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// The highest version that the side speaks; the connection uses the lower of the two.
+    pub version: u16,
+    /// Operations under way at a time: what the client would like, and then what the server takes.
+    pub operations: u16,
+    /// Keys that can have numbers at a time: what the client would like, and then what the server takes.
+    pub keys: u16,
+}
+
+/// A frame of the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// The first one.
+    Hello(Hello),
+    /// Gives a key a number, which it has on this connection from here on. A number may be given again to another key.
+    Key {
+        /// Below the server's limit of keys.
+        number: u32,
+        /// The SHA-256 of the key's `SubjectPublicKeyInfo`.
+        key: KeyId,
+    },
+    /// Asks for a signature.
+    Sign {
+        /// The operation: any number that no operation under way has.
+        operation: u32,
+        /// The number of the key.
+        key: u32,
+        /// How to hash, pad and sign.
+        scheme: SignatureScheme,
+        /// How long the client waits from now on.
+        remaining: Duration,
+        /// The whole message, never its digest.
+        message: Bytes,
+    },
+    /// Asks for an RSA decryption. Reserved: servers of version 1 refuse it.
+    Decrypt {
+        /// The operation.
+        operation: u32,
+    },
+    /// The result of an operation is not needed any more. It is answered all the same, with the result or with an error.
+    Cancel {
+        /// The operation.
+        operation: u32,
+    },
+    /// Asks for the same bytes back.
+    Ping {
+        /// Any number.
+        number: u32,
+        /// At most [`LONGEST_PING`].
+        bytes: Bytes,
+    },
+}
+
+/// A frame of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The first one.
+    Hello(Hello),
+    /// What the server says of a key that got a number.
+    Key {
+        /// The number.
+        number: u32,
+        /// Its algorithm, or why operations with it will be refused as things stand.
+        state: Result<KeyAlgorithm, ErrorCode>,
+    },
+    /// The result of an operation.
+    Result {
+        /// The operation.
+        operation: u32,
+        /// The signature, as it stands in TLS.
+        result: Bytes,
+    },
+    /// The bytes of a ping.
+    Pong {
+        /// The number of the ping.
+        number: u32,
+        /// Its bytes.
+        bytes: Bytes,
+    },
+    /// The server stops: it answers what it has, and begins nothing more. The client closes when it has its answers.
+    Drain,
+    /// An operation has no result; or, with the code [`Protocol`](ErrorCode::Protocol) or
+    /// [`UnknownClient`](ErrorCode::UnknownClient), the connection ends.
+    Error {
+        /// The operation; 0 if the connection ends.
+        operation: u32,
+        /// Why.
+        code: ErrorCode,
+        /// The same for people.
+        text: String,
+    },
+}
+
+/// A frame as it lies in a buffer.
+struct Raw {
+    kind: u8,
+    number: u32,
+    body: Bytes,
+}
+
+/// Takes the next frame from the front of `bytes`; `None` until all of it has come.
+fn split(bytes: &mut BytesMut) -> Result<Option<Raw>, FrameError> {
+    let Some(&[kind, flags, high, low, ..]) = bytes.get(..HEAD) else { return Ok(None) };
+    let length = usize::from(u16::from_be_bytes([high, low]));
+    if length > LONGEST_BODY {
+        return Err(FrameError::TooLong(length));
+    }
+    if flags != 0 {
+        return Err(FrameError::Flags);
+    }
+    if bytes.len() < HEAD + length {
+        return Ok(None);
+    }
+    let mut frame = bytes.split_to(HEAD + length).freeze();
+    frame.advance(4);
+    let number = frame.get_u32();
+    Ok(Some(Raw { kind, number, body: frame }))
+}
+
+fn put_head(out: &mut BytesMut, kind: u8, length: usize, number: u32) {
+    out.reserve(HEAD + length);
+    out.put_u8(kind);
+    out.put_u8(0);
+    out.put_u16(length as u16);
+    out.put_u32(number);
+}
+
+impl Hello {
+    const LENGTH: usize = 6;
+
+    /// Bytes after those that are known belong to later versions.
+    fn read(mut body: Bytes) -> Option<Self> {
+        (body.len() >= Self::LENGTH).then(|| Self {
+            version: body.get_u16(),
+            operations: body.get_u16(),
+            keys: body.get_u16(),
+        })
+    }
+
+    fn write(self, out: &mut BytesMut, kind: u8) {
+        put_head(out, kind, Self::LENGTH, 0);
+        out.put_u16(self.version);
+        out.put_u16(self.operations);
+        out.put_u16(self.keys);
+    }
+}
+
+impl Request {
+    /// Takes the next frame from the front of `bytes`; `None` until all of it has come. Frames of unknown types that may be
+    /// passed over are.
+    pub fn read(bytes: &mut BytesMut) -> Result<Option<Self>, FrameError> {
+        while let Some(raw) = split(bytes)? {
+            if raw.kind & (kind::ANSWER | kind::OPTIONAL) == kind::OPTIONAL {
+                continue;
+            }
+            let (kind, malformed) = (raw.kind, FrameError::Malformed(raw.kind));
+            if !(kind::HELLO..=kind::PING).contains(&kind) {
+                return Err(FrameError::UnknownType(kind));
+            }
+            return Self::of(raw).map(Some).ok_or(malformed);
+        }
+        Ok(None)
+    }
+
+    fn of(Raw { kind, number, mut body }: Raw) -> Option<Self> {
+        match kind {
+            kind::HELLO => Hello::read(body).map(Self::Hello),
+            kind::KEY => Some(Self::Key { number, key: KeyId(body.as_ref().try_into().ok()?) }),
+            kind::SIGN if body.len() >= SIGN => Some(Self::Sign {
+                operation: number,
+                key: body.get_u32(),
+                scheme: SignatureScheme(body.get_u16()),
+                remaining: Duration::from_micros(body.get_u32().into()),
+                message: body,
+            }),
+            kind::DECRYPT => Some(Self::Decrypt { operation: number }),
+            kind::CANCEL => body.is_empty().then_some(Self::Cancel { operation: number }),
+            kind::PING => (body.len() <= LONGEST_PING).then_some(Self::Ping { number, bytes: body }),
+            _ => None,
+        }
+    }
+
+    /// Appends the frame to `out`. A message longer than [`LONGEST_MESSAGE`] or a ping longer than [`LONGEST_PING`] is cut,
+    /// and the server refuses it.
+    pub fn write(&self, out: &mut BytesMut) {
+        match self {
+            Self::Hello(hello) => hello.write(out, kind::HELLO),
+            Self::Key { number, key } => {
+                put_head(out, kind::KEY, key.0.len(), *number);
+                out.put_slice(&key.0);
+            }
+            Self::Sign { operation, key, scheme, remaining, message } => {
+                let message = &message[..message.len().min(LONGEST_MESSAGE)];
+                put_head(out, kind::SIGN, SIGN + message.len(), *operation);
+                out.put_u32(*key);
+                out.put_u16(scheme.0);
+                out.put_u32(u32::try_from(remaining.as_micros()).unwrap_or(u32::MAX));
+                out.put_slice(message);
+            }
+            Self::Decrypt { operation } => put_head(out, kind::DECRYPT, 0, *operation),
+            Self::Cancel { operation } => put_head(out, kind::CANCEL, 0, *operation),
+            Self::Ping { number, bytes } => put_ping(out, kind::PING, *number, bytes),
+        }
+    }
+}
+
+fn put_ping(out: &mut BytesMut, kind: u8, number: u32, bytes: &[u8]) {
+    let bytes = &bytes[..bytes.len().min(LONGEST_PING)];
+    put_head(out, kind, bytes.len(), number);
+    out.put_slice(bytes);
+}
+
+const HELLO: u8 = kind::HELLO | kind::ANSWER;
+const KEY: u8 = kind::KEY | kind::ANSWER;
+const PONG: u8 = kind::PING | kind::ANSWER;
+
+impl Answer {
+    /// As [`Request::read`], of what a server sent.
+    pub fn read(bytes: &mut BytesMut) -> Result<Option<Self>, FrameError> {
+        while let Some(raw) = split(bytes)? {
+            let (kind, malformed) = (raw.kind, FrameError::Malformed(raw.kind));
+            if !matches!(kind, HELLO | KEY | kind::RESULT | PONG | kind::DRAIN | kind::ERROR) {
+                if kind & (kind::ANSWER | kind::OPTIONAL) == kind::ANSWER | kind::OPTIONAL {
+                    continue;
+                }
+                return Err(FrameError::UnknownType(kind));
+            }
+            return Self::of(raw).map(Some).ok_or(malformed);
+        }
+        Ok(None)
+    }
+
+    fn of(Raw { kind, number, mut body }: Raw) -> Option<Self> {
+        match kind {
+            HELLO => Hello::read(body).map(Self::Hello),
+            KEY => Some(Self::Key { number, state: read_state(&mut body)? }),
+            kind::RESULT => Some(Self::Result { operation: number, result: body }),
+            PONG => (body.len() <= LONGEST_PING).then_some(Self::Pong { number, bytes: body }),
+            kind::DRAIN => Some(Self::Drain),
+            kind::ERROR if (1..=1 + LONGEST_TEXT).contains(&body.len()) => Some(Self::Error {
+                operation: number,
+                code: body.get_u8().into(),
+                text: String::from_utf8_lossy(&body).into_owned(),
+            }),
+            _ => None,
+        }
+    }
+
+    /// Appends the frame to `out`. A text longer than [`LONGEST_TEXT`] is cut; so is a result longer than [`LONGEST_BODY`],
+    /// which no key makes.
+    pub fn write(&self, out: &mut BytesMut) {
+        match self {
+            Self::Hello(hello) => hello.write(out, HELLO),
+            Self::Key { number, state } => {
+                put_head(out, KEY, STATE, *number);
+                write_state(out, *state);
+            }
+            Self::Result { operation, result } => put_result(out, *operation, result),
+            Self::Pong { number, bytes } => put_ping(out, PONG, *number, bytes),
+            Self::Drain => put_head(out, kind::DRAIN, 0, 0),
+            Self::Error { operation, code, text } => {
+                let text = &text.as_bytes()[..text.floor_char_boundary(LONGEST_TEXT)];
+                put_head(out, kind::ERROR, 1 + text.len(), *operation);
+                out.put_u8(code.byte());
+                out.put_slice(text);
+            }
+        }
+    }
+}
+
+/// Appends the frame of a result, as [`Answer::write`] does, without a copy of its own.
+pub fn put_result(out: &mut BytesMut, operation: u32, result: &[u8]) {
+    let result = &result[..result.len().min(LONGEST_BODY)];
+    put_head(out, kind::RESULT, result.len(), operation);
+    out.put_slice(result);
+}
+
+/// Bytes of the state of a key: code, algorithm, bits.
+const STATE: usize = 4;
+
+fn read_state(body: &mut Bytes) -> Option<Result<KeyAlgorithm, ErrorCode>> {
+    if body.len() < STATE {
+        return None;
+    }
+    let (code, algorithm, bits) = (body.get_u8(), body.get_u8(), body.get_u16());
+    Some(match (code, algorithm) {
+        (0, 1) => Ok(KeyAlgorithm::Rsa { bits }),
+        (0, 2) => Ok(KeyAlgorithm::EcdsaP256),
+        (0, 3) => Ok(KeyAlgorithm::EcdsaP384),
+        (0, 4) => Ok(KeyAlgorithm::Ed25519),
+        (0, _) => return None,
+        (code, _) => Err(code.into()),
+    })
+}
+
+fn write_state(out: &mut BytesMut, state: Result<KeyAlgorithm, ErrorCode>) {
+    let (code, algorithm, bits) = match state {
+        Ok(KeyAlgorithm::Rsa { bits }) => (0, 1, bits),
+        Ok(KeyAlgorithm::EcdsaP256) => (0, 2, 256),
+        Ok(KeyAlgorithm::EcdsaP384) => (0, 3, 384),
+        Ok(KeyAlgorithm::Ed25519) => (0, 4, 255),
+        Ok(_) => (ErrorCode::Scheme.byte(), 0, 0),
+        Err(code) => (code.byte(), 0, 0),
+    };
+    out.put_u8(code);
+    out.put_u8(algorithm);
+    out.put_u16(bits);
+}
+
+#[cfg(test)]
+mod tests;

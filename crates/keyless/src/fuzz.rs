@@ -1,0 +1,94 @@
+//! What must hold for any bytes, for tests and for libFuzzer.
+
+use brisk_wire::registry::SignatureScheme;
+use bytes::BytesMut;
+
+use crate::frame::{Answer, FrameError, HEAD, LONGEST_BODY, Request};
+use crate::{Shape, shape};
+
+/// Frames are the same however the bytes are split over reads; each is read again as it is written; none is lost.
+pub fn key_frames(bytes: &[u8]) {
+    each_split(bytes, Request::read, Request::write);
+    each_split(bytes, Answer::read, Answer::write);
+}
+
+fn each_split<F: PartialEq + std::fmt::Debug>(
+    bytes: &[u8],
+    read: impl Fn(&mut BytesMut) -> Result<Option<F>, FrameError>,
+    write: impl Fn(&F, &mut BytesMut),
+) {
+    let whole = all(&[bytes], &read);
+    let at = bytes.first().map_or(0, |&first| usize::from(first) * bytes.len() / 256);
+    assert_eq!(all(&[&bytes[..at], &bytes[at..]], &read), whole);
+    for frame in &whole.0 {
+        let again = rewritten(frame, &read, &write);
+        // A text that was not UTF-8 is another after the first time, and may be cut; then it stays.
+        assert_eq!(rewritten(&again, &read, &write), again);
+    }
+}
+
+/// A frame as it is after it was written and read.
+fn rewritten<F>(
+    frame: &F,
+    read: impl Fn(&mut BytesMut) -> Result<Option<F>, FrameError>,
+    write: impl Fn(&F, &mut BytesMut),
+) -> F {
+    let mut written = BytesMut::new();
+    write(frame, &mut written);
+    assert!(written.len() <= HEAD + LONGEST_BODY);
+    let again = read(&mut written).expect("a frame that was written").expect("a whole frame");
+    assert!(written.is_empty(), "it was written as more than itself");
+    again
+}
+
+/// All frames, and how the reading ended.
+fn all<F>(
+    pieces: &[&[u8]],
+    read: impl Fn(&mut BytesMut) -> Result<Option<F>, FrameError>,
+) -> (Vec<F>, Option<FrameError>) {
+    let (mut come, mut frames) = (BytesMut::new(), Vec::new());
+    for piece in pieces {
+        come.extend_from_slice(piece);
+        loop {
+            match read(&mut come) {
+                Ok(Some(frame)) => frames.push(frame),
+                Ok(None) => break,
+                Err(error) => return (frames, Some(error)),
+            }
+        }
+    }
+    assert!(come.len() < HEAD + LONGEST_BODY, "a whole frame was not read");
+    (frames, None)
+}
+
+/// What has a shape is as long as TLS has it and says where it is from; a byte more or less has none.
+pub fn signed_shape(bytes: &[u8]) {
+    let Some(found) = shape(bytes) else { return };
+    match found {
+        Shape::Tls13Server | Shape::Tls13Client => {
+            assert!(bytes.len() == 130 || bytes.len() == 146, "{}", bytes.len());
+            assert!(bytes.starts_with(&[b' '; 64]) && bytes[97] == 0);
+            assert!(!found.is_signed_with(SignatureScheme::RSA_PKCS1_SHA256));
+        }
+        Shape::Tls12Server => assert_eq!(bytes.len(), 68 + usize::from(bytes[67])),
+    }
+    assert_eq!(shape(&[bytes, &[0]].concat()), None, "a byte more");
+    assert_eq!(shape(&bytes[..bytes.len() - 1]), None, "a byte less");
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_testkit::fuzz::drive;
+
+    #[test]
+    fn fuzz_key_frames() {
+        drive("key_frames", &[b"\x03\0\0\x0a", b"\xff\0\0\x01", b"\x08\0"], super::key_frames);
+    }
+
+    #[test]
+    fn fuzz_signed_shape() {
+        let words: &[&[u8]] =
+            &[b"TLS 1.3, server CertificateVerify\0", b"\x03\0\x1d\x20", b"\x03\0\x17\x41\x04"];
+        drive("signed_shape", words, super::signed_shape);
+    }
+}

@@ -1,0 +1,40 @@
+//! Buffers between frames and a connection.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Bytes read at a time: a record of TLS.
+const READ: usize = 16 * 1024;
+
+/// Reads once, and appends what was read to `incoming`. Ready with 0 is the end of the peer's data.
+pub fn poll_fill(
+    mut stream: impl AsyncRead + Unpin,
+    context: &mut Context<'_>,
+    incoming: &mut BytesMut,
+) -> Poll<io::Result<usize>> {
+    let mut room = [0; READ];
+    let mut read = ReadBuf::new(&mut room);
+    ready!(Pin::new(&mut stream).poll_read(context, &mut read))?;
+    incoming.extend_from_slice(read.filled());
+    Poll::Ready(Ok(read.filled().len()))
+}
+
+/// Writes what is in `outgoing`, and flushes. Ready when the connection took all of it.
+pub fn poll_drain(
+    mut stream: impl AsyncWrite + Unpin,
+    context: &mut Context<'_>,
+    outgoing: &mut BytesMut,
+) -> Poll<io::Result<()>> {
+    while !outgoing.is_empty() {
+        let written = ready!(Pin::new(&mut stream).poll_write(context, outgoing))?;
+        if written == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        outgoing.advance(written);
+    }
+    Pin::new(&mut stream).poll_flush(context)
+}

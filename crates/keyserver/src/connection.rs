@@ -1,0 +1,302 @@
+//! The life of one connection: handshake, requests, operations, answers. Read it from top to bottom.
+
+mod requests;
+
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use brisk_certs::common_name;
+use brisk_keyless::io::{poll_drain, poll_fill};
+use brisk_keyless::{Answer, ErrorCode, Hello, Request};
+use brisk_keys::KeyId;
+use brisk_net::Deadline;
+use brisk_server::Accepted;
+use brisk_tls::mutual::MutualStream;
+use bytes::BytesMut;
+use tokio::io::AsyncWriteExt;
+
+use crate::metrics::Figures;
+use crate::operations::Operations;
+use crate::service::{Live, Worker};
+
+/// Time for the handshake and the client's first frame.
+const BEGINNING: Duration = Duration::from_secs(10);
+
+/// Time to complete a frame that has begun.
+const FRAME: Duration = Duration::from_secs(10);
+
+/// Time in which a client that has answers to read takes some.
+const WRITE: Duration = Duration::from_secs(20);
+
+/// Time for a client that was refused to read why.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// A connection may rest as long as it likes, unless its place is needed.
+const REST: Duration = Duration::from_hours(10 * 365 * 24);
+
+/// Bytes of answers from which on nothing more is read.
+const OUTGOING: usize = 64 * 1024;
+
+/// Requests that are read in one turn.
+const TURN: usize = 64;
+
+/// Serves one connection to its end. Never fails: errors are counted and logged.
+pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted<()>) {
+    let Accepted { tcp, peer, place, .. } = accepted;
+    let figures = Arc::clone(&worker.shared.figures);
+    let _open = Open::new(&figures);
+    let deadline = worker.wheel.register();
+    deadline.set(BEGINNING);
+    let live = worker.shared.live.load_full();
+    let accepted = within(&deadline, live.acceptor.accept(tcp)).await;
+    let reason = match accepted {
+        Some(Ok(stream)) => {
+            Connection::new(worker, live, peer, &stream, deadline).run(stream).await;
+            drop(place);
+            return;
+        }
+        Some(Err(error)) => error.to_string(),
+        None => "it was not complete in time".to_owned(),
+    };
+    figures.handshakes_failed.fetch_add(1, Ordering::Relaxed);
+    if let Some(more) = worker.shared.handshake_lines.pass() {
+        tracing::warn!(target: "brisk_keyserver::audit", %peer, reason, more, "handshake refused");
+    }
+}
+
+/// The output of `future`; `None` if the deadline passes before.
+async fn within<F: Future>(deadline: &Deadline, future: F) -> Option<F::Output> {
+    let mut future = std::pin::pin!(future);
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => deadline.poll_expired(context).map(|()| None),
+    })
+    .await
+}
+
+/// Closes our side, and reads what the client has sent meanwhile: to close with that unread would be a reset, which overtakes the
+/// error that the client is to read.
+async fn linger(mut stream: MutualStream) {
+    if stream.shutdown().await.is_err() {
+        return;
+    }
+    let mut discarded = BytesMut::new();
+    while let Ok(1..) = poll_fn(|context| poll_fill(&mut stream, context, &mut discarded)).await {
+        discarded.clear();
+    }
+}
+
+/// Counts a connection as open until it is dropped.
+struct Open<'f>(&'f Figures);
+
+impl<'f> Open<'f> {
+    fn new(figures: &'f Figures) -> Self {
+        figures.accepted.fetch_add(1, Ordering::Relaxed);
+        figures.open.fetch_add(1, Ordering::Relaxed);
+        Self(figures)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What the deadline of a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    Beginning,
+    Frame,
+    Write,
+    Rest,
+}
+
+/// How a turn's writing went.
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    /// The client has to read before more can be written.
+    is_blocked: bool,
+    /// Some of what there was to write was taken.
+    some: bool,
+}
+
+struct Connection {
+    worker: Rc<Worker>,
+    live: Arc<Live>,
+    peer: SocketAddr,
+    /// The common name of the client's certificate.
+    client: String,
+    incoming: BytesMut,
+    outgoing: BytesMut,
+    keys: Vec<Option<KeyId>>,
+    operations: Operations,
+    /// What was granted; `None` before the client's hello.
+    limits: Option<Hello>,
+    refusals: u32,
+    deadline: Deadline,
+    waits: Waits,
+    /// The client was asked to go elsewhere.
+    draining: bool,
+    /// Nothing more is read: the connection ends when everything is written.
+    ending: bool,
+}
+
+impl Connection {
+    fn new(
+        worker: Rc<Worker>,
+        live: Arc<Live>,
+        peer: SocketAddr,
+        stream: &MutualStream,
+        deadline: Deadline,
+    ) -> Self {
+        Self {
+            worker,
+            live,
+            peer,
+            client: common_name(stream.client()).unwrap_or_default(),
+            incoming: BytesMut::new(),
+            outgoing: BytesMut::new(),
+            keys: Vec::new(),
+            operations: Operations::default(),
+            limits: None,
+            refusals: 0,
+            deadline,
+            waits: Waits::Beginning,
+            draining: false,
+            ending: false,
+        }
+    }
+
+    async fn run(mut self, mut stream: MutualStream) {
+        tracing::debug!(peer = %self.peer, client = self.client, "a gateway connected");
+        poll_fn(|context| self.poll_turn(&mut stream, context)).await;
+        if self.ending {
+            self.deadline.set(LINGER);
+            within(&self.deadline, linger(stream)).await;
+        }
+    }
+
+    /// One turn: takes requests, begins operations, writes the answers of those that have ended. Ready when the connection
+    /// has ended.
+    fn poll_turn(&mut self, stream: &mut MutualStream, context: &mut Context<'_>) -> Poll<()> {
+        self.follow();
+        let mut turn = TURN;
+        loop {
+            let turn_before = turn;
+            if self.poll_requests(stream, context, &mut turn).is_ready() {
+                return Poll::Ready(());
+            }
+            let was_full = !self.has_room();
+            self.collect(context);
+            let before = self.outgoing.len();
+            let drained = poll_drain(&mut *stream, context, &mut self.outgoing);
+            if matches!(drained, Poll::Ready(Err(_))) {
+                return Poll::Ready(());
+            }
+            if self.ending && drained.is_ready() {
+                return Poll::Ready(());
+            }
+            let written = Written { is_blocked: drained.is_pending(), some: self.outgoing.len() < before };
+            self.set_deadline(turn < turn_before, written);
+            // Where there was no room for requests or answers, the connection was not asked for more: now there is.
+            if turn == 0 || !(was_full || before >= OUTGOING) || !self.has_room() {
+                break;
+            }
+        }
+        if turn == 0 {
+            // Others are served too.
+            context.waker().wake_by_ref();
+        }
+        if self.deadline.poll_expired(context).is_ready() {
+            self.expired();
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
+
+    /// Takes over new settings, and the begin of a drain.
+    fn follow(&mut self) {
+        let present = self.worker.shared.live.load();
+        if !Arc::ptr_eq(&present, &self.live) {
+            self.live = Arc::clone(&present);
+        }
+        drop(present);
+        if self.live.policy.client(&self.client).is_none() && !self.ending {
+            self.refuse(0, ErrorCode::UnknownClient, None, "no client of this name is configured");
+            self.ending = true;
+        }
+        if self.worker.drain.started() && !self.draining {
+            self.draining = true;
+            Answer::Drain.write(&mut self.outgoing);
+        }
+    }
+
+    /// Reads requests while there is room for their operations and answers, `turn` at most. Ready when the client has closed.
+    fn poll_requests(
+        &mut self,
+        stream: &mut MutualStream,
+        context: &mut Context<'_>,
+        turn: &mut usize,
+    ) -> Poll<()> {
+        while *turn > 0 && !self.ending && self.has_room() {
+            match Request::read(&mut self.incoming) {
+                Ok(Some(request)) => {
+                    self.take(request);
+                    *turn -= 1;
+                }
+                Ok(None) => match poll_fill(&mut *stream, context, &mut self.incoming) {
+                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
+                    Poll::Ready(Ok(_)) => {}
+                    Poll::Pending => break,
+                },
+                Err(error) => self.end(&error.to_string()),
+            }
+        }
+        Poll::Pending
+    }
+
+    fn has_room(&self) -> bool {
+        let most = self.limits.map_or(1, |limits| limits.operations);
+        self.operations.len() < usize::from(most) && self.outgoing.len() < OUTGOING
+    }
+
+    fn set_deadline(&mut self, has_read: bool, written: Written) {
+        let waits = if written.is_blocked {
+            Waits::Write
+        } else if self.limits.is_none() {
+            Waits::Beginning
+        } else if !self.incoming.is_empty() && self.has_room() {
+            Waits::Frame
+        } else {
+            Waits::Rest
+        };
+        let is_other = waits != self.waits;
+        self.waits = waits;
+        match waits {
+            Waits::Write if is_other || written.some => self.deadline.set(WRITE),
+            Waits::Frame if is_other || has_read => self.deadline.set(FRAME),
+            Waits::Rest if is_other || has_read => self.deadline.set_idle(REST),
+            _ => {}
+        }
+    }
+
+    fn expired(&self) {
+        if self.waits == Waits::Rest {
+            return tracing::debug!(peer = %self.peer, client = self.client, "closed for want of places");
+        }
+        let detail = match self.waits {
+            Waits::Write => "the client does not read its answers",
+            Waits::Frame => "the client left a frame unfinished",
+            _ => "the client does not say hello",
+        };
+        self.worker.shared.figures.stalled.fetch_add(1, Ordering::Relaxed);
+        let (peer, client) = (self.peer, &*self.client);
+        tracing::warn!(target: "brisk_keyserver::audit", client, %peer, detail, "closed");
+    }
+}

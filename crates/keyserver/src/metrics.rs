@@ -1,0 +1,108 @@
+//! What the key server counts of its own, and the audit log of what it refused.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use brisk_keyless::ErrorCode;
+use brisk_telemetry::Throttle;
+use brisk_telemetry::metrics::{Collector, Encoder};
+
+/// Refusals that a client can cause in any number with operations that are otherwise right are logged once in this time, with
+/// their number.
+const RATE_LINES: Duration = Duration::from_secs(1);
+
+/// The figures of a key server.
+#[derive(Debug)]
+pub(crate) struct Figures {
+    /// Connections that are open, from their acceptance on.
+    pub(crate) open: AtomicUsize,
+    pub(crate) accepted: AtomicU64,
+    /// Handshakes that failed: no certificate, a wrong one, another protocol.
+    pub(crate) handshakes_failed: AtomicU64,
+    /// Connections that were closed for want of a place.
+    pub(crate) shed: AtomicU64,
+    /// Connections closed because their client did not read, or left a frame unfinished.
+    pub(crate) stalled: AtomicU64,
+    pub(crate) operations: AtomicU64,
+    refused: [AtomicU64; ErrorCode::ALL.len()],
+    rate: Throttle,
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        Self {
+            open: AtomicUsize::new(0),
+            accepted: AtomicU64::new(0),
+            handshakes_failed: AtomicU64::new(0),
+            shed: AtomicU64::new(0),
+            stalled: AtomicU64::new(0),
+            operations: AtomicU64::new(0),
+            refused: Default::default(),
+            rate: Throttle::new(RATE_LINES),
+        }
+    }
+}
+
+/// Who was refused what: a line of the audit log.
+pub(crate) struct Refused<'a> {
+    pub(crate) client: &'a str,
+    pub(crate) peer: std::net::SocketAddr,
+    pub(crate) code: ErrorCode,
+    /// The key, as far as it is known.
+    pub(crate) key: Option<brisk_keys::KeyId>,
+    pub(crate) detail: &'a str,
+}
+
+impl Figures {
+    /// Counts a refusal, and writes it to the audit log.
+    pub(crate) fn refused(&self, refused: &Refused<'_>) {
+        let Refused { client, peer, code, key, detail } = refused;
+        if let Some(place) = ErrorCode::ALL.iter().position(|known| known == code) {
+            self.refused[place].fetch_add(1, Ordering::Relaxed);
+        }
+        let key = key.map(tracing::field::display);
+        if matches!(code, ErrorCode::Rate | ErrorCode::Overloaded | ErrorCode::DeadlinePassed) {
+            if let Some(more) = self.rate.pass() {
+                tracing::warn!(target: "brisk_keyserver::audit", client, %peer, %code, key, more, "refused");
+            }
+            return;
+        }
+        tracing::warn!(target: "brisk_keyserver::audit", client, %peer, %code, key, detail, "refused");
+    }
+}
+
+/// Shows the figures.
+#[derive(Debug)]
+pub(crate) struct KeyServerMetrics(pub(crate) Arc<Figures>);
+
+impl Collector for KeyServerMetrics {
+    fn collect(&self, page: &mut Encoder<'_, '_>) -> fmt::Result {
+        let Self(figures) = self;
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let mut family = page.gauge("keyserver_clients", "Open connections of gateways.")?;
+        family.gauge(&[], figures.open.load(Ordering::Relaxed) as u64)?;
+        let mut family = page.counter("keyserver_accepted", "Connections of gateways accepted.")?;
+        family.counter(&[], load(&figures.accepted))?;
+        let mut family = page
+            .counter("keyserver_closed", "Connections of gateways that the key server ended, by reason.")?;
+        for (reason, count) in [
+            ("handshake", &figures.handshakes_failed),
+            ("limit", &figures.shed),
+            ("stalled", &figures.stalled),
+        ] {
+            family.counter(&[("reason", reason)], load(count))?;
+        }
+        let mut family = page.counter("keyserver_requests", "Operations that gateways asked for.")?;
+        family.counter(&[], load(&figures.operations))?;
+        let mut family = page.counter(
+            "keyserver_refusals",
+            "Operations and connections of gateways that were refused, by reason.",
+        )?;
+        for (code, count) in ErrorCode::ALL.iter().zip(&figures.refused) {
+            family.counter(&[("reason", code.name())], load(count))?;
+        }
+        Ok(())
+    }
+}

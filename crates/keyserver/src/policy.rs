@@ -1,0 +1,153 @@
+//! What each client may do: which keys, which operations, how often.
+
+use std::collections::{HashMap, HashSet};
+
+use brisk_keyless::{ErrorCode, Shape, shape};
+use brisk_keys::{KeyAlgorithm, KeyId};
+use brisk_net::rates::Rate;
+
+use crate::bucket::Bucket;
+
+/// All clients, by the common name of their certificates.
+#[derive(Debug, Default)]
+pub struct Policy {
+    clients: HashMap<String, Client>,
+}
+
+/// A client's permissions.
+#[derive(Debug)]
+pub struct Client {
+    keys: Keys,
+    operations: Vec<Shape>,
+    bucket: Option<Bucket>,
+}
+
+/// The keys that a client may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// All that the server has.
+    All,
+    /// These.
+    Some(HashSet<KeyId>),
+}
+
+impl Keys {
+    fn has(&self, key: KeyId) -> bool {
+        match self {
+            Self::All => true,
+            Self::Some(keys) => keys.contains(&key),
+        }
+    }
+}
+
+impl Policy {
+    /// Knows no client.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a client, or replaces the one with this name. Without a rate it may ask as often as it likes.
+    pub fn add(&mut self, name: impl Into<String>, keys: Keys, operations: Vec<Shape>, rate: Option<Rate>) {
+        let bucket = rate.map(Bucket::new);
+        self.clients.insert(name.into(), Client { keys, operations, bucket });
+    }
+
+    /// The client with this common name.
+    pub fn client(&self, name: &str) -> Option<&Client> {
+        self.clients.get(name)
+    }
+}
+
+impl Client {
+    /// Whether the client may use the key at all.
+    pub fn may_use(&self, key: KeyId) -> bool {
+        self.keys.has(key)
+    }
+
+    /// Whether the client may have `message` signed with the key, which has this algorithm; the error says why not.
+    pub fn check(
+        &self,
+        key: KeyId,
+        algorithm: KeyAlgorithm,
+        scheme: brisk_keyless::Scheme,
+        message: &[u8],
+    ) -> Result<(), ErrorCode> {
+        if !self.may_use(key) {
+            return Err(ErrorCode::KeyNotAllowed);
+        }
+        let shape = shape(message).ok_or(ErrorCode::Shape)?;
+        if !self.operations.contains(&shape) {
+            return Err(ErrorCode::OperationNotAllowed);
+        }
+        if !algorithm.schemes().contains(&scheme) || !shape.is_signed_with(scheme) {
+            return Err(ErrorCode::Scheme);
+        }
+        // Last: what is refused anyway costs no token.
+        if self.bucket.as_ref().is_some_and(|bucket| !bucket.take()) {
+            return Err(ErrorCode::Rate);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use brisk_keyless::Scheme;
+
+    use super::*;
+
+    const KEY: KeyId = KeyId([1; 32]);
+    const ECDSA: Scheme = Scheme::ECDSA_SECP256R1_SHA256;
+
+    fn tls13() -> Vec<u8> {
+        [&[b' '; 64][..], b"TLS 1.3, server CertificateVerify\0", &[7; 32]].concat()
+    }
+
+    fn tls12() -> Vec<u8> {
+        [&[0; 64][..], &[3, 0, 29, 32], &[7; 32]].concat()
+    }
+
+    fn checked(policy: &Policy, key: KeyId, scheme: Scheme, message: &[u8]) -> Result<(), ErrorCode> {
+        let client = policy.client("gateway").expect("a client");
+        let rsa = [Scheme::RSA_PKCS1_SHA256, Scheme::RSA_PSS_RSAE_SHA256].contains(&scheme);
+        let algorithm = if rsa { KeyAlgorithm::Rsa { bits: 2048 } } else { KeyAlgorithm::EcdsaP256 };
+        client.check(key, algorithm, scheme, message)
+    }
+
+    fn policy(keys: Keys, operations: Vec<Shape>, rate: Option<Rate>) -> Policy {
+        let mut policy = Policy::new();
+        policy.add("gateway", keys, operations, rate);
+        policy
+    }
+
+    #[test]
+    fn a_client_may_do_what_is_written_and_nothing_else() {
+        let own = policy(Keys::Some([KEY].into()), vec![Shape::Tls13Server], None);
+        assert!(own.client("another").is_none());
+        assert_eq!(checked(&own, KEY, ECDSA, &tls13()), Ok(()));
+        let other = KeyId([2; 32]);
+        assert_eq!(checked(&own, other, ECDSA, &tls13()), Err(ErrorCode::KeyNotAllowed));
+        assert_eq!(checked(&own, KEY, ECDSA, &tls12()), Err(ErrorCode::OperationNotAllowed));
+        assert_eq!(checked(&own, KEY, ECDSA, &[7; 32]), Err(ErrorCode::Shape));
+        assert_eq!(checked(&own, KEY, Scheme::ED25519, &tls13()), Err(ErrorCode::Scheme));
+    }
+
+    #[test]
+    fn pkcs1_is_for_tls_1_2_alone() {
+        let all = policy(Keys::All, vec![Shape::Tls13Server, Shape::Tls12Server], None);
+        assert_eq!(checked(&all, KEY, Scheme::RSA_PKCS1_SHA256, &tls12()), Ok(()));
+        assert_eq!(checked(&all, KEY, Scheme::RSA_PKCS1_SHA256, &tls13()), Err(ErrorCode::Scheme));
+        assert_eq!(checked(&all, KEY, Scheme::RSA_PSS_RSAE_SHA256, &tls13()), Ok(()));
+    }
+
+    #[test]
+    fn what_is_refused_costs_no_token() {
+        let rate = Rate { interval: Duration::from_hours(1), burst: 1 };
+        let policy = policy(Keys::All, vec![Shape::Tls13Server], Some(rate));
+        assert_eq!(checked(&policy, KEY, ECDSA, b""), Err(ErrorCode::Shape));
+        assert_eq!(checked(&policy, KEY, ECDSA, &tls13()), Ok(()));
+        assert_eq!(checked(&policy, KEY, ECDSA, &tls13()), Err(ErrorCode::Rate));
+    }
+}
