@@ -102,11 +102,11 @@ impl H2<'_> {
         priority: Priority,
     ) {
         let body = inbox.as_ref().map_or(ClientBody::Empty, |inbox| ClientBody::Http2(inbox.body()));
-        let request = request.map(|()| body);
+        let work = self.respond(request.map(|()| body));
         let place = self.open(Box::new(Stream {
             number,
             key: None,
-            work: Work::Request(Box::new(request)),
+            work,
             inbox,
             recv_window: self.recv.initial_window.into(),
             unclaimed: 0,

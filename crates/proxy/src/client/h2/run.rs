@@ -48,10 +48,13 @@ impl H2<'_> {
             return self.reset(number, Reason::CANCEL);
         }
         match mem::replace(&mut stream.work, Work::Done) {
-            Work::Request(request) => self.begin_request(place, *request, &mut context),
             Work::Running(future) => {
                 stream.work = Work::Running(future);
+                let is_new = stream.key.is_none();
                 self.poll_running(place, &mut context);
+                if is_new {
+                    self.begun(place, &waker);
+                }
             }
             Work::Answer(answer) => {
                 let waits = answer.chunk.is_none() && answer.head.is_none();
@@ -64,26 +67,27 @@ impl H2<'_> {
         }
     }
 
-    fn begin_request(&mut self, place: u32, request: Request<ClientBody>, context: &mut Context<'_>) {
+    /// What answers a request, once it is run.
+    pub(super) fn respond(&self, request: Request<ClientBody>) -> Work {
         let (service, connection) = (self.http.service.current(), Rc::clone(&self.http.connection));
-        // Requests that came together with the one that was too much are refused too.
-        self.flood.heads(connection.multiplex().long_heads());
-        let is_flood = self.flood.exhausted_by().is_some();
-        let Some(stream) = self.stream(place) else { return };
-        stream.work = Work::Running(Box::pin(async move {
-            if is_flood {
-                service.turn_away(&connection, request)
-            } else {
-                service.respond(&connection, request).await
+        let flood = self.flood.clone();
+        Work::Running(Box::pin(async move {
+            // Requests that came together with the one that was too much are refused too.
+            flood.heads(connection.multiplex().long_heads());
+            if flood.exhausted_by().is_some() {
+                return service.turn_away(&connection, request);
             }
-        }));
-        self.poll_running(place, context);
-        // The service begins the stream when it is polled first.
+            service.respond(&connection, request).await
+        }))
+    }
+
+    /// Notes which stream of the connection the service has begun, when it was polled first.
+    fn begun(&mut self, place: u32, waker: &Waker) {
         let begun = self.http.connection.multiplex().streams.take_begun();
         if let Some(stream) = self.stream(place) {
             stream.key = begun;
         }
-        self.watch(place, context.waker());
+        self.watch(place, waker);
     }
 
     fn poll_running(&mut self, place: u32, context: &mut Context<'_>) {

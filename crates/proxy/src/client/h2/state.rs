@@ -11,12 +11,11 @@ use brisk_wire::h2::hpack::{DEFAULT_TABLE, Decoder, Encoder};
 use brisk_wire::h2::priority::{self, Priority};
 use brisk_wire::h2::settings::{self, DEFAULT_WINDOW, PeerSettings, id};
 use http::response::Parts;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Response};
 
 use super::head::Field;
 use super::wakes::Wakes;
 use crate::answer::exchange::RecordedBody;
-use crate::body::client::ClientBody;
 use crate::body::http2::{Inbox, Notices};
 use crate::client::driver::Http;
 use crate::client::flood::FloodWatch;
@@ -161,7 +160,6 @@ pub(super) struct Stream {
 
 /// What is done with a stream.
 pub(super) enum Work {
-    Request(Box<Request<ClientBody>>),
     Running(Pin<Box<dyn Future<Output = Response<RecordedBody>>>>),
     Answer(Box<Answer>),
     /// All was sent.

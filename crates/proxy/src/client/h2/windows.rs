@@ -100,7 +100,7 @@ impl H2<'_> {
         let (is_answered, is_done) = match &stream.work {
             Work::Done => (true, true),
             Work::Answer(answer) => (answer.head.is_none(), false),
-            Work::Request(_) | Work::Running(_) => (false, false),
+            Work::Running(_) => (false, false),
         };
         if notice.asks && !is_answered {
             self.write_status(number, 100, false);
