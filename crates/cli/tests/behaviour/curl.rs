@@ -142,6 +142,16 @@ fn http_1_0_is_answered_and_closed() {
     assert!(answer.ends_with("hello"), "{answer}");
 }
 
+#[test]
+fn http_1_0_persists_where_the_client_asks_for_it() {
+    let site = Site::with(&respond("/", "hello"));
+    let url = site.url("/");
+    let options = ["--http1.0", "--write-out", " %{num_connects} ", &url];
+    assert_eq!(site.curl(&options, "/").success(), "hello 1 hello 1 ");
+    let options = [&["--header", "Connection: keep-alive"], &options[..]].concat();
+    assert_eq!(site.curl(&options, "/").success(), "hello 1 hello 0 ");
+}
+
 fn files() -> Site {
     let tables = "\n[[host.route]]\npath = \"/files/\"\nstatic = \"www\"\n";
     Site::custom("", tables, |setup| {

@@ -86,14 +86,17 @@ pub(crate) fn write_head(
             Framing::Chunked { announced }
         }
     };
+    let framing = if may_have_body { framing } else { Framing::Length(0) };
+    let closes = closes || says_close || framing == Framing::UntilClose;
+    if asked.is_old && !closes {
+        output.extend_from_slice(b"connection: keep-alive\r\n");
+    }
     if !has_date {
         for part in ["date: ", date, "\r\n"] {
             output.extend_from_slice(part.as_bytes());
         }
     }
     output.extend_from_slice(b"\r\n");
-    let framing = if may_have_body { framing } else { Framing::Length(0) };
-    let closes = closes || says_close || framing == Framing::UntilClose;
     Written { framing, closes }
 }
 
@@ -341,6 +344,15 @@ mod tests {
         assert_eq!(text, "HTTP/1.0 200 OK");
         assert_eq!(last, Written { framing: Framing::UntilClose, closes: true });
         assert!(written(200, &[], Extent::Unknown, old, false).1.closes);
+    }
+
+    #[test]
+    fn http_1_0_learns_that_its_connection_persists() {
+        let old = Asked { is_old: true, ..GET };
+        let (text, next) = written(200, &[], Extent::Known(3), old, false);
+        assert_eq!(text, "HTTP/1.0 200 OK\r\ncontent-length: 3\r\nconnection: keep-alive");
+        assert_eq!(next, Written { framing: length(3), closes: false });
+        assert_eq!(written(200, &[], Extent::Known(3), old, true).0, "HTTP/1.0 200 OK\r\ncontent-length: 3");
     }
 
     #[test]

@@ -138,7 +138,7 @@ impl RequestHead {
             body,
             expects_continue: facts.expects_continue && has_body && !is_old,
             takes_trailers: facts.takes_trailers,
-            persists: !is_old && !facts.closes && !facts.means_two_things(),
+            persists: (!is_old || facts.keeps) && !facts.closes && !facts.means_two_things(),
         };
         Ok(Some((head, length)))
     }
@@ -160,6 +160,8 @@ struct Facts {
     /// There is a transfer coding; whether the last one is chunked.
     is_chunked: Option<bool>,
     closes: bool,
+    /// HTTP/1.0 persists only if the client asks for it (RFC 9112 section 9.3).
+    keeps: bool,
     expects_continue: bool,
     takes_trailers: bool,
 }
@@ -197,7 +199,12 @@ impl Facts {
             header::TRANSFER_ENCODING => {
                 self.is_chunked = tokens(value).last().map(|coding| is(coding, "chunked"));
             }
-            header::CONNECTION => self.closes |= tokens(value).any(|option| is(option, "close")),
+            header::CONNECTION => {
+                for option in tokens(value) {
+                    self.closes |= is(option, "close");
+                    self.keeps |= is(option, "keep-alive");
+                }
+            }
             header::EXPECT => self.expects_continue = is(value, "100-continue"),
             header::TE => self.takes_trailers |= tokens(value).any(|coding| is(coding, "trailers")),
             _ => {}
@@ -291,11 +298,12 @@ mod tests {
         assert!(asks("TE: gzip, Trailers\r\n").takes_trailers);
         assert!(!asks("Connection: a\r\nConnection: b , Close\r\n").persists);
         assert!(asks("Connection: closed\r\n").persists);
-        // Of HTTP/1.0 nothing persists, and nothing is expected.
-        let old =
-            "POST / HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n";
-        let old = head(old);
-        assert!(!old.persists && !old.expects_continue && old.request.version() == Version::HTTP_10);
+        // HTTP/1.0 persists where it asks for it, and expects nothing.
+        let old = |lines: &str| head(&format!("POST / HTTP/1.0\r\n{lines}\r\n"));
+        assert!(old("Connection: Keep-Alive\r\n").persists);
+        assert!(!old("").persists && !old("Connection: keep-alive, close\r\n").persists);
+        let expects = old("Content-Length: 1\r\nExpect: 100-continue\r\n");
+        assert!(!expects.expects_continue && expects.request.version() == Version::HTTP_10);
     }
 
     #[test]
