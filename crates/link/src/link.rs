@@ -45,8 +45,8 @@ impl Link {
         }
     }
 
-    /// A command that runs `program` at the client's end, whose address is [`CLIENT`](crate::CLIENT). Loopback is there, but
-    /// nobody else's.
+    /// A command that runs `program` at the client's end, whose address is [`CLIENT`](crate::CLIENT). Loopback is there, and
+    /// no other network.
     pub fn client(&self, program: impl AsRef<OsStr>) -> Command {
         self.enter(self.namespaces[0], program.as_ref())
     }
