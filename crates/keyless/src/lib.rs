@@ -16,7 +16,7 @@ pub use brisk_wire::registry::SignatureScheme as Scheme;
 pub use client::{Fallback, RemoteEngine, RemoteMetrics, RemoteSettings};
 pub use code::ErrorCode;
 pub use frame::{Answer, FrameError, Hello, Request};
-pub use shape::{Shape, shape};
+pub use shape::{Shape, is_asn1, shape};
 
 /// The name of the protocol in ALPN (RFC 7301). Another major version gets another name.
 pub const ALPN: &str = "brisk-keys/1";

@@ -1,5 +1,6 @@
 //! What a TLS server signs, distinguished from anything else by its shape: a key server signs nothing else.
 
+use brisk_keys::is_point_of;
 use brisk_wire::registry::{NamedGroup, SignatureScheme};
 
 /// The content of a signature in TLS.
@@ -49,11 +50,64 @@ const RANDOMS: usize = 64;
 /// `named_curve`, RFC 8422 section 5.4.
 const NAMED_CURVE: u8 = 3;
 
-/// The shape of `message`; `None` if no TLS signature is over such bytes.
+/// The shape of `message`; `None` if no TLS signature is over such bytes, or if they are a value of ASN.1 as well
+/// ([`is_asn1`]).
 ///
 /// No message has two shapes: in the place of `named_curve` TLS 1.3 has the first letter of its context.
 pub fn shape(message: &[u8]) -> Option<Shape> {
-    tls13(message).or_else(|| tls12(message).then_some(Shape::Tls12Server))
+    tls13(message).or_else(|| (tls12(message) && !is_asn1(message)).then_some(Shape::Tls12Server))
+}
+
+/// Whether `message` is one SEQUENCE or SET of ASN.1 whose elements fill it to the byte: what certificates, CRLs, answers of OCSP
+/// and the attributes of CMS are when they are signed.
+///
+/// Who takes part in a handshake of TLS 1.2 chooses one of the two randoms and could make one of these of it. Of the handshakes of
+/// others this is true for fewer than one in a million.
+pub fn is_asn1(message: &[u8]) -> bool {
+    match element(message) {
+        Some((SEQUENCE | SET, content, [])) => is_filled(content),
+        // Of an indefinite length: two zero bytes are its end.
+        None => matches!(message, [SEQUENCE | SET, INDEFINITE, .., 0, 0]),
+        _ => false,
+    }
+}
+
+/// Whether elements fill `content` to the byte. One of an indefinite length may end anywhere, and counts as one that does.
+fn is_filled(mut content: &[u8]) -> bool {
+    loop {
+        match element(content) {
+            Some((_, _, [])) => return true,
+            Some((_, _, rest)) => content = rest,
+            None => return matches!(content, [tag, INDEFINITE, ..] if tag & CONSTRUCTED != 0),
+        }
+    }
+}
+
+const CONSTRUCTED: u8 = 0x20;
+const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
+const INDEFINITE: u8 = 0x80;
+
+/// The first element of `bytes` (X.690 section 8.1): its tag, its content and what is behind it. Lengths may be longer than they have
+/// to be.
+fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&tag, mut rest) = bytes.split_first()?;
+    if tag & 0x1f == 0x1f {
+        let last = rest.iter().position(|byte| byte & 0x80 == 0)?;
+        rest = &rest[last + 1..];
+    }
+    let (&first, rest) = rest.split_first()?;
+    let (length, rest) = match first {
+        0..INDEFINITE => (usize::from(first), rest),
+        INDEFINITE => return None,
+        _ => {
+            let (length, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+            let add = |sum: usize, byte: &u8| Some(sum.checked_mul(256)? + usize::from(*byte));
+            (length.iter().try_fold(0, add)?, rest)
+        }
+    };
+    let (content, rest) = rest.split_at_checked(length)?;
+    Some((tag, content, rest))
 }
 
 fn tls13(message: &[u8]) -> Option<Shape> {
@@ -71,16 +125,11 @@ fn tls12(message: &[u8]) -> bool {
     kind == NAMED_CURVE && point.len() == usize::from(length) && is_point(curve, point)
 }
 
-/// Whether `point` has the form of a point of `curve`: its length, and the mark of an uncompressed one.
+/// Whether `point` is one of `curve`, which is among those that brisk has. Any 32 bytes are one of X25519.
 fn is_point(curve: NamedGroup, point: &[u8]) -> bool {
-    let uncompressed = |length: usize| point.len() == length && point.first() == Some(&4);
     match curve {
-        NamedGroup::SECP256R1 => uncompressed(65),
-        NamedGroup::SECP384R1 => uncompressed(97),
-        NamedGroup::SECP521R1 => uncompressed(133),
         NamedGroup::X25519 => point.len() == 32,
-        NamedGroup::X448 => point.len() == 56,
-        _ => false,
+        other => is_point_of(other, point),
     }
 }
 
@@ -103,14 +152,66 @@ mod tests {
             assert_eq!(shape(&tls13_of(SERVER, hash)), Some(Shape::Tls13Server));
             assert_eq!(shape(&tls13_of(CLIENT, hash)), Some(Shape::Tls13Client));
         }
-        for (curve, length) in [(23, 65), (24, 97), (25, 133)] {
-            let mut point = vec![1; length];
-            point[0] = 4;
-            assert_eq!(shape(&tls12_of(curve, &point)), Some(Shape::Tls12Server), "{curve}");
-        }
-        for (curve, length) in [(29, 32), (30, 56)] {
-            assert_eq!(shape(&tls12_of(curve, &vec![1; length])), Some(Shape::Tls12Server), "{curve}");
-        }
+        assert_eq!(shape(&tls12_of(29, &[1; 32])), Some(Shape::Tls12Server));
+        assert_eq!(shape(&tls12_of(23, &base_point())), Some(Shape::Tls12Server));
+    }
+
+    /// The base point of P-256, FIPS 186-4 section D.1.2.3.
+    fn base_point() -> Vec<u8> {
+        let digits = "046b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296\
+                      4fe342e2fe1a7f9b8ee7eb4a7c0f9e162bce33576b315ececbb6406837bf51f5";
+        let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).expect("a byte");
+        (0..digits.len()).step_by(2).map(byte).collect()
+    }
+
+    /// An element of ASN.1 with a short length.
+    fn asn1(tag: u8, content: &[&[u8]]) -> Vec<u8> {
+        let content = content.concat();
+        [&[tag, content.len() as u8][..], &content].concat()
+    }
+
+    /// `SignedAttributes` of CMS (RFC 5652 section 5.4) with the place and the form of an X25519 key of `ServerKeyExchange`.
+    fn signed_attributes() -> Vec<u8> {
+        let content_type = asn1(
+            0x30,
+            &[
+                &asn1(6, &[&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 3]]),
+                &asn1(SET, &[&asn1(6, &[&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 7, 1]])]),
+            ],
+        );
+        // An attribute that no program knows, filled until the key exchange follows.
+        let filler = asn1(0x30, &[&asn1(6, &[&[0x2a; 20]]), &asn1(SET, &[&asn1(4, &[])])]);
+        let exchange = [&[3, 0, 29, 32][..], &[7; 32]].concat();
+        let before = 64 - 2 - content_type.len() - filler.len() - 2;
+        let last = asn1(4, &[&vec![0; before], &exchange]);
+        asn1(SET, &[&content_type, &filler, &last])
+    }
+
+    #[test]
+    fn what_could_be_signed_data_of_another_kind_has_no_shape() {
+        let attributes = signed_attributes();
+        assert!(tls12(&attributes), "the test is about a message of the form of TLS 1.2: {attributes:02x?}");
+        assert!(is_asn1(&attributes));
+        assert_eq!(shape(&attributes), None);
+        let mut sequence = attributes.clone();
+        sequence[0] = SEQUENCE;
+        assert_eq!(shape(&sequence), None);
+        // A length that is longer than it has to be, and none at all.
+        let mut long = tls12_of(29, &[7; 32]);
+        long[..5].copy_from_slice(&[SET, 0x82, 0, 96, 4]);
+        long[5] = 94;
+        assert_eq!((shape(&long), is_asn1(&long)), (None, true));
+        let mut indefinite = tls12_of(29, &[7; 32]);
+        indefinite[..2].copy_from_slice(&[SEQUENCE, INDEFINITE]);
+        indefinite[98..].fill(0);
+        assert_eq!(shape(&indefinite), None);
+        let mut inner = tls12_of(29, &[7; 32]);
+        inner[..4].copy_from_slice(&[SET, 98, SEQUENCE, INDEFINITE]);
+        assert_eq!(shape(&inner), None);
+        // What only begins like one is from a handshake.
+        let mut other = tls12_of(29, &[7; 32]);
+        other[..4].copy_from_slice(&[SET, 98, 4, 95]);
+        assert_eq!(shape(&other), Some(Shape::Tls12Server));
     }
 
     #[test]
@@ -127,6 +228,13 @@ mod tests {
         wrong.push([&x25519[..], &[0]].concat());
         wrong.push(tls12_of(29, &[1; 31]));
         wrong.push(tls12_of(23, &[1; 65]));
+        let mut beside = base_point();
+        beside[64] ^= 1;
+        wrong.push(tls12_of(23, &beside));
+        wrong.push(tls12_of(24, &base_point()));
+        // Curves that brisk does not have.
+        wrong.push(tls12_of(25, &[&[4][..], &[1; 132]].concat()));
+        wrong.push(tls12_of(30, &[1; 56]));
         wrong.push(tls12_of(256, &[1; 32]));
         for message in wrong {
             assert_eq!(shape(&message), None, "{message:?}");

@@ -18,6 +18,7 @@ mod metered;
 mod mlkem_lanes;
 mod operation;
 mod pending;
+mod points;
 mod private_key;
 mod rsa;
 mod rsa_lanes;
@@ -37,3 +38,4 @@ pub use metered::{Metered, OperationObserver, OperationOutcome, OperationReport}
 pub use mlkem_lanes::Encapsulation;
 pub use operation::{KeyId, KeyOperation, OperationKind};
 pub use pending::{Completion, KeyResult, PendingOperation};
+pub use points::is_point_of;

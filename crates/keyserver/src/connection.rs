@@ -24,7 +24,7 @@ use crate::metrics::Figures;
 use crate::operations::Operations;
 use crate::service::{Live, Worker};
 
-/// Time for the handshake and the client's first frame.
+/// Time for the handshake, and then for the client's first frame.
 const BEGINNING: Duration = Duration::from_secs(10);
 
 /// Time to complete a frame that has begun.
@@ -36,7 +36,7 @@ const WRITE: Duration = Duration::from_secs(20);
 /// Time for a client that was refused to read why.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// A connection may rest as long as it likes, unless its place is needed.
+/// A connection may rest as long as it likes.
 const REST: Duration = Duration::from_hours(10 * 365 * 24);
 
 /// Bytes of answers from which on nothing more is read.
@@ -51,7 +51,8 @@ pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted<()>) {
     let figures = Arc::clone(&worker.shared.figures);
     let _open = Open::new(&figures);
     let deadline = worker.wheel.register();
-    deadline.set(BEGINNING);
+    // Who has not shown a certificate gives way to who comes next.
+    deadline.set_idle(BEGINNING);
     let live = worker.shared.live.load_full();
     let accepted = within(&deadline, live.acceptor.accept(tcp)).await;
     let reason = match accepted {
@@ -61,9 +62,15 @@ pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted<()>) {
             return;
         }
         Some(Err(error)) => error.to_string(),
+        None if deadline.is_evicted() => {
+            figures.evicted.fetch_add(1, Ordering::Relaxed);
+            "its place was needed before it was complete".to_owned()
+        }
         None => "it was not complete in time".to_owned(),
     };
-    figures.handshakes_failed.fetch_add(1, Ordering::Relaxed);
+    if !deadline.is_evicted() {
+        figures.handshakes_failed.fetch_add(1, Ordering::Relaxed);
+    }
     if let Some(more) = worker.shared.handshake_lines.pass() {
         tracing::warn!(target: "brisk_keyserver::audit", %peer, reason, more, "handshake refused");
     }
@@ -138,7 +145,8 @@ struct Connection {
     operations: Operations,
     /// What was granted; `None` before the client's hello.
     limits: Option<Hello>,
-    refusals: u32,
+    /// Operations that no gateway asks for.
+    faults: u32,
     deadline: Deadline,
     waits: Waits,
     /// The client was asked to go elsewhere.
@@ -165,7 +173,7 @@ impl Connection {
             keys: Vec::new(),
             operations: Operations::default(),
             limits: None,
-            refusals: 0,
+            faults: 0,
             deadline,
             waits: Waits::Beginning,
             draining: false,
@@ -175,6 +183,8 @@ impl Connection {
 
     async fn run(mut self, mut stream: MutualStream) {
         tracing::debug!(peer = %self.peer, client = self.client, "a gateway connected");
+        // From here on it gives its place to no stranger.
+        self.deadline.set(BEGINNING);
         poll_fn(|context| self.poll_turn(&mut stream, context)).await;
         if self.ending {
             self.deadline.set(LINGER);
@@ -204,8 +214,10 @@ impl Connection {
             }
             let written = Written { is_blocked: drained.is_pending(), some: self.outgoing.len() < before };
             self.set_deadline(turn < turn_before, written);
-            // Where there was no room for requests or answers, the connection was not asked for more: now there is.
-            if turn == 0 || !(was_full || before >= OUTGOING) || !self.has_room() {
+            // Where there was no room for requests or answers, the connection or the operations were not asked for more: now there
+            // is.
+            let was_blocked = before >= OUTGOING && self.outgoing.len() < OUTGOING;
+            if turn == 0 || !(was_blocked || was_full && self.has_room()) {
                 break;
             }
         }
@@ -281,15 +293,12 @@ impl Connection {
         match waits {
             Waits::Write if is_other || written.some => self.deadline.set(WRITE),
             Waits::Frame if is_other || has_read => self.deadline.set(FRAME),
-            Waits::Rest if is_other || has_read => self.deadline.set_idle(REST),
+            Waits::Rest if is_other || has_read => self.deadline.set(REST),
             _ => {}
         }
     }
 
     fn expired(&self) {
-        if self.waits == Waits::Rest {
-            return tracing::debug!(peer = %self.peer, client = self.client, "closed for want of places");
-        }
         let detail = match self.waits {
             Waits::Write => "the client does not read its answers",
             Waits::Frame => "the client left a frame unfinished",

@@ -3,6 +3,7 @@
 //! `connection.rs` has the life of a connection, `policy.rs` decides what a client may do. The protocol is that of
 //! `brisk-keyless`, the engines are those of the program that composes it.
 
+mod audit;
 mod bucket;
 mod connection;
 mod error;

@@ -1,17 +1,14 @@
 //! What the key server counts of its own, and the audit log of what it refused.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use brisk_keyless::ErrorCode;
-use brisk_telemetry::Throttle;
 use brisk_telemetry::metrics::{Collector, Encoder};
 
-/// Refusals that a client can cause in any number with operations that are otherwise right are logged once in this time, with
-/// their number.
-const RATE_LINES: Duration = Duration::from_secs(1);
+use crate::audit::{Lines, What};
 
 /// The figures of a key server.
 #[derive(Debug)]
@@ -21,13 +18,15 @@ pub(crate) struct Figures {
     pub(crate) accepted: AtomicU64,
     /// Handshakes that failed: no certificate, a wrong one, another protocol.
     pub(crate) handshakes_failed: AtomicU64,
-    /// Connections that were closed for want of a place.
+    /// Connections that were refused for want of a place.
     pub(crate) shed: AtomicU64,
+    /// Connections that gave their place to others before their handshake was complete.
+    pub(crate) evicted: AtomicU64,
     /// Connections closed because their client did not read, or left a frame unfinished.
     pub(crate) stalled: AtomicU64,
     pub(crate) operations: AtomicU64,
     refused: [AtomicU64; ErrorCode::ALL.len()],
-    rate: Throttle,
+    lines: Mutex<Lines>,
 }
 
 impl Default for Figures {
@@ -37,10 +36,11 @@ impl Default for Figures {
             accepted: AtomicU64::new(0),
             handshakes_failed: AtomicU64::new(0),
             shed: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
             stalled: AtomicU64::new(0),
             operations: AtomicU64::new(0),
             refused: Default::default(),
-            rate: Throttle::new(RATE_LINES),
+            lines: Mutex::default(),
         }
     }
 }
@@ -62,14 +62,11 @@ impl Figures {
         if let Some(place) = ErrorCode::ALL.iter().position(|known| known == code) {
             self.refused[place].fetch_add(1, Ordering::Relaxed);
         }
+        let what = What { client: (*client).to_owned(), code: *code, key: *key };
+        let more = self.lines.lock().unwrap_or_else(PoisonError::into_inner).pass(what, Instant::now());
+        let Some(more) = more else { return };
         let key = key.map(tracing::field::display);
-        if matches!(code, ErrorCode::Rate | ErrorCode::Overloaded | ErrorCode::DeadlinePassed) {
-            if let Some(more) = self.rate.pass() {
-                tracing::warn!(target: "brisk_keyserver::audit", client, %peer, %code, key, more, "refused");
-            }
-            return;
-        }
-        tracing::warn!(target: "brisk_keyserver::audit", client, %peer, %code, key, detail, "refused");
+        tracing::warn!(target: "brisk_keyserver::audit", client, %peer, %code, key, detail, more, "refused");
     }
 }
 
@@ -90,6 +87,7 @@ impl Collector for KeyServerMetrics {
         for (reason, count) in [
             ("handshake", &figures.handshakes_failed),
             ("limit", &figures.shed),
+            ("evicted", &figures.evicted),
             ("stalled", &figures.stalled),
         ] {
             family.counter(&[("reason", reason)], load(count))?;

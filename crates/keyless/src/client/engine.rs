@@ -48,7 +48,7 @@ pub(super) struct Job {
 pub(super) struct Counted(Arc<Statistics>);
 
 impl Counted {
-    fn new(statistics: &Arc<Statistics>) -> Self {
+    pub(super) fn new(statistics: &Arc<Statistics>) -> Self {
         statistics.under_way.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(statistics))
     }

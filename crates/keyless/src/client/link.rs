@@ -30,6 +30,9 @@ const CONNECT: Duration = Duration::from_secs(2);
 /// How long data may stay unacknowledged before the kernel ends the connection.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
 
+/// A connection that lasted for this time was good: the pauses after it begin anew. One that ends at once may do so again.
+const GOOD: Duration = Duration::from_secs(5);
+
 /// A server that is silent is asked for a sign of life, at these intervals.
 const BEAT: Duration = Duration::from_millis(500);
 
@@ -68,6 +71,17 @@ struct Connected {
     draining: bool,
 }
 
+/// What was heard of a server that has an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Silence {
+    /// It is slow, and lives.
+    Heard,
+    /// Nothing; a sign of life is due.
+    Asked,
+    /// No sign of life came.
+    Silent,
+}
+
 impl Link {
     pub(super) fn new(server: usize) -> Self {
         Self {
@@ -91,10 +105,13 @@ impl Link {
             let error = match connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                 Ok((stream, incoming)) => {
                     tracing::info!(keyserver = name, server, "connected to a key server");
-                    backoff.reset();
                     was_reported = false;
+                    let since = Instant::now();
                     let error = self.converse(&pool, stream, incoming).await;
                     self.disconnect(&pool);
+                    if since.elapsed() >= GOOD {
+                        backoff.reset();
+                    }
                     error
                 }
                 Err(error) => {
@@ -137,6 +154,18 @@ impl Link {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         };
+        self.open(outgoing, limits);
+        self.silent.set(false);
+        self.troubles.set(0);
+        let figures = &pool.statistics.servers[self.server];
+        figures.set_trouble(None);
+        figures.usable.fetch_add(1, Ordering::Relaxed);
+        pool.has_room();
+        Ok((stream, incoming))
+    }
+
+    /// From here on the server gets operations.
+    pub(super) fn open(&self, outgoing: BytesMut, limits: Hello) {
         *self.connected.borrow_mut() = Some(Connected {
             outgoing,
             under_way: HashMap::new(),
@@ -146,13 +175,6 @@ impl Link {
             pinged: None,
             draining: false,
         });
-        self.silent.set(false);
-        self.troubles.set(0);
-        let figures = &pool.statistics.servers[self.server];
-        figures.set_trouble(None);
-        figures.usable.fetch_add(1, Ordering::Relaxed);
-        pool.has_room();
-        Ok((stream, incoming))
     }
 
     /// Reads and writes until the connection ends; why it did.
@@ -290,8 +312,7 @@ impl Link {
         let Some(connected) = connected.as_mut() else { return Ok(()) };
         let Some(pinged) = connected.pinged else {
             if now.duration_since(connected.heard) >= BEAT {
-                connected.pinged = Some(now);
-                Request::Ping { number: 0, bytes: Bytes::new() }.write(&mut connected.outgoing);
+                connected.ping(now);
             }
             return Ok(());
         };
@@ -313,15 +334,30 @@ impl Link {
         }
     }
 
-    /// Whether nothing was heard of the server since it got the operation.
-    pub(super) fn check_silence(&self, number: u32, pool: &Pool, now: Instant) -> bool {
-        let connected = self.connected.borrow();
-        let Some(connected) = connected.as_ref() else { return true };
-        let sent = connected.under_way.get(&number).copied().unwrap_or(now);
-        if connected.heard <= sent {
-            self.fall_silent(pool);
+    /// What was heard of the server since it got an operation at `sent`. If nothing, it is asked for a sign of life; if none comes,
+    /// it is silent.
+    pub(super) fn check_silence(&self, sent: Instant, pool: &Pool, now: Instant) -> Silence {
+        let mut connected = self.connected.borrow_mut();
+        let Some(own) = connected.as_mut() else { return Silence::Silent };
+        if self.silent.get() {
+            return Silence::Silent;
         }
-        self.silent.get()
+        if own.heard > sent {
+            return Silence::Heard;
+        }
+        match own.pinged {
+            None => {
+                own.ping(now);
+                drop(connected);
+                self.wake();
+                Silence::Asked
+            }
+            Some(pinged) if now.duration_since(pinged) < pool.settings.probe() => Silence::Asked,
+            Some(_) => {
+                self.fall_silent(pool);
+                Silence::Silent
+            }
+        }
     }
 
     fn disconnect(&self, pool: &Pool) {

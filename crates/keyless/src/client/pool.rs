@@ -1,5 +1,8 @@
 //! What is under way: which server has which operation, who is asked next, and when.
 
+#[cfg(test)]
+mod tests;
+
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -8,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use brisk_keys::{Completion, KeyError, KeyId};
+use brisk_keys::{Completion, KeyError, KeyId, KeyResult};
 use brisk_tls::connector::Connector;
 use brisk_wire::registry::SignatureScheme;
 use bytes::Bytes;
@@ -17,7 +20,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
 use super::engine::{Counted, Job, PERFORMER};
-use super::link::Link;
+use super::link::{Link, Silence};
 use super::settings::RemoteSettings;
 use super::statistics::Statistics;
 use crate::code::ErrorCode;
@@ -32,6 +35,10 @@ const TURN: usize = 256;
 /// would be a second load on servers that have too much already.
 const HEDGE_SHARE: f32 = 0.05;
 const HEDGE_BURST: f32 = 20.0;
+
+/// Operations without a server that are looked at when there is room, and cannot be sent: others behind them may wait for the next
+/// time.
+const LOOKS: usize = 16;
 
 /// Runs the connections until all engines are gone and their operations have ended.
 pub(super) async fn run(
@@ -87,6 +94,17 @@ pub(super) struct Pool {
     hedges: Cell<f32>,
 }
 
+/// The outcome of an attempt to send an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    /// A server more has it.
+    Sent,
+    /// No server can take it now.
+    Waits,
+    /// It has ended.
+    Gone,
+}
+
 /// What is due at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
@@ -105,6 +123,8 @@ pub(super) struct Operation {
     asked: u64,
     /// How many of them have not answered.
     waiting: u8,
+    /// What one of them has answered.
+    refused: Option<ErrorCode>,
     _counted: Counted,
 }
 
@@ -128,11 +148,19 @@ impl Pool {
         let Job { key, scheme, message, deadline, completion, counted } = job;
         let Some(completion) = completion.begin() else { return };
         let number = self.free_number();
-        let operation =
-            Operation { key, scheme, message, deadline, completion, asked: 0, waiting: 0, _counted: counted };
+        let operation = Operation {
+            key,
+            scheme,
+            message,
+            deadline,
+            completion,
+            asked: 0,
+            waiting: 0,
+            refused: None,
+            _counted: counted,
+        };
         self.operations.borrow_mut().insert(number, operation);
         self.hedges.set((self.hedges.get() + HEDGE_SHARE).min(HEDGE_BURST));
-        self.set_timer(Instant::now() + self.settings.hedge, number, Due::Hedge);
         self.set_timer(deadline, number, Due::End);
         self.send(number);
     }
@@ -158,19 +186,34 @@ impl Pool {
         }
     }
 
-    /// Sends the operation to the best server that has not had it. If there is none now, it waits for one.
-    fn send(&self, number: u32) {
+    /// Sends the operation to the best server that has not had it. If there is none now, it waits for one; if one has refused it
+    /// and no other can be reached, it ends.
+    fn send(&self, number: u32) -> Sent {
         let mut operations = self.operations.borrow_mut();
-        let Some(operation) = operations.get_mut(&number) else { return };
-        match self.choose(operation.asked) {
-            Some(link) => {
-                link.send(number, operation);
-                operation.asked |= 1 << link.server;
-                operation.waiting += 1;
-            }
-            None if operation.waiting == 0 => self.unsent.borrow_mut().push_back(number),
-            None => {}
+        let Some(operation) = operations.get_mut(&number) else { return Sent::Gone };
+        if let Some(link) = self.choose(operation.asked) {
+            link.send(number, operation);
+            operation.asked |= 1 << link.server;
+            operation.waiting += 1;
+            drop(operations);
+            self.set_timer(Instant::now() + self.settings.hedge, number, Due::Hedge);
+            return Sent::Sent;
         }
+        if operation.waiting > 0 {
+            return Sent::Waits;
+        }
+        if let Some(code) = operation.refused.filter(|_| !self.is_reachable(operation.asked)) {
+            drop(operations);
+            self.complete(number, Err(code.key_error()));
+            return Sent::Gone;
+        }
+        self.unsent.borrow_mut().push_back(number);
+        Sent::Waits
+    }
+
+    /// Whether a connection is there to a server that is not among `asked`, with room or without.
+    fn is_reachable(&self, asked: u64) -> bool {
+        self.links.iter().any(|link| asked & (1 << link.server) == 0 && link.is_reachable())
     }
 
     /// The connection with the least to do, to a server that is not among `asked`.
@@ -200,20 +243,25 @@ impl Pool {
         }
     }
 
-    /// Has a second server asked for an operation that the first has not answered for a while.
+    /// Has another server asked for an operation that the last one has not answered for a while.
     fn hedge(&self, number: u32, now: Instant) {
-        let has_it = self.links.iter().find(|link| link.has(number));
-        let Some(first) = has_it else { return };
-        let silent = first.check_silence(number, self, now);
-        if !silent && self.hedges.get() < 1.0 {
+        let has_it = self.links.iter().filter_map(|link| Some((link.sent(number)?, link)));
+        let Some((sent, last)) = has_it.max_by_key(|(sent, _)| *sent) else { return };
+        // The timer of an earlier one: the last has its own.
+        if now.duration_since(sent) < self.settings.hedge {
             return;
         }
-        let before = self.operations.borrow().get(&number).map_or(0, |operation| operation.waiting);
-        self.send(number);
-        let after = self.operations.borrow().get(&number).map_or(0, |operation| operation.waiting);
-        if after > before {
+        let silence = last.check_silence(sent, self, now);
+        if silence != Silence::Silent && self.hedges.get() < 1.0 {
+            if silence == Silence::Asked {
+                self.set_timer(now + self.settings.probe(), number, Due::Hedge);
+            }
+            return;
+        }
+        let waits = self.operations.borrow().get(&number).is_some_and(|operation| operation.waiting > 0);
+        if waits && self.send(number) == Sent::Sent {
             self.statistics.hedged.fetch_add(1, Ordering::Relaxed);
-            if !silent {
+            if silence != Silence::Silent {
                 self.hedges.set(self.hedges.get() - 1.0);
             }
         }
@@ -221,10 +269,25 @@ impl Pool {
 
     /// Ends an operation at its deadline.
     fn end(&self, number: u32) {
-        let Some(operation) = self.operations.borrow_mut().remove(&number) else { return };
-        self.statistics.late.fetch_add(1, Ordering::Relaxed);
-        self.cancel(number);
-        operation.completion.complete(Err(KeyError::DeadlinePassed), PERFORMER);
+        if self.complete(number, Err(KeyError::DeadlinePassed)) {
+            self.statistics.late.fetch_add(1, Ordering::Relaxed);
+        }
+        // They wait in about the order in which they end.
+        let operations = self.operations.borrow();
+        let mut unsent = self.unsent.borrow_mut();
+        while unsent.front().is_some_and(|number| !operations.contains_key(number)) {
+            unsent.pop_front();
+        }
+    }
+
+    /// Ends an operation, if it is under way, and has servers that have it yet not begin it.
+    fn complete(&self, number: u32, result: KeyResult) -> bool {
+        let Some(operation) = self.operations.borrow_mut().remove(&number) else { return false };
+        if operation.waiting > 0 {
+            self.cancel(number);
+        }
+        operation.completion.complete(result, PERFORMER);
+        true
     }
 
     /// Has servers not begin what is not needed any more.
@@ -237,29 +300,22 @@ impl Pool {
         let mut operations = self.operations.borrow_mut();
         let Some(operation) = operations.get_mut(&number) else { return };
         operation.waiting = operation.waiting.saturating_sub(1);
-        let result = match result {
-            Ok(result) => Ok(result.into()),
-            // The other server may have a result yet.
-            Err(_) if operation.waiting > 0 => return,
-            Err(code) if code.is_worth_another_server() && self.has_others(operation.asked) => {
+        let code = match result {
+            Ok(result) => {
                 drop(operations);
-                return self.send(number);
+                self.complete(number, Ok(result.into()));
+                return;
             }
-            Err(code) => Err(code.key_error()),
+            Err(code) => code,
         };
-        let operation = operations.remove(&number);
+        operation.refused = Some(code);
+        let is_waited_for = operation.waiting > 0;
         drop(operations);
-        if let Some(operation) = operation {
-            if operation.waiting > 0 {
-                self.cancel(number);
-            }
-            operation.completion.complete(result, PERFORMER);
+        if code.is_worth_another_server() {
+            self.send(number);
+        } else if !is_waited_for {
+            self.complete(number, Err(code.key_error()));
         }
-    }
-
-    /// Whether there are servers, reachable or not, that are not among `asked`.
-    fn has_others(&self, asked: u64) -> bool {
-        asked.count_ones() as usize != self.settings.servers.len()
     }
 
     /// A connection has ended with these operations unanswered: others get them, or the server again when it is back.
@@ -278,14 +334,15 @@ impl Pool {
         }
     }
 
-    /// A connection is there, or has room: what could not be sent is.
+    /// A connection is there, or has room: what could not be sent is, as far as there is room.
     pub(super) fn has_room(&self) {
-        if self.unsent.borrow().is_empty() {
-            return;
-        }
-        let unsent = std::mem::take(&mut *self.unsent.borrow_mut());
-        for number in unsent {
-            self.send(number);
+        let (mut left, mut looks) = (self.unsent.borrow().len(), LOOKS);
+        while left > 0 && looks > 0 && self.links.iter().any(|link| link.load().is_some()) {
+            let Some(number) = self.unsent.borrow_mut().pop_front() else { return };
+            left -= 1;
+            if self.send(number) == Sent::Waits {
+                looks -= 1;
+            }
         }
     }
 }

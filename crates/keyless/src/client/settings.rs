@@ -48,4 +48,9 @@ impl RemoteSettings {
             queue: NonZeroUsize::new(4096).unwrap_or(NonZeroUsize::MIN),
         }
     }
+
+    /// How long a server that is asked for a sign of life because an operation waits may take before it counts as silent.
+    pub(super) fn probe(&self) -> Duration {
+        self.hedge / 2
+    }
 }

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use brisk_keyless::frame::{VERSION, put_result};
-use brisk_keyless::{Answer, ErrorCode, Hello, Request, Scheme};
+use brisk_keyless::{Answer, ErrorCode, Hello, Request, Scheme, is_asn1};
 use brisk_keys::{KeyId, KeyOperation, PendingOperation};
 use bytes::Bytes;
 
@@ -15,8 +15,8 @@ use crate::metrics::Refused;
 /// Keys that can have numbers on a connection.
 const MOST_KEYS: u16 = 4096;
 
-/// Refusals for what the client is or asks, after which the connection ends: each is a line in the audit log.
-const MOST_REFUSALS: u32 = 100;
+/// Refusals of what no gateway asks for, whatever its own clients do, after which the connection ends.
+const MOST_FAULTS: u32 = 100;
 
 /// The longest time that an operation may wait here, whatever its client says.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -84,7 +84,10 @@ impl Connection {
         let key = self.keys.get(key as usize).copied().flatten();
         match self.begin(key, scheme, remaining, message) {
             Ok(pending) => self.operations.add(number, pending),
-            Err((code, detail)) => self.refuse(number, code, key, detail),
+            Err((code, detail)) => {
+                self.refuse(number, code, key, detail);
+                self.note_fault(code, key, detail);
+            }
         }
     }
 
@@ -107,7 +110,7 @@ impl Connection {
         }
         let algorithm = self.live.keystore.algorithm(key);
         let algorithm = algorithm.ok_or((ErrorCode::UnknownKey, "the server has no such key"))?;
-        client.check(key, algorithm, scheme, &message).map_err(|code| (code, explained(code)))?;
+        client.check(key, algorithm, scheme, &message).map_err(|code| (code, explained(code, &message)))?;
         if remaining.is_zero() {
             return Err((ErrorCode::DeadlinePassed, "no time is left for it"));
         }
@@ -136,14 +139,18 @@ impl Connection {
         self.note_refusal(code, key, detail);
     }
 
-    fn note_refusal(&mut self, code: ErrorCode, key: Option<KeyId>, detail: &str) {
+    fn note_refusal(&self, code: ErrorCode, key: Option<KeyId>, detail: &str) {
         let refused = Refused { client: &self.client, peer: self.peer, code, key, detail };
         self.worker.shared.figures.refused(&refused);
-        if code.is_trouble() || code == ErrorCode::DeadlinePassed || self.ending {
+    }
+
+    /// Ends a connection that goes on asking for what is not of TLS.
+    fn note_fault(&mut self, code: ErrorCode, key: Option<KeyId>, detail: &str) {
+        if !is_fault(code, key, detail) {
             return;
         }
-        self.refusals += 1;
-        if self.refusals >= MOST_REFUSALS {
+        self.faults += 1;
+        if self.faults >= MOST_FAULTS {
             self.end("too much was refused");
         }
     }
@@ -157,13 +164,44 @@ impl Connection {
     }
 }
 
-/// What a refusal by the policy means.
-const fn explained(code: ErrorCode) -> &'static str {
+/// Whether no gateway asks for such a thing. The clients of one can have it ask for a key or an operation that it may not use, and can
+/// choose their random so that the message is a value of ASN.1.
+fn is_fault(code: ErrorCode, key: Option<KeyId>, detail: &str) -> bool {
     match code {
+        ErrorCode::Shape => detail != ASN1,
+        ErrorCode::Scheme => true,
+        ErrorCode::UnknownKey => key.is_none(),
+        _ => false,
+    }
+}
+
+const ASN1: &str = "the message is of TLS 1.2, and a value of ASN.1 as well";
+
+/// What a refusal by the policy means.
+fn explained(code: ErrorCode, message: &[u8]) -> &'static str {
+    match code {
+        ErrorCode::Shape if is_asn1(message) => ASN1,
         ErrorCode::Shape => "the message is no content of a TLS signature",
         ErrorCode::OperationNotAllowed => "the client may not have such a message signed",
         ErrorCode::Scheme => "the key, or this version of TLS, has no such scheme",
         ErrorCode::Rate => "the client asks more often than it may",
         _ => "the client may not use this key",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_clients_of_an_honest_gateway_cause_is_no_fault_of_it() {
+        let key = Some(KeyId([1; 32]));
+        let asn1 = [&[0x31, 2, 4, 0][..]].concat();
+        assert!(!is_fault(ErrorCode::Shape, key, explained(ErrorCode::Shape, &asn1)));
+        assert!(is_fault(ErrorCode::Shape, key, explained(ErrorCode::Shape, b"digest")));
+        for code in [ErrorCode::UnknownKey, ErrorCode::KeyNotAllowed, ErrorCode::OperationNotAllowed] {
+            assert!(!is_fault(code, key, ""), "{code}");
+        }
+        assert!(is_fault(ErrorCode::UnknownKey, None, "") && is_fault(ErrorCode::Scheme, key, ""));
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use brisk_keys::KeyId;
+use bytes::Bytes;
 
 use super::{Connected, Link};
 use crate::client::pool::Operation;
@@ -31,6 +32,16 @@ impl Link {
         self.connected.borrow().as_ref().is_some_and(|own| own.under_way.contains_key(&number))
     }
 
+    /// When the server got this operation, which it has not answered.
+    pub(in crate::client) fn sent(&self, number: u32) -> Option<Instant> {
+        self.connected.borrow().as_ref()?.under_way.get(&number).copied()
+    }
+
+    /// Whether the server is there, with room or without.
+    pub(in crate::client) fn is_reachable(&self) -> bool {
+        !self.silent.get() && self.connected.borrow().as_ref().is_some_and(|own| !own.draining)
+    }
+
     /// Sends the operation with the next write.
     pub(in crate::client) fn send(&self, number: u32, operation: &Operation) {
         let mut connected = self.connected.borrow_mut();
@@ -56,7 +67,7 @@ impl Link {
         }
     }
 
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         if let Some(waker) = self.waker.borrow().as_ref() {
             waker.wake_by_ref();
         }
@@ -64,6 +75,12 @@ impl Link {
 }
 
 impl Connected {
+    /// Asks for a sign of life.
+    pub(super) fn ping(&mut self, now: Instant) {
+        self.pinged = Some(now);
+        Request::Ping { number: 0, bytes: Bytes::new() }.write(&mut self.outgoing);
+    }
+
     /// The number of the key on this connection; a new key gets one. When all are taken they are given anew, from the first on.
     fn number_of(&mut self, key: KeyId) -> u32 {
         if let Some(number) = self.numbers.get(&key) {

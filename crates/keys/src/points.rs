@@ -1,0 +1,36 @@
+//! Points of the curves of NIST, as strangers send them.
+
+use aws_lc_rs::agreement::{ECDH_P256, ECDH_P384, ParsedPublicKey, UnparsedPublicKey};
+use brisk_wire::registry::NamedGroup;
+
+/// Whether `bytes` are an uncompressed point (SEC 1 section 2.3.3) on the curve of `group`; `false` for other groups than P-256 and
+/// P-384.
+pub fn is_point_of(group: NamedGroup, bytes: &[u8]) -> bool {
+    let (algorithm, length) = match group {
+        NamedGroup::SECP256R1 => (&ECDH_P256, 65),
+        NamedGroup::SECP384R1 => (&ECDH_P384, 97),
+        _ => return false,
+    };
+    let is_uncompressed = bytes.len() == length && bytes.first() == Some(&4);
+    is_uncompressed && ParsedPublicKey::try_from(&UnparsedPublicKey::new(algorithm, bytes)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_lc_rs::agreement::PrivateKey;
+
+    use super::*;
+
+    #[test]
+    fn a_point_is_on_its_curve_and_no_other() {
+        for (group, algorithm) in [(NamedGroup::SECP256R1, &ECDH_P256), (NamedGroup::SECP384R1, &ECDH_P384)] {
+            let key = PrivateKey::generate(algorithm).expect("a key");
+            let point = key.compute_public_key().expect("a point").as_ref().to_vec();
+            assert!(is_point_of(group, &point));
+            let mut beside = point.clone();
+            *beside.last_mut().expect("a byte") ^= 1;
+            assert!(!is_point_of(group, &beside) && !is_point_of(group, &point[1..]));
+            assert!(!is_point_of(NamedGroup::SECP521R1, &point));
+        }
+    }
+}

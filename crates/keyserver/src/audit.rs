@@ -1,0 +1,93 @@
+//! Which refusals are lines of the audit log: strangers at an honest gateway can cause them in any number.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use brisk_keyless::ErrorCode;
+use brisk_keys::KeyId;
+
+/// The least time between two lines about the same.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Lines of different kinds within that time: a client may ask for any number of keys that are not there.
+const MOST: usize = 256;
+
+/// Refusals of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct What {
+    pub(crate) client: String,
+    pub(crate) code: ErrorCode,
+    pub(crate) key: Option<KeyId>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    at: Instant,
+    held_back: u64,
+}
+
+/// The lines of the last second.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    kinds: HashMap<What, Line>,
+    /// Refusals without a line whose kind is no longer known.
+    held_back: u64,
+}
+
+impl Lines {
+    /// Whether this refusal gets a line: `Some` with the number of those like it that got none before it.
+    pub(crate) fn pass(&mut self, what: What, now: Instant) -> Option<u64> {
+        if let Some(line) = self.kinds.get_mut(&what) {
+            if now.duration_since(line.at) < INTERVAL {
+                line.held_back += 1;
+                return None;
+            }
+            line.at = now;
+            return Some(std::mem::take(&mut line.held_back));
+        }
+        if self.kinds.len() >= MOST {
+            self.forget(now);
+        }
+        if self.kinds.len() >= MOST {
+            self.held_back += 1;
+            return None;
+        }
+        self.kinds.insert(what, Line { at: now, held_back: 0 });
+        Some(std::mem::take(&mut self.held_back))
+    }
+
+    /// Forgets kinds without a recent line, but not their numbers.
+    fn forget(&mut self, now: Instant) {
+        let old = self.kinds.extract_if(|_, line| now.duration_since(line.at) >= INTERVAL);
+        self.held_back += old.map(|(_, line)| line.held_back).sum::<u64>();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn what(key: u8) -> What {
+        What { client: "gateway".to_owned(), code: ErrorCode::UnknownKey, key: Some(KeyId([key; 32])) }
+    }
+
+    #[test]
+    fn one_line_a_second_for_each_kind_with_the_number_of_the_others() {
+        let (mut lines, start) = (Lines::default(), Instant::now());
+        assert_eq!(lines.pass(what(1), start), Some(0));
+        assert_eq!(lines.pass(what(2), start), Some(0));
+        assert!((0..5).all(|_| lines.pass(what(1), start).is_none()));
+        assert_eq!(lines.pass(what(1), start + INTERVAL), Some(5));
+        assert_eq!(lines.pass(what(1), start + INTERVAL), None);
+    }
+
+    #[test]
+    fn any_number_of_kinds_is_a_bounded_number_of_lines() {
+        let (mut lines, start) = (Lines::default(), Instant::now());
+        let of = |number: u16| What { client: number.to_string(), ..what(0) };
+        assert_eq!((0..1000).filter(|number| lines.pass(of(*number), start).is_some()).count(), MOST);
+        assert_eq!(lines.kinds.len(), MOST);
+        assert_eq!(lines.pass(of(2000), start + INTERVAL), Some(1000 - MOST as u64));
+        assert_eq!(lines.kinds.len(), 1);
+    }
+}
