@@ -91,9 +91,18 @@ impl Notices {
         }
     }
 
-    /// The turn ends, with all that was noticed done.
+    /// The turn ends. Another begins at once for what was noticed too late in this one.
     pub(crate) fn end_turn(&self) {
         self.in_turn.set(false);
+        if self.read.get() > 0 || !self.streams.borrow().is_empty() {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(connection) = &*self.connection.borrow() {
+            connection.wake_by_ref();
+        }
     }
 
     /// The streams whose readers did something since the last call, some of them more than once.
@@ -115,10 +124,8 @@ impl Notices {
         if streams.last() != Some(&stream) {
             streams.push(stream);
         }
-        if !self.in_turn.get()
-            && let Some(connection) = &*self.connection.borrow()
-        {
-            connection.wake_by_ref();
+        if !self.in_turn.get() {
+            self.wake();
         }
     }
 }
@@ -273,7 +280,20 @@ impl Drop for Http2Body {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
     use super::*;
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 
     fn poll(body: &mut Http2Body) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         body.poll_frame(&mut Context::from_waker(Waker::noop()))
@@ -311,6 +331,23 @@ mod tests {
         assert_eq!(notices.take(), [7]);
         assert_eq!(inbox.notice(), Notice { read: 0, is_dropped: true, asks: false });
         assert_eq!((notices.take_read(), notices.take_read()), (5, 0));
+    }
+
+    #[test]
+    fn what_is_read_late_in_a_turn_makes_another_turn() {
+        let (inbox, mut body, notices) = inbox(false);
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        for (late, expected) in [(false, 0), (true, 1)] {
+            assert!(inbox.push(b"hello", 0).is_continue());
+            notices.begin_turn(&Context::from_waker(&waker));
+            assert!(poll(&mut body).is_ready());
+            if !late {
+                assert_eq!((notices.take_read(), notices.take()), (5, vec![7]));
+            }
+            notices.end_turn();
+            assert_eq!(wakes.0.load(Ordering::Relaxed), expected);
+        }
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! What a client may do on an HTTP/2 connection that costs the server work and gets the client nothing: a budget.
 //!
 //! Streams that are reset (CVE-2023-44487), or that the client makes the server reset (CVE-2025-8671), and control
-//! frames (CVE-2019-9512 and its relatives) cost points. Answers, data and time earn them back. hyper and h2 count only
-//! some of it, and for the whole life of a connection; so the frames are counted where they pass, in plaintext.
+//! frames (CVE-2019-9512 and its relatives) cost points. Answers, data and time earn them back. brisk's own server counts
+//! frames as it reads and writes them. Under hyper, which counts only some of it, and for the whole life of a connection,
+//! they are counted where they pass, in plaintext.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -135,6 +136,11 @@ impl FloodWatch {
     /// Counts a frame that the client is sent.
     pub(super) fn frame_sent(&self, frame: Frame) {
         self.0.borrow_mut().tally.sent(frame);
+    }
+
+    /// Charges for a header block that was decoded and ignored.
+    pub(super) fn ignored(&self) {
+        self.0.borrow_mut().tally.budget.spend(Flood::OtherFrame, 1);
     }
 
     fn received(&self, bytes: &[u8]) {

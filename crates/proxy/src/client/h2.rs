@@ -18,6 +18,7 @@ mod wakes;
 mod windows;
 
 use std::future::poll_fn;
+use std::io::{self, IoSlice};
 use std::task::{Context, Poll};
 
 use brisk_wire::h2::frame::{Reason, WriteFrames};
@@ -82,13 +83,16 @@ impl Driver<'_> {
         h2.begin_turn(cx);
         let ended = self.read_h2(cx, h2);
         let was_full = !h2.may_read();
-        if let Some(reason) = h2.failure {
-            let gone = h2.write(cx, &mut self.io.stream_mut()).is_err();
-            let end = if reason == Reason::NO_ERROR { End::Closed } else { End::Malformed };
-            return Poll::Ready(if gone { Stop::Abort(End::ClientGone) } else { Stop::Close(end) });
+        let written = self.write_h2(cx, h2);
+        if h2.failure.is_some() {
+            return match written {
+                Err(_) => Poll::Ready(Stop::Abort(End::ClientGone)),
+                Ok(()) if h2.send.out.is_empty() => Poll::Ready(Stop::Close(End::Malformed)),
+                // GOAWAY waits behind what the client has not taken. TLS wakes when there is room.
+                Ok(()) => Poll::Pending,
+            };
         }
         // A failed write is found by the end of the turn.
-        let _ = h2.write(cx, &mut self.io.stream_mut());
         h2.end_turn();
         // Nothing else wakes the task for what the client sends.
         if was_full && h2.may_read() {
@@ -123,6 +127,11 @@ impl Driver<'_> {
         None
     }
 
+    fn write_h2(&self, cx: &mut Context<'_>, h2: &mut H2<'_>) -> io::Result<()> {
+        let mut stream = self.io.stream_mut();
+        h2.write(|bytes| stream.poll_write(cx, &[IoSlice::new(bytes)]))
+    }
+
     fn poll_feed(&self, cx: &mut Context<'_>, h2: &mut H2<'_>) -> Poll<Option<End>> {
         let mut stream = self.io.stream_mut();
         // Before the end of its handshake the driver reads, and wakes.
@@ -146,11 +155,11 @@ impl Driver<'_> {
 
     /// Ends the connection of a client that causes too much work, past the streams in flight.
     fn say_last(&self, cx: &mut Context<'_>, h2: &mut H2<'_>) {
-        h2.send.out.goaway(h2.recv.last, Reason::ENHANCE_YOUR_CALM);
+        h2.send.out.goaway(h2.last_stream(), Reason::ENHANCE_YOUR_CALM);
         let mut stream = self.io.stream_mut();
         // Makes room. A client that does not read gets none.
         if stream.poll_drain(cx).is_ready() {
-            let _ = h2.send.flush(cx, &mut stream);
+            let _ = h2.send.flush(|bytes| stream.poll_write(cx, &[IoSlice::new(bytes)]));
         }
     }
 }

@@ -98,7 +98,7 @@ impl AnswerBuffers {
         Poll::Pending
     }
 
-    pub(super) fn take(&self, bytes: usize) {
+    pub(crate) fn take(&self, bytes: usize) {
         self.held.set(self.held.get() + bytes);
     }
 
@@ -107,7 +107,7 @@ impl AnswerBuffers {
         self.free(bytes);
     }
 
-    pub(super) fn free(&self, bytes: usize) {
+    pub(crate) fn free(&self, bytes: usize) {
         let held = self.held.get() - bytes;
         self.held.set(held);
         if held < self.wake_below.get() {

@@ -33,19 +33,20 @@ pub struct PeerSettings {
     pub header_table: u32,
     /// The window of new streams.
     pub initial_window: u32,
-    /// Bytes of a frame's payload.
-    pub max_frame: u32,
 }
 
 impl Default for PeerSettings {
     fn default() -> Self {
-        Self { header_table: 4096, initial_window: DEFAULT_WINDOW, max_frame: DEFAULT_FRAME }
+        Self { header_table: 4096, initial_window: DEFAULT_WINDOW }
     }
 }
 
 impl PeerSettings {
-    /// Takes over the settings in the payload of a frame, each with its identifier; those that are unknown mean nothing.
-    pub fn apply(&mut self, payload: &[u8]) -> Result<(), Reason> {
+    /// Takes over the settings in the payload of a frame, each with its identifier; those that are unknown mean nothing, and
+    /// that of the largest frame is only checked. Returns the least size of the HPACK table among them, which the encoder
+    /// is to be given before the last one (RFC 7541 section 4.2).
+    pub fn apply(&mut self, payload: &[u8]) -> Result<u32, Reason> {
+        let mut least_table = u32::MAX;
         let (settings, rest) = payload.as_chunks::<6>();
         if !rest.is_empty() {
             return Err(Reason::FRAME_SIZE_ERROR);
@@ -53,7 +54,10 @@ impl PeerSettings {
         for &[i0, i1, v0, v1, v2, v3] in settings {
             let value = u32::from_be_bytes([v0, v1, v2, v3]);
             match u16::from_be_bytes([i0, i1]) {
-                id::HEADER_TABLE_SIZE => self.header_table = value,
+                id::HEADER_TABLE_SIZE => {
+                    self.header_table = value;
+                    least_table = least_table.min(value);
+                }
                 id::ENABLE_PUSH | id::NO_RFC7540_PRIORITIES if value > 1 => {
                     return Err(Reason::PROTOCOL_ERROR);
                 }
@@ -62,11 +66,10 @@ impl PeerSettings {
                 id::MAX_FRAME_SIZE if !(DEFAULT_FRAME..1 << 24).contains(&value) => {
                     return Err(Reason::PROTOCOL_ERROR);
                 }
-                id::MAX_FRAME_SIZE => self.max_frame = value,
                 _ => {}
             }
         }
-        Ok(())
+        Ok(least_table.min(self.header_table))
     }
 }
 
@@ -87,11 +90,12 @@ mod tests {
             (id::INITIAL_WINDOW_SIZE, LARGEST_WINDOW),
             (id::MAX_FRAME_SIZE, 1 << 20),
             (id::HEADER_TABLE_SIZE, 0),
+            (id::HEADER_TABLE_SIZE, 100),
             (0x4242, u32::MAX),
         ]);
-        assert_eq!(settings.apply(&sent), Ok(()));
-        let expected = PeerSettings { header_table: 0, initial_window: LARGEST_WINDOW, max_frame: 1 << 20 };
-        assert_eq!(settings, expected);
+        assert_eq!(settings.apply(&sent), Ok(0), "the least table");
+        assert_eq!(settings, PeerSettings { header_table: 100, initial_window: LARGEST_WINDOW });
+        assert_eq!(settings.apply(&[]), Ok(100));
     }
 
     #[test]

@@ -26,12 +26,32 @@ impl H2<'_> {
     ) -> Result<(), Fault> {
         // Whatever becomes of it, it changes the table.
         let (head, decoded) = self.decode(block)?;
+        let begun = self.decoded(number, is_last, dependency, head, decoded);
+        // Heads of requests are counted where all are answered.
+        if !matches!(begun, Ok(true)) {
+            self.http.connection.multiplex().head_received(decoded.size);
+        }
+        begun.map(|_| ())
+    }
+
+    /// Whether the block has begun a request.
+    fn decoded(
+        &mut self,
+        number: u32,
+        is_last: bool,
+        dependency: Option<u32>,
+        head: Head,
+        decoded: Decoded,
+    ) -> Result<bool, Fault> {
         if let Some(place) = self.find(number) {
-            return self.trailers(place, is_last, head, decoded);
+            return self.trailers(place, is_last, head, decoded).map(|()| false);
         }
         if number <= self.recv.last {
             return match self.how_ended(number) {
-                Some(Ended::Reset) => Ok(()),
+                Some(Ended::Reset) => {
+                    self.flood.ignored();
+                    Ok(false)
+                }
                 Some(Ended::Over) => Err(Fault::Connection(Reason::STREAM_CLOSED)),
                 // RFC 9113 section 5.1.1: numbers ascend.
                 None => Err(Fault::Connection(Reason::PROTOCOL_ERROR)),
@@ -40,7 +60,8 @@ impl H2<'_> {
         self.recv.last = number;
         if matches!(self.goaway, Goaway::Last(last) if number > last) {
             self.remember(number, Ended::Reset);
-            return Ok(());
+            self.flood.ignored();
+            return Ok(false);
         }
         if dependency == Some(number) {
             return Err(Fault::Stream(number, Reason::PROTOCOL_ERROR));
@@ -49,10 +70,10 @@ impl H2<'_> {
             return Err(Fault::Stream(number, Reason::REFUSED_STREAM));
         }
         if !decoded.is_whole {
-            self.refuse_head(number, is_last, decoded);
-            return Ok(());
+            self.refuse_head(number, is_last);
+            return Ok(false);
         }
-        self.request(number, is_last, head)
+        self.request(number, is_last, head).map(|()| true)
     }
 
     fn decode(&mut self, block: &[u8]) -> Result<(Head, Decoded), Fault> {
@@ -119,8 +140,7 @@ impl H2<'_> {
     }
 
     /// Answers a request whose head is longer than it may be, and so was not decoded whole (RFC 6585 section 5).
-    fn refuse_head(&mut self, number: u32, is_last: bool, decoded: Decoded) {
-        self.http.connection.multiplex().head_received(decoded.size);
+    fn refuse_head(&mut self, number: u32, is_last: bool) {
         self.write_status(number, 431, true);
         if is_last {
             self.remember(number, Ended::Over);

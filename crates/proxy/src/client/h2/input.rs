@@ -1,7 +1,7 @@
 //! From plaintext to frames, and what they ask for.
 
 use brisk_wire::h2::frame::{
-    FrameHead, HEAD, HeadersPayload, PREFACE, Reason, WriteFrames, flag, kind, word,
+    FrameHead, HEAD, HeadersPayload, LARGEST_WINDOW, PREFACE, Reason, WriteFrames, flag, kind, word,
 };
 use brisk_wire::h2::priority::Priority;
 use brisk_wire::h2::settings::{DEFAULT_FRAME, DEFAULT_WINDOW};
@@ -137,7 +137,7 @@ impl H2<'_> {
             kind::PING => self.ping(head, payload),
             kind::WINDOW_UPDATE => self.window_update(head, payload),
             kind::RST_STREAM => self.rst_stream(head, payload),
-            kind::PRIORITY => priority(head, payload),
+            kind::PRIORITY => self.priority(head, payload),
             kind::PRIORITY_UPDATE => self.priority_update(head, payload),
             kind::GOAWAY if head.stream != 0 => Err(Fault::Connection(Reason::PROTOCOL_ERROR)),
             kind::GOAWAY if payload.len() < 8 => Err(Fault::Connection(Reason::FRAME_SIZE_ERROR)),
@@ -205,7 +205,8 @@ impl H2<'_> {
         }
         self.recv.has_settings = true;
         let before = self.send.peer;
-        self.send.peer.apply(payload).map_err(Fault::Connection)?;
+        let least_table = self.send.peer.apply(payload).map_err(Fault::Connection)?;
+        self.send.encoder.resize(least_table as usize);
         self.send.encoder.resize(self.send.peer.header_table as usize);
         self.send.out.frame(kind::SETTINGS, flag::ACK, 0, &[]);
         let change = i64::from(self.send.peer.initial_window) - i64::from(before.initial_window);
@@ -249,6 +250,23 @@ impl H2<'_> {
             self.close(place, Ended::Over);
         }
         Ok(())
+    }
+
+    /// Priorities by RFC 7540 are checked and ignored.
+    fn priority(&self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
+        if head.stream == 0 {
+            return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
+        }
+        // RFC 7540 section 5.3.1
+        let depends_on_itself = word(payload) & LARGEST_WINDOW == head.stream;
+        let reason = match payload.len() {
+            5 if depends_on_itself => Reason::PROTOCOL_ERROR,
+            5 => return Ok(()),
+            _ => Reason::FRAME_SIZE_ERROR,
+        };
+        // RFC 9113 section 6.4: an idle stream is not reset.
+        let is_idle = head.stream > self.recv.last || head.stream.is_multiple_of(2);
+        Err(if is_idle { Fault::Connection(reason) } else { Fault::Stream(head.stream, reason) })
     }
 
     // RFC 9218 section 7.1. A stream that is not open yet may not come, so it is not remembered.
@@ -374,17 +392,4 @@ impl H2<'_> {
             self.end_body(data.stream, None);
         }
     }
-}
-
-/// Priorities by RFC 7540 are checked and ignored.
-fn priority(head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
-    if head.stream == 0 {
-        return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
-    }
-    if payload.len() != 5 {
-        return Err(Fault::Stream(head.stream, Reason::FRAME_SIZE_ERROR));
-    }
-    // RFC 7540 section 5.3.1
-    let depends_on_itself = word(payload) & (u32::MAX >> 1) == head.stream;
-    if depends_on_itself { Err(Fault::Stream(head.stream, Reason::PROTOCOL_ERROR)) } else { Ok(()) }
 }

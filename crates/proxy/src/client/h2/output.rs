@@ -1,10 +1,9 @@
 //! Writes answers: heads as soon as there is room, data in turns by priority (RFC 9218 section 10).
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::mem;
 use std::task::{Context, Poll};
 
-use brisk_tls::Stream as TlsStream;
 use brisk_wire::h2::frame::{FrameHead, HEAD, WriteFrames, flag, kind};
 use brisk_wire::h2::settings::DEFAULT_FRAME;
 use bytes::Buf as _;
@@ -31,34 +30,40 @@ impl H2<'_> {
         !self.is_over() && self.send.waiting() < BACKLOG
     }
 
-    /// Writes what is there, as far as windows and the client allow. Pending output registers for the next turn.
-    pub(super) fn write(&mut self, context: &mut Context<'_>, tls: &mut TlsStream) -> io::Result<()> {
-        loop {
-            self.fill();
+    /// Writes what is there, as far as windows and the client allow: `take` says how much it has taken. Pending output
+    /// registers for the next turn. After an error of the connection nothing follows its GOAWAY.
+    pub(super) fn write(&mut self, mut take: impl FnMut(&[u8]) -> Poll<io::Result<usize>>) -> io::Result<()> {
+        let window = self.send.window;
+        let mut is_blocked = false;
+        while !is_blocked {
+            if self.failure.is_none() {
+                self.fill();
+            }
             if self.send.waiting() == 0 {
                 break;
             }
-            if !self.send.flush(context, tls)? {
-                self.excuse_waiting();
-                break;
-            }
+            is_blocked = !self.send.flush(&mut take)?;
+            self.hold_output(self.send.waiting());
+        }
+        // A client whose window is closed all the time is given nothing, and excuses nothing.
+        let has_used_window = self.send.window <= 0 && self.send.window < window;
+        if is_blocked || has_used_window {
+            self.excuse_waiting();
         }
         self.send.rest();
         Ok(())
     }
 
-    /// Makes all frames that windows allow.
-    #[cfg(any(test, fuzzing))]
-    pub(super) fn fill_all(&mut self) {
-        loop {
-            let before = self.send.out.len();
-            self.send.written = before;
-            self.fill();
-            if self.send.out.len() == before {
-                self.send.written = 0;
-                break;
-            }
+    /// Counts the bytes that the client has not taken as held by its answers.
+    pub(super) fn hold_output(&mut self, waiting: usize) {
+        let before = mem::replace(&mut self.send.held, waiting);
+        let connection = &self.http.connection;
+        if waiting > before {
+            connection.answers.take(waiting - before);
+        } else if waiting < before {
+            connection.answers.free(before - waiting);
         }
+        connection.worker_held(waiting.cast_signed() - before.cast_signed());
     }
 
     /// Makes frames until there is enough for now.
@@ -200,14 +205,17 @@ impl H2<'_> {
 }
 
 impl Sending {
-    fn waiting(&self) -> usize {
+    pub(super) fn waiting(&self) -> usize {
         self.out.len() - self.written
     }
 
     /// Gives TLS what it takes; false if it does not take all of it now.
-    pub(super) fn flush(&mut self, context: &mut Context<'_>, tls: &mut TlsStream) -> io::Result<bool> {
+    pub(super) fn flush(
+        &mut self,
+        mut take: impl FnMut(&[u8]) -> Poll<io::Result<usize>>,
+    ) -> io::Result<bool> {
         while self.written < self.out.len() {
-            match tls.poll_write(context, &[IoSlice::new(&self.out[self.written..])]) {
+            match take(&self.out[self.written..]) {
                 Poll::Ready(written) => self.written += written?,
                 Poll::Pending => {
                     self.out.drain(..self.written);

@@ -49,6 +49,8 @@ pub(super) struct H2<'a> {
     /// What is to be dropped when the frames of this turn have been read.
     pub(super) dropped: Vec<Work>,
     pub(super) ended: VecDeque<(u32, Ended)>,
+    /// The highest number of the streams that have ended and are not remembered any more.
+    pub(super) forgotten: u32,
     pub(super) goaway: Goaway,
     /// The error that ends the connection.
     pub(super) failure: Option<Reason>,
@@ -80,6 +82,8 @@ pub(super) struct Sending {
     /// Bytes to be written, from `written` on.
     pub(super) out: Vec<u8>,
     pub(super) written: usize,
+    /// Bytes of `out` that are counted as held by the answers of the connection.
+    pub(super) held: usize,
     /// Streams with a head to be sent.
     pub(super) heads: VecDeque<u32>,
     /// Streams with data that their windows allow to send, by urgency.
@@ -126,7 +130,7 @@ pub(super) struct Block {
 pub(super) enum Ended {
     /// Both sides have sent all, or the client has reset it.
     Over,
-    /// It was reset here.
+    /// It was reset here, or it is not known any more how it ended: what still comes is ignored.
     Reset,
 }
 
@@ -219,6 +223,7 @@ impl<'a> H2<'a> {
                 window: DEFAULT_WINDOW.into(),
                 out,
                 written: 0,
+                held: 0,
                 heads: VecDeque::new(),
                 ready: Default::default(),
             },
@@ -228,6 +233,7 @@ impl<'a> H2<'a> {
             runnable: Vec::new(),
             dropped: Vec::new(),
             ended: VecDeque::new(),
+            forgotten: 0,
             goaway: Goaway::None,
             failure: None,
         }
@@ -279,15 +285,19 @@ impl<'a> H2<'a> {
     }
 
     pub(super) fn remember(&mut self, number: u32, ended: Ended) {
-        if self.ended.len() == REMEMBERED {
-            self.ended.pop_front();
+        if self.ended.len() == REMEMBERED
+            && let Some((oldest, _)) = self.ended.pop_front()
+        {
+            self.forgotten = self.forgotten.max(oldest);
         }
         self.ended.push_back((number, ended));
     }
 
-    /// How a stream ended, if that was not long ago.
+    /// How a stream ended that is not open; `None` if it never was.
     pub(super) fn how_ended(&self, number: u32) -> Option<Ended> {
-        self.ended.iter().rev().find(|(other, _)| *other == number).map(|(_, ended)| *ended)
+        let found = self.ended.iter().rev().find(|(other, _)| *other == number).map(|(_, ended)| *ended);
+        // More streams than are remembered may be open, and reset, at a time.
+        found.or((number <= self.forgotten).then_some(Ended::Reset))
     }
 
     /// Resets a stream, whether it is open or not.
@@ -328,8 +338,13 @@ impl<'a> H2<'a> {
     pub(super) fn fail(&mut self, reason: Reason) {
         if self.failure.is_none() {
             self.failure = Some(reason);
-            self.send.out.goaway(self.recv.last, reason);
+            self.send.out.goaway(self.last_stream(), reason);
         }
+    }
+
+    /// The last stream that is answered. RFC 9113 section 6.8: once announced it does not become higher.
+    pub(super) fn last_stream(&self) -> u32 {
+        if let Goaway::Last(last) = self.goaway { last } else { self.recv.last }
     }
 
     /// Whether nothing more is to be read.
@@ -364,6 +379,7 @@ pub(super) const UNSTATED: Priority = Priority { incremental: true, ..priority::
 
 impl Drop for H2<'_> {
     fn drop(&mut self) {
+        self.hold_output(0);
         for stream in self.places.iter_mut().flatten() {
             if let Some(inbox) = stream.inbox.take() {
                 inbox.fail();

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 
 use brisk_net::DeadlineWheel;
 use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
@@ -52,6 +52,12 @@ impl Bench {
         });
         http.connection.multiplex();
         Self(http)
+    }
+
+    /// What the driver shares with the requests.
+    #[cfg(test)]
+    pub(super) fn connection(&self) -> &Connection {
+        &self.0.connection
     }
 
     /// A connection that has read the preface and `settings`.
@@ -106,13 +112,24 @@ fn service() -> Service {
 impl H2<'_> {
     /// Answers what was fed, and takes what was written.
     pub(super) fn answer(&mut self) -> Vec<Written> {
-        let context = std::task::Context::from_waker(Waker::noop());
+        self.answer_up_to(usize::MAX)
+    }
+
+    /// Answers what was fed to a client that takes at most `most` bytes: the frames that it takes, which have to be whole.
+    pub(super) fn answer_up_to(&mut self, most: usize) -> Vec<Written> {
+        let context = Context::from_waker(Waker::noop());
         self.notices.begin_turn(&context);
         self.run();
         self.look_at_bodies();
-        self.fill_all();
+        let mut taken = Vec::new();
+        let wrote = self.write(|bytes| {
+            let length = bytes.len().min(most - taken.len());
+            taken.extend_from_slice(&bytes[..length]);
+            if length > 0 { Poll::Ready(Ok(length)) } else { Poll::Pending }
+        });
+        wrote.expect("no error");
         self.notices.end_turn();
-        written(&std::mem::take(&mut self.send.out))
+        written(&taken)
     }
 
     /// Why the connection has failed.

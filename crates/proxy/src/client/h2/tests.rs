@@ -5,6 +5,8 @@ use brisk_wire::h2::settings::{self, id};
 
 use super::testing::{BIG, Bench, Written};
 
+mod limits;
+
 /// GET of a path, with further fields.
 fn get(stream: u32, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();

@@ -8,6 +8,9 @@ use thiserror::Error;
 use super::constants::{CONSTANTS, constant};
 use super::{OVERHEAD, huffman};
 
+/// An idle decoder keeps no more than this of its room for strings in Huffman code.
+const KEPT: usize = 4 << 10;
+
 /// Why a header block cannot be decoded. The tables of both sides differ from then on, so the connection has to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -135,6 +138,9 @@ impl<F: Clone> Decoder<F> {
                 }
                 _ => self.literal(4, &mut input, &mut list, fields)?,
             }
+        }
+        if self.plain.capacity() > KEPT {
+            self.plain = Vec::new();
         }
         Ok(Decoded { size: list.size, is_whole: list.is_whole })
     }
@@ -299,6 +305,11 @@ impl<'a> Input<'a> {
 
 #[cfg(test)]
 impl<F: Clone> Decoder<F> {
+    /// Bytes of room for strings in Huffman code.
+    pub(super) fn room_for_test(&self) -> usize {
+        self.plain.capacity()
+    }
+
     /// A decoder with the same table.
     pub(super) fn clone_for_test(&self) -> Self {
         let entries = self.table.iter().map(|entry| Entry { field: entry.field.clone(), ..*entry });

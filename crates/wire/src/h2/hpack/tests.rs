@@ -43,6 +43,16 @@ fn decoded(decoder: &mut Table, block: &[u8]) -> Result<Vec<String>, HpackError>
 }
 
 #[test]
+fn a_long_string_leaves_no_room_behind() {
+    let mut block = Vec::new();
+    Encoder::new().field(b"x-long", &vec![b'a'; 20_000], &mut block);
+    let mut decoder = Table::new(DEFAULT_TABLE);
+    let fields = decoded(&mut decoder, &block).expect("a field");
+    assert_eq!(fields[0].len(), "x-long: ".len() + 20_000);
+    assert!(decoder.room_for_test() <= 4 << 10, "{}", decoder.room_for_test());
+}
+
+#[test]
 fn the_requests_of_the_rfc_are_decoded() {
     // Appendices C.3 and C.4
     for blocks in [
