@@ -23,4 +23,4 @@ pub use private_ca::{Issued, PrivateCa, Purpose};
 pub use resolver::{ClientAbilities, HostMap, Match, UnknownName, choose};
 pub use slot::{Served, Slot};
 pub use watch::FileWatch;
-pub use x509::{common_name, subject};
+pub use x509::{common_name, not_after, subject};

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, PublicKeyData,
+    KeyPair, KeyUsagePurpose, PublicKeyData, SanType,
 };
 use time::OffsetDateTime;
 use zeroize::Zeroizing;
@@ -90,6 +90,15 @@ impl PrivateCa {
         &self.certificate
     }
 
+    /// Whether [`issue`](Self::issue) could make these files now, as far as that is known without the CA. Writes nothing.
+    pub fn check(stem: &Path, purpose: &Purpose) -> Result<(), CertError> {
+        refuse_existing(&stem.with_added_extension("pem"))?;
+        refuse_existing(&stem.with_added_extension("key"))?;
+        let failed = |source| CertError::Issue { subject: purpose.name().to_owned(), source };
+        purpose.names().map_err(failed)?;
+        Ok(())
+    }
+
     /// Issues a certificate that lasts as long as the CA, with a new ECDSA key: `STEM.pem` and `STEM.key`. Files that are there
     /// already are an error, and stay as they are. Blocks on the file system.
     pub fn issue(&self, stem: &Path, purpose: &Purpose, now: SystemTime) -> Result<Issued, CertError> {
@@ -115,11 +124,9 @@ impl PrivateCa {
         params.is_ca = IsCa::ExplicitNoCa;
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.subject_alt_names = purpose.names()?;
         match purpose {
-            Purpose::Server(names) => {
-                params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-                params.subject_alt_names = CertificateParams::new(names.clone())?.subject_alt_names;
-            }
+            Purpose::Server(_) => params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth],
             Purpose::Client(_) => params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth],
         }
         Ok(params)
@@ -133,6 +140,14 @@ impl fmt::Debug for PrivateCa {
 }
 
 impl Purpose {
+    /// The subject alternative names.
+    fn names(&self) -> Result<Vec<SanType>, rcgen::Error> {
+        match self {
+            Self::Server(names) => Ok(CertificateParams::new(names.clone())?.subject_alt_names),
+            Self::Client(_) => Ok(Vec::new()),
+        }
+    }
+
     fn name(&self) -> &str {
         match self {
             Self::Server(names) => names.first().map_or("server", String::as_str),
@@ -208,6 +223,18 @@ mod tests {
         ] {
             assert!(error.to_string().contains("is there already"), "{error}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_issued_is_known_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let stem = folder.path().join("a");
+        let named = |name: &str| Purpose::Server(vec!["localhost".to_owned(), name.to_owned()]);
+        PrivateCa::check(&stem, &named("keys.internal")).unwrap();
+        PrivateCa::check(&stem, &named("k\u{e4}ys.internal")).unwrap_err();
+        std::fs::write(stem.with_added_extension("key"), "").unwrap();
+        let error = PrivateCa::check(&stem, &named("keys.internal")).unwrap_err();
+        assert!(error.to_string().contains("is there already"), "{error}");
     }
 
     #[test]

@@ -179,6 +179,12 @@ pub fn subject(certificate: &CertificateDer<'_>) -> Option<String> {
     Some(certificate.subject().to_string())
 }
 
+/// The time until which a certificate is valid; `None` if it cannot be parsed.
+pub fn not_after(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    Some(system_time(certificate.validity().not_after))
+}
+
 /// The first common name of a certificate's subject; `None` if it has none, or cannot be parsed.
 pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::mem;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{anyhow, bail};
@@ -91,12 +91,16 @@ fn init(arguments: &Init) -> anyhow::Result<()> {
     if config.exists() {
         return Err(CertError::Exists { path: config }.into());
     }
-    let ca = PrivateCa::create(folder, "brisk key server CA", now)?;
     let names = match &*arguments.name {
         [] => NAMES.map(str::to_owned).to_vec(),
         names => names.to_vec(),
     };
-    ca.issue(&folder.join("server"), &Purpose::Server(names.clone()), now)?;
+    let server = Purpose::Server(names.clone());
+    // Before the first file: a folder that is made by half could not be made again.
+    PrivateCa::check(&folder.join("server"), &server)?;
+    PrivateCa::check(&stem(folder, &arguments.gateway), &Purpose::Client(arguments.gateway.clone()))?;
+    let ca = PrivateCa::create(folder, "brisk key server CA", now)?;
+    ca.issue(&folder.join("server"), &server, now)?;
     let keys = folder.join("keys");
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&keys)?;
     let client = gateway(&ca, folder, &arguments.gateway, now)?;
@@ -138,7 +142,12 @@ fn gateway(
     name: &str,
     now: SystemTime,
 ) -> Result<brisk_certs::Issued, CertError> {
-    ca.issue(&folder.join("gateways").join(name), &Purpose::Client(name.to_owned()), now)
+    ca.issue(&stem(folder, name), &Purpose::Client(name.to_owned()), now)
+}
+
+/// The files of a gateway's certificate, without their extensions.
+fn stem(folder: &Path, name: &str) -> PathBuf {
+    folder.join("gateways").join(name)
 }
 
 /// Prints the warnings, and that the file is valid. Its errors are returned.

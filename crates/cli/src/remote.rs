@@ -23,14 +23,18 @@ pub(crate) fn engine(settings: RemoteSettings) -> Arc<RemoteEngine> {
     same.unwrap_or_else(|| Arc::new(RemoteEngine::new(settings)))
 }
 
-/// Connects these engines, and forgets all others: they end when nothing uses them any more.
+/// Connects these engines, if they are not. They are to be connected before anything asks them.
 pub(crate) fn connect(wanted: &[Arc<RemoteEngine>]) {
     for engine in wanted {
         if let Err(error) = engine.start(&REMOTE.metrics) {
             tracing::error!(keyserver = engine.settings().name, %error, "no connections to key servers");
         }
     }
-    *engines() = wanted.to_vec();
+}
+
+/// These engines are in use now. The others are forgotten: they end when nothing uses them any more.
+pub(crate) fn keep(used: Vec<Arc<RemoteEngine>>) {
+    *engines() = used;
 }
 
 /// Why no key server of a set answers, if so.

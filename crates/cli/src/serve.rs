@@ -1,5 +1,6 @@
 //! `brisk serve`: the gateway in the foreground.
 
+use std::cell::Cell;
 use std::io::{self, Write};
 use std::mem;
 use std::net::SocketAddr;
@@ -33,22 +34,32 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let metrics = Metrics::new();
     let engines = engines::start(&keys, &settings.keystore, &metrics).map_err(ServerError::Threads)?;
     remote::connect(&remote);
+    remote::keep(remote);
     let process = Process { program: PROGRAM, sockets, files };
     let gateway =
         Gateway::bind(settings, process, Environment { engines, gathers: keys.processor.simd, metrics })?;
     print_start(gateway.addresses(), &sessions, development.as_ref())
         .map_err(|error| anyhow!("cannot write to standard output: {error}"))?;
     let mut last_keys = keys.clone();
-    let served = gateway.run(|| {
+    let next_remote = Cell::new(Vec::new());
+    let read = || {
         let resolved = config::settings(arguments)?;
         log_warnings(&resolved.warnings);
         remote::connect(&resolved.remote);
+        next_remote.set(resolved.remote);
         if mem::replace(&mut last_keys, resolved.keys.clone()) != resolved.keys && resolved.keys != keys {
             tracing::warn!(key = "keys", "changed, but takes full effect only after a restart");
         }
         Ok::<_, config::ConfigError>(resolved.settings)
-    });
-    Ok(served?)
+    };
+    // What is not in force is dropped, and its connections with it.
+    let settled = |is_in_force| {
+        let remote = next_remote.take();
+        if is_in_force {
+            remote::keep(remote);
+        }
+    };
+    Ok(gateway.run(read, settled)?)
 }
 
 pub(crate) fn log_warnings(warnings: &[String]) {

@@ -65,15 +65,17 @@ impl Gateway {
     }
 
     /// Serves until SIGTERM or SIGINT and the end of the drain. `read` is called for new settings on SIGHUP and when
-    /// one of their files has changed; if it fails, the old ones stay in force.
+    /// one of their files has changed; if it fails, the old ones stay in force. `settled` is called after each that was read,
+    /// with whether it is in force now.
     pub fn run<E: Display>(
         self,
         read: impl FnMut() -> Result<GatewaySettings, E>,
+        settled: impl FnMut(bool),
     ) -> Result<(), GatewayError> {
         let Self { settings, shared, server, .. } = self;
         let pages = pages(&shared);
         let checks = HealthChecks::default();
-        let reloads = Reloads { shared: Arc::clone(&shared), settings, read, checks };
+        let reloads = Reloads { shared: Arc::clone(&shared), settings, read, settled, checks };
         Ok(server.run(&shared, reloads, pages)?)
     }
 }
@@ -115,16 +117,18 @@ fn pages(shared: &Shared) -> Pages {
 }
 
 /// The main thread's part: new settings, health checks, and what ages.
-struct Reloads<R> {
+struct Reloads<R, S> {
     shared: Arc<Shared>,
     settings: GatewaySettings,
     read: R,
+    settled: S,
     checks: HealthChecks,
 }
 
-impl<R, E> Control for Reloads<R>
+impl<R, S, E> Control for Reloads<R, S>
 where
     R: FnMut() -> Result<GatewaySettings, E>,
+    S: FnMut(bool),
     E: Display,
 {
     type Settings = GatewaySettings;
@@ -138,7 +142,9 @@ where
     }
 
     fn apply(&mut self, settings: GatewaySettings) -> Result<(), String> {
-        self.shared.apply(&settings).map_err(|error| error.to_string())?;
+        let applied = self.shared.apply(&settings).map_err(|error| error.to_string());
+        (self.settled)(applied.is_ok());
+        applied?;
         self.checks.follow(self.shared.groups());
         warn_unchangeable(&self.settings, &settings);
         self.settings = settings;

@@ -18,6 +18,10 @@ impl Bucket {
         Self { rate, started: Instant::now(), full_at: AtomicU64::new(0) }
     }
 
+    pub(crate) const fn rate(&self) -> Rate {
+        self.rate
+    }
+
     /// Takes a token, if there is one. No lock: of two threads that meet, one tries again.
     pub(crate) fn take(&self) -> bool {
         let interval = nanoseconds(self.rate.interval.as_nanos()).max(1);

@@ -8,11 +8,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use brisk_certs::common_name;
+use brisk_certs::{common_name, not_after};
 use brisk_keyless::io::{poll_drain, poll_fill};
-use brisk_keyless::{Answer, ErrorCode, Hello, Request};
+use brisk_keyless::{Answer, Hello, Request};
 use brisk_keys::KeyId;
 use brisk_net::Deadline;
 use brisk_server::Accepted;
@@ -139,6 +139,8 @@ struct Connection {
     peer: SocketAddr,
     /// The common name of the client's certificate.
     client: String,
+    /// Until when its certificate is valid.
+    valid_until: SystemTime,
     incoming: BytesMut,
     outgoing: BytesMut,
     keys: Vec<Option<KeyId>>,
@@ -168,6 +170,7 @@ impl Connection {
             live,
             peer,
             client: common_name(stream.client()).unwrap_or_default(),
+            valid_until: not_after(stream.client()).unwrap_or(SystemTime::UNIX_EPOCH),
             incoming: BytesMut::new(),
             outgoing: BytesMut::new(),
             keys: Vec::new(),
@@ -236,14 +239,24 @@ impl Connection {
     fn follow(&mut self) {
         let present = self.worker.shared.live.load();
         if !Arc::ptr_eq(&present, &self.live) {
-            self.live = Arc::clone(&present);
+            let before = std::mem::replace(&mut self.live, Arc::clone(&present));
+            if !before.acceptor.has_authorities_of(&self.live.acceptor) {
+                self.dismiss("the authorities of clients are others now: connect again");
+            }
         }
         drop(present);
-        if self.live.policy.client(&self.client).is_none() && !self.ending {
-            self.refuse(0, ErrorCode::UnknownClient, None, "no client of this name is configured");
-            self.ending = true;
+        if self.live.policy.client(&self.client).is_none() {
+            self.dismiss("no client of this name is configured");
         }
-        if self.worker.drain.started() && !self.draining {
+        if SystemTime::now() > self.valid_until {
+            self.dismiss("the client's certificate has expired");
+        }
+        self.follow_drain();
+    }
+
+    /// Writes DRAIN once, to a client that has said hello.
+    fn follow_drain(&mut self) {
+        if self.limits.is_some() && self.worker.drain.started() && !self.draining {
             self.draining = true;
             Answer::Drain.write(&mut self.outgoing);
         }

@@ -4,11 +4,16 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 use brisk_keyless::ErrorCode;
-use brisk_keys::{KeyResult, PendingOperation};
+use brisk_keys::{KeyError, KeyResult, PendingOperation};
 use futures_util::future::{AbortHandle, Abortable};
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::time::{Timeout, timeout_at};
+
+/// Time in which an engine says of itself that a deadline has passed.
+const GRACE: Duration = Duration::from_millis(100);
 
 /// Operations by their numbers. Dropping it abandons them.
 #[derive(Default)]
@@ -19,14 +24,15 @@ pub(crate) struct Operations {
 
 struct Operation {
     number: u32,
-    pending: Abortable<PendingOperation>,
+    pending: Pin<Box<Abortable<Timeout<PendingOperation>>>>,
 }
 
 impl Future for Operation {
     type Output = (u32, Result<KeyResult, ErrorCode>);
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let result = ready!(Pin::new(&mut self.pending).poll(context));
+        let result = ready!(self.pending.as_mut().poll(context));
+        let result = result.map(|in_time| in_time.unwrap_or(Err(KeyError::DeadlinePassed)));
         Poll::Ready((self.number, result.map_err(|_| ErrorCode::Cancelled)))
     }
 }
@@ -40,11 +46,12 @@ impl Operations {
         self.handles.contains_key(&number)
     }
 
-    /// Adds an operation whose number none has.
-    pub(crate) fn add(&mut self, number: u32, pending: PendingOperation) {
+    /// Adds an operation whose number none has. If its engine does not answer, it ends a little after the deadline.
+    pub(crate) fn add(&mut self, number: u32, pending: PendingOperation, deadline: Instant) {
+        let pending = timeout_at((deadline + GRACE).into(), pending);
         let (handle, registration) = AbortHandle::new_pair();
         self.handles.insert(number, handle);
-        self.all.push(Operation { number, pending: Abortable::new(pending, registration) });
+        self.all.push(Operation { number, pending: Box::pin(Abortable::new(pending, registration)) });
     }
 
     /// Abandons the operation, if it is under way: it ends as cancelled.
@@ -71,10 +78,8 @@ impl Operations {
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
-    use std::time::{Duration, Instant};
-
     use brisk_keys::Performer;
+    use std::future::poll_fn;
 
     use super::*;
 
@@ -84,8 +89,8 @@ mod tests {
         let mut operations = Operations::default();
         let (first, first_end) = PendingOperation::with_completion(later);
         let (second, second_end) = PendingOperation::with_completion(later);
-        operations.add(1, first);
-        operations.add(2, second);
+        operations.add(1, first, later);
+        operations.add(2, second, later);
         assert!(operations.has(2) && operations.len() == 2);
         second_end.complete(Ok(vec![2].into()), Performer::AWS_LC);
         let ended = poll_fn(|context| operations.poll_ended(context)).await;
@@ -95,5 +100,16 @@ mod tests {
         let ended = poll_fn(|context| operations.poll_ended(context)).await;
         assert_eq!(ended, (1, Err(ErrorCode::Cancelled)));
         assert!(first_end.is_abandoned() && operations.len() == 0 && !operations.has(1));
+    }
+
+    #[tokio::test]
+    async fn an_operation_that_its_engine_forgets_ends_after_its_deadline() {
+        let deadline = Instant::now() + Duration::from_millis(20);
+        let mut operations = Operations::default();
+        let (pending, never) = PendingOperation::with_completion(deadline);
+        operations.add(7, pending, deadline);
+        let ended = poll_fn(|context| operations.poll_ended(context)).await;
+        assert_eq!(ended, (7, Ok(Err(KeyError::DeadlinePassed))));
+        assert!(Instant::now() >= deadline + GRACE && operations.len() == 0 && never.is_abandoned());
     }
 }

@@ -1,6 +1,7 @@
 //! What each client may do: which keys, which operations, how often.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use brisk_keyless::{ErrorCode, Shape, shape};
 use brisk_keys::{KeyAlgorithm, KeyId};
@@ -9,17 +10,18 @@ use brisk_net::rates::Rate;
 use crate::bucket::Bucket;
 
 /// All clients, by the common name of their certificates.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Policy {
     clients: HashMap<String, Client>,
 }
 
 /// A client's permissions.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Client {
     keys: Keys,
     operations: Vec<Shape>,
-    bucket: Option<Bucket>,
+    /// That of the settings before, if the rate is the same.
+    bucket: Option<Arc<Bucket>>,
 }
 
 /// The keys that a client may use.
@@ -48,8 +50,20 @@ impl Policy {
 
     /// Adds a client, or replaces the one with this name. Without a rate it may ask as often as it likes.
     pub fn add(&mut self, name: impl Into<String>, keys: Keys, operations: Vec<Shape>, rate: Option<Rate>) {
-        let bucket = rate.map(Bucket::new);
+        let bucket = rate.map(Bucket::new).map(Arc::new);
         self.clients.insert(name.into(), Client { keys, operations, bucket });
+    }
+
+    /// Goes on counting where `before` is, for clients whose rate is the same.
+    pub(crate) fn go_on_from(&mut self, before: &Self) {
+        for (name, client) in &mut self.clients {
+            let own = before.clients.get(name).and_then(|client| client.bucket.as_ref());
+            if let (Some(bucket), Some(own)) = (&mut client.bucket, own)
+                && bucket.rate() == own.rate()
+            {
+                *bucket = Arc::clone(own);
+            }
+        }
     }
 
     /// The client with this common name.
@@ -149,5 +163,18 @@ mod tests {
         assert_eq!(checked(&policy, KEY, ECDSA, b""), Err(ErrorCode::Shape));
         assert_eq!(checked(&policy, KEY, ECDSA, &tls13()), Ok(()));
         assert_eq!(checked(&policy, KEY, ECDSA, &tls13()), Err(ErrorCode::Rate));
+    }
+
+    #[test]
+    fn new_settings_give_no_new_tokens_unless_the_rate_is_another() {
+        let rate = |burst| Some(Rate { interval: Duration::from_hours(1), burst });
+        let of = |burst| policy(Keys::All, vec![Shape::Tls13Server], rate(burst));
+        let before = of(1);
+        assert_eq!(checked(&before, KEY, ECDSA, &tls13()), Ok(()));
+        for (burst, expected) in [(1, Err(ErrorCode::Rate)), (2, Ok(()))] {
+            let mut after = of(burst);
+            after.go_on_from(&before);
+            assert_eq!(checked(&after, KEY, ECDSA, &tls13()), expected, "{burst}");
+        }
     }
 }

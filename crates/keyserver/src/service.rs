@@ -64,7 +64,7 @@ impl Shared {
         environment: Environment,
     ) -> Result<Arc<Self>, KeyServerError> {
         let Environment { engines, gathers, metrics } = environment;
-        let live = live(settings, &*engines, &metrics)?;
+        let live = live(settings, &*engines, &metrics, &Policy::new())?;
         Ok(Arc::new(Self {
             live: ArcSwap::from_pointee(live),
             figures: Arc::default(),
@@ -82,7 +82,8 @@ impl Shared {
 
     /// Puts new settings in force, for connections that are open too. On an error nothing changes.
     pub(crate) fn apply(&self, settings: &KeyServerSettings) -> Result<(), KeyServerError> {
-        self.live.store(Arc::new(live(settings, &*self.engines, &self.metrics)?));
+        let before = Arc::clone(&self.live.load().policy);
+        self.live.store(Arc::new(live(settings, &*self.engines, &self.metrics, &before)?));
         Ok(())
     }
 }
@@ -97,7 +98,10 @@ fn live(
     settings: &KeyServerSettings,
     engines: &dyn Engines,
     metrics: &Arc<Metrics>,
+    before: &Policy,
 ) -> Result<Live, KeyServerError> {
+    let mut policy = Policy::clone(&settings.policy);
+    policy.go_on_from(before);
     let acceptor = MutualAcceptor::new(&settings.tls)?;
     let engine = engines.for_keys(Arc::clone(&settings.keystore));
     let engine = Metered::new(engine, Arc::new(KeyMetrics(Arc::clone(metrics))));
@@ -105,7 +109,7 @@ fn live(
         acceptor,
         keystore: Arc::clone(&settings.keystore),
         engine: Arc::new(engine),
-        policy: Arc::clone(&settings.policy),
+        policy: Arc::new(policy),
         operations: settings.operations,
     })
 }

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use brisk_tls_base::file_roots;
-use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::TLS13;
+use rustls::{RootCertStore, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
@@ -37,6 +37,7 @@ pub struct MutualSettings {
 #[derive(Clone)]
 pub struct MutualAcceptor {
     inner: TlsAcceptor,
+    clients: Arc<RootCertStore>,
 }
 
 /// An encrypted connection to a client that was verified.
@@ -50,7 +51,7 @@ impl MutualAcceptor {
     pub fn new(settings: &MutualSettings) -> Result<Self, TlsError> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let roots = Arc::new(file_roots(&settings.clients)?);
-        let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
             .build()
             .map_err(|error| TlsError::Connector(format!("authorities of clients: {error}")))?;
         let (chain, key) = settings.identity.read()?;
@@ -62,7 +63,12 @@ impl MutualAcceptor {
         // Every connection proves anew that its client still has a valid certificate.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        Ok(Self { inner: TlsAcceptor::from(Arc::new(config)) })
+        Ok(Self { inner: TlsAcceptor::from(Arc::new(config)), clients: roots })
+    }
+
+    /// Whether clients are verified by the same authorities as those of `other`.
+    pub fn has_authorities_of(&self, other: &Self) -> bool {
+        self.clients.roots == other.clients.roots
     }
 
     /// Performs the handshake over `tcp`. Has no time limit of its own. A client that cannot be verified, or that does not
@@ -127,6 +133,19 @@ mod tests {
 
     fn identity(leaf: &Leaf) -> Identity {
         Identity { chain: leaf.chain.clone(), key: leaf.key.clone() }
+    }
+
+    #[test]
+    fn another_authority_of_clients_is_noticed() {
+        let (one, other) = (TestCa::new(), TestCa::new());
+        let server = one.server(&["keys.test"]).issue();
+        let acceptor = |ca: &TestCa| {
+            let settings =
+                MutualSettings { identity: identity(&server), clients: ca.root_file(), protocol: PROTOCOL };
+            MutualAcceptor::new(&settings).expect("an acceptor")
+        };
+        assert!(acceptor(&one).has_authorities_of(&acceptor(&one)));
+        assert!(!acceptor(&one).has_authorities_of(&acceptor(&other)));
     }
 
     /// The result of a handshake between an acceptor and such a client: what the server says of it.

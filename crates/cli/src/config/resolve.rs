@@ -91,14 +91,13 @@ pub(super) fn resolve(
     let upstreams = upstreams::groups(&raw.upstream, &mut context);
     let remote = remote::engines(raw, &mut context);
     let hosts = hosts::hosts(raw, server.state_dir.as_deref(), development, &remote, &mut context);
-    remote::unused(raw, &mut context);
+    let remote = remote::used(raw, remote, &mut context);
     early_data::size(raw, &mut context);
     unused(raw, &mut context);
     let Context { findings, keystore, files, .. } = context;
     let warnings = findings.conclude()?;
     let keys = server.keys.clone();
     let settings = server.complete(hosts.all, upstreams, Arc::new(keystore), files.into_iter().collect());
-    let remote = remote.into_values().collect();
     Ok(Resolved { settings, keys, warnings, remote, development: hosts.development })
 }
 

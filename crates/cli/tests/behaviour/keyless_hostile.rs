@@ -1,6 +1,7 @@
 //! What a key server answers to clients that are strangers, or ask for what they may not have.
 
 use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use brisk_keyless::frame::VERSION;
@@ -260,4 +261,25 @@ fn a_million_operations_whose_answers_are_not_read_cost_a_bounded_amount_of_memo
     assert!(matches!(other.answer(), Some(Answer::Key { .. })));
     assert!(matches!(other.answer(), Some(Answer::Result { operation: 1, .. })));
     server.log_with("does not read its answers");
+}
+
+#[test]
+fn silent_strangers_take_no_place_from_gateways() {
+    let fleet = Fleet::new();
+    let server = fleet.server_on(0, "server.max_connections = 4\n", "");
+    let mut client = Client::greeted(&fleet, &server);
+    let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(server.keys()).expect("a connection")).collect();
+    wait_until("strangers that gave way", || {
+        let metrics = server.metrics();
+        let closed = |reason| metrics.sum("brisk_keyserver_closed_total", &[reason]);
+        // All but three, for which there is a place. Those that find none in time are refused.
+        (closed("reason=\"evicted\"") + closed("reason=\"limit\"") > 16.5).then_some(())
+    });
+    server.log_with("its place was needed");
+    client.send(&[Request::Ping { number: 1, bytes: Bytes::new() }]);
+    assert!(matches!(client.answer(), Some(Answer::Pong { number: 1, .. })));
+    let mut other = Client::greeted(&fleet, &server);
+    other.send(&[Request::Ping { number: 2, bytes: Bytes::new() }]);
+    assert!(matches!(other.answer(), Some(Answer::Pong { number: 2, .. })));
+    drop(silent);
 }

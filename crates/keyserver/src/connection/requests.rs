@@ -58,6 +58,7 @@ impl Connection {
         };
         self.limits = Some(limits);
         Answer::Hello(limits).write(&mut self.outgoing);
+        self.follow_drain();
     }
 
     /// Gives a key a number. Whether it may be used is decided with each operation again, since settings change.
@@ -83,7 +84,7 @@ impl Connection {
         self.count_operation();
         let key = self.keys.get(key as usize).copied().flatten();
         match self.begin(key, scheme, remaining, message) {
-            Ok(pending) => self.operations.add(number, pending),
+            Ok((pending, deadline)) => self.operations.add(number, pending, deadline),
             Err((code, detail)) => {
                 self.refuse(number, code, key, detail);
                 self.note_fault(code, key, detail);
@@ -101,7 +102,7 @@ impl Connection {
         scheme: Scheme,
         remaining: Duration,
         message: Bytes,
-    ) -> Result<PendingOperation, (ErrorCode, &'static str)> {
+    ) -> Result<(PendingOperation, Instant), (ErrorCode, &'static str)> {
         let key = key.ok_or((ErrorCode::UnknownKey, "no key has this number"))?;
         let client = self.live.policy.client(&self.client);
         let client = client.ok_or((ErrorCode::UnknownClient, "no client of this name is configured"))?;
@@ -115,7 +116,7 @@ impl Connection {
             return Err((ErrorCode::DeadlinePassed, "no time is left for it"));
         }
         let deadline = Instant::now() + remaining.min(LONGEST_WAIT);
-        Ok(self.live.engine.submit(KeyOperation::sign(key, scheme, message, deadline)))
+        Ok((self.live.engine.submit(KeyOperation::sign(key, scheme, message, deadline)), deadline))
     }
 
     /// Writes the results of operations that have ended, while there is room.
@@ -152,6 +153,14 @@ impl Connection {
         self.faults += 1;
         if self.faults >= MOST_FAULTS {
             self.end("too much was refused");
+        }
+    }
+
+    /// Ends the connection of a client that may do nothing here any more.
+    pub(super) fn dismiss(&mut self, reason: &str) {
+        if !self.ending {
+            self.ending = true;
+            self.refuse(0, ErrorCode::UnknownClient, None, reason);
         }
     }
 

@@ -227,6 +227,11 @@ fn server(
     let drains = Period(Duration::ZERO)..=*TIMEOUTS.end();
     let drain = Period(Duration::from_secs(30));
     let drain = findings.within(&path.key("drain_timeout"), raw.server.drain_timeout, drain, &drains);
+    if raw.keys.pkcs11_module.is_some() || raw.keys.pkcs11_sessions.is_some() {
+        let message =
+            "[keys]: a key server has keys in files only: pkcs11_module and pkcs11_sessions mean nothing";
+        context.findings.warn(message);
+    }
     let keys = keys::keys(&raw.keys, cores, workers, context);
     let settings = ServerSettings {
         workers,

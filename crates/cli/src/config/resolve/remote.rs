@@ -171,13 +171,19 @@ fn local(
     Some(Arc::new(LocalEngine::new(Arc::new(keystore))))
 }
 
-/// Warns of sets that no certificate names.
-pub(super) fn unused(raw: &raw::Config, context: &mut Context<'_>) {
+/// The sets that certificates name. Warns of the others, which are not connected.
+pub(super) fn used(
+    raw: &raw::Config,
+    mut engines: Engines,
+    context: &mut Context<'_>,
+) -> Vec<Arc<RemoteEngine>> {
     let certificates = raw.host.iter().flat_map(|host| &host.certificates);
     let named: Vec<_> = certificates.filter_map(|files| named(files)).collect();
     for name in raw.keyserver.keys().filter(|name| !named.contains(&name.as_str())) {
         context.findings.warn(format!("[keyserver.{name}]: no certificate has key = \"keyserver:{name}\""));
+        engines.remove(name);
     }
+    engines.into_values().collect()
 }
 
 /// The set that has the key of this certificate, if one has.
