@@ -318,7 +318,7 @@ impl<'a> H2<'a> {
 
     /// No request is taken from now on but those on their way.
     pub(super) fn drain(&mut self) {
-        if self.goaway == Goaway::None {
+        if self.goaway == Goaway::None && self.failure.is_none() {
             self.goaway = Goaway::Announced;
             self.send.out.goaway(LARGEST_WINDOW, Reason::NO_ERROR);
             self.send.out.frame(kind::PING, 0, 0, &LAST_PING);

@@ -117,6 +117,8 @@ fn nothing_follows_the_end_with_an_error() {
     h2.feed(&[get(1, "/big", &[]), frame(kind::PING, 0, 1, &[0; 8])].concat());
     let frames = h2.answer();
     assert_eq!((goaway(&frames), data(&frames, 1)), (Some((1, Reason::PROTOCOL_ERROR.0)), 0));
+    h2.drain();
+    assert_eq!(h2.answer(), []);
 }
 
 #[test]
