@@ -96,7 +96,7 @@ pub(super) struct Pool {
 
 /// The outcome of an attempt to send an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sent {
+enum Attempt {
     /// A server more has it.
     Sent,
     /// No server can take it now.
@@ -188,27 +188,27 @@ impl Pool {
 
     /// Sends the operation to the best server that has not had it. If there is none now, it waits for one; if one has refused it
     /// and no other can be reached, it ends.
-    fn send(&self, number: u32) -> Sent {
+    fn send(&self, number: u32) -> Attempt {
         let mut operations = self.operations.borrow_mut();
-        let Some(operation) = operations.get_mut(&number) else { return Sent::Gone };
+        let Some(operation) = operations.get_mut(&number) else { return Attempt::Gone };
         if let Some(link) = self.choose(operation.asked) {
             link.send(number, operation);
             operation.asked |= 1 << link.server;
             operation.waiting += 1;
             drop(operations);
             self.set_timer(Instant::now() + self.settings.hedge, number, Due::Hedge);
-            return Sent::Sent;
+            return Attempt::Sent;
         }
         if operation.waiting > 0 {
-            return Sent::Waits;
+            return Attempt::Waits;
         }
         if let Some(code) = operation.refused.filter(|_| !self.is_reachable(operation.asked)) {
             drop(operations);
             self.complete(number, Err(code.key_error()));
-            return Sent::Gone;
+            return Attempt::Gone;
         }
         self.unsent.borrow_mut().push_back(number);
-        Sent::Waits
+        Attempt::Waits
     }
 
     /// Whether a connection is there to a server that is not among `asked`, with room or without.
@@ -259,7 +259,7 @@ impl Pool {
             return;
         }
         let waits = self.operations.borrow().get(&number).is_some_and(|operation| operation.waiting > 0);
-        if waits && self.send(number) == Sent::Sent {
+        if waits && self.send(number) == Attempt::Sent {
             self.statistics.hedged.fetch_add(1, Ordering::Relaxed);
             if silence != Silence::Silent {
                 self.hedges.set(self.hedges.get() - 1.0);
@@ -340,7 +340,7 @@ impl Pool {
         while left > 0 && looks > 0 && self.links.iter().any(|link| link.load().is_some()) {
             let Some(number) = self.unsent.borrow_mut().pop_front() else { return };
             left -= 1;
-            if self.send(number) == Sent::Waits {
+            if self.send(number) == Attempt::Waits {
                 looks -= 1;
             }
         }
