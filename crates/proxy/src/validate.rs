@@ -1,7 +1,7 @@
 //! Which requests are refused before anything else looks at them.
 //!
-//! Two servers in a row must agree on where a request ends and which host it is for. [`http1`](crate::http1) and h2 refuse or
-//! repair, before a request comes here:
+//! Two servers in a row must agree on where a request ends and which host it is for. [`http1`](crate::http1), and over HTTP/2
+//! brisk's own code or h2, refuse or repair, before a request comes here:
 //!
 //! - bare line feeds, line folding, white space before a colon, control characters in names, values and targets
 //!   (RFC 9112 sections 2.2 and 5);

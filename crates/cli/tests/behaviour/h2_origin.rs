@@ -58,6 +58,24 @@ impl H2Peer {
         }
     }
 
+    /// Waits for the rest of the request on `stream`.
+    pub(crate) fn wait_for_body(&mut self, stream: u32) -> io::Result<()> {
+        while !self.is_whole(stream) {
+            self.read_frame()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the end of the request on `stream`: whether it is whole, or else the client reset it.
+    pub(crate) fn ends_whole(&mut self, stream: u32) -> io::Result<bool> {
+        while !self.is_whole(stream) {
+            if self.read_frame()? == (RST_STREAM, stream) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Reads and answers nothing more, until the client has gone.
     pub(crate) fn fall_silent(&mut self) -> io::Result<()> {
         io::copy(&mut self.stream, &mut io::sink()).map(drop)
@@ -74,6 +92,15 @@ impl H2Peer {
         // RFC 7541, appendix A: index 8 is `:status: 200`.
         let head = frame(HEADERS, END_HEADERS, stream, &[0x88]);
         self.stream.write_all(&[head, frame(DATA, flags, stream, body)].concat())
+    }
+
+    /// Status 200, the length of `body` in the head, and all of it, but not the end of the stream.
+    pub(crate) fn answer_of_length(&mut self, stream: u32, body: &[u8]) -> io::Result<()> {
+        let length = body.len().to_string();
+        // A field that is not indexed, whose name is that of index 28: `content-length`.
+        let field = [&[0x88, 0x0f, 0x0d, length.len() as u8], length.as_bytes()].concat();
+        let head = frame(HEADERS, END_HEADERS, stream, &field);
+        self.stream.write_all(&[head, frame(DATA, 0, stream, body)].concat())
     }
 
     /// Resets `stream` with this error code.

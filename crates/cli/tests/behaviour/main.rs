@@ -56,6 +56,7 @@ mod store_trouble;
 mod testssl;
 mod tokens;
 mod unknown_hosts;
+mod uploads_beside;
 mod upstream_faults;
 mod upstream_limits;
 mod upstream_neighbours;

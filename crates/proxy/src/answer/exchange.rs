@@ -189,7 +189,7 @@ impl Exchange {
                 let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
                 self.bytes_sent += bytes;
                 self.connection.answer_taken(bytes);
-                // Nothing follows trailers, and hyper asks for nothing more.
+                // Nothing follows trailers, and no driver asks for more.
                 if frame.is_trailers() {
                     self.state = State::Complete;
                 }
@@ -301,15 +301,25 @@ fn http_version(version: Version) -> HttpVersion {
 #[derive(Debug)]
 pub struct RecordedBody {
     body: Body,
-    /// Boxed: hyper moves the body of every response several times.
+    /// Boxed: the body of every response is moved several times.
     exchange: Box<Exchange>,
-    /// Why the body ended early. hyper gets the error when all data before it is sent.
+    /// Why the body ended early. The error is returned when all data before it is sent.
     broken: Option<BodyError>,
 }
 
 impl RecordedBody {
-    /// hyper discards what it has not written yet as soon as a body fails. So the body is first pending, whereupon
-    /// hyper writes. It returns the error once the client has taken what was written.
+    /// As many bytes were sent as the head states, but the body has not ended: over HTTP/2 its end may come by itself.
+    /// It is looked for once, so that a source that is done is not reset. The answer is complete without it: always ready.
+    pub(crate) fn poll_sent_whole(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let _ = Pin::new(&mut *self).poll_frame(context);
+        if self.exchange.failure.is_none() {
+            self.exchange.state = State::Complete;
+        }
+        Poll::Ready(())
+    }
+
+    /// A connection that ends with a failed body discards what is not written yet. So the body is first pending, whereupon
+    /// the connection writes. It returns the error once the client has taken what was written.
     fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunk>, BodyError>>> {
         ready!(self.exchange.connection.poll_unblocked(context));
         Poll::Ready(self.broken.take().map(Err))
@@ -358,7 +368,7 @@ impl http_body::Body for RecordedBody {
 
 impl Drop for RecordedBody {
     fn drop(&mut self) {
-        // hyper does not ask once more where the length says that all is there.
+        // No driver asks once more where the length says that all is there.
         if self.exchange.failure.is_none() && self.body.is_end_stream() {
             self.exchange.state = State::Complete;
         }

@@ -49,7 +49,7 @@ impl Stages {
     }
 }
 
-// RFC 9110 section 9.3.2: the same head, no body. Over HTTP/2 hyper would send the body all the same.
+// RFC 9110 section 9.3.2: the same head, no body. Over HTTP/2 a body would be sent all the same.
 fn remove_body(response: &mut Response<Body>) {
     // An upstream sent no body, and its connection is to be used again.
     if matches!(response.body(), Body::Upstream(_)) {

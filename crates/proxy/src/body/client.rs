@@ -23,7 +23,7 @@ pub enum ClientBody {
     Http1(Http1Body),
     /// From its connection, over HTTP/2.
     Http2(Http2Body),
-    /// From hyper, over HTTP/1.1 or HTTP/2.
+    /// From hyper, over HTTP/2 where the settings choose its code.
     Hyper(Incoming),
 }
 
@@ -31,9 +31,10 @@ pub enum ClientBody {
 #[derive(Debug)]
 pub struct Http1Body(Rc<dyn Http1Source>);
 
-/// A connection over HTTP/1.1 within a request body.
+/// A connection over HTTP/1.1 within a request body. The body may outlive it.
 pub(crate) trait Http1Source: fmt::Debug {
-    /// The next frame, as of [`http_body::Body::poll_frame`].
+    /// The next frame, as of [`http_body::Body::poll_frame`]. A body whose connection ends within it fails, and goes on
+    /// to fail.
     fn poll_frame(&self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>>;
 
     /// Bytes that are left, if that is known.

@@ -191,12 +191,11 @@ impl Driver<'_> {
         if self.http.deadline.is_evicted() { End::Evicted } else { End::Idle }
     }
 
-    /// How to stop when hyper has finished with the connection.
+    /// How to stop when hyper, which speaks HTTP/2 here, has finished with the connection.
     pub(super) fn finished(&self, result: &hyper::Result<()>) -> Stop {
         match result {
             Ok(()) if self.http.drain.started() => Stop::Close(End::Drained),
             Ok(()) => Stop::Close(End::Closed),
-            // The body of an answer over HTTP/1.1.
             Err(error) if error.is_user() => Stop::Abort(End::AnswerBroken),
             Err(error) if error.is_parse() || is_http2_error(error) => Stop::Close(End::Malformed),
             // Not at once: GOAWAY, an alert, or the answer to a client that ended without close_notify wait to be sent.

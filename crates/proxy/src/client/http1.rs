@@ -36,13 +36,14 @@ impl Driver<'_> {
     /// Serves HTTP/1.1 until the connection rests, closes or is upgraded. An upgraded one is served to its end here.
     pub(super) async fn http1_turns(&self) -> Stop {
         let Self { io, http } = self;
-        let inbound = Inbound::new(io.clone());
+        let inbound = Inbound::attach(io.clone());
         let stop = self.serve_http1(&inbound).await;
         let read_ahead = inbound.take_input();
+        // From here on no body of a request has the stream.
+        drop(inbound);
         let upgrade = PendingUpgrade::take(&http.connection);
         if let (Some(upgrade), Stop::Close(End::Closed | End::Drained)) = (upgrade, stop) {
             io.flush_at_once();
-            drop(inbound);
             upgrade.join(io.clone(), read_ahead, &http.deadline, http.settings.timeouts.idle).await;
             return Stop::Close(End::Upgraded);
         }
@@ -58,12 +59,16 @@ impl Driver<'_> {
         let mut serving = pin!(Exchanges { driver: self, inbound, last: &last }.run());
         poll_fn(|cx| {
             self.advance_handshake(cx);
+            inbound.begin_turn(cx);
             if turns.begins_to_drain(self) {
                 last.set(true);
             }
             match serving.as_mut().poll(cx) {
                 Poll::Ready(stop) => Poll::Ready(stop),
-                Poll::Pending => turns.poll_end(cx, self),
+                Poll::Pending => {
+                    inbound.write_interim(cx);
+                    turns.poll_end(cx, self)
+                }
             }
         })
         .await
@@ -186,7 +191,10 @@ impl Exchanges<'_> {
                         let (length, after) = framing.data(length, last, outbound.buffer());
                         outbound.push(data, length, after);
                     }
-                    if last {
+                    if last || framing.is_ended() {
+                        if !last {
+                            poll_fn(|cx| body.poll_sent_whole(cx)).await;
+                        }
                         // From here on the answer is complete, whatever the client takes of it.
                         drop(body);
                         if !framing.is_ended() {

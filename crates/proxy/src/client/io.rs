@@ -1,4 +1,4 @@
-//! The IO that hyper gets: a TLS stream that it shares with the connection's driver.
+//! A client's TLS stream, which the connection's driver shares with the code that speaks HTTP on it: brisk's own, or hyper.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::fmt;
@@ -10,11 +10,11 @@ use std::task::{Context, Poll, ready};
 use brisk_tls::{Confirmation, Stream};
 use hyper::rt::{Read, ReadBufCursor, Write};
 
-/// A TLS stream for hyper. Clones share it.
+/// A client's TLS stream. Clones share it.
 ///
-/// hyper flushes after each frame of HTTP/2; here a flush is put off until the driver drains the stream at the end of
-/// its turn, so that the answers of one turn share records and system calls. `flush_at_once`
-/// ends that for an upgraded connection, which has no such driver.
+/// What is written waits until the driver drains the stream at the end of its turn, so that the answers of one turn share
+/// records and system calls. hyper flushes after each frame of HTTP/2; here such a flush does nothing. `flush_at_once` ends
+/// that for an upgraded connection, which has no such driver.
 #[derive(Clone)]
 pub struct HttpIo(Rc<Shared>);
 
@@ -52,17 +52,23 @@ impl HttpIo {
         self.0.at_once.set(true);
     }
 
-    /// Reads as [`Stream::poll_read`] does; false at the client's end. Before the end of its handshake the driver reads, and
-    /// wakes.
+    /// Whether nothing is here to be read, and only the driver reads the socket: the handshake is not complete.
+    pub(super) fn awaits_driver(&self) -> bool {
+        let stream = self.stream();
+        !stream.is_confirmed() && !stream.has_plaintext()
+    }
+
+    /// Reads as [`Stream::poll_read`] does; false at the client's end. Pending while it [awaits the
+    /// driver](Self::awaits_driver), which then has to wake a reader in another task.
     pub(super) fn poll_take(
         &self,
         cx: &mut Context<'_>,
         mut take: impl FnMut(&[u8]) -> usize,
     ) -> Poll<io::Result<bool>> {
-        let mut stream = self.stream_mut();
-        if !stream.is_confirmed() && !stream.has_plaintext() {
+        if self.awaits_driver() {
             return Poll::Pending;
         }
+        let mut stream = self.stream_mut();
         let mut any = false;
         let read = stream.poll_read(cx, |data| {
             any = true;
@@ -99,7 +105,7 @@ impl HttpIo {
         }
     }
 
-    /// The stream, once hyper has let go of it.
+    /// The stream, once no clone is left: HTTP is done with.
     pub(crate) fn into_stream(self) -> Option<Stream> {
         Rc::try_unwrap(self.0).ok().map(|shared| shared.stream.into_inner())
     }

@@ -155,6 +155,7 @@ pub(crate) fn has_bare_line_feed(bytes: &[u8]) -> bool {
 
 /// What the headers say of the message and its connection, noted while they are read.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is noted by itself")]
 struct Facts {
     length: Option<u64>,
     /// There is a transfer coding; whether the last one is chunked.

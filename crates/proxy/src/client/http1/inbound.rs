@@ -3,8 +3,9 @@
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
+use std::ops::Deref;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::Request;
@@ -20,11 +21,19 @@ use crate::http1::request_head::{HeadLimits, MalformedRequest, RequestHead, has_
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// The client's side of one connection.
+///
+/// The body of a request may be read by another task than the connection's own, which it may outlive: that of its
+/// request to an upstream over HTTP/2. So the stream is here only until the connection's [`Attached`] is dropped, and
+/// each task wakes the other for what only that one does.
 #[derive(Debug)]
 pub(super) struct Inbound {
-    io: HttpIo,
+    io: RefCell<Option<HttpIo>>,
     state: RefCell<State>,
 }
+
+/// What comes from a client, for its driver. Without it a body that has not ended fails.
+#[derive(Debug)]
+pub(super) struct Attached(Rc<Inbound>);
 
 #[derive(Debug)]
 struct State {
@@ -34,12 +43,20 @@ struct State {
     seen: usize,
     /// What is left of the request's body.
     body: BodyReader,
-    /// What is left of 100 (Continue), which goes out when the body is first asked for.
+    /// 100 (Continue), if the client waits for it and its body was not asked for yet.
+    expected: &'static [u8],
+    /// What is left of it for the driver to send, once the body was asked for.
     interim: &'static [u8],
     /// The rest of the body is not wanted.
     is_let_go: bool,
     /// The rest of the body will not be read.
     is_broken: bool,
+    /// The connection's own task.
+    driver: Waker,
+    /// The task that waits for the body.
+    reader: Waker,
+    /// The reader waits for what the driver reads, before the end of the handshake.
+    awaits_driver: bool,
 }
 
 /// Why no further head comes.
@@ -55,16 +72,68 @@ pub(super) enum NoHead {
 
 impl Inbound {
     /// Before the first request.
-    pub(super) fn new(io: HttpIo) -> Rc<Self> {
+    pub(super) fn attach(io: HttpIo) -> Attached {
         let state = State {
             input: BytesMut::new(),
             seen: 0,
             body: BodyReader::Length(0),
+            expected: b"",
             interim: b"",
             is_let_go: false,
             is_broken: false,
+            driver: Waker::noop().clone(),
+            reader: Waker::noop().clone(),
+            awaits_driver: false,
         };
-        Rc::new(Self { io, state: RefCell::new(state) })
+        Attached(Rc::new(Self { io: RefCell::new(Some(io)), state: RefCell::new(state) }))
+    }
+
+    /// A turn of the driver begins. Wakes who reads the body, if something has come that only the driver reads.
+    pub(super) fn begin_turn(&self, context: &Context<'_>) {
+        let mut state = self.state.borrow_mut();
+        state.driver.clone_from(context.waker());
+        if state.awaits_driver && !self.awaits_driver() {
+            state.awaits_driver = false;
+            wake(&state.reader, &state.driver);
+        }
+    }
+
+    /// Before a turn of the driver ends: writes what is left of 100 (Continue), if the body was asked for.
+    pub(super) fn write_interim(&self, context: &mut Context<'_>) {
+        let mut state = self.state.borrow_mut();
+        while !state.interim.is_empty() {
+            let slices = [IoSlice::new(state.interim)];
+            let written = self.with_io(|io| io.stream_mut().poll_write(context, &slices));
+            match written {
+                Some(Poll::Ready(Ok(length))) => state.interim = &state.interim[length..],
+                Some(Poll::Pending) => return,
+                // The next write or read has the error, too.
+                Some(Poll::Ready(Err(_))) | None => state.interim = b"",
+            }
+        }
+    }
+
+    /// Whether only the driver reads now, and has nothing.
+    fn awaits_driver(&self) -> bool {
+        self.with_io(HttpIo::awaits_driver).unwrap_or(false)
+    }
+
+    fn has_plaintext(&self) -> bool {
+        self.with_io(|io| io.stream().has_plaintext()).unwrap_or(false)
+    }
+
+    fn with_io<T>(&self, act: impl FnOnce(&HttpIo) -> T) -> Option<T> {
+        self.io.borrow().as_ref().map(act)
+    }
+
+    /// Reads as [`HttpIo::poll_take`] does, while there is a stream.
+    fn poll_take(
+        &self,
+        context: &mut Context<'_>,
+        take: impl FnMut(&[u8]) -> usize,
+    ) -> Poll<io::Result<bool>> {
+        let read = self.with_io(|io| io.poll_take(context, take));
+        read.unwrap_or_else(|| Poll::Ready(Err(io::ErrorKind::NotConnected.into())))
     }
 
     /// Waits for a head; `last`: only for one that has begun.
@@ -79,11 +148,11 @@ impl Inbound {
             if let Some(head) = state.take_head(limits).map_err(NoHead::Malformed)? {
                 return Poll::Ready(Ok(head));
             }
-            if last && state.input.is_empty() && !self.io.stream().has_plaintext() {
+            if last && state.input.is_empty() && !self.has_plaintext() {
                 return Poll::Ready(Err(NoHead::End));
             }
             let (mut found, mut none) = (None, None);
-            let read = self.io.poll_take(context, |data| {
+            let read = self.poll_take(context, |data| {
                 if found.is_some() || none.is_some() {
                     return 0;
                 }
@@ -118,7 +187,9 @@ impl Inbound {
         let RequestHead { request, body, expects_continue, .. } = head;
         let body_is_ended = body.is_ended();
         state.body = body;
-        state.interim = if expects_continue { CONTINUE } else { b"" };
+        state.expected = if expects_continue { CONTINUE } else { b"" };
+        state.interim = b"";
+        state.reader.clone_from(Waker::noop());
         state.is_let_go = body_is_ended;
         request.map(|()| {
             if body_is_ended {
@@ -131,7 +202,9 @@ impl Inbound {
 
     /// The answer begins: the client need not wait any longer. Returns what is to be sent before it.
     pub(super) fn answer_begins(&self) -> &'static [u8] {
-        let interim = std::mem::take(&mut self.state.borrow_mut().interim);
+        let mut state = self.state.borrow_mut();
+        state.expected = b"";
+        let interim = std::mem::take(&mut state.interim);
         if interim.len() < CONTINUE.len() { interim } else { b"" }
     }
 
@@ -164,11 +237,9 @@ impl Inbound {
     fn poll_part(&self, context: &mut Context<'_>) -> Poll<Result<Part, BodyError>> {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        while !state.interim.is_empty() {
-            let slices = [IoSlice::new(state.interim)];
-            let length =
-                ready!(self.io.stream_mut().poll_write(context, &slices)).map_err(BodyError::ClientGone)?;
-            state.interim = &state.interim[length..];
+        if !state.expected.is_empty() {
+            state.interim = std::mem::take(&mut state.expected);
+            wake(&state.driver, context.waker());
         }
         loop {
             if let Some(part) = state.body.decode(&mut state.input).map_err(BodyError::ClientMalformed)? {
@@ -189,7 +260,7 @@ impl Inbound {
         let mut left =
             state.body.left().map_or(usize::MAX, |left| usize::try_from(left).unwrap_or(usize::MAX));
         let input = &mut state.input;
-        self.io.poll_take(context, |data| {
+        self.poll_take(context, |data| {
             let length = left.min(data.len());
             left -= length;
             input.extend_from_slice(&data[..length]);
@@ -200,10 +271,16 @@ impl Inbound {
 
 impl Http1Source for Inbound {
     fn poll_frame(&self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        // Never its end: to whom it is sent on, the body would look whole.
         if self.state.borrow().is_broken {
-            return Poll::Ready(None);
+            return Poll::Ready(Some(Err(BodyError::ClientGone(io::ErrorKind::NotConnected.into()))));
         }
-        let part = ready!(self.poll_part(context));
+        let Poll::Ready(part) = self.poll_part(context) else {
+            let mut state = self.state.borrow_mut();
+            state.reader.clone_from(context.waker());
+            state.awaits_driver = self.awaits_driver();
+            return Poll::Pending;
+        };
         self.state.borrow_mut().is_broken = part.is_err();
         Poll::Ready(match part {
             Ok(Part::Data(data)) => Some(Ok(Frame::data(data))),
@@ -219,6 +296,29 @@ impl Http1Source for Inbound {
 
     fn let_go(&self) {
         self.state.borrow_mut().is_let_go = true;
+    }
+}
+
+impl Deref for Attached {
+    type Target = Rc<Inbound>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.io.take();
+        let state = self.state.borrow();
+        wake(&state.reader, &state.driver);
+    }
+}
+
+/// Wakes `task` from the task `from`, if that is another.
+fn wake(task: &Waker, from: &Waker) {
+    if !task.will_wake(from) {
+        task.wake_by_ref();
     }
 }
 
