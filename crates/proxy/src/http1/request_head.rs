@@ -138,7 +138,7 @@ impl RequestHead {
             body,
             expects_continue: facts.expects_continue && has_body && !is_old,
             takes_trailers: facts.takes_trailers,
-            persists: (!is_old || facts.keeps) && !facts.closes && !facts.means_two_things(),
+            persists: facts.persists.unwrap_or(!is_old) && !facts.means_two_things(),
         };
         Ok(Some((head, length)))
     }
@@ -155,14 +155,12 @@ pub(crate) fn has_bare_line_feed(bytes: &[u8]) -> bool {
 
 /// What the headers say of the message and its connection, noted while they are read.
 #[derive(Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is noted by itself")]
 struct Facts {
     length: Option<u64>,
     /// There is a transfer coding; whether the last one is chunked.
     is_chunked: Option<bool>,
-    closes: bool,
-    /// HTTP/1.0 persists only if the client asks for it (RFC 9112 section 9.3).
-    keeps: bool,
+    /// Whether the connection persists, if the client says so; HTTP/1.0 does only then (RFC 9112 section 9.3).
+    persists: Option<bool>,
     expects_continue: bool,
     takes_trailers: bool,
 }
@@ -202,8 +200,11 @@ impl Facts {
             }
             header::CONNECTION => {
                 for option in tokens(value) {
-                    self.closes |= is(option, "close");
-                    self.keeps |= is(option, "keep-alive");
+                    if is(option, "close") {
+                        self.persists = Some(false);
+                    } else if is(option, "keep-alive") {
+                        self.persists.get_or_insert(true);
+                    }
                 }
             }
             header::EXPECT => self.expects_continue = is(value, "100-continue"),
