@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use brisk_keyless::frame::VERSION;
 use brisk_keyless::{ALPN, Answer, ErrorCode, Hello, Request, Scheme};
@@ -29,7 +29,11 @@ impl Client {
 
     /// One that has said hello.
     fn greeted(fleet: &Fleet, server: &Brisk) -> Self {
-        let mut client = Self::connect(fleet, server, &fleet.client);
+        Self::greeted_as(fleet, server, &fleet.client)
+    }
+
+    fn greeted_as(fleet: &Fleet, server: &Brisk, leaf: &Leaf) -> Self {
+        let mut client = Self::connect(fleet, server, leaf);
         client.send(&[Request::Hello(Hello { version: VERSION, operations: 100, keys: 10 })]);
         let Some(Answer::Hello(hello)) = client.answer() else { panic!("no hello") };
         assert_eq!((hello.version, hello.operations, hello.keys), (VERSION, 100, 10));
@@ -282,4 +286,31 @@ fn silent_strangers_take_no_place_from_gateways() {
     other.send(&[Request::Ping { number: 2, bytes: Bytes::new() }]);
     assert!(matches!(other.answer(), Some(Answer::Pong { number: 2, .. })));
     drop(silent);
+}
+
+#[test]
+fn open_connections_end_with_their_authority_and_with_their_certificate() {
+    let fleet = Fleet::new();
+    let server = fleet.server();
+    let now = SystemTime::now();
+    let end = now + Duration::from_secs(4);
+    let leaf = fleet.ca.client("gateway").valid(now - Duration::from_hours(1), end).issue();
+    let (mut short, mut long) =
+        (Client::greeted_as(&fleet, &server, &leaf), Client::greeted(&fleet, &server));
+    let ping = || Request::Ping { number: 1, bytes: Bytes::new() };
+    let is_served = |client: &mut Client| {
+        client.send(&[ping()]);
+        matches!(client.answer(), Some(Answer::Pong { .. }))
+    };
+    assert!(is_served(&mut short) && is_served(&mut long));
+    let left = end.duration_since(SystemTime::now()).unwrap_or_default();
+    std::thread::sleep(left + Duration::from_millis(1100));
+    short.send(&[ping()]);
+    assert_eq!((short.code(), short.answer()), (Some(ErrorCode::UnknownClient), None));
+    server.log_with("has expired");
+    assert!(is_served(&mut long));
+    std::fs::write(fleet.ca.root_file(), TestCa::new().root_pem()).expect("a file");
+    server.log_with("reloaded: ");
+    long.send(&[ping()]);
+    assert_eq!((long.code(), long.answer()), (Some(ErrorCode::UnknownClient), None));
 }
