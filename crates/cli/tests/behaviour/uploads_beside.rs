@@ -105,16 +105,18 @@ fn the_client_is_asked_for_its_body_at_once() {
     let origin = patient();
     let site = site(&origin);
     let mut connection = site.connect();
-    let began = Instant::now();
+    let mut shortest = LIMIT;
     for _ in 0..TIMES {
+        let began = Instant::now();
         connection.write_all(head("/", 4, "Expect: 100-continue\r\n").as_bytes()).expect("it is read");
         let mut interim = [0; "HTTP/1.1 100 Continue\r\n\r\n".len()];
         connection.read_exact(&mut interim).expect("an interim answer");
+        shortest = shortest.min(began.elapsed());
         assert_eq!(interim, *b"HTTP/1.1 100 Continue\r\n\r\n");
         assert_eq!(connection.request("body").text(), "taken");
     }
-    // The connection looks for its client after half a second, each time.
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    // The connection looks for its client after half a second, each time. Whatever else runs, one of them comes before.
+    assert!(shortest < Duration::from_millis(450), "{shortest:?}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn connect(pool: &Pool, server: usize, operations: u16) {
 }
 
 fn submit(pool: &Pool) -> PendingOperation {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     let (pending, completion) = PendingOperation::with_completion(deadline);
     pool.submit(Job {
         key: KeyId([1; 32]),
