@@ -1,6 +1,6 @@
 //! Messages of HTTP/1.1 as RFC 9112 has them, without I/O.
 //!
-//! Towards upstreams [`request`] writes and [`response`] reads, towards clients [`request_head`] reads and [`answer`]
+//! Towards upstreams `request` writes and `response` reads, towards clients `request_head` reads and `answer`
 //! writes. In what clients send, lines end with CR LF and nothing else: who took a bare LF for an end would see other
 //! headers than a proxy in front that does not.
 
