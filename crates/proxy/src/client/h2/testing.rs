@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use brisk_net::DeadlineWheel;
 use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
-use brisk_wire::h2::frame::{FrameHead, HEAD, PREFACE, Reason, WriteFrames, kind};
+use brisk_wire::h2::frame::{FrameHead, HEAD, PREFACE, WriteFrames, kind};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
@@ -133,11 +133,13 @@ impl H2<'_> {
     }
 
     /// Why the connection has failed.
-    pub(super) fn failure(&self) -> Option<Reason> {
+    #[cfg(test)]
+    pub(super) fn failure(&self) -> Option<brisk_wire::h2::frame::Reason> {
         self.failure
     }
 
     /// Streams that have not ended.
+    #[cfg(test)]
     pub(super) fn open_streams(&self) -> usize {
         self.numbers.len()
     }
