@@ -10,11 +10,12 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use brisk_keys::{
-    BatchChoice, BatchEngine, BatchSettings, BatchStatistics, Engines, Keystore, LanesUse, PrivateKeyEngine,
+    BatchChoice, BatchEngine, BatchSettings, BatchStatistics, Engines, Keystore, LanesUse, Metered,
+    OperationObserver, OperationOutcome, OperationReport, Performer, PrivateKeyEngine,
 };
 use brisk_keys_pkcs11::TokenSettings;
 use brisk_telemetry::Metrics;
-use brisk_telemetry::metrics::{Collector, Encoder};
+use brisk_telemetry::metrics::{Collector, Encoder, KeyOperationFacts, KeyOutcome};
 use brisk_tls::gather::{self, GatherFigures};
 
 use crate::gpu::{self, Gpu};
@@ -38,7 +39,7 @@ pub(crate) struct KeySettings {
 pub(crate) fn start(
     settings: &KeySettings,
     keystore: &Arc<Keystore>,
-    metrics: &Metrics,
+    metrics: &Arc<Metrics>,
 ) -> io::Result<Arc<dyn Engines>> {
     let queue = settings.processor.queue;
     let processor = BatchEngine::new(Arc::clone(keystore), &settings.processor)?;
@@ -53,7 +54,8 @@ pub(crate) fn start(
     let described = Mutex::new(processor.to_string());
     // The keys of the start are not kept beside those that are in use.
     let processor = processor.with_keystore(Arc::default());
-    Ok(Arc::new(ThisMachine { processor, gpu, queue, described }))
+    let operations = Arc::new(KeyOperations(Arc::clone(metrics)));
+    Ok(Arc::new(ThisMachine { processor, gpu, queue, described, operations }))
 }
 
 /// The engines of this machine.
@@ -64,6 +66,7 @@ struct ThisMachine {
     queue: NonZeroUsize,
     /// The processor's way of performing the keys in use, as it was logged.
     described: Mutex<String>,
+    operations: Arc<KeyOperations>,
 }
 
 impl Engines for ThisMachine {
@@ -81,7 +84,7 @@ impl Engines for ThisMachine {
             Some(gpu) => gpu.for_keys(Arc::clone(&keystore)),
             None => Arc::new(processor),
         };
-        keystore.with_elsewhere(here)
+        Arc::new(Metered::new(keystore.with_elsewhere(here), Arc::clone(&self.operations) as _))
     }
 
     fn queue(&self) -> NonZeroUsize {
@@ -90,6 +93,25 @@ impl Engines for ThisMachine {
 
     fn trouble(&self) -> Option<String> {
         remote::trouble()
+    }
+}
+
+/// Counts key operations, whichever engine performs them.
+#[derive(Debug)]
+struct KeyOperations(Arc<Metrics>);
+
+impl OperationObserver for KeyOperations {
+    fn observe(&self, report: &OperationReport) {
+        let outcome = match report.outcome {
+            OperationOutcome::Done => KeyOutcome::Ok,
+            OperationOutcome::Overloaded => KeyOutcome::Overloaded,
+            OperationOutcome::DeadlinePassed => KeyOutcome::DeadlinePassed,
+            OperationOutcome::Failed => KeyOutcome::Failed,
+            OperationOutcome::Abandoned => KeyOutcome::Abandoned,
+        };
+        let engine = report.performer.map(Performer::name);
+        let OperationReport { algorithm, wait, compute, .. } = *report;
+        self.0.key_operation(&KeyOperationFacts { engine, algorithm, outcome, wait, compute });
     }
 }
 

@@ -1,10 +1,7 @@
 //! The client of a connection, and whether it may have another one: the first step of every connection.
 
-use std::future::Future;
 use std::io;
 use std::net::IpAddr;
-use std::pin::pin;
-use std::task::Poll;
 
 use brisk_net::proxy_protocol::{self, Progress};
 use brisk_net::rates::Event;
@@ -34,7 +31,7 @@ pub(crate) async fn introduce(
         return Ok(received);
     }
     let header = read_proxy_header(tcp, &mut received, record);
-    let named = within(deadline, header).await.unwrap_or_else(|| Err(timed_out(deadline)))?;
+    let named = deadline.within(header).await.unwrap_or_else(|| Err(timed_out(deadline)))?;
     // A connection of the balancer itself (LOCAL), such as a health check, has no client.
     if named {
         let admitted = permits.count_client(&worker.shared, live, record.client.ip());
@@ -50,16 +47,6 @@ pub(crate) async fn introduce(
 pub(crate) fn timed_out(deadline: &Deadline) -> Refusal {
     let evicted = deadline.is_evicted();
     Refusal::new(if evicted { HandshakeOutcome::Evicted } else { HandshakeOutcome::TimedOut })
-}
-
-/// The output of `work`, or `None` if the deadline passes first.
-pub(crate) async fn within<F: Future>(deadline: &Deadline, work: F) -> Option<F::Output> {
-    let mut work = pin!(work);
-    std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => deadline.poll_expired(cx).map(|()| None),
-    })
-    .await
 }
 
 /// A connection's share of the limits, given back when it ends.

@@ -14,7 +14,7 @@ use brisk_telemetry::{ConnectionEnd, ConnectionRecord, HandshakeOutcome, Timelin
 use brisk_tls::{Accepted, Demands, Refusal, Trace};
 use tokio::net::TcpStream;
 
-use crate::client::{Permits, introduce, timed_out, within};
+use crate::client::{Permits, introduce, timed_out};
 use crate::worker::Worker;
 
 /// Serves one HTTPS connection to its end. Never fails: errors are recorded.
@@ -117,7 +117,7 @@ async fn secure(
         sent: &mut record.bytes_sent,
     };
     let accepted = live.tls.acceptor.accept_from(client, tcp, received, trace);
-    let accepted = within(deadline, accepted).await.unwrap_or_else(|| Err(timed_out(deadline)))?;
+    let accepted = deadline.within(accepted).await.unwrap_or_else(|| Err(timed_out(deadline)))?;
     if live.measures_rtt {
         record.rtt = TcpInfo::of(accepted.stream.tcp()).ok().map(|info| info.rtt);
     }

@@ -203,7 +203,7 @@ fn live(
     before: Option<&Live>,
 ) -> Result<Live, GatewayError> {
     let resources = resumption.resources(key_gate);
-    let tls = Termination::new(settings, &resources, engines, metrics, before.map(|before| &before.tls))?;
+    let tls = Termination::new(settings, &resources, engines, before.map(|before| &before.tls))?;
     let groups_before = before.map_or(&[][..], |before| &before.parts.groups);
     let groups = group_states(&settings.upstreams, groups_before, metrics)?;
     let mut service = settings.service.clone();

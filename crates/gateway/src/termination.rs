@@ -4,13 +4,9 @@
 use std::sync::Arc;
 
 use brisk_certs::Certificate;
-use brisk_keys::{
-    Engines, Keystore, Metered, OperationObserver, OperationOutcome, OperationReport, Performer,
-    PrivateKeyEngine,
-};
+use brisk_keys::{Engines, Keystore, PrivateKeyEngine};
 use brisk_net::rates::Rates;
 use brisk_proxy::settings as proxy;
-use brisk_telemetry::metrics::{KeyOperationFacts, KeyOutcome, Metrics};
 use brisk_tls::{Acceptor, HostSettings, Resources, TlsSettings};
 
 use crate::GatewayError;
@@ -33,7 +29,6 @@ impl Termination {
         settings: &GatewaySettings,
         resources: &Resources,
         engines: &dyn Engines,
-        metrics: &Arc<Metrics>,
         before: Option<&Self>,
     ) -> Result<Self, GatewayError> {
         let hosts = with_slots(&settings.service.hosts, before.map_or(&[], |before| &before.hosts));
@@ -44,7 +39,7 @@ impl Termination {
         };
         let (keystore, engine) = match before.filter(|before| before.keystore.is_same(&settings.keystore)) {
             Some(before) => (Arc::clone(&before.keystore), Arc::clone(&before.engine)),
-            None => (Arc::clone(&settings.keystore), metered(engines, &settings.keystore, metrics)),
+            None => (Arc::clone(&settings.keystore), engines.for_keys(Arc::clone(&settings.keystore))),
         };
         Ok(Self { acceptor, settings: settings.tls.clone(), hosts, rates, engine, keystore })
     }
@@ -78,35 +73,4 @@ fn with_slots(hosts: &[proxy::HostSettings], before: &[HostSettings]) -> Vec<Hos
         HostSettings { slot: Arc::clone(&same.slot), ..host.clone() }
     };
     hosts.iter().map(|host| with_slot(&host.tls)).collect()
-}
-
-fn metered(
-    engines: &dyn Engines,
-    keystore: &Arc<Keystore>,
-    metrics: &Arc<Metrics>,
-) -> Arc<dyn PrivateKeyEngine> {
-    let engine = engines.for_keys(Arc::clone(keystore));
-    Arc::new(Metered::new(engine, Arc::new(KeyMetrics(Arc::clone(metrics)))))
-}
-
-/// Counts key operations.
-struct KeyMetrics(Arc<Metrics>);
-
-impl OperationObserver for KeyMetrics {
-    fn observe(&self, report: &OperationReport) {
-        let outcome = match report.outcome {
-            OperationOutcome::Done => KeyOutcome::Ok,
-            OperationOutcome::Overloaded => KeyOutcome::Overloaded,
-            OperationOutcome::DeadlinePassed => KeyOutcome::DeadlinePassed,
-            OperationOutcome::Failed => KeyOutcome::Failed,
-            OperationOutcome::Abandoned => KeyOutcome::Abandoned,
-        };
-        self.0.key_operation(&KeyOperationFacts {
-            engine: report.performer.map(Performer::name),
-            algorithm: report.algorithm,
-            outcome,
-            wait: report.wait,
-            compute: report.compute,
-        });
-    }
 }

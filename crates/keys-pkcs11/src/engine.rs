@@ -8,7 +8,9 @@ use std::{
 
 use brisk_keys::{KeyError, KeyId, KeyOperation, PendingOperation, PrivateKeyEngine};
 
-use crate::{connection::Access, desk::Desk, key::TokenKey, module::Module, status::TokenStatus, task::Job};
+use crate::{
+    connection::Access, dispatcher::Dispatcher, key::TokenKey, module::Module, status::TokenStatus, task::Job,
+};
 
 /// Performs operations with the keys of one token, on threads of its own, each in a session.
 ///
@@ -22,7 +24,7 @@ pub struct TokenEngine {
 /// What the engine and its threads have in common.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) desk: Desk,
+    pub(crate) dispatcher: Dispatcher,
     pub(crate) access: Access,
     pub(crate) sessions: usize,
     pub(crate) module: Arc<Module>,
@@ -30,8 +32,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(module: Arc<Module>, access: Access, desk: Desk, sessions: usize) -> Self {
-        Self { desk, access, sessions, module, keys: RwLock::default() }
+    pub(crate) fn new(module: Arc<Module>, access: Access, dispatcher: Dispatcher, sessions: usize) -> Self {
+        Self { dispatcher, access, sessions, module, keys: RwLock::default() }
     }
 
     pub(crate) fn key(&self, id: KeyId) -> Option<Arc<TokenKey>> {
@@ -47,19 +49,19 @@ impl Shared {
     }
 
     pub(crate) fn label(&self) -> String {
-        self.desk.label().unwrap_or_else(|| self.access.uri.clone())
+        self.dispatcher.label().unwrap_or_else(|| self.access.uri.clone())
     }
 }
 
 impl Shared {
     pub(crate) fn status(&self) -> TokenStatus {
-        let desk = &self.desk;
+        let dispatcher = &self.dispatcher;
         TokenStatus {
             token: self.label(),
-            is_up: desk.is_up(),
-            sessions: desk.sessions(),
-            waiting: desk.waiting(),
-            reconnections: desk.connections().saturating_sub(1),
+            is_up: dispatcher.is_up(),
+            sessions: dispatcher.sessions(),
+            waiting: dispatcher.waiting(),
+            reconnections: dispatcher.connections().saturating_sub(1),
             faults: self.keys().iter().map(|key| key.faults()).sum(),
         }
     }
@@ -76,7 +78,7 @@ impl TokenEngine {
         let key = self.shared.key(key).ok_or(KeyError::UnknownKey(key))?;
         key.check(&kind)?;
         let (pending, completion) = PendingOperation::with_completion(deadline);
-        self.shared.desk.submit(Job { key, kind, completion, deadline, again: false })?;
+        self.shared.dispatcher.submit(Job { key, kind, completion, deadline, again: false })?;
         Ok(pending)
     }
 }
@@ -95,6 +97,6 @@ impl fmt::Debug for TokenEngine {
 
 impl Drop for TokenEngine {
     fn drop(&mut self) {
-        self.shared.desk.stop();
+        self.shared.dispatcher.stop();
     }
 }

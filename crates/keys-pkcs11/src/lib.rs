@@ -9,7 +9,7 @@
 
 mod attach;
 mod connection;
-mod desk;
+mod dispatcher;
 mod engine;
 mod error;
 mod key;

@@ -16,7 +16,7 @@ use brisk_keys::KeyId;
 use crate::{
     attach::{Certified, examine},
     connection::Access,
-    desk::Desk,
+    dispatcher::Dispatcher,
     engine::{Shared, TokenEngine},
     error::TokenError,
     module::Module,
@@ -114,13 +114,13 @@ impl TokenKeys {
         let module = loaded.recv_timeout(LIMIT).map_err(|_| silent())??;
         let access = Access { name: place.name.clone(), pin: place.pin.clone(), uri: uri.to_string() };
         let sessions = self.settings.sessions.get();
-        let desk = Desk::new(sessions, self.settings.queue.get());
-        let shared = Arc::new(Shared::new(module, access, desk, sessions));
+        let dispatcher = Dispatcher::new(sessions, self.settings.queue.get());
+        let shared = Arc::new(Shared::new(module, access, dispatcher, sessions));
         let engine = Arc::new(TokenEngine { shared: Arc::clone(&shared) });
         started().push(Arc::downgrade(&shared));
         worker::start(&shared).map_err(TokenError::Threads)?;
         // Where that fails the engine is dropped, which ends its threads.
-        shared.desk.first_connection(LIMIT).ok_or_else(silent)??;
+        shared.dispatcher.first_connection(LIMIT).ok_or_else(silent)??;
         tokens().push((place, Arc::downgrade(&engine)));
         Ok(engine)
     }
@@ -129,7 +129,7 @@ impl TokenKeys {
 fn attach(shared: &Arc<Shared>, uri: &KeyUri, certified: &Certified) -> Result<(), TokenError> {
     let (sender, answer) = mpsc::sync_channel(1);
     let (within, asked, wanted) = (Arc::clone(shared), uri.clone(), certified.clone());
-    shared.desk.ask(Question::new(move |session, facts| {
+    shared.dispatcher.ask(Question::new(move |session, facts| {
         let examined = within.module.enter().and_then(|entered| {
             let lost = || TokenError::Call("the module was initialized anew".to_owned());
             let open = session.within(&entered).ok_or_else(lost)?;
@@ -170,10 +170,10 @@ pub fn close() {
     let all: Vec<_> = started().iter().filter_map(Weak::upgrade).collect();
     let limit = Instant::now() + CLOSING;
     for shared in &all {
-        shared.desk.stop();
+        shared.dispatcher.stop();
     }
     for shared in &all {
-        shared.desk.wait_for_end(limit);
+        shared.dispatcher.wait_for_end(limit);
     }
 }
 
@@ -194,7 +194,7 @@ pub(crate) fn is_used_elsewhere(shared: &Shared) -> bool {
     in_use_now().iter().any(|other| {
         !std::ptr::eq(&raw const **other, shared)
             && Arc::ptr_eq(&other.module, &shared.module)
-            && other.desk.is_up()
+            && other.dispatcher.is_up()
     })
 }
 

@@ -17,21 +17,21 @@ use crate::{
     task::{Change, Job, Task},
 };
 
-/// Starts a thread for each session, and one that watches the time. They end when the desk is stopped.
+/// Starts a thread for each session, and one that watches the time. They end when the dispatcher is stopped.
 pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<()> {
     for number in 0..shared.sessions {
         let of_thread = Arc::clone(shared);
         let run = move || {
             work(&of_thread, number);
-            of_thread.desk.ended();
+            of_thread.dispatcher.ended();
         };
-        shared.desk.started();
+        shared.dispatcher.started();
         let started = thread::Builder::new().name(format!("token-{number}")).spawn(run);
-        started.inspect_err(|_| shared.desk.ended())?;
+        started.inspect_err(|_| shared.dispatcher.ended())?;
     }
     let shared = Arc::clone(shared);
     let watch = move || {
-        shared.desk.keep_time(|| {
+        shared.dispatcher.keep_time(|| {
             tracing::warn!(
                 token = shared.label(),
                 module = %shared.module.path().display(),
@@ -45,7 +45,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<()> {
 
 fn work(shared: &Shared, number: usize) {
     loop {
-        match shared.desk.next() {
+        match shared.dispatcher.next() {
             Task::Perform(job, session) => perform(shared, number, job, session),
             Task::Ask(question, session, facts) => {
                 question.ask(&session, &facts);
@@ -67,7 +67,7 @@ fn close(shared: &Shared, sessions: Vec<OpenSession>) {
 }
 
 fn give_back(shared: &Shared, session: OpenSession) {
-    if let Some(session) = shared.desk.give_back(session) {
+    if let Some(session) = shared.dispatcher.give_back(session) {
         session.close(&shared.module);
     }
 }
@@ -75,9 +75,9 @@ fn give_back(shared: &Shared, session: OpenSession) {
 fn perform(shared: &Shared, number: usize, job: Job, session: OpenSession) {
     let Job { key, kind, completion, deadline, again } = job;
     let Some(completion) = completion.begin() else { return give_back(shared, session) };
-    shared.desk.begin(number, deadline, completion);
+    shared.dispatcher.begin(number, deadline, completion);
     let outcome = outcome(shared, &session, &key, &kind);
-    let completion = shared.desk.end(number);
+    let completion = shared.dispatcher.end(number);
     match outcome {
         Ok(result) => {
             answer(completion, Ok(result));
@@ -93,9 +93,9 @@ fn perform(shared: &Shared, number: usize, job: Job, session: OpenSession) {
                 Some(job) if again => {
                     job.completion
                         .complete(Err(KeyError::Failed("the token does not perform it")), PERFORMER);
-                    shared.desk.lose(epoch, None);
+                    shared.dispatcher.lose(epoch, None);
                 }
-                unfinished => shared.desk.lose(epoch, unfinished),
+                unfinished => shared.dispatcher.lose(epoch, unfinished),
             }
         }
         Err(trouble) => {
@@ -146,7 +146,7 @@ fn renew(shared: &Shared, session: OpenSession) {
     let renewed = shared.module.enter().and_then(|entered| session.renewed(&entered));
     match renewed {
         Ok(session) => give_back(shared, session),
-        Err(_) => shared.desk.lose(epoch, None),
+        Err(_) => shared.dispatcher.lose(epoch, None),
     }
 }
 
@@ -155,7 +155,7 @@ fn connect(shared: &Shared, epoch: u64) {
     match reach(shared, epoch) {
         Ok(connection) => {
             let sessions = connection.sessions.len();
-            let change = shared.desk.connected(connection);
+            let change = shared.dispatcher.connected(connection);
             let token = shared.label();
             if let Change::Back(after) = change {
                 tracing::info!(token, sessions, "the token is back after {:.1} s", after.as_secs_f64());
@@ -165,7 +165,7 @@ fn connect(shared: &Shared, epoch: u64) {
         }
         Err(error) => {
             let (token, cause) = (shared.label(), error.to_string());
-            if shared.desk.not_connected(error) == Change::Lost {
+            if shared.dispatcher.not_connected(error) == Change::Lost {
                 tracing::warn!(
                     token,
                     "the token cannot be reached: handshakes with its keys fail until it is back: {cause}"
@@ -194,7 +194,7 @@ fn reach(shared: &Shared, epoch: u64) -> Result<Connection, TokenError> {
             | TokenError::PinFile { .. }
             | TokenError::PinForm { .. }
     );
-    if hopeless || shared.desk.connections() == 0 || registry::is_used_elsewhere(shared) {
+    if hopeless || shared.dispatcher.connections() == 0 || registry::is_used_elsewhere(shared) {
         return Err(error);
     }
     shared.module.restart(generation)?;

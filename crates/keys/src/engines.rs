@@ -10,8 +10,9 @@ use crate::{Keystore, PrivateKeyEngine};
 /// Threads, a GPU, connections to key servers and the counts of operations belong to the implementation, and the engines
 /// that it makes share them. An engine for old keys finishes what it began.
 pub trait Engines: fmt::Debug + Send + Sync + 'static {
-    /// An engine for the keys in `keystore` and those that it [notes](Keystore::add_elsewhere). Called at the start and when a reload changes keys. It makes keys ready, which takes
-    /// about an operation for each new key.
+    /// An engine for the keys in `keystore` and those that it [notes](Keystore::add_elsewhere), whose operations are counted.
+    /// Called at the start and when a reload changes keys. It makes keys ready, which takes about an operation for each new
+    /// key.
     fn for_keys(&self, keystore: Arc<Keystore>) -> Arc<dyn PrivateKeyEngine>;
 
     /// How many operations may wait for the engines together. One client's share is a part of it.

@@ -2,7 +2,7 @@
 
 mod requests;
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted<()>) {
     // Who has not shown a certificate gives way to who comes next.
     deadline.set_idle(BEGINNING);
     let live = worker.shared.live.load_full();
-    let accepted = within(&deadline, live.acceptor.accept(tcp)).await;
+    let accepted = deadline.within(live.acceptor.accept(tcp)).await;
     let reason = match accepted {
         Some(Ok(stream)) => {
             Connection::new(worker, live, peer, &stream, deadline).run(stream).await;
@@ -74,16 +74,6 @@ pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted<()>) {
     if let Some(more) = worker.shared.handshake_lines.pass() {
         tracing::warn!(target: "brisk_keyserver::audit", %peer, reason, more, "handshake refused");
     }
-}
-
-/// The output of `future`; `None` if the deadline passes before.
-async fn within<F: Future>(deadline: &Deadline, future: F) -> Option<F::Output> {
-    let mut future = std::pin::pin!(future);
-    poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => deadline.poll_expired(context).map(|()| None),
-    })
-    .await
 }
 
 /// Closes our side, and reads what the client has sent meanwhile: to close with that unread would be a reset, which overtakes the
@@ -191,7 +181,7 @@ impl Connection {
         poll_fn(|context| self.poll_turn(&mut stream, context)).await;
         if self.ending {
             self.deadline.set(LINGER);
-            within(&self.deadline, linger(stream)).await;
+            self.deadline.within(linger(stream)).await;
         }
     }
 

@@ -7,14 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
-use brisk_keys::{
-    Engines, Keystore, Metered, OperationObserver, OperationOutcome, OperationReport, Performer,
-    PrivateKeyEngine,
-};
+use brisk_keys::{Engines, Keystore, PrivateKeyEngine};
 use brisk_net::{DeadlineWheel, Drain};
 use brisk_server::{Accepted, Service, WorkerContext};
 use brisk_telemetry::Throttle;
-use brisk_telemetry::metrics::{KeyOperationFacts, KeyOutcome, Metrics};
+use brisk_telemetry::metrics::Metrics;
 use brisk_tls::gather;
 use brisk_tls::mutual::MutualAcceptor;
 use tokio::task::{JoinSet, spawn_local};
@@ -64,7 +61,7 @@ impl Shared {
         environment: Environment,
     ) -> Result<Arc<Self>, KeyServerError> {
         let Environment { engines, gathers, metrics } = environment;
-        let live = live(settings, &*engines, &metrics, &Policy::new())?;
+        let live = live(settings, &*engines, &Policy::new())?;
         Ok(Arc::new(Self {
             live: ArcSwap::from_pointee(live),
             figures: Arc::default(),
@@ -83,7 +80,7 @@ impl Shared {
     /// Puts new settings in force, for connections that are open too. On an error nothing changes.
     pub(crate) fn apply(&self, settings: &KeyServerSettings) -> Result<(), KeyServerError> {
         let before = Arc::clone(&self.live.load().policy);
-        self.live.store(Arc::new(live(settings, &*self.engines, &self.metrics, &before)?));
+        self.live.store(Arc::new(live(settings, &*self.engines, &before)?));
         Ok(())
     }
 }
@@ -97,39 +94,18 @@ impl fmt::Debug for Shared {
 fn live(
     settings: &KeyServerSettings,
     engines: &dyn Engines,
-    metrics: &Arc<Metrics>,
     before: &Policy,
 ) -> Result<Live, KeyServerError> {
     let mut policy = Policy::clone(&settings.policy);
     policy.go_on_from(before);
     let acceptor = MutualAcceptor::new(&settings.tls)?;
-    let engine = engines.for_keys(Arc::clone(&settings.keystore));
-    let engine = Metered::new(engine, Arc::new(KeyMetrics(Arc::clone(metrics))));
     Ok(Live {
         acceptor,
         keystore: Arc::clone(&settings.keystore),
-        engine: Arc::new(engine),
+        engine: engines.for_keys(Arc::clone(&settings.keystore)),
         policy: Arc::new(policy),
         operations: settings.operations,
     })
-}
-
-/// Counts key operations.
-struct KeyMetrics(Arc<Metrics>);
-
-impl OperationObserver for KeyMetrics {
-    fn observe(&self, report: &OperationReport) {
-        let outcome = match report.outcome {
-            OperationOutcome::Done => KeyOutcome::Ok,
-            OperationOutcome::Overloaded => KeyOutcome::Overloaded,
-            OperationOutcome::DeadlinePassed => KeyOutcome::DeadlinePassed,
-            OperationOutcome::Failed => KeyOutcome::Failed,
-            OperationOutcome::Abandoned => KeyOutcome::Abandoned,
-        };
-        let engine = report.performer.map(Performer::name);
-        let OperationReport { algorithm, wait, compute, .. } = *report;
-        self.0.key_operation(&KeyOperationFacts { engine, algorithm, outcome, wait, compute });
-    }
 }
 
 /// What the connections of a worker share.

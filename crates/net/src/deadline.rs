@@ -7,7 +7,8 @@
 //! The same array knows which connections are idle, and since when: in a shortage those that are idle longest are let go.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -199,6 +200,16 @@ impl Deadline {
     /// Completes when the deadline has passed; never while none is set.
     pub async fn wait(&self) {
         poll_fn(|context| self.poll_expired(context)).await;
+    }
+
+    /// The output of `work`, or `None` if the deadline passes first.
+    pub async fn within<F: Future>(&self, work: F) -> Option<F::Output> {
+        let mut work = pin!(work);
+        poll_fn(|context| match work.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => self.poll_expired(context).map(|()| None),
+        })
+        .await
     }
 
     fn store(&self, expires: u64, idle_since: u64) {

@@ -64,7 +64,7 @@ fn no_handshake_fails_while_one_of_two_key_servers_is_killed_stopped_and_restart
     wait_until("both connected", || addresses.iter().all(|at| usable(&gateway, at)).then_some(()));
     let handshakes = under_load(&fleet, &gateway, |more| {
         more(20);
-        // Killed: SIGKILL, without a word.
+        // Killed with SIGKILL: it closes nothing itself.
         drop(first.take());
         more(20);
         first = Some(fleet.server_on(ports[0], "", ""));

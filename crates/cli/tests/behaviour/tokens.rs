@@ -1,4 +1,4 @@
-//! Keys in a token of SoftHSM: handshakes with them, a token that goes and comes back, and what is told of mistakes.
+//! Keys in a token of SoftHSM: handshakes with them, a token that goes and comes back, and messages about mistakes.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -72,8 +72,8 @@ fn keys_of_every_kind_in_a_token_serve_both_versions() {
         for scheme in schemes {
             let output = ask(&site.ca, &site.brisk, &["-servername", NAME, option, "-sigalgs", scheme]);
             let facts = facts_of(&output);
-            let told = [&facts["tls"]["version"], &facts["tls"]["scheme"]];
-            assert_eq!(told.map(|fact| fact.as_str().unwrap_or_default()), [version, scheme]);
+            let stated = [&facts["tls"]["version"], &facts["tls"]["scheme"]];
+            assert_eq!(stated.map(|fact| fact.as_str().unwrap_or_default()), [version, scheme]);
             assert!(output.stdout.contains("Verify return code: 0 (ok)"), "{}", output.text());
         }
     }
@@ -180,7 +180,7 @@ fn a_reload_brings_a_key_and_takes_one_away() {
 }
 
 #[test]
-fn mistakes_are_told_by_check_and_start_alike() {
+fn check_and_start_name_mistakes_alike() {
     let (tokens, ca) = (Tokens::new(), TestCa::new());
     tokens.add("web");
     for (label, id) in [("site", "01"), ("twin", "02"), ("twin", "03")] {
@@ -189,7 +189,7 @@ fn mistakes_are_told_by_check_and_start_alike() {
     let leaf = ca.server(&NAMES).issue_for(&tokens.public_key("web", "site"));
     let other = ca.server(&NAMES).issue();
     let right = tokens.uri("web", "site");
-    let told = |certificate: &Leaf, uri: &str, parts: &[&str]| {
+    let stated = |certificate: &Leaf, uri: &str, parts: &[&str]| {
         let config = base("") + &host(&[(certificate, uri)]);
         let setup = setup().config(&config).environment(VARIABLE, &tokens.settings());
         for output in [setup.check("brisk.toml"), setup.fail()] {
@@ -207,38 +207,38 @@ fn mistakes_are_told_by_check_and_start_alike() {
         .environment(VARIABLE, &tokens.settings())
         .check("brisk.toml");
     assert_eq!(output.success(), "brisk.toml: ok\n");
-    told(
+    stated(
         &leaf,
         &tokens.uri("web", "sight"),
         &["no private key for `pkcs11:token=web;object=sight`", "object=site;id=%01"],
     );
-    told(
+    stated(
         &leaf,
         &tokens.uri("web", "twin"),
         &["2 private keys", "object=twin;id=%02", "by both `object` and `id`"],
     );
-    told(
+    stated(
         &leaf,
         &tokens.uri("wab", "site"),
         &["no token fits `pkcs11:token=wab;object=site`", "\"web\" (serial "],
     );
-    told(&other, &right, &["does not belong to the certificate, which is for \"CN=site.test\"", "trial"]);
-    told(&leaf, "pkcs11:object=site", &["which PKCS #11 module?", "pkcs11_module = \"/PATH.so\""]);
-    told(
+    stated(&other, &right, &["does not belong to the certificate, which is for \"CN=site.test\"", "trial"]);
+    stated(&leaf, "pkcs11:object=site", &["which PKCS #11 module?", "pkcs11_module = \"/PATH.so\""]);
+    stated(
         &leaf,
         "pkcs11:object=site?module-path=/no/such.so",
         &["cannot load the PKCS #11 module /no/such.so: No such file or directory"],
     );
-    told(&leaf, "pkcs11:objekt=site", &["`objekt` is not known here; known: `token`"]);
-    told(
+    stated(&leaf, "pkcs11:objekt=site", &["`objekt` is not known here; known: `token`"]);
+    stated(
         &leaf,
         "pkcs11:object=site?pin-value=1234",
         &["a PIN has no place in a configuration", "pin-source=file:/PATH"],
     );
     let without_pin = format!("pkcs11:object=site?module-path={}", module().display());
-    told(&leaf, &without_pin, &["the token \"web\" wants a PIN: append ?pin-source=file:/PATH"]);
+    stated(&leaf, &without_pin, &["the token \"web\" wants a PIN: append ?pin-source=file:/PATH"]);
     fs::write(tokens.pin_file(), "135790\n").expect("a file of ours");
-    told(&leaf, &right, &["the token \"web\" refuses the PIN in ", "CKR_PIN_INCORRECT"]);
+    stated(&leaf, &right, &["the token \"web\" refuses the PIN in ", "CKR_PIN_INCORRECT"]);
 }
 
 #[test]

@@ -119,7 +119,7 @@ fn a_token_that_only_takes_messages_signs_them(engine: &TokenEngine, key: &Certi
         let (sender, answer) = std::sync::mpsc::sync_channel(1);
         let (shared, key) = (Arc::clone(&engine.shared), key.clone());
         let facts = Facts { label: "web".into(), mechanisms: mechanisms.to_vec() };
-        engine.shared.desk.ask(Question::new(move |session, _| {
+        engine.shared.dispatcher.ask(Question::new(move |session, _| {
             let entered = shared.module.enter().unwrap();
             let uri = "pkcs11:token=web;object=rsa2048".parse().unwrap();
             let open = session.within(&entered).unwrap();

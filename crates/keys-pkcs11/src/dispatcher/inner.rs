@@ -1,4 +1,4 @@
-//! What a desk holds, and what of it is next or too late.
+//! What a dispatcher holds, and what of it is next or too late.
 
 use std::{collections::VecDeque, time::Instant};
 
@@ -10,7 +10,7 @@ use crate::{
     task::{Job, Question, Task},
 };
 
-/// What a desk holds under its lock.
+/// What a dispatcher holds under its lock.
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) state: State,

@@ -30,7 +30,7 @@ const SILENT: KeyError = KeyError::Failed("the token did not answer in time");
 const ENDED: KeyError = KeyError::Failed("the engine of the token has ended");
 
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct Dispatcher {
     inner: Mutex<Inner>,
     /// Something for the threads to do, or an outcome for who opens the token.
     work: Condvar,
@@ -39,8 +39,8 @@ pub(crate) struct Desk {
     queue: usize,
 }
 
-impl Desk {
-    /// A desk for `threads` threads, with room for `queue` operations. The first task is to reach the token.
+impl Dispatcher {
+    /// A dispatcher for `threads` threads, with room for `queue` operations. The first task is to reach the token.
     pub(crate) fn new(threads: usize, queue: usize) -> Self {
         let inner = Inner::new(threads);
         Self { inner: Mutex::new(inner), work: Condvar::new(), watched: Condvar::new(), queue }
@@ -230,7 +230,7 @@ impl Desk {
         }
     }
 
-    /// Answers operations whose time is over, until the desk is closed. `silent` is called when the module has not returned
+    /// Answers operations whose time is over, until the dispatcher is closed. `silent` is called when the module has not returned
     /// from one in time.
     pub(crate) fn keep_time(&self, mut silent: impl FnMut()) {
         let mut inner = self.lock();
