@@ -11,6 +11,7 @@ pub mod error;
 pub mod private_ca;
 pub mod resolver;
 pub mod slot;
+pub mod store;
 pub mod watch;
 mod x509;
 
@@ -22,5 +23,6 @@ pub use error::{CertError, Warning};
 pub use private_ca::{Issued, PrivateCa, Purpose};
 pub use resolver::{ClientAbilities, HostMap, Match, UnknownName, choose};
 pub use slot::{Served, Slot};
+pub use store::{Store, StoreError};
 pub use watch::FileWatch;
 pub use x509::{common_name, not_after, subject};

@@ -13,7 +13,7 @@ const LAYERS: &[&[&str]] = &[
     &["net", "telemetry", "keys", "link"],
     &["certs", "session", "report", "tls-base"],
     &["tls", "tls-client", "keys-cuda", "keys-pkcs11"],
-    &["proxy", "server", "experiment", "keyless"],
+    &["proxy", "server", "experiment", "keyless", "fetch"],
     &["gateway", "keyserver", "bench", "speed"],
     &["cli"],
 ];

@@ -1,0 +1,342 @@
+//! The client: one request, one connection, one whole answer.
+
+use std::error::Error;
+use std::future::pending;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use brisk_net::dial::{DialLimits, connect};
+use brisk_tls::TlsError;
+use brisk_tls::connector::{Connector, ConnectorSettings};
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_TYPE, HOST, LOCATION, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+
+use crate::error::{FetchError, Reason};
+use crate::target::{Place, redirected};
+
+/// The name of this client.
+const AGENT: &str = concat!("brisk/", env!("CARGO_PKG_VERSION"));
+
+/// The most bytes of a response head.
+const HEAD: usize = 64 * 1024;
+
+/// Settings of a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientSettings {
+    /// PEM file with the trusted authorities. Default: those of the system.
+    pub authorities: Option<PathBuf>,
+    /// How much a request may take.
+    pub limits: Limits,
+}
+
+/// How much one request may take, redirects included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Time to the end of the answer. Default: 30 s.
+    pub time: Duration,
+    /// Bytes of the answer's body. Default: 1 MiB.
+    pub body: usize,
+    /// Redirects that are followed; those of GET and HEAD alone are. Default: 3.
+    pub redirects: u8,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { time: Duration::from_secs(30), body: 1024 * 1024, redirects: 3 }
+    }
+}
+
+/// A client of HTTP/1.1 and HTTPS. Cheap to clone; each request has a connection of its own, on which TLS is resumed where
+/// the server allows it.
+///
+/// Its futures run in any runtime of tokio with I/O and time, and may be sent between threads.
+#[derive(Clone, Debug)]
+pub struct Client {
+    connector: Connector,
+    limits: Limits,
+}
+
+/// A whole answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The status, of whatever class: only callers know which is an error.
+    pub status: StatusCode,
+    /// The header.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl Client {
+    /// Reads the authorities. Blocks on files, so it must not be called in a worker.
+    pub fn new(settings: &ClientSettings) -> Result<Self, TlsError> {
+        let connector = Connector::new(&ConnectorSettings {
+            authorities: settings.authorities.clone(),
+            protocols: vec!["http/1.1"],
+            ..ConnectorSettings::default()
+        })?;
+        Ok(Self { connector, limits: settings.limits })
+    }
+
+    /// This client with other limits.
+    #[must_use]
+    pub fn with_limits(&self, limits: Limits) -> Self {
+        Self { connector: self.connector.clone(), limits }
+    }
+
+    /// Asks for `url`, and answers whatever the server does.
+    pub async fn get(&self, url: &str) -> Result<Answer, FetchError> {
+        self.send(request(Method::GET, url, Bytes::new())?).await
+    }
+
+    /// The body that `url` stands for: any answer but 200 is an error.
+    pub async fn get_ok(&self, url: &str) -> Result<Bytes, FetchError> {
+        ok(self.get(url).await?, &Method::GET, url)
+    }
+
+    /// Sends `body` to `url`, and answers whatever the server does.
+    pub async fn post(
+        &self,
+        url: &str,
+        content_type: &'static str,
+        body: Bytes,
+    ) -> Result<Answer, FetchError> {
+        let mut request = request(Method::POST, url, body)?;
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        self.send(request).await
+    }
+
+    /// As [`post`](Self::post), for callers to whom any answer but 200 is an error.
+    pub async fn post_ok(
+        &self,
+        url: &str,
+        content_type: &'static str,
+        body: Bytes,
+    ) -> Result<Bytes, FetchError> {
+        ok(self.post(url, content_type, body).await?, &Method::POST, url)
+    }
+
+    /// Sends any request whose URI is absolute. `Host`, `Connection` and `User-Agent` are the client's to set.
+    pub async fn send(&self, request: Request<Bytes>) -> Result<Answer, FetchError> {
+        let (mut url, method) = (request.uri().clone(), request.method().clone());
+        let answered = timeout(self.limits.time, self.follow(request, &mut url)).await;
+        let result = answered.unwrap_or(Err(Reason::TimedOut(self.limits.time)));
+        result.map_err(|reason| FetchError { method, url: url.to_string(), reason })
+    }
+
+    /// Sends the request, and once more where the answer leads elsewhere; `url` is where it was sent last.
+    async fn follow(&self, request: Request<Bytes>, url: &mut Uri) -> Result<Answer, Reason> {
+        let (head, body) = request.into_parts();
+        let follows = matches!(head.method, Method::GET | Method::HEAD);
+        for _ in 0..=self.limits.redirects {
+            let place = Place::of(url)?;
+            let mut request = Request::new(Full::new(body.clone()));
+            *request.method_mut() = head.method.clone();
+            *request.uri_mut() = place.path.clone();
+            *request.headers_mut() = headers(&head.headers, &place);
+            let answer = self.exchange(&place, request).await?;
+            let Some(location) = location(&answer).filter(|_| follows) else { return Ok(answer) };
+            *url = redirected(url, location).ok_or_else(|| Reason::Redirect(location.to_owned()))?;
+        }
+        Err(Reason::TooManyRedirects(self.limits.redirects))
+    }
+
+    async fn exchange(&self, place: &Place, request: Request<Full<Bytes>>) -> Result<Answer, Reason> {
+        let limits = DialLimits { connect: self.limits.time, unacknowledged: self.limits.time };
+        let tcp = connect(&place.dial, limits).await.map_err(Reason::Connect)?;
+        if !place.tls {
+            return answer(tcp, request, self.limits.body).await;
+        }
+        let stream = self.connector.connect(tcp, &place.host).await.map_err(Reason::Tls)?;
+        answer(stream, request, self.limits.body).await
+    }
+}
+
+fn ok(answer: Answer, method: &Method, url: &str) -> Result<Bytes, FetchError> {
+    if answer.status == StatusCode::OK {
+        return Ok(answer.body);
+    }
+    let reason = Reason::Status(answer.status);
+    Err(FetchError { method: method.clone(), url: url.to_owned(), reason })
+}
+
+fn request(method: Method, url: &str, body: Bytes) -> Result<Request<Bytes>, FetchError> {
+    let parsed = url.parse::<Uri>().map_err(|error| FetchError {
+        method: method.clone(),
+        url: url.to_owned(),
+        reason: Reason::Url(error.to_string()),
+    })?;
+    let mut request = Request::new(body);
+    *request.method_mut() = method;
+    *request.uri_mut() = parsed;
+    Ok(request)
+}
+
+/// The caller's header with what is the client's to say.
+fn headers(given: &HeaderMap, place: &Place) -> HeaderMap {
+    let mut headers = given.clone();
+    headers.insert(HOST, place.header.clone());
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    let agent = match given.get(USER_AGENT).and_then(|library| library.to_str().ok()) {
+        Some(library) => HeaderValue::from_str(&format!("{AGENT} {library}")).ok(),
+        None => None,
+    };
+    headers.insert(USER_AGENT, agent.unwrap_or(HeaderValue::from_static(AGENT)));
+    headers
+}
+
+fn location(answer: &Answer) -> Option<&str> {
+    let leads_on = matches!(answer.status.as_u16(), 301 | 302 | 303 | 307 | 308);
+    answer.headers.get(LOCATION).filter(|_| leads_on)?.to_str().ok()
+}
+
+async fn answer<Io>(io: Io, request: Request<Full<Bytes>>, most: usize) -> Result<Answer, Reason>
+where
+    Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) =
+        http1::Builder::new().max_buf_size(HEAD).handshake(TokioIo::new(io)).await.map_err(Reason::Http)?;
+    // Its end is no end of the answer: what has come may not have been read yet.
+    let driven = async {
+        let _ = connection.await;
+        pending::<()>().await;
+    };
+    let exchange = async {
+        let (head, body) = sender.send_request(request).await.map_err(Reason::Http)?.into_parts();
+        let body = Limited::new(body, most).collect().await.map_err(|error| cut(error, most))?;
+        Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes() })
+    };
+    tokio::select! {
+        answer = exchange => answer,
+        () = driven => unreachable!("it stays pending"),
+    }
+}
+
+fn cut(error: Box<dyn Error + Send + Sync>, most: usize) -> Reason {
+    if error.is::<LengthLimitError>() {
+        return Reason::TooLarge(most);
+    }
+    match error.downcast::<hyper::Error>() {
+        Ok(error) => Reason::Http(*error),
+        Err(error) => Reason::Connect(std::io::Error::other(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_testkit::ca::TestCa;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    fn client(limits: Limits) -> Client {
+        let ca = TestCa::new();
+        let authorities = Some(ca.root_file());
+        Client::new(&ClientSettings { authorities, limits }).expect("a client")
+    }
+
+    /// A server that gives its connections these answers in turn, and closes each. It returns the heads that came.
+    async fn server(answers: Vec<String>) -> (String, tokio::task::JoinHandle<Vec<String>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let url = format!("http://{}", listener.local_addr().expect("address"));
+        let served = tokio::spawn(async move {
+            let mut heads = Vec::new();
+            for answer in answers {
+                let (mut tcp, _) = listener.accept().await.expect("accept");
+                let mut head = Vec::new();
+                while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+                    assert!(tcp.read_buf(&mut head).await.expect("read") > 0);
+                }
+                heads.push(String::from_utf8(head).expect("text"));
+                // The client may have gone: that is what some tests are about.
+                let _ = tcp.write_all(answer.as_bytes()).await;
+            }
+            heads
+        });
+        (url, served)
+    }
+
+    fn moved(to: &str) -> String {
+        format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n")
+    }
+
+    fn full(body: &str) -> String {
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    }
+
+    #[tokio::test]
+    async fn a_redirect_is_followed_to_its_answer() {
+        let (url, served) = server(vec![moved("/there?x=1"), full("found")]).await;
+        let body = client(Limits::default()).get_ok(&format!("{url}/here")).await.expect("an answer");
+        assert_eq!(body, "found");
+        let heads = served.await.expect("served");
+        assert!(heads[0].starts_with("GET /here HTTP/1.1\r\n"), "{}", heads[0]);
+        assert!(heads[1].starts_with("GET /there?x=1 HTTP/1.1\r\n"), "{}", heads[1]);
+        assert!(heads[1].contains("user-agent: brisk/"), "{}", heads[1]);
+    }
+
+    #[tokio::test]
+    async fn redirects_end_at_the_limit_and_bodies_are_not_sent_twice() {
+        let (url, _served) = server(vec![moved("/"); 3]).await;
+        let limits = Limits { redirects: 2, ..Limits::default() };
+        let error = client(limits).get(&url).await.expect_err("refused");
+        assert!(matches!(error.reason, Reason::TooManyRedirects(2)), "{error}");
+        let (url, _served) = server(vec![moved("/")]).await;
+        let answer =
+            client(limits).post(&url, "text/plain", Bytes::from_static(b"x")).await.expect("an answer");
+        assert_eq!(answer.status, StatusCode::FOUND);
+    }
+
+    #[tokio::test]
+    async fn a_long_answer_is_an_error_whether_it_says_its_length_or_not() {
+        let limits = Limits { body: 10, ..Limits::default() };
+        let unsaid = "HTTP/1.1 200 OK\r\n\r\n01234567890".to_owned();
+        for answer in [full("01234567890"), unsaid] {
+            let (url, _served) = server(vec![answer]).await;
+            let error = client(limits).get(&url).await.expect_err("refused");
+            assert!(matches!(error.reason, Reason::TooLarge(10)), "{error}");
+        }
+        let (url, _served) = server(vec![full("0123456789")]).await;
+        assert_eq!(client(limits).get_ok(&url).await.expect("ten bytes"), "0123456789");
+    }
+
+    #[tokio::test]
+    async fn errors_name_the_address_and_the_reason() {
+        let (url, _served) = server(vec!["SSH-2.0-x\r\n\r\n".to_owned()]).await;
+        let error = client(Limits::default()).get(&url).await.expect_err("refused").to_string();
+        assert!(error.contains(&url) && error.contains("HTTP: "), "{error}");
+        let (url, _served) = server(vec!["HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_owned()]).await;
+        let error = client(Limits::default()).get_ok(&url).await.expect_err("refused").to_string();
+        assert!(error.contains("the server answered 503"), "{error}");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let secure = format!("https://{}/", listener.local_addr().expect("address"));
+        let plain = async {
+            let (mut tcp, _) = listener.accept().await.expect("accept");
+            tcp.write_all(b"220 mail.test\r\n").await.expect("write");
+            pending::<()>().await;
+        };
+        let client = client(Limits::default());
+        let error = tokio::select! {
+            answer = client.get(&secure) => answer.expect_err("no TLS").to_string(),
+            () = plain => unreachable!(),
+        };
+        assert!(error.contains("TLS: "), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_silent_server_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let url = format!("http://{}/", listener.local_addr().expect("address"));
+        let limits = Limits { time: Duration::from_millis(50), ..Limits::default() };
+        let error = client(limits).get(&url).await.expect_err("given up");
+        assert!(matches!(error.reason, Reason::TimedOut(_)), "{error}");
+    }
+}
