@@ -24,6 +24,8 @@ mod rsa;
 mod rsa_lanes;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod timing;
 pub mod turn;
 
 pub use algorithm::KeyAlgorithm;

@@ -82,8 +82,8 @@ fn aws_lc_decapsulates_the_same_secrets() {
 }
 
 #[test]
-#[ignore = "for release mode: `cargo test --release -p brisk-keys --lib mlkem_lanes -- --ignored 100_000`"]
-fn aws_lc_decapsulates_the_same_secrets_of_100_000_encapsulations() {
+#[ignore = "takes a minute in a release build: `make check-lanes`"]
+fn aws_lc_decapsulates_the_same_secrets_of_a_hundred_thousand_encapsulations() {
     for path in paths() {
         decapsulate_many(&path, if path.name == "portable" { 2_000 } else { 100_000 });
     }

@@ -1,4 +1,4 @@
-//! Does the time of a batch depend on messages? Run by `make check-timing`, in the manner of `ec_lanes/timing.rs`.
+//! Does the time of a batch depend on messages? Run by `make check-timing`; see `timing.rs` of the crate.
 
 use aws_lc_rs::kem::{DecapsulationKey, ML_KEM_768};
 
@@ -31,7 +31,7 @@ fn timing_reveals_no_message_of_an_encapsulation() {
     let mut random = [0; 32];
     rand::fill(&mut random).expect("randomness");
     for (name, fixed) in [("zero", [0; 32]), ("full", [0xff; 32]), ("random", random)] {
-        compare(&format!("ML-KEM-768, {name} messages"), &classes(fixed), |messages| {
+        compare(&format!("ML-KEM-768, {name} messages"), &mut classes(fixed), |messages| {
             encapsulate(&mut encapsulations, messages);
             std::hint::black_box(&mut encapsulations);
         });

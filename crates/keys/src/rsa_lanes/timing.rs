@@ -1,8 +1,4 @@
-//! Does the time of a batch depend on secrets? In the manner of dudect (Reparaz, Balasch and Verbauwhede, 2017): times of
-//! two classes of keys and inputs, taken in random order, are compared by Welch's t-test.
-//!
-//! Run by `make check-timing`. A test of time can only find a leak, not prove that there is none, and a busy machine
-//! makes it blind; it fails at |t| of 10 and prints t in any case.
+//! Does the time of a batch depend on secrets? Run by `make check-timing`; see `timing.rs` of the crate.
 
 use std::time::Instant;
 
@@ -15,12 +11,13 @@ use aws_lc_rs::{
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::*;
-use crate::rsa::RawRsa;
+use crate::{rsa::RawRsa, timing::Comparison};
 
 /// Keys of each class. Those of the fixed class are copies of one: so both classes use as much memory.
 const KEYS: usize = 24;
 
-/// Above this a difference is not chance: with no leak |t| stays below 4.5 but once in 100,000 runs.
+/// Above this a difference is not chance. More than elsewhere, for keys lie in different places of the heap, which alone makes
+/// a difference of some nanoseconds.
 const LEAK: f64 = 10.0;
 
 struct Class {
@@ -86,18 +83,6 @@ impl Class {
     }
 }
 
-/// Welch's t of the times below `limit`.
-fn t_value(classes: &[Class; 2], limit: f64) -> f64 {
-    let [(mean, error), (other_mean, other_error)] = [0, 1].map(|class| {
-        let times: Vec<f64> = classes[class].times.iter().copied().filter(|time| *time <= limit).collect();
-        let count = times.len() as f64;
-        let mean = times.iter().sum::<f64>() / count;
-        let variance = times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / (count - 1.0);
-        (mean, variance / count)
-    });
-    (mean - other_mean) / (error + other_error).sqrt()
-}
-
 fn compare(name: &str, mut classes: [Class; 2]) {
     let instructions = classes[0].keys[0].instructions();
     let measurements = if instructions.are_supported() { 40_000 } else { 1_000 };
@@ -106,15 +91,9 @@ fn compare(name: &str, mut classes: [Class; 2]) {
     for (turn, coin) in coins.iter().enumerate() {
         classes[usize::from(coin & 1)].measure(turn);
     }
-    let mut all: Vec<f64> = classes.iter().flat_map(|class| class.times.iter().copied()).collect();
-    all.sort_by(f64::total_cmp);
-    // Interruptions make a long tail that says nothing, so the test is done on several parts of the times.
-    for share in [0.5, 0.75, 0.9, 1.0] {
-        let limit = all[((all.len() - 1) as f64 * share) as usize];
-        let (t, percent) = (t_value(&classes, limit), share * 100.0);
-        eprintln!("{instructions:?}, {name}: {measurements} batches, fastest {percent:>3.0} %: t = {t:.2}");
-        assert!(t.abs() < LEAK, "the time depends on {name}");
-    }
+    let name = format!("{name} of RSA with {instructions:?}");
+    Comparison { name: &name, measurements, shares: &[0.5, 0.75, 0.9, 1.0], leak: LEAK }
+        .judge(&classes.map(|class| class.times));
 }
 
 #[test]
