@@ -38,6 +38,7 @@ const DOCUMENTS: &[&str] = &[
     "docs/keys.md",
     "docs/metrics.md",
     "docs/operations.md",
+    "docs/pages.md",
     "docs/security.md",
     "docs/sessions.md",
     "docs/speed.md",

@@ -15,7 +15,7 @@ use brisk_proxy::HttpsRedirect;
 use brisk_proxy::client::HttpSettings;
 use brisk_proxy::settings::ServiceSettings;
 use brisk_proxy::upstream::GroupState;
-use brisk_proxy::{Service, ServiceError, Telemetry};
+use brisk_proxy::{CompressionMetrics, Service, ServiceError, Telemetry};
 use brisk_telemetry::metrics::{CertificateExpiry, Metrics};
 use brisk_telemetry::{AccessLog, Sink, Throttle};
 use brisk_tls::{HostSettings, KeyGate};
@@ -139,6 +139,7 @@ impl Shared {
         let live = live(settings, &*engines, &resumption, &metrics, gate, None)?;
         live.tls.publish();
         metrics.set_certificates(expiries(settings));
+        metrics.register(CompressionMetrics);
         metrics.register(RateMetrics(Arc::clone(&rate_refusals)));
         Ok(Arc::new(Self {
             sink,

@@ -1,6 +1,7 @@
 //! What answers a request: its host, its route, and what that route does; and the record of the exchange.
 
 pub(crate) mod client_cert;
+pub mod compress;
 pub(crate) mod early_data;
 pub(crate) mod error_page;
 pub mod exchange;

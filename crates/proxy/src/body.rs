@@ -36,6 +36,15 @@ impl Body {
         Self::Full(Some(bytes.into()))
     }
 
+    /// All of the body, if it is here; the body is empty then.
+    pub(crate) fn whole(&mut self) -> Option<Bytes> {
+        match self {
+            Self::Full(bytes) => bytes.take(),
+            Self::Upstream(body) => body.whole(),
+            Self::Empty | Self::Boxed(_) => None,
+        }
+    }
+
     /// A body of another type. Costs an allocation and an indirect call per frame.
     pub fn boxed(body: impl http_body::Body<Data = Bytes, Error = BodyError> + 'static) -> Self {
         Self::Boxed(Box::pin(body))

@@ -33,6 +33,9 @@ use crate::connection::streams::Streams;
 /// bytes that each line counts take no more.
 const LONG_HEAD: usize = 8 << 10;
 
+/// Bytes that the answers of a connection may compress in a turn: 1 ms of work at most.
+const WORK: u32 = 64 << 10;
+
 /// One client connection, shared by its driver ([`serve`](crate::client)) and the requests in flight on it.
 #[derive(Debug)]
 pub struct Connection {
@@ -66,6 +69,8 @@ pub struct Connection {
     request_began: Cell<Option<Instant>>,
     /// Something that was written waits for the client to take it.
     blocked: Cell<bool>,
+    /// Bytes that its answers have compressed in this turn.
+    work: Cell<u32>,
     unblocked: RefCell<Vec<Waker>>,
 }
 
@@ -138,6 +143,7 @@ impl Connection {
             surroundings: OnceCell::new(),
             request_began: Cell::new(None),
             blocked: Cell::new(false),
+            work: Cell::new(0),
             unblocked: RefCell::default(),
         }
     }
@@ -286,6 +292,22 @@ impl Connection {
     /// The progress of an answer over HTTP/1.1, while it waits for the client to take more.
     pub(crate) fn held_answer(&self) -> Option<u64> {
         (self.held_answers.get() > 0).then(|| self.answer_bytes.get())
+    }
+
+    /// A turn of the driver ends.
+    pub(crate) fn end_turn(&self) {
+        self.work.set(0);
+    }
+
+    /// Whether an answer may compress `bytes` in this turn. They count, unless they are too many: then the next turn is for
+    /// them.
+    pub(crate) fn may_work(&self, bytes: usize) -> bool {
+        let work = self.work.get().saturating_add(bytes.min(WORK as usize) as u32);
+        let may = work <= WORK;
+        if may {
+            self.work.set(work);
+        }
+        may
     }
 
     /// Notes whether something that was written still waits for the client to take it.

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use brisk_coding::EncoderError;
 use brisk_telemetry::Side;
 use http::StatusCode;
 use thiserror::Error;
@@ -204,6 +205,9 @@ pub enum BodyError {
     /// A file cannot be read.
     #[error("cannot read the file: {0}")]
     File(#[source] io::Error),
+    /// The body cannot be compressed.
+    #[error("cannot compress the body: {0}")]
+    Encoder(#[source] EncoderError),
 }
 
 impl BodyError {
@@ -217,7 +221,7 @@ impl BodyError {
             | Self::ClientMalformed(_)
             | Self::ClientReset
             | Self::WrongLength => StatusCode::BAD_REQUEST,
-            Self::Spill(_) | Self::File(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Spill(_) | Self::File(_) | Self::Encoder(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
             Self::Upstream(_) | Self::UpstreamReset | Self::UpstreamTimeout => StatusCode::BAD_GATEWAY,
         }
@@ -235,7 +239,7 @@ impl BodyError {
             | Self::WrongLength
             | Self::TooLarge
             | Self::ClientTimeout => Side::Client,
-            Self::Spill(_) | Self::NoRoom | Self::File(_) => Side::Internal,
+            Self::Spill(_) | Self::NoRoom | Self::File(_) | Self::Encoder(_) => Side::Internal,
         }
     }
 
@@ -255,6 +259,7 @@ impl BodyError {
             Self::Spill(_) => "request-buffer",
             Self::NoRoom => "request-buffers-full",
             Self::File(_) => "file",
+            Self::Encoder(_) => "compression",
         }
     }
 }

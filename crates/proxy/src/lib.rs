@@ -20,6 +20,7 @@ pub mod http1;
 pub mod upstream;
 mod validate;
 
+pub use answer::compress::CompressionMetrics;
 pub use answer::exchange::{RecordedBody, Telemetry};
 pub use answer::redirect::HttpsRedirect;
 pub use answer::service::Service;

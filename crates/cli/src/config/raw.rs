@@ -2,6 +2,7 @@
 //!
 //! Defaults and cross checks are in `resolve`; every key is described in `docs/configuration.md`.
 
+mod compression;
 mod keys;
 mod keyserver;
 mod redis;
@@ -16,6 +17,7 @@ use super::values::{
     Address, ClientConnections, EarlyData, FastOpen, HashBy, Http2Code, KeyPlace, LogFile, Network,
     ProxyProtocol, Redirect, TicketKeys, TlsProtocol, UpstreamServer,
 };
+pub(crate) use compression::{BreachGuard, CodingName, Compression, CompressionTable};
 pub(crate) use keyserver::{Client, KeyServers, Operation, ServerConfig, ServerSection};
 pub(crate) use redis::{Redis, RedisTopology};
 
@@ -102,6 +104,7 @@ pub(crate) struct ServerLimits {
     pub(crate) buffered: Option<Size>,
     pub(crate) buffered_total: Option<Size>,
     pub(crate) buffered_requests: Option<Size>,
+    pub(crate) compression_memory: Option<Size>,
     pub(crate) body_rate: Option<SizeLimit>,
     pub(crate) requests: Option<u32>,
 }
@@ -194,6 +197,7 @@ pub(crate) struct Host {
     pub(crate) hsts: Option<Hsts>,
     pub(crate) client_certificates: Option<ClientCertificates>,
     pub(crate) early_data: Option<EarlyData>,
+    pub(crate) compression: Option<Compression>,
     #[serde(default)]
     pub(crate) route: Vec<Route>,
 }
@@ -271,6 +275,7 @@ pub(crate) struct Route {
     pub(crate) buffer_request: Option<bool>,
     pub(crate) strip_prefix: Option<bool>,
     pub(crate) early_data: Option<EarlyData>,
+    pub(crate) compression: Option<Compression>,
 }
 
 /// `respond`: the same answer to everyone.

@@ -1,6 +1,7 @@
 //! From what an operator wrote to settings that are right by construction.
 
 mod clients;
+mod compression;
 mod early_data;
 mod hosts;
 mod keys;

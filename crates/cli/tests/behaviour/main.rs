@@ -26,6 +26,7 @@ mod check;
 mod chromium;
 mod claims;
 mod client_certificates;
+mod compression;
 mod curl;
 mod development;
 mod early_data;

@@ -14,6 +14,7 @@ use http_body::Body as _;
 
 use self::answers::{fixed, found, no_content, over_rate, refuse};
 use crate::answer::client_cert::ClientCert;
+use crate::answer::compress::Compression;
 use crate::answer::early_data::EarlyDataPolicy;
 use crate::answer::error_page::error_page;
 use crate::answer::exchange::{Exchange, RecordedBody, Telemetry};
@@ -66,6 +67,7 @@ struct Route {
     body_limit: u64,
     buffer_request: bool,
     early_data: EarlyDataPolicy,
+    compression: Option<Rc<Compression>>,
     action: Prepared,
 }
 
@@ -113,12 +115,12 @@ impl Service {
         if let Some(response) = over_rate(connection, &mut exchange) {
             return exchange.respond(response);
         }
-        let (version, stages) = (head.version, Stages::of(&head));
+        let (version, mut stages) = (head.version, Stages::of(&head));
         let mut host = None;
         let answered = match self.admit(connection, &head) {
             Ok(Found::Server) => Ok(no_content()),
             Ok(Found::Site(found)) => {
-                host.insert(found).value().answer(self, head, body, &mut exchange).await
+                host.insert(found).value().answer(self, head, body, &mut exchange, &mut stages).await
             }
             Err(refusal) => Err(refusal),
         };
@@ -214,10 +216,14 @@ impl Site {
         head: Parts,
         body: Upload,
         exchange: &mut Exchange,
+        stages: &mut Stages,
     ) -> Result<Response<Body>, Refusal> {
         let path = RequestPath::read(head.uri.path())?;
         let not_found = Refusal::new(StatusCode::NOT_FOUND, "no-route");
         let route = self.routes.find(&path.decoded).ok_or(not_found)?;
+        if route.compression.is_some() {
+            stages.on_route(&head, route.compression.as_ref());
+        }
         if body.size_hint().lower() > route.body_limit {
             return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "request-body-too-large"));
         }
@@ -259,11 +265,13 @@ impl Route {
             Action::Redirect(redirect) => Prepared::Redirect(redirect.clone()),
             Action::Page(page) => Prepared::Page(page.clone()),
         };
+        let may_leak = matches!(action, Prepared::Upstream { .. } | Prepared::Page(_));
         Ok(Self {
             path: path.to_owned(),
             body_limit: route.body_limit.unwrap_or(u64::MAX),
             buffer_request: route.buffer_request,
             early_data: route.early_data.clone(),
+            compression: route.compression.as_ref().map(|settings| Compression::new(settings, may_leak)),
             action,
         })
     }

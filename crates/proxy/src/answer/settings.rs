@@ -16,6 +16,7 @@ use http::{HeaderValue, Response, StatusCode};
 use ipnet::IpNet;
 
 pub use crate::answer::client_cert::ClientCert;
+pub use crate::answer::compress::{BreachGuard, CompressionSettings, MediaPattern, MediaPatternError};
 pub use crate::answer::early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
 use crate::body::Body;
 pub use crate::claims::Underscores;
@@ -81,12 +82,21 @@ pub struct RouteSettings {
     /// The requests that are answered before the handshake is complete. Default: none. The host has to accept early
     /// data.
     pub early_data: EarlyDataPolicy,
+    /// Which answers are compressed. Default: none.
+    pub compression: Option<Arc<CompressionSettings>>,
 }
 
 impl RouteSettings {
-    /// A route without a limit on bodies and without early data.
+    /// A route without a limit on bodies, without early data and without compression.
     pub fn new(path: RoutePath, action: Action) -> Self {
-        Self { path, action, body_limit: None, buffer_request: false, early_data: EarlyDataPolicy::Hold }
+        Self {
+            path,
+            action,
+            body_limit: None,
+            buffer_request: false,
+            early_data: EarlyDataPolicy::Hold,
+            compression: None,
+        }
     }
 }
 

@@ -1,13 +1,17 @@
 //! What is done to each response on its way out, whatever made it: the stages, each of them once and in this order.
 //!
 //! 1. The headers of its host.
-//! 2. HEAD: the same head without a body. What changes the body or its length has to come before.
-//! 3. The end of the connection, where this response is its last.
+//! 2. Compression, where its route says so: after this neither type nor length of the body is known.
+//! 3. HEAD: the same head without a body. What changes the body or its length has to come before.
+//! 4. The end of the connection, where this response is its last.
+
+use std::rc::Rc;
 
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode, Version, header};
 use http_body::Body as _;
 
+use crate::answer::compress::{Compressing, Compression};
 use crate::answer::settings::HstsSettings;
 use crate::body::Body;
 use crate::connection::Connection;
@@ -16,28 +20,37 @@ use crate::connection::Connection;
 pub(super) const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// What the stages need from the request; taken before its head is handed to the action.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Stages {
     version: Version,
     is_head: bool,
+    compressing: Option<Box<Compressing>>,
 }
 
 impl Stages {
     /// The stages of the response to a request.
     pub(super) fn of(request: &Parts) -> Self {
-        Self { version: request.version, is_head: request.method == Method::HEAD }
+        Self { version: request.version, is_head: request.method == Method::HEAD, compressing: None }
+    }
+
+    /// The route that answers is known.
+    pub(super) fn on_route(&mut self, request: &Parts, compression: Option<&Rc<Compression>>) {
+        self.compressing = compression.map(|compression| Box::new(compression.asked(request)));
     }
 
     /// Takes a response through all stages. `hsts` is the value of its host's `Strict-Transport-Security`.
     pub(super) fn finish(
         self,
-        connection: &Connection,
+        connection: &Rc<Connection>,
         hsts: Option<&HeaderValue>,
         response: &mut Response<Body>,
     ) {
         // RFC 6797 section 7.2: not over plain HTTP.
         if let (true, Some(hsts)) = (connection.secure, hsts) {
             response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
+        }
+        if let Some(compressing) = &self.compressing {
+            compressing.apply(connection, response);
         }
         if self.is_head {
             remove_body(response);

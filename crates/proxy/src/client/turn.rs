@@ -90,6 +90,7 @@ impl Turns {
             }
         }
         http.connection.set_blocked(io.stream().is_blocked());
+        http.connection.end_turn();
         if let Some(stop) = driver.failed_handshake() {
             return Poll::Ready(stop);
         }

@@ -27,6 +27,9 @@ pub struct HttpSettings {
     /// Bytes of request bodies that are gathered before their upstream gets them, of all connections together, in memory
     /// and in files. Requests beyond it get 503. Default: 1 GiB.
     pub gathered_total: u64,
+    /// Bytes that the encoders of answers under way may take, of all connections together. Further answers are sent as
+    /// they are. Default: 256 MiB.
+    pub compression_memory: usize,
     /// Bytes per second that a request body has to come with, until its answer begins; 0 for none. The time of one
     /// pause (`timeouts.body`) is free. Default: 240.
     pub body_rate: u64,
@@ -76,6 +79,7 @@ impl Default for HttpSettings {
             buffered: 1 << 20,
             buffered_total: 1 << 30,
             gathered_total: 1 << 30,
+            compression_memory: 256 << 20,
             body_rate: 240,
             requests: None,
             abort_on_close: false,

@@ -54,6 +54,14 @@ impl UpstreamBody {
         Self(Source::Http2 { incoming, deadline, lease, stream })
     }
 
+    /// All of the body, if it is here; nothing is left of it then.
+    pub(crate) fn whole(&mut self) -> Option<Bytes> {
+        match &mut self.0 {
+            Source::Whole(data) => Some(mem::take(data)),
+            Source::Http1 { .. } | Source::Http2 { .. } => None,
+        }
+    }
+
     /// See [`http_body::Body::poll_frame`].
     pub(crate) fn poll_frame(
         &mut self,

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
 use super::Context;
-use super::early_data::Inherited;
+use super::{compression, early_data};
 use crate::config::error::KeyPath;
 use crate::config::raw;
 use crate::config::units::SizeLimit;
@@ -22,7 +22,10 @@ pub(super) fn routes(
     path: &KeyPath,
     context: &mut Context<'_>,
 ) -> Vec<RouteSettings> {
-    let early = Inherited::of(host, path, context);
+    let inherited = Inherited {
+        early: early_data::Inherited::of(host, path, context),
+        compression: compression::Inherited::of(host, path, context),
+    };
     let path = path.key("route");
     let mut taken = HashMap::new();
     let mut settings = Vec::new();
@@ -31,15 +34,21 @@ pub(super) fn routes(
         if let Some(first) = taken.insert((&route.path, route.exact), path.clone()) {
             context.findings.wrong(&path.key("path"), format!("{first} has this path already"));
         }
-        settings.extend(self::route(route, config, early, &path, context));
+        settings.extend(self::route(route, config, &inherited, &path, context));
     }
     settings
+}
+
+/// What a host says for its routes that say nothing themselves.
+struct Inherited<'c> {
+    early: early_data::Inherited<'c>,
+    compression: compression::Inherited,
 }
 
 fn route(
     raw: &raw::Route,
     config: &raw::Config,
-    early: Inherited<'_>,
+    inherited: &Inherited<'_>,
     path: &KeyPath,
     context: &mut Context<'_>,
 ) -> Option<RouteSettings> {
@@ -49,14 +58,16 @@ fn route(
     if raw.strip_prefix.is_some() && raw.upstream.is_none() {
         context.findings.wrong(&path.key("strip_prefix"), "has no effect without `upstream`");
     }
-    let early_data = early.policy(raw, route_path.as_ref(), path, context);
+    let early_data = inherited.early.policy(raw, route_path.as_ref(), path, context);
     let buffer_request = buffer_request(raw, limit, path, context);
+    let compression = inherited.compression.of_route(raw, path, context);
     Some(RouteSettings {
         path: route_path?,
         action: action?,
         body_limit: limit.0,
         buffer_request,
         early_data,
+        compression,
     })
 }
 

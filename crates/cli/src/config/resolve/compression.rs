@@ -1,0 +1,126 @@
+//! `compression`: which answers are compressed, and how.
+
+use std::sync::Arc;
+
+use brisk_coding::Coding;
+use brisk_proxy::settings::{BreachGuard, CompressionSettings};
+
+use super::Context;
+use crate::config::error::KeyPath;
+use crate::config::raw::{self, CodingName, Compression, CompressionTable};
+use crate::config::units::Size;
+
+/// The highest levels for answers that are compressed while they are sent. Above them a megabyte takes a second.
+const HIGHEST_ZSTD: u8 = 12;
+const HIGHEST_BROTLI: u8 = 7;
+
+/// What a host says for its routes that say nothing themselves.
+#[derive(Clone)]
+pub(super) struct Inherited(Option<Arc<CompressionSettings>>);
+
+impl Inherited {
+    /// What `host`, whose table is at `path`, says.
+    pub(super) fn of(host: &raw::Host, path: &KeyPath, context: &mut Context<'_>) -> Self {
+        let written = host.compression.as_ref();
+        Self(written.and_then(|written| settings(written, &path.key("compression"), context)))
+    }
+
+    /// The compression of the route at `path`.
+    pub(super) fn of_route(
+        &self,
+        raw: &raw::Route,
+        path: &KeyPath,
+        context: &mut Context<'_>,
+    ) -> Option<Arc<CompressionSettings>> {
+        let path = path.key("compression");
+        if let (Some(Compression::On(_)), Some(_)) = (&raw.compression, &raw.redirect) {
+            context.findings.wrong(&path, "has no effect with `redirect`: it has no body");
+        }
+        match &raw.compression {
+            Some(written) => settings(written, &path, context),
+            None => self.0.clone(),
+        }
+    }
+}
+
+fn settings(
+    written: &Compression,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<Arc<CompressionSettings>> {
+    let Compression::On(table) = written else { return None };
+    let mut settings = CompressionSettings::default();
+    codings(table, path, context, &mut settings);
+    types(table, path, context, &mut settings);
+    let sizes = Size(1)..=Size(1 << 30);
+    settings.least = context.findings.within(&path.key("least"), table.least, Size(settings.least), &sizes).0;
+    settings.guard = match table.breach_guard {
+        Some(raw::BreachGuard::SameSite) => BreachGuard::SameSite,
+        Some(raw::BreachGuard::Off) => BreachGuard::Off,
+        Some(raw::BreachGuard::CrossSite) | None => BreachGuard::CrossSite,
+    };
+    Some(Arc::new(settings))
+}
+
+fn codings(
+    table: &CompressionTable,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+    settings: &mut CompressionSettings,
+) {
+    if let Some(names) = &table.codings {
+        let coding = |name: &CodingName| match name {
+            CodingName::Zstd => Coding::Zstd,
+            CodingName::Br => Coding::Brotli,
+            CodingName::Gzip => Coding::Gzip,
+        };
+        settings.codings = names.iter().map(coding).collect();
+        let path = path.key("codings");
+        if names.is_empty() && !context.findings.written(&path.index(0)) {
+            context.findings.wrong(
+                &path,
+                "no coding: write some of \"zstd\", \"br\" and \"gzip\", or compression = false",
+            );
+        }
+        for (index, name) in names.iter().enumerate() {
+            if names[..index].contains(name) {
+                context.findings.wrong(&path.index(index), "is in the list already");
+            }
+        }
+    }
+    for (key, coding, written, highest) in [
+        ("zstd_level", Coding::Zstd, table.zstd_level, HIGHEST_ZSTD),
+        ("br_quality", Coding::Brotli, table.br_quality, HIGHEST_BROTLI),
+        ("gzip_level", Coding::Gzip, table.gzip_level, 9),
+    ] {
+        let path = path.key(key);
+        let level = &mut settings.levels[coding.index()];
+        *level = context.findings.within(&path, written, *level, &(*coding.levels().start()..=highest));
+        if written.is_some() && !settings.codings.contains(&coding) {
+            let message = format!("has no effect: `codings` has no \"{}\"", coding.name());
+            context.findings.wrong(&path, message);
+        }
+    }
+}
+
+fn types(
+    table: &CompressionTable,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+    settings: &mut CompressionSettings,
+) {
+    let Some(types) = &table.types else { return };
+    let path = path.key("types");
+    if types.is_empty() && !context.findings.written(&path.index(0)) {
+        context.findings.wrong(&path, "no type: write at least one, as \"text/*\", or compression = false");
+    }
+    settings.types.clear();
+    for (index, text) in types.iter().enumerate() {
+        match text.parse() {
+            Ok(pattern) => settings.types.push(pattern),
+            Err(error) => {
+                context.findings.wrong(&path.index(index), format!("{text:?} is not a media type: {error}"));
+            }
+        }
+    }
+}

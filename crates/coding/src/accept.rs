@@ -1,0 +1,166 @@
+//! `Accept-Encoding`, RFC 9110 section 12.5.3.
+
+use http::header::ACCEPT_ENCODING;
+use http::{HeaderMap, HeaderValue};
+
+use crate::Coding;
+
+/// The weight of what is listed without one: in thousandths, as all weights here.
+const FULL: u16 = 1000;
+
+/// Members of the list that are looked at. Browsers send five.
+const MEMBERS: usize = 64;
+
+/// What a client says of codings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accepted {
+    codings: [Option<u16>; Coding::ALL.len()],
+    identity: Option<u16>,
+    others: Option<u16>,
+}
+
+impl Accepted {
+    /// What the headers of a request say. Members that cannot be read are passed over. Without the header the client takes
+    /// nothing but the identity here: it may be too old to know of codings.
+    pub fn of(headers: &HeaderMap) -> Self {
+        let mut accepted = Self::default();
+        let values = headers.get_all(ACCEPT_ENCODING).iter();
+        let members = values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+        for member in members.take(MEMBERS) {
+            accepted.read(member);
+        }
+        accepted
+    }
+
+    /// The coding of `offered` with the highest weight; of equal ones the first. `None` if the client prefers the identity.
+    pub fn best(&self, offered: &[Coding]) -> Option<Coding> {
+        let mut best: Option<(u16, Coding)> = None;
+        for coding in offered {
+            let weight = self.weight(*coding);
+            if weight > 0 && best.is_none_or(|(highest, _)| weight > highest) {
+                best = Some((weight, *coding));
+            }
+        }
+        // What is not listed is the least preferred: the identity too, unless it says otherwise.
+        best.filter(|(weight, _)| self.identity.is_none_or(|identity| *weight >= identity))
+            .map(|(_, coding)| coding)
+    }
+
+    /// The weight of a coding in thousandths; 0 if the client does not take it.
+    pub fn weight(&self, coding: Coding) -> u16 {
+        self.codings[coding.index()].or(self.others).unwrap_or(0)
+    }
+
+    /// An `Accept-Encoding` with the codings of `offered` that the client takes, the most preferred with the highest weight;
+    /// `None` if there is none or it prefers the identity.
+    pub fn narrowed(&self, offered: &[Coding]) -> Option<HeaderValue> {
+        self.best(offered)?;
+        let mut taken: Vec<_> = offered.iter().filter(|coding| self.weight(**coding) > 0).collect();
+        taken.sort_by_key(|coding| FULL.saturating_sub(self.weight(**coding)));
+        let weighed =
+            |(place, coding): (usize, &&Coding)| format!("{};q=0.{}", coding.name(), 9 - place.min(8));
+        let members: Vec<_> = taken.iter().enumerate().map(weighed).collect();
+        HeaderValue::try_from(members.join(", ")).ok()
+    }
+
+    fn read(&mut self, member: &str) {
+        let (name, parameter) = match member.split_once(';') {
+            Some((name, parameter)) => (name.trim(), Some(parameter.trim())),
+            None => (member.trim(), None),
+        };
+        let Some(weight) = parameter.map_or(Some(FULL), weight) else { return };
+        let place = match Coding::named(name) {
+            Some(coding) => &mut self.codings[coding.index()],
+            None if name.eq_ignore_ascii_case("identity") => &mut self.identity,
+            None if name == "*" => &mut self.others,
+            None => return,
+        };
+        // `gzip, x-gzip;q=0`: what is listed first counts.
+        place.get_or_insert(weight);
+    }
+}
+
+/// `q=0.5`, with three digits after the point at most.
+fn weight(parameter: &str) -> Option<u16> {
+    let digits = parameter.strip_prefix("q=").or_else(|| parameter.strip_prefix("Q="))?;
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+    if part.len() > 3 || !part.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let thousandths = format!("{part:0<3}").parse::<u16>().ok()?;
+    match whole {
+        "0" => Some(thousandths),
+        "1" if thousandths == 0 => Some(FULL),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Coding; 3] = Coding::ALL;
+
+    fn accepted(value: &str) -> Accepted {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_str(value).expect("a value"));
+        Accepted::of(&headers)
+    }
+
+    #[test]
+    fn the_highest_weight_decides_and_then_the_order_of_the_server() {
+        for (value, best) in [
+            ("gzip, deflate, br, zstd", Some(Coding::Zstd)),
+            ("gzip, br", Some(Coding::Brotli)),
+            ("gzip;q=1.0, br;q=0.9", Some(Coding::Gzip)),
+            ("zstd;q=0.5, br;q=0.8, gzip;q=0.799", Some(Coding::Brotli)),
+            ("GZIP ; Q=0.1", Some(Coding::Gzip)),
+            ("x-gzip", Some(Coding::Gzip)),
+            ("*", Some(Coding::Zstd)),
+            ("*;q=0.5, zstd;q=0", Some(Coding::Brotli)),
+            ("identity;q=0.5, gzip;q=0.5", Some(Coding::Gzip)),
+            ("*;q=0, identity, gzip", Some(Coding::Gzip)),
+        ] {
+            assert_eq!(accepted(value).best(&ALL), best, "{value}");
+        }
+    }
+
+    #[test]
+    fn what_a_client_does_not_take_is_not_made() {
+        for value in [
+            "",
+            "identity",
+            "deflate",
+            "gzip;q=0",
+            "gzip;q=0.000",
+            "*;q=0",
+            "identity, gzip;q=0.5",
+            "gzip;q=2",
+            "gzip;q=0.1234",
+            "gzip;q=-1",
+            "gzip;level=1",
+            "gzipped",
+            ",,;q=1,;",
+        ] {
+            assert_eq!(accepted(value).best(&ALL), None, "{value}");
+        }
+        assert_eq!(Accepted::of(&HeaderMap::new()).best(&ALL), None);
+        assert_eq!(accepted("br, gzip").best(&[Coding::Zstd]), None, "not offered");
+    }
+
+    #[test]
+    fn several_lines_are_one_list() {
+        let mut headers = HeaderMap::new();
+        headers.append(ACCEPT_ENCODING, HeaderValue::from_static("gzip;q=0.5"));
+        headers.append(ACCEPT_ENCODING, HeaderValue::from_static("br"));
+        assert_eq!(Accepted::of(&headers).best(&ALL), Some(Coding::Brotli));
+    }
+
+    #[test]
+    fn a_narrowed_list_has_what_both_know_in_their_order() {
+        let narrowed = |value: &str| accepted(value).narrowed(&[Coding::Brotli, Coding::Zstd, Coding::Gzip]);
+        assert_eq!(narrowed("gzip, deflate, br, zstd").expect("some"), "br;q=0.9, zstd;q=0.8, gzip;q=0.7");
+        assert_eq!(narrowed("gzip, br;q=0.1").expect("some"), "gzip;q=0.9, br;q=0.8");
+        assert_eq!(narrowed("identity, gzip;q=0.1"), None);
+    }
+}

@@ -1,0 +1,378 @@
+//! The codecs, behind one interface: pieces in, what can be sent of them out.
+
+use std::fmt;
+
+use brotli::enc::StandardAlloc;
+use brotli::enc::encode::{BrotliEncoderOperation, BrotliEncoderParameter, BrotliEncoderStateStruct};
+use zlib_rs::{Deflate, DeflateFlush, Status};
+use zstd_safe::zstd_sys::ZSTD_EndDirective;
+use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
+
+use crate::Coding;
+
+/// The window of streams, for brotli and zstd: what a client has to keep, and most of what an encoder takes. RFC 8878
+/// section 3.1.1.1.2 and RFC 9659 allow up to 8 MiB.
+const WINDOW: u32 = 18;
+
+/// Output that is made at a time.
+const ROOM: usize = 16 << 10;
+
+/// What is to be done beside taking the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing: output comes when it is worth it.
+    Go,
+    /// All input so far can be decoded from the output so far.
+    Flush,
+    /// The input ends.
+    Finish,
+}
+
+/// The codec gave up. That is a fault of the program, not of the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EncoderError(Coding);
+
+impl fmt::Display for EncoderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the {} encoder failed", self.0.name())
+    }
+}
+
+impl std::error::Error for EncoderError {}
+
+/// Encodes one message after the other.
+pub struct Encoder {
+    coding: Coding,
+    level: u8,
+    codec: Codec,
+}
+
+enum Codec {
+    Zstd(CCtx<'static>),
+    Brotli(Box<BrotliEncoderStateStruct<StandardAlloc>>),
+    Gzip(Box<Deflate>),
+}
+
+impl Encoder {
+    /// An encoder of a level that [`Coding::levels`] has.
+    pub fn new(coding: Coding, level: u8) -> Self {
+        let codec = match coding {
+            Coding::Zstd => Codec::Zstd(zstd(level, WINDOW)),
+            Coding::Brotli => Codec::Brotli(brotli(level, WINDOW)),
+            Coding::Gzip => Codec::Gzip(Box::new(Deflate::new(level.into(), true, GZIP))),
+        };
+        Self { coding, level, codec }
+    }
+
+    /// An encoder for files, which are encoded once and sent often: its window is the largest that every client has.
+    pub fn for_files(coding: Coding, level: u8) -> Self {
+        let codec = match coding {
+            Coding::Zstd => Codec::Zstd(zstd(level, 23)),
+            Coding::Brotli => Codec::Brotli(brotli(level, 24)),
+            Coding::Gzip => return Self::new(coding, level),
+        };
+        Self { coding, level, codec }
+    }
+
+    /// Its coding.
+    pub fn coding(&self) -> Coding {
+        self.coding
+    }
+
+    /// Its level.
+    pub fn level(&self) -> u8 {
+        self.level
+    }
+
+    /// Bytes that an encoder of a coding takes at most, for a message of unknown length.
+    pub fn memory(coding: Coding) -> usize {
+        match coding {
+            Coding::Zstd => 2 << 20,
+            Coding::Brotli => 3 << 20,
+            Coding::Gzip => 300 << 10,
+        }
+    }
+
+    /// Takes all of `input` and appends to `output` what can be sent by now. Takes time in proportion to `input`, but that
+    /// brotli and zstd gather up to 128 KiB before they encode them at once.
+    pub fn write(&mut self, input: &[u8], output: &mut Vec<u8>, step: Step) -> Result<(), EncoderError> {
+        let written = match &mut self.codec {
+            Codec::Zstd(context) => write_zstd(context, input, output, step),
+            Codec::Brotli(state) => write_brotli(state, input, output, step),
+            Codec::Gzip(deflate) => write_gzip(deflate, input, output, step),
+        };
+        written.ok_or(EncoderError(self.coding))
+    }
+
+    /// Encodes a whole message, which saves what a message of unknown length needs.
+    pub fn write_whole(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<(), EncoderError> {
+        match &mut self.codec {
+            Codec::Zstd(context) => {
+                context
+                    .set_pledged_src_size(Some(input.len() as u64))
+                    .map_err(|_| EncoderError(self.coding))?;
+            }
+            Codec::Brotli(state) => {
+                state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_SIZE_HINT, input.len() as u32);
+            }
+            Codec::Gzip(_) => {}
+        }
+        self.write(input, output, Step::Finish)
+    }
+
+    /// Prepares for another message. False if that would save nothing: then it is to be dropped.
+    pub fn reset(&mut self) -> bool {
+        match &mut self.codec {
+            Codec::Zstd(context) => context.reset(ResetDirective::SessionOnly).is_ok(),
+            Codec::Brotli(_) => false,
+            Codec::Gzip(deflate) => {
+                deflate.reset();
+                true
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Encoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Encoder")
+            .field("coding", &self.coding)
+            .field("level", &self.level)
+            .finish_non_exhaustive()
+    }
+}
+
+/// zlib's way to ask for the frame of gzip, with a window of 32 KiB.
+const GZIP: u8 = 16 + 15;
+
+fn zstd(level: u8, window: u32) -> CCtx<'static> {
+    let mut context = CCtx::create();
+    for parameter in [
+        CParameter::CompressionLevel(level.into()),
+        CParameter::WindowLog(window),
+        CParameter::ChecksumFlag(false),
+    ] {
+        context.set_parameter(parameter).expect("parameters in the ranges of zstd");
+    }
+    context
+}
+
+fn brotli(quality: u8, window: u32) -> Box<BrotliEncoderStateStruct<StandardAlloc>> {
+    let mut state = Box::new(BrotliEncoderStateStruct::new(StandardAlloc::default()));
+    state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_QUALITY, quality.into());
+    state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_LGWIN, window);
+    state
+}
+
+fn write_zstd(context: &mut CCtx<'_>, input: &[u8], output: &mut Vec<u8>, step: Step) -> Option<()> {
+    let directive = match step {
+        Step::Go => ZSTD_EndDirective::ZSTD_e_continue,
+        Step::Flush => ZSTD_EndDirective::ZSTD_e_flush,
+        Step::Finish => ZSTD_EndDirective::ZSTD_e_end,
+    };
+    let mut source = InBuffer::around(input);
+    loop {
+        output.reserve(ROOM);
+        let start = output.len();
+        let mut target = OutBuffer::around_pos(output, start);
+        let left = context.compress_stream2(&mut target, &mut source, directive).ok()?;
+        let taken = source.pos() == input.len();
+        if taken && (left == 0 || step == Step::Go) {
+            return Some(());
+        }
+    }
+}
+
+fn write_brotli(
+    state: &mut BrotliEncoderStateStruct<StandardAlloc>,
+    input: &[u8],
+    output: &mut Vec<u8>,
+    step: Step,
+) -> Option<()> {
+    let operation = match step {
+        Step::Go => BrotliEncoderOperation::BROTLI_OPERATION_PROCESS,
+        Step::Flush => BrotliEncoderOperation::BROTLI_OPERATION_FLUSH,
+        Step::Finish => BrotliEncoderOperation::BROTLI_OPERATION_FINISH,
+    };
+    let (mut left, mut offset) = (input.len(), 0);
+    loop {
+        let start = output.len();
+        output.resize(start + ROOM, 0);
+        let (mut room, mut made) = (ROOM, 0);
+        let went_on = state.compress_stream(
+            operation,
+            &mut left,
+            input,
+            &mut offset,
+            &mut room,
+            &mut output[start..],
+            &mut made,
+            &mut None,
+            &mut |_, _, _, _| (),
+        );
+        output.truncate(start + made);
+        if !went_on {
+            return None;
+        }
+        let is_done = step != Step::Finish || state.is_finished();
+        if left == 0 && !state.has_more_output() && is_done {
+            return Some(());
+        }
+    }
+}
+
+fn write_gzip(deflate: &mut Deflate, input: &[u8], output: &mut Vec<u8>, step: Step) -> Option<()> {
+    let flush = match step {
+        Step::Go => DeflateFlush::NoFlush,
+        Step::Flush => DeflateFlush::SyncFlush,
+        Step::Finish => DeflateFlush::Finish,
+    };
+    let mut rest = input;
+    loop {
+        let start = output.len();
+        output.resize(start + ROOM, 0);
+        let (taken, made) = (deflate.total_in(), deflate.total_out());
+        let status = deflate.compress(rest, &mut output[start..], flush).ok()?;
+        let made = (deflate.total_out() - made) as usize;
+        rest = &rest[(deflate.total_in() - taken) as usize..];
+        output.truncate(start + made);
+        match (status, step) {
+            (Status::StreamEnd, _) => return Some(()),
+            (_, Step::Finish) => {}
+            // Room was left: everything that there is came out.
+            _ if rest.is_empty() && made < ROOM => return Some(()),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    fn decoded(coding: Coding, bytes: &[u8]) -> Vec<u8> {
+        let mut plain = Vec::with_capacity(4 << 20);
+        match coding {
+            Coding::Zstd => {
+                zstd_safe::decompress(&mut plain, bytes).expect("a zstd frame");
+            }
+            Coding::Brotli => {
+                brotli::Decompressor::new(bytes, 4096).read_to_end(&mut plain).expect("a brotli stream");
+            }
+            Coding::Gzip => plain = inflated(bytes, true),
+        }
+        plain
+    }
+
+    fn inflated(bytes: &[u8], is_whole: bool) -> Vec<u8> {
+        let mut inflate = zlib_rs::Inflate::new(true, GZIP);
+        let mut plain = vec![0; 4 << 20];
+        let status =
+            inflate.decompress(bytes, &mut plain, zlib_rs::InflateFlush::NoFlush).expect("a gzip member");
+        assert_eq!(status == Status::StreamEnd, is_whole);
+        plain.truncate(inflate.total_out() as usize);
+        plain
+    }
+
+    /// Text that compresses, but not to nothing.
+    fn text(length: usize) -> Vec<u8> {
+        let words = ["lamp ", "river ", "stone ", "seven ", "under ", "glass ", "northern ", "\n"];
+        let mut state = 1_u32;
+        let mut text = Vec::new();
+        while text.len() < length {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            text.extend_from_slice(words[(state >> 24) as usize % words.len()].as_bytes());
+        }
+        text.truncate(length);
+        text
+    }
+
+    fn levels(coding: Coding) -> Vec<u8> {
+        match coding {
+            Coding::Zstd => vec![1, 3, 9],
+            Coding::Brotli => vec![0, 1, 4, 5, 9],
+            Coding::Gzip => vec![1, 6, 9],
+        }
+    }
+
+    #[test]
+    fn what_goes_in_comes_out_whatever_the_pieces() {
+        let whole = text(300_000);
+        for coding in Coding::ALL {
+            for level in levels(coding) {
+                for piece in [1000, 16 << 10, 300_000] {
+                    let mut encoder = Encoder::new(coding, level);
+                    let mut output = Vec::new();
+                    for part in whole.chunks(piece) {
+                        encoder.write(part, &mut output, Step::Go).expect("a codec");
+                    }
+                    encoder.write(&[], &mut output, Step::Finish).expect("a codec");
+                    assert!(output.len() < whole.len() / 2, "{coding:?} {level}: {}", output.len());
+                    assert!(decoded(coding, &output) == whole, "{coding:?} {level} {piece}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_whole_message_and_an_empty_one_can_be_decoded_and_encoders_used_again() {
+        for coding in Coding::ALL {
+            let mut encoder = Encoder::new(coding, 4);
+            for length in [0, 1, 700, 30_000, 100_000] {
+                let message = text(length);
+                let mut output = Vec::new();
+                encoder.write_whole(&message, &mut output).expect("a codec");
+                assert!(decoded(coding, &output) == message, "{coding:?} {length}");
+                if !encoder.reset() {
+                    encoder = Encoder::new(coding, 4);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_flushed_can_be_decoded_before_the_end() {
+        for coding in Coding::ALL {
+            let mut encoder = Encoder::new(coding, 4);
+            let mut output = Vec::new();
+            for event in ["data: one\n\n", "data: two\n\n"] {
+                let before = output.len();
+                encoder.write(event.as_bytes(), &mut output, Step::Flush).expect("a codec");
+                assert!(output.len() > before, "{coding:?}");
+            }
+            let seen = match coding {
+                Coding::Gzip => inflated(&output, false),
+                Coding::Brotli => {
+                    let mut seen = vec![0; 22];
+                    brotli::Decompressor::new(&output[..], 4096)
+                        .read_exact(&mut seen)
+                        .expect("what was flushed");
+                    seen
+                }
+                Coding::Zstd => {
+                    let mut seen = Vec::with_capacity(100);
+                    let mut context = zstd_safe::DCtx::create();
+                    let mut source = InBuffer::around(&output);
+                    context
+                        .decompress_stream(&mut OutBuffer::around(&mut seen), &mut source)
+                        .expect("a frame");
+                    seen
+                }
+            };
+            assert_eq!(seen, b"data: one\n\ndata: two\n\n", "{coding:?}");
+        }
+    }
+
+    #[test]
+    fn files_are_encoded_at_the_highest_levels() {
+        let whole = text(50_000);
+        for coding in Coding::ALL {
+            let mut output = Vec::new();
+            let level = if coding == Coding::Zstd { 19 } else { *coding.levels().end() };
+            Encoder::for_files(coding, level).write_whole(&whole, &mut output).expect("a codec");
+            assert!(decoded(coding, &output) == whole, "{coding:?}");
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Compresses answers: which of them, by which coding, and what their heads say then.
+//!
+//! An answer is compressed if its route says so, its type is listed, it is long enough, and nothing speaks against it: it is
+//! no part of something (RFC 9110 section 14), has no coding yet, may be changed (`no-transform`), and states no digest of
+//! what is sent (RFC 9530). `Vary` is set on all of these, compressed or not.
+//!
+//! The length of a compressed answer shows how often what an attacker made it repeat occurs in it (BREACH). Who can have a
+//! browser ask for pages with the secrets of its user in them is another site, so what the browser says of that decides:
+//! [`BreachGuard`].
+
+mod body;
+mod encoders;
+mod media;
+mod metrics;
+mod settings;
+
+use std::mem;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use brisk_coding::{Accepted, Coding};
+use bytes::Bytes;
+use http::header::{self, HeaderName};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use http_body::Body as _;
+
+use self::body::CompressedBody;
+use self::encoders::Lease;
+pub use self::media::{MediaPattern, MediaPatternError};
+pub use self::metrics::CompressionMetrics;
+pub use self::settings::{BreachGuard, CompressionSettings};
+use crate::body::Body;
+use crate::connection::Connection;
+
+/// Answers of up to this size that are here as a whole are compressed at once, and keep their length.
+const AT_ONCE: usize = 32 << 10;
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const ACCEPT_ENCODING: HeaderValue = HeaderValue::from_static("accept-encoding");
+
+/// RFC 9530, and what came before it.
+const DIGESTS: [HeaderName; 4] = [
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("repr-digest"),
+    HeaderName::from_static("digest"),
+    HeaderName::from_static("content-md5"),
+];
+
+/// The compression of one route, on one worker.
+#[derive(Debug)]
+pub(crate) struct Compression {
+    settings: Arc<CompressionSettings>,
+    /// What it answers with may hold secrets, and repeat what a request says.
+    may_leak: bool,
+}
+
+/// The compression of the answer to one request.
+#[derive(Debug)]
+pub(crate) struct Compressing {
+    compression: Rc<Compression>,
+    /// What the client prefers of what is offered.
+    coding: Option<Coding>,
+    /// The request may have been made by an attacker's page, with the user's credentials.
+    is_exposed: bool,
+    /// The client forbids it.
+    is_forbidden: bool,
+    is_head: bool,
+    /// The tags of what the client has, if one of them is weak: it was compressed, perhaps here.
+    known: Option<HeaderValue>,
+}
+
+impl Compression {
+    /// `may_leak`: answers are made for each request, unlike those from files.
+    pub(crate) fn new(settings: &Arc<CompressionSettings>, may_leak: bool) -> Rc<Self> {
+        Rc::new(Self { settings: Arc::clone(settings), may_leak })
+    }
+
+    /// What a request says about it.
+    pub(crate) fn asked(self: &Rc<Self>, request: &Parts) -> Compressing {
+        let headers = &request.headers;
+        let known = headers.get(header::IF_NONE_MATCH).filter(|tags| tags.as_bytes().starts_with(b"W/"));
+        Compressing {
+            compression: Rc::clone(self),
+            coding: Accepted::of(headers).best(&self.settings.codings),
+            is_exposed: self.may_leak && is_exposed(self.settings.guard, headers),
+            is_forbidden: forbids_transforming(headers),
+            is_head: request.method == Method::HEAD,
+            known: known.cloned(),
+        }
+    }
+}
+
+impl Compressing {
+    /// Compresses `response`, if it is to be. Costs a look at its head, and for a short body the compression.
+    pub(crate) fn apply(&self, connection: &Rc<Connection>, response: &mut Response<Body>) {
+        if response.status() == StatusCode::NOT_MODIFIED {
+            return self.confirm(response.headers_mut());
+        }
+        if !self.is_eligible(response) {
+            return;
+        }
+        let headers = response.headers_mut();
+        add_vary(headers);
+        let is_secret = self.is_exposed && !is_public(headers);
+        let Some(coding) = self.coding.filter(|_| !is_secret && !self.is_forbidden) else { return };
+        if self.is_head {
+            mark(headers, coding);
+            return;
+        }
+        let level = self.compression.settings.level(coding);
+        let limit = connection.settings().map_or(usize::MAX, |settings| settings.compression_memory);
+        let Some(lease) = Lease::take(coding, level, limit) else {
+            return metrics::refused();
+        };
+        let is_live = is_live(headers);
+        let body = match short(mem::take(response.body_mut()), connection) {
+            Ok(whole) => match compress_at_once(&whole, lease) {
+                Some(compressed) => Body::full(compressed),
+                None => {
+                    *response.body_mut() = Body::full(whole);
+                    return;
+                }
+            },
+            Err(body) => Body::boxed(CompressedBody::new(body, lease, is_live, Rc::clone(connection))),
+        };
+        *response.body_mut() = body;
+        mark(response.headers_mut(), coding);
+    }
+
+    /// Whether the answer is one that would be compressed for some client.
+    fn is_eligible(&self, response: &Response<Body>) -> bool {
+        let settings = &self.compression.settings;
+        let headers = response.headers();
+        let status = response.status();
+        let has_body = !status.is_informational()
+            && !matches!(
+                status,
+                StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::PARTIAL_CONTENT
+            );
+        has_body
+            && is_identity(headers)
+            && !headers.contains_key(header::CONTENT_RANGE)
+            && headers.get(header::CONTENT_TYPE).is_some_and(|kind| settings.takes(kind))
+            && self.length(response).is_none_or(|length| length >= settings.least)
+            && !forbids_transforming(headers)
+            && !DIGESTS.iter().any(|name| headers.contains_key(name))
+    }
+
+    /// The length of the answer, if it is known. To HEAD it has no body, and its head states the length.
+    fn length(&self, response: &Response<Body>) -> Option<u64> {
+        let stated = || response.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
+        match response.body().size_hint().exact() {
+            Some(0) if self.is_head => stated(),
+            length => length,
+        }
+    }
+
+    /// What was compressed has a weak tag: the answer that it has not changed shows the same.
+    fn confirm(&self, headers: &mut HeaderMap) {
+        let Some(known) = &self.known else { return };
+        let is_same = headers.get(header::ETAG).is_some_and(|tag| {
+            memchr::memmem::find(known.as_bytes(), &[b"W/", tag.as_bytes()].concat()).is_some()
+        });
+        if is_same {
+            weaken(headers);
+            add_vary(headers);
+        }
+    }
+}
+
+/// Whether a page of another site may have made this request, with what a browser adds to it by itself.
+fn is_exposed(guard: BreachGuard, headers: &HeaderMap) -> bool {
+    let trusts_sites_alike = match guard {
+        BreachGuard::Off => return false,
+        BreachGuard::CrossSite => true,
+        BreachGuard::SameSite => false,
+    };
+    // Scripts set bearer tokens, browsers do not.
+    let authorization = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+    let is_bearer =
+        |value: &[u8]| value.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "));
+    let has_credentials =
+        headers.contains_key(header::COOKIE) || authorization.is_some_and(|value| !is_bearer(value));
+    has_credentials
+        && match headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
+            Some(b"same-origin" | b"none") => false,
+            Some(b"same-site") => !trusts_sites_alike,
+            // A browser of before 2023.
+            _ => true,
+        }
+}
+
+/// Whether `Cache-Control` has `no-transform`, RFC 9111 sections 5.2.1.6 and 5.2.2.6.
+fn forbids_transforming(headers: &HeaderMap) -> bool {
+    has_directive(headers, "no-transform")
+}
+
+/// Whether caches may show the answer to anyone (RFC 9111 section 5.2.2.9): then it has no user's secrets.
+fn is_public(headers: &HeaderMap) -> bool {
+    has_directive(headers, "public")
+}
+
+fn has_directive(headers: &HeaderMap, directive: &str) -> bool {
+    tokens(headers, &header::CACHE_CONTROL).any(|token| token.eq_ignore_ascii_case(directive))
+}
+
+fn tokens<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h str> {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim)
+}
+
+fn is_identity(headers: &HeaderMap) -> bool {
+    tokens(headers, &header::CONTENT_ENCODING).all(|coding| coding.eq_ignore_ascii_case("identity"))
+}
+
+/// Whether each piece is to be sent as it comes: events, and what its sender wants no proxy to buffer.
+fn is_live(headers: &HeaderMap) -> bool {
+    let is_events = headers
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| media::essence(kind.as_bytes()).eq_ignore_ascii_case(b"text/event-stream"));
+    is_events || headers.get("x-accel-buffering").is_some_and(|value| value == "no")
+}
+
+/// Adds `Accept-Encoding` to `Vary`.
+pub(crate) fn add_vary(headers: &mut HeaderMap) {
+    let has_it = tokens(headers, &header::VARY)
+        .any(|name| name == "*" || name.eq_ignore_ascii_case(header::ACCEPT_ENCODING.as_str()));
+    if !has_it {
+        headers.append(header::VARY, ACCEPT_ENCODING);
+    }
+}
+
+/// Changes a head into that of the compressed answer.
+fn mark(headers: &mut HeaderMap, coding: Coding) {
+    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
+    headers.remove(header::CONTENT_LENGTH);
+    // Ranges would be of what is sent, which is not made twice alike.
+    headers.remove(header::ACCEPT_RANGES);
+    weaken(headers);
+}
+
+/// RFC 9110 section 8.8.3.3: the bytes are others, so a strong tag must not stay.
+fn weaken(headers: &mut HeaderMap) {
+    let Some(tag) = headers.get(header::ETAG).filter(|tag| tag.as_bytes().starts_with(b"\"")) else { return };
+    if let Ok(weak) = HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat()) {
+        headers.insert(header::ETAG, weak);
+    }
+}
+
+/// The whole body if it is here and short enough to be compressed in this turn; otherwise the body as it is.
+fn short(mut body: Body, connection: &Connection) -> Result<Bytes, Body> {
+    match body.whole() {
+        Some(whole) if whole.len() <= AT_ONCE && connection.may_work(whole.len()) => Ok(whole),
+        _ => Err(body),
+    }
+}
+
+/// `None` if that would make it no shorter.
+fn compress_at_once(whole: &[u8], mut lease: Lease) -> Option<Vec<u8>> {
+    let mut compressed = Vec::with_capacity(whole.len() / 2);
+    let coding = lease.encoder().coding();
+    lease.encoder().write_whole(whole, &mut compressed).ok()?;
+    (compressed.len() < whole.len()).then(|| {
+        metrics::compressed(coding, whole.len() as u64, compressed.len() as u64);
+        compressed.shrink_to_fit();
+        compressed
+    })
+}
+
+#[cfg(test)]
+mod tests;

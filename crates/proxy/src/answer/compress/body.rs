@@ -1,0 +1,199 @@
+//! A body that is compressed while it streams.
+//!
+//! A turn of a connection compresses a limited number of bytes, so that no answer holds up the other connections of its
+//! worker. While the source pauses, what it has sent so far goes on: at once the first time, and for events; otherwise
+//! after a moment, because a flush costs some of what compression saves.
+
+use std::fmt;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use brisk_coding::Step;
+use bytes::{Buf as _, Bytes};
+use http::HeaderMap;
+use http_body::{Frame, SizeHint};
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::encoders::{Lease, written};
+use super::metrics;
+use crate::body::Body;
+use crate::connection::Connection;
+use crate::error::BodyError;
+
+/// A source that sends nothing for this time pauses.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Bytes that are given to an encoder at once.
+const SLICE: usize = 16 << 10;
+
+/// What a piece costs of the turn at least.
+const LEAST_WORK: usize = 64;
+
+/// See the module.
+pub(super) struct CompressedBody {
+    source: Body,
+    state: State,
+    /// A piece of the source that is not compressed yet.
+    piece: Bytes,
+    /// Something was compressed that the client cannot decode yet.
+    is_unflushed: bool,
+    /// Pauses are not waited for.
+    is_live: bool,
+    /// The end of the time after which a pause counts.
+    pause: Option<Pin<Box<Sleep>>>,
+    pauses: bool,
+    /// The start of the answer has gone on.
+    has_begun: bool,
+    /// It has waited for its turn once.
+    is_due: bool,
+    bytes_in: u64,
+    bytes_out: u64,
+    connection: Rc<Connection>,
+}
+
+enum State {
+    Going(Lease),
+    /// Everything is compressed; these are left to be sent.
+    Trailers(HeaderMap),
+    Over,
+}
+
+impl CompressedBody {
+    pub(super) fn new(source: Body, lease: Lease, is_live: bool, connection: Rc<Connection>) -> Self {
+        Self {
+            source,
+            state: State::Going(lease),
+            piece: Bytes::new(),
+            is_unflushed: false,
+            is_live,
+            pause: None,
+            pauses: false,
+            has_begun: false,
+            is_due: false,
+            bytes_in: 0,
+            bytes_out: 0,
+            connection,
+        }
+    }
+
+    /// Compresses a slice of the piece, if it is the answer's turn. Ready with output, which may be empty.
+    fn poll_slice(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
+        let length = self.piece.len().min(SLICE);
+        // An answer that has waited goes on whatever the others did: the turn is another one.
+        if !self.connection.may_work(length.max(LEAST_WORK)) && !std::mem::replace(&mut self.is_due, true) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.is_due = false;
+        let slice = self.piece.slice(..length);
+        self.piece.advance(length);
+        self.is_unflushed = true;
+        self.bytes_in += length as u64;
+        Poll::Ready(self.write(&slice, Step::Go))
+    }
+
+    fn write(&mut self, input: &[u8], step: Step) -> Result<Bytes, BodyError> {
+        let State::Going(lease) = &mut self.state else { return Ok(Bytes::new()) };
+        let output =
+            written(|output| lease.encoder().write(input, output, step)).map_err(BodyError::Encoder)?;
+        self.bytes_out += output.len() as u64;
+        Ok(output)
+    }
+
+    fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<Bytes, BodyError> {
+        let output = self.write(&[], Step::Finish)?;
+        self.count();
+        self.state = trailers.map_or(State::Over, State::Trailers);
+        Ok(output)
+    }
+
+    /// The source has nothing now. Ready with what it has sent before, once that is to be sent.
+    fn poll_pause(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
+        if !self.is_unflushed {
+            return Poll::Pending;
+        }
+        if !self.is_live && self.has_begun {
+            let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(PAUSE)));
+            if !std::mem::replace(&mut self.pauses, true) {
+                pause.as_mut().reset(Instant::now() + PAUSE);
+            }
+            ready!(pause.as_mut().poll(context));
+        }
+        self.is_unflushed = false;
+        self.has_begun = true;
+        Poll::Ready(self.write(&[], Step::Flush))
+    }
+
+    fn count(&mut self) {
+        if let State::Going(lease) = &mut self.state {
+            metrics::compressed(lease.encoder().coding(), self.bytes_in, self.bytes_out);
+        }
+    }
+}
+
+impl http_body::Body for CompressedBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        loop {
+            match &mut self.state {
+                State::Going(_) => {}
+                State::Over => return Poll::Ready(None),
+                State::Trailers(trailers) => {
+                    let trailers = std::mem::take(trailers);
+                    self.state = State::Over;
+                    return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+                }
+            }
+            let output = if self.piece.is_empty() {
+                match Pin::new(&mut self.source).poll_frame(context) {
+                    Poll::Pending => ready!(self.poll_pause(context)),
+                    Poll::Ready(None) => self.finish(None),
+                    Poll::Ready(Some(Err(error))) => Err(error),
+                    Poll::Ready(Some(Ok(frame))) => {
+                        self.pauses = false;
+                        match frame.into_data() {
+                            Ok(piece) => {
+                                self.piece = piece;
+                                continue;
+                            }
+                            Err(frame) => self.finish(frame.into_trailers().ok()),
+                        }
+                    }
+                }
+            } else {
+                ready!(self.poll_slice(context))
+            };
+            match output {
+                Ok(output) if output.is_empty() => {}
+                output => return Poll::Ready(Some(output.map(Frame::data))),
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.state, State::Over)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::default()
+    }
+}
+
+impl fmt::Debug for CompressedBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompressedBody").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+impl Drop for CompressedBody {
+    fn drop(&mut self) {
+        self.count();
+    }
+}

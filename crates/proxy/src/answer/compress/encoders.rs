@@ -1,0 +1,81 @@
+//! Encoders that are in use, under a limit for their memory, and a few that wait to be used again.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use brisk_coding::{Coding, Encoder};
+
+/// Encoders that a worker keeps: making one costs more than compressing a short answer.
+const KEPT: usize = 3;
+
+/// Memory of all encoders in use, in bytes.
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static IDLE: RefCell<Vec<Encoder>> = const { RefCell::new(Vec::new()) };
+    /// What encoders write into: output is sent in pieces of its own length.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The most memory that a worker keeps for output between two pieces.
+const SCRATCH_KEPT: usize = 64 << 10;
+
+/// An encoder in use. Dropping it gives it back.
+#[derive(Debug)]
+pub(super) struct Lease {
+    encoder: Option<Encoder>,
+    bytes: usize,
+}
+
+/// Memory of all encoders in use, in bytes, as they take it at most.
+pub(super) fn held() -> usize {
+    HELD.load(Ordering::Relaxed)
+}
+
+/// Calls `write` with an empty buffer, and returns what is in it then.
+pub(super) fn written<E>(write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<bytes::Bytes, E> {
+    SCRATCH.with_borrow_mut(|scratch| {
+        scratch.clear();
+        let result = write(scratch);
+        let output = bytes::Bytes::copy_from_slice(scratch);
+        if scratch.capacity() > SCRATCH_KEPT {
+            *scratch = Vec::new();
+        }
+        result.map(|()| output)
+    })
+}
+
+impl Lease {
+    /// An encoder, unless all of them would take more than `limit` bytes.
+    pub(super) fn take(coding: Coding, level: u8, limit: usize) -> Option<Self> {
+        let bytes = Encoder::memory(coding);
+        if HELD.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) > limit {
+            HELD.fetch_sub(bytes, Ordering::Relaxed);
+            return None;
+        }
+        let idle = IDLE.with_borrow_mut(|idle| {
+            let fits = |encoder: &Encoder| encoder.coding() == coding && encoder.level() == level;
+            idle.iter().position(fits).map(|place| idle.swap_remove(place))
+        });
+        Some(Self { encoder: Some(idle.unwrap_or_else(|| Encoder::new(coding, level))), bytes })
+    }
+
+    /// The encoder.
+    pub(super) fn encoder(&mut self) -> &mut Encoder {
+        self.encoder.as_mut().expect("an encoder is given back by drop alone")
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        HELD.fetch_sub(self.bytes, Ordering::Relaxed);
+        let Some(mut encoder) = self.encoder.take() else { return };
+        // An error: the thread ends.
+        let _ = IDLE.try_with(|idle| {
+            let mut idle = idle.borrow_mut();
+            if idle.len() < KEPT && encoder.reset() {
+                idle.push(encoder);
+            }
+        });
+    }
+}

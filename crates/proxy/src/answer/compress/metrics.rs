@@ -1,0 +1,66 @@
+//! What is counted of compression, for the whole process.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use brisk_coding::Coding;
+use brisk_telemetry::metrics::{Collector, Encoder};
+
+use super::encoders;
+
+#[derive(Default)]
+struct Counts {
+    answers: AtomicU64,
+    bytes_in: AtomicU64,
+    bytes_out: AtomicU64,
+}
+
+static COUNTS: [Counts; Coding::ALL.len()] = [const {
+    Counts { answers: AtomicU64::new(0), bytes_in: AtomicU64::new(0), bytes_out: AtomicU64::new(0) }
+}; Coding::ALL.len()];
+
+static REFUSED: AtomicU64 = AtomicU64::new(0);
+
+/// Counts an answer that was compressed, from `bytes_in` to `bytes_out`.
+pub(super) fn compressed(coding: Coding, bytes_in: u64, bytes_out: u64) {
+    let counts = &COUNTS[coding.index()];
+    counts.answers.fetch_add(1, Ordering::Relaxed);
+    counts.bytes_in.fetch_add(bytes_in, Ordering::Relaxed);
+    counts.bytes_out.fetch_add(bytes_out, Ordering::Relaxed);
+}
+
+/// Counts an answer that was sent as it is because encoders took as much memory as they may.
+pub(super) fn refused() {
+    REFUSED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Writes the metrics of compression.
+#[derive(Clone, Copy, Debug)]
+pub struct CompressionMetrics;
+
+impl Collector for CompressionMetrics {
+    fn collect(&self, page: &mut Encoder<'_, '_>) -> fmt::Result {
+        let all = || Coding::ALL.into_iter().map(|coding| (coding.name(), &COUNTS[coding.index()]));
+        let mut family = page.counter("compressed_answers", "Answers compressed, by coding.")?;
+        for (name, counts) in all() {
+            family.counter(&[("coding", name)], counts.answers.load(Ordering::Relaxed))?;
+        }
+        let mut family =
+            page.bytes_counter("compression_input", "Bytes of answers before compression, by coding.")?;
+        for (name, counts) in all() {
+            family.counter(&[("coding", name)], counts.bytes_in.load(Ordering::Relaxed))?;
+        }
+        let mut family =
+            page.bytes_counter("compression_output", "Bytes of answers after compression, by coding.")?;
+        for (name, counts) in all() {
+            family.counter(&[("coding", name)], counts.bytes_out.load(Ordering::Relaxed))?;
+        }
+        let mut family = page.bytes_gauge("compression_memory", "Memory of encoders in use, at most.")?;
+        family.gauge(&[], encoders::held() as u64)?;
+        let mut family = page.counter(
+            "compression_refusals",
+            "Answers sent as they are because encoders took as much memory as they may.",
+        )?;
+        family.counter(&[], REFUSED.load(Ordering::Relaxed))
+    }
+}
