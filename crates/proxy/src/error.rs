@@ -4,6 +4,7 @@ use std::io;
 
 use brisk_coding::EncoderError;
 use brisk_telemetry::Side;
+use brisk_wire::h2::frame::Reason;
 use http::StatusCode;
 use thiserror::Error;
 
@@ -127,9 +128,45 @@ pub enum ConnectionError {
     /// The request body that was being sent failed.
     #[error("{0}")]
     RequestBody(#[source] Box<BodyError>),
-    /// What hyper reports of HTTP/2.
+    /// What went wrong over HTTP/2.
     #[error("{0}")]
-    Http2(#[source] hyper::Error),
+    Http2(#[from] Http2Error),
+}
+
+/// What went wrong on a connection to an upstream over HTTP/2, or on a stream of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Http2Error {
+    /// The server closed the connection.
+    #[error("the server closed the connection")]
+    Ended,
+    /// The server announced the end of the connection with an error.
+    #[error("the server ended the connection with {0}")]
+    Goaway(Reason),
+    /// The connection cannot be read or written.
+    #[error("{0}")]
+    Io(io::ErrorKind),
+    /// The server has not looked at the request: it refused the stream, or ended the connection before.
+    #[error("the server took no further request on this connection")]
+    Refused,
+    /// The server reset the stream.
+    #[error("the server reset the stream with {0}")]
+    Reset(Reason),
+    /// What the server sent breaks the protocol (RFC 9113).
+    #[error("what the server sent is not HTTP/2: {0}")]
+    Broken(Reason),
+    /// The head of the response is longer than allowed, or has more lines.
+    #[error("the head of the response is too large")]
+    HeadTooLarge,
+    /// The server sent far more frames without use than requests and data explain.
+    #[error("the server sent too many frames without use")]
+    Flood,
+    /// The server was silent, and did not answer a PING.
+    #[error("the server did not answer a PING")]
+    Silent,
+    /// The request body that was being sent failed.
+    #[error("the request body failed")]
+    RequestBody,
 }
 
 impl From<MalformedBody> for ConnectionError {
@@ -211,6 +248,15 @@ pub enum BodyError {
 }
 
 impl BodyError {
+    /// Of a response whose connection, or stream, has failed.
+    pub(crate) fn of_upstream(error: ConnectionError) -> Self {
+        match error {
+            // An end only behind `END_STREAM` (RFC 9113 section 8.1).
+            ConnectionError::Http2(Http2Error::Reset(Reason::NO_ERROR)) => Self::UpstreamReset,
+            error => Self::Upstream(error),
+        }
+    }
+
     /// The status for a request whose own body failed.
     pub(crate) fn status(&self) -> StatusCode {
         match self {

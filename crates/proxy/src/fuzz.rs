@@ -23,6 +23,7 @@ use crate::client::frames::Frames;
 use crate::client::h2::testing;
 use crate::client::lines::{Lines, Portion};
 use crate::connection::Connection;
+use crate::upstream::http2;
 use crate::validate::{self, Target, host_of};
 
 pub use response::response;
@@ -150,6 +151,14 @@ pub fn head(bytes: &[u8]) {
 pub fn http2(bytes: &[u8]) {
     if let Some((&split, bytes)) = bytes.split_first() {
         testing::compare(bytes, split.into());
+    }
+}
+
+/// An upstream's side of HTTP/2, with requests and their ends in between: what is made of it does not depend on the pieces in
+/// which it comes, consists of whole frames, none of them too long, and every byte of data is read or given back.
+pub fn http2_upstream(bytes: &[u8]) {
+    if let Some((&split, script)) = bytes.split_first() {
+        http2::testing::compare(script, split.into());
     }
 }
 
@@ -324,6 +333,30 @@ mod tests {
             b"\0\0\x02\x09\x04\0\0\0\x01\x84\x86",
         ];
         drive("http2", words, super::http2);
+    }
+
+    #[test]
+    fn fuzz_http2_upstream() {
+        let words: &[&[u8]] = &[
+            b"G\0",
+            b"H\0",
+            b"P\x20",
+            b"R\0",
+            b"R\x01",
+            b"D\0",
+            b"E\0",
+            b"F\x0a\0\0\x01\x01\x04\0\0\0\x01\x88",
+            b"F\x0e\0\0\x05\x01\x04\0\0\0\x03\x88\x5c\x02\x32\x30",
+            b"F\x0e\0\0\x05\0\0\0\0\0\x01hello",
+            b"F\x0c\0\0\x03\0\x09\0\0\0\x03\x01x\0",
+            b"F\x0d\0\0\x04\x03\0\0\0\0\x01\0\0\0\x08",
+            b"F\x11\0\0\x08\x07\0\0\0\0\0\0\0\0\x01\0\0\0\0",
+            b"F\x0d\0\0\x04\x08\0\0\0\0\0\0\0\x10\0",
+            b"F\x0f\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x01",
+            b"F\x0f\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\x05",
+            b"F\x0b\0\0\x02\x09\x04\0\0\0\x01\x88\xbe",
+        ];
+        drive("http2_upstream", words, super::http2_upstream);
     }
 
     #[test]

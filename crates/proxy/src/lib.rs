@@ -3,7 +3,7 @@
 //! Three folders, each of which uses those below it: [`client`] speaks HTTP/1.1 and HTTP/2 with one client and asks the
 //! service for each response; [`answer`] chooses and makes the response; [`upstream`] takes a request to a server of a group
 //! and brings the response back. Below them are the state of a [`connection`], the [`body`] of a message, messages of
-//! [`http1`] and the checks of a request's target. All of it runs on one worker's thread and is not `Send`; what workers share (settings,
+//! [`http1`], fields of HTTP/2 and the checks of a request's target. All of it runs on one worker's thread and is not `Send`; what workers share (settings,
 //! [`upstream::GroupState`]) is.
 
 pub mod answer;
@@ -17,6 +17,7 @@ pub mod error;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod http1;
+mod http2;
 pub mod upstream;
 mod validate;
 

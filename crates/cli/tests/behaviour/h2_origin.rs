@@ -12,6 +12,7 @@ use crate::h2::{DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, frame};
 
 const RST_STREAM: u8 = 3;
 const PING: u8 = 6;
+const GOAWAY: u8 = 7;
 const ACK: u8 = 1;
 
 /// The length of a client's preface.
@@ -106,6 +107,16 @@ impl H2Peer {
     /// Resets `stream` with this error code.
     pub(crate) fn reset(&mut self, stream: u32, code: u32) -> io::Result<()> {
         self.stream.write_all(&frame(RST_STREAM, 0, stream, &code.to_be_bytes()))
+    }
+
+    /// Writes any bytes.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// Announces the end of the connection behind the stream `last`, without an error.
+    pub(crate) fn goaway(&mut self, last: u32) -> io::Result<()> {
+        self.send(&frame(GOAWAY, 0, 0, &[last.to_be_bytes(), [0; 4]].concat()))
     }
 
     /// Kind and stream of the next frame. Settings and pings are answered.

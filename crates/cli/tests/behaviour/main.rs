@@ -59,6 +59,7 @@ mod tokens;
 mod unknown_hosts;
 mod uploads_beside;
 mod upstream_faults;
+mod upstream_h2;
 mod upstream_limits;
 mod upstream_neighbours;
 mod upstream_reload;

@@ -14,7 +14,6 @@ mod state;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
-mod wakes;
 mod windows;
 
 use std::future::poll_fn;

@@ -1,19 +1,17 @@
 //! The body of an upstream's response.
 
 use std::mem;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use brisk_net::Deadline;
 use bytes::Bytes;
-use http_body::{Body as _, Frame, SizeHint};
-use hyper::body::Incoming;
+use http_body::{Frame, SizeHint};
 
-use crate::error::{BodyError, ConnectionError};
+use crate::error::BodyError;
 use crate::upstream::group::Lease;
 use crate::upstream::http1::Http1;
-use crate::upstream::http2::Stream;
+use crate::upstream::http2::Exchange;
 
 /// A response body on its way from an upstream. Dropping it early closes the connection (HTTP/1.1) or resets the stream.
 #[derive(Debug)]
@@ -29,10 +27,9 @@ enum Source {
         lease: Lease,
     },
     Http2 {
-        incoming: Incoming,
+        exchange: Exchange,
         deadline: Deadline,
         lease: Lease,
-        stream: Stream,
     },
 }
 
@@ -49,9 +46,9 @@ impl UpstreamBody {
     }
 
     /// The body of a response that came over HTTP/2.
-    pub(crate) fn over_http2(incoming: Incoming, deadline: Deadline, lease: Lease, stream: Stream) -> Self {
+    pub(crate) fn over_http2(exchange: Exchange, deadline: Deadline, lease: Lease) -> Self {
         deadline.set(lease.body_limit());
-        Self(Source::Http2 { incoming, deadline, lease, stream })
+        Self(Source::Http2 { exchange, deadline, lease })
     }
 
     /// All of the body, if it is here; nothing is left of it then.
@@ -71,21 +68,14 @@ impl UpstreamBody {
             Source::Whole(data) if data.is_empty() => return Poll::Ready(None),
             Source::Whole(data) => return Poll::Ready(Some(Ok(Frame::data(mem::take(data))))),
             Source::Http1 { http1, .. } => http1.poll_frame(context),
-            Source::Http2 { incoming, .. } => match Pin::new(&mut *incoming).poll_frame(context) {
-                // hyper takes `RST_STREAM` with `NO_ERROR` for the end, although it is one only after `END_STREAM`
-                // (RFC 9113 section 8.1).
-                Poll::Ready(None) if !incoming.is_end_stream() => {
-                    return Poll::Ready(Some(Err(BodyError::UpstreamReset)));
-                }
-                polled => polled.map_err(ConnectionError::Http2),
-            },
+            Source::Http2 { exchange, .. } => exchange.poll_frame(context),
         };
         if polled.is_pending() {
             return self.poll_overdue(context);
         }
         polled.map(|frame| {
             self.received(frame.is_none());
-            frame.map(|frame| frame.map_err(BodyError::Upstream))
+            frame.map(|frame| frame.map_err(BodyError::of_upstream))
         })
     }
 
@@ -94,7 +84,7 @@ impl UpstreamBody {
         match &self.0 {
             Source::Whole(data) => data.is_empty(),
             Source::Http1 { http1, .. } => http1.left() == Some(0),
-            Source::Http2 { incoming, .. } => incoming.is_end_stream(),
+            Source::Http2 { exchange, .. } => exchange.is_end_stream(),
         }
     }
 
@@ -103,7 +93,7 @@ impl UpstreamBody {
         match &self.0 {
             Source::Whole(data) => SizeHint::with_exact(data.len() as u64),
             Source::Http1 { http1, .. } => http1.left().map_or_else(SizeHint::default, SizeHint::with_exact),
-            Source::Http2 { incoming, .. } => incoming.size_hint(),
+            Source::Http2 { exchange, .. } => exchange.size_hint(),
         }
     }
 
@@ -126,8 +116,8 @@ impl UpstreamBody {
             return Poll::Pending;
         };
         let overdue = deadline.poll_expired(context);
-        if let (true, Source::Http2 { stream, .. }) = (overdue.is_ready(), &self.0) {
-            stream.retire_connection();
+        if let (true, Source::Http2 { exchange, .. }) = (overdue.is_ready(), &self.0) {
+            exchange.retire_connection();
         }
         overdue.map(|()| Some(Err(BodyError::UpstreamTimeout)))
     }

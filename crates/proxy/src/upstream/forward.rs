@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use http::request::Parts;
-use http::uri::{Authority, PathAndQuery, Scheme, Uri};
+use http::uri::{Authority, PathAndQuery};
 use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body::Body as _;
 
@@ -21,7 +21,7 @@ use crate::upstream::admission::{Admission, AtLimit};
 use crate::upstream::body::UpstreamBody;
 use crate::upstream::group::{Group, Lease, Server};
 use crate::upstream::http1::{Failure, Http1, Owner};
-use crate::upstream::http2::Placement;
+use crate::upstream::http2::{Destination, Placement};
 use crate::upstream::login::{self, PrivateConnections};
 use crate::upstream::settings::{Retry, ServerScheme};
 use crate::upstream::upgrade::PendingUpgrade;
@@ -290,29 +290,16 @@ impl<'a> Journey<'a> {
             Ok(http2) => http2,
             Err(error) => return Err(Failure::connecting(error)),
         };
-        let copy = self.may_repeat.then(|| without_body(request));
-        to_absolute_form(request, server);
+        let url = server.state().url();
+        let to =
+            Destination { is_encrypted: url.scheme() == ServerScheme::Https, authority: url.authority() };
         let deadline = server.register_deadline();
         let limit = server.group_settings().timeouts.head;
-        let answered = http2.exchange(request, self.progress.as_deref(), &deadline, limit).await;
-        let mut response = answered.inspect_err(|failure| {
-            if let (true, Some(copy)) = (failure.was_sent, copy) {
-                *request = copy;
-            }
-        })?;
+        let mut response = http2.exchange(request, to, self.progress.as_deref(), &deadline, limit).await?;
         settle_length(&mut response);
-        let stream = http2.stream;
-        Ok(response
-            .map(|incoming| Body::Upstream(UpstreamBody::over_http2(incoming, deadline, lease, stream))))
+        let body = UpstreamBody::over_http2(http2.into_body(), deadline, lease);
+        Ok(response.map(|()| Body::Upstream(body)))
     }
-}
-
-fn without_body(request: &Request<RequestBody>) -> Request<RequestBody> {
-    let mut copy = Request::new(RequestBody::Empty);
-    copy.method_mut().clone_from(request.method());
-    copy.uri_mut().clone_from(request.uri());
-    copy.headers_mut().clone_from(request.headers());
-    copy
 }
 
 async fn connect(server: &Server, at_limit: AtLimit) -> Result<Box<Http1>, UpstreamError> {
@@ -374,25 +361,6 @@ fn to_origin_form(request: &mut Request<RequestBody>, server: &Server) -> bool {
         *request.uri_mut() = path.unwrap_or(PathAndQuery::from_static("/")).into();
     }
     is_named
-}
-
-/// RFC 9113 section 8.3.1: HTTP/2 has `:scheme` and `:authority` instead of `Host`.
-fn to_absolute_form(request: &mut Request<RequestBody>, server: &Server) {
-    *request.version_mut() = Version::HTTP_2;
-    let host = request.headers_mut().remove(header::HOST);
-    let named = host.as_ref().and_then(|host| Authority::try_from(host.as_bytes()).ok());
-    let authority = named.or_else(|| request.uri().authority().cloned());
-    let path = request.uri().path_and_query().cloned();
-    let encrypted = server.state().url().scheme() == ServerScheme::Https;
-    let uri = Uri::builder()
-        .scheme(if encrypted { Scheme::HTTPS } else { Scheme::HTTP })
-        .authority(authority.unwrap_or_else(|| server.state().url().authority().clone()))
-        .path_and_query(path.unwrap_or(PathAndQuery::from_static("/")))
-        .build();
-    // Three valid parts make a valid whole.
-    if let Ok(uri) = uri {
-        *request.uri_mut() = uri;
-    }
 }
 
 #[cfg(test)]

@@ -276,7 +276,7 @@ impl Server {
             index,
             wheel: wheel.clone(),
             pool: Pool::new(settings.idle_connections, idle_ticks(settings.idle_timeout)),
-            http2: Http2Pool::new(Http2Limits::of(&group.settings)),
+            http2: Http2Pool::new(Http2Limits::of(&group.settings), wheel),
             handed: RefCell::default(),
             active: Cell::new(0),
         }

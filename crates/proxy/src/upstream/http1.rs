@@ -20,7 +20,7 @@ use http_body::Frame;
 use self::messages::Messages;
 use crate::body::request::{BodyProgress, ClientFailure, RequestBody};
 use crate::connection::Connection;
-use crate::error::{ConnectionError, UpstreamError};
+use crate::error::{ConnectionError, Http2Error, UpstreamError};
 use crate::http1::MalformedResponse;
 use crate::upstream::io::UpstreamIo;
 use crate::upstream::open::OpenConnection;
@@ -196,11 +196,17 @@ pub(crate) fn upstream_error(error: ConnectionError, progress: Option<&BodyProgr
             Side::Client => UpstreamError::RequestBody(error),
             _ => UpstreamError::RequestBuffer(error),
         },
-        (None, ConnectionError::Malformed(MalformedResponse::HeadTooLarge)) => UpstreamError::HeadTooLarge,
+        (
+            None,
+            ConnectionError::Malformed(MalformedResponse::HeadTooLarge)
+            | ConnectionError::Http2(Http2Error::HeadTooLarge),
+        ) => UpstreamError::HeadTooLarge,
         (None, ConnectionError::Malformed(MalformedResponse::TransferCoding)) => {
             UpstreamError::TransferCoding
         }
-        (None, ConnectionError::Malformed(_)) => UpstreamError::Malformed(error),
+        (None, ConnectionError::Malformed(_) | ConnectionError::Http2(Http2Error::Broken(_))) => {
+            UpstreamError::Malformed(error)
+        }
         (None, _) => UpstreamError::Closed(error),
     }
 }

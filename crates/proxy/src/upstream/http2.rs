@@ -1,42 +1,48 @@
 //! HTTP/2 connections to one upstream server: few, each carrying many requests, each driven by a local task.
 
+mod allowance;
+mod blocks;
+mod input;
+mod link;
+mod output;
+mod state;
+mod stream;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+mod windows;
+
 use std::cell::{Cell, RefCell};
-use std::mem;
-use std::pin::pin;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use brisk_net::Deadline;
+use brisk_net::{Deadline, DeadlineWheel};
 use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper::client::conn::http2;
-use hyper::rt::Executor;
-use hyper_util::rt::TokioTimer;
 use tokio::sync::Mutex;
 use tokio::task::spawn_local;
-use tokio::time::timeout;
 
+use self::link::{Link, Unanswered};
 use crate::body::request::{BodyProgress, RequestBody};
-use crate::error::{ConnectionError, UpstreamError};
+use crate::error::UpstreamError;
 use crate::upstream::http1::{Failure, HeadWatch, upstream_error};
-use crate::upstream::io::{HyperIo, UpstreamIo};
+use crate::upstream::io::UpstreamIo;
 use crate::upstream::open::OpenConnection;
 use crate::upstream::settings::GroupSettings;
 
+pub(crate) use self::link::Exchange;
+pub(crate) use self::output::Destination;
+
 /// Requests on one connection before another is opened. Servers commonly allow 100 or 128.
 const STREAMS: u32 = 100;
-
-/// Bytes that a server may send of one response before the client has taken them; bounds the memory of a slow client.
-const STREAM_WINDOW: u32 = 256 << 10;
-
-/// The same for all responses on a connection.
-const CONNECTION_WINDOW: u32 = 4 << 20;
 
 /// The connections of one worker to one server.
 #[derive(Debug)]
 pub(crate) struct Http2Pool {
     limits: Http2Limits,
+    wheel: DeadlineWheel,
     open: RefCell<Vec<Shared>>,
     /// Held while a connection is made, so that a burst of requests opens one and not one each.
     opening: Mutex<()>,
@@ -56,34 +62,26 @@ pub(crate) struct Http2Limits {
     pong: Duration,
 }
 
+/// A connection that is kept. Dropping it closes it, with the last of its requests.
 #[derive(Debug)]
 struct Shared {
-    sender: http2::SendRequest<RequestBody>,
-    load: Rc<Load>,
+    link: Rc<Link>,
     idle_ticks: u32,
 }
 
-/// The state that the requests on a connection share.
-#[derive(Debug, Default)]
-struct Load {
-    streams: Cell<u32>,
-    /// A response did not come in time: the server may be gone. No further request uses the connection; those in flight
-    /// keep it open.
-    retired: Cell<bool>,
+/// Why a request has no response.
+enum Ended {
+    Unanswered(Unanswered),
+    Overdue(UpstreamError),
 }
 
 /// Room for one request on a connection.
 #[derive(Debug)]
 pub(crate) struct Http2 {
-    sender: http2::SendRequest<RequestBody>,
-    pub(crate) stream: Stream,
+    exchange: Exchange,
     /// The connection has carried a request before.
     reused: bool,
 }
-
-/// A request in flight; dropping it makes room for another.
-#[derive(Debug)]
-pub(crate) struct Stream(Rc<Load>);
 
 impl Http2Limits {
     pub(crate) fn of(settings: &GroupSettings) -> Self {
@@ -95,9 +93,10 @@ impl Http2Limits {
 
 impl Http2Pool {
     /// A pool without connections.
-    pub(crate) fn new(limits: Http2Limits) -> Self {
+    pub(crate) fn new(limits: Http2Limits, wheel: &DeadlineWheel) -> Self {
         Self {
             limits,
+            wheel: wheel.clone(),
             open: RefCell::default(),
             opening: Mutex::default(),
             attempts_failed: Cell::new(0),
@@ -122,11 +121,8 @@ impl Http2Pool {
             // Another request has just found that no connection can be made: the queue must not try one by one.
             return Err(UpstreamError::Connect(std::io::ErrorKind::ConnectionAborted.into()));
         }
-        let opened = match open().await {
-            Ok((io, open)) => Shared::new(io, open, self.limits).await,
-            Err(error) => Err(error),
-        };
-        opened.map(|shared| self.add(shared)).inspect_err(|_| self.attempts_failed.set(failed_before + 1))
+        let opened = open().await.map(|(io, open)| self.add(self.begin(io, open)));
+        opened.inspect_err(|_| self.attempts_failed.set(failed_before + 1))
     }
 
     /// A new connection for one request, which no other will use.
@@ -135,21 +131,26 @@ impl Http2Pool {
         F: AsyncFnOnce() -> Result<(UpstreamIo, OpenConnection), UpstreamError>,
     {
         let (io, open) = open().await?;
-        Shared::new(io, open, self.limits).await.map(|shared| shared.take(false))
+        Ok(self.begin(io, open).take(false))
     }
 
     /// Forgets connections that ended or were idle for `idle_ticks` sweeps. Called once a second.
     pub(crate) fn sweep(&self, idle_ticks: u32) {
         self.open.borrow_mut().retain_mut(|shared| {
-            shared.idle_ticks = if shared.load.streams.get() == 0 { shared.idle_ticks + 1 } else { 0 };
-            shared.is_usable() && shared.idle_ticks <= idle_ticks
+            if shared.link.load() > 0 {
+                shared.idle_ticks = 0;
+            } else {
+                shared.idle_ticks += 1;
+                shared.link.rest();
+            }
+            shared.link.is_usable() && shared.idle_ticks <= idle_ticks
         });
     }
 
     /// Closes a connection without requests, if there is one.
     pub(crate) fn close_idle(&self) {
         let mut open = self.open.borrow_mut();
-        if let Some(index) = open.iter().position(|shared| shared.load.streams.get() == 0) {
+        if let Some(index) = open.iter().position(|shared| shared.link.load() == 0) {
             open.swap_remove(index);
         }
     }
@@ -160,10 +161,18 @@ impl Http2Pool {
         self.open.borrow_mut().clear();
     }
 
+    /// A connection over `io`, with its task.
+    fn begin(&self, io: UpstreamIo, open: OpenConnection) -> Shared {
+        let link = Link::new(io, self.wheel.register(), self.limits);
+        // Ends with the connection; there is nothing to wait for.
+        drop(spawn_local(Rc::clone(&link).run(open)));
+        Shared { link, idle_ticks: 0 }
+    }
+
     fn find(&self) -> Option<Http2> {
         let mut open = self.open.borrow_mut();
-        open.retain(Shared::is_usable);
-        let shared = open.iter().find(|shared| shared.load.streams.get() < STREAMS)?;
+        open.retain(|shared| shared.link.is_usable());
+        let shared = open.iter().find(|shared| shared.link.has_room(STREAMS))?;
         Some(shared.take(true))
     }
 
@@ -186,105 +195,61 @@ pub(crate) enum Placement {
 }
 
 impl Shared {
-    async fn new(io: UpstreamIo, open: OpenConnection, limits: Http2Limits) -> Result<Self, UpstreamError> {
-        let handshake = http2::Builder::new(LocalTasks)
-            .timer(TokioTimer::new())
-            .keep_alive_interval(limits.ping)
-            .keep_alive_timeout(limits.pong)
-            .max_header_list_size(limits.head_size)
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .handshake(HyperIo::new(io));
-        let (sender, connection) = timeout(Duration::from_secs(5), handshake)
-            .await
-            .map_err(|_| UpstreamError::ConnectTimeout)?
-            .map_err(|error| UpstreamError::Closed(ConnectionError::Http2(error)))?;
-        spawn_local(async move {
-            let _open = open;
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "an HTTP/2 connection to an upstream failed");
-            }
-        });
-        Ok(Self { sender, load: Rc::default(), idle_ticks: 0 })
-    }
-
     fn take(&self, reused: bool) -> Http2 {
-        self.load.streams.set(self.load.streams.get() + 1);
-        Http2 { sender: self.sender.clone(), stream: Stream(Rc::clone(&self.load)), reused }
-    }
-
-    fn is_usable(&self) -> bool {
-        !self.load.retired.get() && !self.sender.is_closed()
+        Http2 { exchange: self.link.take(), reused }
     }
 }
 
-impl Stream {
-    /// Lets no further request use the connection: the server owed something on this stream and was silent.
-    pub(crate) fn retire_connection(&self) {
-        self.0.retired.set(true);
-    }
-}
-
-impl Drop for Stream {
+impl Drop for Shared {
     fn drop(&mut self) {
-        self.0.streams.set(self.0.streams.get() - 1);
+        self.link.close();
     }
 }
 
 impl Http2 {
-    /// Sends `request` and waits for the head of the response, for at most `limit` without progress.
+    /// Sends `request` and waits for the head of the response, for at most `limit` without progress. What is sent of the
+    /// request is its head as it is, and its body, which is taken from it.
     pub(crate) async fn exchange(
         &mut self,
         request: &mut Request<RequestBody>,
+        to: Destination<'_>,
         progress: Option<&BodyProgress>,
         deadline: &Deadline,
         limit: Duration,
-    ) -> Result<Response<Incoming>, Failure> {
-        let taken = mem::replace(request, Request::new(RequestBody::Empty));
-        let mut answer = pin!(self.sender.try_send_request(taken));
+    ) -> Result<Response<()>, Failure> {
+        let exchange = &mut self.exchange;
+        let mut has_begun = false;
         let mut watch = HeadWatch::start(deadline, progress, limit);
-        let answered = std::future::poll_fn(|context| {
-            if let Poll::Ready(answer) = answer.as_mut().poll(context) {
-                return Poll::Ready(Ok(answer));
+        let answered = poll_fn(|context| {
+            if !has_begun && let Poll::Ready(begun) = exchange.poll_begin(context, request, to) {
+                has_begun = true;
+                begun.map_err(Ended::Unanswered)?;
             }
-            watch.poll_overdue(context).map(Err)
+            if let Poll::Ready(answer) = exchange.poll_head(context) {
+                return Poll::Ready(answer.map_err(Ended::Unanswered));
+            }
+            watch.poll_overdue(context).map(|error| Err(Ended::Overdue(error)))
         });
-        let reused = self.reused;
-        match answered.await {
-            Ok(Ok(response)) => Ok(response),
-            Ok(Err(mut error)) => {
-                let was_sent = match error.take_message() {
-                    Some(unsent) => {
-                        *request = unsent;
-                        false
-                    }
-                    None => true,
-                };
-                let error = upstream_error(ConnectionError::Http2(error.into_error()), progress);
-                Err(Failure { error, was_sent, reused })
+        let ended = match answered.await {
+            Ok(response) => return Ok(response),
+            Err(ended) => ended,
+        };
+        let (error, was_sent) = match ended {
+            Ended::Unanswered(Unanswered { error, is_untouched }) => {
+                (upstream_error(error, progress), !is_untouched)
             }
-            Err(error) => {
+            Ended::Overdue(error) => {
                 if matches!(error, UpstreamError::HeadTimeout) {
-                    self.stream.retire_connection();
+                    self.exchange.retire_connection();
                 }
-                Err(Failure { error, was_sent: true, reused })
+                (error, has_begun)
             }
-        }
+        };
+        Err(Failure { error, was_sent, reused: self.reused })
     }
-}
 
-/// Runs what hyper needs beside a connection on the worker's own thread.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LocalTasks;
-
-impl<F> Executor<F> for LocalTasks
-where
-    F: Future + 'static,
-{
-    fn execute(&self, future: F) {
-        // Ends with the connection; there is nothing to wait for.
-        drop(spawn_local(async move {
-            future.await;
-        }));
+    /// The response's body.
+    pub(crate) fn into_body(self) -> Exchange {
+        self.exchange
     }
 }

@@ -26,18 +26,20 @@ pub const DEFAULT_WINDOW: u32 = 65_535;
 /// The least value of `MAX_FRAME_SIZE`, and its default.
 pub const DEFAULT_FRAME: u32 = 16_384;
 
-/// What a client asked for, as far as it concerns what it is sent.
+/// What the other side asked for, as far as it concerns what it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerSettings {
     /// Bytes of its HPACK table.
     pub header_table: u32,
     /// The window of new streams.
     pub initial_window: u32,
+    /// Streams at a time, those that it is asked to open.
+    pub max_streams: u32,
 }
 
 impl Default for PeerSettings {
     fn default() -> Self {
-        Self { header_table: 4096, initial_window: DEFAULT_WINDOW }
+        Self { header_table: 4096, initial_window: DEFAULT_WINDOW, max_streams: u32::MAX }
     }
 }
 
@@ -61,6 +63,7 @@ impl PeerSettings {
                 id::ENABLE_PUSH | id::NO_RFC7540_PRIORITIES if value > 1 => {
                     return Err(Reason::PROTOCOL_ERROR);
                 }
+                id::MAX_CONCURRENT_STREAMS => self.max_streams = value,
                 id::INITIAL_WINDOW_SIZE if value > LARGEST_WINDOW => return Err(Reason::FLOW_CONTROL_ERROR),
                 id::INITIAL_WINDOW_SIZE => self.initial_window = value,
                 id::MAX_FRAME_SIZE if !(DEFAULT_FRAME..1 << 24).contains(&value) => {
@@ -89,12 +92,14 @@ mod tests {
             (id::INITIAL_WINDOW_SIZE, 5),
             (id::INITIAL_WINDOW_SIZE, LARGEST_WINDOW),
             (id::MAX_FRAME_SIZE, 1 << 20),
+            (id::MAX_CONCURRENT_STREAMS, 7),
             (id::HEADER_TABLE_SIZE, 0),
             (id::HEADER_TABLE_SIZE, 100),
             (0x4242, u32::MAX),
         ]);
         assert_eq!(settings.apply(&sent), Ok(0), "the least table");
-        assert_eq!(settings, PeerSettings { header_table: 100, initial_window: LARGEST_WINDOW });
+        let expected = PeerSettings { header_table: 100, initial_window: LARGEST_WINDOW, max_streams: 7 };
+        assert_eq!(settings, expected);
         assert_eq!(settings.apply(&[]), Ok(100));
     }
 

@@ -1,22 +1,11 @@
 //! The fields of a request into its head, by the rules of RFC 9113 section 8.
 
-use brisk_wire::h2::hpack::{Fields, Name, constant};
-use bytes::Bytes;
+use brisk_wire::h2::hpack::{Fields, Name};
 use http::header::{self, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Method, Request, Uri, Version, uri};
 
-/// A field, read once: the table of the decoder keeps it like this.
-#[derive(Clone, Debug)]
-pub(super) enum Field {
-    Method(Method),
-    Scheme(Scheme),
-    Authority(Authority),
-    Path(PathAndQuery),
-    Header(HeaderName, HeaderValue),
-    /// One that no request may have; with its name, where it has one.
-    Malformed(Option<HeaderName>),
-}
+use crate::http2::field::{self, Field};
 
 /// The head of a request, or its trailers, as far as it was decoded.
 #[derive(Debug, Default)]
@@ -28,97 +17,6 @@ pub(super) struct Head {
     headers: HeaderMap,
     length: Option<u64>,
     is_malformed: bool,
-}
-
-/// The names of the static table from the first that is no pseudo-header on.
-static NAMES: [HeaderName; 47] = [
-    header::ACCEPT_CHARSET,
-    header::ACCEPT_ENCODING,
-    header::ACCEPT_LANGUAGE,
-    header::ACCEPT_RANGES,
-    header::ACCEPT,
-    header::ACCESS_CONTROL_ALLOW_ORIGIN,
-    header::AGE,
-    header::ALLOW,
-    header::AUTHORIZATION,
-    header::CACHE_CONTROL,
-    header::CONTENT_DISPOSITION,
-    header::CONTENT_ENCODING,
-    header::CONTENT_LANGUAGE,
-    header::CONTENT_LENGTH,
-    header::CONTENT_LOCATION,
-    header::CONTENT_RANGE,
-    header::CONTENT_TYPE,
-    header::COOKIE,
-    header::DATE,
-    header::ETAG,
-    header::EXPECT,
-    header::EXPIRES,
-    header::FROM,
-    header::HOST,
-    header::IF_MATCH,
-    header::IF_MODIFIED_SINCE,
-    header::IF_NONE_MATCH,
-    header::IF_RANGE,
-    header::IF_UNMODIFIED_SINCE,
-    header::LAST_MODIFIED,
-    header::LINK,
-    header::LOCATION,
-    header::MAX_FORWARDS,
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    header::RANGE,
-    header::REFERER,
-    header::REFRESH,
-    header::RETRY_AFTER,
-    header::SERVER,
-    header::SET_COOKIE,
-    header::STRICT_TRANSPORT_SECURITY,
-    header::TRANSFER_ENCODING,
-    header::USER_AGENT,
-    header::VARY,
-    header::VIA,
-    header::WWW_AUTHENTICATE,
-];
-
-/// The index in the static table of the first name in [`NAMES`].
-const FIRST_NAME: usize = 15;
-
-impl Field {
-    fn pseudo(name: &[u8], value: &[u8]) -> Self {
-        let bytes = || Bytes::copy_from_slice(value);
-        let read = match name {
-            b":method" => Method::from_bytes(value).ok().map(Self::Method),
-            b":scheme" => Scheme::try_from(value).ok().map(Self::Scheme),
-            b":authority" => Authority::from_maybe_shared(bytes()).ok().map(Self::Authority),
-            b":path" if !value.is_empty() => PathAndQuery::from_maybe_shared(bytes()).ok().map(Self::Path),
-            _ => None,
-        };
-        read.unwrap_or(Self::Malformed(None))
-    }
-
-    fn header(name: HeaderName, value: &[u8]) -> Self {
-        match HeaderValue::from_bytes(value) {
-            Ok(read) if may_come(&name, value) => Self::Header(name, read),
-            _ => Self::Malformed(Some(name)),
-        }
-    }
-}
-
-/// RFC 9113 section 8.2.2: no connection headers.
-fn may_come(name: &HeaderName, value: &[u8]) -> bool {
-    if *name == header::TE {
-        return value == b"trailers";
-    }
-    !is_connection_specific(name)
-}
-
-/// Whether a header speaks of one connection only, which messages of HTTP/2 do not do.
-pub(super) fn is_connection_specific(name: &HeaderName) -> bool {
-    *name == header::CONNECTION
-        || *name == header::TRANSFER_ENCODING
-        || *name == header::UPGRADE
-        || matches!(name.as_str(), "keep-alive" | "proxy-connection")
 }
 
 impl Head {
@@ -167,8 +65,7 @@ impl Head {
 
     fn add(&mut self, name: HeaderName, value: HeaderValue) {
         if name == header::CONTENT_LENGTH && !value.is_empty() {
-            let length = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-            let length = length.and_then(|digits| digits.parse().ok());
+            let length = field::length(&value);
             self.is_malformed |= length.is_none();
             self.length = self.length.or(length);
         }
@@ -181,44 +78,11 @@ impl Fields for Head {
     type Field = Field;
 
     fn constant(&mut self, index: usize) -> Field {
-        match index {
-            2 => Field::Method(Method::GET),
-            3 => Field::Method(Method::POST),
-            4 => Field::Path(PathAndQuery::from_static("/")),
-            6 => Field::Scheme(Scheme::HTTP),
-            7 => Field::Scheme(Scheme::HTTPS),
-            _ => {
-                let (name, value) = constant(index).unwrap_or_default();
-                match index.checked_sub(FIRST_NAME) {
-                    Some(place) => match HeaderValue::from_str(value) {
-                        Ok(_) => Field::header(NAMES[place].clone(), value.as_bytes()),
-                        Err(_) => Field::Malformed(None),
-                    },
-                    None => Field::pseudo(name.as_bytes(), value.as_bytes()),
-                }
-            }
-        }
+        Field::constant(index)
     }
 
     fn literal(&mut self, name: Name<'_, Field>, value: &[u8]) -> Field {
-        match name {
-            Name::Constant(index) => match index.checked_sub(FIRST_NAME) {
-                Some(place) => Field::header(NAMES[place].clone(), value),
-                None => Field::pseudo(constant(index).unwrap_or_default().0.as_bytes(), value),
-            },
-            Name::Of(Field::Method(_)) => Field::pseudo(b":method", value),
-            Name::Of(Field::Scheme(_)) => Field::pseudo(b":scheme", value),
-            Name::Of(Field::Authority(_)) => Field::pseudo(b":authority", value),
-            Name::Of(Field::Path(_)) => Field::pseudo(b":path", value),
-            Name::Of(Field::Header(name, _) | Field::Malformed(Some(name))) => {
-                Field::header(name.clone(), value)
-            }
-            Name::Of(Field::Malformed(None)) => Field::Malformed(None),
-            Name::New(name) if name.first() == Some(&b':') => Field::pseudo(name, value),
-            // No upper case (RFC 9113 section 8.2).
-            Name::New(name) => HeaderName::from_lowercase(name)
-                .map_or(Field::Malformed(None), |name| Field::header(name, value)),
-        }
+        Field::literal(name, value)
     }
 
     fn take(&mut self, field: Field) {
@@ -233,7 +97,7 @@ impl Fields for Head {
                 self.add(name, value);
                 false
             }
-            Field::Malformed(_) => true,
+            Field::Status(_) | Field::Malformed(_) => true,
         };
         self.is_malformed |= is_wrong;
     }
@@ -311,16 +175,5 @@ mod tests {
     fn trailers_have_no_pseudo_headers() {
         assert!(head(&[("x-a", "1")]).into_trailers().is_some());
         assert!(head(&[(":path", "/")]).into_trailers().is_none());
-    }
-
-    #[test]
-    fn constants_are_read_as_literals_are() {
-        for index in 1..=61 {
-            let (name, value) = constant(index).expect("a constant");
-            let mut head = Head::default();
-            let (constant, literal) =
-                (head.constant(index), head.literal(Name::New(name.as_bytes()), value.as_bytes()));
-            assert_eq!(format!("{constant:?}"), format!("{literal:?}"), "{name}");
-        }
     }
 }

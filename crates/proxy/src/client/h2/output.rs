@@ -4,7 +4,8 @@ use std::io;
 use std::mem;
 use std::task::{Context, Poll};
 
-use brisk_wire::h2::frame::{FrameHead, HEAD, WriteFrames, flag, kind};
+use brisk_wire::h2::block;
+use brisk_wire::h2::frame::{FrameHead, WriteFrames, flag, kind};
 use brisk_wire::h2::settings::DEFAULT_FRAME;
 use bytes::Buf as _;
 use http::header::{CONTENT_LENGTH, DATE};
@@ -12,11 +13,11 @@ use http::response::Parts;
 use http::{HeaderMap, HeaderName};
 use http_body::Body as _;
 
-use super::head::is_connection_specific;
 use super::run::Next;
 use super::scratch;
 use super::state::{H2, Sending, Stream, Work};
 use crate::client::frames::Frame;
+use crate::http2::field::is_connection_specific;
 
 /// Bytes that are gathered before they go to TLS: four records.
 const ROOM: usize = 64 << 10;
@@ -286,32 +287,12 @@ impl Sending {
 
     /// Leaves room for the head of a frame whose block comes next.
     fn begin_block(&mut self) -> usize {
-        let at = self.out.len();
-        self.out.extend_from_slice(&[0; HEAD]);
+        let at = block::begin(&mut self.out);
         self.encoder.begin(&mut self.out);
         at
     }
 
-    /// Fills in the head of the frame that begins at `at`, and splits it if the block is too long for one.
     fn end_block(&mut self, at: usize, stream: u32, is_last: bool) {
-        let most = DEFAULT_FRAME as usize;
-        let length = self.out.len() - at - HEAD;
-        let end_stream = if is_last { flag::END_STREAM } else { 0 };
-        let end_headers = if length <= most { flag::END_HEADERS } else { 0 };
-        let head = FrameHead {
-            length: length.min(most) as u32,
-            kind: kind::HEADERS,
-            flags: end_stream | end_headers,
-            stream,
-        };
-        self.out[at..at + HEAD].copy_from_slice(&head.to_bytes());
-        if length > most {
-            let rest = self.out.split_off(at + HEAD + most);
-            let parts = rest.chunks(most).count();
-            for (number, part) in rest.chunks(most).enumerate() {
-                let flags = if number + 1 == parts { flag::END_HEADERS } else { 0 };
-                self.out.frame(kind::CONTINUATION, flags, stream, part);
-            }
-        }
+        block::end(&mut self.out, at, stream, is_last);
     }
 }

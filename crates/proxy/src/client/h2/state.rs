@@ -13,8 +13,6 @@ use brisk_wire::h2::settings::{self, DEFAULT_WINDOW, PeerSettings, id};
 use http::response::Parts;
 use http::{HeaderMap, Response};
 
-use super::head::Field;
-use super::wakes::Wakes;
 use crate::answer::exchange::RecordedBody;
 use crate::body::http2::{Inbox, Notices};
 use crate::client::driver::Http;
@@ -22,6 +20,8 @@ use crate::client::flood::FloodWatch;
 use crate::client::frames::Frame;
 use crate::connection::chunk::Chunk;
 use crate::connection::streams::StreamKey;
+use crate::http2::field::Field;
+use crate::http2::wakes::Wakes;
 
 /// The window of uploads, of a stream and of the connection, once the client has seen our settings.
 pub(super) const WINDOW: u32 = 1 << 20;

@@ -116,6 +116,11 @@ impl Encoder {
         out.push(0x80 | index);
     }
 
+    /// Writes the field at an index of the static table, from 1 to 61.
+    pub fn constant(&mut self, index: usize, out: &mut Vec<u8>) {
+        number(0x80, 7, index, out);
+    }
+
     /// Writes a field. Its name is in lower case.
     pub fn field(&mut self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
         if usage(name) == Use::Secret {

@@ -106,9 +106,7 @@ impl Origin {
         Self::raw(async move |connection, _| {
             let answer = service(Rc::clone(&answer), Rc::clone(&connection.counts));
             let io = TokioIo::new(connection.stream);
-            let _ = http2::Builder::new(crate::upstream::http2::LocalTasks)
-                .serve_connection(io, service_fn(answer))
-                .await;
+            let _ = http2::Builder::new(LocalTasks).serve_connection(io, service_fn(answer)).await;
         })
         .await
     }
@@ -165,6 +163,18 @@ where
         counts.requests.set(counts.requests.get() + 1);
         let answer = Rc::clone(&answer);
         Box::pin(async move { Ok(answer(request).await) })
+    }
+}
+
+/// Runs what hyper needs beside a connection on the test's own thread.
+#[derive(Clone, Copy)]
+struct LocalTasks;
+
+impl<F: Future + 'static> hyper::rt::Executor<F> for LocalTasks {
+    fn execute(&self, future: F) {
+        drop(spawn_local(async move {
+            future.await;
+        }));
     }
 }
 

@@ -1,0 +1,240 @@
+//! Upstreams over HTTP/2 that end connections, refuse streams, set limits, or attack.
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+
+use brisk_testkit::origin::Origin;
+use serde_json::Value;
+
+use crate::h2::{DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, frame};
+use crate::h2_origin::{H2Peer, h2_origin, h2c};
+use crate::site::{LIMIT, NAME, Site, proxy_to};
+
+const PING: u8 = 6;
+const CONTINUATION: u8 = 9;
+const REFUSED_STREAM: u32 = 7;
+
+/// `:status 200` by its index.
+const OK: u8 = 0x88;
+
+/// A gateway of one worker, with one connection to its upstream.
+fn site(origin: &Origin) -> Site {
+    Site::custom("server.workers = 1\n", &proxy_to(&[&h2c(origin)]), |setup| setup)
+}
+
+/// A request without a body that is not safe to repeat.
+fn post(path: &str) -> String {
+    format!("POST {path} HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: 0\r\n\r\n")
+}
+
+/// The reason in the access log why the request of `path` failed.
+fn error(site: &Site, path: &str) -> Value {
+    let line: Value = serde_json::from_str(&site.brisk.logged(path)).expect("a line of JSON");
+    line["error"].clone()
+}
+
+#[test]
+fn what_a_server_left_out_when_it_went_is_sent_to_its_successor() {
+    let origin = h2_origin(|peer, number| {
+        let mut last = 0;
+        while let Some(stream) = peer.request()? {
+            if number == 0 && last > 0 {
+                peer.goaway(last)?;
+                return peer.fall_silent();
+            }
+            peer.answer(stream, b"hello", true)?;
+            last = stream;
+        }
+        Ok(())
+    });
+    let site = site(&origin);
+    let mut connection = site.connect();
+    for path in ["/one", "/two", "/three"] {
+        assert_eq!(connection.request(&post(path)).text(), "hello", "{path}");
+    }
+    assert_eq!(origin.connections(), 2);
+}
+
+#[test]
+fn a_stream_that_a_server_refused_is_opened_again() {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&seen);
+    let origin = h2_origin(move |peer, _| {
+        while let Some(stream) = peer.request()? {
+            if counted.fetch_add(1, Ordering::SeqCst) % 2 == 1 {
+                peer.reset(stream, REFUSED_STREAM)?;
+            } else {
+                peer.answer(stream, b"hello", true)?;
+            }
+        }
+        Ok(())
+    });
+    let site = site(&origin);
+    let mut connection = site.connect();
+    for path in ["/one", "/two", "/three"] {
+        assert_eq!(connection.request(&post(path)).text(), "hello", "{path}");
+    }
+    assert_eq!((origin.connections(), seen.load(Ordering::SeqCst)), (1, 5));
+}
+
+/// What an origin waits for, and what it says before.
+struct Steps {
+    begins: mpsc::Sender<()>,
+    goes_on: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Steps {
+    fn new() -> (Self, mpsc::Receiver<()>, mpsc::Sender<()>) {
+        let (begins, begun) = mpsc::channel();
+        let (go_on, goes_on) = mpsc::channel();
+        (Self { begins, goes_on: Mutex::new(goes_on) }, begun, go_on)
+    }
+
+    /// Says that it is here, and waits to go on.
+    fn wait(&self) -> io::Result<()> {
+        self.begins.send(()).map_err(io::Error::other)?;
+        self.goes_on.lock().expect("no panic").recv().map_err(io::Error::other)
+    }
+}
+
+#[test]
+fn a_download_goes_on_behind_goaway_and_new_requests_go_elsewhere() {
+    let (steps, begun, go_on) = Steps::new();
+    let origin = h2_origin(move |peer, number| {
+        while let Some(stream) = peer.request()? {
+            if number > 0 {
+                peer.answer(stream, b"elsewhere", true)?;
+                continue;
+            }
+            peer.answer(stream, b"first ", false)?;
+            peer.goaway(stream)?;
+            steps.wait()?;
+            peer.send(&frame(DATA, END_STREAM, stream, b"second"))?;
+        }
+        Ok(())
+    });
+    let site = site(&origin);
+    std::thread::scope(|scope| {
+        let download = scope.spawn(|| site.get("/download").text());
+        begun.recv_timeout(LIMIT).expect("a request at the origin");
+        assert_eq!(site.get("/other").text(), "elsewhere");
+        go_on.send(()).expect("an origin that waits");
+        assert_eq!(download.join().expect("no panic"), "first second");
+    });
+}
+
+#[test]
+fn a_server_gets_no_more_requests_at_a_time_than_it_takes() {
+    let (steps, begun, go_on) = Steps::new();
+    let origin = h2_origin(move |peer, number| {
+        // MAX_CONCURRENT_STREAMS
+        peer.send(&frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 1]))?;
+        while let Some(stream) = peer.request()? {
+            if stream > 1 && number == 0 {
+                steps.wait()?;
+            }
+            peer.answer(stream, b"hello", true)?;
+        }
+        Ok(())
+    });
+    let site = site(&origin);
+    assert_eq!(site.get("/first").text(), "hello");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| site.get("/waiting").text());
+        begun.recv_timeout(LIMIT).expect("a request at the origin");
+        // While the first connection is taken, others have one of their own.
+        assert_eq!(site.get("/other").text(), "hello");
+        assert_eq!(origin.connections(), 2);
+        go_on.send(()).expect("an origin that waits");
+        assert_eq!(waiting.join().expect("no panic"), "hello");
+    });
+}
+
+/// An origin that does this on every stream of its first connection, and answers on others.
+fn attacking(
+    attack: impl Fn(&mut H2Peer, u32) -> io::Result<()> + Send + Sync + 'static,
+) -> (Origin, mpsc::Receiver<()>) {
+    let (ends, ended) = mpsc::channel();
+    let origin = h2_origin(move |peer, number| {
+        while let Some(stream) = peer.request()? {
+            if number > 0 {
+                peer.answer(stream, b"hello", true)?;
+                continue;
+            }
+            // That the client has gone is what is expected.
+            let _ = attack(peer, stream).and_then(|()| peer.fall_silent());
+            return ends.send(()).map_err(io::Error::other);
+        }
+        Ok(())
+    });
+    (origin, ended)
+}
+
+#[test]
+fn a_server_that_floods_loses_its_connection() {
+    let empty = |stream| frame(DATA, 0, stream, &[]);
+    let floods: [fn(u32) -> Vec<u8>; 4] = [
+        |_| frame(PING, 0, 0, &[7; 8]),
+        |_| frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 4, 0]),
+        // `:status 103`, spelled out
+        |stream| frame(HEADERS, END_HEADERS, stream, b"\x08\x03103"),
+        |_| frame(0x77, 0, 0, b"unknown"),
+    ];
+    for flood in floods {
+        let (origin, ended) =
+            attacking(move |peer, stream| (0..100).try_for_each(|_| peer.send(&flood(stream).repeat(1000))));
+        let site = site(&origin);
+        // It may be safe to repeat, and a new connection is better.
+        assert_eq!(site.connect().request(&post("/flood")).status(), 502);
+        assert_eq!(error(&site, "/flood"), "closed");
+        assert_eq!(ended.recv_timeout(LIMIT), Ok(()));
+        assert_eq!(site.get("/after").text(), "hello");
+    }
+    let (origin, ended) = attacking(move |peer, stream| {
+        peer.send(&frame(HEADERS, END_HEADERS, stream, &[OK]))?;
+        (0..100).try_for_each(|_| peer.send(&empty(stream).repeat(1000)))
+    });
+    let site = site(&origin);
+    assert!(!site.curl(&[], "/empty").status.success());
+    assert_eq!(error(&site, "/empty"), "response-body");
+    assert_eq!(ended.recv_timeout(LIMIT), Ok(()));
+}
+
+#[test]
+fn heads_that_are_bombs_or_have_no_end_are_refused() {
+    // A field of 4,000 bytes in the table, then references to it.
+    let value = vec![b'x'; 4000];
+    let field = [&[0x40, 1, b'a', 0x7f, 0xa1, 0x1e], &value[..]].concat();
+    let bomb = [&[OK], &field[..], &[0xbe; 8000]].concat();
+    let (origin, _) =
+        attacking(move |peer, stream| peer.send(&frame(HEADERS, END_HEADERS | END_STREAM, stream, &bomb)));
+    let site = site(&origin);
+    assert_eq!(site.connect().request(&post("/bomb")).status(), 502);
+    assert_eq!(error(&site, "/bomb"), "response-head-too-large");
+    let (origin, ended) = attacking(move |peer, stream| {
+        peer.send(&frame(HEADERS, 0, stream, &[OK]))?;
+        (0..100).try_for_each(|_| peer.send(&frame(CONTINUATION, 0, stream, b"\x00\x01a\x01b").repeat(1000)))
+    });
+    let site = self::site(&origin);
+    assert_eq!(site.connect().request(&post("/endless")).status(), 502);
+    assert_eq!(error(&site, "/endless"), "response-head-too-large");
+    assert_eq!(ended.recv_timeout(LIMIT), Ok(()));
+}
+
+#[test]
+fn data_beyond_the_windows_is_not_kept() {
+    let (origin, _) = attacking(move |peer, stream| {
+        peer.send(&frame(HEADERS, END_HEADERS, stream, &[OK]))?;
+        // Never waits for a window.
+        (0..1024).try_for_each(|_| peer.send(&frame(DATA, 0, stream, &[b'x'; 16_384])))
+    });
+    let site = site(&origin);
+    // The client takes nothing of the answer until it is broken.
+    let mut connection = site.connect();
+    io::Write::write_all(&mut connection, format!("GET /beyond HTTP/1.1\r\nHost: {NAME}\r\n\r\n").as_bytes())
+        .expect("a server that reads");
+    let mut answer = Vec::new();
+    let end = io::Read::read_to_end(&mut connection, &mut answer);
+    assert!(end.is_err() && answer.len() < 16 << 20, "{} bytes of an answer that is cut", answer.len());
+}

@@ -1,0 +1,187 @@
+//! The fields of messages over HTTP/2, by the rules of RFC 9113 section 8 that hold for requests and responses.
+
+use brisk_wire::h2::hpack::{Name, constant};
+use bytes::Bytes;
+use http::header::{self, HeaderName, HeaderValue};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{Method, StatusCode};
+
+/// A field, read once: the table of the decoder keeps it like this.
+#[derive(Clone, Debug)]
+pub(crate) enum Field {
+    Method(Method),
+    Scheme(Scheme),
+    Authority(Authority),
+    Path(PathAndQuery),
+    Status(StatusCode),
+    Header(HeaderName, HeaderValue),
+    /// One that no message may have; with its name, where it has one.
+    Malformed(Option<HeaderName>),
+}
+
+/// The names of the static table from the first that is no pseudo-header on.
+static NAMES: [HeaderName; 47] = [
+    header::ACCEPT_CHARSET,
+    header::ACCEPT_ENCODING,
+    header::ACCEPT_LANGUAGE,
+    header::ACCEPT_RANGES,
+    header::ACCEPT,
+    header::ACCESS_CONTROL_ALLOW_ORIGIN,
+    header::AGE,
+    header::ALLOW,
+    header::AUTHORIZATION,
+    header::CACHE_CONTROL,
+    header::CONTENT_DISPOSITION,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LANGUAGE,
+    header::CONTENT_LENGTH,
+    header::CONTENT_LOCATION,
+    header::CONTENT_RANGE,
+    header::CONTENT_TYPE,
+    header::COOKIE,
+    header::DATE,
+    header::ETAG,
+    header::EXPECT,
+    header::EXPIRES,
+    header::FROM,
+    header::HOST,
+    header::IF_MATCH,
+    header::IF_MODIFIED_SINCE,
+    header::IF_NONE_MATCH,
+    header::IF_RANGE,
+    header::IF_UNMODIFIED_SINCE,
+    header::LAST_MODIFIED,
+    header::LINK,
+    header::LOCATION,
+    header::MAX_FORWARDS,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::RANGE,
+    header::REFERER,
+    header::REFRESH,
+    header::RETRY_AFTER,
+    header::SERVER,
+    header::SET_COOKIE,
+    header::STRICT_TRANSPORT_SECURITY,
+    header::TRANSFER_ENCODING,
+    header::USER_AGENT,
+    header::VARY,
+    header::VIA,
+    header::WWW_AUTHENTICATE,
+];
+
+/// The index in the static table of the first name in [`NAMES`].
+const FIRST_NAME: usize = 15;
+
+impl Field {
+    /// The field at an index of the static table.
+    pub(crate) fn constant(index: usize) -> Self {
+        match index {
+            2 => Self::Method(Method::GET),
+            3 => Self::Method(Method::POST),
+            4 => Self::Path(PathAndQuery::from_static("/")),
+            6 => Self::Scheme(Scheme::HTTP),
+            7 => Self::Scheme(Scheme::HTTPS),
+            8 => Self::Status(StatusCode::OK),
+            _ => {
+                let (name, value) = constant(index).unwrap_or_default();
+                match index.checked_sub(FIRST_NAME) {
+                    Some(place) => match HeaderValue::from_str(value) {
+                        Ok(_) => Self::header(NAMES[place].clone(), value.as_bytes()),
+                        Err(_) => Self::Malformed(None),
+                    },
+                    None => Self::pseudo(name.as_bytes(), value.as_bytes()),
+                }
+            }
+        }
+    }
+
+    /// A field that is spelled out.
+    pub(crate) fn literal(name: Name<'_, Self>, value: &[u8]) -> Self {
+        match name {
+            Name::Constant(index) => match index.checked_sub(FIRST_NAME) {
+                Some(place) => Self::header(NAMES[place].clone(), value),
+                None => Self::pseudo(constant(index).unwrap_or_default().0.as_bytes(), value),
+            },
+            Name::Of(Self::Method(_)) => Self::pseudo(b":method", value),
+            Name::Of(Self::Scheme(_)) => Self::pseudo(b":scheme", value),
+            Name::Of(Self::Authority(_)) => Self::pseudo(b":authority", value),
+            Name::Of(Self::Path(_)) => Self::pseudo(b":path", value),
+            Name::Of(Self::Status(_)) => Self::pseudo(b":status", value),
+            Name::Of(Self::Header(name, _) | Self::Malformed(Some(name))) => {
+                Self::header(name.clone(), value)
+            }
+            Name::Of(Self::Malformed(None)) => Self::Malformed(None),
+            Name::New(name) if name.first() == Some(&b':') => Self::pseudo(name, value),
+            // No upper case (RFC 9113 section 8.2).
+            Name::New(name) => HeaderName::from_lowercase(name)
+                .map_or(Self::Malformed(None), |name| Self::header(name, value)),
+        }
+    }
+
+    fn pseudo(name: &[u8], value: &[u8]) -> Self {
+        let bytes = || Bytes::copy_from_slice(value);
+        let read = match name {
+            b":method" => Method::from_bytes(value).ok().map(Self::Method),
+            b":scheme" => Scheme::try_from(value).ok().map(Self::Scheme),
+            b":authority" => Authority::from_maybe_shared(bytes()).ok().map(Self::Authority),
+            b":path" if !value.is_empty() => PathAndQuery::from_maybe_shared(bytes()).ok().map(Self::Path),
+            b":status" => StatusCode::from_bytes(value).ok().map(Self::Status),
+            _ => None,
+        };
+        read.unwrap_or(Self::Malformed(None))
+    }
+
+    fn header(name: HeaderName, value: &[u8]) -> Self {
+        match HeaderValue::from_bytes(value) {
+            Ok(read) if may_come(&name, value) => Self::Header(name, read),
+            _ => Self::Malformed(Some(name)),
+        }
+    }
+}
+
+/// RFC 9113 section 8.2.2: no connection headers.
+fn may_come(name: &HeaderName, value: &[u8]) -> bool {
+    if *name == header::TE {
+        return value == b"trailers";
+    }
+    !is_connection_specific(name)
+}
+
+/// Whether a header speaks of one connection only, which messages of HTTP/2 do not do.
+pub(crate) fn is_connection_specific(name: &HeaderName) -> bool {
+    *name == header::CONNECTION
+        || *name == header::TRANSFER_ENCODING
+        || *name == header::UPGRADE
+        || matches!(name.as_str(), "keep-alive" | "proxy-connection")
+}
+
+/// The length that a `Content-Length` states.
+pub(crate) fn length(value: &HeaderValue) -> Option<u64> {
+    let text = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
+    text.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_are_read_as_literals_are() {
+        for index in 1..=61 {
+            let (name, value) = constant(index).expect("a constant");
+            let (constant, literal) =
+                (Field::constant(index), Field::literal(Name::New(name.as_bytes()), value.as_bytes()));
+            assert_eq!(format!("{constant:?}"), format!("{literal:?}"), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_length_is_digits() {
+        let read = |text: &'static str| length(&HeaderValue::from_static(text));
+        assert_eq!((read("0"), read("12")), (Some(0), Some(12)));
+        for wrong in ["", "+1", "1 2", "-1", "0x1", "99999999999999999999"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}

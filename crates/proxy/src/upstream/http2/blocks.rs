@@ -1,0 +1,130 @@
+//! From header blocks to heads of responses and trailers.
+
+use brisk_wire::h2::frame::Reason;
+use brisk_wire::h2::hpack::{Fields, Name};
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version};
+
+use super::state::{Fault, State};
+use super::stream::End;
+use crate::error::Http2Error;
+use crate::http1::LINES;
+use crate::http2::field::{self, Field};
+
+/// The head of a response, or its trailers, as far as it was decoded.
+#[derive(Debug, Default)]
+struct Head {
+    status: Option<StatusCode>,
+    headers: HeaderMap,
+    length: Option<u64>,
+    is_malformed: bool,
+}
+
+impl State {
+    /// A whole header block.
+    pub(super) fn block(&mut self, number: u32, is_last: bool, block: &[u8]) -> Result<(), Fault> {
+        let mut head = Head::with_room(block.len());
+        let limit = self.recv.head_size as usize;
+        // Whatever becomes of it, it changes the table.
+        let decoded = self.recv.decoder.decode(block, LINES + 1, limit, &mut head);
+        let decoded = decoded.map_err(|_| Fault::Connection(Reason::COMPRESSION_ERROR))?;
+        let Some(place) = self.find(number) else {
+            self.allowance.spend(1);
+            return Ok(());
+        };
+        let malformed = Fault::Stream(number, Reason::PROTOCOL_ERROR);
+        if self.stream(place).end != End::Open {
+            return Err(Fault::Stream(number, Reason::STREAM_CLOSED));
+        }
+        if !decoded.is_whole {
+            self.reset(number, Reason::CANCEL, Http2Error::HeadTooLarge);
+            return Ok(());
+        }
+        if self.stream(place).has_head {
+            let trailers = head.into_trailers().filter(|_| is_last).ok_or(malformed)?;
+            self.stream(place).trailers = Some(trailers).filter(|trailers| !trailers.is_empty());
+            self.end_response(place);
+            return Ok(());
+        }
+        let status = head.status.filter(|_| !head.is_malformed).ok_or(malformed)?;
+        if status.is_informational() {
+            self.allowance.spend(1);
+            // RFC 9113 sections 8.1 and 8.6: it ends nothing, and switches no protocol.
+            let is_wrong = is_last || status == StatusCode::SWITCHING_PROTOCOLS;
+            return if is_wrong { Err(malformed) } else { Ok(()) };
+        }
+        self.respond(place, status, head, is_last).then_some(()).ok_or(malformed)
+    }
+
+    /// Whether the head states no other length than there is.
+    fn respond(&mut self, place: u32, status: StatusCode, head: Head, is_last: bool) -> bool {
+        let stream = self.stream(place);
+        stream.has_head = true;
+        stream.is_untouched = false;
+        let has_no_body =
+            stream.is_head || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED;
+        stream.left = if has_no_body { Some(0) } else { head.length };
+        // RFC 9113 section 8.1.1
+        if is_last && stream.left.is_some_and(|left| left > 0) {
+            return false;
+        }
+        stream.unread = if is_last || has_no_body { Some(0) } else { head.length };
+        let mut response = Response::new(());
+        *response.status_mut() = status;
+        *response.version_mut() = Version::HTTP_2;
+        *response.headers_mut() = head.headers;
+        stream.head = Some(response);
+        if is_last {
+            self.end_response(place);
+        } else {
+            stream.wake();
+        }
+        true
+    }
+}
+
+impl Head {
+    /// A head with room for the fields of a block of this length.
+    fn with_room(block: usize) -> Self {
+        let headers = if block < 16 { 6 } else { 12 };
+        Self { headers: HeaderMap::with_capacity(headers), ..Self::default() }
+    }
+
+    /// The trailers; `None` if they are malformed, as with any pseudo-header.
+    fn into_trailers(self) -> Option<HeaderMap> {
+        (self.status.is_none() && !self.is_malformed).then_some(self.headers)
+    }
+
+    fn add(&mut self, name: HeaderName, value: HeaderValue) {
+        if name == CONTENT_LENGTH {
+            let length = field::length(&value);
+            self.is_malformed |= length.is_none() || self.length.is_some_and(|other| Some(other) != length);
+            self.length = length;
+        }
+        // There are fewer than a map may have: the decoder counts them.
+        self.headers.append(name, value);
+    }
+}
+
+impl Fields for Head {
+    type Field = Field;
+
+    fn constant(&mut self, index: usize) -> Field {
+        Field::constant(index)
+    }
+
+    fn literal(&mut self, name: Name<'_, Field>, value: &[u8]) -> Field {
+        Field::literal(name, value)
+    }
+
+    fn take(&mut self, field: Field) {
+        match field {
+            // RFC 9113 section 8.3: pseudo-headers come first, and once.
+            Field::Status(status) => {
+                self.is_malformed |= self.status.replace(status).is_some() || !self.headers.is_empty();
+            }
+            Field::Header(name, value) => self.add(name, value),
+            _ => self.is_malformed = true,
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! From bytes to frames, and what they ask for.
+
+use brisk_wire::h2::frame::{
+    FrameHead, HEAD, HeadersPayload, LARGEST_WINDOW, Reason, WriteFrames, flag, kind, word,
+};
+use brisk_wire::h2::settings::DEFAULT_FRAME;
+use bytes::{Buf as _, BytesMut};
+
+use super::state::{Block, Data, Expect, Fault, State};
+use super::stream::End;
+use crate::error::Http2Error;
+
+/// Frames that a header block may come in at most, beside those that its greatest length needs.
+const BLOCK_FRAMES: usize = 8;
+
+/// Pieces of data from this size on share the memory that was read into, of which they hold at most 64 KiB.
+const SHARED: usize = 8 << 10;
+
+/// What settings cost of the allowance: they may concern every stream.
+const SETTINGS_COST: u32 = 20;
+
+impl State {
+    /// Reads what came. Leaves what is not complete.
+    pub(super) fn feed(&mut self, input: &mut BytesMut) {
+        self.recv.is_heard = true;
+        while self.failure.is_none() && !input.is_empty() {
+            let goes_on = match self.recv.expect {
+                Expect::Frame => self.frame(input),
+                Expect::Data(data) => {
+                    self.data(data, input);
+                    true
+                }
+            };
+            if !goes_on {
+                break;
+            }
+            if self.allowance.is_used_up() {
+                self.fail(Http2Error::Flood, Some(Reason::ENHANCE_YOUR_CALM));
+            }
+        }
+    }
+
+    /// Reads a frame, or the head of one with data; false if it is not complete.
+    fn frame(&mut self, input: &mut BytesMut) -> bool {
+        let Some(head) = input.first_chunk() else { return false };
+        let head = FrameHead::read(head);
+        if let Some(reason) = self.out_of_place(head) {
+            self.fault(Fault::Connection(reason));
+            return false;
+        }
+        if head.kind == kind::DATA {
+            input.advance(HEAD);
+            if let Err(fault) = self.begin_data(head) {
+                self.fault(fault);
+            }
+            return true;
+        }
+        let end = HEAD + head.length as usize;
+        if input.len() < end {
+            return false;
+        }
+        self.whole(head, &input[HEAD..end]);
+        input.advance(end);
+        true
+    }
+
+    fn out_of_place(&self, head: FrameHead) -> Option<Reason> {
+        if head.length > DEFAULT_FRAME {
+            // RFC 9113 section 4.2
+            return Some(Reason::FRAME_SIZE_ERROR);
+        }
+        let continues = self.recv.block.as_ref().map(|block| block.stream);
+        let is_wrong = match (continues, head.kind) {
+            (Some(stream), kind::CONTINUATION) => stream != head.stream,
+            (Some(_), _) | (None, kind::CONTINUATION) => true,
+            (None, kind) => !self.recv.has_settings && (kind != kind::SETTINGS || head.has(flag::ACK)),
+        };
+        is_wrong.then_some(Reason::PROTOCOL_ERROR)
+    }
+
+    fn whole(&mut self, head: FrameHead, payload: &[u8]) {
+        let FrameHead { length, kind, flags, stream } = head;
+        tracing::trace!(kind, flags, stream, length, "a frame of an upstream");
+        let done = match kind {
+            kind::HEADERS => self.headers(head, payload),
+            kind::CONTINUATION => self.continuation(head, payload),
+            kind::SETTINGS => self.settings(head, payload),
+            kind::PING => self.ping(head, payload),
+            kind::WINDOW_UPDATE => self.window_update(head, payload),
+            kind::RST_STREAM => self.rst_stream(head, payload),
+            kind::GOAWAY => self.goaway(head, payload),
+            // None was asked for.
+            kind::PUSH_PROMISE => Err(Fault::Connection(Reason::PROTOCOL_ERROR)),
+            // RFC 9113 section 5.5: what is unknown means nothing.
+            _ => {
+                self.allowance.spend(1);
+                Ok(())
+            }
+        };
+        if let Err(fault) = done {
+            self.fault(fault);
+        }
+    }
+
+    fn fault(&mut self, fault: Fault) {
+        match fault {
+            Fault::Connection(reason) => self.fail(Http2Error::Broken(reason), Some(reason)),
+            Fault::Stream(number, reason) => {
+                self.allowance.spend(1);
+                self.reset(number, reason, Http2Error::Broken(reason));
+            }
+        }
+    }
+
+    fn headers(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
+        self.known(head.stream)?;
+        let HeadersPayload { block, .. } =
+            HeadersPayload::read(head.flags, payload).map_err(Fault::Connection)?;
+        let is_last = head.has(flag::END_STREAM);
+        if head.has(flag::END_HEADERS) {
+            return self.block(head.stream, is_last, block);
+        }
+        let bytes = block.to_vec();
+        self.recv.block = Some(Block { stream: head.stream, is_last, bytes, frames: 1 });
+        Ok(())
+    }
+
+    /// A stream that was opened here: others are none of the server's (RFC 9113 section 5.1).
+    pub(super) fn known(&self, number: u32) -> Result<(), Fault> {
+        let is_known = number % 2 == 1 && number < self.next;
+        if is_known { Ok(()) } else { Err(Fault::Connection(Reason::PROTOCOL_ERROR)) }
+    }
+
+    // Neither the length nor the number of frames is without a limit.
+    fn continuation(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
+        let limit = self.recv.head_size as usize + DEFAULT_FRAME as usize;
+        let Some(mut block) = self.recv.block.take() else {
+            return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
+        };
+        block.frames += 1;
+        let most = BLOCK_FRAMES + limit / DEFAULT_FRAME as usize;
+        if block.bytes.len() + payload.len() > limit || block.frames > most {
+            self.fail(Http2Error::HeadTooLarge, Some(Reason::ENHANCE_YOUR_CALM));
+            return Ok(());
+        }
+        block.bytes.extend_from_slice(payload);
+        if head.has(flag::END_HEADERS) {
+            return self.block(block.stream, block.is_last, &block.bytes);
+        }
+        self.recv.block = Some(block);
+        Ok(())
+    }
+
+    fn settings(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
+        if head.stream != 0 {
+            return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
+        }
+        self.allowance.spend(SETTINGS_COST);
+        if head.has(flag::ACK) {
+            let is_empty = payload.is_empty();
+            return if is_empty { Ok(()) } else { Err(Fault::Connection(Reason::FRAME_SIZE_ERROR)) };
+        }
+        let before = self.send.peer;
+        if !self.recv.has_settings {
+            // As many streams as we like, unless it says how many.
+            self.send.peer.max_streams = u32::MAX;
+        }
+        self.recv.has_settings = true;
+        let least_table = self.send.peer.apply(payload).map_err(Fault::Connection)?;
+        self.send.encoder.resize(least_table as usize);
+        self.send.encoder.resize(self.send.peer.header_table as usize);
+        self.send.out.frame(kind::SETTINGS, flag::ACK, 0, &[]);
+        self.wake_waiting();
+        let change = i64::from(self.send.peer.initial_window) - i64::from(before.initial_window);
+        if change == 0 { Ok(()) } else { self.change_windows(change) }
+    }
+
+    fn ping(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
+        if head.stream != 0 {
+            return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
+        }
+        if payload.len() != 8 {
+            return Err(Fault::Connection(Reason::FRAME_SIZE_ERROR));
+        }
+        self.allowance.spend(1);
+        if !head.has(flag::ACK) {
+            self.send.out.frame(kind::PING, flag::ACK, 0, payload);
+        }
+        Ok(())
+    }
+
+    fn rst_stream(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
+        self.known(head.stream)?;
+        if payload.len() != 4 {
+            return Err(Fault::Connection(Reason::FRAME_SIZE_ERROR));
+        }
+        let Some(place) = self.find(head.stream) else {
+            self.allowance.spend(1);
+            return Ok(());
+        };
+        let stream = self.stream(place);
+        let reason = Reason(word(payload));
+        let is_refused = reason == Reason::REFUSED_STREAM && !stream.has_head;
+        stream.is_untouched &= is_refused;
+        // Behind the whole response it only ends the upload (RFC 9113 section 8.1).
+        let error = if is_refused { Http2Error::Refused } else { Http2Error::Reset(reason) };
+        self.end_stream(place, End::Failed(error));
+        Ok(())
+    }
+
+    fn goaway(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
+        if head.stream != 0 {
+            return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
+        }
+        let Some((_, code)) = payload.split_first_chunk::<4>().filter(|(_, code)| code.len() >= 4) else {
+            return Err(Fault::Connection(Reason::FRAME_SIZE_ERROR));
+        };
+        self.allowance.spend(1);
+        self.announced(word(payload) & LARGEST_WINDOW, Reason(word(code)));
+        Ok(())
+    }
+
+    fn begin_data(&mut self, head: FrameHead) -> Result<(), Fault> {
+        let number = head.stream;
+        self.known(number)?;
+        let is_padded = head.has(flag::PADDED);
+        if is_padded && head.length == 0 {
+            return Err(Fault::Connection(Reason::FRAME_SIZE_ERROR));
+        }
+        let mut data = Data {
+            stream: number,
+            left: head.length - u32::from(is_padded),
+            padding: 0,
+            is_padded,
+            is_last: head.has(flag::END_STREAM),
+            is_wanted: false,
+        };
+        if data.left == 0 && !data.is_last && !is_padded {
+            self.allowance.spend(1);
+        }
+        self.recv.window -= i64::from(head.length);
+        if self.recv.window < 0 {
+            return Err(Fault::Connection(Reason::FLOW_CONTROL_ERROR));
+        }
+        let wanted = self.takes_data(number, head.length);
+        data.is_wanted = wanted == Ok(true);
+        self.recv.expect = Expect::Data(data);
+        if head.length == 0 {
+            self.end_data(data);
+        }
+        wanted.map(|_| ())
+    }
+
+    /// Whether a response takes a frame of this length.
+    fn takes_data(&mut self, number: u32, length: u32) -> Result<bool, Fault> {
+        // What was reset here may still be under way.
+        let Some(place) = self.find(number) else {
+            self.recv.stray -= i64::from(length);
+            if self.recv.stray < 0 {
+                self.allowance.spend(1);
+            }
+            return Ok(false);
+        };
+        let stream = self.stream(place);
+        if stream.end != End::Open {
+            return Err(Fault::Stream(number, Reason::STREAM_CLOSED));
+        }
+        if !stream.has_head {
+            return Err(Fault::Stream(number, Reason::PROTOCOL_ERROR));
+        }
+        stream.recv_window -= i64::from(length);
+        if stream.recv_window < 0 {
+            return Err(Fault::Stream(number, Reason::FLOW_CONTROL_ERROR));
+        }
+        Ok(true)
+    }
+
+    /// Reads of a DATA frame what there is of it, at least a byte.
+    fn data(&mut self, mut data: Data, input: &mut BytesMut) {
+        if data.is_padded {
+            data.is_padded = false;
+            data.padding = input.get_u8().into();
+            self.claim_padding(data.stream, data.padding + 1);
+            let Some(left) = data.left.checked_sub(data.padding) else {
+                return self.fault(Fault::Connection(Reason::PROTOCOL_ERROR));
+            };
+            data.left = left;
+            if left == 0 && !data.is_last {
+                self.allowance.spend(1);
+            }
+        } else if data.left > 0 {
+            let length = input.len().min(data.left as usize);
+            data.left -= length as u32;
+            self.piece(data, length, input);
+        } else {
+            let skipped = input.len().min(data.padding as usize);
+            data.padding -= skipped as u32;
+            input.advance(skipped);
+        }
+        self.recv.expect = Expect::Data(data);
+        if data.left == 0 && data.padding == 0 {
+            self.end_data(data);
+        }
+    }
+
+    /// Takes `length` bytes of data from `input`.
+    fn piece(&mut self, data: Data, length: usize, input: &mut BytesMut) {
+        let place = if data.is_wanted { self.find(data.stream) } else { None };
+        let Some(place) = place else {
+            input.advance(length);
+            return self.claim(length as u32);
+        };
+        let stream = self.stream(place);
+        let left = stream.left.map(|left| left.checked_sub(length as u64));
+        if left == Some(None) {
+            // RFC 9113 section 8.1.1
+            input.advance(length);
+            self.claim(length as u32);
+            return self.fault(Fault::Stream(data.stream, Reason::PROTOCOL_ERROR));
+        }
+        stream.left = left.flatten();
+        self.allowance.earn(1);
+        let stream = &mut self.streams[place as usize];
+        if !stream.is_held {
+            input.advance(length);
+            return self.claim(length as u32);
+        }
+        if length >= SHARED {
+            stream.push(input.split_to(length).freeze());
+        } else {
+            stream.push_small(&input[..length]);
+            input.advance(length);
+        }
+    }
+
+    fn end_data(&mut self, data: Data) {
+        self.recv.expect = Expect::Frame;
+        if data.is_last
+            && data.is_wanted
+            && let Some(place) = self.find(data.stream)
+        {
+            self.end_response(place);
+        }
+    }
+
+    /// Nothing of a response follows.
+    pub(super) fn end_response(&mut self, place: u32) {
+        let stream = self.stream(place);
+        // RFC 9113 section 8.1.1
+        if stream.left.is_some_and(|left| left > 0) {
+            let number = stream.number;
+            return self.fault(Fault::Stream(number, Reason::PROTOCOL_ERROR));
+        }
+        stream.end = End::Whole;
+        stream.wake();
+        self.close_if_over(place);
+    }
+}

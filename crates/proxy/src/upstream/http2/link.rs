@@ -1,0 +1,375 @@
+//! A connection with its I/O, as its task and its requests share it.
+//!
+//! The task reads and writes. Requests write their heads into its buffer, and what all of them write in one turn of the
+//! worker goes out at once.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use brisk_net::Deadline;
+use brisk_wire::h2::frame::{Reason, WriteFrames, kind};
+use bytes::{Bytes, BytesMut};
+use http::{Request, Response};
+use http_body::{Frame, SizeHint};
+use tokio::io::AsyncWrite as _;
+use tokio::time::timeout;
+use tokio_util::io::poll_read_buf;
+
+use super::Http2Limits;
+use super::output::Destination;
+use super::state::State;
+use super::stream::Stream;
+use crate::body::request::RequestBody;
+use crate::error::{ConnectionError, Http2Error};
+use crate::upstream::io::UpstreamIo;
+use crate::upstream::open::OpenConnection;
+
+/// Bytes that are read at once: this many at first, and twice as many after a read that was filled, up to the most.
+const READ_FIRST: usize = 8 << 10;
+const READ_MOST: usize = 64 << 10;
+
+/// Reads in a turn, before other tasks have theirs.
+const READS: usize = 4;
+
+/// How long a connection that is closed waits for what was written last to leave.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// A connection, shared by its task, its requests and the pool.
+#[derive(Debug)]
+pub(super) struct Link {
+    wire: RefCell<Wire>,
+    /// Requests that have the connection, their streams being open or not.
+    load: Cell<u32>,
+    /// A response did not come in time: the server may be gone. No further request uses the connection; those in flight
+    /// keep it open.
+    is_retired: Cell<bool>,
+    /// The pool has given it up: it closes with the last of its requests.
+    is_closing: Cell<bool>,
+}
+
+#[derive(Debug)]
+struct Wire {
+    io: UpstreamIo,
+    state: State,
+    input: BytesMut,
+    /// How much to read next.
+    piece: usize,
+    /// Something was handed to the connection that may not have left it: TLS keeps records of its own.
+    is_unflushed: bool,
+    pulse: Pulse,
+}
+
+/// Whether the server is alive: a PING is sent when it was silent for too long while requests are open.
+#[derive(Debug)]
+struct Pulse {
+    limits: Http2Limits,
+    deadline: Deadline,
+    is_set: bool,
+    is_asked: bool,
+}
+
+/// A request on a connection: before its stream is opened, while it is answered, and as the body of its response. Dropping
+/// it gives up what has not come.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    link: Rc<Link>,
+    place: Option<u32>,
+}
+
+/// How a request ended without a response.
+#[derive(Debug)]
+pub(super) struct Unanswered {
+    pub(super) error: ConnectionError,
+    /// The server has seen nothing of the request, which can be sent as it is.
+    pub(super) is_untouched: bool,
+}
+
+impl Link {
+    pub(super) fn new(io: UpstreamIo, deadline: Deadline, limits: Http2Limits) -> Rc<Self> {
+        let wire = Wire {
+            io,
+            state: State::new(limits.head_size),
+            input: BytesMut::new(),
+            piece: READ_FIRST,
+            is_unflushed: false,
+            pulse: Pulse { limits, deadline, is_set: false, is_asked: false },
+        };
+        Rc::new(Self {
+            wire: RefCell::new(wire),
+            load: Cell::default(),
+            is_retired: Cell::default(),
+            is_closing: Cell::default(),
+        })
+    }
+
+    /// The connection's task: reads and writes until the end.
+    pub(super) async fn run(self: Rc<Self>, _open: OpenConnection) {
+        poll_fn(|context| self.poll(context)).await;
+        if let Some(error) = self.wire.borrow().state.failure {
+            tracing::debug!(%error, "an HTTP/2 connection to an upstream ended");
+        }
+        let farewell = poll_fn(|context| self.wire.borrow_mut().poll_close(context));
+        // An error says no more than that the server has gone.
+        drop(timeout(FAREWELL, farewell).await);
+    }
+
+    fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut wire = self.wire.borrow_mut();
+        wire.turn(context);
+        let state = &mut wire.state;
+        if state.failure.is_none() && state.numbers.is_empty() {
+            let is_left = self.is_closing.get() && self.load.get() == 0;
+            if is_left || state.last.is_some() {
+                let reason = if is_left { Some(Reason::NO_ERROR) } else { None };
+                state.fail(Http2Error::Ended, reason);
+            }
+        }
+        if state.failure.is_some() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// A place for a request.
+    pub(super) fn take(self: &Rc<Self>) -> Exchange {
+        self.load.set(self.load.get() + 1);
+        Exchange { link: Rc::clone(self), place: None }
+    }
+
+    /// Requests that have the connection.
+    pub(super) fn load(&self) -> u32 {
+        self.load.get()
+    }
+
+    /// Whether further requests may use it.
+    pub(super) fn is_usable(&self) -> bool {
+        !self.is_retired.get() && self.wire.borrow().state.takes_requests()
+    }
+
+    /// Whether the server takes one more than the requests that have the connection, of which there may be `most`.
+    pub(super) fn has_room(&self, most: u32) -> bool {
+        let state = &self.wire.borrow().state;
+        self.load.get() < most.min(state.send.peer.max_streams) && !state.is_stuck()
+    }
+
+    /// Closes it with the last of its requests.
+    pub(super) fn close(&self) {
+        self.is_closing.set(true);
+        self.wire.borrow_mut().state.schedule();
+    }
+
+    /// Gives up memory that an idle connection does not need.
+    pub(super) fn rest(&self) {
+        let mut wire = self.wire.borrow_mut();
+        wire.state.send.rest();
+        if wire.input.is_empty() {
+            wire.input = BytesMut::new();
+            wire.piece = READ_FIRST;
+        }
+    }
+}
+
+impl Wire {
+    fn turn(&mut self, context: &mut Context<'_>) {
+        self.state.begin_turn(context);
+        self.read(context);
+        self.state.run_uploads();
+        let was_full = !self.state.may_read();
+        if let Err(error) = self.write(context) {
+            self.state.fail(Http2Error::Io(error.kind()), None);
+        }
+        self.check_pulse(context);
+        // Nothing else wakes the task for what the server sends.
+        if was_full && self.state.may_read() {
+            context.waker().wake_by_ref();
+        }
+    }
+
+    fn read(&mut self, context: &mut Context<'_>) {
+        for _ in 0..READS {
+            if !self.state.may_read() {
+                return;
+            }
+            match self.poll_read(context) {
+                Poll::Pending => return,
+                Poll::Ready(Ok(0)) => {
+                    let error = match self.state.farewell {
+                        Reason::NO_ERROR => Http2Error::Ended,
+                        reason => Http2Error::Goaway(reason),
+                    };
+                    return self.state.fail(error, None);
+                }
+                Poll::Ready(Ok(_)) => self.state.feed(&mut self.input),
+                Poll::Ready(Err(error)) => return self.state.fail(Http2Error::Io(error.kind()), None),
+            }
+        }
+        context.waker().wake_by_ref();
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.input.reserve(self.piece);
+        let length = ready!(poll_read_buf(Pin::new(&mut self.io), context, &mut self.input))?;
+        if length >= self.piece {
+            self.piece = (2 * self.piece).min(READ_MOST);
+        } else if length < self.piece / 4 {
+            self.piece = (self.piece / 2).max(READ_FIRST);
+        }
+        Poll::Ready(Ok(length))
+    }
+
+    fn write(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let Self { io, state, is_unflushed, .. } = self;
+        state.write(|bytes| {
+            let written = Pin::new(&mut *io).poll_write(context, bytes);
+            *is_unflushed |= written.is_ready();
+            written
+        })?;
+        if *is_unflushed && Pin::new(io).poll_flush(context)?.is_ready() {
+            *is_unflushed = false;
+        }
+        Ok(())
+    }
+
+    fn check_pulse(&mut self, context: &mut Context<'_>) {
+        let pulse = &mut self.pulse;
+        let state = &mut self.state;
+        state.allowance.tick(pulse.deadline.now());
+        let Some(ping) = pulse.limits.ping else { return };
+        if std::mem::take(&mut state.recv.is_heard) || state.numbers.is_empty() {
+            (pulse.is_set, pulse.is_asked) = (false, false);
+        }
+        if state.numbers.is_empty() {
+            return pulse.deadline.clear();
+        }
+        if !pulse.is_set {
+            pulse.is_set = true;
+            pulse.deadline.set(ping);
+        }
+        if pulse.deadline.poll_expired(context).is_pending() {
+            return;
+        }
+        if pulse.is_asked {
+            return state.fail(Http2Error::Silent, None);
+        }
+        pulse.is_asked = true;
+        pulse.deadline.set(pulse.limits.pong);
+        state.send.out.frame(kind::PING, 0, 0, b"brisk:up");
+        context.waker().wake_by_ref();
+    }
+
+    fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.write(context)?;
+        if self.state.send.waiting() > 0 {
+            return Poll::Pending;
+        }
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+
+    /// Looks whether a connection without requests has ended meanwhile, as far as the kernel has reported by now.
+    fn look(&mut self) {
+        if self.state.numbers.is_empty()
+            && let Some(task) = self.state.task().cloned()
+        {
+            self.read(&mut Context::from_waker(&task));
+        }
+    }
+}
+
+impl Exchange {
+    /// Opens a stream for the request, whose body it takes, as soon as the server takes another.
+    pub(super) fn poll_begin(
+        &mut self,
+        context: &mut Context<'_>,
+        request: &mut Request<RequestBody>,
+        to: Destination<'_>,
+    ) -> Poll<Result<(), Unanswered>> {
+        let mut wire = self.link.wire.borrow_mut();
+        wire.look();
+        let state = &mut wire.state;
+        if !state.takes_requests() {
+            let error = state.failure.unwrap_or(Http2Error::Refused);
+            return Poll::Ready(Err(Unanswered { error: error.into(), is_untouched: true }));
+        }
+        if !state.has_room() {
+            state.wait_for_room(context.waker());
+            return Poll::Pending;
+        }
+        self.place = Some(state.request(request, to));
+        Poll::Ready(Ok(()))
+    }
+
+    /// The head of the response.
+    pub(super) fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Result<Response<()>, Unanswered>> {
+        let mut wire = self.link.wire.borrow_mut();
+        let Some(place) = self.place else { return Poll::Pending };
+        let stream = wire.state.stream(place);
+        stream
+            .poll_head(context)
+            .map_err(|error| Unanswered { error: stream.explain(error), is_untouched: stream.is_untouched })
+    }
+
+    /// See [`http_body::Body::poll_frame`].
+    pub(crate) fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ConnectionError>>> {
+        let mut wire = self.link.wire.borrow_mut();
+        let Some(place) = self.place else { return Poll::Ready(None) };
+        let state = &mut wire.state;
+        let stream = state.stream(place);
+        let polled = stream.poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let Some(data) = frame.data_ref()
+        {
+            let length = data.len() as u32;
+            state.claim(length);
+            state.claim_stream(place, length);
+            return polled.map_err(ConnectionError::Http2);
+        }
+        polled.map_err(|error| stream.explain(error))
+    }
+
+    /// See [`http_body::Body::is_end_stream`].
+    pub(crate) fn is_end_stream(&self) -> bool {
+        let wire = self.link.wire.borrow();
+        self.place.is_none_or(|place| wire.state.streams[place as usize].is_end_stream())
+    }
+
+    /// See [`http_body::Body::size_hint`].
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        let wire = self.link.wire.borrow();
+        let unread = self.place.and_then(|place| wire.state.streams[place as usize].unread);
+        unread.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+
+    /// Lets no further request use the connection: the server owed something on this stream and was silent.
+    pub(crate) fn retire_connection(&self) {
+        self.link.is_retired.set(true);
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        let link = &self.link;
+        let mut wire = link.wire.borrow_mut();
+        if let Some(place) = self.place {
+            wire.state.release(place);
+        }
+        link.load.set(link.load.get() - 1);
+        if link.load.get() == 0 && link.is_closing.get() {
+            wire.state.schedule();
+        }
+    }
+}
+
+impl Stream {
+    /// The error with its cause, which is that of the request body where that has failed.
+    fn explain(&mut self, error: Http2Error) -> ConnectionError {
+        match (error, self.cause.take()) {
+            (Http2Error::RequestBody, Some(cause)) => ConnectionError::RequestBody(cause),
+            (error, _) => ConnectionError::Http2(error),
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Writes requests: their heads at once, their bodies in turns, as far as windows allow.
+
+use std::io;
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use brisk_wire::h2::block;
+use brisk_wire::h2::frame::{FrameHead, Reason, WriteFrames, flag, kind};
+use brisk_wire::h2::settings::DEFAULT_FRAME;
+use bytes::{Buf as _, Bytes};
+use http::header::{CONTENT_LENGTH, HOST, TE};
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderMap, Method, Request};
+use http_body::{Body as _, Frame};
+
+use super::state::{Sending, State};
+use super::stream::{End, Upload};
+use crate::body::request::RequestBody;
+use crate::error::{BodyError, Http2Error};
+use crate::http2::field::is_connection_specific;
+
+/// Bytes that are gathered before they are written.
+const ROOM: usize = 64 << 10;
+
+/// While more than this waits to be written, nothing is read: a server that does not read is not answered.
+const BACKLOG: usize = 256 << 10;
+
+/// While more than this waits to be written, no further request begins here.
+const STUCK: usize = 1 << 20;
+
+/// What a stream earns of the allowance, what a frame of its body does, and how many bytes of it earn one more.
+const STREAM: u32 = 20;
+const DATA: u32 = 4;
+const BYTES: u32 = 1024;
+
+/// Where requests go, as far as their heads say so.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Destination<'a> {
+    /// Whether the connection is encrypted.
+    pub(crate) is_encrypted: bool,
+    /// The name of the server, for requests that name none.
+    pub(crate) authority: &'a Authority,
+}
+
+impl State {
+    /// Begins a request, whose body it takes, on a new stream; returns its place.
+    pub(super) fn request(&mut self, request: &mut Request<RequestBody>, to: Destination<'_>) -> u32 {
+        let place = self.open();
+        let is_last = request.body().is_end_stream();
+        let number = self.stream(place).number;
+        self.send.head(number, request, to, is_last);
+        self.allowance.earn(STREAM);
+        let stream = self.stream(place);
+        stream.is_head = request.method() == Method::HEAD;
+        stream.is_untouched = is_last;
+        if !is_last {
+            let body = mem::replace(request.body_mut(), RequestBody::Empty);
+            stream.upload = Some(Upload { body, chunk: Bytes::new() });
+            self.queue(place);
+            self.fill();
+        }
+        self.schedule();
+        place
+    }
+
+    /// Whether there is room for the answers to what the server may send.
+    pub(super) fn may_read(&self) -> bool {
+        self.failure.is_none() && self.send.waiting() < BACKLOG
+    }
+
+    /// Whether the server has not read for too long to be given more.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.send.waiting() > STUCK
+    }
+
+    /// Goes on with the bodies that were woken.
+    pub(super) fn run_uploads(&mut self) {
+        let mut woken = mem::take(&mut self.send.woken);
+        self.wakes.take(&mut woken);
+        for place in woken.drain(..) {
+            self.queue(place);
+        }
+        self.send.woken = woken;
+    }
+
+    /// Puts the stream where bodies wait for their turn, if it has one.
+    pub(super) fn queue(&mut self, place: u32) {
+        let stream = self.stream(place);
+        if stream.upload.is_some() && !mem::replace(&mut stream.is_queued, true) {
+            self.send.ready.push_back(place);
+        }
+    }
+
+    /// There is room in the window of the connection.
+    pub(super) fn go_on_with_held(&mut self) {
+        self.send.ready.extend(self.send.held.drain(..));
+    }
+
+    /// Makes frames until there is enough for now.
+    pub(super) fn fill(&mut self) {
+        while self.send.waiting() < ROOM
+            && let Some(place) = self.send.ready.pop_front()
+        {
+            self.stream(place).is_queued = false;
+            self.go_on(place);
+        }
+    }
+
+    /// The next step of a request body: its next piece, or a frame with a part of one.
+    fn go_on(&mut self, place: u32) {
+        let stream = &mut self.streams[place as usize];
+        let Some(upload) = &mut stream.upload else { return };
+        if upload.chunk.is_empty() {
+            let waker = self.wakes.waker(place);
+            let polled = Pin::new(&mut upload.body).poll_frame(&mut Context::from_waker(waker));
+            let Poll::Ready(frame) = polled else { return };
+            match frame.map(|frame| frame.map(Frame::into_data)) {
+                Some(Ok(Ok(data))) if data.is_empty() && !upload.body.is_end_stream() => {
+                    return self.queue(place);
+                }
+                Some(Ok(Ok(data))) if data.is_empty() => return self.end_upload(place, None),
+                Some(Ok(Ok(data))) => upload.chunk = data,
+                Some(Ok(Err(frame))) => return self.end_upload(place, frame.into_trailers().ok()),
+                Some(Err(error)) => return self.break_off(place, error),
+                None => return self.end_upload(place, None),
+            }
+        }
+        self.write_data(place);
+    }
+
+    /// Writes a frame of data, as large as it may be.
+    fn write_data(&mut self, place: u32) {
+        let stream = &mut self.streams[place as usize];
+        let Some(upload) = &mut stream.upload else { return };
+        if stream.send_window <= 0 {
+            // Its window brings it back.
+            return;
+        }
+        if self.send.window <= 0 {
+            stream.is_queued = true;
+            self.send.held.push(place);
+            return;
+        }
+        let allowed = stream.send_window.min(self.send.window).min(DEFAULT_FRAME.into());
+        let length = upload.chunk.len().min(allowed as usize);
+        stream.send_window -= length.cast_signed() as i64;
+        self.send.window -= length.cast_signed() as i64;
+        let is_last = length == upload.chunk.len() && upload.body.is_end_stream();
+        let flags = if is_last { flag::END_STREAM } else { 0 };
+        let head = FrameHead { length: length as u32, kind: kind::DATA, flags, stream: stream.number };
+        self.send.out.extend_from_slice(&head.to_bytes());
+        self.send.out.extend_from_slice(&upload.chunk[..length]);
+        if length == upload.chunk.len() {
+            // What it holds is not needed while the next piece is waited for.
+            upload.chunk = Bytes::new();
+        } else {
+            upload.chunk.advance(length);
+        }
+        self.allowance.earn(DATA + length as u32 / BYTES);
+        if is_last {
+            self.sent(place);
+        } else {
+            self.queue(place);
+        }
+    }
+
+    /// Ends a request of which nothing but trailers is left.
+    fn end_upload(&mut self, place: u32, trailers: Option<HeaderMap>) {
+        let number = self.stream(place).number;
+        match trailers {
+            Some(trailers) if !trailers.is_empty() => self.send.trailers(number, &trailers),
+            _ => self.send.out.frame(kind::DATA, flag::END_STREAM, number, &[]),
+        }
+        self.sent(place);
+    }
+
+    fn sent(&mut self, place: u32) {
+        self.stream(place).upload = None;
+        self.close_if_over(place);
+    }
+
+    /// The client has broken its request off: it is not whole for the server either.
+    fn break_off(&mut self, place: u32, error: BodyError) {
+        let stream = self.stream(place);
+        let number = stream.number;
+        if stream.end == End::Open {
+            stream.cause = Some(Box::new(error));
+        }
+        self.reset(number, Reason::CANCEL, Http2Error::RequestBody);
+    }
+
+    /// Hands what there is to `take`, which says how much of it it has taken; false if it does not take all of it now.
+    pub(super) fn write(
+        &mut self,
+        mut take: impl FnMut(&[u8]) -> Poll<io::Result<usize>>,
+    ) -> io::Result<bool> {
+        loop {
+            if self.failure.is_none() {
+                self.fill();
+            }
+            if self.send.waiting() == 0 {
+                return Ok(true);
+            }
+            if !self.send.flush(&mut take)? {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+impl Sending {
+    fn flush(&mut self, mut take: impl FnMut(&[u8]) -> Poll<io::Result<usize>>) -> io::Result<bool> {
+        while self.written < self.out.len() {
+            match take(&self.out[self.written..]) {
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(written) => self.written += written?,
+                Poll::Pending => {
+                    self.before += self.written as u64;
+                    self.out.drain(..self.written);
+                    self.written = 0;
+                    return Ok(false);
+                }
+            }
+        }
+        self.before += self.out.len() as u64;
+        self.out.clear();
+        self.written = 0;
+        Ok(true)
+    }
+
+    /// Gives up memory that an idle connection does not need.
+    pub(super) fn rest(&mut self) {
+        if self.out.is_empty() {
+            self.out = Vec::new();
+        }
+    }
+
+    fn head(&mut self, number: u32, request: &Request<RequestBody>, to: Destination<'_>, is_last: bool) {
+        let Self { encoder, out, .. } = self;
+        let at = block::begin(out);
+        encoder.begin(out);
+        match *request.method() {
+            Method::GET => encoder.constant(2, out),
+            Method::POST => encoder.constant(3, out),
+            ref other => encoder.field(b":method", other.as_str().as_bytes(), out),
+        }
+        encoder.constant(if to.is_encrypted { 7 } else { 6 }, out);
+        let host = request.headers().get(HOST).map(http::HeaderValue::as_bytes);
+        let authority = match (host, request.uri().authority()) {
+            (Some(host), _) if is_authority(host) => host,
+            (_, Some(authority)) => authority.as_str().as_bytes(),
+            (_, None) => to.authority.as_str().as_bytes(),
+        };
+        encoder.field(b":authority", authority, out);
+        let path = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
+        encoder.field(b":path", path.as_bytes(), out);
+        for (name, value) in request.headers() {
+            // RFC 9113 sections 8.2.2 and 8.3.1
+            let is_left_out = *name == HOST
+                || is_connection_specific(name)
+                || (*name == TE && value.as_bytes() != b"trailers");
+            if !is_left_out {
+                encoder.field(name.as_str().as_bytes(), value.as_bytes(), out);
+            }
+        }
+        if let Some(length) = length_to_state(request) {
+            let mut digits = itoa::Buffer::new();
+            encoder.field(b"content-length", digits.format(length).as_bytes(), out);
+        }
+        block::end(out, at, number, is_last);
+    }
+
+    fn trailers(&mut self, number: u32, trailers: &HeaderMap) {
+        let Self { encoder, out, .. } = self;
+        let at = block::begin(out);
+        encoder.begin(out);
+        for (name, value) in trailers.iter().filter(|(name, _)| !is_connection_specific(name)) {
+            encoder.field(name.as_str().as_bytes(), value.as_bytes(), out);
+        }
+        block::end(out, at, number, true);
+    }
+}
+
+/// Whether these bytes name a host, and perhaps a port. The usual ones are looked at only.
+fn is_authority(host: &[u8]) -> bool {
+    let is_usual = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':');
+    !host.is_empty() && (host.iter().all(is_usual) || Authority::try_from(host).is_ok())
+}
+
+/// The length of a body that its head does not state, where it is known. RFC 9110 section 8.6: 0 where the method
+/// expects a body.
+fn length_to_state(request: &Request<RequestBody>) -> Option<u64> {
+    if request.headers().contains_key(CONTENT_LENGTH) {
+        return None;
+    }
+    let length = request.body().size_hint().exact()?;
+    let expects_none = [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS, Method::TRACE];
+    (length > 0 || !expects_none.contains(request.method())).then_some(length)
+}

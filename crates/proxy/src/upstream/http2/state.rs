@@ -1,0 +1,365 @@
+//! One connection over HTTP/2 to an upstream, without I/O: its streams, windows and tables.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::task::{Context, Waker};
+
+use brisk_wire::h2::frame::{LARGEST_WINDOW, PREFACE, Reason, WriteFrames, kind};
+use brisk_wire::h2::hpack::{DEFAULT_TABLE, Decoder, Encoder};
+use brisk_wire::h2::settings::{self, DEFAULT_WINDOW, PeerSettings, id};
+
+use super::allowance::Allowance;
+use super::stream::{End, Stream};
+use crate::error::Http2Error;
+use crate::http2::field::Field;
+use crate::http2::wakes::Wakes;
+
+/// Bytes that a server may send of one response before the client has taken them; bounds the memory of a slow client.
+pub(super) const STREAM_WINDOW: u32 = 256 << 10;
+
+/// The same for all responses on a connection.
+pub(super) const CONNECTION_WINDOW: u32 = 4 << 20;
+
+/// Streams at a time before the server has said how many it takes.
+const FIRST_STREAMS: u32 = 100;
+
+/// The state of a connection.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) recv: Receiving,
+    pub(super) send: Sending,
+    pub(super) streams: Vec<Stream>,
+    free: Vec<u32>,
+    /// The places of the streams that are open by their numbers, in ascending order.
+    pub(super) numbers: Vec<(u32, u32)>,
+    /// The number of the next stream.
+    pub(super) next: u32,
+    /// Requests that wait until a stream may be opened.
+    waiting: Vec<Waker>,
+    /// Wakers of request bodies, by the places of their streams.
+    pub(super) wakes: Wakes,
+    pub(super) allowance: Allowance,
+    /// The server takes no streams behind this one.
+    pub(super) last: Option<u32>,
+    /// The error that it gave as the reason.
+    pub(super) farewell: Reason,
+    /// Why the connection is over.
+    pub(super) failure: Option<Http2Error>,
+    task: Option<Waker>,
+    is_scheduled: bool,
+}
+
+/// What comes from the server.
+#[derive(Debug)]
+pub(super) struct Receiving {
+    pub(super) expect: Expect,
+    pub(super) block: Option<Block>,
+    pub(super) decoder: Decoder<Field>,
+    /// Bytes of a head, as RFC 9113 section 6.5.2 counts them.
+    pub(super) head_size: u32,
+    /// Bytes that the server may send, and those that were read since its window was opened last.
+    pub(super) window: i64,
+    pub(super) unclaimed: u32,
+    /// Bytes that may still be under way on streams that were reset.
+    pub(super) stray: i64,
+    pub(super) has_settings: bool,
+    /// Something came since the time was looked at last.
+    pub(super) is_heard: bool,
+}
+
+/// What goes to the server.
+#[derive(Debug)]
+pub(super) struct Sending {
+    pub(super) encoder: Encoder,
+    pub(super) peer: PeerSettings,
+    pub(super) window: i64,
+    /// Bytes to be written, from `written` on.
+    pub(super) out: Vec<u8>,
+    pub(super) written: usize,
+    /// Bytes that were written before those in `out`.
+    pub(super) before: u64,
+    /// Streams whose request bodies may go on.
+    pub(super) ready: VecDeque<u32>,
+    /// Streams whose data waits for the window of the connection.
+    pub(super) held: Vec<u32>,
+    pub(super) woken: Vec<u32>,
+}
+
+/// What the next bytes are.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Expect {
+    Frame,
+    /// The payload of DATA.
+    Data(Data),
+}
+
+/// The rest of a DATA frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Data {
+    pub(super) stream: u32,
+    /// Bytes of data.
+    pub(super) left: u32,
+    /// Bytes of padding behind them.
+    pub(super) padding: u32,
+    /// The length of the padding comes next.
+    pub(super) is_padded: bool,
+    pub(super) is_last: bool,
+    /// Its stream takes it.
+    pub(super) is_wanted: bool,
+}
+
+/// A header block whose end has not come.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) stream: u32,
+    pub(super) is_last: bool,
+    pub(super) bytes: Vec<u8>,
+    pub(super) frames: usize,
+}
+
+/// An error in what the server sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    Connection(Reason),
+    Stream(u32, Reason),
+}
+
+impl State {
+    /// A connection that has sent its preface and settings. Heads of responses may have `head_size` bytes.
+    pub(super) fn new(head_size: u32) -> Self {
+        let mut out = Vec::with_capacity(256);
+        out.extend_from_slice(PREFACE);
+        let ours = settings::payload(&[
+            (id::ENABLE_PUSH, 0),
+            (id::INITIAL_WINDOW_SIZE, STREAM_WINDOW),
+            (id::MAX_HEADER_LIST_SIZE, head_size),
+        ]);
+        out.frame(kind::SETTINGS, 0, 0, &ours);
+        out.window_update(0, CONNECTION_WINDOW - DEFAULT_WINDOW);
+        Self {
+            recv: Receiving {
+                expect: Expect::Frame,
+                block: None,
+                decoder: Decoder::new(DEFAULT_TABLE),
+                head_size,
+                window: CONNECTION_WINDOW.into(),
+                unclaimed: 0,
+                stray: 0,
+                has_settings: false,
+                is_heard: false,
+            },
+            send: Sending {
+                encoder: Encoder::new(),
+                peer: PeerSettings { max_streams: FIRST_STREAMS, ..PeerSettings::default() },
+                window: DEFAULT_WINDOW.into(),
+                out,
+                written: 0,
+                before: 0,
+                ready: VecDeque::new(),
+                held: Vec::new(),
+                woken: Vec::new(),
+            },
+            streams: Vec::new(),
+            free: Vec::new(),
+            numbers: Vec::new(),
+            next: 1,
+            waiting: Vec::new(),
+            wakes: Wakes::default(),
+            allowance: Allowance::default(),
+            last: None,
+            farewell: Reason::NO_ERROR,
+            failure: None,
+            task: None,
+            is_scheduled: false,
+        }
+    }
+
+    /// A turn of the connection's task begins.
+    pub(super) fn begin_turn(&mut self, context: &Context<'_>) {
+        self.is_scheduled = false;
+        self.wakes.register(context);
+        if !self.task.as_ref().is_some_and(|task| task.will_wake(context.waker())) {
+            self.task = Some(context.waker().clone());
+        }
+    }
+
+    /// Has the connection's task write what there is. Before its first turn it is going to run anyway.
+    pub(super) fn schedule(&mut self) {
+        if !mem::replace(&mut self.is_scheduled, true)
+            && let Some(task) = &self.task
+        {
+            task.wake_by_ref();
+        }
+    }
+
+    /// The waker of the connection's task.
+    pub(super) fn task(&self) -> Option<&Waker> {
+        self.task.as_ref()
+    }
+
+    /// Whether further requests may begin here.
+    pub(super) fn takes_requests(&self) -> bool {
+        self.failure.is_none() && self.last.is_none() && self.next <= LARGEST_WINDOW
+    }
+
+    /// Whether a stream may be opened at once.
+    pub(super) fn has_room(&self) -> bool {
+        self.numbers.len() < self.send.peer.max_streams as usize
+    }
+
+    /// Wakes `waker` when there may be room for another stream.
+    pub(super) fn wait_for_room(&mut self, waker: &Waker) {
+        if !self.waiting.iter().any(|other| other.will_wake(waker)) {
+            self.waiting.push(waker.clone());
+        }
+    }
+
+    /// The requests that wait look again whether there is room.
+    pub(super) fn wake_waiting(&mut self) {
+        self.waiting.drain(..).for_each(Waker::wake);
+    }
+
+    /// The place of a stream that is open.
+    pub(super) fn find(&self, number: u32) -> Option<u32> {
+        let at = self.numbers.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+        Some(self.numbers[at].1)
+    }
+
+    pub(super) fn stream(&mut self, place: u32) -> &mut Stream {
+        &mut self.streams[place as usize]
+    }
+
+    /// Opens the next stream, and returns its place.
+    pub(super) fn open(&mut self) -> u32 {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.streams.push(Stream::default());
+            self.streams.len() as u32 - 1
+        });
+        let number = self.next;
+        self.next += 2;
+        self.numbers.push((number, place));
+        let (window, at) = (self.send.peer.initial_window.into(), self.send.position());
+        self.stream(place).begin(number, window, at);
+        place
+    }
+
+    /// Takes a stream out of those that are open: both sides have sent all, or one has reset it.
+    pub(super) fn close(&mut self, place: u32) {
+        let number = self.stream(place).number;
+        if let Ok(at) = self.numbers.binary_search_by_key(&number, |(number, _)| *number) {
+            self.numbers.remove(at);
+        }
+        let stream = self.stream(place);
+        let is_queued = mem::take(&mut stream.is_queued);
+        stream.upload = None;
+        let under_way = if stream.end == End::Whole { 0 } else { stream.recv_window.max(0) };
+        self.recv.stray = (self.recv.stray + under_way).min(CONNECTION_WINDOW.into());
+        if is_queued {
+            self.send.ready.retain(|other| *other != place);
+            self.send.held.retain(|other| *other != place);
+        }
+        if !self.stream(place).is_held {
+            self.set_free(place);
+        }
+        // Some of them may have gone.
+        if self.has_room() {
+            self.wake_waiting();
+        }
+    }
+
+    /// Closes a stream if nothing more comes or goes on it.
+    pub(super) fn close_if_over(&mut self, place: u32) {
+        let stream = self.stream(place);
+        if stream.end != End::Open && stream.upload.is_none() {
+            self.close(place);
+        }
+    }
+
+    fn set_free(&mut self, place: u32) {
+        let unread = self.stream(place).clear();
+        self.claim(unread);
+        self.free.push(place);
+    }
+
+    /// The request gives its stream up, or has read all of it.
+    pub(super) fn release(&mut self, place: u32) {
+        let stream = self.stream(place);
+        stream.is_held = false;
+        let (number, is_open) = (stream.number, stream.end == End::Open);
+        let is_known = self.find(number) == Some(place);
+        if is_known && is_open {
+            self.send.out.rst_stream(number, Reason::CANCEL);
+            self.close(place);
+            self.schedule();
+        } else if is_known {
+            // The rest of its request still goes out.
+            let unread = self.stream(place).clear_response();
+            self.claim(unread);
+        } else {
+            self.set_free(place);
+        }
+    }
+
+    /// Resets a stream, whether it is open or not; one that is open has failed by `error`.
+    pub(super) fn reset(&mut self, number: u32, reason: Reason, error: Http2Error) {
+        self.send.out.rst_stream(number, reason);
+        if let Some(place) = self.find(number) {
+            self.stream(place).is_untouched = false;
+            self.end_stream(place, End::Failed(error));
+        }
+    }
+
+    /// Ends a stream early, from either side.
+    pub(super) fn end_stream(&mut self, place: u32, end: End) {
+        let stream = self.stream(place);
+        if stream.end == End::Open {
+            stream.end = end;
+        }
+        stream.wake();
+        self.close(place);
+    }
+
+    /// Ends the connection: requests in flight fail by `error`. Nothing follows but GOAWAY with `reason`, if there is one.
+    pub(super) fn fail(&mut self, error: Http2Error, reason: Option<Reason>) {
+        if self.failure.is_some() {
+            return;
+        }
+        self.failure = Some(error);
+        let written = self.send.before + self.send.written as u64;
+        for (_, place) in mem::take(&mut self.numbers) {
+            let stream = self.stream(place);
+            stream.is_untouched &= written <= stream.begins;
+            self.end_stream(place, End::Failed(error));
+        }
+        if let Some(reason) = reason {
+            // The server has opened no streams.
+            self.send.out.goaway(0, reason);
+        }
+        self.wake_waiting();
+        self.schedule();
+    }
+
+    /// The server takes no streams behind `last` (RFC 9113 section 6.8).
+    pub(super) fn announced(&mut self, last: u32, reason: Reason) {
+        let last = self.last.map_or(last, |before| before.min(last));
+        self.last = Some(last);
+        self.farewell = reason;
+        let refused: Vec<_> = self.numbers.iter().filter(|(number, _)| *number > last).copied().collect();
+        for (_, place) in refused {
+            self.end_stream(place, End::Failed(Http2Error::Refused));
+        }
+        self.wake_waiting();
+    }
+}
+
+impl Sending {
+    /// Bytes that wait to be written.
+    pub(super) fn waiting(&self) -> usize {
+        self.out.len() - self.written
+    }
+
+    /// Where the next frame begins, in all that was ever written.
+    fn position(&self) -> u64 {
+        self.before + self.out.len() as u64
+    }
+}

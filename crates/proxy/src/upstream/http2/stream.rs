@@ -1,0 +1,208 @@
+//! A request and its response on one connection over HTTP/2.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Buf, Bytes};
+use http::{HeaderMap, Response};
+use http_body::Frame;
+
+use super::state::STREAM_WINDOW;
+use crate::body::request::RequestBody;
+use crate::error::{BodyError, Http2Error};
+
+/// A stream, or a place for one.
+#[derive(Debug, Default)]
+pub(super) struct Stream {
+    pub(super) number: u32,
+    /// A request waits for the response, or reads it.
+    pub(super) is_held: bool,
+    /// Where its first frame begins, in all that was ever written.
+    pub(super) begins: u64,
+    /// The server has seen nothing of a body, so that the request is as it was.
+    pub(super) is_untouched: bool,
+    /// The request asks for a head alone.
+    pub(super) is_head: bool,
+    /// The head of the response until it is taken; and whether it has come.
+    pub(super) head: Option<Response<()>>,
+    pub(super) has_head: bool,
+    /// The body as far as it has come: pieces in their order, then small ones together.
+    pieces: VecDeque<Bytes>,
+    small: Vec<u8>,
+    pub(super) trailers: Option<HeaderMap>,
+    pub(super) end: End,
+    /// Why the request body failed, if that ended the stream.
+    pub(super) cause: Option<Box<BodyError>>,
+    reader: Option<Waker>,
+    /// Bytes that the server may send, and those that were read since its window was opened last.
+    pub(super) recv_window: i64,
+    pub(super) unclaimed: u32,
+    /// Bytes of the body to come, and to be read, where the head states them.
+    pub(super) left: Option<u64>,
+    pub(super) unread: Option<u64>,
+    /// The request body until all of it is sent.
+    pub(super) upload: Option<Upload>,
+    pub(super) send_window: i64,
+    /// It is in a queue of [`Sending`](super::state::Sending).
+    pub(super) is_queued: bool,
+}
+
+/// A request body on its way.
+#[derive(Debug)]
+pub(super) struct Upload {
+    pub(super) body: RequestBody,
+    /// A piece that waits for a window.
+    pub(super) chunk: Bytes,
+}
+
+/// How far the response has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum End {
+    #[default]
+    Open,
+    /// All of it is here.
+    Whole,
+    Failed(Http2Error),
+    /// It failed, and the reader knows.
+    Reported,
+}
+
+impl Stream {
+    /// Begins as the stream of this number, whose first frame is written at `begins`.
+    pub(super) fn begin(&mut self, number: u32, send_window: i64, begins: u64) {
+        // The queue of pieces keeps its memory.
+        let pieces = mem::take(&mut self.pieces);
+        let recv_window = STREAM_WINDOW.into();
+        *self = Self { number, is_held: true, begins, recv_window, send_window, pieces, ..Self::default() };
+    }
+
+    /// Adds a piece of the body, which shares the memory that was read into.
+    pub(super) fn push(&mut self, piece: Bytes) {
+        if !self.small.is_empty() {
+            self.pieces.push_back(mem::take(&mut self.small).into());
+        }
+        self.pieces.push_back(piece);
+        self.wake();
+    }
+
+    /// Adds a small piece, which is copied: it would hold more memory than it has bytes.
+    pub(super) fn push_small(&mut self, piece: &[u8]) {
+        if self.small.is_empty() {
+            self.small = piece.to_vec();
+        } else {
+            self.small.extend_from_slice(piece);
+        }
+        self.wake();
+    }
+
+    pub(super) fn has_data(&self) -> bool {
+        !self.pieces.is_empty() || !self.small.is_empty()
+    }
+
+    /// All of the response is here and was read.
+    pub(super) fn is_end_stream(&self) -> bool {
+        self.end == End::Whole && !self.has_data() && self.trailers.is_none()
+    }
+
+    /// The next piece of the body.
+    fn take_data(&mut self) -> Option<Bytes> {
+        let data = match self.pieces.pop_front() {
+            Some(piece) => piece,
+            None if self.small.is_empty() => return None,
+            None => mem::take(&mut self.small).into(),
+        };
+        self.unread = self.unread.map(|unread| unread.saturating_sub(data.len() as u64));
+        Some(data)
+    }
+
+    /// What comes next of the body. An error comes once, behind all data.
+    pub(super) fn poll_frame(
+        &mut self,
+        context: &Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Http2Error>>> {
+        if let Some(data) = self.take_data() {
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        match self.end {
+            End::Open => {
+                self.wait(context);
+                Poll::Pending
+            }
+            End::Whole => Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers)))),
+            End::Failed(error) => {
+                self.end = End::Reported;
+                Poll::Ready(Some(Err(error)))
+            }
+            End::Reported => Poll::Ready(None),
+        }
+    }
+
+    /// The head of the response, once.
+    pub(super) fn poll_head(&mut self, context: &Context<'_>) -> Poll<Result<Response<()>, Http2Error>> {
+        if let Some(head) = self.head.take() {
+            return Poll::Ready(Ok(head));
+        }
+        match self.end {
+            End::Failed(error) => Poll::Ready(Err(error)),
+            End::Whole | End::Reported => Poll::Ready(Err(Http2Error::Ended)),
+            End::Open => {
+                self.wait(context);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Gives up what was received and not read; returns how many bytes.
+    pub(super) fn clear_response(&mut self) -> u32 {
+        let unread = self.pieces.iter().map(Buf::remaining).sum::<usize>() + self.small.len();
+        self.pieces.clear();
+        self.small = Vec::new();
+        self.trailers = None;
+        self.head = None;
+        self.reader = None;
+        unread as u32
+    }
+
+    /// The same, and what is left of the request.
+    pub(super) fn clear(&mut self) -> u32 {
+        self.upload = None;
+        self.cause = None;
+        self.clear_response()
+    }
+
+    /// Wakes who waits for the response.
+    pub(super) fn wake(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+
+    fn wait(&mut self, context: &Context<'_>) {
+        if !self.reader.as_ref().is_some_and(|reader| reader.will_wake(context.waker())) {
+            self.reader = Some(context.waker().clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_read_in_their_order_and_errors_once_behind_them() {
+        let mut stream = Stream::default();
+        stream.push_small(b"ab");
+        stream.push_small(b"cd");
+        stream.push(Bytes::from_static(b"large"));
+        stream.push_small(b"e");
+        stream.end = End::Failed(Http2Error::Ended);
+        let context = Context::from_waker(Waker::noop());
+        for expected in ["abcd", "large", "e"] {
+            let Poll::Ready(Some(Ok(frame))) = stream.poll_frame(&context) else { panic!("no frame") };
+            assert_eq!(frame.into_data().expect("data"), expected);
+        }
+        assert!(matches!(stream.poll_frame(&context), Poll::Ready(Some(Err(Http2Error::Ended)))));
+        assert!(matches!(stream.poll_frame(&context), Poll::Ready(None)) && !stream.is_end_stream());
+    }
+}

@@ -1,0 +1,92 @@
+//! Flow control, both ways (RFC 9113 section 5.2).
+
+use brisk_wire::h2::frame::{FrameHead, LARGEST_WINDOW, Reason, WriteFrames, word};
+
+use super::state::{CONNECTION_WINDOW, Fault, STREAM_WINDOW, State};
+use super::stream::End;
+
+/// Windows may not grow beyond 2 GiB, which limits larger increments.
+const SMALL_INCREMENT: i64 = 256;
+
+impl State {
+    pub(super) fn window_update(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
+        if payload.len() != 4 {
+            return Err(Fault::Connection(Reason::FRAME_SIZE_ERROR));
+        }
+        let increment = i64::from(word(payload) & LARGEST_WINDOW);
+        if increment < SMALL_INCREMENT {
+            self.allowance.spend(1);
+        }
+        if head.stream == 0 {
+            self.send.window += increment;
+            return match increment {
+                0 => Err(Fault::Connection(Reason::PROTOCOL_ERROR)),
+                _ if self.send.window > LARGEST_WINDOW.into() => {
+                    Err(Fault::Connection(Reason::FLOW_CONTROL_ERROR))
+                }
+                _ => {
+                    self.go_on_with_held();
+                    Ok(())
+                }
+            };
+        }
+        self.known(head.stream)?;
+        let Some(place) = self.find(head.stream) else { return Ok(()) };
+        if increment == 0 {
+            return Err(Fault::Stream(head.stream, Reason::PROTOCOL_ERROR));
+        }
+        let stream = self.stream(place);
+        stream.send_window += increment;
+        if stream.send_window > LARGEST_WINDOW.into() {
+            return Err(Fault::Stream(head.stream, Reason::FLOW_CONTROL_ERROR));
+        }
+        self.queue(place);
+        Ok(())
+    }
+
+    /// The server has changed the window of all streams (RFC 9113 section 6.9.2).
+    pub(super) fn change_windows(&mut self, change: i64) -> Result<(), Fault> {
+        for index in 0..self.numbers.len() {
+            let (_, place) = self.numbers[index];
+            let stream = self.stream(place);
+            stream.send_window += change;
+            if stream.send_window > LARGEST_WINDOW.into() {
+                return Err(Fault::Connection(Reason::FLOW_CONTROL_ERROR));
+            }
+            self.queue(place);
+        }
+        Ok(())
+    }
+
+    /// Bytes of the connection's window that were read, or that no one will read.
+    pub(super) fn claim(&mut self, bytes: u32) {
+        self.recv.unclaimed += bytes;
+        if self.recv.unclaimed >= CONNECTION_WINDOW / 2 {
+            self.recv.window += i64::from(self.recv.unclaimed);
+            self.send.out.window_update(0, self.recv.unclaimed);
+            self.recv.unclaimed = 0;
+            self.schedule();
+        }
+    }
+
+    /// Opens the window of a response again once half of it is used.
+    pub(super) fn claim_stream(&mut self, place: u32, bytes: u32) {
+        let stream = self.stream(place);
+        stream.unclaimed += bytes;
+        if stream.unclaimed >= STREAM_WINDOW / 2 && stream.end == End::Open {
+            let (number, unclaimed) = (stream.number, stream.unclaimed);
+            stream.recv_window += i64::from(unclaimed);
+            stream.unclaimed = 0;
+            self.send.out.window_update(number, unclaimed);
+            self.schedule();
+        }
+    }
+
+    /// Padding takes room in the windows of stream and connection, and none in memory.
+    pub(super) fn claim_padding(&mut self, number: u32, bytes: u32) {
+        self.claim(bytes);
+        if let Some(place) = self.find(number) {
+            self.claim_stream(place, bytes);
+        }
+    }
+}
