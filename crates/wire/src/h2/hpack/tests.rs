@@ -1,5 +1,7 @@
 //! The examples of RFC 7541 appendix C, limits, and both directions against another implementation.
 
+mod stories;
+
 use super::*;
 
 /// Takes fields as text.
