@@ -44,6 +44,9 @@ pub enum UpstreamError {
     /// The server switched protocols although it was not asked to.
     #[error("the server switched protocols unasked")]
     UnexpectedUpgrade,
+    /// The client asked for a protocol, and the server did not switch to it, or offers none.
+    #[error("the server did not switch protocols")]
+    NotSwitched,
     /// The client's request body ended early or was malformed.
     #[error("the request body failed: {0}")]
     RequestBody(#[source] ConnectionError),
@@ -67,7 +70,8 @@ impl UpstreamError {
             | Self::Malformed(_)
             | Self::TransferCoding
             | Self::HeadTooLarge
-            | Self::UnexpectedUpgrade => StatusCode::BAD_GATEWAY,
+            | Self::UnexpectedUpgrade
+            | Self::NotSwitched => StatusCode::BAD_GATEWAY,
             Self::ConnectionLimit | Self::NoServer => StatusCode::SERVICE_UNAVAILABLE,
             Self::ConnectTimeout | Self::HeadTimeout => StatusCode::GATEWAY_TIMEOUT,
             Self::RequestBuffer(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -99,6 +103,7 @@ impl UpstreamError {
             Self::HeadTooLarge => "response-head-too-large",
             Self::HeadTimeout => "response-timeout",
             Self::UnexpectedUpgrade => "unexpected-upgrade",
+            Self::NotSwitched => "not-switched",
             Self::RequestBody(_) => "request-body",
             Self::RequestBuffer(_) => "request-buffer",
             Self::RequestBodyTooLarge => "request-body-too-large",

@@ -2,3 +2,9 @@
 
 pub(crate) mod field;
 pub(crate) mod wakes;
+
+use http::HeaderValue;
+
+/// The protocol that a request by `CONNECT` asks for (RFC 8441): an extension of the request.
+#[derive(Clone, Debug)]
+pub(crate) struct Protocol(pub(crate) HeaderValue);

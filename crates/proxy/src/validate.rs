@@ -11,12 +11,14 @@
 //! - in HTTP/2: connection headers, names in upper case, bodies unlike their `content-length`, wrong pseudo-headers.
 //!
 //! Added here: exactly one valid `Host`; a `Host` unlike the target's authority; a `Content-Length` that is repeated or
-//! empty, which h2 takes; transfer codings other than `chunked`, which would go on without their label; `CONNECT` and
-//! `TRACE`; targets that are no paths, or of other schemes. [`path`](crate::answer::path) refuses ambiguous paths.
+//! empty, which h2 takes; transfer codings other than `chunked`, which would go on without their label; `CONNECT`
+//! without a protocol and `TRACE`; protocols other than WebSocket (RFC 8441); targets that are no paths, or of other schemes. [`path`](crate::answer::path) refuses ambiguous paths.
 
 use http::request::Parts;
 use http::uri::{Authority, Uri};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
+
+use crate::http2::Protocol;
 
 /// Why a request is refused: the status, and a word for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +51,13 @@ pub(crate) enum Target<'a> {
 
 /// Checks method, target, `Host` and framing.
 pub(crate) fn target(request: &Parts) -> Result<Target<'_>, Refusal> {
-    if matches!(request.method, Method::CONNECT | Method::TRACE) {
+    let protocol = request.extensions.get::<Protocol>();
+    if request.method == Method::TRACE || (request.method == Method::CONNECT && protocol.is_none()) {
         return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method"));
+    }
+    if protocol.is_some_and(|protocol| !protocol.0.as_bytes().eq_ignore_ascii_case(b"websocket")) {
+        // RFC 9220 section 3
+        return Err(Refusal::new(StatusCode::NOT_IMPLEMENTED, "protocol"));
     }
     transfer_coding(&request.headers)?;
     content_length(&request.headers)?;

@@ -64,3 +64,4 @@ mod upstream_limits;
 mod upstream_neighbours;
 mod upstream_reload;
 mod websocket;
+mod websocket_h2;

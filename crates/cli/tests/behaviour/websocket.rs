@@ -9,7 +9,7 @@ use tungstenite::{Message, WebSocket};
 use crate::site::{NAME, Site};
 
 /// Sends every message back.
-fn echo() -> Origin {
+pub(crate) fn echo() -> Origin {
     Origin::raw(|stream| {
         let mut socket = tungstenite::accept(stream).map_err(io::Error::other)?;
         loop {

@@ -84,7 +84,8 @@ impl Compression {
             compression: Rc::clone(self),
             coding: Accepted::of(headers).best(&self.settings.codings),
             is_exposed: self.may_leak && is_exposed(self.settings.guard, headers),
-            is_forbidden: forbids_transforming(headers),
+            // What answers CONNECT is of another protocol.
+            is_forbidden: forbids_transforming(headers) || request.method == Method::CONNECT,
             is_head: request.method == Method::HEAD,
             known: known.cloned(),
         }

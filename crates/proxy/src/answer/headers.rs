@@ -11,6 +11,8 @@ use http::request::Parts;
 use http::uri::{PathAndQuery, Uri};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 
+use crate::http2::Protocol;
+
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
@@ -103,8 +105,11 @@ fn tokens(value: &HeaderValue) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|token| !token.is_empty())
 }
 
-/// The protocol that the client wants to switch to, if it may.
+/// The protocol that the client wants to switch to, if it may: by `Upgrade` (HTTP/1.1) or by `CONNECT` (HTTP/2, RFC 8441).
 fn upgrade(request: &Parts) -> Option<HeaderValue> {
+    if let Some(Protocol(protocol)) = request.extensions.get() {
+        return Some(protocol.clone());
+    }
     let protocol = request.headers.get(header::UPGRADE)?;
     let mut connection = request.headers.get_all(header::CONNECTION).iter().flat_map(tokens);
     let is_asked = request.version == Version::HTTP_11

@@ -1,6 +1,7 @@
 //! Answers requests: finds the host and the route of each, and does what the route says.
 
 mod answers;
+mod passage;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -8,20 +9,18 @@ use std::time::Duration;
 use brisk_telemetry::{RequestId, RequestIds, Throttle};
 use bytes::Bytes;
 use http::request::Parts;
-use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body::Body as _;
 
 use self::answers::{fixed, found, no_content, over_rate, refuse};
+use self::passage::{Passage, upstream_target};
 use crate::answer::client_cert::ClientCert;
 use crate::answer::compress::Compression;
 use crate::answer::early_data::EarlyDataPolicy;
-use crate::answer::error_page::error_page;
 use crate::answer::exchange::{Exchange, RecordedBody, Telemetry};
 use crate::answer::files::{StaticFiles, in_room};
-use crate::answer::forwarding::{Asked, Forwarding};
+use crate::answer::forwarding::Forwarding;
 use crate::answer::head_limits::HeadLimits;
-use crate::answer::headers;
 use crate::answer::hosts::{Host, Hosts, Misdirected, Names, Origin};
 use crate::answer::path::{AmbiguousPath, RequestPath};
 use crate::answer::redirect::{self, HttpsRedirect};
@@ -32,13 +31,11 @@ use crate::answer::settings::{
 use crate::answer::stages::{self, Stages};
 use crate::body::Body;
 use crate::body::client::ClientBody;
-use crate::body::gathered::{Gathered, Room};
-use crate::body::request::{Arriving, BodyProgress};
 use crate::body::upload::Upload;
 use crate::connection::Connection;
-use crate::error::{BodyError, ServiceError, UpstreamError};
-use crate::upstream::forward::{ForwardFacts, forward};
-use crate::upstream::group::{Group, Server};
+use crate::error::{BodyError, ServiceError};
+use crate::http2::Protocol;
+use crate::upstream::group::Group;
 use crate::validate::{self, Refusal, Target};
 
 /// Answers requests to the hosts of one configuration, on one worker.
@@ -230,7 +227,12 @@ impl Site {
         if exchange.is_early() && !route.early_data.lets_pass(&head, &path.decoded, body.is_end_stream()) {
             Box::pin(exchange.hold_until_confirmed()).await;
         }
+        let is_tunnel = head.extensions.get::<Protocol>().is_some();
         match &route.action {
+            // To the client, any 2xx would mean that it speaks to a server of its protocol.
+            action if is_tunnel && !matches!(action, Prepared::Upstream { .. }) => {
+                Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method"))
+            }
             Prepared::Fixed { status, headers, body } => Ok(fixed(*status, headers, body)),
             Prepared::Page(page) => Ok(page.make(exchange.connection(), &head)),
             Prepared::Redirect(redirect) => redirect::answer(redirect, &head, validate::authority_of(&head)),
@@ -243,6 +245,9 @@ impl Site {
                 let target = upstream_target(&head, &path, *kept, &route.path)?;
                 drop(path);
                 let passage = Passage { service, site: self, group, body_limit: route.body_limit };
+                if is_tunnel {
+                    return Box::pin(passage.tunnel(head, target, body, exchange)).await;
+                }
                 if route.buffer_request && !body.is_end_stream() {
                     return Box::pin(passage.gather_and_go(head, target, body, exchange)).await;
                 }
@@ -275,101 +280,6 @@ impl Route {
             action,
         })
     }
-}
-
-/// A request on its way to an upstream group.
-struct Passage<'a> {
-    service: &'a Service,
-    site: &'a Site,
-    group: &'a Rc<Group>,
-    body_limit: u64,
-}
-
-impl Passage<'_> {
-    /// Forwards the request once its whole body is gathered.
-    async fn gather_and_go(
-        &self,
-        mut head: Parts,
-        target: PathAndQuery,
-        body: Upload,
-        exchange: &mut Exchange,
-    ) -> Result<Response<Body>, Refusal> {
-        let connection = exchange.connection();
-        let progress = BodyProgress::new(connection, self.body_limit);
-        let limit = connection.settings().map_or(u64::MAX, |settings| settings.gathered_total);
-        let room = Room::new(&self.service.telemetry.metrics, limit);
-        let gathered = Gathered::from(body, progress, room).await.map_err(|error| {
-            self.service.not_gathered(&error, exchange.id());
-            Refusal::new(error.status(), error.reason())
-        })?;
-        if !gathered.has_trailers() {
-            head.headers.remove(header::TRANSFER_ENCODING);
-            head.headers.insert(header::CONTENT_LENGTH, gathered.length().into());
-        }
-        self.go(head, target, Arriving::Whole(Box::new(gathered)), exchange).await
-    }
-
-    async fn go(
-        &self,
-        mut head: Parts,
-        target: PathAndQuery,
-        body: impl Into<Arriving>,
-        exchange: &mut Exchange,
-    ) -> Result<Response<Body>, Refusal> {
-        let authority = validate::authority_of(&head).to_owned();
-        let connection = Rc::clone(exchange.connection());
-        headers::prepare_request(&mut head, &authority, target);
-        if exchange.is_early() {
-            headers::mark_early(&mut head.headers);
-        }
-        let asked = Asked { authority: &authority, id: exchange.id(), names: &self.site.names };
-        self.service.forwarding.apply(&mut head.headers, &connection, &asked);
-        self.site.client_cert.apply(&mut head.headers, &connection.record.borrow());
-        let facts =
-            ForwardFacts { connection: &connection, body_limit: self.body_limit, outcome: &exchange.outcome };
-        match forward(self.group, Request::from_parts(head, body), &facts).await {
-            Ok(mut response) => {
-                headers::prepare_response(response.status(), response.headers_mut());
-                Ok(response)
-            }
-            Err(error) => Ok(self.failed(&error, exchange)),
-        }
-    }
-
-    fn failed(&self, error: &UpstreamError, exchange: &mut Exchange) -> Response<Body> {
-        let group = &self.group.state().settings().name;
-        let server = exchange.outcome.server();
-        let server = server.as_deref().map(Server::name);
-        tracing::debug!(%error, group, server, request = %exchange.id(), "upstream gave no response");
-        exchange.fail(error.side(), error.reason());
-        error_page(error.status(), exchange.id())
-    }
-}
-
-/// The target that is sent to an upstream: the client's own wherever its path is unambiguous.
-fn upstream_target(
-    head: &Parts,
-    path: &RequestPath<'_>,
-    kept: UpstreamPath,
-    route: &str,
-) -> Result<PathAndQuery, Refusal> {
-    let forwarded = match kept {
-        UpstreamPath::Whole => path.forwarded.as_ref().into(),
-        UpstreamPath::BelowRoute => path.below(route)?,
-    };
-    match head.uri.path_and_query() {
-        // A query alone, of the path `/`, is spelled out.
-        Some(asked) if asked.path() == forwarded && asked.as_str().starts_with('/') => Ok(asked.clone()),
-        _ => with_query(&forwarded, head.uri.query()),
-    }
-}
-
-fn with_query(path: &str, query: Option<&str>) -> Result<PathAndQuery, Refusal> {
-    let target = match query {
-        Some(query) => format!("{path}?{query}"),
-        None => path.to_owned(),
-    };
-    PathAndQuery::from_maybe_shared(target).map_err(|_| Refusal::bad_request("target"))
 }
 
 fn prepared(response: &FixedResponse) -> Prepared {

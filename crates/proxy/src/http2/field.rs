@@ -14,6 +14,8 @@ pub(crate) enum Field {
     Authority(Authority),
     Path(PathAndQuery),
     Status(StatusCode),
+    /// That of RFC 8441.
+    Protocol(HeaderValue),
     Header(HeaderName, HeaderValue),
     /// One that no message may have; with its name, where it has one.
     Malformed(Option<HeaderName>),
@@ -108,6 +110,7 @@ impl Field {
             Name::Of(Self::Authority(_)) => Self::pseudo(b":authority", value),
             Name::Of(Self::Path(_)) => Self::pseudo(b":path", value),
             Name::Of(Self::Status(_)) => Self::pseudo(b":status", value),
+            Name::Of(Self::Protocol(_)) => Self::pseudo(b":protocol", value),
             Name::Of(Self::Header(name, _) | Self::Malformed(Some(name))) => {
                 Self::header(name.clone(), value)
             }
@@ -126,6 +129,7 @@ impl Field {
             b":scheme" => Scheme::try_from(value).ok().map(Self::Scheme),
             b":authority" => Authority::from_maybe_shared(bytes()).ok().map(Self::Authority),
             b":path" if !value.is_empty() => PathAndQuery::from_maybe_shared(bytes()).ok().map(Self::Path),
+            b":protocol" if !value.is_empty() => HeaderValue::from_bytes(value).ok().map(Self::Protocol),
             b":status" => StatusCode::from_bytes(value).ok().map(Self::Status),
             _ => None,
         };

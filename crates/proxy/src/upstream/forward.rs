@@ -4,6 +4,8 @@
 //! The head arrives rewritten (see `headers`); only what depends on the server's protocol is settled here. What is safe
 //! to repeat is tried once more, as [`Retry`] says.
 
+mod tunnel;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -25,6 +27,8 @@ use crate::upstream::http2::{Destination, Placement};
 use crate::upstream::login::{self, PrivateConnections};
 use crate::upstream::settings::{Retry, ServerScheme};
 use crate::upstream::upgrade::PendingUpgrade;
+
+pub(crate) use self::tunnel::tunnel;
 
 const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 
@@ -291,8 +295,11 @@ impl<'a> Journey<'a> {
             Err(error) => return Err(Failure::connecting(error)),
         };
         let url = server.state().url();
-        let to =
-            Destination { is_encrypted: url.scheme() == ServerScheme::Https, authority: url.authority() };
+        let to = Destination {
+            is_encrypted: url.scheme() == ServerScheme::Https,
+            authority: url.authority(),
+            protocol: None,
+        };
         let deadline = server.register_deadline();
         let limit = server.group_settings().timeouts.head;
         let mut response = http2.exchange(request, to, self.progress.as_deref(), &deadline, limit).await?;

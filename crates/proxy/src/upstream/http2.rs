@@ -248,6 +248,20 @@ impl Http2 {
         Err(Failure { error, was_sent, reused: self.reused })
     }
 
+    /// Whether the server takes streams of other protocols (RFC 8441). Waits for its settings, for at most `limit`.
+    pub(crate) async fn offers_protocols(
+        &mut self,
+        deadline: &Deadline,
+        limit: Duration,
+    ) -> Result<bool, Failure> {
+        deadline.set(limit);
+        let offers = poll_fn(|context| match self.exchange.poll_offers_protocols(context) {
+            Poll::Ready(offers) => Poll::Ready(Ok(offers)),
+            Poll::Pending => deadline.poll_expired(context).map(|()| Err(UpstreamError::HeadTimeout)),
+        });
+        offers.await.map_err(Failure::connecting)
+    }
+
     /// The response's body.
     pub(crate) fn into_body(self) -> Exchange {
         self.exchange

@@ -16,6 +16,8 @@ pub mod id {
     pub const MAX_FRAME_SIZE: u16 = 5;
     /// Bytes of a head.
     pub const MAX_HEADER_LIST_SIZE: u16 = 6;
+    /// Protocols may be asked for on streams (RFC 8441 section 3).
+    pub const ENABLE_CONNECT_PROTOCOL: u16 = 8;
     /// Priorities by RFC 7540 are of no use (RFC 9218 section 2.1).
     pub const NO_RFC7540_PRIORITIES: u16 = 9;
 }
@@ -35,11 +37,18 @@ pub struct PeerSettings {
     pub initial_window: u32,
     /// Streams at a time, those that it is asked to open.
     pub max_streams: u32,
+    /// Protocols may be asked for on streams.
+    pub connect_protocol: bool,
 }
 
 impl Default for PeerSettings {
     fn default() -> Self {
-        Self { header_table: 4096, initial_window: DEFAULT_WINDOW, max_streams: u32::MAX }
+        Self {
+            header_table: 4096,
+            initial_window: DEFAULT_WINDOW,
+            max_streams: u32::MAX,
+            connect_protocol: false,
+        }
     }
 }
 
@@ -60,9 +69,14 @@ impl PeerSettings {
                     self.header_table = value;
                     least_table = least_table.min(value);
                 }
-                id::ENABLE_PUSH | id::NO_RFC7540_PRIORITIES if value > 1 => {
+                id::ENABLE_PUSH | id::NO_RFC7540_PRIORITIES | id::ENABLE_CONNECT_PROTOCOL if value > 1 => {
                     return Err(Reason::PROTOCOL_ERROR);
                 }
+                // RFC 8441 section 3: what was offered stays so.
+                id::ENABLE_CONNECT_PROTOCOL if value == 0 && self.connect_protocol => {
+                    return Err(Reason::PROTOCOL_ERROR);
+                }
+                id::ENABLE_CONNECT_PROTOCOL => self.connect_protocol = value == 1,
                 id::MAX_CONCURRENT_STREAMS => self.max_streams = value,
                 id::INITIAL_WINDOW_SIZE if value > LARGEST_WINDOW => return Err(Reason::FLOW_CONTROL_ERROR),
                 id::INITIAL_WINDOW_SIZE => self.initial_window = value,
@@ -93,12 +107,18 @@ mod tests {
             (id::INITIAL_WINDOW_SIZE, LARGEST_WINDOW),
             (id::MAX_FRAME_SIZE, 1 << 20),
             (id::MAX_CONCURRENT_STREAMS, 7),
+            (id::ENABLE_CONNECT_PROTOCOL, 1),
             (id::HEADER_TABLE_SIZE, 0),
             (id::HEADER_TABLE_SIZE, 100),
             (0x4242, u32::MAX),
         ]);
         assert_eq!(settings.apply(&sent), Ok(0), "the least table");
-        let expected = PeerSettings { header_table: 100, initial_window: LARGEST_WINDOW, max_streams: 7 };
+        let expected = PeerSettings {
+            header_table: 100,
+            initial_window: LARGEST_WINDOW,
+            max_streams: 7,
+            connect_protocol: true,
+        };
         assert_eq!(settings, expected);
         assert_eq!(settings.apply(&[]), Ok(100));
     }
@@ -107,6 +127,7 @@ mod tests {
     fn wrong_values_are_refused_with_their_reasons() {
         for (id, value, reason) in [
             (id::ENABLE_PUSH, 2, Reason::PROTOCOL_ERROR),
+            (id::ENABLE_CONNECT_PROTOCOL, 2, Reason::PROTOCOL_ERROR),
             (id::INITIAL_WINDOW_SIZE, 1 << 31, Reason::FLOW_CONTROL_ERROR),
             (id::MAX_FRAME_SIZE, 16_383, Reason::PROTOCOL_ERROR),
             (id::MAX_FRAME_SIZE, 1 << 24, Reason::PROTOCOL_ERROR),

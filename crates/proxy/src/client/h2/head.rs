@@ -5,6 +5,7 @@ use http::header::{self, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Method, Request, Uri, Version, uri};
 
+use crate::http2::Protocol;
 use crate::http2::field::{self, Field};
 
 /// The head of a request, or its trailers, as far as it was decoded.
@@ -14,6 +15,7 @@ pub(super) struct Head {
     scheme: Option<Scheme>,
     authority: Option<Authority>,
     path: Option<PathAndQuery>,
+    protocol: Option<HeaderValue>,
     headers: HeaderMap,
     length: Option<u64>,
     is_malformed: bool,
@@ -35,7 +37,12 @@ impl Head {
     /// The request; `None` if it is malformed (RFC 9113 section 8.3.1).
     pub(super) fn into_request(self) -> Option<Request<()>> {
         let method = self.method.filter(|_| !self.is_malformed)?;
-        let is_connect = method == Method::CONNECT;
+        // RFC 8441 section 4: with a protocol it has scheme and path.
+        let is_connect = method == Method::CONNECT && self.protocol.is_none();
+        let is_extended = method == Method::CONNECT && self.authority.is_some();
+        if self.protocol.is_some() && !is_extended {
+            return None;
+        }
         if is_connect != self.scheme.is_none() || is_connect != self.path.is_none() {
             return None;
         }
@@ -49,13 +56,19 @@ impl Head {
         *request.uri_mut() = Uri::from_parts(parts).ok()?;
         *request.version_mut() = Version::HTTP_2;
         *request.headers_mut() = self.headers;
+        if let Some(protocol) = self.protocol {
+            request.extensions_mut().insert(Protocol(protocol));
+        }
         Some(request)
     }
 
     /// The trailers; `None` if they are malformed, as with any pseudo-header.
     pub(super) fn into_trailers(self) -> Option<HeaderMap> {
-        let has_pseudo =
-            self.method.is_some() || self.scheme.is_some() || self.authority.is_some() || self.path.is_some();
+        let has_pseudo = self.method.is_some()
+            || self.scheme.is_some()
+            || self.authority.is_some()
+            || self.path.is_some()
+            || self.protocol.is_some();
         (!has_pseudo && !self.is_malformed).then_some(self.headers)
     }
 
@@ -93,6 +106,7 @@ impl Fields for Head {
             Field::Scheme(scheme) => Self::put(&mut self.scheme, scheme, is_late),
             Field::Authority(authority) => Self::put(&mut self.authority, authority, is_late),
             Field::Path(path) => Self::put(&mut self.path, path, is_late),
+            Field::Protocol(protocol) => Self::put(&mut self.protocol, protocol, is_late),
             Field::Header(name, value) => {
                 self.add(name, value);
                 false
@@ -169,6 +183,26 @@ mod tests {
         assert!(head(&[(":method", "GET"), (":scheme", "https"), (":path", "")]).into_request().is_none());
         assert!(head(&[(":method", "CONNECT"), (":authority", "a:443")]).into_request().is_some());
         assert!(head(&[&[(":method", "CONNECT")][..], &GET[1..]].concat()).into_request().is_none());
+    }
+
+    #[test]
+    fn a_protocol_is_asked_for_by_connect_with_a_whole_target() {
+        let asked = [
+            (":method", "CONNECT"),
+            (":protocol", "websocket"),
+            (":scheme", "https"),
+            (":path", "/chat"),
+            (":authority", "a"),
+        ];
+        let request = head(&asked).into_request().expect("a request");
+        let protocol = request.extensions().get::<Protocol>().expect("a protocol");
+        assert_eq!((request.uri().path(), protocol.0.as_bytes()), ("/chat", &b"websocket"[..]));
+        for missing in [0, 2, 3, 4] {
+            let mut fields = asked.to_vec();
+            fields.remove(missing);
+            assert!(head(&fields).into_request().is_none(), "{missing}");
+        }
+        assert!(head(&[(":protocol", "websocket")]).into_trailers().is_none());
     }
 
     #[test]

@@ -196,6 +196,7 @@ impl<'a> H2<'a> {
             (id::MAX_CONCURRENT_STREAMS, http.settings.h2_streams),
             (id::INITIAL_WINDOW_SIZE, WINDOW),
             (id::MAX_HEADER_LIST_SIZE, limit),
+            (id::ENABLE_CONNECT_PROTOCOL, 1),
             (id::NO_RFC7540_PRIORITIES, 1),
         ]);
         out.frame(kind::SETTINGS, 0, 0, &ours);

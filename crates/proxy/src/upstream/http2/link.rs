@@ -300,6 +300,17 @@ impl Exchange {
         Poll::Ready(Ok(()))
     }
 
+    /// Whether the server takes streams of other protocols (RFC 8441), once its settings have come.
+    pub(super) fn poll_offers_protocols(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        let mut wire = self.link.wire.borrow_mut();
+        let state = &mut wire.state;
+        if state.recv.has_settings || !state.takes_requests() {
+            return Poll::Ready(state.send.peer.connect_protocol);
+        }
+        state.wait_for_room(context.waker());
+        Poll::Pending
+    }
+
     /// The head of the response.
     pub(super) fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Result<Response<()>, Unanswered>> {
         let mut wire = self.link.wire.borrow_mut();

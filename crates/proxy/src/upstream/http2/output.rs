@@ -11,7 +11,7 @@ use brisk_wire::h2::settings::DEFAULT_FRAME;
 use bytes::{Buf as _, Bytes};
 use http::header::{CONTENT_LENGTH, HOST, TE};
 use http::uri::{Authority, PathAndQuery};
-use http::{HeaderMap, Method, Request};
+use http::{HeaderMap, HeaderValue, Method, Request};
 use http_body::{Body as _, Frame};
 
 use super::state::{Sending, State};
@@ -41,6 +41,8 @@ pub(crate) struct Destination<'a> {
     pub(crate) is_encrypted: bool,
     /// The name of the server, for requests that name none.
     pub(crate) authority: &'a Authority,
+    /// The protocol that the stream is to be of (RFC 8441).
+    pub(crate) protocol: Option<&'a HeaderValue>,
 }
 
 impl State {
@@ -240,13 +242,16 @@ impl Sending {
         let Self { encoder, out, .. } = self;
         let at = block::begin(out);
         encoder.begin(out);
+        if let Some(protocol) = to.protocol {
+            encoder.field(b":protocol", protocol.as_bytes(), out);
+        }
         match *request.method() {
             Method::GET => encoder.constant(2, out),
             Method::POST => encoder.constant(3, out),
             ref other => encoder.field(b":method", other.as_str().as_bytes(), out),
         }
         encoder.constant(if to.is_encrypted { 7 } else { 6 }, out);
-        let host = request.headers().get(HOST).map(http::HeaderValue::as_bytes);
+        let host = request.headers().get(HOST).map(HeaderValue::as_bytes);
         let authority = match (host, request.uri().authority()) {
             (Some(host), _) if is_authority(host) => host,
             (_, Some(authority)) => authority.as_str().as_bytes(),

@@ -1,0 +1,280 @@
+//! WebSocket over HTTP/2 (extended CONNECT, RFC 8441): a stream of the client on one side. On the other a connection over
+//! HTTP/1.1 that switches to the protocol, or such a stream of a server that offers it.
+
+use std::cell::Cell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use aws_lc_rs::{digest, rand};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use brisk_net::Deadline;
+use bytes::{Bytes, BytesMut};
+use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, TRANSFER_ENCODING, UPGRADE};
+use http::request::Parts;
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use http_body::{Body as _, Frame};
+use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf, split};
+use tokio::task::{AbortHandle, spawn_local};
+use tokio_util::io::poll_read_buf;
+
+use super::{ForwardFacts, Placement, settle_length, to_origin_form};
+use crate::body::Body;
+use crate::body::request::{BodyProgress, RequestBody};
+use crate::body::upload::Upload;
+use crate::connection::Connection;
+use crate::error::{BodyError, ConnectionError, UpstreamError};
+use crate::upstream::admission::{Admission, AtLimit};
+use crate::upstream::body::UpstreamBody;
+use crate::upstream::group::{Group, Lease, Server};
+use crate::upstream::http1::{Failure, Http1, Upgraded};
+use crate::upstream::http2::Destination;
+use crate::upstream::io::UpstreamIo;
+use crate::upstream::open::OpenConnection;
+use crate::upstream::settings::ServerScheme;
+
+/// Bytes that are read at once.
+const CHUNK: usize = 16 << 10;
+
+/// RFC 6455 section 1.3
+const MAGIC: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// Asks a server of `group` to switch to WebSocket, on a connection of its own. The answer is 200 where it has, with what it
+/// sends as its body, and what it said otherwise. `upload` is what the client sends.
+pub(crate) async fn tunnel(
+    group: &Rc<Group>,
+    mut head: Parts,
+    upload: Upload,
+    facts: &ForwardFacts<'_>,
+) -> Result<Response<Body>, UpstreamError> {
+    let started = Instant::now();
+    head.extensions.clear();
+    let key = group.key(&head, || facts.connection.record.borrow().client.ip());
+    let server = group.choose(key, None).ok_or(UpstreamError::NoServer)?;
+    facts.outcome.server.replace(Some(Rc::clone(server)));
+    let asked = Asked { server, connection: facts.connection, facts };
+    let answered = if server.state().multiplexes() {
+        asked.over_http2(head, upload).await
+    } else {
+        asked.over_http1(head, upload).await
+    };
+    match answered {
+        Ok(mut response) => {
+            server.succeeded();
+            facts.outcome.time.set(Some(started.elapsed()));
+            *response.version_mut() = Version::HTTP_11;
+            Ok(response)
+        }
+        Err(Failure { error, .. }) => {
+            if error.blames_server() {
+                server.failed(&error);
+            }
+            Err(error)
+        }
+    }
+}
+
+struct Asked<'a> {
+    server: &'a Rc<Server>,
+    connection: &'a Rc<Connection>,
+    facts: &'a ForwardFacts<'a>,
+}
+
+impl Asked<'_> {
+    async fn over_http1(&self, mut head: Parts, upload: Upload) -> Result<Response<Body>, Failure> {
+        let server = self.server;
+        let lease = Lease::new(server);
+        let mut http1 = connect(server).await.map_err(Failure::connecting)?;
+        let key = key();
+        head.method = Method::GET;
+        head.headers.insert(SEC_WEBSOCKET_KEY, header(&key));
+        let mut request = Request::from_parts(head, RequestBody::Empty);
+        to_origin_form(&mut request, server);
+        request.headers_mut().remove(TRANSFER_ENCODING);
+        let limit = server.group_settings().timeouts.head;
+        let mut response = http1.exchange(&mut request, None, limit).await?;
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            // A 2xx would mean to the client that it has switched.
+            if response.status().is_success() {
+                return Err(Failure::after_sending(UpstreamError::NotSwitched));
+            }
+            settle_length(&mut response);
+            return Ok(response.map(|()| Body::Upstream(UpstreamBody::over_http1(http1, lease))));
+        }
+        if response.headers_mut().remove(SEC_WEBSOCKET_ACCEPT) != Some(header(&accept(&key))) {
+            return Err(Failure::after_sending(UpstreamError::NotSwitched));
+        }
+        let upgraded = http1.into_upgraded(limit).await.map_err(Failure::after_sending)?;
+        *response.status_mut() = StatusCode::OK;
+        let tunnel = Tunnel::new(upgraded, lease, upload, self.connection);
+        Ok(response.map(|()| Body::boxed(tunnel)))
+    }
+
+    async fn over_http2(&self, mut head: Parts, upload: Upload) -> Result<Response<Body>, Failure> {
+        let server = self.server;
+        let lease = Lease::new(server);
+        let open = async || match server.admit(AtLimit::Wait).await? {
+            Admission::Open(place) => server.open(place).await,
+            Admission::Connection(_) => Err(UpstreamError::ConnectionLimit),
+        };
+        let checkout = server.http2().checkout(Placement::Kept, open).await;
+        let mut http2 = checkout.map_err(Failure::connecting)?;
+        let deadline = server.register_deadline();
+        let limit = server.group_settings().timeouts.head;
+        if !http2.offers_protocols(&deadline, limit).await? {
+            return Err(Failure::connecting(UpstreamError::NotSwitched));
+        }
+        // `:method CONNECT` and `:protocol` say so.
+        let protocol = head.headers.remove(UPGRADE);
+        head.headers.remove(CONNECTION);
+        head.headers.remove(SEC_WEBSOCKET_KEY);
+        let progress = BodyProgress::new(self.connection, u64::MAX);
+        self.facts.outcome.progress.replace(Some(Rc::clone(&progress)));
+        let body = RequestBody::client(upload, Rc::clone(&progress));
+        let mut request = Request::from_parts(head, body);
+        let url = server.state().url();
+        let to = Destination {
+            is_encrypted: url.scheme() == ServerScheme::Https,
+            authority: url.authority(),
+            protocol: protocol.as_ref(),
+        };
+        let mut response = http2.exchange(&mut request, to, Some(&progress), &deadline, limit).await?;
+        settle_length(&mut response);
+        let body = UpstreamBody::over_http2(http2.into_body(), deadline, lease);
+        Ok(response.map(|()| Body::Upstream(body)))
+    }
+}
+
+/// A connection over HTTP/1.1: a new one, which its server has not closed.
+async fn connect(server: &Rc<Server>) -> Result<Box<Http1>, UpstreamError> {
+    let place = match server.admit(AtLimit::Wait).await? {
+        Admission::Connection(http1) => return Ok(http1),
+        Admission::Open(place) => place,
+    };
+    let (io, open) = server.open(place).await?;
+    Ok(Http1::new(io, server.register_deadline(), open, server.group_settings().head_size))
+}
+
+fn header(text: &str) -> HeaderValue {
+    HeaderValue::from_str(text).expect("letters, digits and signs of base64")
+}
+
+/// A new `Sec-WebSocket-Key` (RFC 6455 section 4.1): a client over HTTP/2 sends none.
+fn key() -> String {
+    let mut random = [0; 16];
+    rand::fill(&mut random).expect("the system has random numbers");
+    BASE64.encode(random)
+}
+
+/// What a server answers to a key (RFC 6455 section 4.2.2).
+fn accept(key: &str) -> String {
+    let mut hash = digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY);
+    hash.update(key.as_bytes());
+    hash.update(MAGIC);
+    BASE64.encode(hash.finish())
+}
+
+/// What a server sends after it has switched protocols. What the client sends is copied by a task, which ends with this.
+#[derive(Debug)]
+struct Tunnel {
+    reader: ReadHalf<UpstreamIo>,
+    read_ahead: Bytes,
+    input: BytesMut,
+    /// Ends the tunnel when neither side has sent anything for too long.
+    idle: Option<(Deadline, Duration)>,
+    /// The client has sent something.
+    has_moved: Rc<Cell<bool>>,
+    copying: AbortHandle,
+    _lease: Lease,
+    _open: OpenConnection,
+}
+
+impl Tunnel {
+    fn new(upgraded: Upgraded, lease: Lease, upload: Upload, connection: &Connection) -> Self {
+        let Upgraded { io, read_ahead, open } = upgraded;
+        let (reader, writer) = split(io);
+        let has_moved = Rc::new(Cell::new(true));
+        let copying = spawn_local(copy(upload, writer, Rc::clone(&has_moved))).abort_handle();
+        let limit = connection.settings().map(|settings| settings.timeouts.idle);
+        let idle = connection.register_deadline().zip(limit);
+        Self {
+            reader,
+            read_ahead,
+            input: BytesMut::new(),
+            idle,
+            has_moved,
+            copying,
+            _lease: lease,
+            _open: open,
+        }
+    }
+
+    fn poll_idle(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some((deadline, limit)) = &self.idle else { return Poll::Pending };
+        if self.has_moved.take() {
+            deadline.set(*limit);
+        }
+        deadline.poll_expired(context)
+    }
+}
+
+/// Copies what the client sends until its end, which is passed on.
+async fn copy(mut upload: Upload, mut writer: WriteHalf<UpstreamIo>, has_moved: Rc<Cell<bool>>) {
+    while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut upload).poll_frame(context)).await {
+        let Ok(Ok(data)) = frame.map(Frame::into_data) else { break };
+        has_moved.set(true);
+        if writer.write_all(&data).await.is_err() || writer.flush().await.is_err() {
+            break;
+        }
+    }
+    // One that has gone needs no end.
+    drop(writer.shutdown().await);
+}
+
+impl http_body::Body for Tunnel {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        if !this.read_ahead.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut this.read_ahead)))));
+        }
+        // A tunnel that waits holds no room.
+        let mut input = std::mem::take(&mut this.input);
+        input.reserve(CHUNK);
+        let Poll::Ready(read) = poll_read_buf(Pin::new(&mut this.reader), context, &mut input) else {
+            ready!(this.poll_idle(context));
+            return Poll::Ready(Some(Err(BodyError::UpstreamTimeout)));
+        };
+        this.has_moved.set(true);
+        match read {
+            Ok(0) => Poll::Ready(None),
+            Ok(_) => Poll::Ready(Some(Ok(Frame::data(input.split().freeze())))),
+            Err(error) => Poll::Ready(Some(Err(BodyError::Upstream(ConnectionError::Io(error))))),
+        }
+    }
+}
+
+impl Drop for Tunnel {
+    fn drop(&mut self) {
+        self.copying.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // The example of RFC 6455 section 1.3.
+    #[test]
+    fn a_key_has_its_answer() {
+        assert_eq!(accept("dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        assert_ne!(key(), key());
+    }
+}
