@@ -5,6 +5,7 @@
 
 pub mod certificate;
 pub mod chain;
+pub mod challenge;
 pub mod crl;
 pub mod development;
 pub mod error;
@@ -17,12 +18,13 @@ mod x509;
 
 pub use certificate::{Certificate, Loaded, load};
 pub use chain::Chain;
+pub use challenge::Challenges;
 pub use crl::Crl;
 pub use development::DevelopmentCa;
 pub use error::{CertError, Warning};
 pub use private_ca::{Issued, PrivateCa, Purpose};
 pub use resolver::{ClientAbilities, HostMap, Match, UnknownName, choose};
-pub use slot::{Served, Slot};
+pub use slot::{Publish, Served, Slot};
 pub use store::{Store, StoreError};
 pub use watch::FileWatch;
 pub use x509::{common_name, not_after, subject};

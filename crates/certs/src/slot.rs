@@ -1,14 +1,14 @@
 //! The certificates that a host shows now. They are no configuration: a renewal publishes others, and nothing is rebuilt.
 //!
-//! The files of the configuration are published here when it is put in force. Any other source of a certificate would publish
-//! in the same way.
+//! The files of the configuration are published here when it is put in force. What is obtained from authorities is published in
+//! the same way, by [`Publish`].
 
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use brisk_keys::PrivateKeyEngine;
+use brisk_keys::{Keystore, PrivateKeyEngine};
 
 use crate::certificate::Certificate;
 
@@ -19,6 +19,13 @@ pub struct Served {
     pub certificate: Arc<Certificate>,
     /// Performs its key operations. It has to know the key before this is published.
     pub engine: Arc<dyn PrivateKeyEngine>,
+}
+
+/// Shows certificates that come from elsewhere than the configuration.
+pub trait Publish: fmt::Debug + Send + Sync + 'static {
+    /// Shows these certificates to handshakes of a host that begin from now on, instead of those before. `keys` has their
+    /// private keys, or knows the engines that have them.
+    fn publish(&self, certificates: Vec<Arc<Certificate>>, keys: Keystore);
 }
 
 /// The certificates of one host, replaced together. Empty until the first publication: such a host completes no handshake.

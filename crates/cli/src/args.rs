@@ -54,6 +54,12 @@ pub(crate) struct Serve {
     /// Folder for the development CA [default: $XDG_STATE_HOME/brisk or ~/.local/state/brisk]
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
+    /// Directory of the certificate authority, instead of the file's [default: Let's Encrypt]
+    #[arg(long, value_name = "URL", requires = "config")]
+    pub(crate) acme_directory: Option<String>,
+    /// Authorities that the certificate authority's own server is verified with (PEM) [default: the system's]
+    #[arg(long, value_name = "FILE", requires = "config")]
+    pub(crate) acme_ca: Option<PathBuf>,
     /// Number of worker threads [default: one per core]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) workers: Option<u16>,

@@ -22,6 +22,7 @@ use crate::args::{self, Serve};
 use document::Document;
 pub(crate) use error::ConfigError;
 use error::Located;
+pub(crate) use resolve::acme::ResolvedAcme;
 pub(crate) use resolve::keyserver::ResolvedKeyServer;
 pub(crate) use resolve::{Development, Resolved};
 use values::{Address, UpstreamServer};
@@ -66,6 +67,7 @@ fn read(file: &Path, serve: &Serve, development: Development) -> Result<Resolved
     let document = Document::parse(&text).map_err(|problems| ConfigError::new(file, problems))?;
     let (mut raw, unread) = document.read::<raw::Config>();
     apply(serve, &mut raw);
+    shortcuts(&mut raw);
     let mut resolved = finish(&raw, &document, unread, file, development)?;
     resolved.settings.server.files.push(file.to_owned());
     Ok(resolved)
@@ -117,6 +119,32 @@ fn loopback() -> Vec<Address> {
     [v4].into_iter().chain(has_v6.then_some(v6)).map(Address).collect()
 }
 
+/// The addresses of a file that names none, where certificates are obtained: browsers and authorities come to these ports.
+const USUAL_HTTPS: [&str; 2] = ["0.0.0.0:443", "[::]:443"];
+const USUAL_HTTP: [&str; 2] = ["0.0.0.0:80", "[::]:80"];
+
+/// Writes out what a short file leaves unsaid: the usual ports and the refusal of unknown names where certificates are
+/// obtained, and the route of a host that has only an upstream.
+fn shortcuts(raw: &mut raw::Config) {
+    if raw.host.iter().any(|host| host.acme.is_on()) {
+        let usual =
+            |addresses: [&str; 2]| addresses.iter().filter_map(|address| address.parse().ok()).collect();
+        if raw.server.https.is_empty() && raw.server.http.is_empty() {
+            (raw.server.https, raw.server.http) = (usual(USUAL_HTTPS), usual(USUAL_HTTP));
+        }
+        raw.server.unknown_host.get_or_insert(raw::UnknownHost::Refuse);
+    }
+    for host in &mut raw.host {
+        let Some(server) = host.upstream.take() else { continue };
+        let name = server.url.to_string();
+        let route =
+            raw::Route { path: "/".to_owned(), upstream: Some(name.clone()), ..raw::Route::default() };
+        host.route.push(route);
+        let group = raw::Upstream { servers: vec![server], ..raw::Upstream::default() };
+        raw.upstream.entry(name).or_insert(group);
+    }
+}
+
 /// Puts what the command line says in the place of what the file says.
 fn apply(serve: &Serve, raw: &mut raw::Config) {
     if !serve.listen.is_empty() {
@@ -125,6 +153,12 @@ fn apply(serve: &Serve, raw: &mut raw::Config) {
     if let Some(dir) = &serve.state_dir {
         // The folder of the file is no business of the command line.
         raw.server.state_dir = Some(std::path::absolute(dir).unwrap_or_else(|_| dir.clone()));
+    }
+    if let Some(directory) = &serve.acme_directory {
+        raw.acme.directory = Some(directory.clone());
+    }
+    if let Some(ca) = &serve.acme_ca {
+        raw.acme.ca = Some(std::path::absolute(ca).unwrap_or_else(|_| ca.clone()));
     }
     raw.server.workers = serve.workers.or(raw.server.workers);
     let format = serve.access_log.map(|format| match format {

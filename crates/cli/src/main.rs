@@ -1,5 +1,6 @@
 //! The program `brisk`: arguments, configuration, and what they set in motion.
 
+mod acme;
 mod args;
 mod bench;
 mod bench_compare;

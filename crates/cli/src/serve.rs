@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io::{self, Write};
 use std::mem;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use anyhow::anyhow;
 use brisk_certs::DevelopmentCa;
@@ -11,6 +12,7 @@ use brisk_gateway::{Addresses, Environment, Gateway};
 use brisk_server::{Process, Program, ServerError, Sockets, WatchedFiles};
 use brisk_telemetry::Metrics;
 
+use crate::acme::Obtained;
 use crate::args::Serve;
 use crate::config::{self, Resolved};
 use crate::{engines, limits, log, memory, remote, summary};
@@ -23,7 +25,7 @@ pub(crate) const PROGRAM: Program =
 pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let _log = log::start(&arguments.log)?;
     let sockets = Sockets::inherited();
-    let Resolved { settings, keys, warnings, remote, development } = config::settings(arguments)?;
+    let Resolved { settings, keys, warnings, remote, acme, development } = config::settings(arguments)?;
     // From before the engines start, which takes a while with a GPU.
     let files = WatchedFiles::start(&settings.server.files);
     log_warnings(&warnings);
@@ -36,17 +38,26 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     remote::connect(&remote);
     remote::keep(remote);
     let process = Process { program: PROGRAM, sockets, files };
-    let gateway =
-        Gateway::bind(settings, process, Environment { engines, gathers: keys.processor.simd, metrics })?;
+    let obtained = Arc::new(Obtained::default());
+    let environment = Environment {
+        engines,
+        gathers: keys.processor.simd,
+        metrics,
+        challenges: Arc::clone(obtained.challenges()),
+        obtainer: Arc::clone(&obtained) as _,
+    };
+    let gateway = Gateway::bind(settings, process, environment)?;
     print_start(gateway.addresses(), &sessions, development.as_ref())
         .map_err(|error| anyhow!("cannot write to standard output: {error}"))?;
+    obtained.look_after(&acme).map_err(ServerError::Threads)?;
     let mut last_keys = keys.clone();
-    let next_remote = Cell::new(Vec::new());
+    let (next_remote, next_acme) = (Cell::new(Vec::new()), Cell::new(Some(acme)));
     let read = || {
         let resolved = config::settings(arguments)?;
         log_warnings(&resolved.warnings);
         remote::connect(&resolved.remote);
         next_remote.set(resolved.remote);
+        next_acme.set(Some(resolved.acme));
         if mem::replace(&mut last_keys, resolved.keys.clone()) != resolved.keys && resolved.keys != keys {
             tracing::warn!(key = "keys", "changed, but takes full effect only after a restart");
         }
@@ -54,9 +65,12 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     };
     // What is not in force is dropped, and its connections with it.
     let settled = |is_in_force| {
-        let remote = next_remote.take();
+        let (remote, acme) = (next_remote.take(), next_acme.take());
         if is_in_force {
             remote::keep(remote);
+            if let Some(Err(error)) = acme.map(|acme| obtained.look_after(&acme)) {
+                tracing::error!(%error, "certificates are not looked after");
+            }
         }
     };
     Ok(gateway.run(read, settled)?)

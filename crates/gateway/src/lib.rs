@@ -7,6 +7,7 @@ mod connections;
 mod error;
 mod gateway;
 mod metrics;
+mod obtained;
 mod page;
 mod redirect;
 mod resumption;
@@ -20,5 +21,6 @@ mod worker;
 
 pub use error::GatewayError;
 pub use gateway::{Addresses, Gateway};
+pub use obtained::{ObtainedHost, Obtainer};
 pub use settings::GatewaySettings;
 pub use shared::Environment;

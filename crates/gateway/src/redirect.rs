@@ -1,4 +1,4 @@
-//! Plain HTTP connections: every request is answered with a redirect to HTTPS.
+//! Plain HTTP connections: every request is answered with a redirect to HTTPS, but for those of authorities that check a name.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use brisk_certs::challenge::HTTP_PATH;
 use brisk_net::Deadline;
 use brisk_proxy::client::{End, StrictLines};
 use brisk_proxy::{ClientBody, Connection};
@@ -61,9 +62,16 @@ async fn answer(
     let service = service_fn(|request| {
         let (head, body) = ClientBody::of_hyper(request).into_parts();
         lines.expect(&body);
-        let redirect = worker.shared.live.load().redirect;
-        let response = worker.service.current().redirect(redirect, &connection, &head);
-        async move { Ok::<_, Infallible>(response) }
+        let connection = Rc::clone(&connection);
+        async move {
+            // RFC 8555 section 8.3: the authority asks here, whatever else this port does.
+            let asked = head.uri.path();
+            let text =
+                if asked.starts_with(HTTP_PATH) { worker.shared.challenges.http(asked).await } else { None };
+            let redirect = worker.shared.live.load().redirect;
+            let service = worker.service.current();
+            Ok::<_, Infallible>(service.redirect(redirect, text.as_deref(), &connection, &head))
+        }
     });
     let http = Rc::clone(&worker.http.borrow());
     let io = tokio::io::join(reader, writer);

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
 
+use brisk_certs::Challenges;
 use brisk_session::{
     FleetSecret, KeySource, MemoryStore, RedisError, RedisStore, RotationSettings, SessionIds, SessionStore,
     TicketKeySync, TicketKeyring, TieredStore,
@@ -47,8 +48,9 @@ impl Resumption {
     }
 
     /// The resources of handshakes. All but the gate are fixed at the start.
-    pub(crate) fn resources(&self, key_gate: KeyGate) -> Resources {
+    pub(crate) fn resources(&self, key_gate: KeyGate, challenges: Arc<Challenges>) -> Resources {
         Resources {
+            challenges,
             sessions: Arc::clone(&self.store),
             keyring: Arc::clone(&self.keyring),
             session_ids: self.ids.clone(),

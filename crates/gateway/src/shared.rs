@@ -3,12 +3,13 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use brisk_keys::Engines;
+use brisk_certs::{Certificate, Challenges, Publish, Served, Slot};
+use brisk_keys::{Engines, Keystore};
 use brisk_net::rates::{Rates, Refusals};
 use brisk_net::{AddressLimit, DeadlineWheel, FairShare};
 use brisk_proxy::HttpsRedirect;
@@ -18,13 +19,14 @@ use brisk_proxy::upstream::GroupState;
 use brisk_proxy::{CompressionMetrics, Service, ServiceError, Telemetry};
 use brisk_telemetry::metrics::{CertificateExpiry, Metrics};
 use brisk_telemetry::{AccessLog, Sink, Throttle};
-use brisk_tls::{HostSettings, KeyGate};
+use brisk_tls::{HostSettings, KeyGate, Resources};
 use ipnet::IpNet;
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 
 use crate::GatewayError;
 use crate::metrics::RateMetrics;
+use crate::obtained::{ObtainedHost, Obtainer};
 use crate::page;
 use crate::resumption::Resumption;
 use crate::settings::{GatewaySettings, ProxyProtocol};
@@ -45,6 +47,10 @@ pub struct Environment {
     pub gathers: bool,
     /// The metrics of the process, shared with the engines.
     pub metrics: Arc<Metrics>,
+    /// What authorities are answered that check names.
+    pub challenges: Arc<Challenges>,
+    /// Obtains the certificates of hosts that have none of files.
+    pub obtainer: Arc<dyn Obtainer>,
 }
 
 /// Everything built from one configuration. Replaced whole on reload.
@@ -117,6 +123,10 @@ pub(crate) struct Shared {
     /// Whether workers perform operations of their handshakes together.
     pub(crate) gathers: bool,
     engines: Arc<dyn Engines>,
+    pub(crate) challenges: Arc<Challenges>,
+    obtainer: Arc<dyn Obtainer>,
+    /// For those who publish certificates later.
+    own: Weak<Self>,
     /// Each client's share of the engine's queue.
     key_share: FairShare,
     rate_refusals: Arc<Refusals>,
@@ -129,19 +139,20 @@ impl Shared {
         settings: &GatewaySettings,
         environment: Environment,
     ) -> Result<Arc<Self>, GatewayError> {
-        let Environment { engines, gathers, metrics } = environment;
+        let Environment { engines, gathers, metrics, challenges, obtainer } = environment;
         let resumption = Resumption::new(&settings.sessions, &metrics)?;
         let sink = Sink::new(Arc::clone(&metrics));
         sink.set_access_log(open_access_log(settings, &metrics)?);
         let (key_share, rate_refusals) = (FairShare::new(engines.queue().get()), Arc::default());
         let rates = rates(settings, None, &rate_refusals);
         let gate = KeyGate { share: Some(key_share.clone()), rates };
-        let live = live(settings, &*engines, &resumption, &metrics, gate, None)?;
+        let resources = resumption.resources(gate, Arc::clone(&challenges));
+        let live = live(settings, &*engines, resources, &metrics, None)?;
         live.tls.publish();
         metrics.set_certificates(expiries(settings));
         metrics.register(CompressionMetrics);
         metrics.register(RateMetrics(Arc::clone(&rate_refusals)));
-        Ok(Arc::new(Self {
+        let shared = Arc::new_cyclic(|own| Self {
             sink,
             live: ArcSwap::from_pointee(live),
             changes: watch::Sender::new(()),
@@ -150,12 +161,17 @@ impl Shared {
             resumption,
             gathers,
             engines,
+            challenges,
+            obtainer,
+            own: Weak::clone(own),
             key_share,
             rate_refusals,
             handshake_warnings: Throttle::new(WARNING_INTERVAL),
             ids: AtomicU64::new(1),
             metrics,
-        }))
+        });
+        shared.show_obtainer();
+        Ok(shared)
     }
 
     /// Puts new settings in force for new connections and new requests. On an error nothing changes.
@@ -163,7 +179,8 @@ impl Shared {
         let before = self.live.load();
         let rates = rates(settings, before.rates.as_ref(), &self.rate_refusals);
         let gate = KeyGate { share: Some(self.key_share.clone()), rates };
-        let live = live(settings, &*self.engines, &self.resumption, &self.metrics, gate, Some(&before))?;
+        let resources = self.resumption.resources(gate, Arc::clone(&self.challenges));
+        let live = live(settings, &*self.engines, resources, &self.metrics, Some(&before))?;
         let access_log = open_access_log(settings, &self.metrics)?;
         self.resumption.configure(&settings.sessions)?;
         self.sink.set_access_log(access_log);
@@ -171,7 +188,18 @@ impl Shared {
         live.tls.publish();
         self.live.store(Arc::new(live));
         self.changes.send_replace(());
+        self.show_obtainer();
         Ok(())
+    }
+
+    /// Reports the hosts of the present configuration to what obtains their certificates.
+    fn show_obtainer(&self) {
+        let live = self.live.load();
+        let host = |host: &HostSettings| ObtainedHost {
+            names: host.names.clone(),
+            publish: Arc::new(Publisher { slot: Arc::clone(&host.slot), shared: Weak::clone(&self.own) }),
+        };
+        self.obtainer.follow(live.tls.obtained().map(host).collect());
     }
 
     pub(crate) fn next_connection_id(&self) -> u64 {
@@ -195,15 +223,35 @@ impl fmt::Debug for Shared {
     }
 }
 
+/// Publishes into the slot of one host.
+struct Publisher {
+    slot: Arc<Slot>,
+    shared: Weak<Shared>,
+}
+
+impl Publish for Publisher {
+    fn publish(&self, certificates: Vec<Arc<Certificate>>, keys: Keystore) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        let engine = shared.engines.for_keys(Arc::new(keys));
+        let served = |certificate| Served { certificate, engine: Arc::clone(&engine) };
+        self.slot.publish(certificates.into_iter().map(served).collect());
+        shared.live.load().tls.acceptor.refresh();
+    }
+}
+
+impl fmt::Debug for Publisher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Publisher").field("slot", &self.slot).finish_non_exhaustive()
+    }
+}
+
 fn live(
     settings: &GatewaySettings,
     engines: &dyn Engines,
-    resumption: &Resumption,
+    resources: Resources,
     metrics: &Arc<Metrics>,
-    key_gate: KeyGate,
     before: Option<&Live>,
 ) -> Result<Live, GatewayError> {
-    let resources = resumption.resources(key_gate);
     let tls = Termination::new(settings, &resources, engines, before.map(|before| &before.tls))?;
     let groups_before = before.map_or(&[][..], |before| &before.parts.groups);
     let groups = group_states(&settings.upstreams, groups_before, metrics)?;

@@ -49,6 +49,9 @@ impl Termination {
         for host in &self.hosts {
             let (shown, name) = (host.slot.load(), host.names.first());
             let is_shown = |new: &Certificate| shown.iter().any(|old| old.certificate.chain == new.chain);
+            if host.obtained {
+                continue;
+            }
             for new in host.certificates.iter().filter(|new| !shown.is_empty() && !is_shown(new)) {
                 let file = new.source.display();
                 tracing::info!(host = name, %file, "new handshakes are shown a new certificate");
@@ -56,6 +59,11 @@ impl Termination {
             host.publish(&self.engine);
         }
         self.acceptor.refresh();
+    }
+
+    /// The hosts whose certificates are obtained, by names and slot.
+    pub(crate) fn obtained(&self) -> impl Iterator<Item = &HostSettings> {
+        self.hosts.iter().filter(|host| host.obtained)
     }
 
     fn accepts(&self, settings: &TlsSettings, hosts: &[HostSettings], rates: Option<&Arc<Rates>>) -> bool {

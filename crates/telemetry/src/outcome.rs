@@ -126,7 +126,9 @@ named! {
         Malformed = "malformed",
         /// A wrong PROXY protocol header came before it.
         ProxyProtocol = "proxy-protocol",
-        /// No certificate fits what the client can verify.
+        /// It was an authority's check by tls-alpn-01, which ends with the handshake. Its connection never had a request.
+        Challenge = "acme-challenge",
+        /// No certificate fits what the client can verify, or the host has none yet.
         NoCertificate = "no-certificate",
         /// The client asked for a name that is not served here.
         UnknownName = "unknown-name",

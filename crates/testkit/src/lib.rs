@@ -8,6 +8,7 @@ pub mod fuzz;
 pub mod http1;
 pub mod nginx;
 pub mod origin;
+pub mod pebble;
 pub mod process;
 pub mod programs;
 pub mod redis;

@@ -1,5 +1,6 @@
 //! Takes a TCP connection through the handshake: hello, host, certificate, key operation, session.
 
+mod challenge;
 mod facts;
 mod negotiation;
 
@@ -8,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use brisk_certs::HostMap;
+use brisk_certs::{Challenges, HostMap};
 use brisk_session::{
     KeySource, MemorySettings, MemoryStore, RotationSettings, SessionIds, SessionStore, TicketKeyring,
 };
@@ -50,6 +51,8 @@ pub struct Resources {
     pub session_ids: SessionIds,
     /// Limits of the key operations of one client.
     pub key_gate: KeyGate,
+    /// What authorities are answered that check by tls-alpn-01.
+    pub challenges: Arc<Challenges>,
 }
 
 impl Resources {
@@ -60,6 +63,7 @@ impl Resources {
             keyring: Arc::new(TicketKeyring::new(KeySource::Generated(RotationSettings::default()), now)),
             session_ids: SessionIds::default(),
             key_gate: KeyGate::default(),
+            challenges: Challenges::new(),
         }
     }
 }
@@ -69,6 +73,8 @@ impl Resources {
 pub struct Acceptor {
     hosts: HostMap<Host>,
     settings: TlsSettings,
+    challenge: HostConfig,
+    challenges: Arc<Challenges>,
 }
 
 #[derive(Debug)]
@@ -149,7 +155,8 @@ impl Acceptor {
             map.add(host.names.iter().map(String::as_str), entry)?;
         }
         map.set_default(HostSettings::default_of(hosts));
-        Ok(Self { hosts: map, settings })
+        let challenge = builder.challenge()?;
+        Ok(Self { hosts: map, settings, challenge, challenges: Arc::clone(&resources.challenges) })
     }
 
     /// Prepares the certificates published in the slots of the hosts, and drops those shown before. Until it is called
@@ -190,6 +197,9 @@ impl Acceptor {
         let result = if let Some((alert, reason)) = self.unanswerable(&hello) {
             send_last(&mut io, alert, &mut trace).await;
             Err(Refusal::because(HandshakeOutcome::NothingInCommon, &reason))
+        } else if challenge::is_asked(&hello) {
+            let refusal = Box::pin(self.answer_challenge(&hello, io, incoming, &mut trace)).await;
+            return Err(Refusal { server_name: hello.server_name, ..refusal });
         } else if let Some(host) = self.hosts.get(hello.server_name.as_deref()).host() {
             Negotiation::run(host, &hello, client, &mut io, incoming, &mut trace).await
         } else {

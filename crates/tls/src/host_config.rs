@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use brisk_certs::challenge;
 use brisk_wire::client_hello::ClientHello;
 use brisk_wire::registry::ProtocolVersion;
 use rustls::crypto::CryptoProvider;
-use rustls::server::{ServerConfig, WebPkiClientVerifier};
+use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
 use rustls::{RootCertStore, compress, version};
 
 use crate::TlsError;
@@ -87,7 +88,7 @@ impl<'a> ConfigBuilder<'a> {
 
     pub(crate) fn host(&self, host: &HostSettings) -> Result<HostConfig, TlsError> {
         let name = host.names.first().map_or("(default)", String::as_str);
-        if host.certificates.is_empty() {
+        if host.certificates.is_empty() && !host.obtained {
             return Err(TlsError::NoCertificate { host: name.to_owned() });
         }
         let versions: &[&rustls::SupportedProtocolVersion] =
@@ -105,6 +106,18 @@ impl<'a> ConfigBuilder<'a> {
         let mut config = builder.with_cert_resolver(Arc::new(ChosenCertificate));
         self.apply(&mut config);
         Ok(self.with_sessions(config, host))
+    }
+
+    /// The configuration for authorities that check by tls-alpn-01: their protocol, and no sessions (RFC 8737 section 4).
+    pub(crate) fn challenge(&self) -> Result<HostConfig, TlsError> {
+        let mut config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_protocol_versions(&[&version::TLS13, &version::TLS12])?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(ChosenCertificate));
+        config.alpn_protocols = vec![challenge::ALPN.to_vec()];
+        config.send_tls13_tickets = 0;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        Ok(HostConfig { every: SuiteOrders::new(config), stateful: None })
     }
 
     fn apply(&self, config: &mut ServerConfig) {

@@ -69,6 +69,9 @@ pub struct HostSettings {
     pub default: bool,
     /// What its certificate files held, to be [published](Self::publish) when these settings are put in force.
     pub certificates: Vec<Arc<Certificate>>,
+    /// Its certificates are obtained while it is served, by what publishes into the slot. Until the first is there its
+    /// handshakes are refused. Default: they are those of files.
+    pub obtained: bool,
     /// The certificates that it shows, side by side; each client gets the first kind it can verify, ECDSA before RSA. A
     /// reload goes on with the slot of the host with the same names.
     pub slot: Arc<Slot>,
@@ -89,6 +92,7 @@ impl HostSettings {
             names: names.into_iter().map(Into::into).collect(),
             default: false,
             certificates: Vec::new(),
+            obtained: false,
             slot: Slot::new(),
             demands: Demands::default(),
             early_data: 0,
@@ -100,8 +104,12 @@ impl HostSettings {
         hosts.into_iter().position(|host| host.default).unwrap_or(0)
     }
 
-    /// Shows the certificates of its files to handshakes that begin from now on. `engine` has their keys.
+    /// Shows the certificates of its files to handshakes that begin from now on. `engine` has their keys. What was published for
+    /// a host whose certificates are [obtained](Self::obtained) stays.
     pub fn publish(&self, engine: &Arc<dyn PrivateKeyEngine>) {
+        if self.obtained {
+            return;
+        }
         let served = |certificate: &Arc<Certificate>| Served {
             certificate: Arc::clone(certificate),
             engine: Arc::clone(engine),
@@ -112,7 +120,7 @@ impl HostSettings {
     /// Whether an [`Acceptor`](crate::Acceptor) that was made for `other` serves this host as well, whatever the
     /// certificates.
     pub fn is_accepted_like(&self, other: &Self) -> bool {
-        let Self { names, default, certificates: _, slot, demands, early_data } = self;
+        let Self { names, default, certificates: _, obtained: _, slot, demands, early_data } = self;
         *names == other.names
             && *default == other.default
             && Arc::ptr_eq(slot, &other.slot)

@@ -2,6 +2,7 @@
 //!
 //! Defaults and cross checks are in `resolve`; every key is described in `docs/configuration.md`.
 
+mod acme;
 mod compression;
 mod keys;
 mod keyserver;
@@ -17,6 +18,7 @@ use super::values::{
     Address, ClientConnections, EarlyData, FastOpen, HashBy, Http2Code, KeyPlace, LogFile, Network,
     ProxyProtocol, Redirect, TicketKeys, TlsProtocol, UpstreamServer,
 };
+pub(crate) use acme::{Acme, AcmeKey, Challenge, ExternalAccount, HostAcme, Trial};
 pub(crate) use compression::{BreachGuard, CodingName, Compression, CompressionTable};
 pub(crate) use keyserver::{Client, KeyServers, Operation, ServerConfig, ServerSection};
 pub(crate) use redis::{Redis, RedisTopology};
@@ -33,6 +35,7 @@ pub(crate) struct Config {
     pub(crate) keys: Keys,
     pub(crate) access_log: AccessLog,
     pub(crate) admin: Admin,
+    pub(crate) acme: Acme,
     pub(crate) host: Vec<Host>,
     pub(crate) upstream: BTreeMap<String, Upstream>,
     pub(crate) keyserver: BTreeMap<String, KeyServers>,
@@ -192,6 +195,9 @@ pub(crate) struct Host {
     pub(crate) names: Vec<String>,
     #[serde(default)]
     pub(crate) certificates: Vec<Certificate>,
+    #[serde(default)]
+    pub(crate) acme: HostAcme,
+    pub(crate) upstream: Option<UpstreamServer>,
     #[serde(default)]
     pub(crate) default: bool,
     pub(crate) hsts: Option<Hsts>,

@@ -1,5 +1,6 @@
 //! From what an operator wrote to settings that are right by construction.
 
+pub(crate) mod acme;
 mod clients;
 mod compression;
 mod early_data;
@@ -30,6 +31,7 @@ use super::error::Located;
 use super::findings::Findings;
 use super::raw::Config;
 use crate::engines::KeySettings;
+use acme::ResolvedAcme;
 use tokens::TokenDefaults;
 
 /// Settings, and what was noticed on the way to them.
@@ -43,6 +45,8 @@ pub(crate) struct Resolved {
     pub(crate) warnings: Vec<String>,
     /// The key servers that hosts have keys on; they are not connected yet.
     pub(crate) remote: Vec<Arc<RemoteEngine>>,
+    /// The certificates that are obtained.
+    pub(crate) acme: ResolvedAcme,
     /// The development CA, where a host uses its certificates.
     pub(crate) development: Option<DevelopmentCa>,
 }
@@ -92,6 +96,7 @@ pub(super) fn resolve(
     let upstreams = upstreams::groups(&raw.upstream, &mut context);
     let remote = remote::engines(raw, &mut context);
     let hosts = hosts::hosts(raw, server.state_dir.as_deref(), development, &remote, &mut context);
+    let acme = acme::acme(raw, &hosts.all, server.state_dir.as_deref(), &mut context);
     let remote = remote::used(raw, remote, &mut context);
     early_data::size(raw, &mut context);
     unused(raw, &mut context);
@@ -99,7 +104,7 @@ pub(super) fn resolve(
     let warnings = findings.conclude()?;
     let keys = server.keys.clone();
     let settings = server.complete(hosts.all, upstreams, Arc::new(keystore), files.into_iter().collect());
-    Ok(Resolved { settings, keys, warnings, remote, development: hosts.development })
+    Ok(Resolved { settings, keys, warnings, remote, acme, development: hosts.development })
 }
 
 /// Warns of upstreams that no route uses.

@@ -6,6 +6,7 @@ mod h2_origin;
 mod site;
 
 mod access_log;
+mod acme;
 mod activation;
 mod admin;
 mod alerts;

@@ -12,7 +12,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body::Body as _;
 
-use self::answers::{fixed, found, no_content, over_rate, refuse};
+use self::answers::{fixed, found, no_content, over_rate, refuse, said};
 use self::passage::{Passage, upstream_target};
 use crate::answer::client_cert::ClientCert;
 use crate::answer::compress::Compression;
@@ -140,15 +140,17 @@ impl Service {
         exchange.respond(response)
     }
 
-    /// Redirects one request over plain HTTP to HTTPS. Counted and logged as any other.
+    /// Answers one request over plain HTTP: with `text`, for an authority that asks for it, or with a redirect to HTTPS.
     pub fn redirect(
         &self,
         redirect: HttpsRedirect,
+        text: Option<&str>,
         connection: &Rc<Connection>,
         head: &Parts,
     ) -> Response<RecordedBody> {
         let mut exchange = Exchange::begin(&self.telemetry, connection, self.ids.next(), head);
-        let response = over_rate(connection, &mut exchange).unwrap_or_else(|| redirect.answer(head));
+        let answer = || text.map_or_else(|| redirect.answer(head), said);
+        let response = over_rate(connection, &mut exchange).unwrap_or_else(answer);
         exchange.respond(response)
     }
 

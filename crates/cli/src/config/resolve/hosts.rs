@@ -114,6 +114,7 @@ impl Builder<'_> {
                 names,
                 default: host.default || (!marked && index == 0),
                 certificates,
+                obtained: host.acme.is_on(),
                 slot: Slot::new(),
                 demands: clients.map_or_else(Demands::default, |clients| {
                     Demands::new(authenticated(clients, &clients_path, context))
@@ -154,6 +155,12 @@ impl Builder<'_> {
         context: &mut Context<'_>,
     ) -> Vec<Arc<Certificate>> {
         let path = path.key("certificates");
+        if host.acme.is_on() {
+            if !host.certificates.is_empty() {
+                context.findings.wrong(&path, "has no effect beside `acme`: keep one of the two");
+            }
+            return Vec::new();
+        }
         if host.certificates.is_empty() {
             return self.development_certificates(names, &path, context);
         }

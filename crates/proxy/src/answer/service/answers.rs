@@ -38,6 +38,14 @@ pub(super) fn over_rate(connection: &Connection, exchange: &mut Exchange) -> Opt
     Some(response)
 }
 
+/// RFC 8555 section 8.3.
+pub(super) fn said(text: &str) -> Response<Body> {
+    let mut response = Response::new(Body::full(text.to_owned()));
+    let kind = HeaderValue::from_static("application/octet-stream");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
 pub(super) fn no_content() -> Response<Body> {
     let mut response = Response::new(Body::Empty);
     *response.status_mut() = StatusCode::NO_CONTENT;

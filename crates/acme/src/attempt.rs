@@ -1,0 +1,237 @@
+//! One look at one certificate of a host: what the authority advises, whether it is due, and the order if so.
+
+use std::time::{Duration, SystemTime};
+
+use brisk_certs::store::Lock;
+use instant_acme::CertificateIdentifier;
+
+use crate::AcmeError;
+use crate::advice::{ask, is_about, unknown};
+use crate::common::Common;
+use crate::host::{Usable, usable};
+use crate::order::Job;
+use crate::records::{Status, moment, seconds};
+use crate::renewal::{due, pause};
+use crate::settings::{AuthoritySettings, ChallengeKind, KeyKind, Wanted};
+
+/// Failures in a row after which the next authority is asked.
+const FAILURES_OF_ONE: u32 = 3;
+
+/// The next look while another gateway orders what is missing here.
+const SOON: Duration = Duration::from_secs(2);
+
+/// What is done for a certificate.
+pub(crate) struct Attempt<'h> {
+    common: &'h Common,
+    wanted: &'h Wanted,
+    kind: KeyKind,
+}
+
+impl<'h> Attempt<'h> {
+    pub(crate) fn new(common: &'h Common, wanted: &'h Wanted, kind: KeyKind) -> Self {
+        Self { common, wanted, kind }
+    }
+
+    /// Obtains the certificate if it is missing or due. Returns when it is to be looked at again.
+    pub(crate) async fn turn(&self) -> Result<SystemTime, AcmeError> {
+        let have = self.have()?;
+        if let Some(have) = &have {
+            self.listen(have).await?;
+        }
+        let at = self.due(have.as_ref(), &self.status()?);
+        if !is_past(at) {
+            return Ok(at);
+        }
+        let Some(mut lock) = self.common.records.lock(self.name())? else {
+            return Ok(SystemTime::now() + SOON);
+        };
+        // Another gateway may have done it in the meantime.
+        let (status, have) = (self.status()?, self.have()?);
+        let at = self.due(have.as_ref(), &status);
+        if !is_past(at) {
+            return Ok(at);
+        }
+        let _place = self.common.orders.acquire().await.expect("it is never closed");
+        let obtained = self.obtain(have.as_ref(), &status, &mut *lock).await;
+        self.note(status, obtained)
+    }
+
+    fn name(&self) -> &str {
+        self.wanted.name()
+    }
+
+    fn status(&self) -> Result<Status, AcmeError> {
+        match self.common.records.status(self.name(), self.kind) {
+            Err(AcmeError::Damaged { .. }) => Ok(Status::default()),
+            status => status,
+        }
+    }
+
+    /// The certificate, if it is one for all names.
+    fn have(&self) -> Result<Option<Usable>, AcmeError> {
+        let usable = match usable(self.common, self.name(), self.kind) {
+            Err(AcmeError::Issued(error)) => {
+                tracing::warn!(host = self.name(), key = %self.kind, %error, "another certificate is obtained");
+                None
+            }
+            usable => usable?,
+        };
+        let covers_all =
+            |usable: &Usable| self.wanted.names.iter().all(|name| usable.issued.names.contains(name));
+        Ok(usable.filter(covers_all))
+    }
+
+    fn due(&self, have: Option<&Usable>, status: &Status) -> SystemTime {
+        let renewal = have.map_or(moment(0), |Usable { certificate, .. }| {
+            let advice = status.advice.as_ref().filter(|advice| is_about(advice, certificate));
+            due(certificate.not_before, certificate.not_after, advice)
+        });
+        renewal.max(moment(status.retry))
+    }
+
+    /// Asks the authority when the certificate is to be renewed, if that is due itself.
+    async fn listen(&self, have: &Usable) -> Result<(), AcmeError> {
+        let mut issuers = self.common.settings.authorities.iter();
+        let Some(settings) = issuers.find(|own| own.directory == have.issued.authority) else {
+            return Ok(());
+        };
+        let Ok(certificate) = CertificateIdentifier::try_from(&have.certificate.chain[0]) else {
+            return Ok(());
+        };
+        let status = self.status()?;
+        let id = certificate.to_string();
+        let known = status.advice.as_ref().filter(|advice| advice.certificate == id);
+        if known.is_some_and(|advice| !is_past(moment(advice.again))) {
+            return Ok(());
+        }
+        let advice = match self.common.authority(settings, &settings.directory).await {
+            Ok(authority) => ask(&authority, &certificate, known).await,
+            Err(error) => Err(error),
+        };
+        // Where there is no advice the lifetime decides meanwhile.
+        let advice = advice.unwrap_or_else(|error| {
+            tracing::debug!(host = self.name(), key = %self.kind, %error, "no advice on the renewal");
+            None
+        });
+        let advice = advice.unwrap_or_else(|| unknown(id, known));
+        if known.is_none_or(|known| known.chosen != advice.chosen) && advice.is_known() {
+            let (renewal, why) = (time(moment(advice.chosen)), advice.explanation.as_deref());
+            tracing::info!(host = self.name(), key = %self.kind, renewal, why, "the authority advises when to renew");
+        }
+        let status = Status { advice: Some(advice), ..self.status()? };
+        self.common.records.put_status(self.name(), self.kind, &status)
+    }
+
+    async fn obtain(
+        &self,
+        have: Option<&Usable>,
+        status: &Status,
+        lock: &mut dyn Lock,
+    ) -> Result<Obtained, AcmeError> {
+        let settings = self.choice(status.failures);
+        let trial = settings.trial.as_deref();
+        let trial = trial.filter(|_| have.is_none() && status.failures > 0 && !status.tried);
+        let directory = trial.unwrap_or(&settings.directory);
+        let names = self.wanted.names.join(" ");
+        tracing::info!(host = self.name(), names, key = %self.kind, authority = directory, "obtaining a certificate");
+        let authority = self.common.authority(settings, directory).await?;
+        let replaced = have.filter(|have| have.issued.authority == directory);
+        let mut job = Job {
+            host: self.name(),
+            names: &self.wanted.names,
+            kind: self.kind,
+            profile: self.wanted.profile.as_deref().or(settings.profile.as_deref()),
+            authority: &authority,
+            records: &self.common.records,
+            answers: &self.common.answers,
+            challenges: self.challenges(status.failures),
+            replaces: replaced
+                .and_then(|have| CertificateIdentifier::try_from(&have.certificate.chain[0]).ok()),
+            lock,
+        };
+        let issued = match job.obtain().await {
+            Ok(issued) => issued,
+            Err(error) => {
+                // Its directory may have changed, or its account be gone.
+                self.common.forget(directory);
+                return Err(error);
+            }
+        };
+        if trial.is_none() {
+            self.common.records.put_issued(self.name(), self.kind, &issued)?;
+        }
+        job.done()?;
+        Ok(if trial.is_some() { Obtained::Trial } else { Obtained::Certificate })
+    }
+
+    /// The authority whose turn it is after this many failures.
+    fn choice(&self, failures: u32) -> &AuthoritySettings {
+        let all = &self.common.settings.authorities;
+        &all[(failures / FAILURES_OF_ONE) as usize % all.len()]
+    }
+
+    /// The ways to prove names, another one first after each failure.
+    fn challenges(&self, failures: u32) -> Vec<ChallengeKind> {
+        let mut all = self.common.settings.challenges.clone();
+        let turns = failures as usize % all.len().max(1);
+        all.rotate_left(turns);
+        all
+    }
+
+    fn note(&self, before: Status, obtained: Result<Obtained, AcmeError>) -> Result<SystemTime, AcmeError> {
+        let error = match obtained {
+            Ok(Obtained::Certificate) => return self.succeeded(),
+            Ok(Obtained::Trial) => {
+                tracing::info!(host = self.name(), key = %self.kind, "the trial authority would have issued: now in earnest");
+                let status = Status { tried: true, retry: 0, ..before };
+                self.common.records.put_status(self.name(), self.kind, &status)?;
+                return Ok(SystemTime::now());
+            }
+            // It is the other gateway's order now, and its failure if it fails.
+            Err(AcmeError::Overtaken) => return Ok(SystemTime::now() + SOON),
+            Err(error) => error,
+        };
+        let failures = before.failures.saturating_add(1);
+        let next = SystemTime::now() + pause(failures, error.retry_after());
+        tracing::error!(host = self.name(), key = %self.kind, %error, failures, next = time(next), "no certificate was obtained");
+        let status = Status {
+            failures,
+            last_error: Some(error.to_string()),
+            failed: seconds(SystemTime::now()),
+            retry: seconds(next),
+            // What fails at the authority after it went well in the trial may fail for another reason than the names.
+            tried: before.tried && !error.is_about_names(),
+            advice: before.advice,
+        };
+        self.common.records.put_status(self.name(), self.kind, &status)?;
+        Ok(next)
+    }
+
+    fn succeeded(&self) -> Result<SystemTime, AcmeError> {
+        self.common.records.put_status(self.name(), self.kind, &Status::default())?;
+        if let Some(Usable { certificate, issued }) = self.have()? {
+            let (ends, names) = (time(certificate.not_after), issued.names.join(" "));
+            tracing::info!(host = self.name(), names, key = %self.kind, ends, "a certificate was obtained");
+        }
+        // The authority is asked for advice on it at once.
+        Ok(SystemTime::now())
+    }
+}
+
+/// What an order gave.
+enum Obtained {
+    /// A certificate, which is in the store.
+    Certificate,
+    /// The proof that there would have been one.
+    Trial,
+}
+
+fn is_past(at: SystemTime) -> bool {
+    seconds(at) <= seconds(SystemTime::now())
+}
+
+/// As logs write it.
+fn time(at: SystemTime) -> String {
+    let at = time::OffsetDateTime::from(at);
+    at.format(&time::format_description::well_known::Rfc3339).unwrap_or_default()
+}

@@ -1,0 +1,99 @@
+//! Keys, requests for certificates, and the certificates of tls-alpn-01.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use brisk_certs::{Chain, Loaded, Served};
+use brisk_keys::{Keystore, LocalEngine};
+use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
+use zeroize::Zeroizing;
+
+use crate::AcmeError;
+use crate::settings::KeyKind;
+
+/// A new private key, PKCS#8 PEM.
+pub(crate) fn new_key(kind: KeyKind) -> Result<Zeroizing<String>, AcmeError> {
+    let key = match kind {
+        KeyKind::Ecdsa => KeyPair::generate()?,
+        KeyKind::Rsa => KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)?,
+    };
+    Ok(Zeroizing::new(key.serialize_pem()))
+}
+
+/// A request for a certificate for `names` with this key, DER.
+pub(crate) fn request(names: &[String], key: &str) -> Result<Vec<u8>, AcmeError> {
+    let key = KeyPair::from_pem(key)?;
+    let mut params = CertificateParams::new(names.to_vec())?;
+    // Authorities take no subject: names are alternative names alone.
+    params.distinguished_name = DistinguishedName::new();
+    Ok(params.serialize_request(&key)?.der().to_vec())
+}
+
+/// The server name that an authority sends when it checks `name` by tls-alpn-01: the name itself, or for an address its reverse
+/// (RFC 8738 section 6).
+pub(crate) fn checked_as(name: &str) -> String {
+    match name.parse::<IpAddr>() {
+        Err(_) => name.to_owned(),
+        Ok(IpAddr::V4(address)) => {
+            let [a, b, c, d] = address.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        Ok(IpAddr::V6(address)) => {
+            let nibbles = address.octets().into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
+            let digits: Vec<_> = nibbles.map(|nibble| format!("{nibble:x}")).collect();
+            format!("{}.ip6.arpa", digits.into_iter().rev().collect::<Vec<_>>().join("."))
+        }
+    }
+}
+
+/// The certificate that proves `name` by tls-alpn-01 (RFC 8737 section 3).
+pub(crate) fn proof(name: &str, key_authorization: &str) -> Result<Served, AcmeError> {
+    let key = KeyPair::generate()?;
+    let mut params = CertificateParams::new(vec![name.to_owned()])?;
+    params.distinguished_name = DistinguishedName::new();
+    let hash = digest(&SHA256, key_authorization.as_bytes());
+    params.custom_extensions = vec![CustomExtension::new_acme_identifier(hash.as_ref())];
+    let certificate = params.self_signed(&key)?;
+    let chain = Chain::from_pem(certificate.pem().as_bytes(), Path::new("tls-alpn-01"))?;
+    let mut keys = Keystore::new();
+    keys.add_pem(Zeroizing::new(key.serialize_pem()).as_bytes())?;
+    let certificate = Arc::new(Loaded::of_chain(chain, SystemTime::now()).certificate);
+    Ok(Served { certificate, engine: Arc::new(LocalEngine::new(Arc::new(keys))) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_checked_by_their_reverse_names() {
+        assert_eq!(checked_as("a.test"), "a.test");
+        assert_eq!(checked_as("192.0.2.1"), "1.2.0.192.in-addr.arpa");
+        let reverse = checked_as("2001:db8::1");
+        assert!(
+            reverse.starts_with("1.0.0.0.") && reverse.ends_with("8.b.d.0.1.0.0.2.ip6.arpa"),
+            "{reverse}"
+        );
+        assert_eq!(reverse.split('.').count(), 34);
+    }
+
+    #[test]
+    fn a_proof_is_for_its_name_alone() {
+        for name in ["a.test", "192.0.2.1"] {
+            let served = proof(name, "token.thumbprint").unwrap();
+            assert_eq!(served.certificate.names, [name]);
+        }
+    }
+
+    #[test]
+    fn requests_are_made_for_both_kinds_of_keys() {
+        for kind in KeyKind::ALL {
+            let key = new_key(kind).unwrap();
+            let names = ["a.test", "*.a.test", "192.0.2.1"].map(str::to_owned);
+            assert!(request(&names, &key).unwrap().len() > 200);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The certificates of one host, from the first order through all renewals.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use brisk_certs::{Certificate, Chain, Loaded, Publish};
+use brisk_keys::Keystore;
+use tokio::time::sleep;
+
+use crate::AcmeError;
+use crate::attempt::Attempt;
+use crate::common::{Common, HostStatus, KeyStatus};
+use crate::records::{Issued, moment};
+use crate::renewal;
+use crate::settings::{KeyKind, Wanted};
+
+/// How often the store is looked at for what others have put there.
+const LOOK: Duration = Duration::from_mins(1);
+
+/// One host, and what it shows.
+pub(crate) struct Host {
+    pub(crate) wanted: Wanted,
+    pub(crate) common: Rc<Common>,
+    publish: Arc<dyn Publish>,
+    /// The chains that were published last.
+    shown: RefCell<Vec<String>>,
+}
+
+/// A certificate of the store that can be shown.
+pub(crate) struct Usable {
+    pub(crate) issued: Issued,
+    pub(crate) certificate: Arc<Certificate>,
+}
+
+impl Host {
+    pub(crate) fn new(wanted: Wanted, publish: Arc<dyn Publish>, common: Rc<Common>) -> Self {
+        Self { wanted, publish, common, shown: RefCell::default() }
+    }
+
+    /// Shows what there is, and obtains what is missing or due, until it is dropped.
+    pub(crate) async fn look_after(self) {
+        loop {
+            let next = self.turn().await;
+            let wait = next.duration_since(SystemTime::now()).unwrap_or_default();
+            sleep(wait.clamp(Duration::from_millis(200), LOOK)).await;
+        }
+    }
+
+    /// Does what is due now. Returns when to look again at the latest.
+    async fn turn(&self) -> SystemTime {
+        self.show();
+        self.report();
+        let mut next = SystemTime::now() + LOOK;
+        for kind in self.wanted.keys.iter().copied() {
+            let done = Attempt::new(&self.common, &self.wanted, kind).turn().await;
+            self.show();
+            match done {
+                Ok(again) => next = next.min(again),
+                Err(error) => {
+                    tracing::warn!(host = self.wanted.name(), key = %kind, %error, "certificates are not looked after");
+                }
+            }
+        }
+        self.report();
+        next
+    }
+
+    /// Publishes what the store has, if that is something else than before.
+    fn show(&self) {
+        let mut keys = Keystore::new();
+        let (mut certificates, mut chains) = (Vec::new(), Vec::new());
+        for kind in self.wanted.keys.iter().copied() {
+            match self.with_key(kind, &mut keys) {
+                Ok(Some(usable)) => {
+                    chains.push(usable.issued.chain);
+                    certificates.push(usable.certificate);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::error!(host = self.wanted.name(), key = %kind, %error, "a certificate of the store is not shown");
+                }
+            }
+        }
+        if !chains.is_empty() && *self.shown.borrow() != chains {
+            self.publish.publish(certificates, keys);
+            self.shown.replace(chains);
+            tracing::info!(
+                host = self.wanted.name(),
+                "new handshakes are shown certificates that were obtained"
+            );
+        }
+    }
+
+    /// The certificate with this kind of key, and its key in `keys`.
+    fn with_key(&self, kind: KeyKind, keys: &mut Keystore) -> Result<Option<Usable>, AcmeError> {
+        let Some(usable) = usable(&self.common, self.wanted.name(), kind)? else { return Ok(None) };
+        let key = keys.add_pem(usable.issued.key.as_str().as_bytes())?;
+        if key == usable.certificate.key {
+            return Ok(Some(usable));
+        }
+        Err(AcmeError::Unusable("the key beside it is that of another certificate".to_owned()))
+    }
+
+    fn report(&self) {
+        let keys = self.wanted.keys.iter().filter_map(|kind| self.key_status(*kind).ok()).collect();
+        self.common.report(HostStatus { names: self.wanted.names.clone(), keys });
+    }
+
+    fn key_status(&self, kind: KeyKind) -> Result<KeyStatus, AcmeError> {
+        let status = self.common.records.status(self.wanted.name(), kind)?;
+        let certificate = usable(&self.common, self.wanted.name(), kind)?.map(|usable| usable.certificate);
+        let renewal = certificate
+            .as_ref()
+            .map_or(moment(0), |own| renewal::due(own.not_before, own.not_after, status.advice.as_ref()));
+        Ok(KeyStatus {
+            kind,
+            not_after: certificate.map(|own| own.not_after),
+            renewal: renewal.max(moment(status.retry)),
+            failures: status.failures,
+            last_error: status.last_error,
+        })
+    }
+}
+
+/// The certificate of the store for this host with this kind of key, if it can be read.
+pub(crate) fn usable(common: &Common, host: &str, kind: KeyKind) -> Result<Option<Usable>, AcmeError> {
+    let issued = match common.records.issued(host, kind) {
+        Ok(Some(issued)) => issued,
+        Ok(None) => return Ok(None),
+        Err(error @ AcmeError::Damaged { .. }) => {
+            tracing::warn!(%error, "another certificate is obtained");
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    let source = Path::new(&common.records.place()).join(host).join(kind.name());
+    let chain = Chain::from_pem(issued.chain.as_bytes(), &source)?;
+    let certificate = Arc::new(Loaded::of_chain(chain, SystemTime::now()).certificate);
+    Ok(Some(Usable { issued, certificate }))
+}

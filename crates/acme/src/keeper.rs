@@ -1,0 +1,136 @@
+//! The thread that looks after certificates, so that no worker ever waits for an authority.
+
+use std::fmt;
+use std::io;
+use std::mem;
+use std::rc::Rc;
+use std::sync::{Arc, PoisonError};
+use std::thread;
+
+use brisk_certs::{Challenges, Publish, Store};
+use tokio::runtime;
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, LocalSet, spawn_local};
+
+use crate::answers::Answers;
+use crate::common::{Common, HostStatus, Statuses};
+use crate::host::Host;
+use crate::records::Records;
+use crate::settings::{AcmeSettings, Wanted};
+
+/// A host whose certificates are looked after.
+#[derive(Clone, Debug)]
+pub struct WantedHost {
+    /// What it wants.
+    pub wanted: Wanted,
+    /// Shows its certificates.
+    pub publish: Arc<dyn Publish>,
+}
+
+/// Looks after the certificates of hosts, on a thread of its own. The thread ends with the last copy of this.
+#[derive(Clone, Debug)]
+pub struct Keeper {
+    orders: mpsc::UnboundedSender<Following>,
+    statuses: Statuses,
+}
+
+/// The hosts from now on.
+struct Following {
+    settings: AcmeSettings,
+    hosts: Vec<WantedHost>,
+}
+
+impl Keeper {
+    /// Starts the thread. What it obtains is kept in `store`; authorities are answered by `challenges`.
+    pub fn start(store: Arc<dyn Store>, challenges: &Arc<Challenges>) -> io::Result<Self> {
+        // A reload is not that frequent.
+        let (orders, following) = mpsc::unbounded_channel();
+        let (records, statuses) = (Records::new(store), Statuses::default());
+        let answers = Answers::new(challenges, &records);
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let life = Life { records, answers, statuses: Arc::clone(&statuses), following };
+        let run = move || LocalSet::new().block_on(&runtime, life.run());
+        thread::Builder::new().name("acme".to_owned()).spawn(run)?;
+        Ok(Self { orders, statuses })
+    }
+
+    /// Looks after these hosts from now on, and no longer after others. What goes on for a host that wants the same as before
+    /// goes on. Settings have an authority and a challenge at least.
+    pub fn look_after(&self, settings: AcmeSettings, hosts: Vec<WantedHost>) {
+        assert!(!settings.authorities.is_empty() && !settings.challenges.is_empty(), "settings are checked");
+        // An error means that the thread has panicked, which the log says.
+        let _ = self.orders.send(Following { settings, hosts });
+    }
+
+    /// How each host stands.
+    pub fn statuses(&self) -> Vec<HostStatus> {
+        self.statuses.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+}
+
+impl fmt::Debug for Following {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Following").field("hosts", &self.hosts.len()).finish_non_exhaustive()
+    }
+}
+
+/// The thread.
+struct Life {
+    records: Records,
+    answers: Answers,
+    statuses: Statuses,
+    following: mpsc::UnboundedReceiver<Following>,
+}
+
+/// A host that is looked after now.
+struct Task {
+    wanted: Wanted,
+    life: JoinHandle<()>,
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.life.abort();
+    }
+}
+
+impl Life {
+    async fn run(mut self) {
+        spawn_local(self.answers.look_elsewhere());
+        let mut common: Option<Rc<Common>> = None;
+        let mut tasks: Vec<Task> = Vec::new();
+        while let Some(Following { settings, hosts }) = self.following.recv().await {
+            let same = common.take().filter(|common| common.settings == settings);
+            if same.is_none() {
+                tasks.clear();
+            }
+            let now = same.unwrap_or_else(|| Rc::new(self.common(settings)));
+            let mut before = mem::take(&mut tasks);
+            for host in hosts {
+                let kept = before.iter().position(|task| task.wanted == host.wanted);
+                tasks.push(match kept {
+                    Some(index) => before.swap_remove(index),
+                    None => start(host, &now),
+                });
+            }
+            drop(before);
+            self.forget_others(&tasks);
+            common = Some(now);
+        }
+    }
+
+    fn common(&self, settings: AcmeSettings) -> Common {
+        Common::new(settings, self.records.clone(), self.answers.clone(), Arc::clone(&self.statuses))
+    }
+
+    fn forget_others(&self, tasks: &[Task]) {
+        let mut statuses = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
+        statuses.retain(|name, _| tasks.iter().any(|task| task.wanted.name() == name));
+    }
+}
+
+fn start(host: WantedHost, common: &Rc<Common>) -> Task {
+    let WantedHost { wanted, publish } = host;
+    let host = Host::new(wanted.clone(), publish, Rc::clone(common));
+    Task { wanted, life: spawn_local(host.look_after()) }
+}

@@ -1,0 +1,27 @@
+//! Certificates from authorities by ACME (RFC 8555): orders, challenges, renewal, and what is kept of them.
+//!
+//! A thread of its own, the [`Keeper`], looks after the certificates of hosts: it orders what is missing, renews what is due,
+//! and publishes what it has. All that it knows is in a [store](brisk_certs::Store), so that a restart goes on where it was, and
+//! a fleet that shares the store orders once. No worker waits for any of it.
+
+mod account;
+mod advice;
+mod answers;
+mod attempt;
+mod certify;
+mod common;
+mod error;
+mod host;
+mod http;
+mod keeper;
+mod order;
+mod prove;
+mod records;
+mod renewal;
+pub mod settings;
+
+pub use common::{HostStatus, KeyStatus};
+pub use error::AcmeError;
+pub use keeper::{Keeper, WantedHost};
+pub use records::{Issued, Records, Status};
+pub use settings::{AcmeSettings, AuthoritySettings, ChallengeKind, ExternalAccount, KeyKind, Wanted};

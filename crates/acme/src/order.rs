@@ -1,0 +1,199 @@
+//! One order, from its beginning or from where it was left, to the certificate.
+//!
+//! What matters is in the store before the next step is taken: the order's address as soon as there is one, with the key that
+//! the certificate will have. So an order that was cut off anywhere is gone on with, and no second one is made.
+
+use std::time::{Duration, SystemTime};
+
+use brisk_certs::store::Lock;
+use instant_acme::{CertificateIdentifier, Identifier, NewOrder, Order, OrderStatus};
+use tokio::time::{Instant, sleep};
+
+use crate::AcmeError;
+use crate::account::{Authority, NONCES};
+use crate::answers::Answers;
+use crate::certify::{new_key, request};
+use crate::error::{is_bad_nonce, is_gone};
+use crate::prove::{Prover, why_invalid};
+use crate::records::{Issued, Pending, Records, Secret, seconds};
+use crate::settings::{ChallengeKind, KeyKind};
+
+/// How long an order may take here; the authority may go on with it.
+const LIMIT: Duration = Duration::from_mins(10);
+
+/// The pauses between two looks at an order: the first, and the longest.
+pub(crate) const LOOKS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
+
+/// What is ordered, of whom.
+pub(crate) struct Job<'a> {
+    /// The name of the host in store and log.
+    pub(crate) host: &'a str,
+    pub(crate) names: &'a [String],
+    pub(crate) kind: KeyKind,
+    pub(crate) profile: Option<&'a str>,
+    pub(crate) authority: &'a Authority,
+    pub(crate) records: &'a Records,
+    pub(crate) answers: &'a Answers,
+    /// The ways to prove names, the preferred first.
+    pub(crate) challenges: Vec<ChallengeKind>,
+    /// The certificate that is replaced, if the authority issued one (RFC 9773 section 5).
+    pub(crate) replaces: Option<CertificateIdentifier<'static>>,
+    /// Held while the order is under way.
+    pub(crate) lock: &'a mut dyn Lock,
+}
+
+impl Job<'_> {
+    /// Orders, or goes on with the order that is under way. What it gives is not in the store yet; the order is, until
+    /// [`done`](Self::done).
+    pub(crate) async fn obtain(&mut self) -> Result<Issued, AcmeError> {
+        let outcome = self.run().await;
+        if outcome.as_ref().is_err_and(AcmeError::ends_order) {
+            self.done()?;
+        }
+        outcome
+    }
+
+    /// The order is over, in whatever way.
+    pub(crate) fn done(&self) -> Result<(), AcmeError> {
+        self.records.end_pending(self.host, self.kind)
+    }
+
+    async fn run(&mut self) -> Result<Issued, AcmeError> {
+        let deadline = Instant::now() + LIMIT;
+        let (mut order, pending) = match self.left_over().await? {
+            Some(found) => found,
+            None => self.begin().await?,
+        };
+        let (mut nonces, mut pause) = (0, LOOKS.0);
+        loop {
+            self.still_ours()?;
+            let step = match order.state().status {
+                OrderStatus::Pending => {
+                    let mut prover = Prover { job: self, deadline };
+                    prover.prove(&mut order).await?;
+                    continue;
+                }
+                OrderStatus::Ready => {
+                    let request = request(&pending.names, pending.key.as_str())?;
+                    order.finalize_csr(&request).await.map(|()| None)
+                }
+                OrderStatus::Processing => {
+                    sleep(pause).await;
+                    pause = (pause * 2).min(LOOKS.1);
+                    order.refresh().await.map(|_| None)
+                }
+                OrderStatus::Valid => order.certificate().await,
+                OrderStatus::Invalid => return Err(why_invalid(&mut order).await),
+            };
+            match step {
+                Ok(Some(chain)) => return Ok(self.issued(pending, chain)),
+                Ok(None) => {}
+                Err(error) if is_bad_nonce(&error) && nonces < NONCES => nonces += 1,
+                Err(error) => return Err(self.authority.error("the order cannot be finished", error)),
+            }
+            if Instant::now() > deadline {
+                return Err(AcmeError::Slow(LIMIT));
+            }
+        }
+    }
+
+    /// The order that was left under way, if it is one for the same, and the authority still knows it.
+    async fn left_over(&mut self) -> Result<Option<(Order, Pending)>, AcmeError> {
+        let Some(pending) = self.records.pending(self.host, self.kind)? else { return Ok(None) };
+        let done = self.records.issued(self.host, self.kind).ok().flatten();
+        let is_done = done.is_some_and(|issued| issued.key.as_str() == pending.key.as_str());
+        if is_done || !self.is_for_the_same(&pending) {
+            self.done()?;
+            return Ok(None);
+        }
+        for _ in 0..NONCES {
+            match self.authority.account.order(pending.url.clone()).await {
+                Ok(mut order) => {
+                    if order.state().status == OrderStatus::Invalid {
+                        break;
+                    }
+                    tracing::info!(host = self.host, key = %self.kind, order = pending.url, "the order under way goes on");
+                    return Ok(Some((order, pending)));
+                }
+                Err(error) if is_bad_nonce(&error) => {}
+                Err(error) if is_gone(&error) => break,
+                Err(error) => return Err(self.authority.error("the order cannot be read", error)),
+            }
+        }
+        self.done()?;
+        Ok(None)
+    }
+
+    fn is_for_the_same(&self, pending: &Pending) -> bool {
+        pending.names == self.names
+            && pending.authority == self.authority.directory
+            && pending.profile.as_deref() == self.profile
+    }
+
+    async fn begin(&mut self) -> Result<(Order, Pending), AcmeError> {
+        let key = Secret(new_key(self.kind)?.to_string());
+        let identifiers: Vec<_> = self.names.iter().map(|name| identifier(name)).collect();
+        let order = self.new_order(&identifiers).await?;
+        let pending = Pending {
+            names: self.names.to_vec(),
+            authority: self.authority.directory.clone(),
+            profile: self.profile.map(str::to_owned),
+            url: order.url().to_owned(),
+            key,
+            begun: seconds(SystemTime::now()),
+        };
+        self.records.put_pending(self.host, self.kind, &pending)?;
+        tracing::info!(host = self.host, key = %self.kind, order = pending.url, "ordered a certificate");
+        Ok((order, pending))
+    }
+
+    async fn new_order(&mut self, identifiers: &[Identifier]) -> Result<Order, AcmeError> {
+        let mut nonces = 0;
+        loop {
+            self.still_ours()?;
+            let mut order = NewOrder::new(identifiers);
+            if let Some(profile) = self.profile {
+                order = order.profile(profile);
+            }
+            if let Some(replaced) = self.replaces.clone() {
+                order = order.replaces(replaced);
+            }
+            match self.authority.account.new_order(&order).await {
+                Ok(order) => return Ok(order),
+                Err(error) if is_bad_nonce(&error) && nonces < NONCES => nonces += 1,
+                // An authority may not know the certificate, or have replaced it already (RFC 9773 section 5).
+                Err(error) if self.replaces.is_some() && is_about_replacing(&error) => self.replaces = None,
+                Err(error) => return Err(self.authority.error("the authority takes no order", error)),
+            }
+        }
+    }
+
+    /// Whether the order is still this gateway's to go on with.
+    pub(crate) fn still_ours(&mut self) -> Result<(), AcmeError> {
+        if self.lock.holds() { Ok(()) } else { Err(AcmeError::Overtaken) }
+    }
+
+    fn issued(&self, pending: Pending, chain: String) -> Issued {
+        let Pending { names, authority, profile, key, .. } = pending;
+        Issued { names, authority, profile, obtained: seconds(SystemTime::now()), chain, key }
+    }
+}
+
+fn identifier(name: &str) -> Identifier {
+    name.parse().map_or_else(|_| Identifier::Dns(name.to_owned()), Identifier::Ip)
+}
+
+/// Whether an order was refused for what it replaces; what is refused for other reasons will be refused again.
+fn is_about_replacing(error: &instant_acme::Error) -> bool {
+    match error {
+        instant_acme::Error::Unsupported(_) => true,
+        instant_acme::Error::Api(problem) => {
+            let kind = problem.r#type.as_deref().unwrap_or_default();
+            kind.ends_with(":alreadyReplaced")
+                || kind.ends_with(":malformed")
+                || kind.ends_with(":conflict")
+                || problem.status == Some(409)
+        }
+        _ => false,
+    }
+}

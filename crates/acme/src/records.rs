@@ -1,0 +1,228 @@
+//! What the store knows: accounts, certificates with their keys, orders under way, and how the last attempts went.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use brisk_certs::Store;
+use brisk_certs::store::{Lock, Name};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::AcmeError;
+use crate::settings::KeyKind;
+
+const CERTIFICATES: &str = "certificates";
+const ORDERS: &str = "orders";
+const STATUS: &str = "status";
+const ACCOUNTS: &str = "accounts";
+const ANSWERS: &str = "answers";
+
+/// A private key as PEM, wiped when dropped.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(pub(crate) String);
+
+impl Secret {
+    /// The PEM.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// A certificate that was obtained, with its key.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Issued {
+    /// The names that it was ordered for, in the order of the configuration.
+    pub names: Vec<String>,
+    /// The directory of the authority; empty for one that was imported.
+    pub authority: String,
+    /// The profile that was ordered.
+    #[serde(default)]
+    pub profile: Option<String>,
+    /// When it was obtained, in seconds since 1970.
+    pub obtained: u64,
+    /// The chain as the authority sent it, PEM.
+    pub chain: String,
+    /// The private key.
+    pub key: Secret,
+}
+
+/// An order under way.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Pending {
+    pub(crate) names: Vec<String>,
+    pub(crate) authority: String,
+    pub(crate) profile: Option<String>,
+    /// The order at the authority.
+    pub(crate) url: String,
+    /// The key that the certificate is requested with.
+    pub(crate) key: Secret,
+    /// When it was begun, in seconds since 1970.
+    pub(crate) begun: u64,
+}
+
+/// How the attempts to obtain a certificate went, and when it is to be renewed.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// Attempts that have failed since the last one that succeeded.
+    pub failures: u32,
+    /// Why the last one failed.
+    pub last_error: Option<String>,
+    /// When it did, in seconds since 1970.
+    pub failed: u64,
+    /// No attempt before then, in seconds since 1970.
+    pub retry: u64,
+    /// An order succeeded at the trial authority since the last failure.
+    pub tried: bool,
+    /// What the authority says of the renewal (RFC 9773).
+    pub advice: Option<Advice>,
+}
+
+/// When an authority wants a certificate to be renewed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Advice {
+    /// The certificate that it is about: that of RFC 9773 section 4.1.
+    pub certificate: String,
+    /// The window, in seconds since 1970.
+    pub start: u64,
+    /// Its end.
+    pub end: u64,
+    /// The moment that was chosen in it.
+    pub chosen: u64,
+    /// When the authority is asked again.
+    pub again: u64,
+    /// A page that says why.
+    #[serde(default)]
+    pub explanation: Option<String>,
+}
+
+/// Seconds since 1970.
+pub(crate) fn seconds(at: SystemTime) -> u64 {
+    at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// The moment `seconds` after the beginning of 1970.
+pub(crate) fn moment(seconds: u64) -> SystemTime {
+    UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap_or(UNIX_EPOCH)
+}
+
+/// The store, and what is in it.
+#[derive(Clone, Debug)]
+pub struct Records(Arc<dyn Store>);
+
+impl Records {
+    /// What is in `store`.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self(store)
+    }
+
+    /// The certificate of this host with this kind of key.
+    pub fn issued(&self, host: &str, kind: KeyKind) -> Result<Option<Issued>, AcmeError> {
+        self.read(&Name::of([CERTIFICATES, host, kind.name()]))
+    }
+
+    pub(crate) fn put_issued(&self, host: &str, kind: KeyKind, issued: &Issued) -> Result<(), AcmeError> {
+        self.write(&Name::of([CERTIFICATES, host, kind.name()]), issued)
+    }
+
+    /// The hosts that have certificates, orders or failures.
+    pub fn hosts(&self) -> Result<Vec<String>, AcmeError> {
+        let mut hosts = Vec::new();
+        for kind in [CERTIFICATES, ORDERS, STATUS] {
+            hosts.extend(self.0.list(&Name::of([kind]))?.iter().map(Name::last));
+        }
+        hosts.sort();
+        hosts.dedup();
+        Ok(hosts)
+    }
+
+    pub(crate) fn pending(&self, host: &str, kind: KeyKind) -> Result<Option<Pending>, AcmeError> {
+        self.read(&Name::of([ORDERS, host, kind.name()]))
+    }
+
+    pub(crate) fn put_pending(&self, host: &str, kind: KeyKind, order: &Pending) -> Result<(), AcmeError> {
+        self.write(&Name::of([ORDERS, host, kind.name()]), order)
+    }
+
+    pub(crate) fn end_pending(&self, host: &str, kind: KeyKind) -> Result<(), AcmeError> {
+        Ok(self.0.remove(&Name::of([ORDERS, host, kind.name()]))?)
+    }
+
+    /// How the attempts went; the default where there was none.
+    pub fn status(&self, host: &str, kind: KeyKind) -> Result<Status, AcmeError> {
+        Ok(self.read(&Name::of([STATUS, host, kind.name()]))?.unwrap_or_default())
+    }
+
+    pub(crate) fn put_status(&self, host: &str, kind: KeyKind, status: &Status) -> Result<(), AcmeError> {
+        self.write(&Name::of([STATUS, host, kind.name()]), status)
+    }
+
+    pub(crate) fn account(&self, directory: &str) -> Result<Option<Zeroizing<Vec<u8>>>, AcmeError> {
+        Ok(self.0.read(&Name::of([ACCOUNTS, directory]))?)
+    }
+
+    pub(crate) fn put_account(&self, directory: &str, credentials: &[u8]) -> Result<(), AcmeError> {
+        Ok(self.0.write(&Name::of([ACCOUNTS, directory]), credentials)?)
+    }
+
+    pub(crate) fn remove_account(&self, directory: &str) -> Result<(), AcmeError> {
+        Ok(self.0.remove(&Name::of([ACCOUNTS, directory]))?)
+    }
+
+    pub(crate) fn lock_account(&self, directory: &str) -> Result<Option<Box<dyn Lock>>, AcmeError> {
+        Ok(self.0.try_lock(&Name::of([ACCOUNTS, directory]))?)
+    }
+
+    /// The lock of a host: who holds it orders for it.
+    pub(crate) fn lock(&self, host: &str) -> Result<Option<Box<dyn Lock>>, AcmeError> {
+        Ok(self.0.try_lock(&Name::of([ORDERS, host]))?)
+    }
+
+    /// The key authorization that answers a challenge of this kind for `subject`: a token, or a server name.
+    pub(crate) fn answer(&self, kind: &str, subject: &str) -> Result<Option<String>, AcmeError> {
+        let value = self.0.read(&Name::of([ANSWERS, kind, subject]))?;
+        Ok(value.and_then(|value| String::from_utf8(value.to_vec()).ok()))
+    }
+
+    pub(crate) fn put_answer(&self, kind: &str, subject: &str, answer: &str) -> Result<(), AcmeError> {
+        Ok(self.0.write(&Name::of([ANSWERS, kind, subject]), answer.as_bytes())?)
+    }
+
+    pub(crate) fn remove_answer(&self, kind: &str, subject: &str) -> Result<(), AcmeError> {
+        Ok(self.0.remove(&Name::of([ANSWERS, kind, subject]))?)
+    }
+
+    /// Where all of it is, for messages.
+    pub fn place(&self) -> String {
+        self.0.place()
+    }
+
+    fn read<T: DeserializeOwned>(&self, name: &Name) -> Result<Option<T>, AcmeError> {
+        let Some(value) = self.0.read(name)? else { return Ok(None) };
+        serde_json::from_slice(&value).map(Some).map_err(|error| AcmeError::Damaged {
+            name: name.to_string(),
+            place: self.0.place(),
+            reason: error.to_string(),
+        })
+    }
+
+    fn write<T: Serialize>(&self, name: &Name, value: &T) -> Result<(), AcmeError> {
+        let value = serde_json::to_vec_pretty(value).expect("records are plain values");
+        Ok(self.0.write(name, &Zeroizing::new(value))?)
+    }
+}

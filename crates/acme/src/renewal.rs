@@ -1,0 +1,111 @@
+//! When a certificate is renewed: when the authority says so (RFC 9773), and otherwise by its lifetime.
+
+use std::time::{Duration, SystemTime};
+
+use aws_lc_rs::rand;
+
+use crate::records::{Advice, moment};
+
+/// What lives shorter is renewed at half of its life: there must be time for several attempts.
+const SHORT: Duration = Duration::from_hours(10 * 24);
+
+/// How long after an answer without `Retry-After` the authority is asked again, and the bounds of what it may say.
+pub(crate) const ASK_AGAIN: Duration = Duration::from_hours(6);
+const SOONEST: Duration = Duration::from_mins(1);
+const LATEST: Duration = Duration::from_hours(24);
+
+/// When a certificate with this validity is renewed where the authority gives no advice.
+pub(crate) fn by_lifetime(not_before: SystemTime, not_after: SystemTime) -> SystemTime {
+    let lifetime = not_after.duration_since(not_before).unwrap_or_default();
+    let share = if lifetime < SHORT { lifetime / 2 } else { lifetime * 2 / 3 };
+    not_before + share
+}
+
+/// When a certificate is renewed: the moment that was chosen from the authority's advice, unless the certificate would end
+/// before it.
+pub(crate) fn due(not_before: SystemTime, not_after: SystemTime, advice: Option<&Advice>) -> SystemTime {
+    match advice {
+        Some(advice) if moment(advice.chosen) < not_after => moment(advice.chosen),
+        _ => by_lifetime(not_before, not_after),
+    }
+}
+
+/// A moment of the window, each as likely as another (RFC 9773 section 4.2); one that is over gives its start.
+pub(crate) fn choose(start: u64, end: u64) -> u64 {
+    start + random_below(end.saturating_sub(start).max(1))
+}
+
+/// When the authority is asked again that said `retry_after`.
+pub(crate) fn ask_again(now: SystemTime, retry_after: Option<Duration>) -> SystemTime {
+    now + retry_after.unwrap_or(ASK_AGAIN).clamp(SOONEST, LATEST)
+}
+
+/// The pause after this many failures: a minute, doubled with each to six hours, and up to a tenth more, so that a fleet of many
+/// names does not come back at once. At least what the authority asked for.
+pub(crate) fn pause(failures: u32, retry_after: Option<Duration>) -> Duration {
+    let doubled = Duration::from_mins(1) * 2_u32.pow(failures.saturating_sub(1).min(9));
+    let pause = doubled.min(Duration::from_hours(6)).max(retry_after.unwrap_or_default());
+    pause + Duration::from_secs(random_below(pause.as_secs() / 10 + 1))
+}
+
+/// A number below `bound`, which is at least 1.
+pub(crate) fn random_below(bound: u64) -> u64 {
+    let mut bytes = [0; 8];
+    rand::fill(&mut bytes).expect("the system's randomness");
+    u64::from_le_bytes(bytes) % bound
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: u64 = 86_400;
+
+    fn advice(chosen: u64) -> Advice {
+        Advice { certificate: String::new(), start: 0, end: 0, chosen, again: 0, explanation: None }
+    }
+
+    #[test]
+    fn without_advice_the_lifetime_decides() {
+        let lived = |days: u64| by_lifetime(moment(0), moment(days * DAY));
+        assert_eq!(lived(90), moment(60 * DAY));
+        assert_eq!(lived(45), moment(30 * DAY));
+        assert_eq!(lived(6), moment(3 * DAY));
+    }
+
+    #[test]
+    fn advice_goes_before_the_lifetime_unless_the_certificate_would_end() {
+        let due = |advice: Option<&Advice>| due(moment(0), moment(90 * DAY), advice);
+        assert_eq!(due(Some(&advice(10 * DAY))), moment(10 * DAY));
+        assert_eq!(due(Some(&advice(80 * DAY))), moment(80 * DAY));
+        assert_eq!(due(Some(&advice(91 * DAY))), moment(60 * DAY));
+        assert_eq!(due(None), moment(60 * DAY));
+    }
+
+    #[test]
+    fn moments_of_a_window_are_spread_over_it() {
+        let chosen: Vec<_> = (0..200).map(|_| choose(1000, 2000)).collect();
+        assert!(chosen.iter().all(|moment| (1000..2000).contains(moment)));
+        assert!(chosen.iter().any(|moment| *moment < 1300) && chosen.iter().any(|moment| *moment > 1700));
+        assert_eq!((choose(5, 5), choose(5, 4)), (5, 5));
+    }
+
+    #[test]
+    fn pauses_grow_and_respect_the_authority() {
+        let minutes = |failures| pause(failures, None).as_secs() / 60;
+        assert_eq!(minutes(1), 1);
+        assert_eq!(minutes(2), 2);
+        assert!((32..36).contains(&minutes(6)));
+        assert!((360..397).contains(&minutes(40)));
+        assert!(pause(1, Some(Duration::from_hours(3))) >= Duration::from_hours(3));
+    }
+
+    #[test]
+    fn an_authority_is_asked_again_when_it_says_within_reason() {
+        let again = |seconds| ask_again(moment(0), Some(Duration::from_secs(seconds)));
+        assert_eq!(again(0), moment(60));
+        assert_eq!(again(7200), moment(7200));
+        assert_eq!(again(1_000_000), moment(DAY));
+        assert_eq!(ask_again(moment(0), None), moment(6 * 3600));
+    }
+}

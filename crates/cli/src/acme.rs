@@ -1,0 +1,56 @@
+//! Hosts whose certificates are obtained: brings together what the gateway serves and what the configuration wants.
+
+use std::io;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use brisk_acme::{Keeper, WantedHost};
+use brisk_certs::Challenges;
+use brisk_certs::store::Folder;
+use brisk_gateway::{ObtainedHost, Obtainer};
+
+use crate::config::ResolvedAcme;
+
+/// The certificates of the hosts of this process.
+#[derive(Debug, Default)]
+pub(crate) struct Obtained {
+    challenges: Arc<Challenges>,
+    /// The hosts that the gateway serves.
+    hosts: Mutex<Vec<ObtainedHost>>,
+    /// Started with the first host that wants certificates.
+    keeper: OnceLock<Keeper>,
+}
+
+impl Obtained {
+    /// What authorities are answered.
+    pub(crate) fn challenges(&self) -> &Arc<Challenges> {
+        &self.challenges
+    }
+
+    /// Looks after the certificates that `acme` wants, for the hosts that the gateway serves now.
+    pub(crate) fn look_after(&self, acme: &ResolvedAcme) -> io::Result<()> {
+        if self.keeper.get().is_none() {
+            let Some(folder) = acme.folder.as_ref().filter(|_| !acme.wanted.is_empty()) else {
+                return Ok(());
+            };
+            let started = Keeper::start(Arc::new(Folder::new(folder)), &self.challenges)?;
+            // Only this thread sets it.
+            let _ = self.keeper.set(started);
+        }
+        let served = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let host = |wanted: &brisk_acme::Wanted| {
+            let served = served.iter().find(|served| served.names == wanted.names)?;
+            Some(WantedHost { wanted: wanted.clone(), publish: Arc::clone(&served.publish) })
+        };
+        let hosts = acme.wanted.iter().filter_map(host).collect();
+        if let Some(keeper) = self.keeper.get() {
+            keeper.look_after(acme.settings.clone(), hosts);
+        }
+        Ok(())
+    }
+}
+
+impl Obtainer for Obtained {
+    fn follow(&self, hosts: Vec<ObtainedHost>) {
+        *self.hosts.lock().unwrap_or_else(PoisonError::into_inner) = hosts;
+    }
+}

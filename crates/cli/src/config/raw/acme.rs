@@ -1,0 +1,128 @@
+//! `[acme]`, and `acme` of a host.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, MapAccess, Visitor, value};
+
+/// `[acme]`: who issues certificates, and how names are proven.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Acme {
+    pub(crate) directory: Option<String>,
+    pub(crate) trial: Option<Trial>,
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) contact: Vec<String>,
+    pub(crate) profile: Option<String>,
+    pub(crate) keys: Option<Vec<AcmeKey>>,
+    pub(crate) challenges: Option<Vec<Challenge>>,
+    pub(crate) external_account: Option<ExternalAccount>,
+    pub(crate) fallback: Vec<Authority>,
+}
+
+/// `[[acme.fallback]]`: another authority, for when the ones before have failed.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Authority {
+    pub(crate) directory: String,
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) profile: Option<String>,
+    pub(crate) external_account: Option<ExternalAccount>,
+}
+
+/// `external_account`: the account with the authority that the one of ACME is bound to.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExternalAccount {
+    pub(crate) key_id: String,
+    pub(crate) key_file: PathBuf,
+}
+
+/// `trial`: the directory of the authority for trials, or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Trial(pub(crate) Option<String>);
+
+impl<'de> Deserialize<'de> for Trial {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl Visitor<'_> for Either {
+            type Value = Trial;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the address of a directory in quotes or `false`")
+            }
+
+            fn visit_bool<E: de::Error>(self, on: bool) -> Result<Trial, E> {
+                if on { Err(E::invalid_type(de::Unexpected::Bool(on), &self)) } else { Ok(Trial(None)) }
+            }
+
+            fn visit_str<E: de::Error>(self, directory: &str) -> Result<Trial, E> {
+                Ok(Trial(Some(directory.to_owned())))
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// A kind of key.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum AcmeKey {
+    Ecdsa,
+    Rsa,
+}
+
+/// A way to prove a name.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+pub(crate) enum Challenge {
+    #[serde(rename = "tls-alpn-01")]
+    TlsAlpn,
+    #[serde(rename = "http-01")]
+    Http,
+}
+
+/// `acme` of a host: whether its certificates are obtained, and which.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum HostAcme {
+    #[default]
+    Off,
+    On(HostCertificates),
+}
+
+/// What a host wants otherwise than `[acme]` says.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct HostCertificates {
+    pub(crate) keys: Option<Vec<AcmeKey>>,
+    pub(crate) profile: Option<String>,
+}
+
+impl HostAcme {
+    /// Whether certificates are obtained.
+    pub(crate) fn is_on(&self) -> bool {
+        matches!(self, Self::On(_))
+    }
+}
+
+impl<'de> Deserialize<'de> for HostAcme {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = HostAcme;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`true`, `false` or a table, as { keys = [\"ecdsa\", \"rsa\"] }")
+            }
+
+            fn visit_bool<E: de::Error>(self, on: bool) -> Result<HostAcme, E> {
+                Ok(if on { HostAcme::On(HostCertificates::default()) } else { HostAcme::Off })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<HostAcme, A::Error> {
+                HostCertificates::deserialize(value::MapAccessDeserializer::new(table)).map(HostAcme::On)
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}

@@ -1,0 +1,200 @@
+//! `[acme]` and the hosts that say `acme = true`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
+use brisk_acme::{AcmeSettings, AuthoritySettings, ChallengeKind, ExternalAccount, KeyKind, Wanted};
+use brisk_proxy::settings::HostSettings;
+use zeroize::Zeroizing;
+
+use super::Context;
+use super::sessions::read_privately;
+use crate::config::error::KeyPath;
+use crate::config::raw;
+
+/// The certificates that are obtained.
+#[derive(Clone, Debug)]
+pub(crate) struct ResolvedAcme {
+    /// From whom, and how.
+    pub(crate) settings: AcmeSettings,
+    /// For which hosts; none where no host says so.
+    pub(crate) wanted: Vec<Wanted>,
+    /// The folder that they are kept in; `None` if nothing is obtained and there is none.
+    pub(crate) folder: Option<PathBuf>,
+}
+
+/// Resolves `[acme]` for `hosts`, which are those of `raw` in the same order.
+pub(super) fn acme(
+    raw: &raw::Config,
+    hosts: &[HostSettings],
+    state_dir: Option<&Path>,
+    context: &mut Context<'_>,
+) -> ResolvedAcme {
+    let path = KeyPath::of("acme");
+    let challenges = challenges(raw, &path, context);
+    let settings = AcmeSettings {
+        authorities: authorities(&raw.acme, &path, context),
+        contact: contact(&raw.acme, &path, context),
+        challenges,
+    };
+    let keys = keys(raw.acme.keys.as_deref(), &path.key("keys"), context);
+    let all = KeyPath::of("host");
+    let mut wanted = Vec::new();
+    for (index, (host, resolved)) in raw.host.iter().zip(hosts).enumerate() {
+        let raw::HostAcme::On(own) = &host.acme else { continue };
+        let path = all.index(index);
+        provable(&resolved.tls.names, &settings.challenges, &path, context);
+        wanted.push(Wanted {
+            names: resolved.tls.names.clone(),
+            keys: own.keys.as_ref().map_or_else(
+                || keys.clone(),
+                |own| self::keys(Some(own), &path.key("acme").key("keys"), context),
+            ),
+            profile: own.profile.clone(),
+        });
+    }
+    if !wanted.is_empty() && state_dir.is_none() {
+        let message = "acme = true needs a folder for keys and certificates: write server.state_dir = \"/var/lib/brisk\"";
+        context.findings.incomplete(&KeyPath::of("server"), message);
+    }
+    ResolvedAcme { settings, wanted, folder: state_dir.map(|dir| dir.join("certificates")) }
+}
+
+/// Warns of, or refuses, what cannot be proven by what is configured.
+fn provable(names: &[String], challenges: &[ChallengeKind], path: &KeyPath, context: &mut Context<'_>) {
+    let dns = challenges.contains(&ChallengeKind::Dns01);
+    for name in names.iter().filter(|name| name.starts_with("*.") && !dns) {
+        let message = format!("\"{name}\" can be proven by dns-01 alone: write its settings in [acme.dns]");
+        context.findings.wrong(&path.key("names"), message);
+    }
+}
+
+fn authorities(raw: &raw::Acme, path: &KeyPath, context: &mut Context<'_>) -> Vec<AuthoritySettings> {
+    let mut first = match &raw.directory {
+        None => AuthoritySettings::lets_encrypt(),
+        Some(directory) => {
+            let usual = AuthoritySettings::lets_encrypt();
+            let named = AuthoritySettings::new(url(directory, &path.key("directory"), context));
+            if named.directory == usual.directory { usual } else { named }
+        }
+    };
+    if let Some(raw::Trial(trial)) = &raw.trial {
+        first.trial = trial.as_deref().map(|trial| url(trial, &path.key("trial"), context));
+    }
+    first.ca_file = raw.ca.as_ref().map(|ca| context.file(ca));
+    first.profile = raw.profile.clone();
+    first.external_account = external(raw.external_account.as_ref(), &path.key("external_account"), context);
+    let mut all = vec![first];
+    for (index, raw) in raw.fallback.iter().enumerate() {
+        let path = path.key("fallback").index(index);
+        let mut next = AuthoritySettings::new(url(&raw.directory, &path.key("directory"), context));
+        next.ca_file = raw.ca.as_ref().map(|ca| context.file(ca));
+        next.profile = raw.profile.clone();
+        next.external_account =
+            external(raw.external_account.as_ref(), &path.key("external_account"), context);
+        if all.iter().any(|one| one.directory == next.directory) {
+            context.findings.wrong(&path.key("directory"), "is asked already: write another authority");
+        }
+        all.push(next);
+    }
+    all
+}
+
+/// An account is worth protecting: its requests go over https.
+fn url(text: &str, path: &KeyPath, context: &mut Context<'_>) -> String {
+    let is_url =
+        text.parse::<http::Uri>().is_ok_and(|uri| uri.scheme_str() == Some("https") && uri.host().is_some());
+    if !is_url {
+        let message = format!(
+            "{text:?} is no directory: write its address, as \"https://acme-v02.api.letsencrypt.org/directory\""
+        );
+        context.findings.wrong(path, message);
+    }
+    text.to_owned()
+}
+
+fn external(
+    raw: Option<&raw::ExternalAccount>,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<ExternalAccount> {
+    let raw = raw?;
+    let file = context.file(&raw.key_file);
+    let key = read_privately(&file, &path.key("key_file"), context, read_key)?;
+    Some(ExternalAccount { key_id: raw.key_id.clone(), key })
+}
+
+/// The MAC key as authorities show it: base64url, with padding or without.
+fn read_key(file: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+    let text = fs::read_to_string(file).map(Zeroizing::new);
+    let text = text.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    let key = URL_SAFE_NO_PAD.decode(text.trim()).or_else(|_| URL_SAFE.decode(text.trim()));
+    match key {
+        Ok(key) if !key.is_empty() => Ok(Zeroizing::new(key)),
+        _ => Err(format!("{}: not a key in base64url, as the authority's web site shows it", file.display())),
+    }
+}
+
+fn contact(raw: &raw::Acme, path: &KeyPath, context: &mut Context<'_>) -> Vec<String> {
+    let path = path.key("contact");
+    let mut contact = Vec::new();
+    for (index, text) in raw.contact.iter().enumerate() {
+        let address = text.strip_prefix("mailto:").unwrap_or(text);
+        if !address.contains('@') || address.contains([' ', ',', '?']) {
+            context.findings.wrong(
+                &path.index(index),
+                format!("{text:?} is no mail address: write one as \"admin@example.com\""),
+            );
+        }
+        contact.push(format!("mailto:{address}"));
+    }
+    contact
+}
+
+fn challenges(raw: &raw::Config, path: &KeyPath, context: &mut Context<'_>) -> Vec<ChallengeKind> {
+    let path = path.key("challenges");
+    // http-01 without a port for it can only fail.
+    let usual = || {
+        let http = (!raw.server.http.is_empty()).then_some(ChallengeKind::Http01);
+        let tls = (!raw.server.https.is_empty()).then_some(ChallengeKind::TlsAlpn01);
+        tls.into_iter().chain(http).collect()
+    };
+    let Some(written) = &raw.acme.challenges else { return usual() };
+    if written.is_empty() && !context.findings.written(&path.index(0)) {
+        context.findings.wrong(&path, "no challenge: write at least one, as \"tls-alpn-01\"");
+    }
+    for (index, challenge) in written.iter().enumerate() {
+        if *challenge == raw::Challenge::Http && raw.server.http.is_empty() {
+            context
+                .findings
+                .wrong(&path.index(index), "needs `server.http`, the port 80 where authorities ask");
+        }
+    }
+    written.iter().copied().map(kind).collect()
+}
+
+fn kind(challenge: raw::Challenge) -> ChallengeKind {
+    match challenge {
+        raw::Challenge::TlsAlpn => ChallengeKind::TlsAlpn01,
+        raw::Challenge::Http => ChallengeKind::Http01,
+    }
+}
+
+fn keys(written: Option<&[raw::AcmeKey]>, path: &KeyPath, context: &mut Context<'_>) -> Vec<KeyKind> {
+    let Some(written) = written else { return vec![KeyKind::Ecdsa] };
+    if written.is_empty() && !context.findings.written(&path.index(0)) {
+        context
+            .findings
+            .wrong(path, "no kind of key: write [\"ecdsa\"], or [\"ecdsa\", \"rsa\"] for old clients too");
+    }
+    let kind = |key: &raw::AcmeKey| match key {
+        raw::AcmeKey::Ecdsa => KeyKind::Ecdsa,
+        raw::AcmeKey::Rsa => KeyKind::Rsa,
+    };
+    let mut keys: Vec<_> = written.iter().map(kind).collect();
+    keys.sort();
+    keys.dedup();
+    keys
+}

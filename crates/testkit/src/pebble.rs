@@ -1,0 +1,215 @@
+//! Pebble, a certificate authority that speaks ACME, with the DNS server of its own that it asks: each in a temporary folder.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::ca::TestCa;
+use crate::process::{Process, command, free_port, run, wait_until};
+
+/// How long a request to the management of one of the two may take.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// How a [`Pebble`] differs from one that rejects nothing and issues for 90 days.
+#[derive(Clone, Debug)]
+#[must_use = "nothing runs before `start`"]
+pub struct PebbleOptions {
+    nonces_rejected: u8,
+    external_account: bool,
+    dns: Option<SocketAddr>,
+}
+
+/// The key of the external account that a pebble of [`PebbleOptions::external_account`] knows as `kid-1`.
+pub const EXTERNAL_KEY: &str = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
+
+impl Default for PebbleOptions {
+    fn default() -> Self {
+        Self { nonces_rejected: 0, external_account: false, dns: None }
+    }
+}
+
+impl PebbleOptions {
+    /// Rejects this share of all nonces, in percent.
+    pub fn rejecting_nonces(mut self, percent: u8) -> Self {
+        self.nonces_rejected = percent;
+        self
+    }
+
+    /// Makes accounts only for holders of the external account.
+    pub fn external_account(mut self) -> Self {
+        self.external_account = true;
+        self
+    }
+
+    /// Asks this DNS server instead of its own, which answers that every name is on this machine.
+    pub fn dns(mut self, server: SocketAddr) -> Self {
+        self.dns = Some(server);
+        self
+    }
+
+    /// Starts it; it checks names at two ports that are free now.
+    pub fn start(self) -> Pebble {
+        Pebble::start(&self)
+    }
+}
+
+/// A running pebble. Dropping it kills it.
+#[derive(Debug)]
+pub struct Pebble {
+    process: Process,
+    dns: Process,
+    dns_management: u16,
+    directory: u16,
+    management: u16,
+    https: u16,
+    http: u16,
+    folder: TempDir,
+    ca: TestCa,
+}
+
+impl Pebble {
+    fn start(options: &PebbleOptions) -> Self {
+        let folder = TempDir::with_prefix("brisk-test-pebble-").expect("a temporary folder");
+        let ca = TestCa::new();
+        let [dns_port, dns_management, directory, management, https, http] = [(); 6].map(|()| free_port());
+        let dns = Process::start(command("pebble-challtestsrv").args([
+            "-dnsserver",
+            &local(dns_port),
+            "-management",
+            &local(dns_management),
+            "-defaultIPv4",
+            "127.0.0.1",
+            "-defaultIPv6",
+            "",
+            "-http01",
+            "",
+            "-https01",
+            "",
+            "-tlsalpn01",
+            "",
+            "-doh",
+            "",
+        ]));
+        let leaf = ca.server(&["127.0.0.1", "localhost"]).issue();
+        let keys = format!("{{ \"kid-1\": \"{EXTERNAL_KEY}\" }}");
+        let config = format!(
+            "{{ \"pebble\": {{ \"listenAddress\": \"{}\", \"managementListenAddress\": \"{}\", \"certificate\": {:?}, \
+             \"privateKey\": {:?}, \"httpPort\": {http}, \"tlsPort\": {https}, \"ocspResponderURL\": \"\", \
+             \"externalAccountBindingRequired\": {}, \"externalAccountMACKeys\": {keys}, \"domainBlocklist\": \
+             [\"blocked.test\"], \"retryAfter\": {{ \"authz\": 1, \"order\": 1 }}, \"keyAlgorithm\": \"ecdsa\", \
+             \"profiles\": {{ \"default\": {{ \"description\": \"90 days\", \"validityPeriod\": 7776000 }}, \
+             \"shortlived\": {{ \"description\": \"6 days\", \"validityPeriod\": 518400 }} }} }} }}",
+            local(directory),
+            local(management),
+            leaf.chain.display().to_string(),
+            leaf.key.display().to_string(),
+            options.external_account,
+        );
+        let file = folder.path().join("pebble.json");
+        fs::write(&file, config).expect("a temporary file");
+        let asked = options.dns.map_or_else(|| local(dns_port), |server| server.to_string());
+        let process = Process::start(
+            command("pebble")
+                .arg("-config")
+                .arg(&file)
+                .args(["-dnsserver", &asked])
+                .env("PEBBLE_VA_NOSLEEP", "1")
+                .env("PEBBLE_AUTHZREUSE", "0")
+                .env("PEBBLE_WFE_NONCEREJECT", options.nonces_rejected.to_string()),
+        );
+        let mut pebble =
+            Self { process, dns, dns_management, directory, management, https, http, folder, ca };
+        wait_until("pebble that listens", || pebble.listens());
+        pebble
+    }
+
+    fn listens(&mut self) -> Option<()> {
+        for process in [&mut self.process, &mut self.dns] {
+            assert!(process.ended().is_none(), "ended: {}{}", process.stdout(), process.stderr());
+        }
+        let ports = [self.directory, self.management, self.dns_management];
+        ports.iter().all(|port| TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_ok()).then_some(())
+    }
+
+    /// The address of its directory.
+    pub fn directory(&self) -> String {
+        format!("https://127.0.0.1:{}/dir", self.directory)
+    }
+
+    /// The file with the authority of its own server certificate.
+    pub fn ca_file(&self) -> PathBuf {
+        self.ca.root_file()
+    }
+
+    /// The port where it checks by tls-alpn-01.
+    pub fn https(&self) -> u16 {
+        self.https
+    }
+
+    /// The port where it checks by http-01.
+    pub fn http(&self) -> u16 {
+        self.http
+    }
+
+    /// A file with the root of the certificates that it issues, which are new at each start.
+    pub fn root(&self) -> PathBuf {
+        let pem = self.manage("roots/0", None);
+        let file = self.folder.path().join("root.pem");
+        fs::write(&file, pem).expect("a temporary file");
+        file
+    }
+
+    /// How many orders it has taken so far.
+    pub fn orders(&self) -> usize {
+        self.log().matches("Added order ").count()
+    }
+
+    /// What it wrote so far.
+    pub fn log(&self) -> String {
+        self.process.stdout() + &self.process.stderr()
+    }
+
+    /// From now on it advises to renew the certificate in this PEM file within this window, in RFC 3339.
+    pub fn advise(&self, certificate: &str, start: &str, end: &str) {
+        let answer = object(&[("start", start), ("end", end)]).replace('"', "\\\"");
+        let answer = format!("{{\\\"suggestedWindow\\\": {answer}}}");
+        let pem = certificate.replace('\n', "\\n");
+        let body = format!("{{ \"certificate\": \"{pem}\", \"ariResponse\": \"{answer}\" }}");
+        self.manage("set-renewal-info/", Some(&body));
+    }
+
+    /// Names lead to these addresses from now on.
+    pub fn resolve(&self, name: &str, addresses: &[&str]) {
+        let body = format!("{{ \"host\": \"{name}\", \"addresses\": {addresses:?} }}");
+        let url = format!("http://{}/add-a", local(self.dns_management));
+        run(command("curl").args(["--silent", "--fail", "--data", &body, &url]), b"", LIMIT).success();
+    }
+
+    fn manage(&self, path: &str, body: Option<&str>) -> String {
+        let url = format!("https://{}/{path}", local(self.management));
+        let mut curl = command("curl");
+        curl.args(["--silent", "--show-error", "--fail-with-body", "--cacert"]).arg(self.ca.root_file());
+        if let Some(body) = body {
+            curl.args(["--data", body]);
+        }
+        run(curl.arg(url), b"", LIMIT).success()
+    }
+
+    /// The folder it runs in.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+fn local(port: u16) -> String {
+    format!("127.0.0.1:{port}")
+}
+
+/// An object of JSON with these members.
+fn object(members: &[(&str, &str)]) -> String {
+    let members: Vec<_> = members.iter().map(|(name, value)| format!("\"{name}\": \"{value}\"")).collect();
+    format!("{{{}}}", members.join(", "))
+}

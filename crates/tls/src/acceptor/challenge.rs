@@ -1,0 +1,63 @@
+//! The handshake of an authority that checks by tls-alpn-01 (RFC 8737): a certificate made for it, and nothing after.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use brisk_certs::challenge::ALPN;
+use brisk_certs::{Served, Slot};
+use brisk_telemetry::HandshakeOutcome;
+use brisk_wire::client_hello::ClientHello;
+use tokio::net::TcpStream;
+
+use super::negotiation::Negotiation;
+use super::{ALERT_UNRECOGNIZED_NAME, Acceptor, Host, Refusal, Trace, send_last};
+use crate::demands::Demands;
+use crate::gate::KeyGate;
+use crate::shown::Shown;
+
+/// Whether the client is such an authority: it offers this protocol alone (RFC 8737 section 3).
+pub(super) fn is_asked(hello: &ClientHello) -> bool {
+    matches!(&hello.alpn[..], [only] if only == ALPN)
+}
+
+impl Acceptor {
+    /// Shows the certificate for the check, if there is one for the name, and closes. The refusal says how it went.
+    pub(super) async fn answer_challenge(
+        &self,
+        hello: &ClientHello,
+        mut io: TcpStream,
+        incoming: Vec<u8>,
+        trace: &mut Trace<'_>,
+    ) -> Refusal {
+        let name = hello.server_name.as_deref();
+        let served = match name {
+            Some(name) => self.challenges.tls(name).await,
+            None => None,
+        };
+        let Some(served) = served else {
+            send_last(&mut io, &ALERT_UNRECOGNIZED_NAME, trace).await;
+            let reason = "an authority checks by tls-alpn-01, but no certificate is ordered for that name";
+            return Refusal::because(HandshakeOutcome::UnknownName, &reason);
+        };
+        let host = self.challenge_host(served);
+        let negotiation = match Negotiation::run(&host, hello, None, &mut io, incoming, trace).await {
+            Ok(negotiation) => negotiation,
+            Err(refusal) => return refusal,
+        };
+        let (mut stream, _) = negotiation.into_stream(io, trace);
+        // In TLS 1.2 the last message of the handshake is ours, and still to be sent.
+        let closed = poll_fn(|cx| stream.poll_close(cx)).await;
+        *trace.sent = stream.bytes().1;
+        match closed {
+            Ok(()) => Refusal::new(HandshakeOutcome::Challenge),
+            Err(error) => Refusal::because(HandshakeOutcome::ClientClosed, &error),
+        }
+    }
+
+    fn challenge_host(&self, served: Served) -> Host {
+        let slot = Slot::new();
+        slot.publish(vec![served]);
+        let shown = Shown::new(&slot, &Arc::new(KeyGate::default()));
+        Host { demands: Demands::default(), config: self.challenge.clone(), shown }
+    }
+}
