@@ -2,6 +2,7 @@
 #![expect(clippy::doc_markdown, reason = "doc comments of arguments are help texts for a terminal")]
 
 mod bench;
+mod compress;
 mod keyserver;
 mod speed;
 
@@ -12,6 +13,7 @@ use brisk_proxy::upstream_settings::ServerUrl;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use bench::{Bench, BenchCommand, Compare, Load};
+pub(crate) use compress::CompressArgs;
 pub(crate) use keyserver::{Enrol, Init, KeyServer, KeyServerCommand, ServeKeys};
 pub(crate) use speed::{Engine, Speed};
 
@@ -30,6 +32,8 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Check a configuration file and start nothing
     Check(Check),
+    /// Make compressed copies beside the files of a folder, for routes with `precompressed`
+    Compress(CompressArgs),
     /// Hold private keys, and perform operations with them for gateways
     Keyserver(KeyServer),
     /// Load a server with handshakes and requests, and measure latency and throughput

@@ -5,6 +5,7 @@ mod args;
 mod bench;
 mod bench_compare;
 mod check;
+mod compress;
 mod config;
 mod engines;
 #[cfg(feature = "cuda")]
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
             serve::run(&arguments)
         }
         Command::Check(arguments) => check::run(&arguments),
+        Command::Compress(arguments) => compress::run(&arguments),
         Command::Keyserver(arguments) => keyserver::run(arguments),
         Command::Bench(arguments) => return bench::run(*arguments),
         Command::Speed(arguments) => return speed::run(arguments),

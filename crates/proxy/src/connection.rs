@@ -6,6 +6,9 @@ pub(crate) mod discards;
 pub mod end;
 pub(crate) mod forwarded;
 pub(crate) mod handshake;
+pub(crate) mod interim;
+pub mod keep_alive;
+mod multiplexed;
 pub mod settings;
 pub(crate) mod streams;
 
@@ -23,15 +26,11 @@ use brisk_telemetry::ConnectionRecord;
 use brisk_tls::{Confirmation, Demands};
 
 use crate::connection::buffers::{AnswerBuffers, Budget, WorkerBuffers};
-use crate::connection::discards::Discards;
 use crate::connection::forwarded::ForwardedValues;
 use crate::connection::handshake::{Completion, Handshake};
+use crate::connection::keep_alive::KeepAlive;
+pub(crate) use crate::connection::multiplexed::Multiplexed;
 use crate::connection::settings::HttpSettings;
-use crate::connection::streams::Streams;
-
-/// Bytes of a head that cost nothing: the dynamic table of HPACK holds 4 KiB, and names from the static one and the 32
-/// bytes that each line counts take no more.
-const LONG_HEAD: usize = 8 << 10;
 
 /// Bytes that the answers of a connection may compress in a turn: 1 ms of work at most.
 const WORK: u32 = 64 << 10;
@@ -71,18 +70,11 @@ pub struct Connection {
     blocked: Cell<bool>,
     /// Bytes that its answers have compressed in this turn.
     work: Cell<u32>,
+    /// How long it waits for the next request, in milliseconds, and the number of requests after which it ends: by what its
+    /// last request was for. 0: as all connections.
+    idle: Cell<u32>,
+    most_requests: Cell<u32>,
     unblocked: RefCell<Vec<Waker>>,
-}
-
-/// The state of a connection with several requests at a time, that is of HTTP/2.
-#[derive(Debug, Default)]
-pub(crate) struct Multiplexed {
-    /// The requests in flight.
-    pub(crate) streams: Streams,
-    /// Request bodies that are read only to be dropped.
-    pub(crate) discards: Discards,
-    earned: Cell<u32>,
-    long_heads: Cell<u64>,
 }
 
 /// The settings and resources of the worker that serves a connection.
@@ -144,6 +136,8 @@ impl Connection {
             request_began: Cell::new(None),
             blocked: Cell::new(false),
             work: Cell::new(0),
+            idle: Cell::new(0),
+            most_requests: Cell::new(0),
             unblocked: RefCell::default(),
         }
     }
@@ -189,6 +183,10 @@ impl Connection {
 
     /// Whether the connection has had as many requests, or as much time, as it may.
     pub(crate) fn is_used_up(&self) -> bool {
+        let most = self.most_requests.get();
+        if most > 0 && self.requests() >= most {
+            return true;
+        }
         let Some(settings) = self.settings() else { return false };
         settings.requests.is_some_and(|most| self.requests() >= most) || self.time_left().is_zero()
     }
@@ -198,6 +196,21 @@ impl Connection {
         let limit = self.settings().and_then(|settings| settings.timeouts.connection);
         let Some(limit) = limit else { return Duration::MAX };
         limit.saturating_sub(self.record.borrow().timeline.started().elapsed())
+    }
+
+    /// Keeps the connection from now on as requests of one kind want it, or as all connections are kept.
+    pub(crate) fn keep(&self, keep_alive: Option<KeepAlive>) {
+        let idle = keep_alive.and_then(|keep_alive| keep_alive.idle);
+        self.idle.set(idle.map_or(0, |idle| u32::try_from(idle.as_millis()).unwrap_or(u32::MAX)));
+        self.most_requests.set(keep_alive.map_or(0, KeepAlive::most_requests));
+    }
+
+    /// How long the connection waits for the next request; `usual` is how long all do.
+    pub(crate) fn idle(&self, usual: Duration) -> Duration {
+        match self.idle.get() {
+            0 => usual,
+            idle => Duration::from_millis(idle.into()),
+        }
     }
 
     /// Notes that a request begins at `time`.
@@ -327,29 +340,6 @@ impl Connection {
             waiting.push(context.waker().clone());
         }
         Poll::Pending
-    }
-}
-
-impl Multiplexed {
-    /// Counts points that a request has earned for the budget of its connection.
-    pub(crate) fn earn(&self, points: u32) {
-        self.earned.set(self.earned.get().saturating_add(points));
-    }
-
-    /// Points earned since the last call.
-    pub(crate) fn take_earned(&self) -> u32 {
-        self.earned.take()
-    }
-
-    /// Counts the head of a request, of `size` bytes by RFC 9113 section 6.5.2.
-    pub(crate) fn head_received(&self, size: usize) {
-        let long = size.saturating_sub(LONG_HEAD);
-        self.long_heads.set(self.long_heads.get() + long as u64);
-    }
-
-    /// By how much the heads of requests exceeded 8 KiB each, in bytes, all together.
-    pub(crate) fn long_heads(&self) -> u64 {
-        self.long_heads.get()
     }
 }
 

@@ -4,6 +4,9 @@
 
 mod acme;
 mod compression;
+mod early_hints;
+mod headers;
+mod keep_alive;
 mod keys;
 mod keyserver;
 mod redis;
@@ -20,6 +23,9 @@ use super::values::{
 };
 pub(crate) use acme::{Acme, AcmeKey, Challenge, ExternalAccount, HostAcme, Trial};
 pub(crate) use compression::{BreachGuard, CodingName, Compression, CompressionTable};
+pub(crate) use early_hints::EarlyHints;
+pub(crate) use headers::{HeaderRules, SecurityHeaders, TextOrOff};
+pub(crate) use keep_alive::{KeepAlive, Preconnect, Profile};
 pub(crate) use keyserver::{Client, KeyServers, Operation, ServerConfig, ServerSection};
 pub(crate) use redis::{Redis, RedisTopology};
 
@@ -108,6 +114,7 @@ pub(crate) struct ServerLimits {
     pub(crate) buffered_total: Option<Size>,
     pub(crate) buffered_requests: Option<Size>,
     pub(crate) compression_memory: Option<Size>,
+    pub(crate) compressed_files: Option<Size>,
     pub(crate) body_rate: Option<SizeLimit>,
     pub(crate) requests: Option<u32>,
 }
@@ -204,6 +211,9 @@ pub(crate) struct Host {
     pub(crate) client_certificates: Option<ClientCertificates>,
     pub(crate) early_data: Option<EarlyData>,
     pub(crate) compression: Option<Compression>,
+    pub(crate) security_headers: Option<SecurityHeaders>,
+    pub(crate) keep_alive: Option<KeepAlive>,
+    pub(crate) preconnect: Option<Preconnect>,
     #[serde(default)]
     pub(crate) route: Vec<Route>,
 }
@@ -282,6 +292,11 @@ pub(crate) struct Route {
     pub(crate) strip_prefix: Option<bool>,
     pub(crate) early_data: Option<EarlyData>,
     pub(crate) compression: Option<Compression>,
+    pub(crate) precompressed: Option<bool>,
+    pub(crate) request_headers: Option<HeaderRules>,
+    pub(crate) response_headers: Option<HeaderRules>,
+    pub(crate) early_hints: Option<EarlyHints>,
+    pub(crate) keep_alive: Option<KeepAlive>,
 }
 
 /// `respond`: the same answer to everyone.

@@ -5,6 +5,7 @@ mod forms;
 mod fuzz;
 mod keyless;
 mod keys;
+mod pages;
 mod sessions;
 mod tokens;
 

@@ -22,7 +22,7 @@ impl Chromium {
     }
 
     /// Opens `url` and runs to its end; returns what it printed.
-    fn run(&self, options: &[&str], url: &str) -> String {
+    pub(crate) fn run(&self, options: &[&str], url: &str) -> String {
         run(&mut self.command(options, url), b"", LIMIT).success()
     }
 

@@ -10,11 +10,13 @@
 
 mod body;
 mod encoders;
+mod kept;
 mod media;
 mod metrics;
 mod settings;
 
 use std::mem;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -27,6 +29,7 @@ use http_body::Body as _;
 
 use self::body::CompressedBody;
 use self::encoders::Lease;
+use self::kept::{Found, Key};
 pub use self::media::{MediaPattern, MediaPatternError};
 pub use self::metrics::CompressionMetrics;
 pub use self::settings::{BreachGuard, CompressionSettings};
@@ -53,6 +56,8 @@ pub(crate) struct Compression {
     settings: Arc<CompressionSettings>,
     /// What it answers with may hold secrets, and repeat what a request says.
     may_leak: bool,
+    /// The folder of files: what is compressed may be kept.
+    root: Option<PathBuf>,
 }
 
 /// The compression of the answer to one request.
@@ -68,16 +73,22 @@ pub(crate) struct Compressing {
     is_head: bool,
     /// The tags of what the client has, if one of them is weak: it was compressed, perhaps here.
     known: Option<HeaderValue>,
+    /// The file that was asked for.
+    file: Option<String>,
 }
 
 impl Compression {
-    /// `may_leak`: answers are made for each request, unlike those from files.
-    pub(crate) fn new(settings: &Arc<CompressionSettings>, may_leak: bool) -> Rc<Self> {
-        Rc::new(Self { settings: Arc::clone(settings), may_leak })
+    /// `may_leak`: answers are made for each request, unlike those from the files of `root`.
+    pub(crate) fn new(
+        settings: &Arc<CompressionSettings>,
+        may_leak: bool,
+        root: Option<PathBuf>,
+    ) -> Rc<Self> {
+        Rc::new(Self { settings: Arc::clone(settings), may_leak, root })
     }
 
-    /// What a request says about it.
-    pub(crate) fn asked(self: &Rc<Self>, request: &Parts) -> Compressing {
+    /// What a request for `path` says about it.
+    pub(crate) fn asked(self: &Rc<Self>, request: &Parts, path: &[u8]) -> Compressing {
         let headers = &request.headers;
         let known = headers.get(header::IF_NONE_MATCH).filter(|tags| tags.as_bytes().starts_with(b"W/"));
         Compressing {
@@ -88,6 +99,7 @@ impl Compression {
             is_forbidden: forbids_transforming(headers) || request.method == Method::CONNECT,
             is_head: request.method == Method::HEAD,
             known: known.cloned(),
+            file: self.root.as_deref().map(|root| file(root, path)),
         }
     }
 }
@@ -110,6 +122,15 @@ impl Compressing {
             return;
         }
         let level = self.compression.settings.level(coding);
+        let keeper = match self.kept(headers, coding, level, connection) {
+            Found::Copy(copy) => {
+                metrics::copy_sent();
+                *response.body_mut() = Body::full(copy);
+                return mark(response.headers_mut(), coding);
+            }
+            Found::Wanted(keeper) => Some(keeper),
+            Found::Nothing => None,
+        };
         let limit = connection.settings().map_or(usize::MAX, |settings| settings.compression_memory);
         let Some(lease) = Lease::take(coding, level, limit) else {
             return metrics::refused();
@@ -123,10 +144,20 @@ impl Compressing {
                     return;
                 }
             },
-            Err(body) => Body::boxed(CompressedBody::new(body, lease, is_live, Rc::clone(connection))),
+            Err(body) => {
+                Body::boxed(CompressedBody::new(body, lease, is_live, keeper, Rc::clone(connection)))
+            }
         };
         *response.body_mut() = body;
         mark(response.headers_mut(), coding);
+    }
+
+    /// Looks for a compressed copy of the file that is the answer.
+    fn kept(&self, headers: &HeaderMap, coding: Coding, level: u8, connection: &Connection) -> Found {
+        let tag = headers.get(header::ETAG).filter(|tag| tag.as_bytes().starts_with(b"\""));
+        let (Some(file), Some(tag)) = (&self.file, tag) else { return Found::Nothing };
+        let limit = connection.settings().map_or(0, |settings| settings.compressed_files);
+        kept::find(Key { file: file.clone(), tag: tag.clone(), coding, level }, limit)
     }
 
     /// Whether the answer is one that would be compressed for some client.
@@ -168,6 +199,11 @@ impl Compressing {
             add_vary(headers);
         }
     }
+}
+
+/// A file by its folder and path.
+fn file(root: &Path, path: &[u8]) -> String {
+    format!("{}:{}", root.display(), path.escape_ascii())
 }
 
 /// Whether a page of another site may have made this request, with what a browser adds to it by itself.
@@ -253,7 +289,8 @@ fn weaken(headers: &mut HeaderMap) {
 fn short(mut body: Body, connection: &Connection) -> Result<Bytes, Body> {
     match body.whole() {
         Some(whole) if whole.len() <= AT_ONCE && connection.may_work(whole.len()) => Ok(whole),
-        _ => Err(body),
+        Some(whole) => Err(Body::full(whole)),
+        None => Err(body),
     }
 }
 

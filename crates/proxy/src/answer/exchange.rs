@@ -15,6 +15,7 @@ use http_body::{Body as _, Frame, SizeHint};
 
 use crate::body::Body;
 use crate::connection::chunk::{Chunk, Reserved};
+use crate::connection::interim::Interim;
 use crate::connection::streams::{self, Ended, StreamKey};
 use crate::connection::{Connection, RequestGuard};
 use crate::error::BodyError;
@@ -156,6 +157,12 @@ impl Exchange {
         self.outcome.answered();
         self.hold(true);
         response.map(|body| RecordedBody { body, exchange: self, broken: None })
+    }
+
+    /// Where interim answers go, if the client gets any.
+    pub(crate) fn interim(&self) -> Option<Interim> {
+        let multiplexed = self.connection.multiplexed().filter(|multiplexed| multiplexed.sends_interims());
+        multiplexed.and(self.stream).map(|stream| Interim::new(Rc::clone(&self.connection), stream))
     }
 
     /// Whether the connection carries other requests at the same time.

@@ -9,6 +9,7 @@
 mod beneath;
 mod room;
 
+use brisk_coding::{Accepted, Coding};
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -28,10 +29,15 @@ pub(crate) use room::in_room;
 /// Bytes read from a file at once: two TLS records. Every answer has a buffer of this size from its beginning on.
 const CHUNK: usize = 32 << 10;
 
+/// Codings of copies, the preferred first: made beforehand, that of brotli is the shortest.
+const COPIES: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
+
 /// Serves the files of one folder below one route.
 #[derive(Debug)]
 pub(crate) struct StaticFiles {
     service: ServeDir<DefaultServeDirFallback, Beneath>,
+    /// Looks for compressed copies too.
+    with_copies: Option<ServeDir<DefaultServeDirFallback, Beneath>>,
     route: String,
 }
 
@@ -39,11 +45,17 @@ impl StaticFiles {
     /// The files of a folder, for requests below the path `route`.
     pub(crate) fn new(settings: &StaticSettings, route: &str) -> Self {
         let prefix = route.trim_end_matches('/');
-        let service = ServeDir::with_backend("", Beneath::new(&settings.root))
-            .append_index_html_on_directories(true)
-            .redirect_path_prefix(prefix)
-            .with_buf_chunk_size(CHUNK);
-        Self { service, route: route.to_owned() }
+        let service = |beneath| {
+            ServeDir::with_backend("", beneath)
+                .append_index_html_on_directories(true)
+                .redirect_path_prefix(prefix)
+                .with_buf_chunk_size(CHUNK)
+        };
+        let with_copies = settings.precompressed.then(|| {
+            let service = service(Beneath::with_copies(&settings.root));
+            service.precompressed_br().precompressed_zstd().precompressed_gzip()
+        });
+        Self { service: service(Beneath::new(&settings.root)), with_copies, route: route.to_owned() }
     }
 
     /// Answers a request; `path` is its path.
@@ -51,24 +63,34 @@ impl StaticFiles {
         let Some(target) = self.target(request, path) else {
             return status(StatusCode::NOT_FOUND);
         };
-        let asked = lookup(request, target);
+        let mut asked = lookup(request, target);
+        if let Some(with_copies) = self.with_copies.as_ref().filter(|_| may_be_copy(&asked)) {
+            // A copy has a tag of its own: what a client has of one coding is not taken for part of another.
+            if let Some(codings) = Accepted::of(&request.headers).narrowed(&COPIES) {
+                asked.headers_mut().insert(header::ACCEPT_ENCODING, codings);
+            }
+            return Self::call(with_copies, asked).await;
+        }
         if !request.headers.contains_key(header::IF_RANGE) {
-            return self.call(asked).await;
+            return Self::call(&self.service, asked).await;
         }
         let mut whole = asked.clone();
         whole.headers_mut().remove(header::RANGE);
         let Some(part) = part_of_unchanged(request, asked) else {
-            return self.call(whole).await;
+            return Self::call(&self.service, whole).await;
         };
-        let response = self.call(part).await;
+        let response = Self::call(&self.service, part).await;
         if response.status() == StatusCode::PRECONDITION_FAILED {
-            return self.call(whole).await;
+            return Self::call(&self.service, whole).await;
         }
         response
     }
 
-    async fn call(&self, request: Request<()>) -> Response<Body> {
-        let Ok(response) = self.service.clone().call(request).await;
+    async fn call(
+        service: &ServeDir<DefaultServeDirFallback, Beneath>,
+        request: Request<()>,
+    ) -> Response<Body> {
+        let Ok(response) = service.clone().call(request).await;
         response
             .map(|body| Body::boxed(body.map_err(BodyError::File).map_frame(|frame| frame.map_data(fitting))))
     }
@@ -94,6 +116,15 @@ impl StaticFiles {
 /// answers that wait for their clients would keep.
 fn fitting(data: Bytes) -> Bytes {
     if data.len() < CHUNK / 2 { Bytes::copy_from_slice(&data) } else { data }
+}
+
+/// Whether a compressed copy may answer: not a range, which is of the file, and not where a copy itself is asked for.
+fn may_be_copy(asked: &Request<()>) -> bool {
+    let is_copy = COPIES.iter().any(|coding| {
+        let rest = asked.uri().path().strip_suffix(coding.extension());
+        rest.is_some_and(|rest| rest.ends_with('.'))
+    });
+    !is_copy && !asked.headers().contains_key(header::RANGE)
 }
 
 fn is_hidden(decoded: &[u8]) -> bool {

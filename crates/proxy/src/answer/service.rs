@@ -4,15 +4,16 @@ mod answers;
 mod passage;
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_telemetry::{RequestId, RequestIds, Throttle};
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, Request, Response, StatusCode, header};
 use http_body::Body as _;
 
-use self::answers::{fixed, found, no_content, over_rate, refuse, said};
+use self::answers::{fixed, found, no_content, over_rate, preconnected, refuse, said};
 use self::passage::{Passage, upstream_target};
 use crate::answer::client_cert::ClientCert;
 use crate::answer::compress::Compression;
@@ -21,14 +22,17 @@ use crate::answer::exchange::{Exchange, RecordedBody, Telemetry};
 use crate::answer::files::{StaticFiles, in_room};
 use crate::answer::forwarding::Forwarding;
 use crate::answer::head_limits::HeadLimits;
+use crate::answer::header_rules::HeaderRules;
+use crate::answer::hints::{self, EarlyHints};
 use crate::answer::hosts::{Host, Hosts, Misdirected, Names, Origin};
 use crate::answer::path::{AmbiguousPath, RequestPath};
 use crate::answer::redirect::{self, HttpsRedirect};
 use crate::answer::route::Routes;
 use crate::answer::settings::{
-    Action, FixedResponse, HostSettings, Page, Redirect, RouteSettings, ServiceSettings, UpstreamPath,
+    Action, FixedResponse, HostSettings, Page, Preconnect, Redirect, RouteSettings, ServiceSettings,
+    UpstreamPath,
 };
-use crate::answer::stages::{self, Stages};
+use crate::answer::stages::{OfHost, OfRoute, Stages};
 use crate::body::Body;
 use crate::body::client::ClientBody;
 use crate::body::upload::Upload;
@@ -55,7 +59,8 @@ struct Site {
     names: Names,
     client_cert: ClientCert,
     routes: Routes<Route>,
-    hsts: Option<HeaderValue>,
+    headers: OfHost,
+    preconnect: Option<Preconnect>,
 }
 
 #[derive(Debug)]
@@ -64,7 +69,9 @@ struct Route {
     body_limit: u64,
     buffer_request: bool,
     early_data: EarlyDataPolicy,
-    compression: Option<Rc<Compression>>,
+    stages: OfRoute,
+    request_headers: Option<Arc<HeaderRules>>,
+    hints: Option<Rc<EarlyHints>>,
     action: Prepared,
 }
 
@@ -122,8 +129,8 @@ impl Service {
             Err(refusal) => Err(refusal),
         };
         let mut response = answered.unwrap_or_else(|refusal| refuse(refusal, version, &mut exchange));
-        let hsts = host.as_ref().and_then(|host| host.value().hsts.as_ref());
-        stages.finish(connection, hsts, &mut response);
+        let headers = host.as_ref().map(|host| &host.value().headers);
+        stages.finish(connection, headers, &mut response);
         exchange.respond(response)
     }
 
@@ -205,7 +212,8 @@ impl Site {
             names: Names::new(&host.tls.names)?,
             client_cert: host.client_cert,
             routes: Routes::new(routes?),
-            hsts: host.hsts.map(stages::transport_security),
+            headers: OfHost::new(host),
+            preconnect: host.preconnect.clone(),
         })
     }
 
@@ -218,18 +226,21 @@ impl Site {
         stages: &mut Stages,
     ) -> Result<Response<Body>, Refusal> {
         let path = RequestPath::read(head.uri.path())?;
+        let is_tunnel = head.extensions.get::<Protocol>().is_some();
+        let is_asked = |own: &&Preconnect| *own.path.as_bytes() == *path.decoded && !is_tunnel;
+        if let Some(preconnect) = self.preconnect.as_ref().filter(is_asked) {
+            exchange.connection().keep(Some(preconnect.keep_alive));
+            return Ok(preconnected());
+        }
         let not_found = Refusal::new(StatusCode::NOT_FOUND, "no-route");
         let route = self.routes.find(&path.decoded).ok_or(not_found)?;
-        if route.compression.is_some() {
-            stages.on_route(&head, route.compression.as_ref());
-        }
+        stages.on_route(exchange.connection(), &head, &route.stages, &path.decoded);
         if body.size_hint().lower() > route.body_limit {
             return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "request-body-too-large"));
         }
         if exchange.is_early() && !route.early_data.lets_pass(&head, &path.decoded, body.is_end_stream()) {
             Box::pin(exchange.hold_until_confirmed()).await;
         }
-        let is_tunnel = head.extensions.get::<Protocol>().is_some();
         match &route.action {
             // To the client, any 2xx would mean that it speaks to a server of its protocol.
             action if is_tunnel && !matches!(action, Prepared::Upstream { .. }) => {
@@ -245,8 +256,14 @@ impl Site {
             Prepared::Static(files) => found(Box::pin(files.answer(&head, &path)).await),
             Prepared::Upstream { group, path: kept } => {
                 let target = upstream_target(&head, &path, *kept, &route.path)?;
+                let hinting =
+                    route.hints.as_ref().filter(|_| hints::is_navigation(&head) && !exchange.is_early());
+                let hinting =
+                    hinting.and_then(|hints| Some(hints.begin(&head, &path.decoded, exchange.interim()?)));
                 drop(path);
-                let passage = Passage { service, site: self, group, body_limit: route.body_limit };
+                let rules = route.request_headers.as_deref();
+                let body_limit = route.body_limit;
+                let passage = Passage { service, site: self, group, body_limit, rules, hinting };
                 if is_tunnel {
                     return Box::pin(passage.tunnel(head, target, body, exchange)).await;
                 }
@@ -272,13 +289,26 @@ impl Route {
             Action::Redirect(redirect) => Prepared::Redirect(redirect.clone()),
             Action::Page(page) => Prepared::Page(page.clone()),
         };
+        let root = match &route.action {
+            Action::Static(files) => Some(files.root.clone()),
+            _ => None,
+        };
         let may_leak = matches!(action, Prepared::Upstream { .. } | Prepared::Page(_));
         Ok(Self {
             path: path.to_owned(),
             body_limit: route.body_limit.unwrap_or(u64::MAX),
             buffer_request: route.buffer_request,
             early_data: route.early_data.clone(),
-            compression: route.compression.as_ref().map(|settings| Compression::new(settings, may_leak)),
+            stages: OfRoute {
+                compression: route
+                    .compression
+                    .as_ref()
+                    .map(|settings| Compression::new(settings, may_leak, root)),
+                rules: route.response_headers.clone(),
+                keep_alive: route.keep_alive,
+            },
+            request_headers: route.request_headers.clone(),
+            hints: route.early_hints.as_ref().map(EarlyHints::new),
             action,
         })
     }

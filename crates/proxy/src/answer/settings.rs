@@ -18,9 +18,12 @@ use ipnet::IpNet;
 pub use crate::answer::client_cert::ClientCert;
 pub use crate::answer::compress::{BreachGuard, CompressionSettings, MediaPattern, MediaPatternError};
 pub use crate::answer::early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
+pub use crate::answer::header_rules::{HeaderRules, HostHeaders};
+pub use crate::answer::hints::{EarlyHintsSettings, HintLink, HintLinkError};
 use crate::body::Body;
 pub use crate::claims::Underscores;
 use crate::connection::Connection;
+pub use crate::connection::keep_alive::KeepAlive;
 
 /// The hosts of one configuration, which are served over HTTPS, and what is common to their requests.
 #[derive(Clone, Debug)]
@@ -45,6 +48,10 @@ pub struct HostSettings {
     pub client_cert: ClientCert,
     /// Strict Transport Security.
     pub hsts: Option<HstsSettings>,
+    /// Headers of all its responses that have none of these names. Default: none.
+    pub headers: HostHeaders,
+    /// Where connections are opened before they are needed. Default: nowhere.
+    pub preconnect: Option<Preconnect>,
     /// The routes. Without any, every request gets 404.
     pub routes: Vec<RouteSettings>,
 }
@@ -52,8 +59,24 @@ pub struct HostSettings {
 impl HostSettings {
     /// A host without routes that sends no certificates of clients to upstreams, and without Strict Transport Security.
     pub fn new(tls: brisk_tls::HostSettings) -> Self {
-        Self { tls, client_cert: ClientCert::None, hsts: None, routes: Vec::new() }
+        Self {
+            tls,
+            client_cert: ClientCert::None,
+            hsts: None,
+            headers: HostHeaders::default(),
+            preconnect: None,
+            routes: Vec::new(),
+        }
     }
+}
+
+/// An endpoint that answers 204 and nothing else, so that a page can have a connection opened before it is needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preconnect {
+    /// Its path, which no route gets.
+    pub path: String,
+    /// How long such a connection is kept.
+    pub keep_alive: KeepAlive,
 }
 
 /// Strict Transport Security, RFC 6797.
@@ -84,6 +107,14 @@ pub struct RouteSettings {
     pub early_data: EarlyDataPolicy,
     /// Which answers are compressed. Default: none.
     pub compression: Option<Arc<CompressionSettings>>,
+    /// What is changed in the headers of requests before an upstream gets them. Default: nothing.
+    pub request_headers: Option<Arc<HeaderRules>>,
+    /// What is changed in the headers of responses. Default: nothing.
+    pub response_headers: Option<Arc<HeaderRules>>,
+    /// Hints for pages before their answers (103). Default: nothing. For upstreams alone.
+    pub early_hints: Option<Arc<EarlyHintsSettings>>,
+    /// How long connections are kept after its requests. Default: as all are.
+    pub keep_alive: Option<KeepAlive>,
 }
 
 impl RouteSettings {
@@ -96,6 +127,10 @@ impl RouteSettings {
             buffer_request: false,
             early_data: EarlyDataPolicy::Hold,
             compression: None,
+            request_headers: None,
+            response_headers: None,
+            early_hints: None,
+            keep_alive: None,
         }
     }
 }
@@ -158,6 +193,9 @@ pub enum UpstreamPath {
 pub struct StaticSettings {
     /// The folder.
     pub root: PathBuf,
+    /// Whether copies beside the files, with `.br`, `.zst` or `.gz` after their names, are sent to clients that take them,
+    /// if they are no older than the files.
+    pub precompressed: bool,
 }
 
 /// An answer that is always the same.

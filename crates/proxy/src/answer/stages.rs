@@ -1,18 +1,21 @@
 //! What is done to each response on its way out, whatever made it: the stages, each of them once and in this order.
 //!
-//! 1. The headers of its host.
-//! 2. Compression, where its route says so: after this neither type nor length of the body is known.
-//! 3. HEAD: the same head without a body. What changes the body or its length has to come before.
-//! 4. The end of the connection, where this response is its last.
+//! 1. The headers of its host, where it brings none of their names.
+//! 2. The rules of its route.
+//! 3. Compression, where its route says so: after this neither type nor length of the body is known.
+//! 4. HEAD: the same head without a body. What changes the body or its length has to come before.
+//! 5. The end of the connection, where this response is its last.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode, Version, header};
 use http_body::Body as _;
 
 use crate::answer::compress::{Compressing, Compression};
-use crate::answer::settings::HstsSettings;
+use crate::answer::header_rules::{HeaderRules, HostHeaders};
+use crate::answer::settings::{HostSettings, HstsSettings, KeepAlive};
 use crate::body::Body;
 use crate::connection::Connection;
 
@@ -25,29 +28,72 @@ pub(super) struct Stages {
     version: Version,
     is_head: bool,
     compressing: Option<Box<Compressing>>,
+    rules: Option<Arc<HeaderRules>>,
+}
+
+/// What all responses of a host have.
+#[derive(Debug)]
+pub(super) struct OfHost {
+    hsts: Option<HeaderValue>,
+    headers: HostHeaders,
+}
+
+impl OfHost {
+    pub(super) fn new(settings: &HostSettings) -> Self {
+        Self { hsts: settings.hsts.map(transport_security), headers: settings.headers.clone() }
+    }
+}
+
+/// What is done to all responses of a route.
+#[derive(Debug)]
+pub(super) struct OfRoute {
+    pub(super) compression: Option<Rc<Compression>>,
+    pub(super) rules: Option<Arc<HeaderRules>>,
+    pub(super) keep_alive: Option<KeepAlive>,
 }
 
 impl Stages {
     /// The stages of the response to a request.
     pub(super) fn of(request: &Parts) -> Self {
-        Self { version: request.version, is_head: request.method == Method::HEAD, compressing: None }
+        Self {
+            version: request.version,
+            is_head: request.method == Method::HEAD,
+            compressing: None,
+            rules: None,
+        }
     }
 
     /// The route that answers is known.
-    pub(super) fn on_route(&mut self, request: &Parts, compression: Option<&Rc<Compression>>) {
-        self.compressing = compression.map(|compression| Box::new(compression.asked(request)));
+    pub(super) fn on_route(
+        &mut self,
+        connection: &Connection,
+        request: &Parts,
+        route: &OfRoute,
+        path: &[u8],
+    ) {
+        connection.keep(route.keep_alive);
+        self.rules.clone_from(&route.rules);
+        // What follows the head of a tunnel is no body.
+        let compression = route.compression.as_ref().filter(|_| request.method != Method::CONNECT);
+        self.compressing = compression.map(|compression| Box::new(compression.asked(request, path)));
     }
 
-    /// Takes a response through all stages. `hsts` is the value of its host's `Strict-Transport-Security`.
+    /// Takes a response through all stages.
     pub(super) fn finish(
         self,
         connection: &Rc<Connection>,
-        hsts: Option<&HeaderValue>,
+        host: Option<&OfHost>,
         response: &mut Response<Body>,
     ) {
-        // RFC 6797 section 7.2: not over plain HTTP.
-        if let (true, Some(hsts)) = (connection.secure, hsts) {
-            response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
+        if let Some(host) = host {
+            // RFC 6797 section 7.2: not over plain HTTP.
+            if let (true, Some(hsts)) = (connection.secure, &host.hsts) {
+                response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
+            }
+            host.headers.apply(response.headers_mut());
+        }
+        if let Some(rules) = &self.rules {
+            rules.apply(response.headers_mut());
         }
         if let Some(compressing) = &self.compressing {
             compressing.apply(connection, response);
@@ -75,7 +121,7 @@ fn remove_body(response: &mut Response<Body>) {
 }
 
 /// The value of `Strict-Transport-Security`, RFC 6797 section 6.1.
-pub(super) fn transport_security(settings: HstsSettings) -> HeaderValue {
+fn transport_security(settings: HstsSettings) -> HeaderValue {
     let mut value = format!("max-age={}", settings.max_age.as_secs());
     if settings.include_subdomains {
         value.push_str("; includeSubDomains");

@@ -161,7 +161,7 @@ impl Driver<'_> {
     /// Waits for the client with nothing but the connection itself in memory.
     async fn rest(&self) -> Result<(), Stop> {
         let Http { connection, settings, deadline, .. } = self.http;
-        deadline.set_idle(settings.timeouts.idle.min(connection.time_left()));
+        deadline.set_idle(connection.idle(settings.timeouts.idle).min(connection.time_left()));
         self.io.stream_mut().rest();
         connection.forwarded.take();
         poll_fn(|cx| self.poll_rest(cx)).await

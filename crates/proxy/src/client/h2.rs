@@ -35,6 +35,7 @@ impl Driver<'_> {
     pub(super) async fn h2_turns(&self) -> Stop {
         let http = self.http;
         let multiplexed = http.connection.multiplex();
+        multiplexed.allow_interims();
         let mut h2 = H2::new(http);
         let mut turns = Turns::new(true, http.connection.requests());
         let mut ending = None;

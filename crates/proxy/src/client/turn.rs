@@ -172,7 +172,7 @@ impl Turns {
                 self.received_when_idle = io.stream().bytes().0;
                 // Over HTTP/1.1 the next request may use the memory, or the connection rests soon.
                 if self.multiplexed {
-                    http.deadline.set_idle(timeouts.idle);
+                    http.deadline.set_idle(http.connection.idle(timeouts.idle));
                     io.stream_mut().rest();
                 } else {
                     http.deadline.set(REST_AFTER.min(timeouts.idle));

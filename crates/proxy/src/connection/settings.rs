@@ -30,6 +30,8 @@ pub struct HttpSettings {
     /// Bytes that the encoders of answers under way may take, of all connections together. Further answers are sent as
     /// they are. Default: 256 MiB.
     pub compression_memory: usize,
+    /// Bytes that compressed copies of files may take in memory, those of all workers together. Default: 32 MiB.
+    pub compressed_files: usize,
     /// Bytes per second that a request body has to come with, until its answer begins; 0 for none. The time of one
     /// pause (`timeouts.body`) is free. Default: 240.
     pub body_rate: u64,
@@ -80,6 +82,7 @@ impl Default for HttpSettings {
             buffered_total: 1 << 30,
             gathered_total: 1 << 30,
             compression_memory: 256 << 20,
+            compressed_files: 32 << 20,
             body_rate: 240,
             requests: None,
             abort_on_close: false,

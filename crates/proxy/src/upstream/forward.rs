@@ -18,6 +18,7 @@ use http_body::Body as _;
 use crate::body::Body;
 use crate::body::request::{Arriving, BodyProgress, RequestBody};
 use crate::connection::Connection;
+use crate::connection::interim::Interim;
 use crate::error::UpstreamError;
 use crate::upstream::admission::{Admission, AtLimit};
 use crate::upstream::body::UpstreamBody;
@@ -39,6 +40,8 @@ pub struct ForwardFacts<'a> {
     pub connection: &'a Rc<Connection>,
     /// The most bytes of the request body; beyond it the request fails. `u64::MAX`: no limit.
     pub body_limit: u64,
+    /// Where the hints of the server go (103); `None`: nowhere.
+    pub(crate) interim: Option<&'a Interim>,
     /// Filled in on the way, whatever the outcome.
     pub outcome: &'a ForwardOutcome,
 }
@@ -115,6 +118,7 @@ pub(crate) async fn forward(
 struct Journey<'a> {
     group: &'a Group,
     connection: &'a Rc<Connection>,
+    interim: Option<&'a Interim>,
     key: u64,
     retries: u32,
     /// The request may be repeated after it was sent.
@@ -146,6 +150,7 @@ impl<'a> Journey<'a> {
         Self {
             group,
             connection: facts.connection,
+            interim: facts.interim,
             key: group.key(head, || facts.connection.record.borrow().client.ip()),
             retries,
             may_repeat: retries > 0 && bodyless && head.method.is_idempotent(),
@@ -240,7 +245,7 @@ impl<'a> Journey<'a> {
         let is_named = to_origin_form(request, server);
         frame_body(request);
         let limit = server.group_settings().timeouts.head;
-        let answered = http1.exchange(request, self.progress.as_deref(), limit).await;
+        let answered = http1.exchange(request, self.progress.as_deref(), limit, self.interim).await;
         let mut response = answered.inspect_err(|_| {
             // Another server has another name.
             if !is_named {

@@ -14,12 +14,14 @@ use std::time::Duration;
 use brisk_net::Deadline;
 use brisk_telemetry::Side;
 use bytes::Bytes;
+use http::header::LINK;
 use http::{Request, Response};
 use http_body::Frame;
 
 use self::messages::Messages;
 use crate::body::request::{BodyProgress, ClientFailure, RequestBody};
 use crate::connection::Connection;
+use crate::connection::interim::Interim;
 use crate::error::{ConnectionError, Http2Error, UpstreamError};
 use crate::http1::MalformedResponse;
 use crate::upstream::io::UpstreamIo;
@@ -80,12 +82,13 @@ impl Http1 {
     }
 
     /// Sends `request` and waits for the head of the response, for at most `limit` without progress. The body is left to
-    /// [`poll_frame`](Self::poll_frame). What is sent of the request is its head as it is, and its body, which is taken from it.
+    /// [`poll_frame`](Self::poll_frame). Hints that come before the answer (103) go to `interim`. What is sent of the request is its head as it is, and its body, which is taken from it.
     pub(crate) async fn exchange(
         &mut self,
         request: &mut Request<RequestBody>,
         progress: Option<&BodyProgress>,
         limit: Duration,
+        interim: Option<&Interim>,
     ) -> Result<Response<()>, Failure> {
         let reused = self.reused;
         if self.found_closed() {
@@ -104,7 +107,13 @@ impl Http1 {
                 Poll::Ready(answered) => {
                     Poll::Ready(answered.map_err(|error| upstream_error(error, progress)))
                 }
-                Poll::Pending => watch.poll_overdue(context).map(Err),
+                Poll::Pending => {
+                    // Hints that come with the answer are of no use any more.
+                    if let Some((interim, hints)) = interim.zip(messages.take_hints()) {
+                        interim.hint(hints.get_all(LINK));
+                    }
+                    watch.poll_overdue(context).map(Err)
+                }
             }
         });
         match answered.await {

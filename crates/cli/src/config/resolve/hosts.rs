@@ -12,7 +12,7 @@ use brisk_tls::Demands;
 use super::clients::{authenticated, forwarded};
 use super::names::host_name;
 use super::routes::routes;
-use super::{Context, Development, early_data, remote, sessions, tokens};
+use super::{Context, Development, early_data, headers, keep_alive, remote, sessions, tokens};
 use crate::config::error::KeyPath;
 use crate::config::raw;
 use crate::config::values::KeyPlace;
@@ -106,10 +106,14 @@ impl Builder<'_> {
         let marked = self.raw.host.iter().any(|host| host.default);
         let clients = host.client_certificates.as_ref();
         let clients_path = path.key("client_certificates");
+        let (headers, usual_hsts) = headers::of_host(host, path, context);
+        let kept = keep_alive::of_host(host, path, context);
         HostSettings {
             client_cert: forwarded(host),
-            hsts: host.hsts.as_ref().map(|hsts| strict(hsts, &path.key("hsts"), context)),
-            routes: routes(host, self.raw, path, context),
+            hsts: host.hsts.as_ref().map(|hsts| strict(hsts, &path.key("hsts"), context)).or(usual_hsts),
+            headers,
+            preconnect: keep_alive::preconnect(host, kept, path, context),
+            routes: routes(host, self.raw, kept, path, context),
             tls: brisk_tls::HostSettings {
                 names,
                 default: host.default || (!marked && index == 0),

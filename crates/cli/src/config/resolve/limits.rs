@@ -29,6 +29,9 @@ pub(super) fn memory_and_pace(
     settings.buffered_total = findings.within(&total, raw.buffered_total, Size(usual), &sizes).0 as usize;
     let (requests, usual) = (path.key("buffered_requests"), Size(settings.gathered_total));
     settings.gathered_total = findings.within(&requests, raw.buffered_requests, usual, &sizes).0;
+    let (files, usual) = (path.key("compressed_files"), Size(settings.compressed_files as u64));
+    let sizes = Size(0)..=Size(1 << 40);
+    settings.compressed_files = findings.within(&files, raw.compressed_files, usual, &sizes).0 as usize;
     let (path, usual) = (path.key("compression_memory"), Size(settings.compression_memory as u64));
     let sizes = Size(4 << 20)..=Size(1 << 40);
     settings.compression_memory = findings.within(&path, raw.compression_memory, usual, &sizes).0 as usize;

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 
 use brisk_proxy::settings::{
-    Action, FixedResponse, Redirect, RoutePath, RouteSettings, StaticSettings, UpstreamAction, UpstreamPath,
+    Action, FixedResponse, KeepAlive, Redirect, RoutePath, RouteSettings, StaticSettings, UpstreamAction,
+    UpstreamPath,
 };
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
 use super::Context;
-use super::{compression, early_data};
+use super::{compression, early_data, early_hints, headers, keep_alive};
 use crate::config::error::KeyPath;
 use crate::config::raw;
 use crate::config::units::SizeLimit;
@@ -19,12 +20,14 @@ use crate::config::values;
 pub(super) fn routes(
     host: &raw::Host,
     config: &raw::Config,
+    kept: Option<KeepAlive>,
     path: &KeyPath,
     context: &mut Context<'_>,
 ) -> Vec<RouteSettings> {
     let inherited = Inherited {
         early: early_data::Inherited::of(host, path, context),
         compression: compression::Inherited::of(host, path, context),
+        keep_alive: kept,
     };
     let path = path.key("route");
     let mut taken = HashMap::new();
@@ -43,6 +46,7 @@ pub(super) fn routes(
 struct Inherited<'c> {
     early: early_data::Inherited<'c>,
     compression: compression::Inherited,
+    keep_alive: Option<KeepAlive>,
 }
 
 fn route(
@@ -61,6 +65,13 @@ fn route(
     let early_data = inherited.early.policy(raw, route_path.as_ref(), path, context);
     let buffer_request = buffer_request(raw, limit, path, context);
     let compression = inherited.compression.of_route(raw, path, context);
+    let request_headers = headers::of_requests(raw, path, context);
+    let response_headers = headers::of_responses(raw, path, context);
+    let early_hints = early_hints::of_route(raw, path, context);
+    let keep_alive = keep_alive::of_route(raw, inherited.keep_alive, path, context);
+    if raw.precompressed.is_some() && raw.directory.is_none() {
+        context.findings.wrong(&path.key("precompressed"), "has no effect without `static`");
+    }
     Some(RouteSettings {
         path: route_path?,
         action: action?,
@@ -68,6 +79,10 @@ fn route(
         buffer_request,
         early_data,
         compression,
+        request_headers,
+        response_headers,
+        early_hints,
+        keep_alive,
     })
 }
 
@@ -137,7 +152,7 @@ fn action(
         }
     }
     let upstream = raw.upstream.as_ref().and_then(|name| upstream(name, raw, config, path, context));
-    let folder = raw.directory.as_ref().and_then(|folder| static_files(folder, path, context));
+    let folder = raw.directory.as_ref().and_then(|folder| static_files(folder, raw, path, context));
     let fixed = raw.respond.as_ref().and_then(|respond| fixed(respond, &path.key("respond"), context));
     let redirect = raw.redirect.as_ref().and_then(|to| redirect(to, &path.key("redirect"), context));
     upstream.or(folder).or(fixed).or(redirect)
@@ -177,14 +192,19 @@ fn no_upstream(name: &str, config: &raw::Config, path: &KeyPath, context: &mut C
     }
 }
 
-fn static_files(folder: &std::path::Path, path: &KeyPath, context: &mut Context<'_>) -> Option<Action> {
+fn static_files(
+    folder: &std::path::Path,
+    raw: &raw::Route,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<Action> {
     let root = context.base.join(folder);
     if !root.is_dir() {
         let what = if root.exists() { "is not a folder" } else { "does not exist" };
         context.findings.wrong(&path.key("static"), format!("the folder {} {what}", root.display()));
         return None;
     }
-    Some(Action::Static(StaticSettings { root }))
+    Some(Action::Static(StaticSettings { root, precompressed: raw.precompressed.unwrap_or(false) }))
 }
 
 fn fixed(raw: &raw::Respond, path: &KeyPath, context: &mut Context<'_>) -> Option<Action> {

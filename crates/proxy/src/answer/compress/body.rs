@@ -17,6 +17,7 @@ use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::encoders::{Lease, written};
+use super::kept::Keeper;
 use super::metrics;
 use crate::body::Body;
 use crate::connection::Connection;
@@ -48,6 +49,8 @@ pub(super) struct CompressedBody {
     has_begun: bool,
     /// It has waited for its turn once.
     is_due: bool,
+    /// Gathers what is sent.
+    keeper: Option<Keeper>,
     bytes_in: u64,
     bytes_out: u64,
     connection: Rc<Connection>,
@@ -61,7 +64,13 @@ enum State {
 }
 
 impl CompressedBody {
-    pub(super) fn new(source: Body, lease: Lease, is_live: bool, connection: Rc<Connection>) -> Self {
+    pub(super) fn new(
+        source: Body,
+        lease: Lease,
+        is_live: bool,
+        keeper: Option<Keeper>,
+        connection: Rc<Connection>,
+    ) -> Self {
         Self {
             source,
             state: State::Going(lease),
@@ -72,6 +81,7 @@ impl CompressedBody {
             pauses: false,
             has_begun: false,
             is_due: false,
+            keeper,
             bytes_in: 0,
             bytes_out: 0,
             connection,
@@ -99,12 +109,16 @@ impl CompressedBody {
         let output =
             written(|output| lease.encoder().write(input, output, step)).map_err(BodyError::Encoder)?;
         self.bytes_out += output.len() as u64;
+        self.keeper.take_if(|keeper| !keeper.add(&output));
         Ok(output)
     }
 
     fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<Bytes, BodyError> {
         let output = self.write(&[], Step::Finish)?;
         self.count();
+        if let Some(keeper) = self.keeper.take() {
+            keeper.finish();
+        }
         self.state = trailers.map_or(State::Over, State::Trailers);
         Ok(output)
     }

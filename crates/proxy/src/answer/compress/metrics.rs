@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use brisk_coding::Coding;
 use brisk_telemetry::metrics::{Collector, Encoder};
 
-use super::encoders;
+use super::{encoders, kept};
 
 #[derive(Default)]
 struct Counts {
@@ -18,6 +18,8 @@ struct Counts {
 static COUNTS: [Counts; Coding::ALL.len()] = [const {
     Counts { answers: AtomicU64::new(0), bytes_in: AtomicU64::new(0), bytes_out: AtomicU64::new(0) }
 }; Coding::ALL.len()];
+
+static COPIES_SENT: AtomicU64 = AtomicU64::new(0);
 
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 
@@ -32,6 +34,11 @@ pub(super) fn compressed(coding: Coding, bytes_in: u64, bytes_out: u64) {
 /// Counts an answer that was sent as it is because encoders took as much memory as they may.
 pub(super) fn refused() {
     REFUSED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Counts an answer that was a copy in memory.
+pub(super) fn copy_sent() {
+    COPIES_SENT.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Writes the metrics of compression.
@@ -57,6 +64,11 @@ impl Collector for CompressionMetrics {
         }
         let mut family = page.bytes_gauge("compression_memory", "Memory of encoders in use, at most.")?;
         family.gauge(&[], encoders::held() as u64)?;
+        let mut family =
+            page.counter("compressed_copies_sent", "Answers that were compressed copies in memory.")?;
+        family.counter(&[], COPIES_SENT.load(Ordering::Relaxed))?;
+        let mut family = page.bytes_gauge("compressed_copies", "Compressed copies of files in memory.")?;
+        family.gauge(&[], kept::held() as u64)?;
         let mut family = page.counter(
             "compression_refusals",
             "Answers sent as they are because encoders took as much memory as they may.",

@@ -41,8 +41,8 @@ fn text() -> Body {
 
 /// What becomes of an answer of a route that compresses.
 fn answered(request: &Parts, mut response: Response<Body>) -> Response<Body> {
-    let compression = Compression::new(&Arc::default(), true);
-    compression.asked(request).apply(&connection(), &mut response);
+    let compression = Compression::new(&Arc::default(), true, None);
+    compression.asked(request, b"/").apply(&connection(), &mut response);
     response
 }
 
@@ -153,13 +153,14 @@ fn pages_for_users_are_not_compressed_for_other_sites() {
         let compression = Compression::new(
             &Arc::new(CompressionSettings { guard, ..CompressionSettings::default() }),
             true,
+            None,
         );
         let mut answer = response(&[HTML], text());
-        compression.asked(&request(&[ALL, cookie, site(from)])).apply(&connection(), &mut answer);
+        compression.asked(&request(&[ALL, cookie, site(from)]), b"/").apply(&connection(), &mut answer);
         assert_eq!(coding(&answer).is_some(), compressed, "{guard:?} {from}");
     }
     let mut file = response(&[HTML], text());
-    Compression::new(&Arc::default(), false).asked(&exposed).apply(&connection(), &mut file);
+    Compression::new(&Arc::default(), false, None).asked(&exposed, b"/").apply(&connection(), &mut file);
     assert!(coding(&file).is_some(), "files hold no secrets and repeat nothing");
 }
 
@@ -274,7 +275,7 @@ async fn one_turn_compresses_a_limited_number_of_bytes() {
     let asked = request(&[gzip()]);
     let connection = connection();
     let mut answer = response(&[HTML], body);
-    Compression::new(&Arc::default(), true).asked(&asked).apply(&connection, &mut answer);
+    Compression::new(&Arc::default(), true, None).asked(&asked, b"/").apply(&connection, &mut answer);
     let mut body = answer.into_body();
     let mut turns = 0;
     let mut seen = Vec::new();
@@ -305,4 +306,19 @@ async fn encoders_beyond_the_memory_for_them_are_not_made() {
     drop(one);
     // Other tests use encoders at the same time.
     assert!(held < 100 << 20);
+}
+
+#[tokio::test]
+async fn a_body_that_is_here_as_a_whole_and_is_not_compressed_at_once_arrives_whole() {
+    let whole = "It is a long way. ".repeat(3000);
+    let busy = connection();
+    assert!(busy.may_work(60 << 10), "others of the connection have used most of its turn");
+    for (text, connection) in [(whole.as_str(), connection()), (&whole[..20_000], busy)] {
+        let mut answer = response(&[HTML], Body::full(text.to_owned()));
+        let asked = request(&[gzip()]);
+        Compression::new(&Arc::default(), true, None).asked(&asked, b"/").apply(&connection, &mut answer);
+        assert_eq!(coding(&answer), Some("gzip"));
+        let compressed = answer.into_body().collect().await.expect("a body").to_bytes();
+        assert!(inflated(&compressed) == text.as_bytes(), "{} bytes", compressed.len());
+    }
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
+use brisk_coding::Coding;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use tokio::io::{AsyncRead, AsyncSeek, ReadBuf};
@@ -23,12 +24,35 @@ use tower_http::services::fs::{Backend, File, Metadata};
 #[derive(Clone, Debug)]
 pub(super) struct Beneath {
     root: Arc<Path>,
+    /// What ends as a compressed copy does is one.
+    has_copies: bool,
 }
 
 impl Beneath {
     pub(super) fn new(root: &Path) -> Self {
-        Self { root: root.into() }
+        Self { root: root.into(), has_copies: false }
     }
+
+    /// For requests that are not for copies themselves: a copy that is older than its file, or has none, does not exist.
+    pub(super) fn with_copies(root: &Path) -> Self {
+        Self { root: root.into(), has_copies: true }
+    }
+
+    /// The file whose copy `path` would be.
+    fn original(&self, path: &Path) -> Option<PathBuf> {
+        let ending = path.extension().filter(|_| self.has_copies)?;
+        Coding::ALL.iter().any(|coding| ending == coding.extension()).then(|| path.with_extension(""))
+    }
+}
+
+/// Fails where a copy with these facts is not that of the file as it is now.
+async fn check_copy(root: Arc<Path>, original: PathBuf, copy: Facts) -> io::Result<()> {
+    let (_, facts) = find(root, original, OFlags::PATH).await?;
+    let is_current = facts.modified.zip(copy.modified).is_some_and(|(file, copy)| copy >= file);
+    if facts.is_dir || copy.is_dir || !is_current {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    Ok(())
 }
 
 type Pending<T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send>>;
@@ -41,10 +65,15 @@ impl Backend for Beneath {
 
     fn open(&self, path: PathBuf) -> Pending<OpenFile> {
         let root = Arc::clone(&self.root);
+        let original = self.original(&path);
         Box::pin(async move {
-            let (file, facts) = find(root, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY).await?;
+            let (file, facts) =
+                find(Arc::clone(&root), path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY).await?;
             if facts.is_dir {
                 return Err(io::ErrorKind::NotFound.into());
+            }
+            if let Some(original) = original {
+                check_copy(root, original, facts).await?;
             }
             Ok(OpenFile { file: Arc::new(file.into()), facts, position: 0, reading: None })
         })
@@ -52,7 +81,14 @@ impl Backend for Beneath {
 
     fn metadata(&self, path: PathBuf) -> Pending<Facts> {
         let root = Arc::clone(&self.root);
-        Box::pin(async move { find(root, path, OFlags::PATH).await.map(|(_, facts)| facts) })
+        let original = self.original(&path);
+        Box::pin(async move {
+            let (_, facts) = find(Arc::clone(&root), path, OFlags::PATH).await?;
+            if let Some(original) = original {
+                check_copy(root, original, facts).await?;
+            }
+            Ok(facts)
+        })
     }
 }
 

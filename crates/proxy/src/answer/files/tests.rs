@@ -21,7 +21,7 @@ fn site() -> Site {
     {
         fs::write(root.join(name), text).expect(name);
     }
-    let files = StaticFiles::new(&StaticSettings { root }, "/files");
+    let files = StaticFiles::new(&StaticSettings { root, precompressed: true }, "/files");
     Site { folder, files }
 }
 
@@ -107,7 +107,7 @@ async fn a_redirect_never_leads_to_another_host() {
     let site = site();
     let location = site.get("/files//docs", &[]).await.headers()["location"].clone();
     assert_eq!(location, "/files/docs/");
-    let at_root = StaticFiles::new(&StaticSettings { root: site.root() }, "/");
+    let at_root = StaticFiles::new(&StaticSettings { root: site.root(), precompressed: false }, "/");
     let (parts, ()) = Request::get("//docs").body(()).expect("a request").into_parts();
     let path = RequestPath::read("//docs").expect("a path");
     let response = at_root.answer(&parts, &path).await;
@@ -159,4 +159,60 @@ async fn a_large_file_arrives_whole() {
     fs::write(site.root().join("large"), &bytes).expect("large");
     let body = site.get("/files/large", &[]).await.into_body().collect().await.expect("a body").to_bytes();
     assert!(body == bytes, "{} bytes", body.len());
+}
+
+/// A file and a copy of it whose time differs by `seconds`.
+fn with_copy(site: &Site, name: &str, ending: &str, seconds: i64) {
+    let (file, copy) = (site.root().join(name), site.root().join(format!("{name}.{ending}")));
+    fs::write(&copy, format!("as {ending}")).expect("a copy");
+    let time = fs::metadata(&file).expect("a file").modified().expect("a time");
+    let shift = std::time::Duration::from_secs(seconds.unsigned_abs());
+    let time = if seconds < 0 { time - shift } else { time + shift };
+    fs::File::options().append(true).open(&copy).expect("a copy").set_modified(time).expect("a time");
+}
+
+#[tokio::test]
+async fn a_current_copy_is_sent_to_clients_that_take_it() {
+    let site = site();
+    with_copy(&site, "a.txt", "gz", 0);
+    with_copy(&site, "a.txt", "br", 5);
+    with_copy(&site, "docs/index.html", "zst", 0);
+    let accept = |codings| [("accept-encoding", codings)];
+    let all = site.get("/files/a.txt", &accept("gzip, deflate, br, zstd")).await;
+    assert_eq!(
+        (&all.headers()["content-encoding"], &all.headers()["content-type"]),
+        (&"br".parse().expect("a value"), &"text/plain".parse().expect("a value"))
+    );
+    assert_eq!(all.headers()["vary"], "accept-encoding");
+    let tag = all.headers()["etag"].to_str().expect("text").to_owned();
+    assert_eq!(text(all).await, "as br");
+    assert_eq!(text(site.get("/files/a.txt", &accept("gzip")).await).await, "as gz");
+    assert_eq!(text(site.get("/files/docs/", &accept("zstd")).await).await, "as zst");
+    let plain = site.get("/files/a.txt", &accept("br;q=0")).await;
+    assert_eq!(plain.headers()["vary"], "accept-encoding");
+    assert_ne!(plain.headers()["etag"].to_str().expect("text"), tag);
+    assert_eq!(text(plain).await, "0123456789");
+    let known = [("accept-encoding", "br"), ("if-none-match", tag.as_str())];
+    assert_eq!(site.get("/files/a.txt", &known).await.status(), 304);
+    let part = [("accept-encoding", "br"), ("range", "bytes=2-4")];
+    assert_eq!(text(site.get("/files/a.txt", &part).await).await, "234");
+}
+
+#[tokio::test]
+async fn a_copy_that_is_older_than_its_file_or_has_none_is_no_copy() {
+    let site = site();
+    with_copy(&site, "a.txt", "br", -1);
+    with_copy(&site, "a.txt", "gz", 0);
+    let answer = site.get("/files/a.txt", &[("accept-encoding", "br, gzip")]).await;
+    assert_eq!(answer.headers()["content-encoding"], "gzip");
+    fs::write(site.root().join("gone.txt.br"), "x").expect("a file");
+    assert_eq!(site.get("/files/gone.txt", &[("accept-encoding", "br")]).await.status(), 404);
+    // Asked for by its own name it is a file as any other.
+    let own = site.get("/files/gone.txt.br", &[("accept-encoding", "br")]).await;
+    assert_eq!((own.status().as_u16(), own.headers().get("content-encoding")), (200, None));
+    let old = site.get("/files/a.txt.br", &[("accept-encoding", "br")]).await;
+    assert_eq!(text(old).await, "as br");
+    symlink("/etc/hostname", site.root().join("a.txt.zst")).expect("a link");
+    let answer = site.get("/files/a.txt", &[("accept-encoding", "zstd")]).await;
+    assert_eq!(text(answer).await, "0123456789", "a copy that leads outside");
 }

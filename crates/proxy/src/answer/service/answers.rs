@@ -53,6 +53,16 @@ pub(super) fn no_content() -> Response<Body> {
     response
 }
 
+/// The answer to a page that wants a connection: nothing, to pages of any origin, and never from a cache.
+pub(super) fn preconnected() -> Response<Body> {
+    let mut response = Response::new(Body::Empty);
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert("cross-origin-resource-policy", HeaderValue::from_static("cross-origin"));
+    response
+}
+
 pub(super) fn refuse(refusal: Refusal, version: Version, exchange: &mut Exchange) -> Response<Body> {
     let Refusal { status, reason } = refusal;
     // 404 is an answer like others.

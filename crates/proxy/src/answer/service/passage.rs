@@ -10,7 +10,9 @@ use super::{Service, Site};
 use crate::answer::error_page::error_page;
 use crate::answer::exchange::Exchange;
 use crate::answer::forwarding::Asked;
+use crate::answer::header_rules::HeaderRules;
 use crate::answer::headers;
+use crate::answer::hints::Hinting;
 use crate::answer::path::RequestPath;
 use crate::answer::settings::UpstreamPath;
 use crate::body::Body;
@@ -29,6 +31,8 @@ pub(super) struct Passage<'a> {
     pub(super) site: &'a Site,
     pub(super) group: &'a Rc<Group>,
     pub(super) body_limit: u64,
+    pub(super) rules: Option<&'a HeaderRules>,
+    pub(super) hinting: Option<Hinting>,
 }
 
 impl Passage<'_> {
@@ -63,8 +67,12 @@ impl Passage<'_> {
         exchange: &mut Exchange,
     ) -> Result<Response<Body>, Refusal> {
         let connection = self.prepare(&mut head, target, exchange);
-        let facts =
-            ForwardFacts { connection: &connection, body_limit: self.body_limit, outcome: &exchange.outcome };
+        let facts = ForwardFacts {
+            connection: &connection,
+            body_limit: self.body_limit,
+            interim: self.hinting.as_ref().and_then(Hinting::interim),
+            outcome: &exchange.outcome,
+        };
         let answered = forward(self.group, Request::from_parts(head, body), &facts).await;
         self.answered(answered, exchange)
     }
@@ -78,8 +86,12 @@ impl Passage<'_> {
         exchange: &mut Exchange,
     ) -> Result<Response<Body>, Refusal> {
         let connection = self.prepare(&mut head, target, exchange);
-        let facts =
-            ForwardFacts { connection: &connection, body_limit: u64::MAX, outcome: &exchange.outcome };
+        let facts = ForwardFacts {
+            connection: &connection,
+            body_limit: u64::MAX,
+            interim: None,
+            outcome: &exchange.outcome,
+        };
         let answered = tunnel(self.group, head, upload, &facts).await;
         self.answered(answered, exchange)
     }
@@ -95,6 +107,9 @@ impl Passage<'_> {
         let asked = Asked { authority: &authority, id: exchange.id(), names: &self.site.names };
         self.service.forwarding.apply(&mut head.headers, &connection, &asked);
         self.site.client_cert.apply(&mut head.headers, &connection.record.borrow());
+        if let Some(rules) = self.rules {
+            rules.apply(&mut head.headers);
+        }
         connection
     }
 
@@ -105,6 +120,9 @@ impl Passage<'_> {
     ) -> Result<Response<Body>, Refusal> {
         match answered {
             Ok(mut response) => {
+                if let Some(hinting) = &self.hinting {
+                    hinting.answered(&response);
+                }
                 headers::prepare_response(response.status(), response.headers_mut());
                 Ok(response)
             }

@@ -10,7 +10,7 @@ use brisk_wire::h2::settings::DEFAULT_FRAME;
 use bytes::Buf as _;
 use http::header::{CONTENT_LENGTH, DATE};
 use http::response::Parts;
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, StatusCode};
 use http_body::Body as _;
 
 use super::run::Next;
@@ -275,6 +275,16 @@ impl Sending {
             encoder.field(b"content-length", digits.format(length).as_bytes(), out);
         }
         self.end_block(at, number, is_last);
+    }
+
+    /// 103 Early Hints, RFC 8297.
+    pub(super) fn interim(&mut self, number: u32, headers: &HeaderMap) {
+        let at = self.begin_block();
+        self.encoder.status(StatusCode::EARLY_HINTS.as_u16(), &mut self.out);
+        for (name, value) in headers {
+            self.encoder.field(name.as_str().as_bytes(), value.as_bytes(), &mut self.out);
+        }
+        self.end_block(at, number, false);
     }
 
     fn trailers(&mut self, number: u32, trailers: &HeaderMap) {

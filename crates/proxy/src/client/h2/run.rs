@@ -9,7 +9,7 @@ use brisk_wire::h2::frame::Reason;
 use http::Request;
 use http_body::Body as _;
 
-use super::state::{Answer, H2, Work};
+use super::state::{Answer, H2, Stream, Work};
 use crate::body::client::ClientBody;
 
 /// What the body of an answer has next.
@@ -35,6 +35,7 @@ impl H2<'_> {
         // Keeps its memory.
         runnable.append(&mut self.runnable);
         self.runnable = runnable;
+        self.write_interims();
         self.dropped.clear();
     }
 
@@ -97,6 +98,17 @@ impl H2<'_> {
         let (head, body) = response.into_parts();
         stream.work = Work::Answer(Box::new(Answer { head: Some(head), body, chunk: None, trailers: None }));
         self.send.heads.push_back(place);
+    }
+
+    /// Writes the interim answers of this turn, but those whose requests have their answer by now.
+    fn write_interims(&mut self) {
+        for (key, headers) in self.http.connection.multiplex().take_interims() {
+            let waits = |stream: &&Stream| stream.key == Some(key) && matches!(stream.work, Work::Running(_));
+            let stream = self.places.iter().flatten().map(|stream| &**stream).find(waits);
+            if let Some(number) = stream.map(|stream| stream.number) {
+                self.send.interim(number, &headers);
+            }
+        }
     }
 
     /// The stream is woken through its task when it has taken too long.

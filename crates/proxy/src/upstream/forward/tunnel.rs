@@ -94,7 +94,7 @@ impl Asked<'_> {
         to_origin_form(&mut request, server);
         request.headers_mut().remove(TRANSFER_ENCODING);
         let limit = server.group_settings().timeouts.head;
-        let mut response = http1.exchange(&mut request, None, limit).await?;
+        let mut response = http1.exchange(&mut request, None, limit, None).await?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             // A 2xx would mean to the client that it has switched.
             if response.status().is_success() {

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::{Body as _, Frame};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
@@ -44,6 +44,8 @@ pub(super) struct Messages<T> {
     persists: bool,
     /// Bytes that the head of a response may have.
     head_size: usize,
+    /// The head of the last 103 before the response.
+    hints: Option<HeaderMap>,
 }
 
 /// A request body on its way.
@@ -67,6 +69,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
             response: BodyReader::Length(0),
             persists: true,
             head_size,
+            hints: None,
         }
     }
 
@@ -166,10 +169,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
             {
                 if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS {
                     may_be_complete = !self.input.is_empty();
+                    if head.status == StatusCode::EARLY_HINTS {
+                        self.hints = Some(head.headers);
+                    }
                     continue;
                 }
                 self.response = head.body;
                 self.persists = head.persists;
+                self.hints = None;
                 let mut response = Response::new(());
                 *response.status_mut() = head.status;
                 *response.headers_mut() = head.headers;
@@ -190,6 +197,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
                 Err(error) => return Poll::Ready(Err(ConnectionError::Io(error))),
             }
         }
+    }
+
+    /// The headers of the last 103 (RFC 8297), once.
+    pub(super) fn take_hints(&mut self) -> Option<HeaderMap> {
+        self.hints.take()
     }
 
     /// The next frame of the response's body, while the request goes on.

@@ -16,7 +16,7 @@ const POST: &str = "POST /api HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhe
 struct Stage {
     completion: Rc<ManualCompletion>,
     connection: Rc<Connection>,
-    metrics: std::sync::Arc<Metrics>,
+    metrics: Arc<Metrics>,
     service: Option<Service>,
     origin: TcpListener,
 }
@@ -36,7 +36,7 @@ impl Stage {
             routes.map(|route| RouteSettings { early_data: policy.clone(), ..route }).into_iter().collect();
         let settings = settings(vec![host(&["a"], routes)]);
         let metrics = Metrics::new();
-        let telemetry = Telemetry { metrics: std::sync::Arc::clone(&metrics), access_log: None };
+        let telemetry = Telemetry { metrics: Arc::clone(&metrics), access_log: None };
         let service = Service::new(&settings, telemetry, |_| Some(Rc::clone(&group))).expect("a service");
         let completion = Rc::new(ManualCompletion::default());
         let address = SocketAddr::from(([192, 0, 2, 1], 40000));

@@ -304,7 +304,12 @@ async fn respond(
 ) -> Result<Response<Body>, Infallible> {
     let outcome = Rc::new(ForwardOutcome::default());
     shared.outcome.set(Rc::clone(&outcome));
-    let facts = ForwardFacts { connection: &connection, body_limit: shared.body_limit, outcome: &outcome };
+    let facts = ForwardFacts {
+        connection: &connection,
+        body_limit: shared.body_limit,
+        interim: None,
+        outcome: &outcome,
+    };
     let (head, body) = request.into_parts();
     let body = Upload::new(ClientBody::Hyper(body), &connection, head.version);
     let response =

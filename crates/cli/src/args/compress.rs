@@ -1,0 +1,37 @@
+//! The arguments of `brisk compress`.
+
+use std::path::PathBuf;
+
+use brisk_coding::Coding;
+use clap::{Args, ValueEnum};
+
+/// Arguments of `brisk compress`.
+#[derive(Args, Debug)]
+pub(crate) struct CompressArgs {
+    /// The folder that a route has as `static`
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// Codings, separated by commas
+    #[arg(long, value_name = "CODINGS", value_delimiter = ',', default_value = "br,zstd,gzip")]
+    coding: Vec<CodingName>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum CodingName {
+    Br,
+    Zstd,
+    Gzip,
+}
+
+impl CompressArgs {
+    /// The codings to make, each once.
+    pub(crate) fn codings(&self) -> Vec<Coding> {
+        let asked = |name: CodingName| self.coding.contains(&name);
+        let all = [
+            (CodingName::Br, Coding::Brotli),
+            (CodingName::Zstd, Coding::Zstd),
+            (CodingName::Gzip, Coding::Gzip),
+        ];
+        all.into_iter().filter(|(name, _)| asked(*name)).map(|(_, coding)| coding).collect()
+    }
+}

@@ -1,0 +1,49 @@
+//! `early_hints` of routes: a switch, links, or a table.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, SeqAccess, Visitor, value};
+
+/// Which hints pages get before their answers.
+#[derive(Clone, Debug)]
+pub(crate) enum EarlyHints {
+    Off,
+    On(HintsTable),
+}
+
+/// `early_hints = { ... }`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct HintsTable {
+    pub(crate) links: Vec<String>,
+    pub(crate) upstream: Option<bool>,
+    pub(crate) learn: Option<bool>,
+}
+
+impl<'de> Deserialize<'de> for EarlyHints {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = EarlyHints;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`true`, `false`, a list of links or a table as { learn = false }")
+            }
+
+            fn visit_bool<E: de::Error>(self, on: bool) -> Result<EarlyHints, E> {
+                Ok(if on { EarlyHints::On(HintsTable::default()) } else { EarlyHints::Off })
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<EarlyHints, A::Error> {
+                let links = Vec::deserialize(value::SeqAccessDeserializer::new(list))?;
+                Ok(EarlyHints::On(HintsTable { links, upstream: Some(false), learn: Some(false) }))
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, table: A) -> Result<EarlyHints, A::Error> {
+                HintsTable::deserialize(value::MapAccessDeserializer::new(table)).map(EarlyHints::On)
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}

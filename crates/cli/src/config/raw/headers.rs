@@ -1,0 +1,86 @@
+//! Header rules of routes, and the security headers of hosts.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, Visitor, value};
+
+/// `request_headers` and `response_headers`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct HeaderRules {
+    pub(crate) set: BTreeMap<String, String>,
+    pub(crate) add: BTreeMap<String, String>,
+    pub(crate) remove: Vec<String>,
+}
+
+/// `security_headers`: `"modern"`, or that with exceptions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SecurityHeaders(pub(crate) SecurityTable);
+
+/// The exceptions: each a value of its own, or `false` for no such header.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct SecurityTable {
+    pub(crate) hsts: Option<bool>,
+    pub(crate) content_type_options: Option<bool>,
+    pub(crate) referrer_policy: Option<TextOrOff>,
+    pub(crate) frame_options: Option<TextOrOff>,
+    pub(crate) opener_policy: Option<TextOrOff>,
+    pub(crate) permissions_policy: Option<TextOrOff>,
+}
+
+/// A text, or `false`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TextOrOff {
+    Off,
+    Text(String),
+}
+
+impl<'de> Deserialize<'de> for TextOrOff {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl Visitor<'_> for Either {
+            type Value = TextOrOff;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the value of the header in quotes, or `false`")
+            }
+
+            fn visit_bool<E: de::Error>(self, on: bool) -> Result<TextOrOff, E> {
+                if on { Err(E::invalid_type(de::Unexpected::Bool(on), &self)) } else { Ok(TextOrOff::Off) }
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<TextOrOff, E> {
+                Ok(TextOrOff::Text(text.to_owned()))
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+impl<'de> Deserialize<'de> for SecurityHeaders {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = SecurityHeaders;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("\"modern\", or a table of exceptions as { frame_options = \"DENY\" }")
+            }
+
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<SecurityHeaders, E> {
+                match word {
+                    "modern" => Ok(SecurityHeaders::default()),
+                    other => Err(E::unknown_variant(other, &["modern"])),
+                }
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, table: A) -> Result<SecurityHeaders, A::Error> {
+                SecurityTable::deserialize(value::MapAccessDeserializer::new(table)).map(SecurityHeaders)
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}

@@ -1,0 +1,45 @@
+//! `early_hints`: what pages get before their answers.
+
+use std::sync::Arc;
+
+use brisk_proxy::settings::EarlyHintsSettings;
+
+use super::Context;
+use crate::config::error::KeyPath;
+use crate::config::raw::{self, EarlyHints};
+
+/// Links of a route at most: more are not sent at once.
+const MOST: usize = 16;
+
+/// The hints of the route at `path`.
+pub(super) fn of_route(
+    raw: &raw::Route,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<Arc<EarlyHintsSettings>> {
+    let Some(EarlyHints::On(table)) = &raw.early_hints else { return None };
+    let path = path.key("early_hints");
+    if raw.upstream.is_none() {
+        context.findings.wrong(&path, "has no effect without `upstream`: other answers come at once");
+    }
+    let links = path.key("links");
+    let links = if context.findings.written(&links) { links } else { path };
+    if table.links.len() > MOST {
+        let message = format!("{} links are too many: {MOST} are sent at once", table.links.len());
+        context.findings.wrong(&links, message);
+    }
+    let mut settings = EarlyHintsSettings {
+        links: Vec::new(),
+        upstream: table.upstream.unwrap_or(true),
+        learn: table.learn.unwrap_or(true),
+    };
+    for (index, text) in table.links.iter().enumerate() {
+        match text.parse() {
+            Ok(link) => settings.links.push(link),
+            Err(error) => {
+                context.findings.wrong(&links.index(index), format!("{text:?} is no hint: {error}"))
+            }
+        }
+    }
+    Some(Arc::new(settings))
+}

@@ -1,0 +1,139 @@
+//! `request_headers`, `response_headers` and `security_headers`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use brisk_proxy::settings::{HeaderRules, HostHeaders, HstsSettings};
+use http::{HeaderName, HeaderValue};
+
+use super::Context;
+use crate::config::error::KeyPath;
+use crate::config::raw;
+use crate::config::raw::TextOrOff;
+
+/// How long clients use HTTPS only, with `security_headers` and without `hsts`.
+const HSTS: Duration = Duration::from_hours(180 * 24);
+
+/// The rules for the requests of the route at `path`.
+pub(super) fn of_requests(
+    raw: &raw::Route,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<Arc<HeaderRules>> {
+    let (written, path) = (raw.request_headers.as_ref()?, path.key("request_headers"));
+    if raw.upstream.is_none() {
+        context.findings.wrong(&path, "has no effect without `upstream`");
+    }
+    Some(rules(written, &path, context))
+}
+
+/// The rules for the responses of the route at `path`.
+pub(super) fn of_responses(
+    raw: &raw::Route,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<Arc<HeaderRules>> {
+    let written = raw.response_headers.as_ref()?;
+    Some(rules(written, &path.key("response_headers"), context))
+}
+
+fn rules(written: &raw::HeaderRules, path: &KeyPath, context: &mut Context<'_>) -> Arc<HeaderRules> {
+    let set = pairs(&written.set, &path.key("set"), context);
+    let add = pairs(&written.add, &path.key("add"), context);
+    for (name, _) in &add {
+        if set.iter().any(|(other, _)| other == name) {
+            let message = format!("{name} is in `set` too, which leaves it one value: keep one of the two");
+            context.findings.wrong(&path.key("add").key(name.as_str()), message);
+        }
+    }
+    let path = path.key("remove");
+    let remove = written.remove.iter().enumerate();
+    let remove = remove.filter_map(|(index, text)| name(text, &path.index(index), context)).collect();
+    Arc::new(HeaderRules { remove, set, add })
+}
+
+fn pairs(
+    written: &BTreeMap<String, String>,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Vec<(HeaderName, HeaderValue)> {
+    let pair = |(text, value): (&String, &String)| {
+        let path = path.key(text);
+        let name = name(text, &path, context);
+        let value = self::value(value, &path, context);
+        name.zip(value)
+    };
+    written.iter().filter_map(pair).collect()
+}
+
+fn name(text: &str, path: &KeyPath, context: &mut Context<'_>) -> Option<HeaderName> {
+    let Ok(name) = HeaderName::from_bytes(text.as_bytes()) else {
+        context
+            .findings
+            .wrong(path, format!("{text:?} is not the name of a header: write one as \"Cache-Control\""));
+        return None;
+    };
+    if !HeaderRules::may_change(&name) {
+        let message = format!("{text} says how a message is sent, which is brisk's own matter");
+        context.findings.wrong(path, message);
+        return None;
+    }
+    Some(name)
+}
+
+fn value(text: &str, path: &KeyPath, context: &mut Context<'_>) -> Option<HeaderValue> {
+    let value = HeaderValue::from_str(text).ok().filter(|value| value.to_str().is_ok());
+    if value.is_none() || text.trim() != text {
+        let message = format!(
+            "{text:?} is not the value of a header: write ASCII without line breaks, and no spaces around it"
+        );
+        context.findings.wrong(path, message);
+        return None;
+    }
+    value
+}
+
+/// The headers that `security_headers` stands for; and Strict Transport Security, where the host does not say more.
+pub(super) fn of_host(
+    raw: &raw::Host,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> (HostHeaders, Option<HstsSettings>) {
+    let Some(raw::SecurityHeaders(table)) = &raw.security_headers else { return Default::default() };
+    let path = path.key("security_headers");
+    if table.hsts.is_some() && raw.hsts.is_some() {
+        context.findings.wrong(&path.key("hsts"), "the host has `hsts` itself: keep one of the two");
+    }
+    let hsts = HstsSettings { max_age: HSTS, include_subdomains: false, preload: false };
+    let mut headers = Vec::new();
+    if table.content_type_options.unwrap_or(true) {
+        let value = HeaderValue::from_static("nosniff");
+        headers.push((HeaderName::from_static("x-content-type-options"), value));
+    }
+    for (key, header, written, usual) in [
+        (
+            "referrer_policy",
+            "referrer-policy",
+            &table.referrer_policy,
+            Some("strict-origin-when-cross-origin"),
+        ),
+        ("frame_options", "x-frame-options", &table.frame_options, Some("SAMEORIGIN")),
+        (
+            "opener_policy",
+            "cross-origin-opener-policy",
+            &table.opener_policy,
+            Some("same-origin-allow-popups"),
+        ),
+        ("permissions_policy", "permissions-policy", &table.permissions_policy, None),
+    ] {
+        let text = match written {
+            Some(TextOrOff::Off) => None,
+            Some(TextOrOff::Text(text)) => Some(text.as_str()),
+            None => usual,
+        };
+        let value = text.and_then(|text| value(text, &path.key(key), context));
+        headers.extend(value.map(|value| (HeaderName::from_static(header), value)));
+    }
+    (HostHeaders(headers), table.hsts.unwrap_or(true).then_some(hsts))
+}

@@ -1,0 +1,175 @@
+//! Compression, header rules, keep-alive: what is said of them.
+
+use brisk_coding::Coding;
+use brisk_proxy::settings::{BreachGuard, RouteSettings};
+
+use super::*;
+
+fn route(lines: &str) -> String {
+    format!("{LISTENER}{HOST}[[host.route]]\npath = \"/\"\nrespond = {{ body = \"x\" }}\n{lines}\n")
+}
+
+fn resolved(text: &str) -> RouteSettings {
+    accepted(text).settings.service.hosts[0].routes[0].clone()
+}
+
+#[test]
+fn compression_has_codings_levels_and_types() {
+    for (lines, message) in [
+        (
+            "compression = \"on\"",
+            "8:15: host[0].route[0].compression: expected `true`, `false` or a table as { least = \"1KiB\" }, found the \
+             text \"on\"",
+        ),
+        (
+            "compression = { codings = [] }",
+            "8:27: host[0].route[0].compression.codings: no coding: write some of \"zstd\", \"br\" and \"gzip\", or \
+             compression = false",
+        ),
+        (
+            "compression = { codings = [\"br\", \"br\"] }",
+            "8:34: host[0].route[0].compression.codings[1]: is in the list already",
+        ),
+        (
+            "compression = { br_quality = 11 }",
+            "8:30: host[0].route[0].compression.br_quality: 11 is out of range: write 0 to 7",
+        ),
+        (
+            "compression = { codings = [\"br\"], zstd_level = 3 }",
+            "8:48: host[0].route[0].compression.zstd_level: has no effect: `codings` has no \"zstd\"",
+        ),
+        (
+            "compression = { types = [\"text\"] }",
+            "8:26: host[0].route[0].compression.types[0]: \"text\" is not a media type: write a media type as \
+             \"text/html\", or all of a kind as \"text/*\" or \"*+json\"",
+        ),
+        ("precompressed = true", "8:17: host[0].route[0].precompressed: has no effect without `static`"),
+    ] {
+        refused(&route(lines), &format!("brisk.toml:{message}"));
+    }
+    let written = resolved(&route(
+        "compression = { codings = [\"gzip\", \"br\"], gzip_level = 9, least = \"1KiB\", breach_guard = \"same_site\" }",
+    ));
+    let compression = written.compression.expect("compression");
+    assert_eq!(compression.codings, [Coding::Gzip, Coding::Brotli]);
+    assert_eq!((compression.levels, compression.least), ([3, 4, 9], 1024));
+    assert_eq!(compression.guard, BreachGuard::SameSite);
+    assert!(resolved(&route("")).compression.is_none(), "off unless it is asked for");
+    let inherited = route("").replace("[[host.route]]", "compression = true\n[[host.route]]");
+    assert!(resolved(&inherited).compression.is_some());
+    let off = inherited.replace("respond =", "compression = false\nrespond =");
+    assert!(resolved(&off).compression.is_none());
+}
+
+#[test]
+fn header_rules_name_headers_that_may_be_changed() {
+    for (lines, message) in [
+        (
+            "response_headers = { set = { \"X Y\" = \"1\" } }",
+            "8:38: host[0].route[0].response_headers.set.\"X Y\": \"X Y\" is not the name of a header: write one as \
+             \"Cache-Control\"",
+        ),
+        (
+            "response_headers = { remove = [\"Content-Length\"] }",
+            "8:32: host[0].route[0].response_headers.remove[0]: Content-Length says how a message is sent, which is \
+             brisk's own matter",
+        ),
+        (
+            "response_headers = { set = { X-A = \"1\\n\" } }",
+            "8:36: host[0].route[0].response_headers.set.X-A: \"1\\n\" is not the value of a header: write ASCII without \
+             line breaks, and no spaces around it",
+        ),
+        (
+            "response_headers = { set = { X-A = \"1\" }, add = { x-a = \"2\" } }",
+            "8:57: host[0].route[0].response_headers.add.x-a: x-a is in `set` too, which leaves it one value: keep one of \
+             the two",
+        ),
+        (
+            "request_headers = { remove = [\"X-Debug\"] }",
+            "8:19: host[0].route[0].request_headers: has no effect without `upstream`",
+        ),
+    ] {
+        refused(&route(lines), &format!("brisk.toml:{message}"));
+    }
+    let rules = resolved(&route("response_headers = { set = { X-A = \"1\" }, remove = [\"Server\"] }"));
+    let rules = rules.response_headers.expect("rules");
+    assert_eq!((rules.set[0].0.as_str(), rules.remove[0].as_str()), ("x-a", "server"));
+}
+
+#[test]
+fn modern_security_headers_have_exceptions() {
+    let host = |lines: &str| format!("{LISTENER}{HOST}{lines}\n");
+    refused(
+        &host("security_headers = \"strict\""),
+        "brisk.toml:5:20: host[0].security_headers: \"strict\" is not known here; known here: `modern`",
+    );
+    let names = |lines: &str| {
+        let settings = accepted(&host(lines)).settings.service.hosts[0].clone();
+        let names: Vec<_> = settings.headers.0.iter().map(|(name, _)| name.as_str().to_owned()).collect();
+        (names.join(" "), settings.hsts.is_some())
+    };
+    let all = "x-content-type-options referrer-policy x-frame-options cross-origin-opener-policy";
+    assert_eq!(names(""), (String::new(), false));
+    assert_eq!(names("security_headers = \"modern\""), (all.to_owned(), true));
+    let (some, hsts) = names(
+        "security_headers = { hsts = false, frame_options = false, opener_policy = false, permissions_policy = \"camera=()\" }",
+    );
+    assert_eq!((some.as_str(), hsts), ("x-content-type-options referrer-policy permissions-policy", false));
+}
+
+#[test]
+fn keep_alive_is_a_profile_or_a_table() {
+    let host = |lines: &str| format!("{LISTENER}{HOST}{lines}\n");
+    for (lines, message) in [
+        (
+            "keep_alive = { close = true, idle = \"5s\" }",
+            "5:37: host[0].keep_alive.idle: has no effect with close = true: the connection ends with the answer",
+        ),
+        (
+            "keep_alive = { idle = \"10ms\" }",
+            "5:23: host[0].keep_alive.idle: 10ms is out of range: write 1s to 1d",
+        ),
+        (
+            "preconnect = \"/p?x\"",
+            "5:14: host[0].preconnect: \"/p?x\" is not a path for it: write one as \"/_preconnect\"",
+        ),
+    ] {
+        refused(&host(lines), &format!("brisk.toml:{message}"));
+    }
+    let text =
+        route("").replace("[[host.route]]", "keep_alive = \"api\"\npreconnect = \"/_p\"\n[[host.route]]");
+    let settings = accepted(&text).settings.service.hosts[0].clone();
+    let minutes = |minutes| Some(Duration::from_mins(minutes));
+    assert_eq!(settings.routes[0].keep_alive.and_then(|kept| kept.idle), minutes(5));
+    assert_eq!(settings.preconnect.expect("an endpoint").keep_alive.idle, minutes(5));
+    let own = text.replace("respond =", "keep_alive = { profile = \"video\", requests = 9 }\nrespond =");
+    let kept = accepted(&own).settings.service.hosts[0].routes[0].keep_alive.expect("a table");
+    assert_eq!((kept.idle, kept.requests, kept.closes), (Some(Duration::from_secs(30)), Some(9), false));
+}
+
+#[test]
+fn early_hints_are_links_that_are_of_use_before_the_page() {
+    refused(
+        &route("early_hints = true"),
+        "brisk.toml:8:15: host[0].route[0].early_hints: has no effect without `upstream`: other answers come at once",
+    );
+    let proxied = |hints: &str| {
+        format!(
+            "{LISTENER}unknown_host = \"refuse\"\n{HOST}[[host.route]]\npath = \"/\"\nupstream = \"app\"\nearly_hints = \
+             {hints}\n[upstream.app]\nservers = [\"http://127.0.0.1:1\"]\n"
+        )
+    };
+    refused(
+        &proxied("[\"</a.css>; rel=preload\"]"),
+        "brisk.toml:9:16: host[0].route[0].early_hints[0]: \"</a.css>; rel=preload\" is no hint: write a link as \
+         \"</app.css>; rel=preload; as=style\", with the relation preload, modulepreload or preconnect; preload needs `as`",
+    );
+    let hints = |text: &str| {
+        let hints = resolved(&proxied(text)).early_hints;
+        hints.map(|hints| (hints.links.len(), hints.upstream, hints.learn))
+    };
+    assert_eq!(hints("false"), None);
+    assert_eq!(hints("true"), Some((0, true, true)));
+    assert_eq!(hints("[\"</a.css>; rel=preload; as=style\"]"), Some((1, false, false)));
+    assert_eq!(hints("{ links = [\"</a.js>; rel=modulepreload\"], learn = false }"), Some((1, true, false)));
+}

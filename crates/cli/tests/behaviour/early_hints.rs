@@ -1,0 +1,125 @@
+//! 103 Early Hints, as curl shows them and Chromium uses them.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use brisk_testkit::origin::Origin;
+
+use crate::chromium::Chromium;
+use crate::site::{Site, upstream};
+
+const NAVIGATION: [&str; 4] = ["--http2", "--include", "--header", "Accept: text/html"];
+const STYLE: &str = "</app.css>; rel=preload; as=style";
+
+fn hinting(origin: &Origin, hints: &str) -> Site {
+    let route = format!("\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\nearly_hints = {hints}\n");
+    Site::with(&(route + &upstream(&[&origin.url()])))
+}
+
+/// An upstream whose pages have these lines in their heads, after `before`. The answer comes apart from what is before it.
+fn pages(before: &'static str, lines: &'static str) -> Origin {
+    Origin::answering(move |_, stream| {
+        if !before.is_empty() {
+            stream.write_all(before.as_bytes())?;
+            // An answer that comes with its hints makes them useless, and they are left out.
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        write!(stream, "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n{lines}Content-Length: 4\r\n\r\npage")
+    })
+}
+
+/// The links of the 103 before an answer, one in a line.
+fn hints(answer: &str) -> String {
+    let interim = answer.split("\r\n\r\n").next().filter(|head| head.starts_with("HTTP/2 103"));
+    let lines = interim.into_iter().flat_map(str::lines).filter_map(|line| line.strip_prefix("link: "));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn an_upstreams_own_hints_and_those_of_the_configuration_go_out_before_the_answer() {
+    let before = "HTTP/1.1 103 Early Hints\r\nLink: </app.css>; rel=preload; as=style\r\nX-Secret: 1\r\n\r\n";
+    let origin = pages(before, "");
+    let site = hinting(&origin, "true");
+    // An answer that is read together with its hints has none: on a busy machine it may be.
+    let mut answers = (0..20).map(|_| site.curl(&NAVIGATION, "/").success());
+    let answer = answers.find(|answer| answer.contains(" 103")).expect("hints");
+    assert_eq!(hints(&answer), STYLE, "{answer}");
+    assert!(!answer.contains("x-secret") && answer.ends_with("page"), "{answer}");
+    let configured = hinting(&origin, "[\"</main.js>; rel=modulepreload\"]");
+    assert_eq!(hints(&configured.curl(&NAVIGATION, "/").success()), "</main.js>; rel=modulepreload");
+    // Neither for what is no page, nor over HTTP/1.1.
+    assert!(!site.curl(&["--http2", "--include"], "/").success().contains(" 103"));
+    let old = ["--http1.1", "--include", "--header", "Accept: text/html"];
+    assert!(!site.curl(&old, "/").success().contains(" 103"));
+}
+
+#[test]
+fn the_links_of_a_page_are_hints_for_the_next_visitor() {
+    let lines = "Link: </app.css>; rel=preload; as=style, </next>; rel=next\r\nLink: <https://b.test>; rel=preconnect\r\n";
+    let origin = pages("", lines);
+    let site = hinting(&origin, "{ upstream = false }");
+    // Each worker learns for itself.
+    let learned =
+        (0..40).map(|_| site.curl(&NAVIGATION, "/page?x").success()).find(|answer| answer.contains(" 103"));
+    let learned = learned.expect("hints at last");
+    assert_eq!(hints(&learned), format!("{STYLE}\n<https://b.test>; rel=preconnect"));
+    // Pages for users leave nothing.
+    let cookie = [&NAVIGATION[..], &["--cookie", "session=1"]].concat();
+    for _ in 0..10 {
+        assert!(!site.curl(&cookie, "/private").success().contains(" 103"));
+    }
+}
+
+#[test]
+fn chromium_loads_what_was_hinted_before_the_page_is_there() {
+    let asked = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&asked);
+    let origin = Origin::answering(move |request, stream| {
+        if request.head.line.contains("/app.css") {
+            asked.store(true, Ordering::SeqCst);
+            return write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nContent-Type: text/css\r\nContent-Length: 4\r\n\r\np {{}}"
+            );
+        }
+        if !request.head.line.starts_with("GET / ") {
+            return write!(stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+        }
+        write!(stream, "HTTP/1.1 103 Early Hints\r\nLink: {STYLE}\r\n\r\n")?;
+        // The head comes only when the browser has asked for the style.
+        let until = Instant::now() + Duration::from_secs(20);
+        while !asked.load(Ordering::SeqCst) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let title = if asked.load(Ordering::SeqCst) { "hinted" } else { "late" };
+        let page = format!("<title>{title}</title><link rel=stylesheet href=/app.css>");
+        write!(
+            stream,
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\r\n{page}",
+            page.len()
+        )
+    });
+    let site = hinting(&origin, "true");
+    let url = format!("https://localhost:{}/", site.brisk.https().port());
+    let page = Chromium::new(site.brisk.folder(), &site.brisk).run(&["--dump-dom"], &url);
+    assert!(page.contains("<title>hinted</title>"), "{page}");
+    assert!(seen.load(Ordering::SeqCst));
+}
+
+#[test]
+fn chromium_decodes_zstd_and_br() {
+    let body = "<p>a long way to go</p>".repeat(500);
+    for coding in ["zstd", "br"] {
+        let tables = format!(
+            "compression = {{ codings = [\"{coding}\"] }}\n\n[[host.route]]\npath = \"/\"\nstatic = \"www\"\n"
+        );
+        let site = Site::custom("", &tables, |setup| setup.file("www/index.html", &body));
+        let url = format!("https://localhost:{}/", site.brisk.https().port());
+        let page = Chromium::new(site.brisk.folder(), &site.brisk).run(&["--dump-dom"], &url);
+        assert_eq!(page.matches("<p>a long way to go</p>").count(), 500, "{coding}");
+        let label = format!("coding=\"{coding}\"");
+        assert!(site.brisk.metrics().sum("brisk_compressed_answers_total", &[&label]) >= 1.0, "{coding}");
+    }
+}

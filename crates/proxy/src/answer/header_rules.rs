@@ -1,0 +1,108 @@
+//! Headers that an operator sets, adds and removes, in requests for upstreams and in responses.
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+/// Headers that say how a message is framed and what its connection does: they are brisk's own.
+const FRAMING: [&str; 10] = [
+    "connection",
+    "content-encoding",
+    "content-length",
+    "http2-settings",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// What is done to the headers of a message: first some are removed, then some set, then some added.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeaderRules {
+    /// Headers that are removed, all lines of them.
+    pub remove: Vec<HeaderName>,
+    /// Headers that have this value alone.
+    pub set: Vec<(HeaderName, HeaderValue)>,
+    /// Headers that have this value beside those that they have.
+    pub add: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl HeaderRules {
+    /// Whether a rule may name `header`.
+    pub fn may_change(header: &HeaderName) -> bool {
+        !FRAMING.contains(&header.as_str())
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.remove.is_empty() && self.set.is_empty() && self.add.is_empty()
+    }
+
+    /// Applies the rules.
+    pub(crate) fn apply(&self, headers: &mut HeaderMap) {
+        for name in &self.remove {
+            headers.remove(name);
+        }
+        for (name, value) in &self.set {
+            headers.insert(name, value.clone());
+        }
+        for (name, value) in &self.add {
+            headers.append(name, value.clone());
+        }
+    }
+}
+
+/// Headers that every response of a host has, unless it brings its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostHeaders(pub Vec<(HeaderName, HeaderValue)>);
+
+impl HostHeaders {
+    pub(crate) fn apply(&self, headers: &mut HeaderMap) {
+        for (name, value) in &self.0 {
+            if let header::Entry::Vacant(place) = headers.entry(name) {
+                place.insert(value.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(name: &'static str, value: &'static str) -> (HeaderName, HeaderValue) {
+        (HeaderName::from_static(name), HeaderValue::from_static(value))
+    }
+
+    #[test]
+    fn headers_are_removed_then_set_then_added() {
+        let mut headers: HeaderMap =
+            [pair("x-a", "1"), pair("x-b", "1"), pair("x-c", "1"), pair("x-d", "1")].into_iter().collect();
+        headers.append("x-b", HeaderValue::from_static("2"));
+        let rules = HeaderRules {
+            remove: vec![HeaderName::from_static("x-a"), HeaderName::from_static("x-d")],
+            set: vec![pair("x-b", "3"), pair("x-d", "4")],
+            add: vec![pair("x-c", "5"), pair("x-d", "6")],
+        };
+        rules.apply(&mut headers);
+        let all = |name: &str| {
+            headers.get_all(name).iter().map(|value| value.to_str().expect("text")).collect::<Vec<_>>()
+        };
+        assert!(all("x-a").is_empty());
+        assert_eq!((all("x-b"), all("x-c"), all("x-d")), (vec!["3"], vec!["1", "5"], vec!["4", "6"]));
+    }
+
+    #[test]
+    fn what_frames_a_message_is_no_matter_of_rules() {
+        assert!(FRAMING.iter().all(|name| !HeaderRules::may_change(&HeaderName::from_static(name))));
+        assert!(HeaderRules::may_change(&header::CACHE_CONTROL));
+    }
+
+    #[test]
+    fn a_response_keeps_what_it_brings() {
+        let mut headers: HeaderMap = [pair("x-frame-options", "DENY")].into_iter().collect();
+        HostHeaders(vec![pair("x-frame-options", "SAMEORIGIN"), pair("x-new", "1")]).apply(&mut headers);
+        assert_eq!(headers["x-frame-options"], "DENY");
+        assert_eq!(headers["x-new"], "1");
+    }
+}

@@ -1,0 +1,210 @@
+//! 103 Early Hints (RFC 8297): what a page needs, while its upstream makes it.
+//!
+//! The links come from the configuration, from the upstream's own 103, or from the `Link` headers that earlier answers for the
+//! same path had. The last are kept from answers alone that are alike for all users: those to requests without credentials,
+//! and those that are `public`. Only navigations to pages get hints, and only over HTTP/2: others gain nothing, and old
+//! clients of HTTP/1.1 take an interim answer for the answer.
+
+mod links;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use http::header::{self, HeaderName};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+
+pub use self::links::{HintLink, HintLinkError};
+use crate::body::Body;
+use crate::connection::interim::Interim;
+
+/// Paths that a route has learned links of, on each worker, and the length of a path at most: 300 KiB with all links.
+const PATHS: usize = 64;
+const PATH: usize = 256;
+
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
+/// The hints of a route.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EarlyHintsSettings {
+    /// Links for every page of the route.
+    pub links: Vec<HintLink>,
+    /// Whether the upstream's own hints are passed on.
+    pub upstream: bool,
+    /// Whether the links of answers are hints for the next request of the same path.
+    pub learn: bool,
+}
+
+/// The hints of a route, on one worker.
+#[derive(Debug)]
+pub(crate) struct EarlyHints {
+    settings: Arc<EarlyHintsSettings>,
+    fixed: Vec<HeaderValue>,
+    /// The most recently learned last.
+    learned: RefCell<VecDeque<(String, Vec<HeaderValue>)>>,
+}
+
+/// The hints for one request.
+#[derive(Debug)]
+pub(crate) struct Hinting {
+    hints: Rc<EarlyHints>,
+    interim: Interim,
+    /// The path whose links are to be learned, if they may be.
+    path: Option<String>,
+    has_credentials: bool,
+}
+
+impl EarlyHints {
+    pub(crate) fn new(settings: &Arc<EarlyHintsSettings>) -> Rc<Self> {
+        let fixed = settings.links.iter().map(HintLink::value).collect();
+        Rc::new(Self { settings: Arc::clone(settings), fixed, learned: RefCell::default() })
+    }
+
+    /// Sends what is known for the page that `request` asks for, and prepares for what the upstream says.
+    pub(crate) fn begin(self: &Rc<Self>, request: &Parts, path: &[u8], interim: Interim) -> Hinting {
+        let path =
+            (self.settings.learn && path.len() <= PATH).then(|| String::from_utf8_lossy(path).into_owned());
+        let learned = self.learned.borrow();
+        let known = learned.iter().find(|(known, _)| path.as_ref() == Some(known)).map(|(_, links)| links);
+        interim.hint(self.fixed.iter().chain(known.into_iter().flatten()));
+        drop(learned);
+        let headers = &request.headers;
+        let has_credentials =
+            headers.contains_key(header::COOKIE) || headers.contains_key(header::AUTHORIZATION);
+        Hinting { hints: Rc::clone(self), interim, path, has_credentials }
+    }
+
+    fn learn(&self, path: &str, links: Vec<HeaderValue>) {
+        let mut learned = self.learned.borrow_mut();
+        learned.retain(|(known, _)| known != path);
+        if links.is_empty() {
+            return;
+        }
+        if learned.len() == PATHS {
+            learned.pop_front();
+        }
+        learned.push_back((path.to_owned(), links));
+    }
+}
+
+impl Hinting {
+    /// Where the upstream's own hints go.
+    pub(crate) fn interim(&self) -> Option<&Interim> {
+        self.hints.settings.upstream.then_some(&self.interim)
+    }
+
+    /// Learns the links of the upstream's answer.
+    pub(crate) fn answered(&self, response: &Response<Body>) {
+        let Some(path) = &self.path else { return };
+        let headers = response.headers();
+        let is_alike = has_directive(headers, "public")
+            || (!self.has_credentials
+                && !has_directive(headers, "private")
+                && !has_directive(headers, "no-store"));
+        let is_page = headers.get(header::CONTENT_TYPE).is_some_and(|kind| {
+            kind.as_bytes().get(..9).is_some_and(|start| start.eq_ignore_ascii_case(b"text/html"))
+        });
+        if response.status() == StatusCode::OK && is_alike && is_page {
+            self.hints.learn(path, links::of(headers));
+        }
+    }
+}
+
+/// Whether a browser goes to a page with this request.
+pub(crate) fn is_navigation(request: &Parts) -> bool {
+    let headers = &request.headers;
+    request.method == Method::GET
+        && match headers.get(SEC_FETCH_MODE) {
+            Some(mode) => mode == "navigate",
+            None => headers
+                .get(header::ACCEPT)
+                .is_some_and(|accepted| memchr::memmem::find(accepted.as_bytes(), b"text/html").is_some()),
+        }
+}
+
+fn has_directive(headers: &HeaderMap, directive: &str) -> bool {
+    let values = headers.get_all(header::CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|found| found.trim().eq_ignore_ascii_case(directive))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn answer(headers: &[(&'static str, &'static str)]) -> Response<Body> {
+        let mut response = Response::new(Body::Empty);
+        for (name, value) in headers {
+            response.headers_mut().append(*name, HeaderValue::from_static(value));
+        }
+        response
+    }
+
+    fn request(headers: &[(&'static str, &'static str)]) -> Parts {
+        let mut request = Request::get("/");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).expect("a request").into_parts().0
+    }
+
+    fn learned_from(
+        asked: &[(&'static str, &'static str)],
+        response: &[(&'static str, &'static str)],
+    ) -> usize {
+        use std::net::SocketAddr;
+
+        use brisk_telemetry::{ConnectionRecord, Timeline};
+
+        let address = SocketAddr::from(([192, 0, 2, 1], 40000));
+        let connection =
+            crate::Connection::new(ConnectionRecord::new(1, address, address, Timeline::start()), true);
+        let stream = connection.multiplex().streams.begin(std::time::Instant::now());
+        let settings = EarlyHintsSettings { learn: true, ..EarlyHintsSettings::default() };
+        let hints = EarlyHints::new(&Arc::new(settings));
+        let hinting = hints.begin(&request(asked), b"/", Interim::new(connection, stream));
+        hinting.answered(&answer(response));
+        let learned = hints.learned.borrow();
+        learned.iter().map(|(_, links)| links.len()).sum()
+    }
+
+    #[test]
+    fn links_are_learned_from_pages_that_are_alike_for_all() {
+        const LINK: (&str, &str) = ("link", "</a.css>; rel=preload; as=style");
+        const HTML: (&str, &str) = ("content-type", "text/html; charset=utf-8");
+        const COOKIE: (&str, &str) = ("cookie", "session=1");
+        assert_eq!(learned_from(&[], &[LINK, HTML]), 1);
+        assert_eq!(learned_from(&[COOKIE], &[LINK, HTML, ("cache-control", "max-age=5, public")]), 1);
+        assert_eq!(learned_from(&[COOKIE], &[LINK, HTML]), 0);
+        assert_eq!(learned_from(&[("authorization", "x")], &[LINK, HTML]), 0);
+        assert_eq!(learned_from(&[], &[LINK, HTML, ("cache-control", "private")]), 0);
+        assert_eq!(learned_from(&[], &[LINK, ("content-type", "application/json")]), 0);
+    }
+
+    #[test]
+    fn what_is_learned_has_a_bound_and_is_forgotten_with_its_links() {
+        let hints = EarlyHints::new(&Arc::default());
+        let link = || vec![HeaderValue::from_static("</a.css>; rel=preload; as=style")];
+        for path in 0..1000 {
+            hints.learn(&format!("/{path}"), link());
+        }
+        assert_eq!(hints.learned.borrow().len(), PATHS);
+        assert!(hints.learned.borrow().iter().any(|(path, _)| path == "/999"));
+        hints.learn("/999", Vec::new());
+        assert!(!hints.learned.borrow().iter().any(|(path, _)| path == "/999"));
+    }
+
+    #[test]
+    fn navigations_are_known_by_what_browsers_say() {
+        assert!(is_navigation(&request(&[("sec-fetch-mode", "navigate")])));
+        assert!(is_navigation(&request(&[("accept", "text/html,application/xhtml+xml")])));
+        assert!(!is_navigation(&request(&[("sec-fetch-mode", "cors"), ("accept", "text/html")])));
+        assert!(!is_navigation(&request(&[("accept", "*/*")])));
+        let mut post = request(&[("sec-fetch-mode", "navigate")]);
+        post.method = Method::POST;
+        assert!(!is_navigation(&post));
+    }
+}

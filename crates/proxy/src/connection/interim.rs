@@ -1,0 +1,50 @@
+//! Interim answers to a request, which go out before the answer: 103 Early Hints (RFC 8297).
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use http::header::LINK;
+use http::{HeaderMap, HeaderValue};
+
+use crate::connection::Connection;
+use crate::connection::streams::StreamKey;
+
+/// Links that a client gets before one answer, and their bytes, at most. The rest is left to the answer.
+pub(crate) const LINKS: usize = 16;
+pub(crate) const LINK_BYTES: usize = 4 << 10;
+
+/// What can be sent to one client before its answer. Only HTTP/2 has a place for that which clients are known to handle.
+#[derive(Debug)]
+pub(crate) struct Interim {
+    connection: Rc<Connection>,
+    stream: StreamKey,
+    sent: RefCell<Vec<HeaderValue>>,
+}
+
+impl Interim {
+    /// For the request of a stream.
+    pub(crate) fn new(connection: Rc<Connection>, stream: StreamKey) -> Self {
+        Self { connection, stream, sent: RefCell::default() }
+    }
+
+    /// Sends those of `links` that the client was not sent before.
+    pub(crate) fn hint<'l>(&self, links: impl IntoIterator<Item = &'l HeaderValue>) {
+        let mut sent = self.sent.borrow_mut();
+        let mut bytes: usize = sent.iter().map(HeaderValue::len).sum();
+        let mut headers = HeaderMap::new();
+        for link in links {
+            if sent.contains(link) {
+                continue;
+            }
+            bytes += link.len();
+            if sent.len() == LINKS || bytes > LINK_BYTES {
+                break;
+            }
+            sent.push(link.clone());
+            headers.append(LINK, link.clone());
+        }
+        if let Some(multiplexed) = self.connection.multiplexed().filter(|_| !headers.is_empty()) {
+            multiplexed.send_interim(self.stream, headers);
+        }
+    }
+}
