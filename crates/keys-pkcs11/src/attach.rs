@@ -54,7 +54,7 @@ pub(crate) fn examine(
     for scheme in tried(certified.algorithm) {
         let Some((_, way)) = ways.iter().find(|(own, _)| own == scheme) else { continue };
         let signature = sign(session, handle, *way, TRIAL).map_err(|trouble| match trouble {
-            Trouble::Token(cause) => TokenError::Call(cause),
+            Trouble::Token(cause) | Trouble::Unclear(cause) => TokenError::Call(cause),
             _ => unfit(format!("the token did not sign with {scheme}")),
         })?;
         if !signature.is_some_and(|signature| public.verifies(*scheme, TRIAL, &signature)) {

@@ -234,7 +234,8 @@ impl Dispatcher {
     /// from one in time.
     pub(crate) fn keep_time(&self, mut silent: impl FnMut()) {
         let mut inner = self.lock();
-        while !inner.stopped {
+        // What the module has not returned from is answered in time even if its engine is gone.
+        while !inner.stopped || inner.has_work() {
             inner = if inner.has_work() {
                 self.watched.wait_timeout(inner, TICK).unwrap_or_else(PoisonError::into_inner).0
             } else {

@@ -56,6 +56,8 @@ pub(crate) enum Trouble {
     Operation(KeyError),
     /// The token does not have the key.
     KeyGone,
+    /// The token did not perform it, and said nothing of whether it is there.
+    Unclear(String),
     /// The session is of no use any more, and the others are not either.
     Token(String),
 }
@@ -165,6 +167,12 @@ impl TokenKey {
         }
     }
 
+    /// Whether the token shows the key now, whatever is known of it.
+    pub(crate) fn is_shown(&self, session: &Session, epoch: u64) -> Result<bool, Trouble> {
+        self.forget();
+        self.is_there(session, epoch)
+    }
+
     /// Looks for the key the next time, whatever is known of it.
     pub(crate) fn forget(&self) {
         *self.place() = Place::Unknown;
@@ -219,11 +227,11 @@ fn widened(padded: Zeroizing<Vec<u8>>, size: usize) -> Result<Zeroizing<Vec<u8>>
 pub(crate) fn trouble_of_signing(error: &Error) -> Trouble {
     let Error::Pkcs11(code, _) = error else { return unexpected(error) };
     match code {
+        RvError::FunctionFailed | RvError::DeviceMemory | RvError::HostMemory => {
+            Trouble::Unclear(call(error))
+        }
         RvError::GeneralError
-        | RvError::FunctionFailed
         | RvError::DeviceError
-        | RvError::DeviceMemory
-        | RvError::HostMemory
         | RvError::OperationActive
         | RvError::VendorDefined(_) => Trouble::Token(call(error)),
         _ => trouble_of_decryption(error),
@@ -265,6 +273,7 @@ mod tests {
     #[test]
     fn a_ciphertext_does_not_bring_the_token_into_discredit() {
         assert!(matches!(trouble_of_signing(&error(RvError::GeneralError)), Trouble::Token(_)));
+        assert!(matches!(trouble_of_signing(&error(RvError::FunctionFailed)), Trouble::Unclear(_)));
         assert!(matches!(trouble_of_decryption(&error(RvError::GeneralError)), Trouble::Operation(_)));
         for removed in [RvError::DeviceRemoved, RvError::SessionHandleInvalid, RvError::UserNotLoggedIn] {
             assert!(matches!(trouble_of_signing(&error(removed)), Trouble::Token(_)));

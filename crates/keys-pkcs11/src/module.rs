@@ -1,9 +1,11 @@
 //! PKCS #11 modules: loaded once in the life of the process, and initialized anew where a token does not come back otherwise.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError},
+    thread,
+    time::{Duration, Instant},
 };
 
 use cryptoki::{
@@ -47,26 +49,61 @@ impl Entered<'_> {
 }
 
 /// The modules of this process. They stay loaded: few survive being unloaded.
-static MODULES: Mutex<BTreeMap<PathBuf, Arc<Module>>> = Mutex::new(BTreeMap::new());
+static MODULES: Mutex<BTreeMap<PathBuf, Loading>> = Mutex::new(BTreeMap::new());
+
+/// How far a module is.
+#[derive(Debug)]
+enum Loading {
+    /// A thread is at it, which may take as long as the module likes.
+    Begun,
+    Done(Arc<Module>),
+}
+
+fn modules() -> MutexGuard<'static, BTreeMap<PathBuf, Loading>> {
+    MODULES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How long a module is waited for that is to be initialized anew and has calls under way.
+const RETURN: Duration = Duration::from_secs(2);
+
+const LOOK: Duration = Duration::from_millis(10);
 
 impl Module {
     /// The module in this file, loaded and initialized. Takes as long as the module likes.
     pub(crate) fn load(path: &Path) -> Result<Arc<Self>, TokenError> {
-        let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(module) = modules.get(path) {
-            return Ok(Arc::clone(module));
-        }
         let wrong = |reason: String| TokenError::Module { path: path.to_owned(), reason };
+        // Others are loaded meanwhile: who looks here never waits for a module.
+        match modules().entry(path.to_owned()) {
+            Entry::Occupied(known) => match known.get() {
+                Loading::Done(module) => return Ok(Arc::clone(module)),
+                Loading::Begun => return Err(wrong("it is being loaded since long ago".to_owned())),
+            },
+            Entry::Vacant(free) => drop(free.insert(Loading::Begun)),
+        }
+        let loaded = Self::load_new(path, wrong);
+        let mut modules = modules();
+        match &loaded {
+            Ok((module, _)) => drop(modules.insert(path.to_owned(), Loading::Done(Arc::clone(module)))),
+            Err(_) => drop(modules.remove(path)),
+        }
+        drop(modules);
+        let (module, initialized) = loaded?;
+        initialized.map(|()| module)
+    }
+
+    /// Loads and initializes a module. One that cannot be initialized now is loaded all the same, and tried again by the next
+    /// who asks.
+    fn load_new(
+        path: &Path,
+        wrong: impl Fn(String) -> TokenError,
+    ) -> Result<(Arc<Self>, Result<(), TokenError>), TokenError> {
         // The loader's own message about a missing file is about its search for libraries.
         path.metadata().map_err(|error| wrong(error.to_string()))?;
         let context = Pkcs11::new(path).map_err(|error| wrong(load_error(&error)))?;
         let initialized = initialize(&context)
             .map_err(|error| TokenError::NotStarted { path: path.to_owned(), reason: call(&error) });
         let state = RwLock::new(State { initialized: initialized.is_ok(), generation: 1 });
-        let module = Arc::new(Self { path: path.to_owned(), context, state });
-        // One that cannot be initialized now is loaded all the same, and tried again by the next who asks.
-        modules.insert(path.to_owned(), Arc::clone(&module));
-        initialized.map(|()| module)
+        Ok((Arc::new(Self { path: path.to_owned(), context, state }), initialized))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -87,9 +124,10 @@ impl Module {
     }
 
     /// Ends everything in the module and initializes it anew, unless that was done since `generation`. Waits for calls that
-    /// are under way.
+    /// are under way, for two seconds: one that does not return must not hold up the others, which may reach the token without
+    /// this.
     pub(crate) fn restart(&self, generation: u64) -> Result<(), TokenError> {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.alone()?;
         if state.generation != generation && state.initialized {
             return Ok(());
         }
@@ -104,6 +142,23 @@ impl Module {
             .map_err(|error| TokenError::NotStarted { path: self.path.clone(), reason: call(&error) })?;
         state.initialized = true;
         Ok(())
+    }
+}
+
+impl Module {
+    /// The module without calls under way.
+    fn alone(&self) -> Result<RwLockWriteGuard<'_, State>, TokenError> {
+        let limit = Instant::now() + RETURN;
+        loop {
+            match self.state.try_write() {
+                Ok(state) => return Ok(state),
+                Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) if Instant::now() < limit => thread::sleep(LOOK),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(TokenError::Call("a call of the module does not return".to_owned()));
+                }
+            }
+        }
     }
 }
 

@@ -17,6 +17,8 @@ use crate::{
     task::{Change, Job, Task},
 };
 
+const NOT_PERFORMED: KeyError = KeyError::Failed("the token does not perform it");
+
 /// Starts a thread for each session, and one that watches the time. They end when the dispatcher is stopped.
 pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<()> {
     for number in 0..shared.sessions {
@@ -83,20 +85,20 @@ fn perform(shared: &Shared, number: usize, job: Job, session: OpenSession) {
             answer(completion, Ok(result));
             give_back(shared, session);
         }
+        Err(Trouble::Unclear(cause)) => {
+            let epoch = session.epoch;
+            if let Some(session) = renewed_with(shared, session, &key) {
+                answer(completion, Err(NOT_PERFORMED));
+                return give_back(shared, session);
+            }
+            let unfinished = completion.map(|completion| Job { key, kind, completion, deadline, again });
+            lose(shared, epoch, &cause, unfinished);
+        }
         Err(Trouble::Token(cause)) => {
-            tracing::debug!(token = shared.label(), cause, "a session with the token is of no use any more");
             let epoch = session.epoch;
             session.close(&shared.module);
-            let unfinished =
-                completion.map(|completion| Job { key, kind, completion, deadline, again: true });
-            match unfinished {
-                Some(job) if again => {
-                    job.completion
-                        .complete(Err(KeyError::Failed("the token does not perform it")), PERFORMER);
-                    shared.dispatcher.lose(epoch, None);
-                }
-                unfinished => shared.dispatcher.lose(epoch, unfinished),
-            }
+            let unfinished = completion.map(|completion| Job { key, kind, completion, deadline, again });
+            lose(shared, epoch, &cause, unfinished);
         }
         Err(trouble) => {
             let error = match trouble {
@@ -107,6 +109,34 @@ fn perform(shared: &Shared, number: usize, job: Job, session: OpenSession) {
             renew(shared, session);
         }
     }
+}
+
+/// The sessions of the connection `epoch` are of no use any more. An operation that was begun in one is begun once more in another.
+fn lose(shared: &Shared, epoch: u64, cause: &str, unfinished: Option<Job>) {
+    tracing::debug!(token = shared.label(), cause, "a session with the token is of no use any more");
+    match unfinished {
+        Some(job) if job.again => {
+            job.completion.complete(Err(NOT_PERFORMED), PERFORMER);
+            shared.dispatcher.lose(epoch, None);
+        }
+        unfinished => {
+            let unfinished = unfinished.map(|job| Job { again: true, ..job });
+            shared.dispatcher.lose(epoch, unfinished);
+        }
+    }
+}
+
+/// Another session in the place of this one, if the token is there with the key: then the others need not be renewed for one operation
+/// that it did not perform.
+fn renewed_with(shared: &Shared, session: OpenSession, key: &TokenKey) -> Option<OpenSession> {
+    let entered = shared.module.enter().ok()?;
+    let renewed = session.renewed(&entered).ok()?;
+    let is_there = key.is_shown(renewed.within(&entered)?, renewed.epoch).unwrap_or(false);
+    if !is_there {
+        renewed.close_within(&entered);
+        return None;
+    }
+    Some(renewed)
 }
 
 /// `None`: it was answered already, its time being over.
@@ -134,7 +164,7 @@ fn outcome(
     // One key was removed, or all of them with the token, which some modules say in no other way.
     let others = shared.keys();
     let mut others = others.iter().filter(|other| other.id != key.id);
-    if others.any(|other| other.is_there(open, session.epoch).unwrap_or(false)) {
+    if others.any(|other| other.is_shown(open, session.epoch).unwrap_or(false)) {
         return outcome;
     }
     Err(Trouble::Token("the token shows none of its keys".into()))

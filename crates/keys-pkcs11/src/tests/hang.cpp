@@ -1,7 +1,9 @@
-// A PKCS #11 module that is SoftHSM, except that C_Sign never returns while the file that $BRISK_TEST_HANG names is there.
+// A PKCS #11 module that is SoftHSM, except that C_Sign never returns while the file that $BRISK_TEST_HANG names is there, and fails
+// while one of that name and `.fail` is.
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <string>
 #include <unistd.h>
 
 // CK_FUNCTION_LIST of PKCS #11 2.40: a version, and the functions in the order of the standard.
@@ -21,6 +23,10 @@ static unsigned long hanging_sign(unsigned long session, unsigned char *data, un
                                   unsigned char *signature, unsigned long *size) {
     while (access(getenv("BRISK_TEST_HANG"), F_OK) == 0) {
         usleep(10000);
+    }
+    if (access((std::string(getenv("BRISK_TEST_HANG")) + ".fail").c_str(), F_OK) == 0) {
+        // CKR_FUNCTION_FAILED
+        return 6;
     }
     return sign(session, data, length, signature, size);
 }

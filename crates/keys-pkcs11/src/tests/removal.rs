@@ -180,7 +180,7 @@ fn a_module_that_does_not_return_holds_no_handshake_up() {
         let scheme = SignatureScheme::ECDSA_SECP256R1_SHA256;
         // More than there are sessions: some wait, the others are never returned from.
         let pending: Vec<_> = (0..20).map(|_| engine.submit(sign_until(key, scheme, deadline))).collect();
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let results: Vec<_> = pending.into_iter().map(|pending| runtime.block_on(pending)).collect();
         assert!(deadline.elapsed() < SOON, "{:?}", deadline.elapsed());
         let silent = KeyError::Failed("the token did not answer in time");
@@ -192,5 +192,26 @@ fn a_module_that_does_not_return_holds_no_handshake_up() {
         fs::remove_file(&file).unwrap();
         wait_until("a module that has returned", || engine.status().is_up.then_some(()));
         assert!(perform(&engine, sign_p256(key)).is_ok());
+        // An operation that fails without a reason renews no session but its own.
+        let failing = file.with_extension("fail");
+        let before = engine.status().reconnections;
+        fs::write(&failing, "").unwrap();
+        for _ in 0..5 {
+            let failed = KeyError::Failed("the token does not perform it");
+            assert_eq!(perform(&engine, sign_p256(key)), Err(failed));
+        }
+        fs::remove_file(&failing).unwrap();
+        assert_eq!((engine.status().is_up, engine.status().reconnections), (true, before));
+        assert!(perform(&engine, sign_p256(key)).is_ok());
+        // What the module does not return from is answered in time even if the engine is gone.
+        fs::write(&file, "").unwrap();
+        let deadline = Instant::now() + Duration::from_millis(300);
+        let pending = engine.submit(sign_until(key, scheme, deadline));
+        wait_until("an operation that is under way", || (engine.status().waiting == 0).then_some(()));
+        thread::sleep(Duration::from_millis(50));
+        drop(engine);
+        let result = runtime.block_on(async { tokio::time::timeout(SOON, pending).await });
+        assert!(matches!(result, Ok(Err(KeyError::Failed(_)))), "{result:?}");
+        fs::remove_file(&file).unwrap();
     });
 }
