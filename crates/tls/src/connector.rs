@@ -78,7 +78,7 @@ impl Connector {
         let mut config = match &settings.identity {
             None => builder.with_no_client_auth(),
             Some(identity) => {
-                let (chain, key) = identity.read()?;
+                let (chain, key) = identity.read("client certificate")?;
                 builder.with_client_auth_cert(chain, key)?
             }
         };
@@ -110,9 +110,13 @@ impl Versions {
 static TLS13_ALONE: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
 impl Identity {
-    pub(crate) fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+    /// Chain and key. `whose` begins the message where one cannot be read.
+    pub(crate) fn read(
+        &self,
+        whose: &str,
+    ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
         let wrong = |path: &Path, reason: &dyn fmt::Display| {
-            TlsError::Connector(format!("client certificate: cannot read {}: {reason}", path.display()))
+            TlsError::Connector(format!("{whose}: cannot read {}: {reason}", path.display()))
         };
         let pem = std::fs::read(&self.chain).map_err(|error| wrong(&self.chain, &error))?;
         let chain =

@@ -54,7 +54,7 @@ impl MutualAcceptor {
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
             .build()
             .map_err(|error| TlsError::Connector(format!("authorities of clients: {error}")))?;
-        let (chain, key) = settings.identity.read()?;
+        let (chain, key) = settings.identity.read("server certificate")?;
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])?
             .with_client_cert_verifier(verifier)
@@ -146,6 +146,16 @@ mod tests {
         };
         assert!(acceptor(&one).has_authorities_of(&acceptor(&one)));
         assert!(!acceptor(&one).has_authorities_of(&acceptor(&other)));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_said_to_be_the_servers_own() {
+        let ca = TestCa::new();
+        let mut identity = identity(&ca.server(&["keys.test"]).issue());
+        identity.key = "/nowhere.key".into();
+        let settings = MutualSettings { identity, clients: ca.root_file(), protocol: PROTOCOL };
+        let error = MutualAcceptor::new(&settings).expect_err("no key").to_string();
+        assert!(error.contains("server certificate: cannot read /nowhere.key"), "{error}");
     }
 
     /// The result of a handshake between an acceptor and such a client: what the server says of it.
