@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use crate::{KeyId, KeyOperation, Keystore, PendingOperation, PrivateKeyEngine};
+use crate::{KeyAlgorithm, KeyId, KeyOperation, Keystore, PendingOperation, PrivateKeyEngine};
 
 /// Keys by their names, each with the engine that has it.
 pub(crate) type Elsewhere = HashMap<KeyId, Arc<dyn PrivateKeyEngine>>;
@@ -14,6 +14,28 @@ impl Keystore {
         let id = KeyId::of_spki(spki);
         self.elsewhere.insert(id, engine);
         id
+    }
+
+    /// Like [`add_elsewhere`](Self::add_elsewhere), for a key of which the caller knows the algorithm.
+    pub fn add_known_elsewhere(
+        &mut self,
+        spki: &[u8],
+        algorithm: KeyAlgorithm,
+        engine: Arc<dyn PrivateKeyEngine>,
+    ) -> KeyId {
+        let id = self.add_elsewhere(spki, engine);
+        self.algorithms.insert(id, algorithm);
+        id
+    }
+
+    /// What kind of key it is, here or, as far as that is known, elsewhere.
+    pub fn algorithm_anywhere(&self, id: KeyId) -> Option<KeyAlgorithm> {
+        self.algorithm(id).or_else(|| self.algorithms.get(&id).copied())
+    }
+
+    /// How many keys there are, here and elsewhere.
+    pub fn count_anywhere(&self) -> usize {
+        self.len() + self.elsewhere.len()
     }
 
     /// An engine for all keys of this store: operations with those that are [elsewhere](Self::add_elsewhere) go to the
@@ -58,7 +80,7 @@ impl PrivateKeyEngine for ByKey {
 mod tests {
     use super::*;
     use crate::{
-        KeyAlgorithm, KeyError, LocalEngine,
+        KeyError, LocalEngine,
         testing::{key, keystore, sign},
     };
 
@@ -91,6 +113,21 @@ mod tests {
     fn without_keys_elsewhere_nothing_is_in_between() {
         let here: Arc<dyn PrivateKeyEngine> = Arc::new(Stranger);
         assert!(Arc::ptr_eq(&here, &keystore().with_elsewhere(Arc::clone(&here))));
+    }
+
+    #[test]
+    fn what_is_known_of_a_key_elsewhere_goes_with_it_to_another_store() {
+        let mut store = Keystore::new();
+        let known = store.add_known_elsewhere(b"one", KeyAlgorithm::EcdsaP384, Arc::new(Stranger));
+        let unknown = store.add_elsewhere(b"two", Arc::new(Stranger));
+        let mut both = Keystore::new();
+        both.add_all(&store);
+        both.add_all(&keystore());
+        assert_eq!(both.algorithm_anywhere(known), Some(KeyAlgorithm::EcdsaP384));
+        assert_eq!((both.algorithm_anywhere(unknown), both.algorithm(known)), (None, None));
+        let here = key(KeyAlgorithm::Ed25519);
+        assert_eq!(both.algorithm_anywhere(here), Some(KeyAlgorithm::Ed25519));
+        assert_eq!(both.count_anywhere(), keystore().len() + 2);
     }
 
     #[test]

@@ -17,6 +17,8 @@ use crate::{KeyAlgorithm, KeyError, KeyId, elsewhere::Elsewhere, private_key::Pr
 pub struct Keystore {
     keys: HashMap<KeyId, Arc<PrivateKey>>,
     pub(crate) elsewhere: Elsewhere,
+    /// What is known of keys elsewhere.
+    pub(crate) algorithms: HashMap<KeyId, KeyAlgorithm>,
 }
 
 impl Keystore {
@@ -42,6 +44,15 @@ impl Keystore {
         let id = key.id();
         self.keys.entry(id).or_insert_with(|| Arc::new(key));
         Ok(id)
+    }
+
+    /// Adds the keys of another store, which both then share.
+    pub fn add_all(&mut self, other: &Self) {
+        for (id, key) in &other.keys {
+            self.keys.entry(*id).or_insert_with(|| Arc::clone(key));
+        }
+        self.elsewhere.extend(other.elsewhere.iter().map(|(id, engine)| (*id, Arc::clone(engine))));
+        self.algorithms.extend(&other.algorithms);
     }
 
     /// The public half of a key as DER `SubjectPublicKeyInfo`, byte for byte what belongs in its certificate.

@@ -23,6 +23,7 @@ pub(crate) use self::aws_lc::RawRsa;
 pub use self::aws_lc::{BlindingPair, RsaNumbers, blinding_pair};
 use crate::{
     KeyAlgorithm, KeyError, KeyResult, OperationKind,
+    premaster::Rejection,
     private_key::{REFUSED_TO_SIGN, refused},
     rsa_lanes::{Instructions, PreparedKey, Width},
 };
@@ -37,6 +38,7 @@ pub(crate) struct RsaPrivateKey {
     width: Option<Width>,
     /// For a lane of a batch, by instructions; made when it is first asked for.
     prepared: [OnceLock<Option<Box<PreparedKey>>>; Instructions::ALL.len()],
+    rejection: Rejection,
 }
 
 impl RsaPrivateKey {
@@ -51,7 +53,14 @@ impl RsaPrivateKey {
         };
         let raw = RawRsa::from_private_der(der)?;
         let width = Width::of_key(&raw.numbers());
-        Ok(Self { pair, raw, width, prepared: [const { OnceLock::new() }; Instructions::ALL.len()] })
+        let exponent = raw.private_exponent().ok_or_else(|| {
+            KeyError::Malformed(
+                "not an RSA private key with its private exponent, in PKCS#1 or PKCS#8".into(),
+            )
+        })?;
+        let rejection = Rejection::new(&exponent);
+        let prepared = [const { OnceLock::new() }; Instructions::ALL.len()];
+        Ok(Self { pair, raw, width, prepared, rejection })
     }
 
     /// With the exact length of the modulus.
@@ -83,6 +92,11 @@ impl RsaPrivateKey {
         self.width?;
         let prepare = || PreparedKey::new(&self.raw.numbers(), instructions).map(Box::new);
         self.prepared[instructions as usize].get_or_init(prepare).as_deref()
+    }
+
+    /// What answers for ciphertexts without a premaster secret.
+    pub(crate) const fn rejection(&self) -> &Rejection {
+        &self.rejection
     }
 
     /// Copies of the key's numbers.

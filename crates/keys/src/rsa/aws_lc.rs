@@ -77,6 +77,15 @@ impl RawRsa {
         Ok(Self { rsa, modulus: modulus.to_vec() })
     }
 
+    /// A copy of the private exponent, big-endian and as long as the modulus. `None` for a key without one.
+    pub(crate) fn private_exponent(&self) -> Option<Zeroizing<Vec<u8>>> {
+        // SAFETY: the key is alive, and so is its exponent, which is below the modulus, if it has one.
+        unsafe {
+            let exponent = ffi::RSA_get0_d(self.rsa.as_ptr());
+            (!exponent.is_null()).then(|| padded_bytes_of(exponent, self.size()))
+        }
+    }
+
     /// Length of the modulus in bytes: that of every input and every result.
     pub(crate) const fn size(&self) -> usize {
         self.modulus.len()
