@@ -6,6 +6,7 @@
 # make results    run all plans, write docs/results          (RESULTS='resumption ciphers'); an hour on a quiet machine
 # make agreement  compare brisk bench with other load generators (AGREEMENT='--rounds 15')
 # make flood      latency of requests while RSA handshakes flood the server (FLOOD='--rounds 15'); ten minutes, quiet
+# make keyless    what private keys on a key server, or in a process of their own, cost (KEYLESS='--rounds 9'); three minutes, quiet
 # make strangers  what attacks cost brisk, nginx, HAProxy and Envoy (STRANGERS='--attack resets'); four minutes
 # make neighbours what clients get when the upstream breaks the protocol, of the same four (NEIGHBOURS='--case reset'); four minutes
 # make soak       a steady load beside 10,000 slow clients, resets and floods (SOAK='--minutes 5'); half an hour, quiet
@@ -21,11 +22,12 @@ CACHE ?= $(HOME)/.cache/brisk
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 export PATH := $(CACHE)/bin:$(PATH):/usr/sbin:/sbin
 
-# Options of bench/agreement, bench/flood, bench/strangers, bench/neighbours, bench/soak and bench/clients/run.
+# Options of bench/agreement, bench/flood, bench/strangers, bench/neighbours, bench/keyless, bench/soak and bench/clients/run.
 AGREEMENT ?=
 FLOOD ?=
 STRANGERS ?=
 NEIGHBOURS ?=
+KEYLESS ?=
 SOAK ?=
 CLIENTS ?=
 
@@ -42,7 +44,7 @@ RESULTS ?= resumption certificates stapling ciphers peers peers-http
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
-.PHONY: run build test fuzz check peers results agreement flood strangers neighbours soak clients sbom kernels check-kernels check-lanes check-timing setup
+.PHONY: run build test fuzz check peers results agreement flood strangers neighbours keyless soak clients sbom kernels check-kernels check-lanes check-timing setup
 run: build
 	@exec $(CARGO_TARGET_DIR)/release/brisk serve $(ARGS)
 
@@ -93,6 +95,12 @@ strangers: build
 	@CACHE=$(CACHE) tools/setup strangers
 	@mkdir -p docs/results
 	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/strangers --output docs/results/strangers.md $(STRANGERS)
+
+keyless: build
+	cargo build --locked --release --package brisk-keyless --example key_load
+	@CACHE=$(CACHE) tools/setup flood
+	@mkdir -p docs/results
+	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/keyless --output docs/results/keyless.md $(KEYLESS)
 
 neighbours: build
 	@CACHE=$(CACHE) tools/setup strangers
