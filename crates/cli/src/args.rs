@@ -3,6 +3,7 @@
 
 mod bench;
 mod compress;
+mod key_process;
 mod keyserver;
 mod speed;
 
@@ -14,6 +15,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use bench::{Bench, BenchCommand, Compare, Load};
 pub(crate) use compress::CompressArgs;
+pub(crate) use key_process::KeyProcess;
 pub(crate) use keyserver::{Enrol, Init, KeyServer, KeyServerCommand, ServeKeys};
 pub(crate) use speed::{Engine, Speed};
 
@@ -36,6 +38,9 @@ pub(crate) enum Command {
     Compress(CompressArgs),
     /// Hold private keys, and perform operations with them for gateways
     Keyserver(KeyServer),
+    /// Hold the keys of a gateway, which starts this itself
+    #[command(hide = true)]
+    KeyProcess(KeyProcess),
     /// Load a server with handshakes and requests, and measure latency and throughput
     Bench(Box<Bench>),
     /// Measure the algorithms of TLS on one core, and forecast handshakes per second

@@ -45,6 +45,20 @@ pub(crate) fn settings(serve: &Serve) -> Result<Resolved, ConfigError> {
     Ok(resolved)
 }
 
+/// What a file says of isolation, before anything else of it is read.
+pub(crate) struct Isolation {
+    /// The user that holds the keys.
+    pub(crate) user: Option<String>,
+}
+
+/// Whether keys are to be in a process of their own. What is wrong with the file is said when all of it is read.
+pub(crate) fn isolation(serve: &Serve) -> Option<Isolation> {
+    let text = fs::read_to_string(serve.config.as_ref()?).ok()?;
+    let keys = text.parse::<toml::Table>().ok()?.remove("keys")?;
+    let user = keys.get("isolate_user").and_then(|user| user.as_str()).map(str::to_owned);
+    keys.get("isolate")?.as_bool()?.then_some(Isolation { user })
+}
+
 /// Checks `file` and writes nothing.
 pub(crate) fn check(file: &Path) -> Result<Resolved, ConfigError> {
     read(file, &Serve::default(), Development::Leave)

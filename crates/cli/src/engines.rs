@@ -19,6 +19,7 @@ use brisk_telemetry::metrics::{Collector, Encoder, KeyOperationFacts, KeyOutcome
 use brisk_tls::gather::{self, GatherFigures};
 
 use crate::gpu::{self, Gpu};
+use crate::isolated::{self, IsolationMetrics};
 use crate::remote;
 use crate::tokens::{self, TokenMetrics};
 
@@ -31,6 +32,8 @@ pub(crate) struct KeySettings {
     pub(crate) gpu: gpu::Settings,
     /// Tokens, of which keys are attached while the configuration is read.
     pub(crate) tokens: TokenSettings,
+    /// The process that has the keys in files, where that is not this one.
+    pub(crate) isolation: Option<isolated::Settings>,
 }
 
 /// Starts what the settings ask for, measures with the keys of `keystore`, and counts in `metrics`. Without a usable
@@ -41,9 +44,20 @@ pub(crate) fn start(
     keystore: &Arc<Keystore>,
     metrics: &Arc<Metrics>,
 ) -> io::Result<Arc<dyn Engines>> {
+    start_counting(settings, keystore, metrics).map(|(engines, _)| engines)
+}
+
+/// Like [`start`], with the counts of what the threads do.
+pub(crate) fn start_counting(
+    settings: &KeySettings,
+    keystore: &Arc<Keystore>,
+    metrics: &Arc<Metrics>,
+) -> io::Result<(Arc<dyn Engines>, Arc<BatchStatistics>)> {
     let queue = settings.processor.queue;
     let processor = BatchEngine::new(Arc::clone(keystore), &settings.processor)?;
-    tracing::info!("{processor}");
+    if settings.isolation.is_none() {
+        tracing::info!("{processor}");
+    }
     tracing::info!("X25519 and ECDSA with P-256: {}", lanes(settings.processor.simd));
     let gpu = Gpu::start(&processor, &settings.gpu);
     let gpu_metrics = gpu.as_ref().map(Gpu::metrics);
@@ -51,11 +65,13 @@ pub(crate) fn start(
     metrics.register(TokenMetrics(brisk_keys_pkcs11::statuses));
     metrics.register(KeyMetrics { processor: Arc::clone(processor.statistics()), gpu: gpu_metrics });
     metrics.register(remote::metrics());
+    metrics.register(IsolationMetrics);
+    let statistics = Arc::clone(processor.statistics());
     let described = Mutex::new(processor.to_string());
     // The keys of the start are not kept beside those that are in use.
     let processor = processor.with_keystore(Arc::default());
     let operations = Arc::new(KeyOperations(Arc::clone(metrics)));
-    Ok(Arc::new(ThisMachine { processor, gpu, queue, described, operations }))
+    Ok((Arc::new(ThisMachine { processor, gpu, queue, described, operations }), statistics))
 }
 
 /// The engines of this machine.

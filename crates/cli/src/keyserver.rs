@@ -50,7 +50,7 @@ fn serve(arguments: &ServeKeys) -> anyhow::Result<()> {
     let metrics = Metrics::new();
     let engines = engines::start(&keys, &settings.keystore, &metrics).map_err(ServerError::Threads)?;
     let process = Process { program: PROGRAM, sockets, files };
-    let count = settings.keystore.len();
+    let count = settings.keystore.count_anywhere();
     let environment = Environment { engines, gathers: keys.processor.simd, metrics };
     let server = KeyServer::bind(settings, process, environment)?;
     print_start(&server, count).map_err(|error| anyhow!("cannot write to standard output: {error}"))?;
@@ -78,10 +78,16 @@ fn print_start(server: &KeyServer, keys: usize) -> io::Result<()> {
     if let Some(address) = server.admin_address() {
         line("admin", format!("http://{address}"));
     }
-    line("hold", format!("{keys} private keys"));
+    line("hold", private_keys(keys));
     let mut stdout = io::stdout().lock();
     stdout.write_all(out.as_bytes())?;
     stdout.flush()
+}
+
+/// Their number, in words.
+fn private_keys(count: usize) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} private key{s}")
 }
 
 /// Makes the folder of a key server.
@@ -156,7 +162,7 @@ fn check(file: &Path) -> anyhow::Result<()> {
     for warning in &resolved.warnings {
         eprintln!("warning: {warning}");
     }
-    println!("{}: ok, {} keys", file.display(), resolved.settings.keystore.len());
+    println!("{}: ok, {}", file.display(), private_keys(resolved.settings.keystore.count_anywhere()));
     Ok(())
 }
 

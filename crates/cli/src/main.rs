@@ -13,6 +13,7 @@ mod gpu;
 #[cfg(not(feature = "cuda"))]
 #[path = "no_gpu.rs"]
 mod gpu;
+mod isolated;
 mod keyserver;
 mod limits;
 mod log;
@@ -40,6 +41,10 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Compress(arguments) => compress::run(&arguments),
         Command::Keyserver(arguments) => keyserver::run(arguments),
+        Command::KeyProcess(arguments) => {
+            memory::small_pages();
+            isolated::run(&arguments)
+        }
         Command::Bench(arguments) => return bench::run(*arguments),
         Command::Speed(arguments) => return speed::run(arguments),
     };

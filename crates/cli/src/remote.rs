@@ -4,6 +4,8 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use brisk_keyless::{RemoteEngine, RemoteMetrics, RemoteSettings};
 
+use crate::isolated;
+
 static REMOTE: LazyLock<Remote> = LazyLock::new(Remote::default);
 
 /// The engines in use.
@@ -39,7 +41,8 @@ pub(crate) fn keep(used: Vec<Arc<RemoteEngine>>) {
 
 /// Why no key server of a set answers, if so.
 pub(crate) fn trouble() -> Option<String> {
-    let troubles: Vec<_> = engines().iter().filter_map(|engine| engine.trouble()).collect();
+    let troubles: Vec<_> =
+        engines().iter().filter_map(|engine| engine.trouble()).chain(isolated::trouble()).collect();
     (!troubles.is_empty()).then(|| troubles.join("; "))
 }
 

@@ -15,7 +15,7 @@ use brisk_telemetry::Metrics;
 use crate::acme::Obtained;
 use crate::args::Serve;
 use crate::config::{self, Resolved};
-use crate::{engines, limits, log, memory, remote, summary};
+use crate::{engines, isolated, limits, log, memory, remote, summary};
 
 /// The functions that the server calls.
 pub(crate) const PROGRAM: Program =
@@ -23,7 +23,12 @@ pub(crate) const PROGRAM: Program =
 
 /// Serves until a signal to stop, and the end of the drain.
 pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
+    // From before there is a second thread: the gateway gives rights up.
+    if let Some(isolation) = config::isolation(arguments) {
+        isolated::start(isolation.user, &arguments.log)?;
+    }
     let _log = log::start(&arguments.log)?;
+    isolated::log_rights();
     let sockets = Sockets::inherited();
     let Resolved { settings, keys, warnings, remote, acme, development } = config::settings(arguments)?;
     // From before the engines start, which takes a while with a GPU.
@@ -35,6 +40,11 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let sessions = summary::sessions(&settings);
     let metrics = Metrics::new();
     let engines = engines::start(&keys, &settings.keystore, &metrics).map_err(ServerError::Threads)?;
+    if let Some(isolation) = &keys.isolation {
+        isolated::settle(true);
+        isolated::begin(isolation.clone());
+        remote::connect(&[isolated::engine(isolation.connections())]);
+    }
     remote::connect(&remote);
     remote::keep(remote);
     let process = Process { program: PROGRAM, sockets, files };
@@ -66,6 +76,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     // What is not in force is dropped, and its connections with it.
     let settled = |is_in_force| {
         let (remote, acme) = (next_remote.take(), next_acme.take());
+        isolated::settle(is_in_force);
         if is_in_force {
             remote::keep(remote);
             if let Some(Err(error)) = acme.map(|acme| obtained.look_after(&acme)) {
@@ -73,7 +84,9 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
             }
         }
     };
-    Ok(gateway.run(read, settled)?)
+    let served = gateway.run(read, settled);
+    isolated::end();
+    Ok(served?)
 }
 
 pub(crate) fn log_warnings(warnings: &[String]) {

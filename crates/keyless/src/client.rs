@@ -6,11 +6,13 @@ mod backoff;
 mod engine;
 mod fallback;
 mod link;
+mod place;
 mod pool;
 mod settings;
 mod statistics;
 
 pub use engine::RemoteEngine;
 pub use fallback::Fallback;
+pub use place::{Passage, Place};
 pub use settings::RemoteSettings;
 pub use statistics::RemoteMetrics;

@@ -32,6 +32,8 @@ pub const LONGEST_PING: usize = 64;
 
 /// Bytes of a request to sign before its message: number of the key, scheme, time.
 const SIGN: usize = 4 + 2 + 4;
+/// Bytes of DECRYPT before its ciphertext.
+const DECRYPT: usize = 4 + 4;
 
 mod kind {
     pub(super) const HELLO: u8 = 0x01;
@@ -104,10 +106,16 @@ pub enum Request {
         /// The whole message, never its digest.
         message: Bytes,
     },
-    /// Asks for an RSA decryption. Reserved: servers of version 1 refuse it.
+    /// Asks for the premaster secret of an RSA key exchange of TLS 1.2.
     Decrypt {
-        /// The operation.
+        /// The operation: any number that no operation under way has.
         operation: u32,
+        /// The number of the key.
+        key: u32,
+        /// How long the client waits from now on.
+        remaining: Duration,
+        /// What the secret was encrypted to.
+        ciphertext: Bytes,
     },
     /// The result of an operation is not needed any more. It is answered all the same, with the result or with an error.
     Cancel {
@@ -245,7 +253,12 @@ impl Request {
                 remaining: Duration::from_micros(body.get_u32().into()),
                 message: body,
             }),
-            kind::DECRYPT => Some(Self::Decrypt { operation: number }),
+            kind::DECRYPT if body.len() >= DECRYPT => Some(Self::Decrypt {
+                operation: number,
+                key: body.get_u32(),
+                remaining: Duration::from_micros(body.get_u32().into()),
+                ciphertext: body,
+            }),
             kind::CANCEL => body.is_empty().then_some(Self::Cancel { operation: number }),
             kind::PING => (body.len() <= LONGEST_PING).then_some(Self::Ping { number, bytes: body }),
             _ => None,
@@ -269,7 +282,13 @@ impl Request {
                 out.put_u32(u32::try_from(remaining.as_micros()).unwrap_or(u32::MAX));
                 out.put_slice(message);
             }
-            Self::Decrypt { operation } => put_head(out, kind::DECRYPT, 0, *operation),
+            Self::Decrypt { operation, key, remaining, ciphertext } => {
+                let ciphertext = &ciphertext[..ciphertext.len().min(LONGEST_MESSAGE)];
+                put_head(out, kind::DECRYPT, DECRYPT + ciphertext.len(), *operation);
+                out.put_u32(*key);
+                out.put_u32(u32::try_from(remaining.as_micros()).unwrap_or(u32::MAX));
+                out.put_slice(ciphertext);
+            }
             Self::Cancel { operation } => put_head(out, kind::CANCEL, 0, *operation),
             Self::Ping { number, bytes } => put_ping(out, kind::PING, *number, bytes),
         }

@@ -1,25 +1,26 @@
 //! The life of one connection: handshake, requests, operations, answers. Read it from top to bottom.
 
+mod peer;
 mod requests;
 
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use brisk_certs::{common_name, not_after};
 use brisk_keyless::io::{poll_drain, poll_fill};
 use brisk_keyless::{Answer, Hello, Request};
 use brisk_keys::KeyId;
 use brisk_net::Deadline;
 use brisk_server::Accepted;
-use brisk_tls::mutual::MutualStream;
 use bytes::BytesMut;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::UnixStream;
 
+pub(crate) use self::peer::GATEWAY;
+use self::peer::Peer;
 use crate::metrics::Figures;
 use crate::operations::Operations;
 use crate::service::{Live, Worker};
@@ -54,10 +55,13 @@ pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted<()>) {
     // Who has not shown a certificate gives way to who comes next.
     deadline.set_idle(BEGINNING);
     let live = worker.shared.live.load_full();
-    let accepted = deadline.within(live.acceptor.accept(tcp)).await;
+    // Without one there are no listeners.
+    let Some(acceptor) = &live.acceptor else { return };
+    let accepted = deadline.within(acceptor.accept(tcp)).await;
     let reason = match accepted {
         Some(Ok(stream)) => {
-            Connection::new(worker, live, peer, &stream, deadline).run(stream).await;
+            let peer = Peer::of_certificate(peer.to_string(), &stream);
+            Connection::new(worker, live, peer, deadline).run(stream).await;
             drop(place);
             return;
         }
@@ -76,9 +80,18 @@ pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted<()>) {
     }
 }
 
+/// Serves the gateway that this process belongs to, over a socket that it has passed.
+pub(crate) async fn serve_beside(worker: Rc<Worker>, stream: UnixStream) {
+    let figures = Arc::clone(&worker.shared.figures);
+    let _open = Open::new(&figures);
+    let deadline = worker.wheel.register();
+    let live = worker.shared.live.load_full();
+    Connection::new(worker, live, Peer::beside(), deadline).run(stream).await;
+}
+
 /// Closes our side, and reads what the client has sent meanwhile: to close with that unread would be a reset, which overtakes the
 /// error that the client is to read.
-async fn linger(mut stream: MutualStream) {
+async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
     if stream.shutdown().await.is_err() {
         return;
     }
@@ -126,11 +139,7 @@ struct Written {
 struct Connection {
     worker: Rc<Worker>,
     live: Arc<Live>,
-    peer: SocketAddr,
-    /// The common name of the client's certificate.
-    client: String,
-    /// Until when its certificate is valid.
-    valid_until: SystemTime,
+    peer: Peer,
     incoming: BytesMut,
     outgoing: BytesMut,
     keys: Vec<Option<KeyId>>,
@@ -148,19 +157,11 @@ struct Connection {
 }
 
 impl Connection {
-    fn new(
-        worker: Rc<Worker>,
-        live: Arc<Live>,
-        peer: SocketAddr,
-        stream: &MutualStream,
-        deadline: Deadline,
-    ) -> Self {
+    fn new(worker: Rc<Worker>, live: Arc<Live>, peer: Peer, deadline: Deadline) -> Self {
         Self {
             worker,
             live,
             peer,
-            client: common_name(stream.client()).unwrap_or_default(),
-            valid_until: not_after(stream.client()).unwrap_or(SystemTime::UNIX_EPOCH),
             incoming: BytesMut::new(),
             outgoing: BytesMut::new(),
             keys: Vec::new(),
@@ -174,8 +175,8 @@ impl Connection {
         }
     }
 
-    async fn run(mut self, mut stream: MutualStream) {
-        tracing::debug!(peer = %self.peer, client = self.client, "a gateway connected");
+    async fn run<S: AsyncRead + AsyncWrite + Unpin>(mut self, mut stream: S) {
+        tracing::debug!(peer = self.peer.address, client = self.peer.client, "a gateway connected");
         // From here on it gives its place to no stranger.
         self.deadline.set(BEGINNING);
         poll_fn(|context| self.poll_turn(&mut stream, context)).await;
@@ -187,7 +188,10 @@ impl Connection {
 
     /// One turn: takes requests, begins operations, writes the answers of those that have ended. Ready when the connection
     /// has ended.
-    fn poll_turn(&mut self, stream: &mut MutualStream, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_turn<S>(&mut self, stream: &mut S, context: &mut Context<'_>) -> Poll<()>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         self.follow();
         let mut turn = TURN;
         loop {
@@ -230,15 +234,15 @@ impl Connection {
         let present = self.worker.shared.live.load();
         if !Arc::ptr_eq(&present, &self.live) {
             let before = std::mem::replace(&mut self.live, Arc::clone(&present));
-            if !before.acceptor.has_authorities_of(&self.live.acceptor) {
+            if !before.has_authorities_of(&self.live) {
                 self.dismiss("the authorities of clients are others now: connect again");
             }
         }
         drop(present);
-        if self.live.policy.client(&self.client).is_none() {
+        if self.live.policy.client(&self.peer.client).is_none() {
             self.dismiss("no client of this name is configured");
         }
-        if SystemTime::now() > self.valid_until {
+        if self.peer.valid_until.is_some_and(|end| SystemTime::now() > end) {
             self.dismiss("the client's certificate has expired");
         }
         self.follow_drain();
@@ -253,9 +257,9 @@ impl Connection {
     }
 
     /// Reads requests while there is room for their operations and answers, `turn` at most. Ready when the client has closed.
-    fn poll_requests(
+    fn poll_requests<S: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
-        stream: &mut MutualStream,
+        stream: &mut S,
         context: &mut Context<'_>,
         turn: &mut usize,
     ) -> Poll<()> {
@@ -308,7 +312,7 @@ impl Connection {
             _ => "the client does not say hello",
         };
         self.worker.shared.figures.stalled.fetch_add(1, Ordering::Relaxed);
-        let (peer, client) = (self.peer, &*self.client);
-        tracing::warn!(target: "brisk_keyserver::audit", client, %peer, detail, "closed");
+        let (peer, client) = (&*self.peer.address, &*self.peer.client);
+        tracing::warn!(target: "brisk_keyserver::audit", client, peer, detail, "closed");
     }
 }

@@ -4,6 +4,7 @@
 //! `brisk-keyless`, the engines are those of the program that composes it.
 
 mod audit;
+mod beside;
 mod bucket;
 mod connection;
 mod error;
@@ -14,6 +15,7 @@ mod server;
 mod service;
 pub mod settings;
 
+pub use beside::KeyProcess;
 pub use error::KeyServerError;
 pub use server::{Environment, KeyServer};
 pub use settings::KeyServerSettings;

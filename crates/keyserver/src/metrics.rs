@@ -48,7 +48,7 @@ impl Default for Figures {
 /// Who was refused what: a line of the audit log.
 pub(crate) struct Refused<'a> {
     pub(crate) client: &'a str,
-    pub(crate) peer: std::net::SocketAddr,
+    pub(crate) peer: &'a str,
     pub(crate) code: ErrorCode,
     /// The key, as far as it is known.
     pub(crate) key: Option<brisk_keys::KeyId>,
@@ -66,7 +66,7 @@ impl Figures {
         let more = self.lines.lock().unwrap_or_else(PoisonError::into_inner).pass(what, Instant::now());
         let Some(more) = more else { return };
         let key = key.map(tracing::field::display);
-        tracing::warn!(target: "brisk_keyserver::audit", client, %peer, %code, key, detail, more, "refused");
+        tracing::warn!(target: "brisk_keyserver::audit", client, peer, %code, key, detail, more, "refused");
     }
 }
 

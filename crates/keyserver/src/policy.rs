@@ -20,6 +20,8 @@ pub struct Policy {
 pub struct Client {
     keys: Keys,
     operations: Vec<Shape>,
+    /// Whether it may have premaster secrets decrypted.
+    decrypts: bool,
     /// That of the settings before, if the rate is the same.
     bucket: Option<Arc<Bucket>>,
 }
@@ -51,7 +53,14 @@ impl Policy {
     /// Adds a client, or replaces the one with this name. Without a rate it may ask as often as it likes.
     pub fn add(&mut self, name: impl Into<String>, keys: Keys, operations: Vec<Shape>, rate: Option<Rate>) {
         let bucket = rate.map(Bucket::new).map(Arc::new);
-        self.clients.insert(name.into(), Client { keys, operations, bucket });
+        self.clients.insert(name.into(), Client { keys, operations, decrypts: false, bucket });
+    }
+
+    /// Allows a client that was added to have premaster secrets of TLS 1.2 decrypted.
+    pub fn allow_decryption(&mut self, name: &str) {
+        if let Some(client) = self.clients.get_mut(name) {
+            client.decrypts = true;
+        }
     }
 
     /// Goes on counting where `before` is, for clients whose rate is the same.
@@ -97,10 +106,23 @@ impl Client {
             return Err(ErrorCode::Scheme);
         }
         // Last: what is refused anyway costs no token.
-        if self.bucket.as_ref().is_some_and(|bucket| !bucket.take()) {
-            return Err(ErrorCode::Rate);
+        self.take_token()
+    }
+
+    /// Whether the client may have a premaster secret decrypted with a key of this algorithm that it may use.
+    pub fn check_decryption(&self, algorithm: KeyAlgorithm) -> Result<(), ErrorCode> {
+        if !self.decrypts {
+            return Err(ErrorCode::OperationNotAllowed);
         }
-        Ok(())
+        if !matches!(algorithm, KeyAlgorithm::Rsa { .. }) {
+            return Err(ErrorCode::Scheme);
+        }
+        self.take_token()
+    }
+
+    fn take_token(&self) -> Result<(), ErrorCode> {
+        let is_allowed = self.bucket.as_ref().is_none_or(|bucket| bucket.take());
+        if is_allowed { Ok(()) } else { Err(ErrorCode::Rate) }
     }
 }
 
@@ -154,6 +176,23 @@ mod tests {
         assert_eq!(checked(&all, KEY, Scheme::RSA_PKCS1_SHA256, &tls12()), Ok(()));
         assert_eq!(checked(&all, KEY, Scheme::RSA_PKCS1_SHA256, &tls13()), Err(ErrorCode::Scheme));
         assert_eq!(checked(&all, KEY, Scheme::RSA_PSS_RSAE_SHA256, &tls13()), Ok(()));
+    }
+
+    #[test]
+    fn decryption_is_off_unless_it_is_allowed_and_for_rsa_alone() {
+        let rate = Rate { interval: Duration::from_hours(1), burst: 1 };
+        let mut policy = policy(Keys::All, vec![Shape::Tls12Server], Some(rate));
+        let rsa = KeyAlgorithm::Rsa { bits: 2048 };
+        let checked = |policy: &Policy, algorithm| {
+            policy.client("gateway").expect("a client").check_decryption(algorithm)
+        };
+        assert_eq!(checked(&policy, rsa), Err(ErrorCode::OperationNotAllowed));
+        policy.allow_decryption("another");
+        assert_eq!(checked(&policy, rsa), Err(ErrorCode::OperationNotAllowed));
+        policy.allow_decryption("gateway");
+        assert_eq!(checked(&policy, KeyAlgorithm::EcdsaP256), Err(ErrorCode::Scheme));
+        assert_eq!(checked(&policy, rsa), Ok(()));
+        assert_eq!(checked(&policy, rsa), Err(ErrorCode::Rate));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
-use brisk_keys::{Engines, Keystore, PrivateKeyEngine};
+use brisk_keys::{Engines, Keystore, PremasterEngine, PrivateKeyEngine};
 use brisk_net::{DeadlineWheel, Drain};
 use brisk_server::{Accepted, Service, WorkerContext};
 use brisk_telemetry::Throttle;
@@ -38,11 +38,30 @@ pub struct Environment {
 
 /// Everything made from one configuration. Replaced whole on reload.
 pub(crate) struct Live {
-    pub(crate) acceptor: MutualAcceptor,
-    pub(crate) keystore: Arc<Keystore>,
-    pub(crate) engine: Arc<dyn PrivateKeyEngine>,
+    /// `None` in a key process, which has no listeners.
+    pub(crate) acceptor: Option<MutualAcceptor>,
+    pub(crate) keys: Keys,
     pub(crate) policy: Arc<Policy>,
     pub(crate) operations: u16,
+}
+
+/// Keys, and the engine for them.
+#[derive(Clone)]
+pub(crate) struct Keys {
+    pub(crate) keystore: Arc<Keystore>,
+    pub(crate) engine: Arc<dyn PrivateKeyEngine>,
+}
+
+impl Keys {
+    /// Those of `keystore`; if `before` has the same, they and their engine stay.
+    fn new(keystore: &Arc<Keystore>, engines: &dyn Engines, before: Option<&Self>) -> Self {
+        if let Some(before) = before.filter(|before| before.keystore.is_same(keystore)) {
+            return before.clone();
+        }
+        let engine = engines.for_keys(Arc::clone(keystore));
+        let engine = Arc::new(PremasterEngine::new(Arc::clone(keystore), engine));
+        Self { keystore: Arc::clone(keystore), engine }
+    }
 }
 
 /// What all workers share.
@@ -55,21 +74,61 @@ pub(crate) struct Shared {
     gathers: bool,
 }
 
+impl Live {
+    const fn new(acceptor: Option<MutualAcceptor>, keys: Keys, policy: Arc<Policy>, operations: u16) -> Self {
+        Self { acceptor, keys, policy, operations }
+    }
+
+    /// Whether the clients of both are verified by the same authorities.
+    pub(crate) fn has_authorities_of(&self, other: &Self) -> bool {
+        match (&self.acceptor, &other.acceptor) {
+            (Some(own), Some(other)) => own.has_authorities_of(other),
+            (own, other) => own.is_none() && other.is_none(),
+        }
+    }
+}
+
 impl Shared {
     pub(crate) fn new(
         settings: &KeyServerSettings,
         environment: Environment,
     ) -> Result<Arc<Self>, KeyServerError> {
         let Environment { engines, gathers, metrics } = environment;
-        let live = live(settings, &*engines, &Policy::new())?;
-        Ok(Arc::new(Self {
+        let acceptor = Some(MutualAcceptor::new(&settings.tls)?);
+        let keys = Keys::new(&settings.keystore, &*engines, None);
+        let live = Live::new(acceptor, keys, Arc::clone(&settings.policy), settings.operations);
+        Ok(Self::with(live, Environment { engines, gathers, metrics }))
+    }
+
+    fn with(live: Live, environment: Environment) -> Arc<Self> {
+        let Environment { engines, gathers, metrics } = environment;
+        Arc::new(Self {
             live: ArcSwap::from_pointee(live),
             figures: Arc::default(),
             metrics,
             handshake_lines: Throttle::new(HANDSHAKE_LINES),
             engines,
             gathers,
-        }))
+        })
+    }
+
+    /// What serves one gateway, which `policy` knows, with these keys, and listens nowhere.
+    pub(crate) fn beside(
+        keystore: &Arc<Keystore>,
+        policy: Policy,
+        operations: u16,
+        environment: Environment,
+    ) -> Arc<Self> {
+        let keys = Keys::new(keystore, &*environment.engines, None);
+        Self::with(Live::new(None, keys, Arc::new(policy), operations), environment)
+    }
+
+    /// Puts other keys in force, for connections that are open too.
+    pub(crate) fn hold(&self, keystore: &Arc<Keystore>) {
+        let before = self.live.load();
+        let keys = Keys::new(keystore, &*self.engines, Some(&before.keys));
+        let live = Live::new(before.acceptor.clone(), keys, Arc::clone(&before.policy), before.operations);
+        self.live.store(Arc::new(live));
     }
 
     /// The engines of the process.
@@ -79,8 +138,12 @@ impl Shared {
 
     /// Puts new settings in force, for connections that are open too. On an error nothing changes.
     pub(crate) fn apply(&self, settings: &KeyServerSettings) -> Result<(), KeyServerError> {
-        let before = Arc::clone(&self.live.load().policy);
-        self.live.store(Arc::new(live(settings, &*self.engines, &before)?));
+        let acceptor = Some(MutualAcceptor::new(&settings.tls)?);
+        let before = self.live.load();
+        let mut policy = Policy::clone(&settings.policy);
+        policy.go_on_from(&before.policy);
+        let keys = Keys::new(&settings.keystore, &*self.engines, Some(&before.keys));
+        self.live.store(Arc::new(Live::new(acceptor, keys, Arc::new(policy), settings.operations)));
         Ok(())
     }
 }
@@ -89,23 +152,6 @@ impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").finish_non_exhaustive()
     }
-}
-
-fn live(
-    settings: &KeyServerSettings,
-    engines: &dyn Engines,
-    before: &Policy,
-) -> Result<Live, KeyServerError> {
-    let mut policy = Policy::clone(&settings.policy);
-    policy.go_on_from(before);
-    let acceptor = MutualAcceptor::new(&settings.tls)?;
-    Ok(Live {
-        acceptor,
-        keystore: Arc::clone(&settings.keystore),
-        engine: engines.for_keys(Arc::clone(&settings.keystore)),
-        policy: Arc::new(policy),
-        operations: settings.operations,
-    })
 }
 
 /// What the connections of a worker share.

@@ -7,6 +7,7 @@ mod early_data;
 mod early_hints;
 mod headers;
 mod hosts;
+mod isolation;
 mod keep_alive;
 mod keys;
 pub(crate) mod keyserver;
@@ -21,6 +22,7 @@ mod tokens;
 mod upstreams;
 
 use std::collections::HashSet;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,6 +37,7 @@ use super::findings::Findings;
 use super::raw::Config;
 use crate::engines::KeySettings;
 use acme::ResolvedAcme;
+use isolation::Isolated;
 use tokens::TokenDefaults;
 
 /// Settings, and what was noticed on the way to them.
@@ -70,8 +73,25 @@ struct Context<'d> {
     base: &'d Path,
     keystore: Keystore,
     tokens: TokenDefaults,
+    isolated: Isolated,
+    /// Threads of the key process, where there is one.
+    key_workers: NonZeroUsize,
     /// Files that the settings were made from.
     files: HashSet<PathBuf>,
+}
+
+impl<'d> Context<'d> {
+    fn new(findings: Findings<'d>, base: &'d Path) -> Self {
+        Self {
+            findings,
+            base,
+            keystore: Keystore::default(),
+            tokens: TokenDefaults::default(),
+            isolated: Isolated::default(),
+            key_workers: NonZeroUsize::MIN,
+            files: HashSet::new(),
+        }
+    }
 }
 
 impl Context<'_> {
@@ -92,8 +112,7 @@ pub(super) fn resolve(
     development: Development,
 ) -> Result<Resolved, Vec<Located>> {
     let findings = Findings::new(document, unread);
-    let (keystore, tokens) = (Keystore::default(), TokenDefaults::default());
-    let mut context = Context { findings, base, keystore, tokens, files: HashSet::new() };
+    let mut context = Context { isolated: Isolated::new(development), ..Context::new(findings, base) };
     let server = server::server(raw, &mut context);
     context.tokens = keys::tokens(&raw.keys, server.keys.tokens, base);
     let upstreams = upstreams::groups(&raw.upstream, &mut context);
@@ -101,6 +120,7 @@ pub(super) fn resolve(
     let hosts = hosts::hosts(raw, server.state_dir.as_deref(), development, &remote, &mut context);
     let acme = acme::acme(raw, &hosts.all, server.state_dir.as_deref(), &mut context);
     let remote = remote::used(raw, remote, &mut context);
+    isolation::read(&raw.keys, &mut context);
     early_data::size(raw, &mut context);
     unused(raw, &mut context);
     let Context { findings, keystore, files, .. } = context;

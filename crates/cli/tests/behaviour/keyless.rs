@@ -31,7 +31,7 @@ pub(crate) fn quoted(path: &Path) -> String {
 }
 
 /// `{ chain = ..., key = ... }`
-fn files(leaf: &Leaf) -> String {
+pub(crate) fn files(leaf: &Leaf) -> String {
     format!("{{ chain = {}, key = {} }}", quoted(&leaf.chain), quoted(&leaf.key))
 }
 
@@ -151,7 +151,7 @@ fn a_folder_that_init_made_serves_and_enrols() {
     fs::write(folder.join("keys/site.key"), &fleet.ecdsa.key_pem).expect("a key");
     fs::set_permissions(folder.join("keys/site.key"), fs::Permissions::from_mode(0o644)).expect("a mode");
     let checked = tools.run("keyserver", &["check", "fleet/keyserver.toml"]);
-    assert!(checked.stdout.contains("ok, 1 keys"), "{}", checked.text());
+    assert!(checked.stdout.contains("ok, 1 private key\n"), "{}", checked.text());
     assert!(checked.stderr.contains("everyone on this machine may read it"), "{}", checked.text());
     let enrolled = tools.run("keyserver", &["enrol", "second", "--folder", "fleet"]).success();
     assert!(enrolled.contains("[client.second]"), "{enrolled}");
@@ -216,7 +216,7 @@ fn a_local_key_steps_in_for_key_servers_that_are_gone() {
 }
 
 /// The secret numbers of a key as they lie in memory: the primes of RSA, in either order of bytes and in that of machine words.
-fn secrets(leaf: &Leaf) -> Vec<Vec<u8>> {
+pub(crate) fn secrets(leaf: &Leaf) -> Vec<Vec<u8>> {
     let PrivateKeyDer::Pkcs8(der) = PrivateKeyDer::from_pem_slice(leaf.key_pem.as_bytes()).expect("a key")
     else {
         panic!("not PKCS#8")
@@ -236,7 +236,7 @@ const WINDOW: u64 = 1 << 20;
 const PAGE: u64 = 4096;
 
 /// Whether one of these is in the memory of the process. `None` where the system does not let us look.
-fn holds(process: u32, secrets: &[Vec<u8>]) -> Option<bool> {
+pub(crate) fn holds(process: u32, secrets: &[Vec<u8>]) -> Option<bool> {
     let open = |name: &str| File::open(format!("/proc/{process}/{name}")).ok();
     let (memory, pages) = (open("mem")?, open("pagemap")?);
     let maps = fs::read_to_string(format!("/proc/{process}/maps")).ok()?;

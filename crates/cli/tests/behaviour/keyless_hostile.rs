@@ -16,7 +16,7 @@ use bytes::{Bytes, BytesMut};
 use crate::keyless::Fleet;
 
 /// A client of the protocol.
-struct Client {
+pub(crate) struct Client {
     stream: TlsStream,
     incoming: BytesMut,
 }
@@ -28,7 +28,7 @@ impl Client {
     }
 
     /// One that has said hello.
-    fn greeted(fleet: &Fleet, server: &Brisk) -> Self {
+    pub(crate) fn greeted(fleet: &Fleet, server: &Brisk) -> Self {
         Self::greeted_as(fleet, server, &fleet.client)
     }
 
@@ -40,7 +40,7 @@ impl Client {
         client
     }
 
-    fn send(&mut self, requests: &[Request]) {
+    pub(crate) fn send(&mut self, requests: &[Request]) {
         let mut bytes = BytesMut::new();
         for request in requests {
             request.write(&mut bytes);
@@ -49,7 +49,7 @@ impl Client {
     }
 
     /// The next answer; `None` at the end of the connection.
-    fn answer(&mut self) -> Option<Answer> {
+    pub(crate) fn answer(&mut self) -> Option<Answer> {
         loop {
             if let Some(answer) = Answer::read(&mut self.incoming).expect("frames") {
                 return Some(answer);
@@ -65,7 +65,7 @@ impl Client {
         }
     }
 
-    fn code(&mut self) -> Option<ErrorCode> {
+    pub(crate) fn code(&mut self) -> Option<ErrorCode> {
         match self.answer()? {
             Answer::Error { code, .. } => Some(code),
             other => panic!("{other:?} is no error"),
@@ -73,7 +73,7 @@ impl Client {
     }
 }
 
-fn key_of(leaf: &Leaf) -> KeyId {
+pub(crate) fn key_of(leaf: &Leaf) -> KeyId {
     let mut keystore = brisk_keys::Keystore::new();
     keystore.add_pem(leaf.key_pem.as_bytes()).expect("a key")
 }
@@ -84,6 +84,11 @@ fn tls13() -> Bytes {
 
 fn sign(operation: u32, key: u32, scheme: Scheme, message: Bytes) -> Request {
     Request::Sign { operation, key, scheme, remaining: Duration::from_secs(10), message }
+}
+
+fn decrypt(operation: u32, key: u32) -> Request {
+    let ciphertext = Bytes::from_static(&[7; 256]);
+    Request::Decrypt { operation, key, remaining: Duration::from_secs(10), ciphertext }
 }
 
 const ECDSA: Scheme = Scheme::ECDSA_SECP256R1_SHA256;
@@ -146,7 +151,7 @@ fn a_client_gets_nothing_but_what_its_policy_allows() {
         (sign(4, 0, Scheme::ED25519, tls13()), ErrorCode::Scheme),
         (sign(5, 1, Scheme::RSA_PSS_RSAE_SHA256, tls13()), ErrorCode::KeyNotAllowed),
         (sign(6, 7, ECDSA, tls13()), ErrorCode::UnknownKey),
-        (Request::Decrypt { operation: 7 }, ErrorCode::OperationNotAllowed),
+        (decrypt(7, 0), ErrorCode::OperationNotAllowed),
     ] {
         client.send(&[request]);
         assert_eq!(client.code(), Some(expected));

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
+use super::place::Place;
 use super::pool;
 use super::settings::{MOST_SERVERS, RemoteSettings};
 use super::statistics::{RemoteMetrics, Statistics};
@@ -78,12 +79,7 @@ impl RemoteEngine {
         if self.jobs.get().is_some() {
             return Ok(());
         }
-        let tls = ConnectorSettings {
-            protocols: vec![ALPN],
-            versions: Versions::Tls13,
-            ..self.settings.tls.clone()
-        };
-        let connector = Connector::new(&tls)?;
+        let connector = self.connector()?;
         let (jobs, received) = unbounded_channel();
         let (settings, statistics) = (Arc::clone(&self.settings), Arc::clone(&self.statistics));
         let run = move || {
@@ -101,6 +97,20 @@ impl RemoteEngine {
         // Another call was first: its thread has the connections, and this one ends.
         let _ = self.jobs.set(jobs);
         Ok(())
+    }
+
+    /// What connects to servers on the network, if there are any.
+    fn connector(&self) -> Result<Option<Connector>, TlsError> {
+        let is_on_network = |place: &Place| matches!(place, Place::Network(_));
+        if !self.settings.servers.iter().any(is_on_network) {
+            return Ok(None);
+        }
+        let tls = ConnectorSettings {
+            protocols: vec![ALPN],
+            versions: Versions::Tls13,
+            ..self.settings.tls.clone()
+        };
+        Connector::new(&tls).map(Some)
     }
 
     /// Why no operation can be performed now; `None` while a server answers.

@@ -12,14 +12,14 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use brisk_keys::KeyId;
-use brisk_net::dial::{self, DialLimits};
-use brisk_tls::connector::{ClientStream, Connector};
+use brisk_net::dial::DialLimits;
+use brisk_tls::connector::Connector;
 use bytes::{Bytes, BytesMut};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::backoff::Backoff;
+use super::place::Stream;
 use super::pool::Pool;
-use crate::ALPN;
 use crate::code::ErrorCode;
 use crate::frame::{Answer, Hello, Request, VERSION};
 use crate::io::{poll_drain, poll_fill};
@@ -95,13 +95,13 @@ impl Link {
     }
 
     /// Connects, converses, and connects again, until it is dropped.
-    pub(super) async fn run(self: Rc<Self>, pool: Rc<Pool>, connector: Connector) {
+    pub(super) async fn run(self: Rc<Self>, pool: Rc<Pool>, connector: Option<Connector>) {
         let (mut backoff, mut was_reported) = (Backoff::new(), false);
         let server = pool.settings.servers[self.server].to_string();
         let (name, figures) = (&*pool.settings.name, &pool.statistics.servers[self.server]);
         loop {
             figures.connects.fetch_add(1, Ordering::Relaxed);
-            let connected = timeout(CONNECT, self.connect(&pool, &connector)).await;
+            let connected = timeout(CONNECT, self.connect(&pool, connector.as_ref())).await;
             let error = match connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                 Ok((stream, incoming)) => {
                     tracing::info!(keyserver = name, server, "connected to a key server");
@@ -130,15 +130,10 @@ impl Link {
     }
 
     /// A connection on which the server has said what it takes, and what came behind that.
-    async fn connect(&self, pool: &Pool, connector: &Connector) -> io::Result<(ClientStream, BytesMut)> {
-        let target = &pool.settings.servers[self.server];
+    async fn connect(&self, pool: &Pool, connector: Option<&Connector>) -> io::Result<(Stream, BytesMut)> {
+        let place = &pool.settings.servers[self.server];
         let limits = DialLimits { connect: CONNECT, unacknowledged: UNACKNOWLEDGED };
-        let tcp = dial::connect(target, limits).await?;
-        let name = pool.settings.server_name.clone().unwrap_or_else(|| host(&target.to_string()));
-        let mut stream = connector.connect(tcp, &name).await?;
-        if stream.protocol() != Some(ALPN.as_bytes()) {
-            return Err(invalid(format!("the server does not speak {ALPN}")));
-        }
+        let mut stream = place.connect(&pool.settings, connector, limits).await?;
         let mut outgoing = BytesMut::new();
         Request::Hello(HELLO).write(&mut outgoing);
         poll_fn(|context| poll_drain(&mut stream, context, &mut outgoing)).await?;
@@ -178,7 +173,7 @@ impl Link {
     }
 
     /// Reads and writes until the connection ends; why it did.
-    async fn converse(&self, pool: &Pool, mut stream: ClientStream, mut incoming: BytesMut) -> io::Error {
+    async fn converse(&self, pool: &Pool, mut stream: Stream, mut incoming: BytesMut) -> io::Error {
         let mut beats = interval(BEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let ended = poll_fn(|context| {
@@ -199,7 +194,7 @@ impl Link {
     fn poll_answers(
         &self,
         pool: &Pool,
-        stream: &mut ClientStream,
+        stream: &mut Stream,
         incoming: &mut BytesMut,
         context: &mut Context<'_>,
     ) -> Poll<io::Error> {
@@ -224,7 +219,7 @@ impl Link {
     }
 
     /// Writes what there is. A server that drains is left when it has answered everything.
-    fn poll_requests(&self, stream: &mut ClientStream, context: &mut Context<'_>) -> Poll<io::Error> {
+    fn poll_requests(&self, stream: &mut Stream, context: &mut Context<'_>) -> Poll<io::Error> {
         let mut connected = self.connected.borrow_mut();
         let Some(connected) = connected.as_mut() else { return Poll::Pending };
         if connected.draining && connected.under_way.is_empty() {
@@ -367,11 +362,6 @@ impl Link {
         }
         pool.lost(self.server, connected.under_way.into_keys());
     }
-}
-
-/// The host of `host:port`.
-fn host(target: &str) -> String {
-    target.rsplit_once(':').map_or(target, |(host, _)| host).to_owned()
 }
 
 fn invalid(reason: String) -> io::Error {

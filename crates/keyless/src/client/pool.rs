@@ -44,7 +44,7 @@ const LOOKS: usize = 16;
 pub(super) async fn run(
     settings: Arc<RemoteSettings>,
     statistics: Arc<Statistics>,
-    connector: Connector,
+    connector: Option<Connector>,
     mut jobs: UnboundedReceiver<Job>,
 ) {
     let (servers, each) = (settings.servers.len(), settings.connections.get());

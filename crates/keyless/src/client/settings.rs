@@ -1,10 +1,13 @@
 //! The settings of a set of key servers.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_net::Target;
 use brisk_tls::connector::ConnectorSettings;
+
+use super::place::{Passage, Place};
 
 /// Most servers of a set: one bit each says which of them an operation was sent to.
 pub(super) const MOST_SERVERS: usize = 64;
@@ -15,7 +18,7 @@ pub struct RemoteSettings {
     /// The name of the set in the configuration, logs and metrics.
     pub name: String,
     /// The servers, 1 to 64.
-    pub servers: Vec<Target>,
+    pub servers: Vec<Place>,
     /// The name that certificates of servers have to be for. Default: the host of the server's address.
     pub server_name: Option<String>,
     /// Authorities and the client certificate. Protocols and versions are set by the engine.
@@ -38,7 +41,7 @@ impl RemoteSettings {
         let deadline = Duration::from_secs(1);
         Self {
             name: name.into(),
-            servers,
+            servers: servers.into_iter().map(Place::Network).collect(),
             server_name: None,
             tls,
             stamp: Vec::new(),
@@ -47,6 +50,12 @@ impl RemoteSettings {
             hedge: deadline / 4,
             queue: NonZeroUsize::new(4096).unwrap_or(NonZeroUsize::MIN),
         }
+    }
+
+    /// A process beside this one that has the keys, with the defaults.
+    pub fn beside(name: impl Into<String>, passage: Arc<dyn Passage>) -> Self {
+        let servers = vec![Place::Beside(passage)];
+        Self { servers, ..Self::new(name, Vec::new(), ConnectorSettings::default()) }
     }
 
     /// How long a server that is asked for a sign of life because an operation waits may take before it counts as silent.

@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use brisk_telemetry::metrics::{Collector, Encoder};
 
+use super::place::Place;
 use super::settings::RemoteSettings;
 
 /// Figures of a set.
 #[derive(Debug)]
 pub(super) struct Statistics {
     pub(super) name: String,
+    /// Whether it is a process beside this one.
+    is_beside: bool,
     pub(super) servers: Vec<ServerStatistics>,
     /// Operations under way.
     pub(super) under_way: AtomicUsize,
@@ -43,8 +46,8 @@ pub(super) struct ServerStatistics {
 
 impl Statistics {
     pub(super) fn new(settings: &RemoteSettings) -> Arc<Self> {
-        let server = |target: &brisk_net::Target| ServerStatistics {
-            address: target.to_string(),
+        let server = |place: &Place| ServerStatistics {
+            address: place.to_string(),
             usable: AtomicUsize::new(0),
             done: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -56,6 +59,7 @@ impl Statistics {
         };
         Arc::new(Self {
             name: settings.name.clone(),
+            is_beside: settings.servers.iter().any(|place| matches!(place, Place::Beside(_))),
             servers: settings.servers.iter().map(server).collect(),
             under_way: AtomicUsize::new(0),
             hedged: AtomicU64::new(0),
@@ -71,9 +75,15 @@ impl Statistics {
         let each = self.servers.iter().map(|server| {
             let trouble = server.trouble.lock().unwrap_or_else(PoisonError::into_inner);
             let reason = trouble.as_deref().unwrap_or("not connected yet");
+            if self.is_beside {
+                return reason.to_owned();
+            }
             format!("{}: {reason}", server.address)
         });
         let each: Vec<_> = each.collect();
+        if self.is_beside {
+            return Some(format!("the key process performs no operations ({})", each.join("; ")));
+        }
         Some(format!("no key server of \"{}\" answers ({})", self.name, each.join("; ")))
     }
 }

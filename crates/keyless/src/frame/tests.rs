@@ -13,7 +13,12 @@ fn requests() -> Vec<Request> {
             remaining: Duration::from_millis(250),
             message: Bytes::from_static(b"message"),
         },
-        Request::Decrypt { operation: 10 },
+        Request::Decrypt {
+            operation: 10,
+            key: 3,
+            remaining: Duration::from_millis(900),
+            ciphertext: Bytes::from_static(&[8; 256]),
+        },
         Request::Cancel { operation: 9 },
         Request::Ping { number: 1, bytes: Bytes::from_static(b"ping") },
     ]

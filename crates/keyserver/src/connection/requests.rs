@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use brisk_keyless::frame::{VERSION, put_result};
 use brisk_keyless::{Answer, ErrorCode, Hello, Request, Scheme, is_asn1};
-use brisk_keys::{KeyId, KeyOperation, PendingOperation};
+use brisk_keys::{KeyAlgorithm, KeyId, KeyOperation, PendingOperation};
 use bytes::Bytes;
 
 use super::{Connection, OUTGOING};
 use crate::metrics::Refused;
+use crate::policy::Client;
 
 /// Keys that can have numbers on a connection.
 const MOST_KEYS: u16 = 4096;
@@ -36,14 +37,20 @@ impl Connection {
             }
             Request::Key { number, key } => self.number(number, key),
             Request::Sign { operation, .. } if operation == 0 || self.operations.has(operation) => {
-                self.end("an operation whose number is 0, or that of another under way");
+                self.end(TAKEN);
             }
             Request::Sign { operation, key, scheme, remaining, message } => {
-                self.sign(operation, key, scheme, remaining, message);
+                let key = self.key(key);
+                let begun = self.begin(key, scheme, remaining, message);
+                self.answer(operation, key, begun);
             }
-            Request::Decrypt { operation } => {
-                self.count_operation();
-                self.refuse(operation, ErrorCode::OperationNotAllowed, None, "this server does not decrypt");
+            Request::Decrypt { operation, .. } if operation == 0 || self.operations.has(operation) => {
+                self.end(TAKEN);
+            }
+            Request::Decrypt { operation, key, remaining, ciphertext } => {
+                let key = self.key(key);
+                let begun = self.begin_decryption(key, remaining, ciphertext);
+                self.answer(operation, key, begun);
             }
             Request::Cancel { operation } => self.operations.cancel(operation),
             Request::Ping { number, bytes } => Answer::Pong { number, bytes }.write(&mut self.outgoing),
@@ -68,9 +75,9 @@ impl Connection {
             self.keys.resize(place + 1, None);
         }
         self.keys[place] = Some(key);
-        let may_use = self.live.policy.client(&self.client).is_some_and(|client| client.may_use(key));
+        let may_use = self.live.policy.client(&self.peer.client).is_some_and(|client| client.may_use(key));
         let state = if may_use {
-            self.live.keystore.algorithm(key).ok_or(ErrorCode::UnknownKey)
+            self.live.keys.keystore.algorithm_anywhere(key).ok_or(ErrorCode::UnknownKey)
         } else {
             Err(ErrorCode::KeyNotAllowed)
         };
@@ -80,10 +87,15 @@ impl Connection {
         Answer::Key { number, state }.write(&mut self.outgoing);
     }
 
-    fn sign(&mut self, number: u32, key: u32, scheme: Scheme, remaining: Duration, message: Bytes) {
-        self.count_operation();
-        let key = self.keys.get(key as usize).copied().flatten();
-        match self.begin(key, scheme, remaining, message) {
+    /// The key that has this number.
+    fn key(&self, number: u32) -> Option<KeyId> {
+        self.keys.get(number as usize).copied().flatten()
+    }
+
+    /// An operation has begun, or why it has not.
+    fn answer(&mut self, number: u32, key: Option<KeyId>, begun: Result<Begun, Refusal>) {
+        self.worker.shared.figures.operations.fetch_add(1, Ordering::Relaxed);
+        match begun {
             Ok((pending, deadline)) => self.operations.add(number, pending, deadline),
             Err((code, detail)) => {
                 self.refuse(number, code, key, detail);
@@ -92,8 +104,16 @@ impl Connection {
         }
     }
 
-    fn count_operation(&self) {
-        self.worker.shared.figures.operations.fetch_add(1, Ordering::Relaxed);
+    /// The key, if the client may use it, and its algorithm.
+    fn usable(&self, key: Option<KeyId>) -> Result<(&Client, KeyId, KeyAlgorithm), Refusal> {
+        let key = key.ok_or((ErrorCode::UnknownKey, "no key has this number"))?;
+        let client = self.live.policy.client(&self.peer.client);
+        let client = client.ok_or((ErrorCode::UnknownClient, "no client of this name is configured"))?;
+        if !client.may_use(key) {
+            return Err((ErrorCode::KeyNotAllowed, "the client may not use this key"));
+        }
+        let algorithm = self.live.keys.keystore.algorithm_anywhere(key);
+        Ok((client, key, algorithm.ok_or((ErrorCode::UnknownKey, "the server has no such key"))?))
     }
 
     fn begin(
@@ -102,21 +122,23 @@ impl Connection {
         scheme: Scheme,
         remaining: Duration,
         message: Bytes,
-    ) -> Result<(PendingOperation, Instant), (ErrorCode, &'static str)> {
-        let key = key.ok_or((ErrorCode::UnknownKey, "no key has this number"))?;
-        let client = self.live.policy.client(&self.client);
-        let client = client.ok_or((ErrorCode::UnknownClient, "no client of this name is configured"))?;
-        if !client.may_use(key) {
-            return Err((ErrorCode::KeyNotAllowed, "the client may not use this key"));
-        }
-        let algorithm = self.live.keystore.algorithm(key);
-        let algorithm = algorithm.ok_or((ErrorCode::UnknownKey, "the server has no such key"))?;
+    ) -> Result<Begun, Refusal> {
+        let (client, key, algorithm) = self.usable(key)?;
         client.check(key, algorithm, scheme, &message).map_err(|code| (code, explained(code, &message)))?;
-        if remaining.is_zero() {
-            return Err((ErrorCode::DeadlinePassed, "no time is left for it"));
-        }
-        let deadline = Instant::now() + remaining.min(LONGEST_WAIT);
-        Ok((self.live.engine.submit(KeyOperation::sign(key, scheme, message, deadline)), deadline))
+        let deadline = deadline(remaining)?;
+        Ok((self.live.keys.engine.submit(KeyOperation::sign(key, scheme, message, deadline)), deadline))
+    }
+
+    fn begin_decryption(
+        &self,
+        key: Option<KeyId>,
+        remaining: Duration,
+        ciphertext: Bytes,
+    ) -> Result<Begun, Refusal> {
+        let (client, key, algorithm) = self.usable(key)?;
+        client.check_decryption(algorithm).map_err(|code| (code, undecrypted(code)))?;
+        let deadline = deadline(remaining)?;
+        Ok((self.live.keys.engine.submit(KeyOperation::decrypt(key, ciphertext, deadline)), deadline))
     }
 
     /// Writes the results of operations that have ended, while there is room.
@@ -141,7 +163,7 @@ impl Connection {
     }
 
     fn note_refusal(&self, code: ErrorCode, key: Option<KeyId>, detail: &str) {
-        let refused = Refused { client: &self.client, peer: self.peer, code, key, detail };
+        let refused = Refused { client: &self.peer.client, peer: &self.peer.address, code, key, detail };
         self.worker.shared.figures.refused(&refused);
     }
 
@@ -170,6 +192,31 @@ impl Connection {
             self.ending = true;
             self.refuse(0, ErrorCode::Protocol, None, reason);
         }
+    }
+}
+
+/// An operation under way, and its deadline.
+type Begun = (PendingOperation, Instant);
+
+/// Why one is not, with a code and for people.
+type Refusal = (ErrorCode, &'static str);
+
+const TAKEN: &str = "an operation whose number is 0, or that of another under way";
+
+/// When an operation has to be answered whose client waits for this time.
+fn deadline(remaining: Duration) -> Result<Instant, Refusal> {
+    if remaining.is_zero() {
+        return Err((ErrorCode::DeadlinePassed, "no time is left for it"));
+    }
+    Ok(Instant::now() + remaining.min(LONGEST_WAIT))
+}
+
+/// What a refusal of a decryption by the policy means.
+const fn undecrypted(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::OperationNotAllowed => "the client may have nothing decrypted",
+        ErrorCode::Scheme => "only RSA keys decrypt",
+        _ => "the client asks more often than it may",
     }
 }
 

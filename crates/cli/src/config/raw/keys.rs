@@ -17,6 +17,8 @@ pub(crate) struct Keys {
     pub(crate) simd: Option<bool>,
     pub(crate) cuda: Option<bool>,
     pub(crate) cuda_wait: Option<Period>,
+    pub(crate) isolate: Option<bool>,
+    pub(crate) isolate_user: Option<String>,
     pub(crate) pkcs11_module: Option<PathBuf>,
     pub(crate) pkcs11_sessions: Option<u16>,
 }

@@ -49,6 +49,7 @@ pub(crate) struct ServerSection {
     pub(crate) certificate: Option<Certificate>,
     pub(crate) client_ca: Option<PathBuf>,
     pub(crate) key_folder: Option<PathBuf>,
+    pub(crate) certificates: Vec<Certificate>,
     pub(crate) workers: Option<u16>,
     pub(crate) max_connections: Option<u32>,
     pub(crate) operations: Option<u16>,
@@ -64,7 +65,7 @@ pub(crate) struct Client {
     pub(crate) rate: Option<Rate>,
 }
 
-/// What may be signed.
+/// What may be signed, and decrypted.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 pub(crate) enum Operation {
     #[serde(rename = "tls1.3")]
@@ -73,4 +74,6 @@ pub(crate) enum Operation {
     Tls12,
     #[serde(rename = "tls1.3-client")]
     Tls13Client,
+    #[serde(rename = "tls1.2-rsa-decryption")]
+    Tls12RsaDecryption,
 }

@@ -12,7 +12,7 @@ use brisk_tls::Demands;
 use super::clients::{authenticated, forwarded};
 use super::names::host_name;
 use super::routes::routes;
-use super::{Context, Development, early_data, headers, keep_alive, remote, sessions, tokens};
+use super::{Context, Development, early_data, headers, isolation, keep_alive, remote, sessions, tokens};
 use crate::config::error::KeyPath;
 use crate::config::raw;
 use crate::config::values::KeyPlace;
@@ -184,13 +184,15 @@ impl Builder<'_> {
         }
         let chain = context.file(&files.chain);
         let key = match &files.key {
+            // The process that reads it watches it too.
+            KeyPlace::File(key) if context.isolated.is_used() => KeyPlace::File(context.base.join(key)),
             KeyPlace::File(key) => KeyPlace::File(context.file(key)),
             KeyPlace::KeyServer(name) => {
                 return remote::certificate(files, name, self.remote, path, context);
             }
             token @ KeyPlace::Token(_) => token.clone(),
         };
-        self.load((chain, key), context)
+        self.load((chain, key), path, context)
             .map_err(|(blamed, message)| context.findings.wrong(&path.key(blamed), message))
             .ok()
     }
@@ -199,12 +201,16 @@ impl Builder<'_> {
     fn load(
         &mut self,
         files: (PathBuf, KeyPlace),
+        path: &KeyPath,
         context: &mut Context<'_>,
     ) -> Result<Arc<Certificate>, (&'static str, String)> {
         if let Some(known) = self.loaded.get(&files) {
             return Ok(Arc::clone(known));
         }
         let loaded = match &files.1 {
+            KeyPlace::File(key) if context.isolated.is_used() => {
+                isolation::load(&files.0, key, path, context)
+            }
             KeyPlace::File(key) => from_files(&files.0, key, context),
             KeyPlace::Token(uri) => tokens::load(&files.0, uri, context),
             KeyPlace::KeyServer(_) => unreachable!("these are not loaded"),
@@ -235,13 +241,17 @@ impl Builder<'_> {
         if self.mode == Development::Leave || foreign.is_some() || names.is_empty() {
             return Vec::new();
         }
-        self.development(context).unwrap_or_else(|message| {
+        self.development(path, context).unwrap_or_else(|message| {
             context.findings.wrong(path, message);
             Vec::new()
         })
     }
 
-    fn development(&mut self, context: &mut Context<'_>) -> Result<Vec<Arc<Certificate>>, String> {
+    fn development(
+        &mut self,
+        path: &KeyPath,
+        context: &mut Context<'_>,
+    ) -> Result<Vec<Arc<Certificate>>, String> {
         if self.ca.is_none() {
             let dir = self
                 .state_dir
@@ -253,7 +263,7 @@ impl Builder<'_> {
         }
         let servers = self.ca.iter().flat_map(DevelopmentCa::servers).cloned().collect::<Vec<_>>();
         let load = |files: brisk_certs::development::ServerFiles| {
-            self.load((files.chain, KeyPlace::File(files.key)), context).map_err(|(_, message)| message)
+            self.load((files.chain, KeyPlace::File(files.key)), path, context).map_err(|(_, message)| message)
         };
         servers.into_iter().map(load).collect()
     }

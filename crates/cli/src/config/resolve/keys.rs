@@ -49,7 +49,8 @@ pub(super) fn keys(
     let sessions = findings.within(&path.key("pkcs11_sessions"), raw.pkcs11_sessions, sessions, &(1..=256));
     let sessions = NonZeroUsize::new(sessions.into()).unwrap_or(NonZeroUsize::MIN);
     let processor = BatchSettings { threads, cores: kept_on, queue, offload, simd };
-    KeySettings { processor, gpu: gpu(raw, offload, context), tokens: TokenSettings { sessions, queue } }
+    let tokens = TokenSettings { sessions, queue };
+    KeySettings { processor, gpu: gpu(raw, offload, context), tokens, isolation: None }
 }
 
 /// What keys in tokens have in common; relative paths start at `base`.

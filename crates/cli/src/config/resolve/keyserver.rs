@@ -22,14 +22,14 @@ use zeroize::Zeroizing;
 use super::clients::authorities;
 use super::server::TIMEOUTS;
 use super::sessions::warn_of_access;
-use super::tokens::TokenDefaults;
 use super::upstreams::identity;
-use super::{Context, keys};
+use super::{Context, keys, tokens};
 use crate::config::document::Document;
 use crate::config::error::{KeyPath, Located};
 use crate::config::findings::Findings;
 use crate::config::raw::{self, Operation};
 use crate::config::units::Period;
+use crate::config::values::KeyPlace;
 use crate::engines::KeySettings;
 
 /// Settings of a key server, and what was noticed on the way to them.
@@ -54,14 +54,15 @@ pub(in crate::config) fn resolve(
     base: &Path,
 ) -> Result<ResolvedKeyServer, Vec<Located>> {
     let findings = Findings::new(document, unread);
-    let (keystore, tokens) = (Keystore::default(), TokenDefaults::default());
-    let mut context = Context { findings, base, keystore, tokens, files: HashSet::new() };
+    let mut context = Context::new(findings, base);
     let path = KeyPath::of("server");
     let listen = listen(raw, &path, &mut context);
     let tls = tls(&raw.server, &path, &mut context);
-    let named = folder(&raw.server, &path, &mut context);
-    let policy = policy(&raw.client, &named, &mut context);
     let (server, keys) = server(raw, &path, &mut context);
+    context.tokens = keys::tokens(&raw.keys, keys.tokens, base);
+    let mut named = folder(&raw.server, &path, &mut context);
+    in_tokens(&raw.server, &path, &mut named, &mut context);
+    let policy = policy(&raw.client, &named, &mut context);
     let usual = 1024;
     let operations =
         context.findings.within(&path.key("operations"), raw.server.operations, usual, &(1..=u16::MAX));
@@ -120,6 +121,9 @@ fn missing(path: &KeyPath, example: &str, context: &mut Context<'_>) {
 fn folder(raw: &raw::ServerSection, path: &KeyPath, context: &mut Context<'_>) -> Named {
     let path = path.key("key_folder");
     let Some(folder) = &raw.key_folder else {
+        if !raw.certificates.is_empty() {
+            return Named::new();
+        }
         missing(
             &path,
             "key_folder = \"keys\", a folder with private keys, each a file *.key or *.pem",
@@ -155,6 +159,29 @@ fn folder(raw: &raw::ServerSection, path: &KeyPath, context: &mut Context<'_>) -
     named
 }
 
+/// Finds the keys of certificates in their tokens. They are named as the files of the chains are.
+fn in_tokens(raw: &raw::ServerSection, path: &KeyPath, named: &mut Named, context: &mut Context<'_>) {
+    let path = path.key("certificates");
+    for (index, files) in raw.certificates.iter().enumerate() {
+        let path = path.index(index);
+        let KeyPlace::Token(uri) = &files.key else {
+            let message = "is for keys in tokens (\"pkcs11:...\"): keys in files belong into key_folder";
+            context.findings.wrong(&path.key("key"), message);
+            continue;
+        };
+        let chain = context.file(&files.chain);
+        match tokens::attach(&chain, uri, context) {
+            Ok((key, _)) => {
+                if named.insert(name_of(&chain), key).is_some_and(|other| other != key) {
+                    let message = format!("another key is called \"{}\" already", name_of(&chain));
+                    context.findings.wrong(&path.key("chain"), message);
+                }
+            }
+            Err((blamed, message)) => context.findings.wrong(&path.key(blamed), message),
+        }
+    }
+}
+
 /// Files that editors and tools leave behind are no keys.
 fn is_key_file(path: &Path) -> bool {
     let is_hidden = name_of(path).starts_with('.');
@@ -186,18 +213,23 @@ fn policy(raw: &BTreeMap<String, raw::Client>, named: &Named, context: &mut Cont
         };
         let operations = match client.operations.as_deref() {
             None => vec![Shape::Tls13Server, Shape::Tls12Server],
-            Some(operations) => operations.iter().copied().map(shape).collect(),
+            Some(operations) => operations.iter().copied().filter_map(shape).collect(),
         };
         policy.add(name, keys, operations, client.rate.map(|rate| rate.0));
+        if client.operations.iter().flatten().any(|operation| *operation == Operation::Tls12RsaDecryption) {
+            policy.allow_decryption(name);
+        }
     }
     policy
 }
 
-const fn shape(operation: Operation) -> Shape {
+/// What an operation signs; `None` for a decryption.
+const fn shape(operation: Operation) -> Option<Shape> {
     match operation {
-        Operation::Tls13 => Shape::Tls13Server,
-        Operation::Tls12 => Shape::Tls12Server,
-        Operation::Tls13Client => Shape::Tls13Client,
+        Operation::Tls13 => Some(Shape::Tls13Server),
+        Operation::Tls12 => Some(Shape::Tls12Server),
+        Operation::Tls13Client => Some(Shape::Tls13Client),
+        Operation::Tls12RsaDecryption => None,
     }
 }
 
@@ -227,10 +259,8 @@ fn server(
     let drains = Period(Duration::ZERO)..=*TIMEOUTS.end();
     let drain = Period(Duration::from_secs(30));
     let drain = findings.within(&path.key("drain_timeout"), raw.server.drain_timeout, drain, &drains);
-    if raw.keys.pkcs11_module.is_some() || raw.keys.pkcs11_sessions.is_some() {
-        let message =
-            "[keys]: a key server has keys in files only: pkcs11_module and pkcs11_sessions mean nothing";
-        context.findings.warn(message);
+    if raw.keys.isolate.is_some() || raw.keys.isolate_user.is_some() {
+        context.findings.warn("[keys]: isolate and isolate_user are for gateways: they mean nothing here");
     }
     let keys = keys::keys(&raw.keys, cores, workers, context);
     let settings = ServerSettings {

@@ -23,7 +23,7 @@ use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
 use ipnet::IpNet;
 
-use super::{Context, keys, limits, sessions};
+use super::{Context, isolation, keys, limits, sessions};
 use crate::config::error::KeyPath;
 use crate::config::findings::Findings;
 use crate::config::raw;
@@ -120,6 +120,8 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
     };
     let tls = tls(raw, context);
     let keys = keys::keys(&raw.keys, cores, workers, context);
+    let keys = isolation::settings(&raw.keys, keys, (cores, workers));
+    context.key_workers = isolation::workers(workers);
     let drain = Period(Duration::from_secs(30));
     let drains = Period(Duration::ZERO)..=*TIMEOUTS.end();
     let (max_connections, per_client) = connections(server, &path, context);

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use brisk_certs::{Chain, Loaded};
+use brisk_keys::KeyId;
 use brisk_keys_pkcs11::{Certified, KeyUri, PinSource, TokenKeys, TokenSettings};
 
 use super::Context;
@@ -23,6 +24,15 @@ pub(super) fn load(
     uri: &KeyUri,
     context: &mut Context<'_>,
 ) -> Result<Loaded, (&'static str, String)> {
+    attach(chain, uri, context).map(|(_, chain)| Loaded::of_chain(chain, SystemTime::now()))
+}
+
+/// Finds the private key of the certificate in `chain` in its token. The error says which of the two is at fault.
+pub(super) fn attach(
+    chain: &Path,
+    uri: &KeyUri,
+    context: &mut Context<'_>,
+) -> Result<(KeyId, Chain), (&'static str, String)> {
     let wrong = |message: String| ("key", message);
     let chain = Chain::read(chain).map_err(|error| ("chain", error.to_string()))?;
     let module =
@@ -42,8 +52,8 @@ pub(super) fn load(
     let keys = TokenKeys::new(context.tokens.settings);
     let engine =
         keys.attach(uri, &module, pin.as_ref(), &certified).map_err(|error| wrong(error.to_string()))?;
-    context.keystore.add_elsewhere(&certified.public_key, engine);
-    Ok(Loaded::of_chain(chain, SystemTime::now()))
+    let Certified { public_key, algorithm, .. } = certified;
+    Ok((context.keystore.add_known_elsewhere(&public_key, algorithm, engine), chain))
 }
 
 /// The file of a PIN as it is opened. Several keys may have it in common.

@@ -1,0 +1,265 @@
+//! What the gateway and its key process say to one another: orders and reports, one packet each, over a pair of sockets that
+//! no other process has.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, recvmsg, sendmsg, shutdown,
+    socketpair,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Most bytes of a packet.
+const PACKET: usize = 128 * 1024;
+
+/// Bytes of file names in one packet, about. What is said of them comes back in one packet too.
+const NAMES: usize = 8 * 1024;
+
+/// How long a packet may wait for room.
+const ROOM: Duration = Duration::from_secs(10);
+
+/// From the gateway to the key process.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(super) enum Order {
+    /// Read these files: they and those of the packets before with the same number are the keys of a configuration.
+    Load { number: u64, files: Vec<String>, is_last: bool },
+    /// The configuration is in force, and no other; or it will not be.
+    Settle { number: u64, is_in_force: bool },
+    /// Perform operations by these settings, once there are keys.
+    Start(Settings),
+    /// The socket that comes with this is a connection of the gateway.
+    Connect,
+}
+
+/// Where and how operations are performed, as in `[keys]`.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct Settings {
+    /// Threads for slow operations. `None`: as many as suit `machine`.
+    pub(crate) threads: Option<usize>,
+    /// Cores, and how many of them serve connections.
+    pub(crate) machine: (usize, usize),
+    pub(crate) cores: Vec<usize>,
+    pub(crate) queue: usize,
+    /// RSA, ECDSA, Ed25519.
+    pub(crate) offload: [bool; 3],
+    pub(crate) simd: bool,
+    pub(crate) cuda: bool,
+    pub(crate) cuda_wait_us: Option<u64>,
+    /// Threads that serve the connections of the gateway, and as many connections.
+    pub(crate) workers: usize,
+}
+
+impl Settings {
+    /// Connections between the gateway and its key process.
+    pub(crate) fn connections(&self) -> NonZeroUsize {
+        NonZeroUsize::new(self.workers).unwrap_or(NonZeroUsize::MIN)
+    }
+}
+
+/// From the key process to the gateway.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(super) enum Report {
+    /// It has no keys yet.
+    Started,
+    /// What was found in the files of one packet: the names of keys, or what is wrong.
+    Loaded { number: u64, found: Vec<Result<String, String>> },
+    /// A file with a key has changed.
+    Changed,
+    /// What it has done.
+    Figures(Figures),
+}
+
+/// What a key process has done since it started.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(super) struct Figures {
+    pub(super) keys: u64,
+    /// Operations of its threads, by how many were performed together.
+    pub(super) by_size: [u64; 4],
+    /// Signatures that its workers gathered: in lanes, and one by one.
+    pub(super) gathered: [u64; 2],
+    /// Results that failed their check.
+    pub(super) faults: u64,
+}
+
+/// What was received.
+#[derive(Debug)]
+pub(super) enum Received<M> {
+    Packet(M, Option<UnixStream>),
+    /// Nothing came in time.
+    Nothing,
+    /// The other side is gone.
+    End,
+}
+
+/// One end of the pair of sockets.
+#[derive(Debug)]
+pub(super) struct Control(OwnedFd);
+
+impl Control {
+    /// This end, and the other for a process that is started.
+    pub(super) fn pair() -> io::Result<(Self, OwnedFd)> {
+        let (own, other) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        Ok((Self::new(own)?, other))
+    }
+
+    /// The end that was passed to this process.
+    pub(super) fn new(socket: OwnedFd) -> io::Result<Self> {
+        set_socket_timeout(&socket, Timeout::Send, Some(ROOM))?;
+        Ok(Self(socket))
+    }
+
+    /// Sends a packet. Blocks for ten seconds at most, while the other side has not read those before.
+    pub(super) fn send(&self, message: &impl Serialize) -> io::Result<()> {
+        let bytes = serde_json::to_vec(message)?;
+        let mut nothing = SendAncillaryBuffer::default();
+        self.send_bytes(&bytes, &mut nothing, SendFlags::NOSIGNAL)
+    }
+
+    /// Sends a packet with a socket. Does not block.
+    pub(super) fn send_with(&self, message: &impl Serialize, socket: &UnixStream) -> io::Result<()> {
+        let bytes = serde_json::to_vec(message)?;
+        let sockets = [socket.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut passed = SendAncillaryBuffer::new(&mut space);
+        passed.push(SendAncillaryMessage::ScmRights(&sockets));
+        self.send_bytes(&bytes, &mut passed, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+    }
+
+    fn send_bytes(
+        &self,
+        bytes: &[u8],
+        with: &mut SendAncillaryBuffer<'_, '_, '_>,
+        flags: SendFlags,
+    ) -> io::Result<()> {
+        if bytes.len() > PACKET {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "more than a packet can hold"));
+        }
+        sendmsg(&self.0, &[IoSlice::new(bytes)], with, flags)?;
+        Ok(())
+    }
+
+    /// Has [`receive`](Self::receive) return after this time at the latest.
+    pub(super) fn wake_every(&self, time: Duration) -> io::Result<()> {
+        Ok(set_socket_timeout(&self.0, Timeout::Recv, Some(time))?)
+    }
+
+    /// The next packet, and a socket that came with it. Blocks.
+    pub(super) fn receive<M: DeserializeOwned>(&self) -> io::Result<Received<M>> {
+        let mut bytes = vec![0; PACKET];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut with = RecvAncillaryBuffer::new(&mut space);
+        let slices = &mut [IoSliceMut::new(&mut bytes)];
+        let received = loop {
+            match recvmsg(&self.0, slices, &mut with, RecvFlags::CMSG_CLOEXEC) {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(Received::Nothing),
+                // A key process that was killed may have left a packet unread.
+                Err(Errno::CONNRESET) => return Ok(Received::End),
+                other => break other?,
+            }
+        };
+        let sockets = with.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
+            _ => None,
+        });
+        let socket = sockets.last().map(UnixStream::from);
+        if received.bytes == 0 {
+            return Ok(Received::End);
+        }
+        Ok(Received::Packet(serde_json::from_slice(&bytes[..received.bytes])?, socket))
+    }
+
+    /// Whether the other side is gone.
+    pub(super) fn is_closed(&self) -> bool {
+        let mut polled = [PollFd::new(&self.0, PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut polled, Some(&now)).is_ok()
+            && polled[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+    }
+
+    /// Ends the conversation: the other side receives what was sent, and then the end.
+    pub(super) fn close(&self) {
+        // Refused only where it has ended already.
+        let _ = shutdown(&self.0, Shutdown::Both);
+    }
+
+    /// The same end once more, for a process that is started.
+    pub(super) fn try_clone(&self) -> io::Result<OwnedFd> {
+        self.0.try_clone()
+    }
+}
+
+/// The orders to load these files.
+pub(super) fn loads(number: u64, files: &[String]) -> Vec<Order> {
+    let mut packets: Vec<Vec<String>> = vec![Vec::new()];
+    let mut length = 0;
+    for file in files {
+        if length + file.len() > NAMES && length > 0 {
+            packets.push(Vec::new());
+            length = 0;
+        }
+        length += file.len();
+        packets.last_mut().expect("there is one").push(file.clone());
+    }
+    let last = packets.len() - 1;
+    let load = |(place, files)| Order::Load { number, files, is_last: place == last };
+    packets.into_iter().enumerate().map(load).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    #[test]
+    fn packets_arrive_whole_and_sockets_with_them() {
+        let (own, other) = Control::pair().expect("a pair");
+        let other = Control::new(other).expect("a socket");
+        let load = Order::Load { number: 7, files: vec!["a.key".to_owned()], is_last: true };
+        own.send(&load).expect("sent");
+        let (mut kept, passed) = UnixStream::pair().expect("a pair");
+        own.send_with(&Order::Connect, &passed).expect("sent");
+        let next = || match other.receive::<Order>().expect("a packet") {
+            Received::Packet(order, socket) => (order, socket),
+            nothing => panic!("{nothing:?}"),
+        };
+        assert_eq!(next().0, load);
+        let (order, socket) = next();
+        assert_eq!(order, Order::Connect);
+        socket.expect("a socket").write_all(b"hello").expect("a connection");
+        let mut hello = [0; 5];
+        kept.read_exact(&mut hello).expect("a connection");
+        assert!(!other.is_closed());
+        drop(own);
+        assert!(other.is_closed());
+        assert!(matches!(other.receive::<Order>().expect("the end"), Received::End));
+    }
+
+    #[test]
+    fn any_number_of_files_is_packets_of_bounded_length() {
+        let files: Vec<_> = (0..1000).map(|number| format!("/etc/brisk/keys/{number}.key")).collect();
+        let orders = loads(3, &files);
+        assert!(orders.len() > 1);
+        let mut all = Vec::new();
+        for (place, order) in orders.iter().enumerate() {
+            assert!(serde_json::to_vec(order).expect("JSON").len() < PACKET / 2);
+            let Order::Load { number: 3, files, is_last } = order else { panic!("{order:?}") };
+            assert_eq!(*is_last, place + 1 == orders.len());
+            all.extend(files.clone());
+        }
+        assert_eq!(all, files);
+        assert_eq!(loads(1, &[]).len(), 1);
+    }
+}

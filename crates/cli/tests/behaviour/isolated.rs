@@ -1,0 +1,269 @@
+//! `[keys] isolate`: a gateway whose keys are in a process beside it, which is killed, reloaded and ended with it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use brisk_testkit::brisk::{Brisk, base, host};
+use brisk_testkit::ca::{LeafKey, TestCa};
+use brisk_testkit::client::TlsClient;
+use brisk_testkit::process::wait_until;
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+
+use crate::keyless::{holds, is_ready, secrets, wait_until_ready};
+use crate::openssl::ask;
+use crate::site::{NAME, NAMES, setup};
+
+const ISOLATE: &str = "keys.isolate = true\n";
+
+/// The processes whose parent is this one.
+fn children(parent: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
+/// The keeper of a gateway.
+fn keeper(gateway: u32) -> Option<u32> {
+    children(gateway).first().copied()
+}
+
+/// The process that holds the keys of a gateway.
+fn holder(gateway: u32) -> Option<u32> {
+    children(keeper(gateway)?).first().copied()
+}
+
+fn kill(process: u32, signal: Signal) {
+    let process = Pid::from_raw(process.try_into().expect("a process")).expect("a process");
+    kill_process(process, signal).expect("a process");
+}
+
+/// What `/proc/PID/status` says under this name.
+fn status(process: u32, name: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("a process");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.expect("a line").trim().to_owned()
+}
+
+fn full(ca: &TestCa, gateway: &Brisk) -> std::io::Result<()> {
+    let mut connection = TlsClient::new(&ca.root_file(), NAME).connect(gateway.https())?;
+    assert_eq!(connection.get(NAME, "/").status(), 200);
+    Ok(())
+}
+
+fn exists(process: u32) -> bool {
+    // One that has ended and that nobody waited for is there, as a zombie.
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
+}
+
+#[test]
+fn keys_are_in_a_process_that_nobody_looks_into_and_the_gateway_has_none() {
+    let ca = TestCa::new();
+    let (ecdsa, rsa) = (ca.server(&NAMES).issue(), ca.server(&NAMES).key(LeafKey::Rsa2048).issue());
+    let gateway = setup().config(&(base(ISOLATE) + &host(&NAMES, &[&ecdsa, &rsa]))).start();
+    wait_until_ready(&gateway);
+    for (version, algorithms) in [
+        ("-tls1_3", "ECDSA+SHA256"),
+        ("-tls1_3", "RSA-PSS+SHA256"),
+        ("-tls1_2", "ECDSA+SHA256"),
+        ("-tls1_2", "RSA+SHA256"),
+    ] {
+        let output = ask(&ca, &gateway, &["-servername", NAME, version, "-sigalgs", algorithms]);
+        assert!(output.stdout.contains("200"), "{version} {algorithms}: {}", output.text());
+    }
+    let metrics = gateway.metrics();
+    let done = metrics.sum("brisk_key_operations_total", &["engine=\"keyserver\"", "outcome=\"ok\""]);
+    assert_eq!(done as u64, 4, "{}", metrics.0);
+    assert_eq!(metrics.sum("brisk_key_process_up", &[]) as u64, 1);
+    assert_eq!(metrics.sum("brisk_key_process_starts_total", &[]) as u64, 1);
+    wait_until("figures of the key process", || {
+        let metrics = gateway.metrics();
+        let rsa = metrics.sum("brisk_key_process_batch_operations_total", &[]) as u64;
+        let keys = metrics.sum("brisk_key_process_keys", &[]) as u64;
+        ((rsa, keys) == (2, 2)).then_some(())
+    });
+    let gateway_id = gateway.process().id();
+    let holder = holder(gateway_id).expect("a key process");
+    let secrets = secrets(&rsa);
+    assert_eq!(holds(gateway_id, &secrets), Some(false));
+    assert_ne!(holds(keeper(gateway_id).expect("a keeper"), &secrets), Some(true));
+    match holds(holder, &secrets) {
+        Some(found) => assert!(found, "the scan finds no key where there is one"),
+        None => {
+            eprintln!("not looked at: the memory of the key process, which is private to others than root")
+        }
+    }
+    assert_eq!(status(holder, "NoNewPrivs"), "1");
+    assert_eq!(status(holder, "Threads").parse::<u32>().map(|threads| threads > 1), Ok(true));
+    // Dumpable is what decides whose the files in /proc are.
+    use std::os::unix::fs::MetadataExt;
+    let owner = fs::metadata(format!("/proc/{holder}/maps")).expect("a process").uid();
+    assert_eq!(owner, 0, "it may be dumped");
+    if geteuid().is_root() {
+        // The user nobody, who may read files and nothing else; the files are root's.
+        let user: u32 =
+            status(holder, "Uid").split_whitespace().next().expect("a user").parse().expect("a number");
+        assert_ne!(user, 0);
+        assert_eq!(status(holder, "CapPrm"), "0000000000000004");
+        // Where the system forbids that, it is said.
+        let forbidden = gateway.process().stderr().contains("the memory of the key process is not locked");
+        assert_eq!(status(holder, "VmLck").starts_with("0 "), forbidden);
+    }
+}
+
+#[test]
+fn handshakes_wait_for_a_key_process_that_was_killed() {
+    let ca = TestCa::new();
+    let leaf = ca.server(&NAMES).issue();
+    let gateway = setup().config(&(base(ISOLATE) + &host(&NAMES, &[&leaf]))).start();
+    wait_until_ready(&gateway);
+    let (stop, done) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let more = |number: usize| {
+        let before = done.load(Ordering::Relaxed);
+        wait_until("more handshakes", || {
+            let enough = done.load(Ordering::Relaxed) >= before + number;
+            (enough || stop.load(Ordering::Relaxed)).then_some(())
+        });
+    };
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        let result = full(&ca, &gateway);
+                        if result.is_err() {
+                            stop.store(true, Ordering::Relaxed);
+                        }
+                        result.expect("no handshake fails");
+                        done.fetch_add(1, Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        more(10);
+        for killed in [holder, keeper] {
+            let before = killed(gateway.process().id()).expect("a process");
+            kill(before, Signal::KILL);
+            wait_until("another process", || {
+                killed(gateway.process().id())
+                    .filter(|now| *now != before && holder(gateway.process().id()).is_some())
+            });
+            more(10);
+        }
+        stop.store(true, Ordering::Relaxed);
+        for client in clients {
+            client.join().expect("no handshake failed");
+        }
+    });
+    gateway.log_with("the key process was started again");
+    assert_eq!(gateway.metrics().sum("brisk_key_process_starts_total", &[]) as u64, 3);
+}
+
+#[test]
+fn a_key_process_that_stands_still_is_reported_and_resumed_sessions_go_on() {
+    let ca = TestCa::new();
+    let leaf = ca.server(&NAMES).issue();
+    let gateway = setup().config(&(base(ISOLATE) + &host(&NAMES, &[&leaf]))).start();
+    wait_until_ready(&gateway);
+    let client = TlsClient::new(&ca.root_file(), NAME);
+    client.connect(gateway.https()).expect("a handshake").get(NAME, "/");
+    let holder = holder(gateway.process().id()).expect("a key process");
+    kill(holder, Signal::STOP);
+    wait_until("a gateway that is not ready", || (!is_ready(&gateway)).then_some(()));
+    let page = gateway.ask_admin("/readyz").text();
+    assert!(page.contains("the key process"), "{page}");
+    assert_eq!(gateway.metrics().sum("brisk_key_process_up", &[]) as u64, 0);
+    client.connect(gateway.https()).expect("a resumed handshake").get(NAME, "/");
+    kill(holder, Signal::CONT);
+    wait_until_ready(&gateway);
+    full(&ca, &gateway).expect("a handshake");
+}
+
+#[test]
+fn a_new_certificate_and_its_key_are_served_and_a_wrong_key_is_refused() {
+    let ca = TestCa::new();
+    let (first, second) = (ca.server(&NAMES).issue(), ca.server(&NAMES).key(LeafKey::EcdsaP384).issue());
+    let config = base(ISOLATE)
+        + &format!(
+            "[[host]]\nnames = {NAMES:?}\ncertificates = [{{ chain = \"a.pem\", key = \"a.key\" }}]\n"
+        );
+    let setup = setup().config(&config).file("a.pem", &first.chain_pem).file("a.key", &first.key_pem);
+    fs::set_permissions(setup.folder().join("a.key"), fs::Permissions::from_mode(0o600)).expect("a mode");
+    let gateway = setup.start();
+    wait_until_ready(&gateway);
+    full(&ca, &gateway).expect("a handshake");
+    // The key alone: noticed by the process that reads it, and not that of the certificate.
+    gateway.write("a.key", &second.key_pem);
+    let log = gateway.log_with("not reloaded");
+    assert!(log.contains("a.key") && log.contains("certificates[0].key"), "{log}");
+    full(&ca, &gateway).expect("a handshake with the key of before");
+    gateway.write("a.pem", &second.chain_pem);
+    gateway.log_with("new handshakes are shown a new certificate");
+    full(&ca, &gateway).expect("a handshake");
+    let schemes = gateway.metrics().sum("brisk_handshakes_total", &["scheme=\"ecdsa_secp384r1_sha384\""]);
+    assert_eq!(schemes as u64, 1);
+    // The new key is there after a restart of the process too.
+    let before = holder(gateway.process().id()).expect("a key process");
+    kill(before, Signal::KILL);
+    wait_until("another process", || holder(gateway.process().id()).filter(|now| *now != before));
+    full(&ca, &gateway).expect("a handshake");
+    gateway.write("a.key", "no key");
+    let log = gateway.log_with("no private key");
+    assert!(log.contains("a.key"), "{log}");
+    full(&ca, &gateway).expect("a handshake");
+}
+
+#[test]
+fn what_is_wrong_with_keys_is_said_at_the_start_by_line_and_no_process_stays() {
+    let ca = TestCa::new();
+    let (own, other) = (ca.server(&NAMES).issue(), ca.server(&NAMES).issue());
+    let with = |chain: &Path, key: &Path, keys: &str| {
+        let config = base(keys)
+            + &format!(
+                "[[host]]\nnames = {NAMES:?}\ncertificates = [{{ chain = {chain:?}, key = {key:?} }}]\n"
+            );
+        setup().config(&config).fail()
+    };
+    let failed = with(&own.chain, &other.key, ISOLATE);
+    assert_eq!(failed.status.code(), Some(2), "{}", failed.text());
+    assert!(failed.stderr.contains("host[0].certificates[0].key"), "{}", failed.text());
+    let failed = with(&own.chain, Path::new("/nowhere.key"), ISOLATE);
+    assert!(failed.stderr.contains("cannot read /nowhere.key: No such file"), "{}", failed.text());
+    let failed = with(&own.chain, &own.key, "keys.isolate_user = \"nobody\"\n");
+    assert!(failed.stderr.contains("has no effect: it is for isolate = true"), "{}", failed.text());
+    let nobody = "keys.isolate = true\nkeys.isolate_user = \"who-is-this\"\n";
+    let failed = with(&own.chain, &own.key, nobody);
+    assert!(failed.stderr.contains("there is no user \"who-is-this\""), "{}", failed.text());
+    assert!(failed.stderr.contains("the key process cannot be started"), "{}", failed.text());
+}
+
+#[test]
+fn the_key_process_lives_as_long_as_the_drain_and_no_longer_than_the_gateway() {
+    let ca = TestCa::new();
+    let leaf = ca.server(&NAMES).issue();
+    let start = || {
+        let gateway = setup().config(&(base(ISOLATE) + &host(&NAMES, &[&leaf]))).start();
+        wait_until_ready(&gateway);
+        let id = gateway.process().id();
+        let own = [keeper(id).expect("a keeper"), holder(id).expect("a key process")];
+        (gateway, own)
+    };
+    let (mut gateway, own) = start();
+    // What a service manager sends to all processes of a service.
+    own.iter().for_each(|process| kill(*process, Signal::TERM));
+    own.iter().for_each(|process| kill(*process, Signal::INT));
+    full(&ca, &gateway).expect("a handshake");
+    gateway.terminate();
+    assert!(gateway.wait().success());
+    assert!(own.iter().all(|process| !exists(*process)), "orphans after the drain");
+
+    let (gateway, own) = start();
+    // Killed, without a word.
+    drop(gateway);
+    wait_until("processes that are gone", || own.iter().all(|process| !exists(*process)).then_some(()));
+}

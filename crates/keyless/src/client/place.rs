@@ -1,0 +1,131 @@
+//! Where a key server is, and the connection to it: TLS over the network, or a socket to a process beside this one.
+
+use std::fmt;
+use std::io;
+use std::os::unix::net::UnixStream as Socket;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use brisk_net::Target;
+use brisk_net::dial::{self, DialLimits};
+use brisk_tls::connector::{ClientStream, Connector};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::UnixStream;
+
+use super::settings::RemoteSettings;
+use crate::ALPN;
+
+/// Where a key server is.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// On the network: TLS, with certificates on both sides.
+    Network(Target),
+    /// In a process beside this one: a socket that no other process has.
+    Beside(Arc<dyn Passage>),
+}
+
+/// Makes sockets to a process beside this one.
+pub trait Passage: fmt::Debug + Send + Sync + 'static {
+    /// One end of a new pair of sockets, the other end of which the process has or will have. Must not block.
+    fn open(&self) -> io::Result<Socket>;
+}
+
+impl PartialEq for Place {
+    /// Two processes are the same if their passage is.
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Network(own), Self::Network(other)) => own == other,
+            (Self::Beside(own), Self::Beside(other)) => {
+                std::ptr::addr_eq(Arc::as_ptr(own), Arc::as_ptr(other))
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Place {}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network(target) => target.fmt(f),
+            Self::Beside(_) => f.write_str("key process"),
+        }
+    }
+}
+
+/// A connection to a key server.
+pub(super) enum Stream {
+    Network(Box<ClientStream>),
+    Beside(UnixStream),
+}
+
+impl Place {
+    /// Connects. `connector` is there if one of the places is on the network.
+    pub(super) async fn connect(
+        &self,
+        settings: &RemoteSettings,
+        connector: Option<&Connector>,
+        limits: DialLimits,
+    ) -> io::Result<Stream> {
+        let (target, connector) = match (self, connector) {
+            (Self::Beside(passage), _) => {
+                let socket = passage.open()?;
+                socket.set_nonblocking(true)?;
+                return Ok(Stream::Beside(UnixStream::from_std(socket)?));
+            }
+            (Self::Network(target), Some(connector)) => (target, connector),
+            (Self::Network(_), None) => return Err(io::Error::other("no certificates for key servers")),
+        };
+        let tcp = dial::connect(target, limits).await?;
+        let name = settings.server_name.clone().unwrap_or_else(|| host(&target.to_string()));
+        let stream = connector.connect(tcp, &name).await?;
+        if stream.protocol() != Some(ALPN.as_bytes()) {
+            let reason = format!("the server does not speak {ALPN}");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+        }
+        Ok(Stream::Network(Box::new(stream)))
+    }
+}
+
+/// The host of `host:port`.
+fn host(target: &str) -> String {
+    target.rsplit_once(':').map_or(target, |(host, _)| host).to_owned()
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Network(stream) => Pin::new(&mut **stream).poll_read(context, buffer),
+            Self::Beside(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Network(stream) => Pin::new(&mut **stream).poll_write(context, bytes),
+            Self::Beside(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Network(stream) => Pin::new(&mut **stream).poll_flush(context),
+            Self::Beside(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Network(stream) => Pin::new(&mut **stream).poll_shutdown(context),
+            Self::Beside(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
