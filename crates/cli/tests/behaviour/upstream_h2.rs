@@ -23,9 +23,9 @@ fn site(origin: &Origin) -> Site {
     Site::custom("server.workers = 1\n", &proxy_to(&[&h2c(origin)]), |setup| setup)
 }
 
-/// A request without a body that is not safe to repeat.
+/// A request that is not safe to repeat.
 fn post(path: &str) -> String {
-    format!("POST {path} HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: 0\r\n\r\n")
+    format!("POST {path} HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: 4\r\n\r\nbody")
 }
 
 /// The reason in the access log why the request of `path` failed.
@@ -43,6 +43,7 @@ fn what_a_server_left_out_when_it_went_is_sent_to_its_successor() {
                 peer.goaway(last)?;
                 return peer.fall_silent();
             }
+            peer.wait_for_body(stream)?;
             peer.answer(stream, b"hello", true)?;
             last = stream;
         }
@@ -65,6 +66,7 @@ fn a_stream_that_a_server_refused_is_opened_again() {
             if counted.fetch_add(1, Ordering::SeqCst) % 2 == 1 {
                 peer.reset(stream, REFUSED_STREAM)?;
             } else {
+                peer.wait_for_body(stream)?;
                 peer.answer(stream, b"hello", true)?;
             }
         }

@@ -1,6 +1,7 @@
 //! The body of a request on its way to an upstream: as it comes or gathered, within a limit and at a least pace.
 
 use std::cell::Cell;
+use std::mem;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -22,6 +23,8 @@ pub(crate) enum RequestBody {
     Empty,
     Client(LimitedUpload),
     Gathered(Box<Gathered>),
+    /// All of one that was sent before, and not looked at; empty at the end.
+    Again(Bytes),
 }
 
 /// The body of a request that is to be forwarded.
@@ -220,6 +223,8 @@ impl http_body::Body for RequestBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let body = match self.get_mut() {
             Self::Empty => return Poll::Ready(None),
+            Self::Again(data) if data.is_empty() => return Poll::Ready(None),
+            Self::Again(data) => return Poll::Ready(Some(Ok(Frame::data(mem::take(data))))),
             Self::Client(body) => body,
             Self::Gathered(body) => return body.poll_frame(context),
         };
@@ -245,6 +250,7 @@ impl http_body::Body for RequestBody {
             Self::Empty => true,
             Self::Client(body) => body.upload.is_end_stream(),
             Self::Gathered(body) => body.length() == 0 && !body.has_trailers(),
+            Self::Again(data) => data.is_empty(),
         }
     }
 
@@ -253,6 +259,7 @@ impl http_body::Body for RequestBody {
             Self::Empty => SizeHint::with_exact(0),
             Self::Client(body) => body.upload.size_hint(),
             Self::Gathered(body) => SizeHint::with_exact(body.length()),
+            Self::Again(data) => SizeHint::with_exact(data.len() as u64),
         }
     }
 }

@@ -235,8 +235,10 @@ impl Http2 {
             Err(ended) => ended,
         };
         let (error, was_sent) = match ended {
-            Ended::Unanswered(Unanswered { error, is_untouched }) => {
-                (upstream_error(error, progress), !is_untouched)
+            Ended::Unanswered(Unanswered { error, again }) => {
+                let was_sent = again.is_none();
+                again.into_iter().for_each(|body| *request.body_mut() = body);
+                (upstream_error(error, progress), was_sent)
             }
             Ended::Overdue(error) => {
                 if matches!(error, UpstreamError::HeadTimeout) {

@@ -60,7 +60,7 @@ impl State {
     fn respond(&mut self, place: u32, status: StatusCode, head: Head, is_last: bool) -> bool {
         let stream = self.stream(place);
         stream.has_head = true;
-        stream.is_untouched = false;
+        stream.looked_at();
         let has_no_body =
             stream.is_head || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED;
         stream.left = if has_no_body { Some(0) } else { head.length };

@@ -201,7 +201,9 @@ impl State {
         let stream = self.stream(place);
         let reason = Reason(word(payload));
         let is_refused = reason == Reason::REFUSED_STREAM && !stream.has_head;
-        stream.is_untouched &= is_refused;
+        if !is_refused {
+            stream.looked_at();
+        }
         // Behind the whole response it only ends the upload (RFC 9113 section 8.1).
         let error = if is_refused { Http2Error::Refused } else { Http2Error::Reset(reason) };
         self.end_stream(place, End::Failed(error));

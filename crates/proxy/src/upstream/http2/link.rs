@@ -6,6 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
+use std::mem;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -85,8 +86,8 @@ pub(crate) struct Exchange {
 #[derive(Debug)]
 pub(super) struct Unanswered {
     pub(super) error: ConnectionError,
-    /// The server has seen nothing of the request, which can be sent as it is.
-    pub(super) is_untouched: bool,
+    /// The body of the request, if the server has not looked at it and it can be sent again as it was.
+    pub(super) again: Option<RequestBody>,
 }
 
 impl Link {
@@ -237,7 +238,7 @@ impl Wire {
         let state = &mut self.state;
         state.allowance.tick(pulse.deadline.now());
         let Some(ping) = pulse.limits.ping else { return };
-        if std::mem::take(&mut state.recv.is_heard) || state.numbers.is_empty() {
+        if mem::take(&mut state.recv.is_heard) || state.numbers.is_empty() {
             (pulse.is_set, pulse.is_asked) = (false, false);
         }
         if state.numbers.is_empty() {
@@ -290,7 +291,8 @@ impl Exchange {
         let state = &mut wire.state;
         if !state.takes_requests() {
             let error = state.failure.unwrap_or(Http2Error::Refused);
-            return Poll::Ready(Err(Unanswered { error: error.into(), is_untouched: true }));
+            let body = mem::replace(request.body_mut(), RequestBody::Empty);
+            return Poll::Ready(Err(Unanswered { error: error.into(), again: Some(body) }));
         }
         if !state.has_room() {
             state.wait_for_room(context.waker());
@@ -316,9 +318,10 @@ impl Exchange {
         let mut wire = self.link.wire.borrow_mut();
         let Some(place) = self.place else { return Poll::Pending };
         let stream = wire.state.stream(place);
-        stream
-            .poll_head(context)
-            .map_err(|error| Unanswered { error: stream.explain(error), is_untouched: stream.is_untouched })
+        stream.poll_head(context).map_err(|error| Unanswered {
+            error: stream.explain(error),
+            again: stream.is_untouched.then(|| stream.take_request_body()),
+        })
     }
 
     /// See [`http_body::Body::poll_frame`].

@@ -55,7 +55,6 @@ impl State {
         self.allowance.earn(STREAM);
         let stream = self.stream(place);
         stream.is_head = request.method() == Method::HEAD;
-        stream.is_untouched = is_last;
         if !is_last {
             let body = mem::replace(request.body_mut(), RequestBody::Empty);
             stream.upload = Some(Upload { body, chunk: Bytes::new() });
@@ -122,8 +121,15 @@ impl State {
                     return self.queue(place);
                 }
                 Some(Ok(Ok(data))) if data.is_empty() => return self.end_upload(place, None),
-                Some(Ok(Ok(data))) => upload.chunk = data,
-                Some(Ok(Err(frame))) => return self.end_upload(place, frame.into_trailers().ok()),
+                Some(Ok(Ok(data))) => {
+                    let is_all = upload.body.is_end_stream();
+                    upload.chunk = data.clone();
+                    stream.sends(&data, is_all);
+                }
+                Some(Ok(Err(frame))) => {
+                    stream.looked_at();
+                    return self.end_upload(place, frame.into_trailers().ok());
+                }
                 Some(Err(error)) => return self.break_off(place, error),
                 None => return self.end_upload(place, None),
             }

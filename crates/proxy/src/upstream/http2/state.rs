@@ -251,7 +251,7 @@ impl State {
         }
         let stream = self.stream(place);
         let is_queued = mem::take(&mut stream.is_queued);
-        stream.upload = None;
+        stream.end_upload();
         let under_way = if stream.end == End::Whole { 0 } else { stream.recv_window.max(0) };
         self.recv.stray = (self.recv.stray + under_way).min(CONNECTION_WINDOW.into());
         if is_queued {
@@ -304,7 +304,7 @@ impl State {
     pub(super) fn reset(&mut self, number: u32, reason: Reason, error: Http2Error) {
         self.send.out.rst_stream(number, reason);
         if let Some(place) = self.find(number) {
-            self.stream(place).is_untouched = false;
+            self.stream(place).looked_at();
             self.end_stream(place, End::Failed(error));
         }
     }
@@ -328,7 +328,9 @@ impl State {
         let written = self.send.before + self.send.written as u64;
         for (_, place) in mem::take(&mut self.numbers) {
             let stream = self.stream(place);
-            stream.is_untouched &= written <= stream.begins;
+            if written > stream.begins {
+                stream.looked_at();
+            }
             self.end_stream(place, End::Failed(error));
         }
         if let Some(reason) = reason {

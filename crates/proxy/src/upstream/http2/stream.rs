@@ -12,6 +12,9 @@ use super::state::STREAM_WINDOW;
 use crate::body::request::RequestBody;
 use crate::error::{BodyError, Http2Error};
 
+/// The most of a request body that is kept until the server answers.
+const KEPT: usize = 64 << 10;
+
 /// A stream, or a place for one.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
@@ -20,8 +23,12 @@ pub(super) struct Stream {
     pub(super) is_held: bool,
     /// Where its first frame begins, in all that was ever written.
     pub(super) begins: u64,
-    /// The server has seen nothing of a body, so that the request is as it was.
+    /// The request can be sent again as it was, if the server has not looked at it: its body is here, or it has none.
     pub(super) is_untouched: bool,
+    /// The whole request body, if it is short and was sent, until the server answers.
+    kept: Option<Bytes>,
+    /// The request body of a stream that has ended before anything of it was sent.
+    unsent: Option<RequestBody>,
     /// The request asks for a head alone.
     pub(super) is_head: bool,
     /// The head of the response until it is taken; and whether it has come.
@@ -74,7 +81,47 @@ impl Stream {
         // The queue of pieces keeps its memory.
         let pieces = mem::take(&mut self.pieces);
         let recv_window = STREAM_WINDOW.into();
-        *self = Self { number, is_held: true, begins, recv_window, send_window, pieces, ..Self::default() };
+        *self = Self {
+            number,
+            is_held: true,
+            is_untouched: true,
+            begins,
+            recv_window,
+            send_window,
+            pieces,
+            ..Self::default()
+        };
+    }
+
+    /// The first piece of the request body is going to be sent; `is_all` of it.
+    pub(super) fn sends(&mut self, data: &Bytes, is_all: bool) {
+        let is_first = self.is_untouched && self.kept.is_none();
+        self.is_untouched = is_first && is_all && data.len() <= KEPT;
+        self.kept = self.is_untouched.then(|| data.clone());
+    }
+
+    /// The server has begun to answer, or the request cannot be sent again for another reason.
+    pub(super) fn looked_at(&mut self) {
+        self.is_untouched = false;
+        self.kept = None;
+        self.unsent = None;
+    }
+
+    /// Nothing more of the request is sent.
+    pub(super) fn end_upload(&mut self) {
+        let upload = self.upload.take();
+        if self.is_untouched && self.kept.is_none() {
+            self.unsent = upload.map(|upload| upload.body);
+        }
+    }
+
+    /// The body of a request that is as it was.
+    pub(super) fn take_request_body(&mut self) -> RequestBody {
+        match (self.kept.take(), self.unsent.take()) {
+            (Some(data), _) => RequestBody::Again(data),
+            (None, Some(body)) => body,
+            (None, None) => RequestBody::Empty,
+        }
     }
 
     /// Adds a piece of the body, which shares the memory that was read into.
@@ -168,6 +215,8 @@ impl Stream {
     pub(super) fn clear(&mut self) -> u32 {
         self.upload = None;
         self.cause = None;
+        self.kept = None;
+        self.unsent = None;
         self.clear_response()
     }
 

@@ -28,6 +28,8 @@ pub(super) struct Bench {
     client: Rc<Connection>,
     notices: Rc<Notices>,
     input: BytesMut,
+    /// Request bodies end with what they begin with.
+    ends: bool,
 }
 
 /// A frame that was written.
@@ -54,8 +56,13 @@ impl Bench {
         let address = SocketAddr::from(([192, 0, 2, 1], 40000));
         let record = ConnectionRecord::new(1, address, address, Timeline::start());
         let client = Connection::new(record, true);
-        let mut bench =
-            Self { state: State::new(HEAD_SIZE), client, notices: Rc::default(), input: BytesMut::new() };
+        let mut bench = Self {
+            state: State::new(HEAD_SIZE),
+            client,
+            notices: Rc::default(),
+            input: BytesMut::new(),
+            ends: false,
+        };
         let mut bytes = Vec::new();
         bytes.frame(kind::SETTINGS, 0, 0, settings);
         bench.feed(&bytes);
@@ -68,12 +75,24 @@ impl Bench {
         self.state.feed(&mut self.input);
     }
 
+    /// Begins POST with this body, of which this is the end if it `is_whole`.
+    #[cfg(test)]
+    pub(super) fn ask_whole(&mut self, body: &[u8], is_whole: bool) -> Asked {
+        self.ends = is_whole;
+        let asked = self.ask(Method::POST, Some(body));
+        self.ends = false;
+        asked
+    }
+
     /// Begins a request of this method to `https://a/`, with a body as far as `body` is not `None`.
     pub(super) fn ask(&mut self, method: Method, body: Option<&[u8]>) -> Asked {
         let inbox = body.map(|body| {
             let inbox = Inbox::new(7, None, false, &self.notices);
             if !body.is_empty() {
                 assert!(inbox.push(body, 0).is_continue());
+            }
+            if self.ends {
+                inbox.end(None);
             }
             inbox
         });

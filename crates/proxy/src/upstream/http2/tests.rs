@@ -170,11 +170,31 @@ fn what_the_server_has_not_looked_at_is_as_it_was() {
         assert_eq!(asked.error, expected, "{bytes:?}");
         assert_eq!(asked.is_over && bench.state.stream(asked.place).is_untouched, refused, "{bytes:?}");
     }
-    // The body of this one is not as it was.
-    let mut bench = Bench::new(&[]);
-    let asked = bench.ask(Method::POST, Some(b"half"));
-    bench.feed(&reset(1, Reason::REFUSED_STREAM));
-    assert!(!bench.state.stream(asked.place).is_untouched);
+}
+
+#[test]
+fn a_body_that_was_refused_is_there_to_be_sent_again_if_it_is_short_and_whole() {
+    let long = vec![b'x'; 100_000];
+    for (body, is_whole, is_there) in
+        [(&b"hello"[..], true, true), (b"", false, true), (b"half", false, false), (&long, true, false)]
+    {
+        let wide = settings::payload(&[(id::INITIAL_WINDOW_SIZE, 1 << 20)]);
+        let mut bench = Bench::new(&wide);
+        let asked = bench.ask_whole(body, is_whole);
+        bench.written();
+        bench.feed(&reset(1, Reason::REFUSED_STREAM));
+        let stream = bench.state.stream(asked.place);
+        assert_eq!(stream.is_untouched, is_there, "{} bytes", body.len());
+        let length = http_body::Body::size_hint(&stream.take_request_body()).exact();
+        if is_whole && is_there {
+            assert_eq!(length, Some(body.len() as u64));
+        }
+        // Nor when the server has answered.
+        let asked = bench.ask_whole(body, is_whole);
+        bench.feed(&head(3, 0, &[]));
+        bench.feed(&reset(3, Reason::REFUSED_STREAM));
+        assert!(!bench.state.stream(asked.place).is_untouched);
+    }
 }
 
 #[test]
