@@ -99,11 +99,11 @@ impl Field {
     }
 
     /// A field that is spelled out.
-    pub(crate) fn literal(name: Name<'_, Self>, value: &[u8]) -> Self {
+    pub(crate) fn literal(name: &Name<'_, Self>, value: &[u8]) -> Self {
         match name {
             Name::Constant(index) => match index.checked_sub(FIRST_NAME) {
                 Some(place) => Self::header(NAMES[place].clone(), value),
-                None => Self::pseudo(constant(index).unwrap_or_default().0.as_bytes(), value),
+                None => Self::pseudo(constant(*index).unwrap_or_default().0.as_bytes(), value),
             },
             Name::Of(Self::Method(_)) => Self::pseudo(b":method", value),
             Name::Of(Self::Scheme(_)) => Self::pseudo(b":scheme", value),
@@ -175,7 +175,7 @@ mod tests {
         for index in 1..=61 {
             let (name, value) = constant(index).expect("a constant");
             let (constant, literal) =
-                (Field::constant(index), Field::literal(Name::New(name.as_bytes()), value.as_bytes()));
+                (Field::constant(index), Field::literal(&Name::New(name.as_bytes()), value.as_bytes()));
             assert_eq!(format!("{constant:?}"), format!("{literal:?}"), "{name}");
         }
     }

@@ -237,7 +237,9 @@ impl Http2 {
         let (error, was_sent) = match ended {
             Ended::Unanswered(Unanswered { error, again }) => {
                 let was_sent = again.is_none();
-                again.into_iter().for_each(|body| *request.body_mut() = body);
+                if let Some(body) = again {
+                    *request.body_mut() = body;
+                }
                 (upstream_error(error, progress), was_sent)
             }
             Ended::Overdue(error) => {

@@ -74,7 +74,7 @@ impl Passage<'_> {
             outcome: &exchange.outcome,
         };
         let answered = forward(self.group, Request::from_parts(head, body), &facts).await;
-        self.answered(answered, exchange)
+        Ok(self.answered(answered, exchange))
     }
 
     /// Joins a stream of the client with a server that speaks its protocol.
@@ -93,7 +93,7 @@ impl Passage<'_> {
             outcome: &exchange.outcome,
         };
         let answered = tunnel(self.group, head, upload, &facts).await;
-        self.answered(answered, exchange)
+        Ok(self.answered(answered, exchange))
     }
 
     /// Makes the client's head one for an upstream.
@@ -117,16 +117,16 @@ impl Passage<'_> {
         &self,
         answered: Result<Response<Body>, UpstreamError>,
         exchange: &mut Exchange,
-    ) -> Result<Response<Body>, Refusal> {
+    ) -> Response<Body> {
         match answered {
             Ok(mut response) => {
                 if let Some(hinting) = &self.hinting {
                     hinting.answered(&response);
                 }
                 headers::prepare_response(response.status(), response.headers_mut());
-                Ok(response)
+                response
             }
-            Err(error) => Ok(self.failed(&error, exchange)),
+            Err(error) => self.failed(&error, exchange),
         }
     }
 

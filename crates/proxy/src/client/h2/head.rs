@@ -95,7 +95,7 @@ impl Fields for Head {
     }
 
     fn literal(&mut self, name: Name<'_, Field>, value: &[u8]) -> Field {
-        Field::literal(name, value)
+        Field::literal(&name, value)
     }
 
     fn take(&mut self, field: Field) {

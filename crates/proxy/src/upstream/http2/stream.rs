@@ -17,6 +17,7 @@ const KEPT: usize = 64 << 10;
 
 /// A stream, or a place for one.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Stream {
     pub(super) number: u32,
     /// A request waits for the response, or reads it.
