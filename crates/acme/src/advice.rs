@@ -8,13 +8,18 @@ use time::OffsetDateTime;
 
 use crate::AcmeError;
 use crate::account::Authority;
-use crate::records::{Advice, seconds};
+use crate::records::{Advice, moment, seconds};
 use crate::renewal::{ask_again, choose};
 
 impl Advice {
     /// Whether it is advice at all, and not only the note that there was none.
     pub(crate) fn is_known(&self) -> bool {
         self.chosen != u64::MAX
+    }
+
+    /// The window that the authority advises; `None` if it gave no advice.
+    pub fn window(&self) -> Option<(SystemTime, SystemTime)> {
+        self.is_known().then(|| (moment(self.start), moment(self.end)))
     }
 }
 

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use brisk_certs::Challenges;
 use brisk_certs::challenge::{Answering, Look};
+use brisk_fetch::{Client, ClientSettings};
 use tokio::sync::mpsc;
 
 use crate::AcmeError;
 use crate::certify::{checked_as, proof};
+use crate::dns::{DnsError, DnsSettings, Txt};
 use crate::records::Records;
 use crate::settings::ChallengeKind;
 
@@ -25,13 +27,31 @@ pub(crate) struct Answers {
     records: Records,
 }
 
-/// An answer, withdrawn when dropped.
+/// An answer. At listeners it is withdrawn when this is dropped; a record stays until [`withdraw`](Self::withdraw).
 #[derive(Debug)]
-pub(crate) struct Given {
+pub(crate) enum Given {
+    Listener(#[expect(dead_code, reason = "withdrawn when it is dropped")] Listening),
+    Record(DnsSettings, Txt),
+}
+
+/// An answer at listeners, withdrawn when dropped.
+#[derive(Debug)]
+pub(crate) struct Listening {
     _here: Answering,
     records: Records,
     kind: &'static str,
     subject: String,
+}
+
+impl Given {
+    /// Takes a record away again. What fails is reported: the record proves nothing to later orders.
+    pub(crate) async fn withdraw(self) {
+        if let Self::Record(dns, record) = self
+            && let Err(error) = dns.remove(&record).await
+        {
+            tracing::warn!(name = record.name, %error, "a record for dns-01 stays in the DNS");
+        }
+    }
 }
 
 impl Answers {
@@ -49,7 +69,7 @@ impl Answers {
     ) -> Result<Given, AcmeError> {
         let (kind, subject) = match kind {
             ChallengeKind::Http01 => (HTTP, token.to_owned()),
-            _ => (TLS, checked_as(name)),
+            ChallengeKind::TlsAlpn01 | ChallengeKind::Dns01 => (TLS, checked_as(name)),
         };
         let here = if kind == HTTP {
             self.challenges.answer_http(&subject, key_authorization)
@@ -59,7 +79,18 @@ impl Answers {
         let stored =
             if kind == HTTP { key_authorization.to_owned() } else { format!("{name} {key_authorization}") };
         self.records.put_answer(kind, &subject, &stored)?;
-        Ok(Given { _here: here, records: self.records.clone(), kind, subject })
+        let records = self.records.clone();
+        Ok(Given::Listener(Listening { _here: here, records, kind, subject }))
+    }
+
+    /// Puts the record that answers a challenge of dns-01 for `name`.
+    pub(crate) async fn record(dns: &DnsSettings, name: &str, value: String) -> Result<Given, AcmeError> {
+        // Only acme-dns is asked over HTTP, and its server has a public certificate.
+        let http = Client::new(&ClientSettings::default())
+            .map_err(|error| DnsError { by: "HTTP client".to_owned(), reason: error.to_string() })?;
+        let record = Txt::proving(name, value);
+        dns.put(&record, &http).await?;
+        Ok(Given::Record(dns.clone(), record))
     }
 
     /// Answers what comes to the listeners of this process, and was ordered by another.
@@ -97,7 +128,7 @@ fn look(records: &Records, question: Look) -> Result<(), AcmeError> {
     Ok(())
 }
 
-impl Drop for Given {
+impl Drop for Listening {
     fn drop(&mut self) {
         if let Err(error) = self.records.remove_answer(self.kind, &self.subject) {
             tracing::debug!(%error, "an answer to a challenge stays in the store");

@@ -56,6 +56,20 @@ impl<'h> Attempt<'h> {
         self.note(status, obtained)
     }
 
+    /// Obtains it now, whatever is due, for an operator who waits for the outcome.
+    pub(crate) async fn at_once(&self) -> Result<(), AcmeError> {
+        let Some(mut lock) = self.common.records.lock(self.name())? else {
+            return Err(AcmeError::Busy);
+        };
+        let (status, have) = (self.status()?, self.have()?);
+        // An operator who asks for it has no use for a trial.
+        let in_earnest = Status { tried: true, ..status.clone() };
+        match self.obtain(have.as_ref(), &in_earnest, &mut *lock).await {
+            Ok(obtained) => self.note(status, Ok(obtained)).map(drop),
+            Err(error) => Err(error),
+        }
+    }
+
     fn name(&self) -> &str {
         self.wanted.name()
     }
@@ -115,7 +129,7 @@ impl<'h> Attempt<'h> {
         });
         let advice = advice.unwrap_or_else(|| unknown(id, known));
         if known.is_none_or(|known| known.chosen != advice.chosen) && advice.is_known() {
-            let (renewal, why) = (time(moment(advice.chosen)), advice.explanation.as_deref());
+            let (renewal, why) = (rfc3339(moment(advice.chosen)), advice.explanation.as_deref());
             tracing::info!(host = self.name(), key = %self.kind, renewal, why, "the authority advises when to renew");
         }
         let status = Status { advice: Some(advice), ..self.status()? };
@@ -145,6 +159,7 @@ impl<'h> Attempt<'h> {
             records: &self.common.records,
             answers: &self.common.answers,
             challenges: self.challenges(status.failures),
+            dns: self.common.settings.dns.as_ref(),
             replaces: replaced
                 .and_then(|have| CertificateIdentifier::try_from(&have.certificate.chain[0]).ok()),
             lock,
@@ -193,7 +208,7 @@ impl<'h> Attempt<'h> {
         };
         let failures = before.failures.saturating_add(1);
         let next = SystemTime::now() + pause(failures, error.retry_after());
-        tracing::error!(host = self.name(), key = %self.kind, %error, failures, next = time(next), "no certificate was obtained");
+        tracing::error!(host = self.name(), key = %self.kind, %error, failures, next = rfc3339(next), "no certificate was obtained");
         let status = Status {
             failures,
             last_error: Some(error.to_string()),
@@ -210,7 +225,7 @@ impl<'h> Attempt<'h> {
     fn succeeded(&self) -> Result<SystemTime, AcmeError> {
         self.common.records.put_status(self.name(), self.kind, &Status::default())?;
         if let Some(Usable { certificate, issued }) = self.have()? {
-            let (ends, names) = (time(certificate.not_after), issued.names.join(" "));
+            let (ends, names) = (rfc3339(certificate.not_after), issued.names.join(" "));
             tracing::info!(host = self.name(), names, key = %self.kind, ends, "a certificate was obtained");
         }
         // The authority is asked for advice on it at once.
@@ -230,8 +245,8 @@ fn is_past(at: SystemTime) -> bool {
     seconds(at) <= seconds(SystemTime::now())
 }
 
-/// As logs write it.
-fn time(at: SystemTime) -> String {
+/// As logs write it: RFC 3339, in UTC.
+pub fn rfc3339(at: SystemTime) -> String {
     let at = time::OffsetDateTime::from(at);
     at.format(&time::format_description::well_known::Rfc3339).unwrap_or_default()
 }

@@ -31,6 +31,8 @@ pub struct HostStatus {
 pub struct KeyStatus {
     /// The kind of its key.
     pub kind: KeyKind,
+    /// Who issued it; `None` if there is none yet.
+    pub issuer: Option<String>,
     /// When it ends; `None` if there is none yet.
     pub not_after: Option<SystemTime>,
     /// When it is renewed, or ordered.

@@ -6,6 +6,8 @@ use brisk_certs::{CertError, StoreError};
 use brisk_keys::KeyError;
 use thiserror::Error;
 
+use crate::dns::DnsError;
+
 /// Errors of orders, accounts and renewals.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -65,6 +67,18 @@ pub enum AcmeError {
         /// What would help.
         hint: &'static str,
     },
+    /// A record for dns-01 could not be put into the DNS.
+    #[error("no record for dns-01: {0}")]
+    Dns(#[from] DnsError),
+    /// What an operator asked for failed, and will be tried again by the gateway.
+    #[error("{0}")]
+    Failed(String),
+    /// There is no certificate to do something with.
+    #[error("there is no certificate yet")]
+    Missing,
+    /// The authority of a certificate is not in the configuration.
+    #[error("it was issued by {0:?}, which is no authority of the configuration")]
+    Stranger(String),
     /// An order was given up by the authority without a reason that it reports.
     #[error("the order became {0}")]
     Order(String),
@@ -74,6 +88,9 @@ pub enum AcmeError {
     /// The lock of the order was lost to another process.
     #[error("another gateway has taken over the order")]
     Overtaken,
+    /// The host's lock is held by another process.
+    #[error("another process orders for this host just now; try again when it is done")]
+    Busy,
     /// A key or a request for a certificate cannot be made.
     #[error("cannot make a key: {0}")]
     Key(#[from] rcgen::Error),

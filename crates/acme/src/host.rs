@@ -18,7 +18,7 @@ use crate::renewal;
 use crate::settings::{KeyKind, Wanted};
 
 /// How often the store is looked at for what others have put there.
-const LOOK: Duration = Duration::from_mins(1);
+const LOOK: Duration = Duration::from_secs(20);
 
 /// One host, and what it shows.
 pub(crate) struct Host {
@@ -105,18 +105,25 @@ impl Host {
     }
 
     fn report(&self) {
-        let keys = self.wanted.keys.iter().filter_map(|kind| self.key_status(*kind).ok()).collect();
-        self.common.report(HostStatus { names: self.wanted.names.clone(), keys });
+        self.common.report(Self::status_of(&self.common, &self.wanted));
     }
 
-    fn key_status(&self, kind: KeyKind) -> Result<KeyStatus, AcmeError> {
-        let status = self.common.records.status(self.wanted.name(), kind)?;
-        let certificate = usable(&self.common, self.wanted.name(), kind)?.map(|usable| usable.certificate);
+    /// How a host stands.
+    pub(crate) fn status_of(common: &Common, wanted: &Wanted) -> HostStatus {
+        let keys =
+            wanted.keys.iter().filter_map(|kind| Self::key_status(common, wanted, *kind).ok()).collect();
+        HostStatus { names: wanted.names.clone(), keys }
+    }
+
+    fn key_status(common: &Common, wanted: &Wanted, kind: KeyKind) -> Result<KeyStatus, AcmeError> {
+        let status = common.records.status(wanted.name(), kind)?;
+        let certificate = usable(common, wanted.name(), kind)?.map(|usable| usable.certificate);
         let renewal = certificate
             .as_ref()
             .map_or(moment(0), |own| renewal::due(own.not_before, own.not_after, status.advice.as_ref()));
         Ok(KeyStatus {
             kind,
+            issuer: certificate.as_ref().and_then(|own| brisk_certs::issuer(own.chain.first()?)),
             not_after: certificate.map(|own| own.not_after),
             renewal: renewal.max(moment(status.retry)),
             failures: status.failures,

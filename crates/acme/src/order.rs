@@ -13,6 +13,7 @@ use crate::AcmeError;
 use crate::account::{Authority, NONCES};
 use crate::answers::Answers;
 use crate::certify::{new_key, request};
+use crate::dns::DnsSettings;
 use crate::error::{is_bad_nonce, is_gone};
 use crate::prove::{Prover, why_invalid};
 use crate::records::{Issued, Pending, Records, Secret, seconds};
@@ -36,6 +37,8 @@ pub(crate) struct Job<'a> {
     pub(crate) answers: &'a Answers,
     /// The ways to prove names, the preferred first.
     pub(crate) challenges: Vec<ChallengeKind>,
+    /// How records for dns-01 are put.
+    pub(crate) dns: Option<&'a DnsSettings>,
     /// The certificate that is replaced, if the authority issued one (RFC 9773 section 5).
     pub(crate) replaces: Option<CertificateIdentifier<'static>>,
     /// Held while the order is under way.

@@ -1,6 +1,8 @@
 //! Proves to an authority that the names of an order are served here.
 
 use std::collections::HashSet;
+use std::pin::pin;
+use std::time::Duration;
 
 use instant_acme::{
     AuthorizationHandle, AuthorizationStatus, ChallengeStatus, ChallengeType, Order, OrderStatus,
@@ -9,10 +11,14 @@ use tokio::time::{Instant, sleep};
 
 use crate::AcmeError;
 use crate::account::NONCES;
-use crate::answers::Given;
+use crate::answers::{Answers, Given};
+use crate::dns::DnsSettings;
 use crate::error::is_bad_nonce;
 use crate::order::{Job, LOOKS};
 use crate::settings::ChallengeKind;
+
+/// How often the lock is asked after while something takes long.
+const LOCK: Duration = Duration::from_secs(20);
 
 /// An order whose names are to be proven.
 pub(crate) struct Prover<'j, 'a> {
@@ -34,7 +40,11 @@ impl Prover<'_, '_> {
                 return Err(self.job.authority.error("the authority takes no answer", error));
             }
         }
-        self.settle(order).await
+        let settled = self.settle(order).await;
+        for answer in given {
+            answer.withdraw().await;
+        }
+        settled
     }
 
     /// Answers what is not answered yet. The inner error is a nonce that was refused: the rest is still to be done.
@@ -75,7 +85,11 @@ impl Prover<'_, '_> {
         let kind = self.choose(&name, &handle)?;
         let mut challenge = handle.challenge(kind.of_protocol()).expect("it was chosen from these");
         let authorization = challenge.key_authorization();
-        given.push(self.job.answers.give(kind, &name, &challenge.token, authorization.as_str())?);
+        let answer = match (kind, self.job.dns) {
+            (ChallengeKind::Dns01, Some(dns)) => self.record(dns, &name, authorization.dns_value()).await?,
+            _ => self.job.answers.give(kind, &name, &challenge.token, authorization.as_str())?,
+        };
+        given.push(answer);
         tracing::debug!(host = self.job.host, name, challenge = kind.name(), "the authority may check");
         if challenge.status != ChallengeStatus::Pending {
             return Ok(Ok(()));
@@ -84,6 +98,17 @@ impl Prover<'_, '_> {
             Ok(()) => Ok(Ok(())),
             Err(error) if is_bad_nonce(&error) => Ok(Err(error)),
             Err(error) => Err(self.job.authority.error("the authority does not check", error)),
+        }
+    }
+
+    /// Puts a record, which may take longer than the lock is lent for.
+    async fn record(&mut self, dns: &DnsSettings, name: &str, value: String) -> Result<Given, AcmeError> {
+        let mut put = pin!(Answers::record(dns, name, value));
+        loop {
+            tokio::select! {
+                given = &mut put => return given,
+                () = sleep(LOCK) => self.job.still_ours()?,
+            }
         }
     }
 

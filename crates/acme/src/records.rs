@@ -61,6 +61,20 @@ pub struct Issued {
     pub key: Secret,
 }
 
+impl Issued {
+    /// A certificate that was obtained otherwise, of the authority with this directory; empty if that is not known.
+    pub fn imported(names: &[String], authority: &str, chain: &str, key: &str, now: SystemTime) -> Self {
+        Self {
+            names: names.to_vec(),
+            authority: authority.to_owned(),
+            profile: None,
+            obtained: seconds(now),
+            chain: chain.to_owned(),
+            key: Secret(key.to_owned()),
+        }
+    }
+}
+
 /// An order under way.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Pending {
@@ -138,6 +152,10 @@ impl Records {
 
     pub(crate) fn put_issued(&self, host: &str, kind: KeyKind, issued: &Issued) -> Result<(), AcmeError> {
         self.write(&Name::of([CERTIFICATES, host, kind.name()]), issued)
+    }
+
+    pub(crate) fn end_issued(&self, host: &str, kind: KeyKind) -> Result<(), AcmeError> {
+        Ok(self.0.remove(&Name::of([CERTIFICATES, host, kind.name()]))?)
     }
 
     /// The hosts that have certificates, orders or failures.

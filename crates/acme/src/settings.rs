@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
+use crate::dns::DnsSettings;
+
 /// What is the same for all names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcmeSettings {
@@ -15,6 +17,8 @@ pub struct AcmeSettings {
     pub contact: Vec<String>,
     /// How names are proven, the preferred way first; at least one.
     pub challenges: Vec<ChallengeKind>,
+    /// How records for dns-01 are put into the DNS. `None` where names are not proven so.
+    pub dns: Option<DnsSettings>,
 }
 
 /// An authority that issues certificates by ACME.

@@ -27,4 +27,4 @@ pub use resolver::{ClientAbilities, HostMap, Match, UnknownName, choose};
 pub use slot::{Publish, Served, Slot};
 pub use store::{Store, StoreError};
 pub use watch::FileWatch;
-pub use x509::{common_name, not_after, subject};
+pub use x509::{common_name, issuer, not_after, subject};

@@ -179,6 +179,12 @@ pub fn subject(certificate: &CertificateDer<'_>) -> Option<String> {
     Some(certificate.subject().to_string())
 }
 
+/// The issuer of a certificate as text; `None` if it cannot be parsed.
+pub fn issuer(certificate: &CertificateDer<'_>) -> Option<String> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    Some(certificate.issuer().to_string())
+}
+
 /// The time until which a certificate is valid; `None` if it cannot be parsed.
 pub fn not_after(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;

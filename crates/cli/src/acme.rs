@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use brisk_acme::{Keeper, WantedHost};
 use brisk_certs::Challenges;
-use brisk_certs::store::Folder;
 use brisk_gateway::{ObtainedHost, Obtainer};
 
 use crate::config::ResolvedAcme;
@@ -29,10 +28,10 @@ impl Obtained {
     /// Looks after the certificates that `acme` wants, for the hosts that the gateway serves now.
     pub(crate) fn look_after(&self, acme: &ResolvedAcme) -> io::Result<()> {
         if self.keeper.get().is_none() {
-            let Some(folder) = acme.folder.as_ref().filter(|_| !acme.wanted.is_empty()) else {
+            let Some(place) = acme.place.as_ref().filter(|_| !acme.wanted.is_empty()) else {
                 return Ok(());
             };
-            let started = Keeper::start(Arc::new(Folder::new(folder)), &self.challenges)?;
+            let started = Keeper::start(place.store(), &self.challenges)?;
             // Only this thread sets it.
             let _ = self.keeper.set(started);
         }

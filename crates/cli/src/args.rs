@@ -2,6 +2,7 @@
 #![expect(clippy::doc_markdown, reason = "doc comments of arguments are help texts for a terminal")]
 
 mod bench;
+mod cert;
 mod compress;
 mod key_process;
 mod keyserver;
@@ -14,6 +15,7 @@ use brisk_proxy::upstream_settings::ServerUrl;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use bench::{Bench, BenchCommand, Compare, Load};
+pub(crate) use cert::{Cert, CertCommand, Chosen, ImportCertbot, Revoke};
 pub(crate) use compress::CompressArgs;
 pub(crate) use key_process::KeyProcess;
 pub(crate) use keyserver::{Enrol, Init, KeyServer, KeyServerCommand, ServeKeys};
@@ -36,6 +38,8 @@ pub(crate) enum Command {
     Check(Check),
     /// Make compressed copies beside the files of a folder, for routes with `precompressed`
     Compress(CompressArgs),
+    /// Show, obtain, renew, revoke and import the certificates of hosts with `acme`
+    Cert(Cert),
     /// Hold private keys, and perform operations with them for gateways
     Keyserver(KeyServer),
     /// Hold the keys of a gateway, which starts this itself

@@ -4,6 +4,7 @@ mod acme;
 mod args;
 mod bench;
 mod bench_compare;
+mod cert;
 mod check;
 mod compress;
 mod config;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         }
         Command::Check(arguments) => check::run(&arguments),
         Command::Compress(arguments) => compress::run(&arguments),
+        Command::Cert(arguments) => cert::run(arguments),
         Command::Keyserver(arguments) => keyserver::run(arguments),
         Command::KeyProcess(arguments) => {
             memory::small_pages();

@@ -57,6 +57,7 @@ mod breaker;
 mod client;
 mod command;
 mod epoch;
+mod errands;
 mod error;
 mod exchange;
 #[cfg(any(test, fuzzing))]
@@ -74,6 +75,7 @@ mod store;
 mod trouble;
 
 pub(crate) use command::{How, Kept};
+pub use errands::RedisErrands;
 pub use error::RedisError;
 pub use exchange::TicketKeySync;
 pub use settings::{RedisAddress, RedisCredentials, RedisSettings, RedisTls, RedisTopology};

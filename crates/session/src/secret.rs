@@ -43,6 +43,8 @@ pub enum Purpose {
     TicketKeySync,
     /// Marking the session IDs of TLS 1.2 (HMAC).
     SessionIds,
+    /// Sealing certificates, their keys and accounts that gateways keep in that store.
+    CertificateStore,
 }
 
 impl Purpose {
@@ -53,6 +55,7 @@ impl Purpose {
             Self::StoreIds => b"hide session ids",
             Self::TicketKeySync => b"exchange ticket keys",
             Self::SessionIds => b"mark session ids",
+            Self::CertificateStore => b"seal certificates and keys",
         }
     }
 }

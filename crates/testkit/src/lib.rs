@@ -6,6 +6,7 @@ pub mod client;
 pub mod early;
 pub mod fuzz;
 pub mod http1;
+pub mod knot;
 pub mod nginx;
 pub mod origin;
 pub mod pebble;

@@ -14,22 +14,17 @@ use crate::process::{Process, command, free_port, run, wait_until};
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// How a [`Pebble`] differs from one that rejects nothing and issues for 90 days.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[must_use = "nothing runs before `start`"]
 pub struct PebbleOptions {
     nonces_rejected: u8,
     external_account: bool,
     dns: Option<SocketAddr>,
+    https: Option<u16>,
 }
 
 /// The key of the external account that a pebble of [`PebbleOptions::external_account`] knows as `kid-1`.
 pub const EXTERNAL_KEY: &str = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
-
-impl Default for PebbleOptions {
-    fn default() -> Self {
-        Self { nonces_rejected: 0, external_account: false, dns: None }
-    }
-}
 
 impl PebbleOptions {
     /// Rejects this share of all nonces, in percent.
@@ -50,7 +45,13 @@ impl PebbleOptions {
         self
     }
 
-    /// Starts it; it checks names at two ports that are free now.
+    /// Checks by tls-alpn-01 at this port.
+    pub fn https(mut self, port: u16) -> Self {
+        self.https = Some(port);
+        self
+    }
+
+    /// Starts it; unless others were given it checks names at two ports that are free now.
     pub fn start(self) -> Pebble {
         Pebble::start(&self)
     }
@@ -74,7 +75,8 @@ impl Pebble {
     fn start(options: &PebbleOptions) -> Self {
         let folder = TempDir::with_prefix("brisk-test-pebble-").expect("a temporary folder");
         let ca = TestCa::new();
-        let [dns_port, dns_management, directory, management, https, http] = [(); 6].map(|()| free_port());
+        let [dns_port, dns_management, directory, management, free, http] = [(); 6].map(|()| free_port());
+        let https = options.https.unwrap_or(free);
         let dns = Process::start(command("pebble-challtestsrv").args([
             "-dnsserver",
             &local(dns_port),
@@ -179,6 +181,11 @@ impl Pebble {
         let pem = certificate.replace('\n', "\\n");
         let body = format!("{{ \"certificate\": \"{pem}\", \"ariResponse\": \"{answer}\" }}");
         self.manage("set-renewal-info/", Some(&body));
+    }
+
+    /// The address of the management of its own DNS server, which has `/set-txt` and `/clear-txt`.
+    pub fn dns_management(&self) -> String {
+        format!("http://{}", local(self.dns_management))
     }
 
     /// Names lead to these addresses from now on.

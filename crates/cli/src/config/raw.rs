@@ -21,7 +21,9 @@ use super::values::{
     Address, ClientConnections, EarlyData, FastOpen, HashBy, Http2Code, KeyPlace, LogFile, Network,
     ProxyProtocol, Redirect, TicketKeys, TlsProtocol, UpstreamServer,
 };
-pub(crate) use acme::{Acme, AcmeKey, Challenge, ExternalAccount, HostAcme, Trial};
+pub(crate) use acme::{
+    Acme, AcmeKey, AcmeStore, Challenge, Dns, ExternalAccount, HostAcme, KeyAlgorithm, Trial,
+};
 pub(crate) use compression::{BreachGuard, CodingName, Compression, CompressionTable};
 pub(crate) use early_hints::EarlyHints;
 pub(crate) use headers::{HeaderRules, SecurityHeaders, TextOrOff};

@@ -3,6 +3,7 @@
 pub(crate) mod acme;
 mod clients;
 mod compression;
+mod dns;
 mod early_data;
 mod early_hints;
 mod headers;
@@ -118,7 +119,7 @@ pub(super) fn resolve(
     let upstreams = upstreams::groups(&raw.upstream, &mut context);
     let remote = remote::engines(raw, &mut context);
     let hosts = hosts::hosts(raw, server.state_dir.as_deref(), development, &remote, &mut context);
-    let acme = acme::acme(raw, &hosts.all, server.state_dir.as_deref(), &mut context);
+    let acme = acme::acme(raw, &hosts.all, server.state_dir.as_deref(), &server.sessions, &mut context);
     let remote = remote::used(raw, remote, &mut context);
     isolation::read(&raw.keys, &mut context);
     early_data::size(raw, &mut context);

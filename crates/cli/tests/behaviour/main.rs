@@ -7,6 +7,9 @@ mod site;
 
 mod access_log;
 mod acme;
+mod acme_dns;
+mod acme_fleet;
+mod acme_orders;
 mod activation;
 mod admin;
 mod alerts;

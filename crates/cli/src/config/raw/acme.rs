@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor, value};
 
+use crate::config::units::Period;
+
 /// `[acme]`: who issues certificates, and how names are proven.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -18,7 +20,44 @@ pub(crate) struct Acme {
     pub(crate) keys: Option<Vec<AcmeKey>>,
     pub(crate) challenges: Option<Vec<Challenge>>,
     pub(crate) external_account: Option<ExternalAccount>,
+    pub(crate) store: Option<AcmeStore>,
+    pub(crate) dns: Option<Dns>,
     pub(crate) fallback: Vec<Authority>,
+}
+
+/// Where certificates are kept.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum AcmeStore {
+    Folder,
+    Redis,
+}
+
+/// `[acme.dns]`: how records for dns-01 are put. One of `server`, `hook` and `acme_dns`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Dns {
+    pub(crate) server: Option<String>,
+    pub(crate) zone: Option<String>,
+    pub(crate) key_name: Option<String>,
+    pub(crate) key_file: Option<PathBuf>,
+    pub(crate) key_algorithm: Option<KeyAlgorithm>,
+    pub(crate) hook: Option<PathBuf>,
+    pub(crate) cleanup_hook: Option<PathBuf>,
+    pub(crate) hook_timeout: Option<Period>,
+    pub(crate) acme_dns: Option<PathBuf>,
+    pub(crate) wait: Option<Period>,
+}
+
+/// An algorithm of the signatures of updates.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+pub(crate) enum KeyAlgorithm {
+    #[serde(rename = "hmac-sha256")]
+    Sha256,
+    #[serde(rename = "hmac-sha384")]
+    Sha384,
+    #[serde(rename = "hmac-sha512")]
+    Sha512,
 }
 
 /// `[[acme.fallback]]`: another authority, for when the ones before have failed.
@@ -80,6 +119,8 @@ pub(crate) enum Challenge {
     TlsAlpn,
     #[serde(rename = "http-01")]
     Http,
+    #[serde(rename = "dns-01")]
+    Dns,
 }
 
 /// `acme` of a host: whether its certificates are obtained, and which.

@@ -2,15 +2,19 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
 use brisk_acme::{AcmeSettings, AuthoritySettings, ChallengeKind, ExternalAccount, KeyKind, Wanted};
+use brisk_certs::Store;
+use brisk_certs::store::Folder;
+use brisk_gateway::settings::{FleetStore, SessionSettings};
 use brisk_proxy::settings::HostSettings;
 use zeroize::Zeroizing;
 
-use super::Context;
 use super::sessions::read_privately;
+use super::{Context, dns};
 use crate::config::error::KeyPath;
 use crate::config::raw;
 
@@ -21,8 +25,27 @@ pub(crate) struct ResolvedAcme {
     pub(crate) settings: AcmeSettings,
     /// For which hosts; none where no host says so.
     pub(crate) wanted: Vec<Wanted>,
-    /// The folder that they are kept in; `None` if nothing is obtained and there is none.
-    pub(crate) folder: Option<PathBuf>,
+    /// Where they are kept; `None` if nothing is obtained and there is no folder.
+    pub(crate) place: Option<CertificatePlace>,
+}
+
+/// Where certificates are kept.
+#[derive(Clone, Debug)]
+pub(crate) enum CertificatePlace {
+    /// A folder.
+    Folder(PathBuf),
+    /// The Redis of the fleet.
+    Fleet(Box<FleetStore>),
+}
+
+impl CertificatePlace {
+    /// The store there.
+    pub(crate) fn store(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Folder(folder) => Arc::new(Folder::new(folder)),
+            Self::Fleet(fleet) => Arc::new(brisk_acme::FleetStore::new(fleet.redis.clone(), &fleet.secret)),
+        }
+    }
 }
 
 /// Resolves `[acme]` for `hosts`, which are those of `raw` in the same order.
@@ -30,14 +53,17 @@ pub(super) fn acme(
     raw: &raw::Config,
     hosts: &[HostSettings],
     state_dir: Option<&Path>,
+    sessions: &SessionSettings,
     context: &mut Context<'_>,
 ) -> ResolvedAcme {
     let path = KeyPath::of("acme");
     let challenges = challenges(raw, &path, context);
+    let dns = raw.acme.dns.as_ref().and_then(|own| dns::dns(own, &path.key("dns"), context));
     let settings = AcmeSettings {
         authorities: authorities(&raw.acme, &path, context),
         contact: contact(&raw.acme, &path, context),
         challenges,
+        dns,
     };
     let keys = keys(raw.acme.keys.as_deref(), &path.key("keys"), context);
     let all = KeyPath::of("host");
@@ -55,11 +81,28 @@ pub(super) fn acme(
             profile: own.profile.clone(),
         });
     }
-    if !wanted.is_empty() && state_dir.is_none() {
+    let place = place(&raw.acme, state_dir, sessions, context);
+    if !wanted.is_empty() && place.is_none() {
         let message = "acme = true needs a folder for keys and certificates: write server.state_dir = \"/var/lib/brisk\"";
         context.findings.incomplete(&KeyPath::of("server"), message);
     }
-    ResolvedAcme { settings, wanted, folder: state_dir.map(|dir| dir.join("certificates")) }
+    ResolvedAcme { settings, wanted, place }
+}
+
+fn place(
+    raw: &raw::Acme,
+    state_dir: Option<&Path>,
+    sessions: &SessionSettings,
+    context: &mut Context<'_>,
+) -> Option<CertificatePlace> {
+    if raw.store == Some(raw::AcmeStore::Redis) {
+        if sessions.fleet.is_none() && !context.findings.written(&KeyPath::of("sessions").key("redis")) {
+            let message = "needs [sessions.redis] with its `servers`, and `sessions.secret`";
+            context.findings.wrong(&KeyPath::of("acme").key("store"), message);
+        }
+        return sessions.fleet.clone().map(|fleet| CertificatePlace::Fleet(Box::new(fleet)));
+    }
+    state_dir.map(|dir| CertificatePlace::Folder(dir.join("certificates")))
 }
 
 /// Warns of, or refuses, what cannot be proven by what is configured.
@@ -159,7 +202,8 @@ fn challenges(raw: &raw::Config, path: &KeyPath, context: &mut Context<'_>) -> V
     let usual = || {
         let http = (!raw.server.http.is_empty()).then_some(ChallengeKind::Http01);
         let tls = (!raw.server.https.is_empty()).then_some(ChallengeKind::TlsAlpn01);
-        tls.into_iter().chain(http).collect()
+        let dns = raw.acme.dns.is_some().then_some(ChallengeKind::Dns01);
+        tls.into_iter().chain(http).chain(dns).collect()
     };
     let Some(written) = &raw.acme.challenges else { return usual() };
     if written.is_empty() && !context.findings.written(&path.index(0)) {
@@ -171,6 +215,11 @@ fn challenges(raw: &raw::Config, path: &KeyPath, context: &mut Context<'_>) -> V
                 .findings
                 .wrong(&path.index(index), "needs `server.http`, the port 80 where authorities ask");
         }
+        if *challenge == raw::Challenge::Dns && raw.acme.dns.is_none() {
+            context
+                .findings
+                .wrong(&path.index(index), "needs [acme.dns], which says how records are put into the DNS");
+        }
     }
     written.iter().copied().map(kind).collect()
 }
@@ -179,6 +228,7 @@ fn kind(challenge: raw::Challenge) -> ChallengeKind {
     match challenge {
         raw::Challenge::TlsAlpn => ChallengeKind::TlsAlpn01,
         raw::Challenge::Http => ChallengeKind::Http01,
+        raw::Challenge::Dns => ChallengeKind::Dns01,
     }
 }
 

@@ -55,7 +55,7 @@ pub(super) struct Server {
     drain_timeout: Duration,
     protocol: HttpSettings,
     tls: TlsSettings,
-    sessions: SessionSettings,
+    pub(super) sessions: SessionSettings,
     pub(super) keys: KeySettings,
     access_log: Option<AccessLogSettings>,
 }

@@ -1,0 +1,199 @@
+//! The store of a fleet: Redis, with values sealed by a key that only the fleet has.
+//!
+//! A name is a key; the names below another are members of a set, so that they can be listed. Locks are keys that end by
+//! themselves, so that one whose holder died is free again after [`LEASE`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::rand;
+use brisk_certs::store::{Lock, Name};
+use brisk_certs::{Store, StoreError};
+use brisk_session::{FleetSecret, Purpose, RedisErrands, RedisSettings};
+use redis::{Cmd, Value, cmd, pipe};
+use zeroize::Zeroizing;
+
+/// How long a lock outlives its holder.
+const LEASE: Duration = Duration::from_mins(2);
+
+/// After which part of it a holder asks for more.
+const RENEWAL: Duration = Duration::from_secs(30);
+
+/// Takes the lock away from no one but its holder: the key has the holder's mark.
+const RELEASE: &str =
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+const EXTEND: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0";
+
+/// A store in the Redis of a fleet.
+pub struct FleetStore {
+    redis: Arc<RedisErrands>,
+    key: LessSafeKey,
+    prefix: String,
+}
+
+impl FleetStore {
+    /// The store of the fleet with this secret. Connects when it is asked.
+    pub fn new(settings: RedisSettings, secret: &FleetSecret) -> Self {
+        // In braces: a cluster keeps all of it on one node, as transactions and scripts ask for.
+        let prefix = format!("{{{}certificates}}", settings.prefix);
+        let derived = secret.derive(Purpose::CertificateStore);
+        let key = UnboundKey::new(&AES_256_GCM, &*derived).expect("the key has 32 bytes");
+        Self { redis: Arc::new(RedisErrands::new(settings)), key: LessSafeKey::new(key), prefix }
+    }
+
+    fn value_key(&self, name: &Name) -> String {
+        format!("{}value/{name}", self.prefix)
+    }
+
+    fn list_key(&self, parent: &str) -> String {
+        format!("{}list/{parent}", self.prefix)
+    }
+
+    fn error(&self, attempt: &'static str, name: &Name, error: impl fmt::Display) -> StoreError {
+        StoreError::new(attempt, format!("{name} in {}", self.place()), error.to_string())
+    }
+
+    fn ask(&self, attempt: &'static str, name: &Name, command: &Cmd) -> Result<Value, StoreError> {
+        self.redis.ask(command).map_err(|error| self.error(attempt, name, error))
+    }
+
+    /// `nonce | sealed | tag`; the name is covered, so that a value is no other name's.
+    fn seal(&self, name: &Name, value: &[u8]) -> Vec<u8> {
+        let mut nonce = [0; NONCE_LEN];
+        rand::fill(&mut nonce).expect("the system's randomness");
+        let mut sealed = Zeroizing::new(value.to_vec());
+        let aad = Aad::from(name.as_str().as_bytes());
+        let nonce_value = Nonce::assume_unique_for_key(nonce);
+        self.key
+            .seal_in_place_append_tag(nonce_value, aad, &mut *sealed)
+            .expect("values are shorter than 64 GiB");
+        [&nonce[..], &sealed].concat()
+    }
+
+    fn open(&self, name: &Name, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        let (nonce, rest) = sealed.split_first_chunk::<NONCE_LEN>()?;
+        let mut value = Zeroizing::new(rest.to_vec());
+        let aad = Aad::from(name.as_str().as_bytes());
+        let length =
+            self.key.open_in_place(Nonce::assume_unique_for_key(*nonce), aad, &mut value).ok()?.len();
+        value.truncate(length);
+        Some(value)
+    }
+}
+
+/// The parents of `name`, each with what is right below it on the way to `name`.
+fn parents(name: &Name) -> impl Iterator<Item = (&str, &str)> {
+    let text = name.as_str();
+    text.match_indices('/').map(move |(at, _)| {
+        let below = &text[at + 1..];
+        (&text[..at], below.split('/').next().unwrap_or(below))
+    })
+}
+
+impl Store for FleetStore {
+    fn read(&self, name: &Name) -> Result<Option<Zeroizing<Vec<u8>>>, StoreError> {
+        match self.ask("read", name, cmd("GET").arg(self.value_key(name)))? {
+            Value::Nil => Ok(None),
+            Value::BulkString(sealed) => match self.open(name, &sealed) {
+                Some(value) => Ok(Some(value)),
+                None => {
+                    Err(self.error("read", name, "it was sealed with another secret than sessions.secret"))
+                }
+            },
+            other => Err(self.error("read", name, format!("an answer that is no value: {other:?}"))),
+        }
+    }
+
+    fn write(&self, name: &Name, value: &[u8]) -> Result<(), StoreError> {
+        let mut all = pipe();
+        all.atomic().cmd("SET").arg(self.value_key(name)).arg(self.seal(name, value)).ignore();
+        for (parent, below) in parents(name) {
+            all.cmd("SADD").arg(self.list_key(parent)).arg(below).ignore();
+        }
+        self.redis.ask_all(&all).map_err(|error| self.error("write", name, error))
+    }
+
+    fn remove(&self, name: &Name) -> Result<(), StoreError> {
+        let mut all = pipe();
+        all.atomic().cmd("DEL").arg(self.value_key(name)).ignore();
+        // Those further up may have others below them, and stay in their lists.
+        if let Some((parent, below)) = parents(name).last() {
+            all.cmd("SREM").arg(self.list_key(parent)).arg(below).ignore();
+        }
+        self.redis.ask_all(&all).map_err(|error| self.error("remove", name, error))
+    }
+
+    fn list(&self, parent: &Name) -> Result<Vec<Name>, StoreError> {
+        let answer = self.ask("list", parent, cmd("SMEMBERS").arg(self.list_key(parent.as_str())))?;
+        let members: Vec<String> =
+            redis::from_redis_value(answer).map_err(|error| self.error("list", parent, error))?;
+        Ok(members.iter().filter_map(|written| parent.below(written)).collect())
+    }
+
+    fn try_lock(&self, name: &Name) -> Result<Option<Box<dyn Lock>>, StoreError> {
+        let key = format!("{}lock/{name}", self.prefix);
+        let mut mark = [0; 16];
+        rand::fill(&mut mark).expect("the system's randomness");
+        let mut take = cmd("SET");
+        take.arg(&key).arg(&mark).arg("NX").arg("PX").arg(LEASE.as_millis() as u64);
+        match self.ask("lock", name, &take)? {
+            Value::Nil => Ok(None),
+            _ => Ok(Some(Box::new(Held {
+                redis: Arc::clone(&self.redis),
+                key,
+                mark,
+                extended: Instant::now(),
+            }))),
+        }
+    }
+
+    fn place(&self) -> String {
+        let servers: Vec<_> = self.redis.settings().servers.iter().map(ToString::to_string).collect();
+        format!("Redis at {}", servers.join(", "))
+    }
+}
+
+impl fmt::Debug for FleetStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FleetStore").field("redis", &self.redis).finish_non_exhaustive()
+    }
+}
+
+/// A lock that is held, by a mark that only the holder knows.
+#[derive(Debug)]
+struct Held {
+    redis: Arc<RedisErrands>,
+    key: String,
+    mark: [u8; 16],
+    extended: Instant,
+}
+
+impl Held {
+    fn run(&self, script: &str) -> bool {
+        let mut eval = cmd("EVAL");
+        eval.arg(script).arg(1).arg(&self.key).arg(&self.mark).arg(LEASE.as_millis() as u64);
+        matches!(self.redis.ask(&eval), Ok(Value::Int(1)))
+    }
+}
+
+impl Lock for Held {
+    fn holds(&mut self) -> bool {
+        if self.extended.elapsed() < RENEWAL {
+            return true;
+        }
+        let now = Instant::now();
+        if self.run(EXTEND) {
+            self.extended = now;
+            return true;
+        }
+        false
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.run(RELEASE);
+    }
+}

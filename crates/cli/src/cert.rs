@@ -1,0 +1,199 @@
+//! `brisk cert`: what is known of the certificates of hosts with `acme`, and what is done to them by hand.
+
+mod certbot;
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::SystemTime;
+
+use anyhow::{anyhow, bail};
+use brisk_acme::{HostStatus, KeyKind, KeyStatus, Operator, Wanted};
+use brisk_report::Table;
+
+use crate::args::{Cert, CertCommand, Chosen, ImportCertbot, Revoke};
+use crate::config::{self, ResolvedAcme};
+use crate::log;
+
+/// Columns of the terminal that tables are made for.
+const WIDTH: usize = 140;
+
+/// Does what the line says.
+pub(crate) fn run(arguments: Cert) -> anyhow::Result<()> {
+    match arguments.command {
+        CertCommand::List(chosen) => list(&chosen),
+        CertCommand::Inspect(chosen) => inspect(&chosen),
+        CertCommand::Obtain(chosen) => obtain(&chosen),
+        CertCommand::Renew(chosen) => renew(&chosen),
+        CertCommand::Revoke(revoke) => self::revoke(&revoke),
+        CertCommand::ImportCertbot(import) => import_certbot(&import),
+    }
+}
+
+/// The certificates of a configuration.
+struct Site {
+    acme: ResolvedAcme,
+    operator: Operator,
+}
+
+impl Site {
+    fn open(config: &Path) -> anyhow::Result<Self> {
+        let acme = config::check(config)?.acme;
+        let Some(place) = acme.place.as_ref().filter(|_| !acme.wanted.is_empty()) else {
+            bail!("{}: no host has `acme`", config.display());
+        };
+        let operator = Operator::new(acme.settings.clone(), place.store())?;
+        Ok(Self { acme, operator })
+    }
+
+    /// The hosts with these names; all of them if there are none.
+    fn hosts(&self, names: &[String]) -> anyhow::Result<Vec<&Wanted>> {
+        if names.is_empty() {
+            return Ok(self.acme.wanted.iter().collect());
+        }
+        let host = |name: &String| {
+            let found = self.acme.wanted.iter().find(|wanted| wanted.names.contains(name));
+            let known = || self.acme.wanted.iter().map(Wanted::name).collect::<Vec<_>>().join(", ");
+            found.ok_or_else(|| anyhow!("no host with `acme` has the name {name:?}; there are {}", known()))
+        };
+        names.iter().map(host).collect()
+    }
+}
+
+fn list(chosen: &Chosen) -> anyhow::Result<()> {
+    let _log = log::start(&chosen.log)?;
+    let site = Site::open(&chosen.config)?;
+    let table = ["names", "key", "issuer", "expires", "next renewal", "last error"];
+    let mut table = table.into_iter().fold(Table::new("certificates"), Table::text);
+    for wanted in site.hosts(&chosen.names)? {
+        let status = site.operator.status(wanted);
+        for key in &status.keys {
+            table.row(row(&status, key));
+        }
+    }
+    print!("{}", table.to_text(WIDTH));
+    Ok(())
+}
+
+fn row(status: &HostStatus, key: &KeyStatus) -> [String; 6] {
+    let expires = key.not_after.map_or_else(|| "none yet".to_owned(), day);
+    let renewal = if key.renewal <= SystemTime::now() { "due".to_owned() } else { day(key.renewal) };
+    let issuer = key.issuer.clone().unwrap_or_default();
+    let error = key.last_error.clone().unwrap_or_default();
+    [status.names.join(" "), key.kind.to_string(), issuer, expires, renewal, error]
+}
+
+fn inspect(chosen: &Chosen) -> anyhow::Result<()> {
+    let _log = log::start(&chosen.log)?;
+    let site = Site::open(&chosen.config)?;
+    let mut text = String::new();
+    for wanted in site.hosts(&chosen.names)? {
+        for key in site.operator.status(wanted).keys {
+            describe(&site, wanted, &key, &mut text)?;
+        }
+    }
+    print!("{text}");
+    Ok(())
+}
+
+fn describe(site: &Site, wanted: &Wanted, key: &KeyStatus, out: &mut String) -> anyhow::Result<()> {
+    let (records, kind) = (site.operator.records(), key.kind);
+    writeln!(out, "{} ({kind})", wanted.name())?;
+    let mut line = |name: &str, value: &str| writeln!(out, "  {name:<13} {value}");
+    line("names", &wanted.names.join(" "))?;
+    line("kept in", &format!("{}/certificates/{}/{kind}", records.place(), wanted.name()))?;
+    let status = records.status(wanted.name(), kind)?;
+    match records.issued(wanted.name(), kind)? {
+        None => line("certificate", "none yet")?,
+        Some(issued) => {
+            line("authority", if issued.authority.is_empty() { "imported" } else { &issued.authority })?;
+            line("profile", issued.profile.as_deref().unwrap_or("the authority's choice"))?;
+            line("issuer", key.issuer.as_deref().unwrap_or_default())?;
+            line("expires", &key.not_after.map(time).unwrap_or_default())?;
+        }
+    }
+    line("next renewal", &time(key.renewal))?;
+    if let Some(advice) = status.advice.as_ref().and_then(brisk_acme::Advice::window) {
+        line("advised", &format!("{} to {}", time(advice.0), time(advice.1)))?;
+    }
+    if let Some(error) = &key.last_error {
+        line("failures", &key.failures.to_string())?;
+        line("last error", error)?;
+    }
+    Ok(())
+}
+
+fn obtain(chosen: &Chosen) -> anyhow::Result<()> {
+    each(chosen, |site, wanted, kind| {
+        site.operator.obtain(wanted, kind)?;
+        Ok("obtained")
+    })
+}
+
+fn renew(chosen: &Chosen) -> anyhow::Result<()> {
+    each(chosen, |site, wanted, kind| {
+        let renewed = site.operator.renew(wanted, kind)?;
+        Ok(if renewed { "obtained" } else { "not due" })
+    })
+}
+
+/// Does something for each certificate that was chosen, reports each, and fails if one did.
+fn each(
+    chosen: &Chosen,
+    act: impl Fn(&Site, &Wanted, KeyKind) -> anyhow::Result<&'static str>,
+) -> anyhow::Result<()> {
+    let _log = log::start(&chosen.log)?;
+    let site = Site::open(&chosen.config)?;
+    let mut failed = 0;
+    for wanted in site.hosts(&chosen.names)? {
+        for kind in wanted.keys.iter().copied() {
+            match act(&site, wanted, kind) {
+                Ok(outcome) => println!("{} ({kind}): {outcome}", wanted.name()),
+                Err(error) => {
+                    failed += 1;
+                    eprintln!("{} ({kind}): {error}", wanted.name());
+                }
+            }
+        }
+    }
+    if failed == 0 { Ok(()) } else { Err(anyhow!("{failed} failed")) }
+}
+
+fn revoke(arguments: &Revoke) -> anyhow::Result<()> {
+    let _log = log::start(&arguments.log)?;
+    let site = Site::open(&arguments.config)?;
+    for wanted in site.hosts(&arguments.names)? {
+        for kind in wanted.keys.iter().copied() {
+            site.operator.revoke(wanted.name(), kind, arguments.key_compromised)?;
+            println!("{} ({kind}): revoked", wanted.name());
+        }
+    }
+    Ok(())
+}
+
+fn import_certbot(arguments: &ImportCertbot) -> anyhow::Result<()> {
+    let site = Site::open(&arguments.config)?;
+    let found = certbot::certificates(&arguments.from)?;
+    let mut imported = 0;
+    for wanted in &site.acme.wanted {
+        for kind in wanted.keys.iter().copied() {
+            let fitting = found.iter().find(|own| own.kind == kind && own.is_for(&wanted.names));
+            let Some(own) = fitting else {
+                println!("{} ({kind}): certbot has none; it will be ordered", wanted.name());
+                continue;
+            };
+            site.operator.import(wanted, kind, &own.issued(&wanted.names))?;
+            println!("{} ({kind}): imported from {}", wanted.name(), own.folder.display());
+            imported += 1;
+        }
+    }
+    println!("{imported} imported; leave certbot's timer off once brisk serves these hosts");
+    Ok(())
+}
+
+fn day(at: SystemTime) -> String {
+    time(at).get(..16).unwrap_or_default().replace('T', " ")
+}
+
+fn time(at: SystemTime) -> String {
+    brisk_acme::rfc3339(at)
+}

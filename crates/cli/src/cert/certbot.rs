@@ -1,0 +1,88 @@
+//! What certbot keeps: `live/NAME` with chain and key, and `renewal/NAME.conf`, which says who issued it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::Context as _;
+use brisk_acme::{Issued, KeyKind};
+use brisk_certs::Chain;
+use brisk_keys::{KeyAlgorithm, Keystore};
+use zeroize::Zeroizing;
+
+/// A certificate of certbot.
+#[derive(Debug)]
+pub(crate) struct Certbot {
+    pub(crate) folder: PathBuf,
+    pub(crate) kind: KeyKind,
+    names: Vec<String>,
+    chain: String,
+    key: Zeroizing<String>,
+    authority: String,
+}
+
+impl Certbot {
+    /// Whether it is for all these names.
+    pub(crate) fn is_for(&self, names: &[String]) -> bool {
+        names.iter().all(|name| self.names.contains(name))
+    }
+
+    /// As the certificate of the host with these names.
+    pub(crate) fn issued(&self, names: &[String]) -> Issued {
+        Issued::imported(names, &self.authority, &self.chain, &self.key, SystemTime::now())
+    }
+}
+
+/// The certificates in certbot's folder. One that cannot be used is an error that names it.
+pub(crate) fn certificates(folder: &Path) -> anyhow::Result<Vec<Certbot>> {
+    let live = folder.join("live");
+    let entries = fs::read_dir(&live).with_context(|| format!("cannot read {}", live.display()))?;
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.join("fullchain.pem").is_file() {
+            found.push(read(folder, path)?);
+        }
+    }
+    Ok(found)
+}
+
+fn read(certbot: &Path, folder: PathBuf) -> anyhow::Result<Certbot> {
+    let (chain_file, key_file) = (folder.join("fullchain.pem"), folder.join("privkey.pem"));
+    let text =
+        |file: &Path| fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()));
+    let (pem, key) = (text(&chain_file)?, Zeroizing::new(text(&key_file)?));
+    let chain = Chain::from_pem(pem.as_bytes(), &chain_file)?;
+    let mut keys = Keystore::new();
+    let id = keys.add_pem(key.as_bytes()).with_context(|| key_file.display().to_string())?;
+    if keys.public_key(id) != Some(chain.public_key()) {
+        anyhow::bail!("the key in {} does not fit {}", key_file.display(), chain_file.display());
+    }
+    let kind = match chain.algorithm() {
+        KeyAlgorithm::Rsa { .. } => KeyKind::Rsa,
+        _ => KeyKind::Ecdsa,
+    };
+    let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let renewal =
+        fs::read_to_string(certbot.join("renewal").join(format!("{name}.conf"))).unwrap_or_default();
+    let names = chain.names().to_vec();
+    Ok(Certbot { folder, kind, names, chain: pem, key, authority: server(&renewal) })
+}
+
+/// `server = URL` of a renewal file; empty if it has none.
+fn server(renewal: &str) -> String {
+    let mut values = renewal.lines().filter_map(|line| line.split_once('='));
+    values.find(|(key, _)| key.trim() == "server").map(|(_, url)| url.trim().to_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_authority_is_read_from_the_renewal_file() {
+        let file = "version = 2.1.0\narchive_dir = /x\n[renewalparams]\nserver = https://ca.test/directory\n";
+        assert_eq!(server(file), "https://ca.test/directory");
+        assert_eq!(server("server_name = x\n"), "");
+    }
+}

@@ -1,0 +1,117 @@
+//! `[acme.dns]`: how records that prove names are put into the DNS.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use brisk_acme::dns::{
+    AcmeDnsSettings, DnsProvider, DnsSettings, HookSettings, TsigAlgorithm, TsigKey, UpdateSettings,
+};
+use serde::Deserialize;
+use zeroize::Zeroizing;
+
+use super::Context;
+use super::sessions::read_privately;
+use crate::config::error::KeyPath;
+use crate::config::raw;
+use crate::config::units::Period;
+
+/// What is written in the place of the port of a DNS server.
+const PORT: u16 = 53;
+
+/// Limits of waits: a record that is not everywhere after an hour will not be.
+const WAITS: std::ops::RangeInclusive<Period> = Period(Duration::ZERO)..=Period(Duration::from_hours(1));
+
+/// Settings of the table at `path`, which says one way.
+pub(super) fn dns(raw: &raw::Dns, path: &KeyPath, context: &mut Context<'_>) -> Option<DnsSettings> {
+    let ways = [raw.server.is_some(), raw.hook.is_some(), raw.acme_dns.is_some()];
+    if ways.into_iter().filter(|is_there| *is_there).count() != 1 {
+        let message = "write one of `server` (RFC 2136), `hook` (a program) and `acme_dns` (a file with the registration)";
+        context.findings.incomplete(path, message);
+        return None;
+    }
+    let wait = context.findings.within(&path.key("wait"), raw.wait, Period(Duration::ZERO), &WAITS).0;
+    let by = if let Some(server) = &raw.server {
+        DnsProvider::Update(update(raw, server, path, context)?)
+    } else if let Some(file) = &raw.acme_dns {
+        let file = context.file(file);
+        DnsProvider::AcmeDns(read_privately(&file, &path.key("acme_dns"), context, registration)?)
+    } else {
+        DnsProvider::Hook(hook(raw, path, context))
+    };
+    Some(DnsSettings { by, wait })
+}
+
+fn update(raw: &raw::Dns, server: &str, path: &KeyPath, context: &mut Context<'_>) -> Option<UpdateSettings> {
+    let (Some(name), Some(file)) = (&raw.key_name, &raw.key_file) else {
+        let message = "needs `key_name` and `key_file`: the key that the server takes updates with (TSIG)";
+        context.findings.wrong(&path.key("server"), message);
+        return None;
+    };
+    let file = context.file(file);
+    let secret = read_privately(&file, &path.key("key_file"), context, secret)?;
+    let algorithm = match raw.key_algorithm {
+        None | Some(raw::KeyAlgorithm::Sha256) => TsigAlgorithm::Sha256,
+        Some(raw::KeyAlgorithm::Sha384) => TsigAlgorithm::Sha384,
+        Some(raw::KeyAlgorithm::Sha512) => TsigAlgorithm::Sha512,
+    };
+    let has_port = server.parse::<std::net::SocketAddr>().is_ok()
+        || server
+            .rsplit_once(':')
+            .is_some_and(|(host, port)| !host.contains(':') && port.parse::<u16>().is_ok());
+    Some(UpdateSettings {
+        server: if has_port { server.to_owned() } else { format!("{server}:{PORT}") },
+        zone: raw.zone.as_ref().map(|zone| zone.trim_end_matches('.').to_ascii_lowercase()),
+        key: TsigKey { name: name.clone(), algorithm, secret },
+    })
+}
+
+/// The secret as `keymgr -t` and `tsig-keygen` write it: base64.
+fn secret(file: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+    let text = fs::read_to_string(file).map(Zeroizing::new);
+    let text = text.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    match STANDARD.decode(text.trim()) {
+        Ok(secret) if !secret.is_empty() => Ok(Zeroizing::new(secret)),
+        _ => Err(format!("{}: not the secret alone in base64", file.display())),
+    }
+}
+
+fn hook(raw: &raw::Dns, path: &KeyPath, context: &mut Context<'_>) -> HookSettings {
+    let limits = Period(Duration::from_secs(1))..=Period(Duration::from_mins(30));
+    let limit = Period(Duration::from_mins(2));
+    let limit = context.findings.within(&path.key("hook_timeout"), raw.hook_timeout, limit, &limits).0;
+    let program = |file: &std::path::PathBuf, context: &mut Context<'_>| {
+        // Not watched: a change of the program changes no settings.
+        let file = context.base.join(file);
+        // A bare name would be looked for in PATH.
+        let file = std::path::absolute(&file).unwrap_or(file);
+        if !file.is_file() {
+            let message = format!("{} is no file: write the path of a program", file.display());
+            context.findings.wrong(&path.key("hook"), message);
+        }
+        file
+    };
+    let cleanup = raw.cleanup_hook.as_ref().map(|file| program(file, context));
+    let program = raw.hook.as_ref().map(|file| program(file, context)).unwrap_or_default();
+    HookSettings { program, cleanup, limit }
+}
+
+/// What acme-dns answered to the registration, and the address of the server.
+fn registration(file: &Path) -> Result<AcmeDnsSettings, String> {
+    #[derive(Deserialize)]
+    struct Registration {
+        server: String,
+        username: String,
+        password: String,
+        subdomain: String,
+    }
+    let text = fs::read_to_string(file).map(Zeroizing::new);
+    let text = text.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    let found: Registration = toml::from_str(&text).map_err(|error| {
+        format!("{}: {}; it has server, username, password and subdomain", file.display(), error.message())
+    })?;
+    let Registration { server: url, username, password, subdomain } = found;
+    Ok(AcmeDnsSettings { url, username, password: Zeroizing::new(password), subdomain })
+}

@@ -1,0 +1,64 @@
+//! `[acme]` and hosts whose certificates are obtained.
+
+use brisk_acme::{ChallengeKind, KeyKind};
+
+use super::*;
+
+const OBTAINED: &str = "[[host]]\nnames = [\"a.example\"]\nacme = true\n";
+
+/// Some message of a file that is refused.
+#[track_caller]
+fn refusal(text: &str) -> String {
+    checked(folder().path(), text).expect_err(text)
+}
+
+#[test]
+fn four_lines_listen_on_the_usual_ports_and_refuse_unknown_names() {
+    let resolved = accepted(&format!("{OBTAINED}upstream = \"http://127.0.0.1:8080\"\n"));
+    let settings = &resolved.settings;
+    let ports: Vec<_> =
+        settings.https.iter().chain(&settings.http).map(|listener| listener.address.port()).collect();
+    assert_eq!(ports, [443, 443, 80, 80]);
+    assert_eq!(settings.tls.unknown_host, UnknownName::Refuse);
+    assert_eq!(settings.upstreams.len(), 1);
+    assert!(settings.service.hosts[0].tls.obtained);
+    let acme = &resolved.acme;
+    assert_eq!(acme.wanted[0].keys, [KeyKind::Ecdsa]);
+    assert_eq!(acme.settings.challenges, [ChallengeKind::TlsAlpn01, ChallengeKind::Http01]);
+    assert!(acme.settings.authorities[0].directory.contains("letsencrypt.org"));
+    assert!(acme.settings.authorities[0].trial.is_some());
+}
+
+#[test]
+fn a_host_without_acme_changes_nothing() {
+    let resolved = accepted(&format!("{LISTENER}{HOST}"));
+    assert!(resolved.acme.wanted.is_empty());
+    assert!(!resolved.settings.service.hosts[0].tls.obtained);
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_what_would() {
+    for (text, expected) in [
+        ("[acme]\ndirectory = \"ca.example\"\n", "write its address, as \"https://"),
+        ("[acme]\ndirectory = \"http://ca.example/dir\"\n", "write its address, as \"https://"),
+        ("[acme]\ncontact = [\"admin\"]\n", "write one as \"admin@example.com\""),
+        ("[acme]\nkeys = []\n", "write [\"ecdsa\"]"),
+        ("[acme]\nchallenges = []\n", "write at least one"),
+        ("[acme]\nchallenges = [\"dns-01\"]\n", "needs [acme.dns]"),
+        ("[acme]\nstore = \"redis\"\n", "needs [sessions.redis]"),
+        ("[acme.dns]\nwait = \"1s\"\n", "write one of `server`"),
+        ("[acme.dns]\nserver = \"192.0.2.1\"\n", "needs `key_name` and `key_file`"),
+        ("[acme.dns]\nhook = \"none\"\n", "is no file"),
+        (
+            "[[acme.fallback]]\ndirectory = \"https://acme-v02.api.letsencrypt.org/directory\"\n",
+            "is asked already",
+        ),
+    ] {
+        let message = refusal(&format!("{text}{OBTAINED}"));
+        assert!(message.contains(expected), "{text}: {message}");
+    }
+    let message = refusal(&format!("{OBTAINED}certificates = [{{ chain = \"a\", key = \"b\" }}]\n"));
+    assert!(message.contains("keep one of the two"), "{message}");
+    let message = refusal("[[host]]\nnames = [\"*.a.example\"]\nacme = true\n");
+    assert!(message.contains("dns-01"), "{message}");
+}

@@ -1,0 +1,137 @@
+//! Orders that are cut off, and orders by hand: `brisk cert`.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use brisk_testkit::brisk::Setup;
+use brisk_testkit::pebble::PebbleOptions;
+use brisk_testkit::process::wait_until;
+use brisk_testkit::relay::pass_on;
+use rustix::process::Signal;
+
+use crate::acme::{HOST, base, connect, host, record, state};
+use crate::site::setup;
+
+/// Where the authority checks: connections wait until there is a gateway to lead them to, so that a check neither fails nor
+/// succeeds while there is none.
+struct Gate {
+    port: u16,
+    open: Arc<Mutex<Option<SocketAddr>>>,
+}
+
+impl Gate {
+    fn closed() -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        let open: Arc<Mutex<Option<SocketAddr>>> = Arc::default();
+        let gate = Arc::clone(&open);
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let (Ok(client), gate) = (client, Arc::clone(&gate)) else { continue };
+                thread::spawn(move || pass(client, &gate));
+            }
+        });
+        Self { port, open }
+    }
+
+    fn lead_to(&self, gateway: SocketAddr) {
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(gateway);
+    }
+}
+
+fn pass(client: TcpStream, gate: &Mutex<Option<SocketAddr>>) {
+    loop {
+        let target = *gate.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(target) = target {
+            let Ok(server) = TcpStream::connect(target) else { return };
+            pass_on(client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
+            return pass_on(server, client);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What the log says after each step of an order, at which the program is killed; of the last the authority has checked.
+const STEPS: [&str; 3] = ["ordered a certificate", "the authority may check", "the authority has checked"];
+
+#[test]
+fn an_order_that_is_cut_off_anywhere_is_finished_with_one_order() {
+    for (index, step) in STEPS.iter().enumerate() {
+        let (gate, state) = (Gate::closed(), state());
+        let pebble = PebbleOptions::default().https(gate.port).start();
+        let own_port = format!("127.0.0.1:{}", gate.port);
+        let config = base(&pebble, state.path()).replace(&own_port, "127.0.0.1:0") + &host(&[HOST], "");
+        let with_steps = |setup: Setup| setup.config(&config).option("--log").option("info,brisk_acme=debug");
+        let mut first = with_steps(setup()).start();
+        if index == STEPS.len() - 1 {
+            gate.lead_to(first.https());
+        }
+        first.log_with(step);
+        first.process().signal(Signal::KILL);
+        first.wait();
+        let second = with_steps(setup()).start();
+        gate.lead_to(second.https());
+        connect(&pebble, second.https(), HOST);
+        second.log_with("a certificate was obtained");
+        assert_eq!(pebble.orders(), 1, "killed at {step:?}: {}", pebble.log());
+    }
+}
+
+#[test]
+fn certificates_are_listed_renewed_and_revoked_by_hand() {
+    let (pebble, state) = (PebbleOptions::default().start(), state());
+    let config = base(&pebble, state.path()) + &host(&[HOST, "www.shop.test"], "");
+    let brisk = setup().config(&config).start();
+    connect(&pebble, brisk.https(), HOST);
+    brisk.log_with("the authority advises when to renew");
+    let by_hand = setup().file("brisk.toml", &config);
+    let cert = |words: &[&str]| {
+        let words: Vec<_> = words.iter().copied().chain(["--config", "brisk.toml"]).collect();
+        by_hand.run("cert", &words)
+    };
+    let table = cert(&["list"]).success();
+    for text in ["shop.test www.shop.test", "ecdsa", "Pebble Intermediate CA", "next renewal"] {
+        assert!(table.contains(text), "{table}");
+    }
+    assert!(cert(&["inspect", "www.shop.test"]).success().contains(&pebble.directory()));
+    assert!(cert(&["renew"]).success().contains("not due"));
+    assert_eq!(pebble.orders(), 1);
+    let before = record(state.path(), "certificates", HOST, "ecdsa").expect("a certificate");
+    // The gateway that runs answers for it.
+    assert!(cert(&["obtain", HOST]).success().contains("obtained"));
+    assert_eq!(pebble.orders(), 2);
+    assert_ne!(record(state.path(), "certificates", HOST, "ecdsa"), Some(before));
+    assert!(cert(&["revoke", HOST]).success().contains("revoked"));
+    wait_until("an order of the gateway", || (pebble.orders() == 3).then_some(()));
+    let unknown = cert(&["obtain", "other.test"]);
+    assert!(!unknown.status.success() && unknown.stderr.contains(HOST), "{}", unknown.stderr);
+}
+
+#[test]
+fn certificates_of_certbot_are_taken_over_without_an_order() {
+    let (pebble, old) = (PebbleOptions::default().start(), state());
+    let brisk = setup().config(&(base(&pebble, old.path()) + &host(&[HOST], ""))).start();
+    connect(&pebble, brisk.https(), HOST);
+    drop(brisk);
+    let issued = record(old.path(), "certificates", HOST, "ecdsa").expect("a certificate");
+    let text = |name: &str| issued[name].as_str().expect("PEM").to_owned();
+    let state = state();
+    let config = base(&pebble, state.path()) + &host(&[HOST], "");
+    let with_certbot = setup()
+        .file("certbot/live/shop.test/fullchain.pem", text("chain"))
+        .file("certbot/live/shop.test/privkey.pem", text("key"))
+        .file("certbot/renewal/shop.test.conf", format!("[renewalparams]\nserver = {}\n", pebble.directory()))
+        .file("brisk.toml", &config);
+    let words = ["import-certbot", "--from", "certbot", "--config", "brisk.toml"];
+    assert!(with_certbot.run("cert", &words).success().contains("1 imported"));
+    let imported = record(state.path(), "certificates", HOST, "ecdsa").expect("a certificate");
+    assert_eq!(imported["authority"].as_str(), Some(&*pebble.directory()));
+    let second = with_certbot.option("--config").option("brisk.toml").start();
+    connect(&pebble, second.https(), HOST);
+    second.log_with("the authority advises when to renew");
+    assert_eq!(pebble.orders(), 1);
+    assert!(fs::metadata(state.path().join("certificates/certificates/shop.test/ecdsa")).is_ok());
+}

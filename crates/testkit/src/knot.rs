@@ -1,0 +1,59 @@
+//! A real DNS server, Knot, that takes updates signed with a key: one zone in a temporary folder.
+
+use std::fs;
+use std::net::SocketAddr;
+
+use tempfile::TempDir;
+
+use crate::process::{Process, command, serve_on_free_port};
+
+/// The key of updates: its name, and its secret in base64.
+pub const UPDATE_KEY: (&str, &str) = ("update-key", "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LTAwMDA=");
+
+/// A running Knot. Dropping it kills it.
+#[derive(Debug)]
+pub struct Knot {
+    process: Process,
+    address: SocketAddr,
+    _folder: TempDir,
+}
+
+impl Knot {
+    /// The primary server of `zone`, in which all names lead to 127.0.0.1.
+    pub fn primary(zone: &str) -> Self {
+        let folder = TempDir::with_prefix("brisk-test-knot-").expect("a temporary folder");
+        let path = folder.path().display().to_string();
+        let records = format!(
+            "$ORIGIN {zone}.\n$TTL 60\n@ SOA ns admin 1 60 60 60 60\n@ NS ns\n@ A 127.0.0.1\nns A 127.0.0.1\n* A 127.0.0.1\n"
+        );
+        fs::write(folder.path().join("zone"), records).expect("a temporary file");
+        fs::create_dir(folder.path().join("db")).expect("a temporary folder");
+        let (key, secret) = UPDATE_KEY;
+        let config = folder.path().join("knot.conf");
+        let (process, address) = serve_on_free_port(|port| {
+            let text = format!(
+                "server:\n    rundir: {path}\n    listen: 127.0.0.1@{port}\n\
+                 log:\n  - target: stderr\n    any: info\n\
+                 database:\n    storage: {path}/db\n\
+                 key:\n  - id: {key}\n    algorithm: hmac-sha256\n    secret: {secret}\n\
+                 acl:\n  - id: updates\n    key: {key}\n    action: update\n\
+                 zone:\n  - domain: {zone}\n    storage: {path}\n    file: zone\n    acl: updates\n"
+            );
+            fs::write(&config, text).expect("a temporary file");
+            let mut knot = command("knotd");
+            knot.arg("--config").arg(&config);
+            knot
+        });
+        Self { process, address, _folder: folder }
+    }
+
+    /// Where it answers, over UDP and TCP.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it wrote so far: each update is a line.
+    pub fn log(&self) -> String {
+        self.process.stdout() + &self.process.stderr()
+    }
+}
