@@ -23,6 +23,9 @@ pub enum UpstreamError {
     /// Every server has as many connections as it is allowed.
     #[error("no server may have another connection")]
     ConnectionLimit,
+    /// The server took no further request on its connection (HTTP/2) within the time for a response.
+    #[error("the server took no further request in time")]
+    StreamLimit,
     /// The connection failed or was closed before the response began.
     #[error("the connection failed before the response: {0}")]
     Closed(#[source] ConnectionError),
@@ -72,7 +75,7 @@ impl UpstreamError {
             | Self::HeadTooLarge
             | Self::UnexpectedUpgrade
             | Self::NotSwitched => StatusCode::BAD_GATEWAY,
-            Self::ConnectionLimit | Self::NoServer => StatusCode::SERVICE_UNAVAILABLE,
+            Self::ConnectionLimit | Self::StreamLimit | Self::NoServer => StatusCode::SERVICE_UNAVAILABLE,
             Self::ConnectTimeout | Self::HeadTimeout => StatusCode::GATEWAY_TIMEOUT,
             Self::RequestBuffer(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::RequestBody(_) => StatusCode::BAD_REQUEST,
@@ -85,7 +88,9 @@ impl UpstreamError {
     pub fn side(&self) -> Side {
         match self {
             Self::RequestBody(_) | Self::RequestBodyTooLarge | Self::RequestBodyTimeout => Side::Client,
-            Self::ConnectionLimit | Self::NoServer | Self::RequestBuffer(_) => Side::Internal,
+            Self::ConnectionLimit | Self::StreamLimit | Self::NoServer | Self::RequestBuffer(_) => {
+                Side::Internal
+            }
             _ => Side::Upstream,
         }
     }
@@ -96,6 +101,7 @@ impl UpstreamError {
             Self::Connect(_) => "connect",
             Self::ConnectTimeout => "connect-timeout",
             Self::ConnectionLimit => "connection-limit",
+            Self::StreamLimit => "stream-limit",
             Self::NoServer => "no-server",
             Self::Closed(_) => "closed",
             Self::Malformed(_) => "malformed-response",
@@ -113,7 +119,8 @@ impl UpstreamError {
 
     /// Whether this speaks against the server, for its passive health.
     pub(crate) fn blames_server(&self) -> bool {
-        self.side() == Side::Upstream
+        let is_of_another = matches!(self, Self::Closed(error) if error.is_of_another());
+        self.side() == Side::Upstream && !is_of_another
     }
 }
 
@@ -163,6 +170,9 @@ pub enum Http2Error {
     /// The head of the response is longer than allowed, or has more lines.
     #[error("the head of the response is too large")]
     HeadTooLarge,
+    /// What the server sent on another stream ended the connection.
+    #[error("another response has broken the connection")]
+    Neighbour,
     /// The server sent far more frames without use than requests and data explain.
     #[error("the server sent too many frames without use")]
     Flood,
@@ -172,6 +182,23 @@ pub enum Http2Error {
     /// The request body that was being sent failed.
     #[error("the request body failed")]
     RequestBody,
+}
+
+impl ConnectionError {
+    /// Whether a connection that was kept may just have reached its end, which says nothing about its server.
+    pub(crate) fn is_end(&self) -> bool {
+        use Http2Error::{Goaway, Refused};
+        match self {
+            Self::Ended | Self::Io(_) | Self::Http2(Http2Error::Ended | Http2Error::Io(_)) => true,
+            Self::Http2(error) => matches!(error, Refused | Goaway(Reason::NO_ERROR)),
+            Self::Malformed(_) | Self::RequestBody(_) => false,
+        }
+    }
+
+    /// Whether another response has broken the connection, where that counts.
+    pub(crate) fn is_of_another(&self) -> bool {
+        matches!(self, Self::Http2(Http2Error::Neighbour))
+    }
 }
 
 impl From<MalformedBody> for ConnectionError {

@@ -22,6 +22,7 @@ const PREFACE: usize = 24;
 pub(crate) struct H2Peer {
     stream: TcpStream,
     whole: HashSet<u32>,
+    resets: usize,
 }
 
 /// An origin that gives each connection, numbered from 0, to `talk`.
@@ -44,7 +45,7 @@ impl H2Peer {
     fn accept(mut stream: TcpStream) -> io::Result<Self> {
         stream.read_exact(&mut [0; PREFACE])?;
         stream.write_all(&frame(SETTINGS, 0, 0, &[]))?;
-        Ok(Self { stream, whole: HashSet::new() })
+        Ok(Self { stream, whole: HashSet::new(), resets: 0 })
     }
 
     /// Waits for the head of the next request, and returns its stream. `None` when the client has gone.
@@ -80,6 +81,11 @@ impl H2Peer {
     /// Reads and answers nothing more, until the client has gone.
     pub(crate) fn fall_silent(&mut self) -> io::Result<()> {
         io::copy(&mut self.stream, &mut io::sink()).map(drop)
+    }
+
+    /// Streams that the client has reset, as far as its frames were read.
+    pub(crate) fn resets(&self) -> usize {
+        self.resets
     }
 
     /// Whether the request on `stream` is here with its whole body.
@@ -130,6 +136,7 @@ impl H2Peer {
         match kind {
             SETTINGS if flags & ACK == 0 => self.stream.write_all(&frame(SETTINGS, ACK, 0, &[]))?,
             PING if flags & ACK == 0 => self.stream.write_all(&frame(PING, ACK, 0, &payload))?,
+            RST_STREAM => self.resets += 1,
             DATA | HEADERS if flags & END_STREAM != 0 => {
                 self.whole.insert(stream);
             }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
 use brisk_testkit::origin::Origin;
+use brisk_testkit::process::wait_until;
 use serde_json::Value;
 
 use crate::h2::{DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, frame};
@@ -13,6 +14,7 @@ use crate::site::{LIMIT, NAME, Site, proxy_to};
 
 const PING: u8 = 6;
 const CONTINUATION: u8 = 9;
+const INTERNAL_ERROR: u32 = 2;
 const REFUSED_STREAM: u32 = 7;
 
 /// `:status 200` by its index.
@@ -77,7 +79,63 @@ fn a_stream_that_a_server_refused_is_opened_again() {
     for path in ["/one", "/two", "/three"] {
         assert_eq!(connection.request(&post(path)).text(), "hello", "{path}");
     }
-    assert_eq!((origin.connections(), seen.load(Ordering::SeqCst)), (1, 5));
+    // Where it was refused it is not tried again.
+    assert_eq!((origin.connections(), seen.load(Ordering::SeqCst)), (2, 5));
+}
+
+#[test]
+fn answers_without_bodies_end_with_their_heads_although_their_streams_end_later() {
+    let resets = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&resets);
+    let heads: [&[u8]; 4] = [&[OK, 0x0f, 0x0d, 1, b'5'], &[OK], &[0x89], &[0x8b]];
+    // Each of them twice. The end of a stream comes with the next request.
+    let origin = h2_origin(move |peer, _| {
+        for head in heads.into_iter().flat_map(|head| [head; 2]) {
+            let Some(stream) = peer.request()? else { break };
+            peer.send(&frame(HEADERS, END_HEADERS, stream, head))?;
+            if stream > 1 {
+                peer.send(&frame(DATA, END_STREAM, stream - 2, &[]))?;
+            }
+            counted.fetch_max(peer.resets(), Ordering::SeqCst);
+        }
+        peer.fall_silent()
+    });
+    let site = site(&origin);
+    for (options, length) in [(&["--head"][..], Some("5")), (&["--head"], None), (&[], None), (&[], None)] {
+        for version in ["--http1.1", "--http2"] {
+            let answer = site
+                .curl(&[options, &["--include", version][..]].concat(), "/")
+                .success()
+                .to_ascii_lowercase();
+            let stated = answer.lines().find_map(|line| line.strip_prefix("content-length: "));
+            assert_eq!(stated, length, "{version}: {answer}");
+        }
+    }
+    assert_eq!((origin.connections(), resets.load(Ordering::SeqCst)), (1, 0));
+}
+
+#[test]
+fn a_server_that_resets_what_it_is_sent_is_left_out() {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&seen);
+    let failing = h2_origin(move |peer, _| {
+        while let Some(stream) = peer.request()? {
+            match counted.fetch_add(1, Ordering::SeqCst) {
+                0 => peer.answer(stream, b"hello", true)?,
+                _ => peer.reset(stream, INTERNAL_ERROR)?,
+            }
+        }
+        Ok(())
+    });
+    let alive = Origin::fixed("hello");
+    let health = "health = { max_failures = 2, failure_pause = \"60s\" }\n";
+    let tables = proxy_to(&[&h2c(&failing), &alive.url()]) + health;
+    let site = Site::custom("server.workers = 1\n", &tables, |setup| setup);
+    let mut connection = site.connect();
+    for _ in 0..12 {
+        assert_eq!(connection.get(NAME, "/").text(), "hello");
+    }
+    assert_eq!(seen.load(Ordering::SeqCst), 3, "one answer and two failures");
 }
 
 /// What an origin waits for, and what it says before.
@@ -150,6 +208,65 @@ fn a_server_gets_no_more_requests_at_a_time_than_it_takes() {
         assert_eq!(origin.connections(), 2);
         go_on.send(()).expect("an origin that waits");
         assert_eq!(waiting.join().expect("no panic"), "hello");
+    });
+}
+
+#[test]
+fn requests_wait_for_a_server_that_takes_none_for_now() {
+    let (steps, begun, go_on) = Steps::new();
+    let origin = h2_origin(move |peer, number| {
+        while let Some(stream) = peer.request()? {
+            if stream > 1 || number > 0 {
+                peer.answer(stream, b"hello", true)?;
+                continue;
+            }
+            // MAX_CONCURRENT_STREAMS
+            peer.send(&frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 0]))?;
+            peer.answer(stream, b"hello", true)?;
+            steps.wait()?;
+            peer.send(&frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 9]))?;
+        }
+        Ok(())
+    });
+    let tables = proxy_to(&[&h2c(&origin)]) + "timeouts = { head = \"500ms\" }\n";
+    let site = Site::custom("server.workers = 1\n", &tables, |setup| setup);
+    assert_eq!(site.get("/first").text(), "hello");
+    begun.recv_timeout(LIMIT).expect("a request at the origin");
+    for path in ["/one", "/two", "/three"] {
+        assert_eq!(site.get(path).status(), 503);
+        assert_eq!(error(&site, path), "stream-limit");
+    }
+    go_on.send(()).expect("an origin that waits");
+    wait_until("an answer", || (site.get("/again").status() == 200).then_some(()));
+    assert_eq!(origin.connections(), 1);
+}
+
+#[test]
+fn a_response_that_breaks_the_connection_does_not_take_the_others_along() {
+    let (begins, begun) = mpsc::channel();
+    let origin = h2_origin(move |peer, number| {
+        let mut streams = 0;
+        while let Some(stream) = peer.request()? {
+            streams += 1;
+            match (number, streams) {
+                (0, 1) => begins.send(()).map_err(io::Error::other)?,
+                // A block that does not end, on the second.
+                (0, _) => {
+                    let endless = frame(CONTINUATION, 0, stream, b"\x00\x01a\x01b").repeat(100);
+                    return peer.send(&[frame(HEADERS, 0, stream, &[OK]), endless].concat());
+                }
+                _ => peer.answer(stream, b"hello", true)?,
+            }
+        }
+        Ok(())
+    });
+    let site = site(&origin);
+    std::thread::scope(|scope| {
+        let bystander = scope.spawn(|| site.get("/bystander").text());
+        begun.recv_timeout(LIMIT).expect("a request at the origin");
+        assert_eq!(site.connect().request(&post("/endless")).status(), 502);
+        assert_eq!(error(&site, "/endless"), "response-head-too-large");
+        assert_eq!(bystander.join().expect("no panic"), "hello");
     });
 }
 

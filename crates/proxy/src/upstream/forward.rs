@@ -19,7 +19,7 @@ use crate::body::Body;
 use crate::body::request::{Arriving, BodyProgress, RequestBody};
 use crate::connection::Connection;
 use crate::connection::interim::Interim;
-use crate::error::UpstreamError;
+use crate::error::{ConnectionError, UpstreamError};
 use crate::upstream::admission::{Admission, AtLimit};
 use crate::upstream::body::UpstreamBody;
 use crate::upstream::group::{Group, Lease, Server};
@@ -175,8 +175,13 @@ impl<'a> Journey<'a> {
     /// The next step after a failure: where to send the request again, or the error to answer with.
     fn next(&mut self, last: &Attempt<'a>, failure: Failure) -> Result<Attempt<'a>, UpstreamError> {
         let Failure { error, was_sent, reused } = failure;
-        // A kept connection may have reached its end: that says nothing about its server.
-        let stale = reused && last.placement == Placement::Kept && matches!(error, UpstreamError::Closed(_));
+        let closed = if let UpstreamError::Closed(closed) = &error { Some(closed) } else { None };
+        let is_first = last.placement == Placement::Kept;
+        let was_kept = is_first && reused;
+        // A kept connection may have reached its end, and another response may have broken it: that says nothing about the
+        // server here.
+        let is_end = |closed: &ConnectionError| closed.is_of_another() || (reused && closed.is_end());
+        let stale = is_first && closed.is_some_and(is_end);
         if !stale && error.blames_server() {
             last.server.failed(&error);
         }
@@ -185,7 +190,7 @@ impl<'a> Journey<'a> {
         if stale && !was_sent {
             return Ok(afresh);
         }
-        let may_repeat = !was_sent || (self.may_repeat && matches!(error, UpstreamError::Closed(_)));
+        let may_repeat = !was_sent || (self.may_repeat && closed.is_some());
         if self.retries == 0 || !may_repeat {
             return Err(error);
         }
@@ -193,8 +198,11 @@ impl<'a> Journey<'a> {
         if stale {
             return Ok(afresh);
         }
-        let server = self.group.choose(self.key, Some(last.server.index())).ok_or(error)?;
-        Ok(Attempt { server, placement: Placement::Kept, at_limit })
+        match self.group.choose(self.key, Some(last.server.index())) {
+            Some(server) => Ok(Attempt { server, placement: Placement::Kept, at_limit }),
+            None if was_kept && closed.is_some() => Ok(afresh),
+            None => Err(error),
+        }
     }
 
     async fn send(

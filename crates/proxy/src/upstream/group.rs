@@ -237,7 +237,8 @@ impl Group {
     fn sweep(&self) {
         for server in &self.servers {
             server.pool.sweep();
-            server.http2.sweep(idle_ticks(self.state.settings.pool.idle_timeout));
+            let pool = &self.state.settings.pool;
+            server.http2.sweep(pool.idle_connections, idle_ticks(pool.idle_timeout));
         }
     }
 }

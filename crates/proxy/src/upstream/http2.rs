@@ -5,6 +5,7 @@ mod blocks;
 mod input;
 mod link;
 mod output;
+mod pulse;
 mod state;
 mod stream;
 #[cfg(any(test, fuzzing))]
@@ -47,6 +48,8 @@ pub(crate) struct Http2Pool {
     /// Held while a connection is made, so that a burst of requests opens one and not one each.
     opening: Mutex<()>,
     attempts_failed: Cell<u64>,
+    /// Streams that the server takes at a time on a connection, as it has said last, up to [`STREAMS`].
+    streams: Cell<u32>,
     /// No connection is kept any more.
     retired: Cell<bool>,
 }
@@ -100,29 +103,37 @@ impl Http2Pool {
             open: RefCell::default(),
             opening: Mutex::default(),
             attempts_failed: Cell::new(0),
+            streams: Cell::new(STREAMS),
             retired: Cell::new(false),
         }
     }
 
-    /// Room on an open connection, or on the one that `open` makes. `fresh` asks for the latter.
+    /// Room on an open connection, or on the one that `open` makes.
     pub(crate) async fn checkout<F>(&self, placement: Placement, open: F) -> Result<Http2, UpstreamError>
     where
         F: AsyncFnOnce() -> Result<(UpstreamIo, OpenConnection), UpstreamError>,
     {
-        if let (Placement::Kept, Some(found)) = (placement, self.find()) {
+        if let Some(found) = self.find(placement) {
             return Ok(found);
         }
         let failed_before = self.attempts_failed.get();
         let _opening = self.opening.lock().await;
-        if let Some(found) = self.find() {
+        if let Some(found) = self.find(placement) {
             return Ok(found);
         }
         if self.attempts_failed.get() != failed_before {
             // Another request has just found that no connection can be made: the queue must not try one by one.
             return Err(UpstreamError::Connect(std::io::ErrorKind::ConnectionAborted.into()));
         }
-        let opened = open().await.map(|(io, open)| self.add(self.begin(io, open)));
-        opened.inspect_err(|_| self.attempts_failed.set(failed_before + 1))
+        let opened = match open().await {
+            Ok((io, open)) => return Ok(self.add(self.begin(io, open))),
+            Err(error) => error,
+        };
+        if let (UpstreamError::ConnectionLimit, Some(found)) = (&opened, self.find(Placement::Kept)) {
+            return Ok(found);
+        }
+        self.attempts_failed.set(failed_before + 1);
+        Err(opened)
     }
 
     /// A new connection for one request, which no other will use.
@@ -134,16 +145,20 @@ impl Http2Pool {
         Ok(self.begin(io, open).take(false))
     }
 
-    /// Forgets connections that ended or were idle for `idle_ticks` sweeps. Called once a second.
-    pub(crate) fn sweep(&self, idle_ticks: u32) {
+    /// Forgets connections that ended or were idle for `idle_ticks` sweeps, and idle ones beyond `most`. Called once a
+    /// second.
+    pub(crate) fn sweep(&self, most: usize, idle_ticks: u32) {
+        let mut idle = 0;
         self.open.borrow_mut().retain_mut(|shared| {
             if shared.link.load() > 0 {
                 shared.idle_ticks = 0;
             } else {
+                idle += 1;
                 shared.idle_ticks += 1;
                 shared.link.rest();
             }
-            shared.link.is_usable() && shared.idle_ticks <= idle_ticks
+            let is_surplus = shared.idle_ticks > 0 && idle > most;
+            shared.link.is_usable() && shared.idle_ticks <= idle_ticks && !is_surplus
         });
     }
 
@@ -163,16 +178,25 @@ impl Http2Pool {
 
     /// A connection over `io`, with its task.
     fn begin(&self, io: UpstreamIo, open: OpenConnection) -> Shared {
-        let link = Link::new(io, self.wheel.register(), self.limits);
+        let link = Link::new(io, &self.wheel, self.limits, self.streams.get());
         // Ends with the connection; there is nothing to wait for.
         drop(spawn_local(Rc::clone(&link).run(open)));
         Shared { link, idle_ticks: 0 }
     }
 
-    fn find(&self) -> Option<Http2> {
+    fn find(&self, placement: Placement) -> Option<Http2> {
         let mut open = self.open.borrow_mut();
-        open.retain(|shared| shared.link.is_usable());
-        let shared = open.iter().find(|shared| shared.link.has_room(STREAMS))?;
+        open.retain(|shared| {
+            if let Some(streams) = shared.link.streams() {
+                self.streams.set(streams.min(STREAMS));
+            }
+            shared.link.is_usable()
+        });
+        let is_meant = |shared: &&Shared| placement == Placement::Kept || !shared.link.is_shunned();
+        let with_room = open.iter().filter(is_meant).find(|shared| shared.link.has_room(STREAMS));
+        // A server that takes no streams for now takes none on other connections either: requests wait.
+        let takes_none = open.iter().all(|shared| shared.link.takes_none());
+        let shared = with_room.or_else(|| open.first().filter(|_| takes_none))?;
         Some(shared.take(true))
     }
 
@@ -190,7 +214,7 @@ impl Http2Pool {
 pub(crate) enum Placement {
     /// One that is kept, or a new one.
     Kept,
-    /// A new one, because a kept one has just failed.
+    /// One on which no request has just failed, or a new one: this request has failed on one.
     Fresh,
 }
 
@@ -242,6 +266,7 @@ impl Http2 {
                 }
                 (upstream_error(error, progress), was_sent)
             }
+            Ended::Overdue(UpstreamError::HeadTimeout) if !has_begun => (UpstreamError::StreamLimit, false),
             Ended::Overdue(error) => {
                 if matches!(error, UpstreamError::HeadTimeout) {
                     self.exchange.retire_connection();

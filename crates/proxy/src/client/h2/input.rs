@@ -305,6 +305,7 @@ impl H2<'_> {
         if self.recv.window < 0 {
             return Err(Fault::Connection(Reason::FLOW_CONTROL_ERROR));
         }
+        self.claim(0);
         let wanted = self.takes_data(number, head.length);
         data.is_wanted = wanted == Ok(true);
         self.recv.expect = Expect::Data(data);

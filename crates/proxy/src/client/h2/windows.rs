@@ -50,11 +50,13 @@ impl H2<'_> {
         Ok(())
     }
 
-    /// Bytes of the connection's window that no reader will read.
+    /// Bytes of the connection's window that were read, or that no reader will read. The window opens again once half of it
+    /// was read, or as much as is left of it: what slow readers hold must not keep the others waiting.
     pub(super) fn claim(&mut self, bytes: u32) {
         self.recv.unclaimed += bytes;
-        if self.recv.unclaimed >= WINDOW / 2 {
-            self.recv.window += i64::from(self.recv.unclaimed);
+        let unclaimed = i64::from(self.recv.unclaimed);
+        if unclaimed >= self.recv.window.clamp(1, i64::from(WINDOW / 2)) {
+            self.recv.window += unclaimed;
             self.send.out.window_update(0, self.recv.unclaimed);
             self.recv.unclaimed = 0;
         }

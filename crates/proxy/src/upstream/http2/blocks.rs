@@ -61,14 +61,14 @@ impl State {
         let stream = self.stream(place);
         stream.has_head = true;
         stream.looked_at();
-        let has_no_body =
+        stream.is_bodyless =
             stream.is_head || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED;
-        stream.left = if has_no_body { Some(0) } else { head.length };
+        stream.left = if stream.is_bodyless { Some(0) } else { head.length };
         // RFC 9113 section 8.1.1
         if is_last && stream.left.is_some_and(|left| left > 0) {
             return false;
         }
-        stream.unread = if is_last || has_no_body { Some(0) } else { head.length };
+        stream.unread = if is_last || stream.is_bodyless { Some(0) } else { head.length };
         let mut response = Response::new(());
         *response.status_mut() = status;
         *response.version_mut() = Version::HTTP_2;
@@ -96,10 +96,16 @@ impl Head {
     }
 
     fn add(&mut self, name: HeaderName, value: HeaderValue) {
+        // RFC 9113 section 8.2.1
+        let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+        self.is_malformed |= is_blank(value.as_bytes().first()) || is_blank(value.as_bytes().last());
         if name == CONTENT_LENGTH {
             let length = field::length(&value);
             self.is_malformed |= length.is_none() || self.length.is_some_and(|other| Some(other) != length);
             self.length = length;
+            // Once, also if it came twice.
+            self.headers.insert(name, value);
+            return;
         }
         // There are fewer than a map may have: the decoder counts them.
         self.headers.append(name, value);

@@ -45,13 +45,13 @@ impl State {
         let Some(head) = input.first_chunk() else { return false };
         let head = FrameHead::read(head);
         if let Some(reason) = self.out_of_place(head) {
-            self.fault(Fault::Connection(reason));
+            self.fault(head.stream, Fault::Connection(reason));
             return false;
         }
         if head.kind == kind::DATA {
             input.advance(HEAD);
             if let Err(fault) = self.begin_data(head) {
-                self.fault(fault);
+                self.fault(head.stream, fault);
             }
             return true;
         }
@@ -98,13 +98,14 @@ impl State {
             }
         };
         if let Err(fault) = done {
-            self.fault(fault);
+            self.fault(stream, fault);
         }
     }
 
-    fn fault(&mut self, fault: Fault) {
+    /// An error in a frame of the stream `of`.
+    fn fault(&mut self, of: u32, fault: Fault) {
         match fault {
-            Fault::Connection(reason) => self.fail(Http2Error::Broken(reason), Some(reason)),
+            Fault::Connection(reason) => self.fail_by(of, Http2Error::Broken(reason), Some(reason)),
             Fault::Stream(number, reason) => {
                 self.allowance.spend(1);
                 self.reset(number, reason, Http2Error::Broken(reason));
@@ -140,7 +141,7 @@ impl State {
         block.frames += 1;
         let most = BLOCK_FRAMES + limit / DEFAULT_FRAME as usize;
         if block.bytes.len() + payload.len() > limit || block.frames > most {
-            self.fail(Http2Error::HeadTooLarge, Some(Reason::ENHANCE_YOUR_CALM));
+            self.fail_by(block.stream, Http2Error::HeadTooLarge, Some(Reason::ENHANCE_YOUR_CALM));
             return Ok(());
         }
         block.bytes.extend_from_slice(payload);
@@ -159,6 +160,10 @@ impl State {
         if head.has(flag::ACK) {
             let is_empty = payload.is_empty();
             return if is_empty { Ok(()) } else { Err(Fault::Connection(Reason::FRAME_SIZE_ERROR)) };
+        }
+        // RFC 9113 section 6.5.2: no server asks for pushes.
+        if payload.as_chunks::<6>().0.contains(&[0, 2, 0, 0, 0, 1]) {
+            return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
         }
         let before = self.send.peer;
         if !self.recv.has_settings {
@@ -244,6 +249,7 @@ impl State {
         if self.recv.window < 0 {
             return Err(Fault::Connection(Reason::FLOW_CONTROL_ERROR));
         }
+        self.claim(0);
         let wanted = self.takes_data(number, head.length);
         data.is_wanted = wanted == Ok(true);
         self.recv.expect = Expect::Data(data);
@@ -284,7 +290,7 @@ impl State {
             data.padding = input.get_u8().into();
             self.claim_padding(data.stream, data.padding + 1);
             let Some(left) = data.left.checked_sub(data.padding) else {
-                return self.fault(Fault::Connection(Reason::PROTOCOL_ERROR));
+                return self.fault(data.stream, Fault::Connection(Reason::PROTOCOL_ERROR));
             };
             data.left = left;
             if left == 0 && !data.is_last {
@@ -318,15 +324,12 @@ impl State {
             // RFC 9113 section 8.1.1
             input.advance(length);
             self.claim(length as u32);
-            return self.fault(Fault::Stream(data.stream, Reason::PROTOCOL_ERROR));
+            return self.fault(data.stream, Fault::Stream(data.stream, Reason::PROTOCOL_ERROR));
         }
         stream.left = left.flatten();
         self.allowance.earn(1);
+        // A request holds it: of one that is left over nothing is to come.
         let stream = &mut self.streams[place as usize];
-        if !stream.is_held {
-            input.advance(length);
-            return self.claim(length as u32);
-        }
         if length >= SHARED {
             stream.push(input.split_to(length).freeze());
         } else {
@@ -351,7 +354,7 @@ impl State {
         // RFC 9113 section 8.1.1
         if stream.left.is_some_and(|left| left > 0) {
             let number = stream.number;
-            return self.fault(Fault::Stream(number, Reason::PROTOCOL_ERROR));
+            return self.fault(number, Fault::Stream(number, Reason::PROTOCOL_ERROR));
         }
         stream.end = End::Whole;
         stream.wake();

@@ -12,8 +12,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use brisk_net::Deadline;
-use brisk_wire::h2::frame::{Reason, WriteFrames, kind};
+use brisk_net::DeadlineWheel;
+use brisk_wire::h2::frame::Reason;
 use bytes::{Bytes, BytesMut};
 use http::{Request, Response};
 use http_body::{Frame, SizeHint};
@@ -23,6 +23,7 @@ use tokio_util::io::poll_read_buf;
 
 use super::Http2Limits;
 use super::output::Destination;
+use super::pulse::{Linger, Pulse};
 use super::state::State;
 use super::stream::Stream;
 use crate::body::request::RequestBody;
@@ -49,13 +50,16 @@ pub(super) struct Link {
     /// A response did not come in time: the server may be gone. No further request uses the connection; those in flight
     /// keep it open.
     is_retired: Cell<bool>,
+    /// The last request to end has failed: those that are repeated go elsewhere.
+    is_shunned: Cell<bool>,
     /// The pool has given it up: it closes with the last of its requests.
     is_closing: Cell<bool>,
 }
 
 #[derive(Debug)]
 struct Wire {
-    io: UpstreamIo,
+    /// Until the end of the connection.
+    io: Option<UpstreamIo>,
     state: State,
     input: BytesMut,
     /// How much to read next.
@@ -63,15 +67,7 @@ struct Wire {
     /// Something was handed to the connection that may not have left it: TLS keeps records of its own.
     is_unflushed: bool,
     pulse: Pulse,
-}
-
-/// Whether the server is alive: a PING is sent when it was silent for too long while requests are open.
-#[derive(Debug)]
-struct Pulse {
-    limits: Http2Limits,
-    deadline: Deadline,
-    is_set: bool,
-    is_asked: bool,
+    linger: Linger,
 }
 
 /// A request on a connection: before its stream is opened, while it is answered, and as the body of its response. Dropping
@@ -91,19 +87,22 @@ pub(super) struct Unanswered {
 }
 
 impl Link {
-    pub(super) fn new(io: UpstreamIo, deadline: Deadline, limits: Http2Limits) -> Rc<Self> {
+    /// `streams`: how many the server takes at a time, as far as that is known before its settings have come.
+    pub(super) fn new(io: UpstreamIo, wheel: &DeadlineWheel, limits: Http2Limits, streams: u32) -> Rc<Self> {
         let wire = Wire {
-            io,
-            state: State::new(limits.head_size),
+            io: Some(io),
+            state: State::new(limits.head_size, streams),
             input: BytesMut::new(),
             piece: READ_FIRST,
             is_unflushed: false,
-            pulse: Pulse { limits, deadline, is_set: false, is_asked: false },
+            pulse: Pulse::new(wheel, limits),
+            linger: Linger::new(wheel),
         };
         Rc::new(Self {
             wire: RefCell::new(wire),
             load: Cell::default(),
             is_retired: Cell::default(),
+            is_shunned: Cell::default(),
             is_closing: Cell::default(),
         })
     }
@@ -117,6 +116,8 @@ impl Link {
         let farewell = poll_fn(|context| self.wire.borrow_mut().poll_close(context));
         // An error says no more than that the server has gone.
         drop(timeout(FAREWELL, farewell).await);
+        // Responses are still read as far as they have come. The socket goes before its place is given back.
+        self.wire.borrow_mut().shut();
     }
 
     fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
@@ -139,9 +140,9 @@ impl Link {
         Exchange { link: Rc::clone(self), place: None }
     }
 
-    /// Requests that have the connection.
+    /// Requests that have the connection, and streams of others that have not ended.
     pub(super) fn load(&self) -> u32 {
-        self.load.get()
+        self.load.get() + self.wire.borrow().state.leftovers
     }
 
     /// Whether further requests may use it.
@@ -152,7 +153,24 @@ impl Link {
     /// Whether the server takes one more than the requests that have the connection, of which there may be `most`.
     pub(super) fn has_room(&self, most: u32) -> bool {
         let state = &self.wire.borrow().state;
-        self.load.get() < most.min(state.send.peer.max_streams) && !state.is_stuck()
+        let load = self.load.get() + state.leftovers;
+        load < most.min(state.send.peer.max_streams) && !state.is_stuck() && state.has_window()
+    }
+
+    /// Streams that the server takes at a time, if its settings have come.
+    pub(super) fn streams(&self) -> Option<u32> {
+        let state = &self.wire.borrow().state;
+        state.recv.has_settings.then_some(state.send.peer.max_streams)
+    }
+
+    /// Whether the server takes no streams at all for now.
+    pub(super) fn takes_none(&self) -> bool {
+        self.wire.borrow().state.send.peer.max_streams == 0
+    }
+
+    /// Whether the last request to end has failed here.
+    pub(super) fn is_shunned(&self) -> bool {
+        self.is_shunned.get()
     }
 
     /// Closes it with the last of its requests.
@@ -177,11 +195,12 @@ impl Wire {
         self.state.begin_turn(context);
         self.read(context);
         self.state.run_uploads();
+        self.linger.check(&mut self.state, context);
         let was_full = !self.state.may_read();
         if let Err(error) = self.write(context) {
             self.state.fail(Http2Error::Io(error.kind()), None);
         }
-        self.check_pulse(context);
+        self.pulse.check(&mut self.state, context);
         // Nothing else wakes the task for what the server sends.
         if was_full && self.state.may_read() {
             context.waker().wake_by_ref();
@@ -211,7 +230,8 @@ impl Wire {
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.input.reserve(self.piece);
-        let length = ready!(poll_read_buf(Pin::new(&mut self.io), context, &mut self.input))?;
+        let Some(io) = &mut self.io else { return Poll::Ready(Ok(0)) };
+        let length = ready!(poll_read_buf(Pin::new(io), context, &mut self.input))?;
         if length >= self.piece {
             self.piece = (2 * self.piece).min(READ_MOST);
         } else if length < self.piece / 4 {
@@ -221,7 +241,7 @@ impl Wire {
     }
 
     fn write(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        let Self { io, state, is_unflushed, .. } = self;
+        let Self { io: Some(io), state, is_unflushed, .. } = self else { return Ok(()) };
         state.write(|bytes| {
             let written = Pin::new(&mut *io).poll_write(context, bytes);
             *is_unflushed |= written.is_ready();
@@ -233,39 +253,18 @@ impl Wire {
         Ok(())
     }
 
-    fn check_pulse(&mut self, context: &mut Context<'_>) {
-        let pulse = &mut self.pulse;
-        let state = &mut self.state;
-        state.allowance.tick(pulse.deadline.now());
-        let Some(ping) = pulse.limits.ping else { return };
-        if mem::take(&mut state.recv.is_heard) || state.numbers.is_empty() {
-            (pulse.is_set, pulse.is_asked) = (false, false);
-        }
-        if state.numbers.is_empty() {
-            return pulse.deadline.clear();
-        }
-        if !pulse.is_set {
-            pulse.is_set = true;
-            pulse.deadline.set(ping);
-        }
-        if pulse.deadline.poll_expired(context).is_pending() {
-            return;
-        }
-        if pulse.is_asked {
-            return state.fail(Http2Error::Silent, None);
-        }
-        pulse.is_asked = true;
-        pulse.deadline.set(pulse.limits.pong);
-        state.send.out.frame(kind::PING, 0, 0, b"brisk:up");
-        context.waker().wake_by_ref();
-    }
-
     fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.write(context)?;
         if self.state.send.waiting() > 0 {
             return Poll::Pending;
         }
-        Pin::new(&mut self.io).poll_shutdown(context)
+        self.io.as_mut().map_or(Poll::Ready(Ok(())), |io| Pin::new(io).poll_shutdown(context))
+    }
+
+    fn shut(&mut self) {
+        self.io = None;
+        self.input = BytesMut::new();
+        self.state.send.end();
     }
 
     /// Looks whether a connection without requests has ended meanwhile, as far as the kernel has reported by now.
@@ -290,7 +289,9 @@ impl Exchange {
         wire.look();
         let state = &mut wire.state;
         if !state.takes_requests() {
-            let error = state.failure.unwrap_or(Http2Error::Refused);
+            // That of other requests is none of this one.
+            let is_first = state.next == 1;
+            let error = state.failure.filter(|_| is_first).unwrap_or(Http2Error::Refused);
             let body = mem::replace(request.body_mut(), RequestBody::Empty);
             return Poll::Ready(Err(Unanswered { error: error.into(), again: Some(body) }));
         }
@@ -318,7 +319,11 @@ impl Exchange {
         let mut wire = self.link.wire.borrow_mut();
         let Some(place) = self.place else { return Poll::Pending };
         let stream = wire.state.stream(place);
-        stream.poll_head(context).map_err(|error| Unanswered {
+        let polled = stream.poll_head(context);
+        if let Poll::Ready(answer) = &polled {
+            self.link.is_shunned.set(answer.is_err());
+        }
+        polled.map_err(|error| Unanswered {
             error: stream.explain(error),
             again: stream.is_untouched.then(|| stream.take_request_body()),
         })

@@ -222,7 +222,12 @@ impl Sending {
         while self.written < self.out.len() {
             match take(&self.out[self.written..]) {
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(written) => self.written += written?,
+                Poll::Ready(Ok(written)) => self.written += written,
+                Poll::Ready(Err(error)) => {
+                    // TLS may have sent a part of it before.
+                    self.written = self.out.len();
+                    return Err(error);
+                }
                 Poll::Pending => {
                     self.before += self.written as u64;
                     self.out.drain(..self.written);
@@ -235,6 +240,11 @@ impl Sending {
         self.out.clear();
         self.written = 0;
         Ok(true)
+    }
+
+    /// Nothing more is written.
+    pub(super) fn end(&mut self) {
+        (self.out, self.written) = (Vec::new(), 0);
     }
 
     /// Gives up memory that an idle connection does not need.

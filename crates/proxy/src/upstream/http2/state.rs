@@ -20,9 +20,6 @@ pub(super) const STREAM_WINDOW: u32 = 256 << 10;
 /// The same for all responses on a connection.
 pub(super) const CONNECTION_WINDOW: u32 = 4 << 20;
 
-/// Streams at a time before the server has said how many it takes.
-const FIRST_STREAMS: u32 = 100;
-
 /// The state of a connection.
 #[derive(Debug)]
 pub(super) struct State {
@@ -34,6 +31,8 @@ pub(super) struct State {
     pub(super) numbers: Vec<(u32, u32)>,
     /// The number of the next stream.
     pub(super) next: u32,
+    /// Streams that are open although their requests are over.
+    pub(super) leftovers: u32,
     /// Requests that wait until a stream may be opened.
     waiting: Vec<Waker>,
     /// Wakers of request bodies, by the places of their streams.
@@ -125,8 +124,9 @@ pub(super) enum Fault {
 }
 
 impl State {
-    /// A connection that has sent its preface and settings. Heads of responses may have `head_size` bytes.
-    pub(super) fn new(head_size: u32) -> Self {
+    /// A connection that has sent its preface and settings. Heads of responses may have `head_size` bytes; the server takes
+    /// `streams` at a time until its settings say how many.
+    pub(super) fn new(head_size: u32, streams: u32) -> Self {
         let mut out = Vec::with_capacity(256);
         out.extend_from_slice(PREFACE);
         let ours = settings::payload(&[
@@ -150,7 +150,7 @@ impl State {
             },
             send: Sending {
                 encoder: Encoder::new(),
-                peer: PeerSettings { max_streams: FIRST_STREAMS, ..PeerSettings::default() },
+                peer: PeerSettings { max_streams: streams, ..PeerSettings::default() },
                 window: DEFAULT_WINDOW.into(),
                 out,
                 written: 0,
@@ -163,6 +163,7 @@ impl State {
             free: Vec::new(),
             numbers: Vec::new(),
             next: 1,
+            leftovers: 0,
             waiting: Vec::new(),
             wakes: Wakes::default(),
             allowance: Allowance::default(),
@@ -259,6 +260,7 @@ impl State {
             self.send.held.retain(|other| *other != place);
         }
         if !self.stream(place).is_held {
+            self.leftovers -= 1;
             self.set_free(place);
         }
         // Some of them may have gone.
@@ -285,18 +287,32 @@ impl State {
     pub(super) fn release(&mut self, place: u32) {
         let stream = self.stream(place);
         stream.is_held = false;
-        let (number, is_open) = (stream.number, stream.end == End::Open);
-        let is_known = self.find(number) == Some(place);
-        if is_known && is_open {
-            self.send.out.rst_stream(number, Reason::CANCEL);
-            self.close(place);
-            self.schedule();
-        } else if is_known {
+        let number = stream.number;
+        // Its end may come a packet later than the last byte of the body.
+        let is_whole = stream.end == End::Whole || (stream.has_whole_body() && stream.upload.is_none());
+        if self.find(number) != Some(place) {
+            return self.set_free(place);
+        }
+        self.leftovers += 1;
+        if is_whole {
             // The rest of its request still goes out.
             let unread = self.stream(place).clear_response();
             self.claim(unread);
         } else {
-            self.set_free(place);
+            self.send.out.rst_stream(number, Reason::CANCEL);
+            self.close(place);
+        }
+        self.schedule();
+    }
+
+    /// Resets the streams that were left over at the last call already.
+    pub(super) fn end_leftovers(&mut self) {
+        for index in (0..self.numbers.len()).rev() {
+            let (number, place) = self.numbers[index];
+            let stream = self.stream(place);
+            if !stream.is_held && mem::replace(&mut stream.is_overdue, true) {
+                self.reset(number, Reason::CANCEL, Http2Error::Ended);
+            }
         }
     }
 
@@ -319,20 +335,33 @@ impl State {
         self.close(place);
     }
 
-    /// Ends the connection: requests in flight fail by `error`. Nothing follows but GOAWAY with `reason`, if there is one.
+    /// Ends the connection: requests in flight fail by `error`. Nothing of those that were not written goes out any more, and
+    /// nothing follows but GOAWAY with `reason`, if there is one.
     pub(super) fn fail(&mut self, error: Http2Error, reason: Option<Reason>) {
+        self.fail_by(0, error, reason);
+    }
+
+    /// The same because of the response on the stream `guilty`, if that is open: `error` is not that of the others then.
+    pub(super) fn fail_by(&mut self, guilty: u32, error: Http2Error, reason: Option<Reason>) {
         if self.failure.is_some() {
             return;
         }
         self.failure = Some(error);
+        let others = if self.find(guilty).is_some() { Http2Error::Neighbour } else { error };
         let written = self.send.before + self.send.written as u64;
-        for (_, place) in mem::take(&mut self.numbers) {
+        let mut kept = self.send.out.len();
+        for (number, place) in mem::take(&mut self.numbers) {
+            let before = self.send.before;
             let stream = self.stream(place);
-            if written > stream.begins {
+            if written <= stream.begins {
+                // It may be sent elsewhere.
+                kept = kept.min((stream.begins - before) as usize);
+            } else {
                 stream.looked_at();
             }
-            self.end_stream(place, End::Failed(error));
+            self.end_stream(place, End::Failed(if number == guilty { error } else { others }));
         }
+        self.send.out.truncate(kept);
         if let Some(reason) = reason {
             // The server has opened no streams.
             self.send.out.goaway(0, reason);

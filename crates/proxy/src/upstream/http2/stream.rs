@@ -49,11 +49,15 @@ pub(super) struct Stream {
     /// Bytes of the body to come, and to be read, where the head states them.
     pub(super) left: Option<u64>,
     pub(super) unread: Option<u64>,
+    /// The response has no body, whatever its head says.
+    pub(super) is_bodyless: bool,
     /// The request body until all of it is sent.
     pub(super) upload: Option<Upload>,
     pub(super) send_window: i64,
     /// It is in a queue of [`Sending`](super::state::Sending).
     pub(super) is_queued: bool,
+    /// It was left over for some time: its request is over.
+    pub(super) is_overdue: bool,
 }
 
 /// A request body on its way.
@@ -148,9 +152,14 @@ impl Stream {
         !self.pieces.is_empty() || !self.small.is_empty()
     }
 
-    /// All of the response is here and was read.
+    /// All of the response is here and was read, or there is nothing but its head.
     pub(super) fn is_end_stream(&self) -> bool {
-        self.end == End::Whole && !self.has_data() && self.trailers.is_none()
+        self.is_bodyless || (self.end == End::Whole && !self.has_data() && self.trailers.is_none())
+    }
+
+    /// All of the response's body has come, although the stream may not have ended.
+    pub(super) fn has_whole_body(&self) -> bool {
+        self.has_head && self.left == Some(0)
     }
 
     /// The next piece of the body.
@@ -169,6 +178,9 @@ impl Stream {
         &mut self,
         context: &Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Http2Error>>> {
+        if self.is_bodyless {
+            return Poll::Ready(None);
+        }
         if let Some(data) = self.take_data() {
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }

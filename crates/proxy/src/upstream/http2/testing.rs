@@ -44,7 +44,7 @@ pub(super) struct Asked {
     pub(super) place: u32,
     /// What the client sends as its body.
     pub(super) inbox: Option<Rc<Inbox>>,
-    head: Option<Response<()>>,
+    pub(super) head: Option<Response<()>>,
     pub(super) body: Vec<u8>,
     pub(super) error: Option<Http2Error>,
     pub(super) is_over: bool,
@@ -57,7 +57,7 @@ impl Bench {
         let record = ConnectionRecord::new(1, address, address, Timeline::start());
         let client = Connection::new(record, true);
         let mut bench = Self {
-            state: State::new(HEAD_SIZE),
+            state: State::new(HEAD_SIZE, 100),
             client,
             notices: Rc::default(),
             input: BytesMut::new(),

@@ -1,5 +1,8 @@
 //! What one connection makes of the frames of a server, without I/O.
 
+mod leftovers;
+mod neighbours;
+
 use std::task::Poll;
 
 use brisk_wire::h2::frame::{Reason, WriteFrames, flag, kind};
@@ -241,6 +244,8 @@ fn malformed_responses_reset_their_stream_alone() {
         (0, block(&[(":status", "200"), ("X-Upper", "b")])),
         (0, block(&[(":status", "200"), ("content-length", "1"), ("content-length", "2")])),
         (0, block(&[(":status", "200"), ("content-length", "-1")])),
+        (0, block(&[(":status", "200"), ("x-a", " b")])),
+        (0, block(&[(":status", "200"), ("x-a", "b\t")])),
         (flag::END_STREAM, block(&[(":status", "200"), ("content-length", "1")])),
         (0, status("99")),
         (0, status("101")),
@@ -264,7 +269,8 @@ fn a_body_has_the_length_that_its_head_states() {
         (Method::GET, data(1, flag::END_STREAM, b"hell"), false),
         (Method::GET, data(1, 0, b"hello!"), false),
         (Method::HEAD, data(1, flag::END_STREAM, b""), true),
-        (Method::HEAD, data(1, flag::END_STREAM, b"hello"), false),
+        // Its head is all that is wanted of it.
+        (Method::HEAD, data(1, flag::END_STREAM, b"hello"), true),
     ] {
         let mut bench = Bench::new(&[]);
         let mut asked = bench.ask(method, None);
@@ -292,6 +298,7 @@ fn what_breaks_the_protocol_ends_the_connection_with_its_reason() {
         (frame(kind::WINDOW_UPDATE, 0, 0, &[0x7f, 0xff, 0xff, 0xff]), Reason::FLOW_CONTROL_ERROR),
         (frame(kind::WINDOW_UPDATE, 0, 5, &[0, 0, 0, 1]), Reason::PROTOCOL_ERROR),
         (frame(kind::SETTINGS, 0, 1, &[]), Reason::PROTOCOL_ERROR),
+        (frame(kind::SETTINGS, 0, 0, &settings::payload(&[(id::ENABLE_PUSH, 1)])), Reason::PROTOCOL_ERROR),
         (frame(kind::GOAWAY, 0, 0, &[0; 7]), Reason::FRAME_SIZE_ERROR),
         (frame(kind::HEADERS, flag::END_HEADERS, 1, &[0xff]), Reason::COMPRESSION_ERROR),
         (frame(kind::DATA, flag::PADDED, 1, &[9, 9]), Reason::PROTOCOL_ERROR),
@@ -314,7 +321,7 @@ fn what_breaks_the_protocol_ends_the_connection_with_its_reason() {
 
 #[test]
 fn settings_come_first() {
-    let mut state = super::state::State::new(1000);
+    let mut state = super::state::State::new(1000, 100);
     state.feed(&mut frame(kind::PING, 0, 0, &[0; 8]).as_slice().into());
     assert_eq!(state.failure, Some(Http2Error::Broken(Reason::PROTOCOL_ERROR)));
 }

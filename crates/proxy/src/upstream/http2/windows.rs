@@ -31,7 +31,12 @@ impl State {
             };
         }
         self.known(head.stream)?;
-        let Some(place) = self.find(head.stream) else { return Ok(()) };
+        let Some(place) = self.find(head.stream) else {
+            if increment >= SMALL_INCREMENT {
+                self.allowance.spend(1);
+            }
+            return Ok(());
+        };
         if increment == 0 {
             return Err(Fault::Stream(head.stream, Reason::PROTOCOL_ERROR));
         }
@@ -58,15 +63,23 @@ impl State {
         Ok(())
     }
 
-    /// Bytes of the connection's window that were read, or that no one will read.
+    /// Bytes of the connection's window that were read, or that no one will read. The window opens again once half of it
+    /// was read, or as much as is left of it: what slow readers hold must not keep the others waiting.
     pub(super) fn claim(&mut self, bytes: u32) {
         self.recv.unclaimed += bytes;
-        if self.recv.unclaimed >= CONNECTION_WINDOW / 2 {
-            self.recv.window += i64::from(self.recv.unclaimed);
+        let unclaimed = i64::from(self.recv.unclaimed);
+        let is_worth_it = unclaimed >= self.recv.window.clamp(1, i64::from(CONNECTION_WINDOW / 2));
+        if is_worth_it && self.failure.is_none() {
+            self.recv.window += unclaimed;
             self.send.out.window_update(0, self.recv.unclaimed);
             self.recv.unclaimed = 0;
             self.schedule();
         }
+    }
+
+    /// Whether slow readers leave room in the window for another response.
+    pub(super) fn has_window(&self) -> bool {
+        self.recv.window + i64::from(self.recv.unclaimed) >= 2 * i64::from(STREAM_WINDOW)
     }
 
     /// Opens the window of a response again once half of it is used.

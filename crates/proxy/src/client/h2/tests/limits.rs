@@ -47,6 +47,23 @@ fn who_waits_for_the_window_of_the_connection_is_excused_while_others_use_it() {
 }
 
 #[test]
+fn uploads_that_no_one_reads_leave_the_rest_of_the_window_to_others() {
+    let bench = Bench::new();
+    let mut h2 = bench.connect(&[]);
+    h2.answer();
+    // They hold what is missing.
+    h2.recv.window = 300_000;
+    h2.claim(299_999);
+    assert_eq!(h2.answer(), []);
+    h2.claim(1);
+    let frames = h2.answer();
+    assert_eq!(frames.len(), 1);
+    assert_eq!((frames[0].head.kind, frames[0].head.stream), (kind::WINDOW_UPDATE, 0));
+    assert_eq!(frames[0].payload, 300_000_u32.to_be_bytes());
+    assert_eq!(h2.recv.window, 600_000);
+}
+
+#[test]
 fn what_comes_on_streams_that_were_reset_long_ago_is_ignored() {
     let bench = Bench::new();
     let mut h2 = bench.connect(&[]);

@@ -1,0 +1,88 @@
+//! What a connection does as time passes: it asks a silent server whether it is alive, and ends streams whose requests are
+//! over.
+
+use std::mem;
+use std::task::Context;
+use std::time::Duration;
+
+use brisk_net::{Deadline, DeadlineWheel};
+use brisk_wire::h2::frame::{WriteFrames, kind};
+
+use super::Http2Limits;
+use super::state::State;
+use crate::error::Http2Error;
+
+/// How long a stream stays whose request is over: at least this time, at most twice as long.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// Whether the server is alive: a PING is sent when it was silent for too long while requests are open.
+#[derive(Debug)]
+pub(super) struct Pulse {
+    limits: Http2Limits,
+    deadline: Deadline,
+    is_set: bool,
+    is_asked: bool,
+}
+
+/// The time for streams whose requests are over.
+#[derive(Debug)]
+pub(super) struct Linger {
+    deadline: Deadline,
+    is_set: bool,
+}
+
+impl Pulse {
+    pub(super) fn new(wheel: &DeadlineWheel, limits: Http2Limits) -> Self {
+        Self { limits, deadline: wheel.register(), is_set: false, is_asked: false }
+    }
+
+    pub(super) fn check(&mut self, state: &mut State, context: &mut Context<'_>) {
+        state.allowance.tick(self.deadline.now());
+        let Some(ping) = self.limits.ping else { return };
+        if mem::take(&mut state.recv.is_heard) || state.numbers.is_empty() {
+            (self.is_set, self.is_asked) = (false, false);
+        }
+        if state.numbers.is_empty() {
+            return self.deadline.clear();
+        }
+        if !self.is_set {
+            self.is_set = true;
+            self.deadline.set(ping);
+        }
+        if self.deadline.poll_expired(context).is_pending() {
+            return;
+        }
+        if self.is_asked {
+            return state.fail(Http2Error::Silent, None);
+        }
+        self.is_asked = true;
+        self.deadline.set(self.limits.pong);
+        state.send.out.frame(kind::PING, 0, 0, b"brisk:up");
+        context.waker().wake_by_ref();
+    }
+}
+
+impl Linger {
+    pub(super) fn new(wheel: &DeadlineWheel) -> Self {
+        Self { deadline: wheel.register(), is_set: false }
+    }
+
+    pub(super) fn check(&mut self, state: &mut State, context: &mut Context<'_>) {
+        if state.leftovers == 0 {
+            if mem::take(&mut self.is_set) {
+                self.deadline.clear();
+            }
+            return;
+        }
+        if self.is_set {
+            if self.deadline.poll_expired(context).is_pending() {
+                return;
+            }
+            state.end_leftovers();
+        }
+        self.is_set = true;
+        self.deadline.set(LINGER);
+        // Waits for it from now on.
+        context.waker().wake_by_ref();
+    }
+}
