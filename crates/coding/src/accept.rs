@@ -17,6 +17,7 @@ pub struct Accepted {
     codings: [Option<u16>; Coding::ALL.len()],
     identity: Option<u16>,
     others: Option<u16>,
+    dictionary: Option<u16>,
 }
 
 impl Accepted {
@@ -51,6 +52,14 @@ impl Accepted {
         self.codings[coding.index()].or(self.others).unwrap_or(0)
     }
 
+    /// Whether the client takes `dcz` (RFC 9842), and prefers nothing of `offered` to it. `*` does not mean it.
+    pub fn takes_dictionaries(&self, offered: &[Coding]) -> bool {
+        let weight = self.dictionary.unwrap_or(0);
+        weight > 0
+            && offered.iter().all(|coding| self.weight(*coding) <= weight)
+            && self.identity.is_none_or(|identity| identity <= weight)
+    }
+
     /// An `Accept-Encoding` with the codings of `offered` that the client takes, the most preferred with the highest weight;
     /// `None` if there is none or it prefers the identity.
     pub fn narrowed(&self, offered: &[Coding]) -> Option<HeaderValue> {
@@ -72,6 +81,7 @@ impl Accepted {
         let place = match Coding::named(name) {
             Some(coding) => &mut self.codings[coding.index()],
             None if name.eq_ignore_ascii_case("identity") => &mut self.identity,
+            None if name.eq_ignore_ascii_case("dcz") => &mut self.dictionary,
             None if name == "*" => &mut self.others,
             None => return,
         };
@@ -146,6 +156,20 @@ mod tests {
         }
         assert_eq!(Accepted::of(&HeaderMap::new()).best(&ALL), None);
         assert_eq!(accepted("br, gzip").best(&[Coding::Zstd]), None, "not offered");
+    }
+
+    #[test]
+    fn dictionaries_are_for_clients_that_name_them() {
+        for (value, taken) in [
+            ("gzip, br, zstd, dcb, dcz", true),
+            ("dcz;q=0.5, gzip;q=0.5", true),
+            ("dcz;q=0.5, gzip", false),
+            ("dcz;q=0", false),
+            ("*", false),
+            ("dcz;q=0.5, identity", false),
+        ] {
+            assert_eq!(accepted(value).takes_dictionaries(&ALL), taken, "{value}");
+        }
     }
 
     #[test]

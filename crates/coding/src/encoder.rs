@@ -8,11 +8,14 @@ use zlib_rs::{Deflate, DeflateFlush, Status};
 use zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
 
-use crate::Coding;
+use crate::{Coding, Dictionary};
 
 /// The window of streams, for brotli and zstd: what a client has to keep, and most of what an encoder takes. RFC 8878
 /// section 3.1.1.1.2 and RFC 9659 allow up to 8 MiB.
 const WINDOW: u32 = 18;
+
+/// The largest window that every client has.
+const LARGEST_WINDOW: u32 = 23;
 
 /// Output that is made at a time.
 const ROOM: usize = 16 << 10;
@@ -45,6 +48,9 @@ pub struct Encoder {
     coding: Coding,
     level: u8,
     codec: Codec,
+    /// What comes before the first output.
+    preface: Option<[u8; 40]>,
+    has_dictionary: bool,
 }
 
 enum Codec {
@@ -61,17 +67,40 @@ impl Encoder {
             Coding::Brotli => Codec::Brotli(brotli(level, WINDOW)),
             Coding::Gzip => Codec::Gzip(Box::new(Deflate::new(level.into(), true, GZIP))),
         };
-        Self { coding, level, codec }
+        Self { coding, level, codec, preface: None, has_dictionary: false }
+    }
+
+    /// An encoder of `dcz` (RFC 9842) for a message of this length, if it is known. Its window is that of both, up to the 8 MiB
+    /// that every client has.
+    pub fn with_dictionary(
+        level: u8,
+        dictionary: &Dictionary,
+        length: Option<u64>,
+    ) -> Result<Self, EncoderError> {
+        let mut context = zstd(level, Self::window(dictionary, length));
+        context.load_dictionary(dictionary.bytes()).map_err(|_| EncoderError(Coding::Zstd))?;
+        let preface = Some(dictionary.preface());
+        Ok(Self { coding: Coding::Zstd, level, codec: Codec::Zstd(context), preface, has_dictionary: true })
+    }
+
+    /// Bytes that such an encoder takes at most.
+    pub fn memory_with(dictionary: &Dictionary, length: Option<u64>) -> usize {
+        Self::memory(Coding::Zstd) + 2 * dictionary.bytes().len() + (2 << Self::window(dictionary, length))
+    }
+
+    fn window(dictionary: &Dictionary, length: Option<u64>) -> u32 {
+        let both = dictionary.bytes().len() as u64 + length.unwrap_or(1 << 20).min(1 << LARGEST_WINDOW);
+        both.next_power_of_two().ilog2().clamp(WINDOW, LARGEST_WINDOW)
     }
 
     /// An encoder for files, which are encoded once and sent often: its window is the largest that every client has.
     pub fn for_files(coding: Coding, level: u8) -> Self {
         let codec = match coding {
-            Coding::Zstd => Codec::Zstd(zstd(level, 23)),
+            Coding::Zstd => Codec::Zstd(zstd(level, LARGEST_WINDOW)),
             Coding::Brotli => Codec::Brotli(brotli(level, 24)),
             Coding::Gzip => return Self::new(coding, level),
         };
-        Self { coding, level, codec }
+        Self { coding, level, codec, preface: None, has_dictionary: false }
     }
 
     /// Its coding.
@@ -96,6 +125,9 @@ impl Encoder {
     /// Takes all of `input` and appends to `output` what can be sent by now. Takes time in proportion to `input`, but that
     /// brotli and zstd gather up to 128 KiB before they encode them at once.
     pub fn write(&mut self, input: &[u8], output: &mut Vec<u8>, step: Step) -> Result<(), EncoderError> {
+        if let Some(preface) = self.preface.take() {
+            output.extend_from_slice(&preface);
+        }
         let written = match &mut self.codec {
             Codec::Zstd(context) => write_zstd(context, input, output, step),
             Codec::Brotli(state) => write_brotli(state, input, output, step),
@@ -122,6 +154,9 @@ impl Encoder {
 
     /// Prepares for another message. False if that would save nothing: then it is to be dropped.
     pub fn reset(&mut self) -> bool {
+        if self.has_dictionary {
+            return false;
+        }
         match &mut self.codec {
             Codec::Zstd(context) => context.reset(ResetDirective::SessionOnly).is_ok(),
             Codec::Brotli(_) => false,
@@ -363,6 +398,29 @@ mod tests {
             };
             assert_eq!(seen, b"data: one\n\ndata: two\n\n", "{coding:?}");
         }
+    }
+
+    #[test]
+    fn a_new_version_takes_little_beside_the_old_one() {
+        let old = text(200_000);
+        let mut new = old.clone();
+        new[100_000..100_010].copy_from_slice(b"0123456789");
+        let dictionary = Dictionary::new(old.clone()).expect("a dictionary");
+        let length = Some(new.len() as u64);
+        let mut encoder = Encoder::with_dictionary(3, &dictionary, length).expect("an encoder");
+        let mut output = Vec::new();
+        for piece in new.chunks(10_000) {
+            encoder.write(piece, &mut output, Step::Go).expect("a codec");
+        }
+        encoder.write(&[], &mut output, Step::Finish).expect("a codec");
+        assert!(!encoder.reset(), "it is for one message");
+        assert!(output.len() < 1000, "{}", output.len());
+        assert_eq!(output[..8], [0x5e, 0x2a, 0x4d, 0x18, 0x20, 0, 0, 0]);
+        assert_eq!(output[8..40], dictionary.hash()[..]);
+        let mut plain = Vec::with_capacity(new.len());
+        let mut context = zstd_safe::DCtx::create();
+        context.decompress_using_dict(&mut plain, &output[40..], &old).expect("a frame");
+        assert!(plain == new);
     }
 
     #[test]

@@ -3,9 +3,11 @@
 //! What may be coded, and how much of it at a time, is for callers to decide: nothing here waits or reads.
 
 mod accept;
+mod dictionary;
 mod encoder;
 
 pub use accept::Accepted;
+pub use dictionary::Dictionary;
 pub use encoder::{Encoder, EncoderError, Step};
 
 /// A content coding that can be made here.

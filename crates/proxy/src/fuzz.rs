@@ -1,5 +1,6 @@
 //! What must hold for any request, and for any response of an upstream, for tests and for libFuzzer.
 
+mod pages;
 mod requests;
 mod response;
 
@@ -26,6 +27,7 @@ use crate::connection::Connection;
 use crate::upstream::http2;
 use crate::validate::{self, Target, host_of};
 
+pub use pages::negotiation;
 pub use response::response;
 
 /// A path means the same to routes as to a server that decodes what is forwarded once, merges slashes and leaves

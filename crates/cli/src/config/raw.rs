@@ -117,6 +117,7 @@ pub(crate) struct ServerLimits {
     pub(crate) buffered_requests: Option<Size>,
     pub(crate) compression_memory: Option<Size>,
     pub(crate) compressed_files: Option<Size>,
+    pub(crate) dictionaries: Option<Size>,
     pub(crate) body_rate: Option<SizeLimit>,
     pub(crate) requests: Option<u32>,
 }

@@ -33,6 +33,7 @@ mod client_certificates;
 mod compression;
 mod curl;
 mod development;
+mod dictionaries;
 mod early_data;
 mod early_hints;
 mod fleet;

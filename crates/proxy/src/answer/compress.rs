@@ -9,6 +9,7 @@
 //! [`BreachGuard`].
 
 mod body;
+mod dictionaries;
 mod encoders;
 mod kept;
 mod media;
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use brisk_coding::{Accepted, Coding};
+use brisk_coding::{Accepted, Coding, Dictionary};
 use bytes::Bytes;
 use http::header::{self, HeaderName};
 use http::request::Parts;
@@ -40,7 +41,8 @@ use crate::connection::Connection;
 const AT_ONCE: usize = 32 << 10;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-const ACCEPT_ENCODING: HeaderValue = HeaderValue::from_static("accept-encoding");
+/// zstd with a dictionary that the client has, RFC 9842.
+const DICTIONARY_CODING: &str = "dcz";
 
 /// RFC 9530, and what came before it.
 const DIGESTS: [HeaderName; 4] = [
@@ -75,6 +77,10 @@ pub(crate) struct Compressing {
     known: Option<HeaderValue>,
     /// The file that was asked for.
     file: Option<String>,
+    /// The path that was asked for, where answers may be dictionaries.
+    path: Option<String>,
+    /// What the client has of an earlier answer.
+    dictionary: Option<Arc<Dictionary>>,
 }
 
 impl Compression {
@@ -90,16 +96,22 @@ impl Compression {
     /// What a request for `path` says about it.
     pub(crate) fn asked(self: &Rc<Self>, request: &Parts, path: &[u8]) -> Compressing {
         let headers = &request.headers;
+        let accepted = Accepted::of(headers);
+        let uses = self.settings.dictionaries
+            && accepted.takes_dictionaries(&self.settings.codings)
+            && may_use_dictionary(headers);
         let known = headers.get(header::IF_NONE_MATCH).filter(|tags| tags.as_bytes().starts_with(b"W/"));
         Compressing {
             compression: Rc::clone(self),
-            coding: Accepted::of(headers).best(&self.settings.codings),
+            coding: accepted.best(&self.settings.codings),
             is_exposed: self.may_leak && is_exposed(self.settings.guard, headers),
             // What answers CONNECT is of another protocol.
             is_forbidden: forbids_transforming(headers) || request.method == Method::CONNECT,
             is_head: request.method == Method::HEAD,
             known: known.cloned(),
             file: self.root.as_deref().map(|root| file(root, path)),
+            path: self.settings.dictionaries.then(|| request.uri.to_string()),
+            dictionary: uses.then(|| dictionaries::available(headers)).flatten(),
         }
     }
 }
@@ -113,12 +125,25 @@ impl Compressing {
         if !self.is_eligible(response) {
             return;
         }
+        if let Some(path) = self.path.as_deref() {
+            add_to_vary(response.headers_mut(), &dictionaries::AVAILABLE_DICTIONARY);
+            if !self.is_head && response.status() == StatusCode::OK {
+                let limit = connection.settings().map_or(0, |settings| settings.dictionaries);
+                dictionaries::keep(path, response, limit);
+            }
+        }
         let headers = response.headers_mut();
         add_vary(headers);
         let is_secret = self.is_exposed && !is_public(headers);
-        let Some(coding) = self.coding.filter(|_| !is_secret && !self.is_forbidden) else { return };
+        if is_secret || self.is_forbidden {
+            return;
+        }
+        if let Some(dictionary) = &self.dictionary {
+            return self.use_dictionary(dictionary, connection, response);
+        }
+        let Some(coding) = self.coding else { return };
         if self.is_head {
-            mark(headers, coding);
+            mark(headers, coding.name());
             return;
         }
         let level = self.compression.settings.level(coding);
@@ -126,7 +151,7 @@ impl Compressing {
             Found::Copy(copy) => {
                 metrics::copy_sent();
                 *response.body_mut() = Body::full(copy);
-                return mark(response.headers_mut(), coding);
+                return mark(response.headers_mut(), coding.name());
             }
             Found::Wanted(keeper) => Some(keeper),
             Found::Nothing => None,
@@ -149,7 +174,29 @@ impl Compressing {
             }
         };
         *response.body_mut() = body;
-        mark(response.headers_mut(), coding);
+        mark(response.headers_mut(), coding.name());
+    }
+
+    /// Compresses `response` against what the client has (RFC 9842).
+    fn use_dictionary(
+        &self,
+        dictionary: &Dictionary,
+        connection: &Rc<Connection>,
+        response: &mut Response<Body>,
+    ) {
+        let length = self.length(response);
+        if !self.is_head {
+            let level = self.compression.settings.level(Coding::Zstd);
+            let limit = connection.settings().map_or(usize::MAX, |settings| settings.compression_memory);
+            let Some(lease) = Lease::with_dictionary(dictionary, level, length, limit) else {
+                return metrics::refused();
+            };
+            let is_live = is_live(response.headers());
+            let body = mem::take(response.body_mut());
+            let body = CompressedBody::new(body, lease, is_live, None, Rc::clone(connection));
+            *response.body_mut() = Body::boxed(body);
+        }
+        mark(response.headers_mut(), DICTIONARY_CODING);
     }
 
     /// Looks for a compressed copy of the file that is the answer.
@@ -228,6 +275,13 @@ fn is_exposed(guard: BreachGuard, headers: &HeaderMap) -> bool {
         }
 }
 
+/// Whether the page that made the request may read the answer: otherwise its length would say something of the dictionary.
+fn may_use_dictionary(headers: &HeaderMap) -> bool {
+    // A client without the header is no browser.
+    let site = headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes);
+    matches!(site, None | Some(b"same-origin" | b"none"))
+}
+
 /// Whether `Cache-Control` has `no-transform`, RFC 9111 sections 5.2.1.6 and 5.2.2.6.
 fn forbids_transforming(headers: &HeaderMap) -> bool {
     has_directive(headers, "no-transform")
@@ -260,17 +314,21 @@ fn is_live(headers: &HeaderMap) -> bool {
 }
 
 /// Adds `Accept-Encoding` to `Vary`.
-pub(crate) fn add_vary(headers: &mut HeaderMap) {
-    let has_it = tokens(headers, &header::VARY)
-        .any(|name| name == "*" || name.eq_ignore_ascii_case(header::ACCEPT_ENCODING.as_str()));
+fn add_vary(headers: &mut HeaderMap) {
+    add_to_vary(headers, &header::ACCEPT_ENCODING);
+}
+
+fn add_to_vary(headers: &mut HeaderMap, name: &HeaderName) {
+    let has_it =
+        tokens(headers, &header::VARY).any(|found| found == "*" || found.eq_ignore_ascii_case(name.as_str()));
     if !has_it {
-        headers.append(header::VARY, ACCEPT_ENCODING);
+        headers.append(header::VARY, name.clone().into());
     }
 }
 
 /// Changes a head into that of the compressed answer.
-fn mark(headers: &mut HeaderMap, coding: Coding) {
-    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
+fn mark(headers: &mut HeaderMap, coding: &'static str) {
+    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
     headers.remove(header::CONTENT_LENGTH);
     // Ranges would be of what is sent, which is not made twice alike.
     headers.remove(header::ACCEPT_RANGES);
@@ -297,10 +355,10 @@ fn short(mut body: Body, connection: &Connection) -> Result<Bytes, Body> {
 /// `None` if that would make it no shorter.
 fn compress_at_once(whole: &[u8], mut lease: Lease) -> Option<Vec<u8>> {
     let mut compressed = Vec::with_capacity(whole.len() / 2);
-    let coding = lease.encoder().coding();
+    let made = lease.made();
     lease.encoder().write_whole(whole, &mut compressed).ok()?;
     (compressed.len() < whole.len()).then(|| {
-        metrics::compressed(coding, whole.len() as u64, compressed.len() as u64);
+        metrics::compressed(made, whole.len() as u64, compressed.len() as u64);
         compressed.shrink_to_fit();
         compressed
     })

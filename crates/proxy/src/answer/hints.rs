@@ -16,6 +16,8 @@ use http::header::{self, HeaderName};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::links::of as links_of;
 pub use self::links::{HintLink, HintLinkError};
 use crate::body::Body;
 use crate::connection::interim::Interim;

@@ -32,6 +32,8 @@ pub struct HttpSettings {
     pub compression_memory: usize,
     /// Bytes that compressed copies of files may take in memory, those of all workers together. Default: 32 MiB.
     pub compressed_files: usize,
+    /// Bytes that answers may take that are kept as dictionaries for later ones. Default: 32 MiB.
+    pub dictionaries: usize,
     /// Bytes per second that a request body has to come with, until its answer begins; 0 for none. The time of one
     /// pause (`timeouts.body`) is free. Default: 240.
     pub body_rate: u64,
@@ -83,6 +85,7 @@ impl Default for HttpSettings {
             gathered_total: 1 << 30,
             compression_memory: 256 << 20,
             compressed_files: 32 << 20,
+            dictionaries: 32 << 20,
             body_rate: 240,
             requests: None,
             abort_on_close: false,

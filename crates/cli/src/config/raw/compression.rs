@@ -25,6 +25,7 @@ pub(crate) struct CompressionTable {
     pub(crate) br_quality: Option<u8>,
     pub(crate) gzip_level: Option<u8>,
     pub(crate) breach_guard: Option<BreachGuard>,
+    pub(crate) dictionaries: Option<bool>,
 }
 
 /// A coding by its name in HTTP.

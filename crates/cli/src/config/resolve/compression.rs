@@ -59,6 +59,7 @@ fn settings(
         Some(raw::BreachGuard::Off) => BreachGuard::Off,
         Some(raw::BreachGuard::CrossSite) | None => BreachGuard::CrossSite,
     };
+    settings.dictionaries = table.dictionaries.unwrap_or(false);
     Some(Arc::new(settings))
 }
 

@@ -32,6 +32,8 @@ pub(super) fn memory_and_pace(
     let (files, usual) = (path.key("compressed_files"), Size(settings.compressed_files as u64));
     let sizes = Size(0)..=Size(1 << 40);
     settings.compressed_files = findings.within(&files, raw.compressed_files, usual, &sizes).0 as usize;
+    let (dictionaries, usual) = (path.key("dictionaries"), Size(settings.dictionaries as u64));
+    settings.dictionaries = findings.within(&dictionaries, raw.dictionaries, usual, &sizes).0 as usize;
     let (path, usual) = (path.key("compression_memory"), Size(settings.compression_memory as u64));
     let sizes = Size(4 << 20)..=Size(1 << 40);
     settings.compression_memory = findings.within(&path, raw.compression_memory, usual, &sizes).0 as usize;

@@ -142,7 +142,7 @@ impl CompressedBody {
 
     fn count(&mut self) {
         if let State::Going(lease) = &mut self.state {
-            metrics::compressed(lease.encoder().coding(), self.bytes_in, self.bytes_out);
+            metrics::compressed(lease.made(), self.bytes_in, self.bytes_out);
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use brisk_coding::{Coding, Encoder};
+use brisk_coding::{Coding, Dictionary, Encoder};
+
+use super::metrics::Made;
 
 /// Encoders that a worker keeps: making one costs more than compressing a short answer.
 const KEPT: usize = 3;
@@ -25,6 +27,7 @@ const SCRATCH_KEPT: usize = 64 << 10;
 pub(super) struct Lease {
     encoder: Option<Encoder>,
     bytes: usize,
+    made: Made,
 }
 
 /// Memory of all encoders in use, in bytes, as they take it at most.
@@ -45,19 +48,48 @@ pub(super) fn written<E>(write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> R
     })
 }
 
+fn reserve(bytes: usize, limit: usize) -> bool {
+    let fits = HELD.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= limit;
+    if !fits {
+        HELD.fetch_sub(bytes, Ordering::Relaxed);
+    }
+    fits
+}
+
 impl Lease {
     /// An encoder, unless all of them would take more than `limit` bytes.
     pub(super) fn take(coding: Coding, level: u8, limit: usize) -> Option<Self> {
         let bytes = Encoder::memory(coding);
-        if HELD.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) > limit {
-            HELD.fetch_sub(bytes, Ordering::Relaxed);
+        if !reserve(bytes, limit) {
             return None;
         }
         let idle = IDLE.with_borrow_mut(|idle| {
             let fits = |encoder: &Encoder| encoder.coding() == coding && encoder.level() == level;
             idle.iter().position(fits).map(|place| idle.swap_remove(place))
         });
-        Some(Self { encoder: Some(idle.unwrap_or_else(|| Encoder::new(coding, level))), bytes })
+        let encoder = Some(idle.unwrap_or_else(|| Encoder::new(coding, level)));
+        Some(Self { encoder, bytes, made: Made::Coding(coding) })
+    }
+
+    /// An encoder that uses what the client has, for an answer of this length.
+    pub(super) fn with_dictionary(
+        dictionary: &Dictionary,
+        level: u8,
+        length: Option<u64>,
+        limit: usize,
+    ) -> Option<Self> {
+        let bytes = Encoder::memory_with(dictionary, length);
+        if !reserve(bytes, limit) {
+            return None;
+        }
+        let mut lease = Self { encoder: None, bytes, made: Made::WithDictionary };
+        lease.encoder = Some(Encoder::with_dictionary(level, dictionary, length).ok()?);
+        Some(lease)
+    }
+
+    /// What it makes.
+    pub(super) fn made(&self) -> Made {
+        self.made
     }
 
     /// The encoder.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use brisk_coding::Coding;
 use brisk_telemetry::metrics::{Collector, Encoder};
 
-use super::{encoders, kept};
+use super::{dictionaries, encoders, kept};
 
 #[derive(Default)]
 struct Counts {
@@ -15,17 +15,42 @@ struct Counts {
     bytes_out: AtomicU64,
 }
 
-static COUNTS: [Counts; Coding::ALL.len()] = [const {
+/// What was made of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Made {
+    Coding(Coding),
+    /// `dcz`
+    WithDictionary,
+}
+
+impl Made {
+    fn index(self) -> usize {
+        match self {
+            Self::Coding(coding) => coding.index(),
+            Self::WithDictionary => Coding::ALL.len(),
+        }
+    }
+
+    /// The name of the coding.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Coding(coding) => coding.name(),
+            Self::WithDictionary => "dcz",
+        }
+    }
+}
+
+static COUNTS: [Counts; Coding::ALL.len() + 1] = [const {
     Counts { answers: AtomicU64::new(0), bytes_in: AtomicU64::new(0), bytes_out: AtomicU64::new(0) }
-}; Coding::ALL.len()];
+}; Coding::ALL.len() + 1];
 
 static COPIES_SENT: AtomicU64 = AtomicU64::new(0);
 
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 
 /// Counts an answer that was compressed, from `bytes_in` to `bytes_out`.
-pub(super) fn compressed(coding: Coding, bytes_in: u64, bytes_out: u64) {
-    let counts = &COUNTS[coding.index()];
+pub(super) fn compressed(made: Made, bytes_in: u64, bytes_out: u64) {
+    let counts = &COUNTS[made.index()];
     counts.answers.fetch_add(1, Ordering::Relaxed);
     counts.bytes_in.fetch_add(bytes_in, Ordering::Relaxed);
     counts.bytes_out.fetch_add(bytes_out, Ordering::Relaxed);
@@ -47,7 +72,10 @@ pub struct CompressionMetrics;
 
 impl Collector for CompressionMetrics {
     fn collect(&self, page: &mut Encoder<'_, '_>) -> fmt::Result {
-        let all = || Coding::ALL.into_iter().map(|coding| (coding.name(), &COUNTS[coding.index()]));
+        let all = || {
+            let codings = Coding::ALL.into_iter().map(Made::Coding);
+            codings.chain([Made::WithDictionary]).map(|made| (made.name(), &COUNTS[made.index()]))
+        };
         let mut family = page.counter("compressed_answers", "Answers compressed, by coding.")?;
         for (name, counts) in all() {
             family.counter(&[("coding", name)], counts.answers.load(Ordering::Relaxed))?;
@@ -69,6 +97,9 @@ impl Collector for CompressionMetrics {
         family.counter(&[], COPIES_SENT.load(Ordering::Relaxed))?;
         let mut family = page.bytes_gauge("compressed_copies", "Compressed copies of files in memory.")?;
         family.gauge(&[], kept::held() as u64)?;
+        let mut family =
+            page.bytes_gauge("compression_dictionaries", "Answers kept as dictionaries for later ones.")?;
+        family.gauge(&[], dictionaries::held() as u64)?;
         let mut family = page.counter(
             "compression_refusals",
             "Answers sent as they are because encoders took as much memory as they may.",

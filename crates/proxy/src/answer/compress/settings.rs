@@ -44,6 +44,8 @@ pub struct CompressionSettings {
     pub least: u64,
     /// Whose requests get no compressed answers. Default: those of other sites.
     pub guard: BreachGuard,
+    /// Whether answers that say `Use-As-Dictionary` are kept, and later ones compressed against them. Default: no.
+    pub dictionaries: bool,
 }
 
 /// Which requests with credentials (cookies, `Authorization` that is no bearer token) get answers that are not compressed,
@@ -68,6 +70,7 @@ impl Default for CompressionSettings {
             types: TYPES.iter().map(pattern).collect(),
             least: 512,
             guard: BreachGuard::default(),
+            dictionaries: false,
         }
     }
 }

@@ -36,7 +36,7 @@ impl HintLink {
 }
 
 /// The hints among the links of an answer, each apart, as many as a client is sent at once.
-pub(super) fn of(headers: &HeaderMap) -> Vec<HeaderValue> {
+pub(crate) fn of(headers: &HeaderMap) -> Vec<HeaderValue> {
     let values = headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok());
     let hints = values.flat_map(members).filter(|link| is_hint(link));
     let mut bytes = 0;
