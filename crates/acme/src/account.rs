@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use brisk_fetch::{Client, ClientSettings, Limits};
 use instant_acme::{Account, AccountCredentials, ExternalAccountKey, NewAccount};
+use serde::Deserialize;
 use tokio::time::sleep;
 
 use crate::AcmeError;
@@ -15,6 +16,9 @@ use crate::settings::{AcmeSettings, AuthoritySettings};
 /// How long another gateway may take to make the account.
 const TURNS: u32 = 60;
 const TURN: Duration = Duration::from_millis(500);
+
+/// The longest pause between two looks at an order that an authority may ask for.
+const LONGEST_LOOK: Duration = Duration::from_mins(1);
 
 /// Attempts to say something to an authority that answers with new nonces only.
 pub(crate) const NONCES: u32 = 20;
@@ -55,10 +59,35 @@ impl Authority {
         })
     }
 
+    /// Removes the account from the store, which the authority does not know, unless another was made meanwhile.
+    pub(crate) fn forget_account(&self, records: &Records) -> Result<(), AcmeError> {
+        let stored = records.account(&self.directory)?;
+        let stored = stored.and_then(|stored| serde_json::from_slice::<Identity>(&stored).ok());
+        if stored.is_some_and(|stored| stored.id == self.account.id()) {
+            tracing::warn!(
+                authority = self.directory,
+                "the authority has forgotten the account: another is made"
+            );
+            records.remove_account(&self.directory)?;
+        }
+        Ok(())
+    }
+
+    /// How long to wait before the next look: this long, or for as long as the authority asked for in its last answer.
+    pub(crate) fn pause(&self, own: Duration) -> Duration {
+        own.max(self.noted.retry_after().unwrap_or_default().min(LONGEST_LOOK))
+    }
+
     /// An error of this authority, with what it said of the next attempt.
     pub(crate) fn error(&self, attempt: &'static str, source: instant_acme::Error) -> AcmeError {
         AcmeError::Authority { attempt, source, retry_after: self.noted.retry_after() }
     }
+}
+
+/// What an account is known by, of its credentials.
+#[derive(Deserialize)]
+struct Identity {
+    id: String,
 }
 
 struct Opening<'a> {

@@ -1,24 +1,29 @@
 //! Answers to challenges, for as long as an order needs them: at the listeners of this process, and in the store for those of
 //! others.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use brisk_certs::Challenges;
 use brisk_certs::challenge::{Answering, Look};
-use brisk_fetch::{Client, ClientSettings};
 use tokio::sync::mpsc;
 
 use crate::AcmeError;
 use crate::certify::{checked_as, proof};
-use crate::dns::{DnsError, DnsSettings, Txt};
+use crate::dns::{DnsSettings, Txt};
 use crate::records::Records;
 use crate::settings::ChallengeKind;
 
 const HTTP: &str = "http";
 const TLS: &str = "tls";
 
-/// Questions of strangers that wait at most: each is one look into the store.
+/// Questions of strangers that wait at most, for the next look into the store.
 const QUESTIONS: usize = 64;
+
+/// The pause between two looks.
+const LOOKS: Duration = Duration::from_millis(50);
 
 /// Where answers are given.
 #[derive(Clone, Debug)]
@@ -83,32 +88,45 @@ impl Answers {
         Ok(Given::Listener(Listening { _here: here, records, kind, subject }))
     }
 
-    /// Puts the record that answers a challenge of dns-01 for `name`.
-    pub(crate) async fn record(dns: &DnsSettings, name: &str, value: String) -> Result<Given, AcmeError> {
-        // Only acme-dns is asked over HTTP, and its server has a public certificate.
-        let http = Client::new(&ClientSettings::default())
-            .map_err(|error| DnsError { by: "HTTP client".to_owned(), reason: error.to_string() })?;
-        let record = Txt::proving(name, value);
-        dns.put(&record, &http).await?;
-        Ok(Given::Record(dns.clone(), record))
-    }
-
-    /// Answers what comes to the listeners of this process, and was ordered by another.
-    pub(crate) fn look_elsewhere(&self) -> impl Future<Output = ()> + use<> {
+    /// Answers what comes to the listeners of this process, and was ordered by another: for a thread of its own, as a store may
+    /// keep it waiting. It ends with the listeners.
+    pub(crate) fn look_elsewhere(&self) -> impl FnOnce() + Send + use<> {
         let (sender, mut questions) = mpsc::channel(QUESTIONS);
         self.challenges.look_elsewhere(sender);
         let records = self.records.clone();
-        async move {
-            while let Some(question) = questions.recv().await {
-                if let Err(error) = look(&records, question) {
+        move || {
+            while let Some(first) = questions.blocking_recv() {
+                let mut asked = vec![first];
+                while let Ok(next) = questions.try_recv() {
+                    asked.push(next);
+                }
+                if let Err(error) = look(&records, asked) {
                     tracing::warn!(%error, "an authority that checks a name gets no answer");
                 }
+                thread::sleep(LOOKS);
             }
         }
     }
 }
 
-fn look(records: &Records, question: Look) -> Result<(), AcmeError> {
+/// Answers what there are answers to. What strangers ask without an order costs one list for all of them.
+fn look(records: &Records, asked: Vec<Look>) -> Result<(), AcmeError> {
+    let known = |kind, wanted: bool| if wanted { records.answered(kind) } else { Ok(HashSet::new()) };
+    let http = known(HTTP, asked.iter().any(|asked| matches!(asked, Look::Http(..))))?;
+    let tls = known(TLS, asked.iter().any(|asked| matches!(asked, Look::Tls(..))))?;
+    for question in asked {
+        let is_known = match &question {
+            Look::Http(token, _) => http.contains(token),
+            Look::Tls(name, _) => tls.contains(name),
+        };
+        if is_known {
+            answer(records, question)?;
+        }
+    }
+    Ok(())
+}
+
+fn answer(records: &Records, question: Look) -> Result<(), AcmeError> {
     match question {
         Look::Http(token, found) => {
             if let Some(answer) = records.answer(HTTP, &token)? {

@@ -8,10 +8,10 @@ use instant_acme::CertificateIdentifier;
 use crate::AcmeError;
 use crate::advice::{ask, is_about, unknown};
 use crate::common::Common;
-use crate::host::{Usable, usable};
+use crate::host::{Usable, fitting};
 use crate::order::Job;
-use crate::records::{Status, moment, seconds};
-use crate::renewal::{due, pause};
+use crate::records::{Held, Issued, Status, moment, seconds};
+use crate::renewal::{due, floor, pause, retry};
 use crate::settings::{AuthoritySettings, ChallengeKind, KeyKind, Wanted};
 
 /// Failures in a row after which the next authority is asked.
@@ -35,6 +35,9 @@ impl<'h> Attempt<'h> {
     /// Obtains the certificate if it is missing or due. Returns when it is to be looked at again.
     pub(crate) async fn turn(&self) -> Result<SystemTime, AcmeError> {
         let have = self.have()?;
+        if let Some(rest) = self.common.rest_of(self.name(), self.kind) {
+            return Ok(SystemTime::now() + rest);
+        }
         if let Some(have) = &have {
             self.listen(have).await?;
         }
@@ -42,6 +45,8 @@ impl<'h> Attempt<'h> {
         if !is_past(at) {
             return Ok(at);
         }
+        // The lock last: who holds it does nothing but order.
+        let _place = self.common.orders.acquire().await.expect("it is never closed");
         let Some(mut lock) = self.common.records.lock(self.name())? else {
             return Ok(SystemTime::now() + SOON);
         };
@@ -51,9 +56,17 @@ impl<'h> Attempt<'h> {
         if !is_past(at) {
             return Ok(at);
         }
-        let _place = self.common.orders.acquire().await.expect("it is never closed");
+        self.probe(&status)?;
         let obtained = self.obtain(have.as_ref(), &status, &mut *lock).await;
-        self.note(status, obtained)
+        let noted = self.note(status, obtained);
+        // A failure that cannot be written down is remembered here, or orders would follow one another.
+        self.common.remember(self.name(), self.kind, noted.is_err());
+        noted
+    }
+
+    /// Whether the store takes what an order needs: nothing is asked of an authority that could not be kept.
+    fn probe(&self, status: &Status) -> Result<(), AcmeError> {
+        self.common.records.put_status(self.name(), self.kind, status)
     }
 
     /// Obtains it now, whatever is due, for an operator who waits for the outcome.
@@ -62,6 +75,7 @@ impl<'h> Attempt<'h> {
             return Err(AcmeError::Busy);
         };
         let (status, have) = (self.status()?, self.have()?);
+        self.probe(&status)?;
         // An operator who asks for it has no use for a trial.
         let in_earnest = Status { tried: true, ..status.clone() };
         match self.obtain(have.as_ref(), &in_earnest, &mut *lock).await {
@@ -81,26 +95,20 @@ impl<'h> Attempt<'h> {
         }
     }
 
-    /// The certificate, if it is one for all names.
+    /// The certificate, if it is what is wanted.
     fn have(&self) -> Result<Option<Usable>, AcmeError> {
-        let usable = match usable(self.common, self.name(), self.kind) {
-            Err(AcmeError::Issued(error)) => {
-                tracing::warn!(host = self.name(), key = %self.kind, %error, "another certificate is obtained");
-                None
-            }
-            usable => usable?,
-        };
-        let covers_all =
-            |usable: &Usable| self.wanted.names.iter().all(|name| usable.issued.names.contains(name));
-        Ok(usable.filter(covers_all))
+        fitting(self.common, self.wanted, self.kind)
     }
 
     fn due(&self, have: Option<&Usable>, status: &Status) -> SystemTime {
-        let renewal = have.map_or(moment(0), |Usable { certificate, .. }| {
-            let advice = status.advice.as_ref().filter(|advice| is_about(advice, certificate));
-            due(certificate.not_before, certificate.not_after, advice)
-        });
-        renewal.max(moment(status.retry))
+        let now = SystemTime::now();
+        due_of(have, status, now).max(retry(status, now)).max(self.all_held(status))
+    }
+
+    /// When one of the authorities may be asked again, if none may now.
+    fn all_held(&self, status: &Status) -> SystemTime {
+        let until = |own: &AuthoritySettings| held_until(status, &own.directory);
+        self.common.settings.authorities.iter().map(until).min().unwrap_or(moment(0))
     }
 
     /// Asks the authority when the certificate is to be renewed, if that is due itself.
@@ -118,6 +126,7 @@ impl<'h> Attempt<'h> {
         if known.is_some_and(|advice| !is_past(moment(advice.again))) {
             return Ok(());
         }
+        self.probe(&status)?;
         let advice = match self.common.authority(settings, &settings.directory).await {
             Ok(authority) => ask(&authority, &certificate, known).await,
             Err(error) => Err(error),
@@ -142,13 +151,45 @@ impl<'h> Attempt<'h> {
         status: &Status,
         lock: &mut dyn Lock,
     ) -> Result<Obtained, AcmeError> {
-        let settings = self.choice(status.failures);
+        let settings = self.choice(status);
         let trial = settings.trial.as_deref();
-        let trial = trial.filter(|_| have.is_none() && status.failures > 0 && !status.tried);
+        let trial = trial.filter(|_| have.is_none() && status.unverified && !status.tried);
         let directory = trial.unwrap_or(&settings.directory);
         let names = self.wanted.names.join(" ");
         tracing::info!(host = self.name(), names, key = %self.kind, authority = directory, "obtaining a certificate");
+        match self.order(have, status, (settings, directory), lock).await {
+            Ok(issued) if trial.is_none() => {
+                self.common.records.put_issued(self.name(), self.kind, &issued)?;
+                self.common.records.end_pending(self.name(), self.kind)?;
+                Ok(Obtained::Certificate)
+            }
+            Ok(_) => {
+                self.common.records.end_pending(self.name(), self.kind)?;
+                Ok(Obtained::Trial)
+            }
+            // A trial is for names that may not be proven, and not worth more than what it protects.
+            Err(error)
+                if trial.is_some() && !error.is_about_names() && !matches!(error, AcmeError::Overtaken) =>
+            {
+                tracing::warn!(host = self.name(), key = %self.kind, %error, "no trial: now in earnest");
+                Ok(Obtained::NoTrial)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn order(
+        &self,
+        have: Option<&Usable>,
+        status: &Status,
+        (settings, directory): (&AuthoritySettings, &str),
+        lock: &mut dyn Lock,
+    ) -> Result<Issued, AcmeError> {
         let authority = self.common.authority(settings, directory).await?;
+        let _only = match &self.common.settings.dns {
+            Some(dns) if dns.takes_one_order() => Some(self.common.dns_orders.acquire().await),
+            _ => None,
+        };
         let replaced = have.filter(|have| have.issued.authority == directory);
         let mut job = Job {
             host: self.name(),
@@ -164,25 +205,23 @@ impl<'h> Attempt<'h> {
                 .and_then(|have| CertificateIdentifier::try_from(&have.certificate.chain[0]).ok()),
             lock,
         };
-        let issued = match job.obtain().await {
-            Ok(issued) => issued,
-            Err(error) => {
-                // Its directory may have changed, or its account be gone.
-                self.common.forget(directory);
-                return Err(error);
+        let obtained = job.obtain().await;
+        if let Err(error) = &obtained {
+            // Its directory may have changed, or its account be gone.
+            self.common.forget(directory);
+            if error.is_account_gone() {
+                authority.forget_account(&self.common.records)?;
             }
-        };
-        if trial.is_none() {
-            self.common.records.put_issued(self.name(), self.kind, &issued)?;
         }
-        job.done()?;
-        Ok(if trial.is_some() { Obtained::Trial } else { Obtained::Certificate })
+        obtained
     }
 
-    /// The authority whose turn it is after this many failures.
-    fn choice(&self, failures: u32) -> &AuthoritySettings {
+    /// The authority whose turn it is after the failures so far; the next one that may be asked, if that may not.
+    fn choice(&self, status: &Status) -> &AuthoritySettings {
         let all = &self.common.settings.authorities;
-        &all[(failures / FAILURES_OF_ONE) as usize % all.len()]
+        let turn = (status.failures / FAILURES_OF_ONE) as usize;
+        let mut in_turn = (0..all.len()).map(|next| &all[(turn + next) % all.len()]);
+        in_turn.find(|own| is_past(held_until(status, &own.directory))).unwrap_or(&all[turn % all.len()])
     }
 
     /// The ways to prove names, another one first after each failure.
@@ -196,8 +235,10 @@ impl<'h> Attempt<'h> {
     fn note(&self, before: Status, obtained: Result<Obtained, AcmeError>) -> Result<SystemTime, AcmeError> {
         let error = match obtained {
             Ok(Obtained::Certificate) => return self.succeeded(),
-            Ok(Obtained::Trial) => {
-                tracing::info!(host = self.name(), key = %self.kind, "the trial authority would have issued: now in earnest");
+            Ok(own @ (Obtained::Trial | Obtained::NoTrial)) => {
+                if matches!(own, Obtained::Trial) {
+                    tracing::info!(host = self.name(), key = %self.kind, "the trial authority would have issued: now in earnest");
+                }
                 let status = Status { tried: true, retry: 0, ..before };
                 self.common.records.put_status(self.name(), self.kind, &status)?;
                 return Ok(SystemTime::now());
@@ -207,19 +248,36 @@ impl<'h> Attempt<'h> {
             Err(error) => error,
         };
         let failures = before.failures.saturating_add(1);
-        let next = SystemTime::now() + pause(failures, error.retry_after());
+        let now = SystemTime::now();
+        let others = self.common.settings.authorities.len() > 1;
+        // Where there is another authority, only the one that asked for more is left alone for longer.
+        let next = now + pause(failures, error.retry_after().filter(|_| !others));
         tracing::error!(host = self.name(), key = %self.kind, %error, failures, next = rfc3339(next), "no certificate was obtained");
         let status = Status {
             failures,
             last_error: Some(error.to_string()),
-            failed: seconds(SystemTime::now()),
+            failed: seconds(now),
             retry: seconds(next),
+            held: self.held(&before, &error, now),
+            unverified: error.is_about_names(),
             // What fails at the authority after it went well in the trial may fail for another reason than the names.
             tried: before.tried && !error.is_about_names(),
             advice: before.advice,
         };
         self.common.records.put_status(self.name(), self.kind, &status)?;
         Ok(next)
+    }
+
+    /// The authorities that are left alone after `error`, besides those that were before.
+    fn held(&self, before: &Status, error: &AcmeError, now: SystemTime) -> Vec<Held> {
+        let asked = &self.choice(before).directory;
+        let mut held: Vec<_> =
+            before.held.iter().filter(|own| !is_past(moment(own.until))).cloned().collect();
+        if let Some(retry_after) = error.retry_after().filter(|said| !said.is_zero()) {
+            held.retain(|own| own.authority != *asked);
+            held.push(Held { authority: asked.clone(), until: seconds(now + retry_after) });
+        }
+        held
     }
 
     fn succeeded(&self) -> Result<SystemTime, AcmeError> {
@@ -239,6 +297,27 @@ enum Obtained {
     Certificate,
     /// The proof that there would have been one.
     Trial,
+    /// Nothing, as the trial authority cannot be asked.
+    NoTrial,
+}
+
+/// When a certificate is renewed, or ordered, if nothing has failed.
+pub(crate) fn due_of(have: Option<&Usable>, status: &Status, now: SystemTime) -> SystemTime {
+    let Some(Usable { issued, certificate }) = have else { return moment(0) };
+    let advice = status.advice.as_ref().filter(|advice| is_about(advice, certificate));
+    let due = due(certificate.not_before, certificate.not_after, advice);
+    if issued.imported {
+        return due;
+    }
+    let lifetime = certificate.not_after.duration_since(certificate.not_before).unwrap_or_default();
+    due.max(floor(issued.obtained, lifetime, now))
+}
+
+/// Before when an authority is left alone. No authority asks for more than the longest pause; a clock that was wrong may.
+fn held_until(status: &Status, directory: &str) -> SystemTime {
+    let held = status.held.iter().find(|held| held.authority == directory);
+    let as_retry = |held: &Held| retry(&Status { retry: held.until, ..status.clone() }, SystemTime::now());
+    held.map_or(moment(0), as_retry)
 }
 
 fn is_past(at: SystemTime) -> bool {
@@ -247,6 +326,7 @@ fn is_past(at: SystemTime) -> bool {
 
 /// As logs write it: RFC 3339, in UTC.
 pub fn rfc3339(at: SystemTime) -> String {
-    let at = time::OffsetDateTime::from(at);
-    at.format(&time::format_description::well_known::Rfc3339).unwrap_or_default()
+    let at =
+        i64::try_from(seconds(at)).ok().and_then(|at| time::OffsetDateTime::from_unix_timestamp(at).ok());
+    at.and_then(|at| at.format(&time::format_description::well_known::Rfc3339).ok()).unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use brisk_certs::{Chain, Loaded, Served};
@@ -30,6 +30,41 @@ pub(crate) fn request(names: &[String], key: &str) -> Result<Vec<u8>, AcmeError>
     // Authorities take no subject: names are alternative names alone.
     params.distinguished_name = DistinguishedName::new();
     Ok(params.serialize_request(&key)?.der().to_vec())
+}
+
+/// How far the clock of an authority may be ahead.
+const AHEAD: Duration = Duration::from_hours(1);
+
+/// Whether what an authority issued is what was ordered: a chain that can be read, for this key and all of these names, and
+/// valid now.
+pub(crate) fn check(chain: &str, key: &str, names: &[String], now: SystemTime) -> Result<(), AcmeError> {
+    let chain = Chain::from_pem(chain.as_bytes(), Path::new("the chain"))?;
+    let mut keys = Keystore::new();
+    let key = keys.add_pem(key.as_bytes())?;
+    let wrong = |reason: String| Err(AcmeError::Unusable(reason));
+    if keys.public_key(key) != Some(chain.public_key()) {
+        return wrong("it is for another key than that of the request".to_owned());
+    }
+    if let Some(missing) = first_missing(names, chain.names()) {
+        return wrong(format!("it is not for {missing}, but for {}", chain.names().join(", ")));
+    }
+    if chain.expired(now) {
+        return wrong("it has expired; is the clock of this machine right?".to_owned());
+    }
+    if chain.not_before() > now + AHEAD {
+        return wrong("it is not valid yet; is the clock of this machine right?".to_owned());
+    }
+    Ok(())
+}
+
+/// The first of `wanted` that a certificate for `names` is not for.
+pub(crate) fn first_missing<'a>(wanted: &'a [String], names: &[String]) -> Option<&'a String> {
+    wanted.iter().find(|wanted| !names.iter().any(|name| is_same(wanted, name)))
+}
+
+/// Whether both are the same name, in whatever way an address is written.
+pub(crate) fn is_same(one: &str, other: &str) -> bool {
+    one.eq_ignore_ascii_case(other) || one.parse::<IpAddr>().is_ok_and(|address| other.parse() == Ok(address))
 }
 
 /// The server name that an authority sends when it checks `name` by tls-alpn-01: the name itself, or for an address its reverse
@@ -85,6 +120,38 @@ mod tests {
         for name in ["a.test", "192.0.2.1"] {
             let served = proof(name, "token.thumbprint").unwrap();
             assert_eq!(served.certificate.names, [name]);
+        }
+    }
+
+    fn certificate(names: &[&str], key: &str, valid: (i64, i64)) -> String {
+        let mut params =
+            CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        let params = params.as_mut().unwrap();
+        let now = time::OffsetDateTime::now_utc();
+        params.not_before = now + time::Duration::hours(valid.0);
+        params.not_after = now + time::Duration::hours(valid.1);
+        params.clone().self_signed(&KeyPair::from_pem(key).unwrap()).unwrap().pem()
+    }
+
+    #[test]
+    fn what_is_issued_must_be_what_was_ordered() {
+        let (key, other) = (new_key(KeyKind::Ecdsa).unwrap(), new_key(KeyKind::Ecdsa).unwrap());
+        let ordered = ["a.test", "*.a.test", "2001:db8::1"];
+        let names = ordered.map(str::to_owned);
+        let checked = |chain: &str| {
+            let error = check(chain, &key, &names, SystemTime::now()).err();
+            error.map(|error| (error.ends_order(), error.to_string()))
+        };
+        assert_eq!(checked(&certificate(&ordered, &key, (-1, 24))), None);
+        for (chain, reason) in [
+            (certificate(&ordered, &other, (-1, 24)), "another key"),
+            (certificate(&["a.test", "www.a.test", "2001:db8::1"], &key, (-1, 24)), "not for *.a.test"),
+            (certificate(&ordered, &key, (-24, -1)), "has expired"),
+            (certificate(&ordered, &key, (5, 24)), "not valid yet"),
+            ("<html>".to_owned(), ""),
+        ] {
+            let (ends, error) = checked(&chain).expect("refused");
+            assert!(ends && error.contains(reason), "{reason}: {error}");
         }
     }
 

@@ -4,14 +4,16 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::AcmeError;
 use crate::account::Authority;
 use crate::answers::Answers;
 use crate::records::Records;
+use crate::renewal::pause;
 use crate::settings::{AcmeSettings, AuthoritySettings, KeyKind};
 
 /// Orders under way at the same time: authorities limit them, and so do we.
@@ -53,8 +55,18 @@ pub(crate) struct Common {
     pub(crate) answers: Answers,
     /// A permit for each order under way.
     pub(crate) orders: Semaphore,
+    /// The permit of an order whose records have no room for those of another.
+    pub(crate) dns_orders: Semaphore,
+    unwritten: RefCell<HashMap<(String, KeyKind), Unwritten>>,
     authorities: RefCell<HashMap<String, Rc<Authority>>>,
     statuses: Statuses,
+}
+
+/// Attempts in a row whose outcome the store did not take.
+#[derive(Clone, Copy)]
+struct Unwritten {
+    attempts: u32,
+    next: Instant,
 }
 
 impl Common {
@@ -65,7 +77,9 @@ impl Common {
         statuses: Statuses,
     ) -> Self {
         let orders = Semaphore::new(ORDERS);
-        Self { settings, records, answers, orders, authorities: RefCell::default(), statuses }
+        let (dns_orders, unwritten) = (Semaphore::new(1), RefCell::default());
+        let authorities = RefCell::default();
+        Self { settings, records, answers, orders, dns_orders, unwritten, authorities, statuses }
     }
 
     /// The account with the authority of this directory, opened once.
@@ -85,6 +99,23 @@ impl Common {
     /// The authority is opened anew when it is needed next.
     pub(crate) fn forget(&self, directory: &str) {
         self.authorities.borrow_mut().remove(directory);
+    }
+
+    /// Notes whether the outcome of an attempt could not be written.
+    pub(crate) fn remember(&self, host: &str, kind: KeyKind, is_unwritten: bool) {
+        let (mut all, key) = (self.unwritten.borrow_mut(), (host.to_owned(), kind));
+        if is_unwritten {
+            let attempts = all.get(&key).map_or(0, |before| before.attempts).saturating_add(1);
+            all.insert(key, Unwritten { attempts, next: Instant::now() + pause(attempts, None) });
+        } else {
+            all.remove(&key);
+        }
+    }
+
+    /// How long the pause after such attempts still is.
+    pub(crate) fn rest_of(&self, host: &str, kind: KeyKind) -> Option<Duration> {
+        let next = self.unwritten.borrow().get(&(host.to_owned(), kind))?.next;
+        Some(next.saturating_duration_since(Instant::now())).filter(|rest| !rest.is_zero())
     }
 
     pub(crate) fn report(&self, status: HostStatus) {

@@ -8,7 +8,7 @@ mod update;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use brisk_fetch::Client;
+use brisk_fetch::{Client, ClientSettings};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
@@ -122,16 +122,27 @@ impl Txt {
     }
 }
 
+/// Puts the record that answers a challenge of dns-01.
+pub(crate) async fn put(dns: &DnsSettings, record: &Txt) -> Result<(), DnsError> {
+    // Only acme-dns is asked over HTTP, and its server has a public certificate.
+    let http = Client::new(&ClientSettings::default())
+        .map_err(|error| DnsError { by: "HTTP client".to_owned(), reason: error.to_string() })?;
+    dns.put(record, &http).await
+}
+
 impl DnsSettings {
-    /// Puts `record`, beside others of its name, and waits until an authority may look.
+    /// Puts `record`, beside others of its name.
     pub(crate) async fn put(&self, record: &Txt, http: &Client) -> Result<(), DnsError> {
         match &self.by {
             DnsProvider::Update(settings) => update::put(settings, record).await,
             DnsProvider::Hook(settings) => hook::put(settings, record).await,
             DnsProvider::AcmeDns(settings) => acme_dns::put(settings, record, http).await,
-        }?;
-        tokio::time::sleep(self.wait).await;
-        Ok(())
+        }
+    }
+
+    /// Whether the records of one order leave no room for those of another: acme-dns keeps two values, and takes none away.
+    pub(crate) fn takes_one_order(&self) -> bool {
+        matches!(self.by, DnsProvider::AcmeDns(_))
     }
 
     /// Takes `record` away, and leaves others of its name.

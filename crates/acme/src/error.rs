@@ -100,6 +100,9 @@ pub enum AcmeError {
     /// What the authority issued is no certificate that can be shown.
     #[error("what the authority issued cannot be used: {0}")]
     Issued(#[from] CertError),
+    /// The authority wants another name proven than those that were ordered.
+    #[error("the authority asks for a proof of {0:?}, which was not ordered")]
+    Foreign(String),
     /// What the authority issued is not what was ordered.
     #[error("what the authority issued cannot be used: {0}")]
     Unusable(String),
@@ -113,6 +116,7 @@ impl AcmeError {
             | Self::NoChallenge { .. }
             | Self::Order(_)
             | Self::Unusable(_)
+            | Self::Foreign(_)
             | Self::Issued(_) => true,
             Self::Authority { source: instant_acme::Error::Api(problem), .. } => !is_passing(problem),
             _ => false,
@@ -122,6 +126,11 @@ impl AcmeError {
     /// Whether names could not be verified, for which there is a limit at authorities.
     pub(crate) fn is_about_names(&self) -> bool {
         matches!(self, Self::Unverified { .. })
+    }
+
+    /// Whether it is that the authority does not know the account.
+    pub(crate) fn is_account_gone(&self) -> bool {
+        matches!(self, Self::Authority { source, .. } if is_account_gone(source))
     }
 
     /// How long the authority asked to be left alone.
@@ -142,6 +151,17 @@ pub(crate) fn is_bad_nonce(error: &instant_acme::Error) -> bool {
 pub(crate) fn is_gone(error: &instant_acme::Error) -> bool {
     matches!(error, instant_acme::Error::Api(problem)
         if matches!(problem.status, Some(404 | 410)) || is_type(problem, "accountDoesNotExist"))
+}
+
+/// Whether `error` says that the authority does not know the account (RFC 8555 section 6.7).
+pub(crate) fn is_account_gone(error: &instant_acme::Error) -> bool {
+    matches!(error, instant_acme::Error::Api(problem) if is_type(problem, "accountDoesNotExist"))
+}
+
+/// Whether `error` says that there are too many requests, whatever they are.
+pub(crate) fn is_rate_limited(error: &instant_acme::Error) -> bool {
+    matches!(error, instant_acme::Error::Api(problem)
+        if is_type(problem, "rateLimited") || problem.status == Some(429))
 }
 
 /// Whether the authority may answer otherwise to the same request later.

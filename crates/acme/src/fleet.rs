@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::rand;
@@ -37,7 +37,8 @@ impl FleetStore {
     /// The store of the fleet with this secret. Connects when it is asked.
     pub fn new(settings: RedisSettings, secret: &FleetSecret) -> Self {
         // In braces: a cluster keeps all of it on one node, as transactions and scripts ask for.
-        let prefix = format!("{{{}certificates}}", settings.prefix);
+        // With the secret's mark: what another secret has sealed is another store, which this neither reads nor disturbs.
+        let prefix = format!("{{{}certificates}}{}/", settings.prefix, secret.id());
         let derived = secret.derive(Purpose::CertificateStore);
         let key = UnboundKey::new(&AES_256_GCM, &*derived).expect("the key has 32 bytes");
         Self { redis: Arc::new(RedisErrands::new(settings)), key: LessSafeKey::new(key), prefix }
@@ -99,7 +100,9 @@ impl Store for FleetStore {
             Value::BulkString(sealed) => match self.open(name, &sealed) {
                 Some(value) => Ok(Some(value)),
                 None => {
-                    Err(self.error("read", name, "it was sealed with another secret than sessions.secret"))
+                    // As if it were not there: it is made anew, and no gateway waits for an operator to remove it.
+                    tracing::warn!(%name, place = self.place(), "a value cannot be unsealed, and counts as missing");
+                    Ok(None)
                 }
             },
             other => Err(self.error("read", name, format!("an answer that is no value: {other:?}"))),
@@ -144,7 +147,7 @@ impl Store for FleetStore {
                 redis: Arc::clone(&self.redis),
                 key,
                 mark,
-                extended: Instant::now(),
+                extended: (Instant::now(), SystemTime::now()),
             }))),
         }
     }
@@ -167,7 +170,8 @@ struct Held {
     redis: Arc<RedisErrands>,
     key: String,
     mark: [u8; 16],
-    extended: Instant,
+    /// By both clocks: one of them stands still while a machine sleeps.
+    extended: (Instant, SystemTime),
 }
 
 impl Held {
@@ -180,10 +184,12 @@ impl Held {
 
 impl Lock for Held {
     fn holds(&mut self) -> bool {
-        if self.extended.elapsed() < RENEWAL {
+        // A clock that was put back counts as too long.
+        let by_date = self.extended.1.elapsed().unwrap_or(LEASE);
+        if self.extended.0.elapsed().max(by_date) < RENEWAL {
             return true;
         }
-        let now = Instant::now();
+        let now = (Instant::now(), SystemTime::now());
         if self.run(EXTEND) {
             self.extended = now;
             return true;

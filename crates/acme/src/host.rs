@@ -11,11 +11,12 @@ use brisk_keys::Keystore;
 use tokio::time::sleep;
 
 use crate::AcmeError;
-use crate::attempt::Attempt;
+use crate::attempt::{Attempt, due_of};
+use crate::certify::first_missing;
 use crate::common::{Common, HostStatus, KeyStatus};
-use crate::records::{Issued, moment};
-use crate::renewal;
-use crate::settings::{KeyKind, Wanted};
+use crate::records::Issued;
+use crate::renewal::retry;
+use crate::settings::{AuthoritySettings, KeyKind, Wanted};
 
 /// How often the store is looked at for what others have put there.
 const LOOK: Duration = Duration::from_secs(20);
@@ -35,13 +36,22 @@ pub(crate) struct Usable {
     pub(crate) certificate: Arc<Certificate>,
 }
 
+impl Usable {
+    /// Whether it is what is wanted: for all names, and of an authority of the configuration, unless it was imported.
+    fn fits(&self, common: &Common, names: &[String]) -> bool {
+        let is_own = |own: &AuthoritySettings| own.directory == self.issued.authority;
+        first_missing(names, &self.certificate.names).is_none()
+            && (self.issued.imported || common.settings.authorities.iter().any(is_own))
+    }
+}
+
 impl Host {
     pub(crate) fn new(wanted: Wanted, publish: Arc<dyn Publish>, common: Rc<Common>) -> Self {
         Self { wanted, publish, common, shown: RefCell::default() }
     }
 
     /// Shows what there is, and obtains what is missing or due, until it is dropped.
-    pub(crate) async fn look_after(self) {
+    pub(crate) async fn look_after(self: Rc<Self>) {
         loop {
             let next = self.turn().await;
             let wait = next.duration_since(SystemTime::now()).unwrap_or_default();
@@ -79,6 +89,11 @@ impl Host {
                     certificates.push(usable.certificate);
                 }
                 Ok(None) => {}
+                Err(error @ AcmeError::Store(_)) => {
+                    // What cannot be read now has not gone: what is shown stays.
+                    tracing::error!(host = self.wanted.name(), key = %kind, %error, "certificates of the store are not shown");
+                    return;
+                }
                 Err(error) => {
                     tracing::error!(host = self.wanted.name(), key = %kind, %error, "a certificate of the store is not shown");
                 }
@@ -97,11 +112,8 @@ impl Host {
     /// The certificate with this kind of key, and its key in `keys`.
     fn with_key(&self, kind: KeyKind, keys: &mut Keystore) -> Result<Option<Usable>, AcmeError> {
         let Some(usable) = usable(&self.common, self.wanted.name(), kind)? else { return Ok(None) };
-        let key = keys.add_pem(usable.issued.key.as_str().as_bytes())?;
-        if key == usable.certificate.key {
-            return Ok(Some(usable));
-        }
-        Err(AcmeError::Unusable("the key beside it is that of another certificate".to_owned()))
+        keys.add_pem(usable.issued.key.as_str().as_bytes())?;
+        Ok(Some(usable))
     }
 
     fn report(&self) {
@@ -117,15 +129,15 @@ impl Host {
 
     fn key_status(common: &Common, wanted: &Wanted, kind: KeyKind) -> Result<KeyStatus, AcmeError> {
         let status = common.records.status(wanted.name(), kind)?;
-        let certificate = usable(common, wanted.name(), kind)?.map(|usable| usable.certificate);
-        let renewal = certificate
-            .as_ref()
-            .map_or(moment(0), |own| renewal::due(own.not_before, own.not_after, status.advice.as_ref()));
+        let now = SystemTime::now();
+        let own = usable(common, wanted.name(), kind)?;
+        let renewal = due_of(own.as_ref().filter(|own| own.fits(common, &wanted.names)), &status, now);
+        let certificate = own.map(|usable| usable.certificate);
         Ok(KeyStatus {
             kind,
             issuer: certificate.as_ref().and_then(|own| brisk_certs::issuer(own.chain.first()?)),
             not_after: certificate.map(|own| own.not_after),
-            renewal: renewal.max(moment(status.retry)),
+            renewal: renewal.max(retry(&status, now)),
             failures: status.failures,
             last_error: status.last_error,
         })
@@ -145,6 +157,22 @@ pub(crate) fn usable(common: &Common, host: &str, kind: KeyKind) -> Result<Optio
     };
     let source = Path::new(&common.records.place()).join(host).join(kind.name());
     let chain = Chain::from_pem(issued.chain.as_bytes(), &source)?;
+    let mut keys = Keystore::new();
+    let key = keys.add_pem(issued.key.as_str().as_bytes())?;
     let certificate = Arc::new(Loaded::of_chain(chain, SystemTime::now()).certificate);
+    if key != certificate.key {
+        return Err(AcmeError::Unusable("the key beside it is that of another certificate".to_owned()));
+    }
     Ok(Some(Usable { issued, certificate }))
+}
+
+/// The certificate of the store with this kind of key, if it is what the host wants: else another is ordered at once.
+pub(crate) fn fitting(common: &Common, wanted: &Wanted, kind: KeyKind) -> Result<Option<Usable>, AcmeError> {
+    match usable(common, wanted.name(), kind) {
+        Err(error @ (AcmeError::Issued(_) | AcmeError::Unusable(_) | AcmeError::StoredKey(_))) => {
+            tracing::warn!(host = wanted.name(), key = %kind, %error, "another certificate is obtained");
+            Ok(None)
+        }
+        found => Ok(found?.filter(|own| own.fits(common, &wanted.names))),
+    }
 }

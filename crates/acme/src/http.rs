@@ -1,27 +1,36 @@
 //! The library's requests, over the gateway's own client.
 
+use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use brisk_fetch::{Answer, Client};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use tokio::task;
 
-/// What is noted of answers, since the library does not hand it out.
+/// The longest `Retry-After` that is respected: who says more means it less than it keeps a name without a certificate.
+const LONGEST: Duration = Duration::from_hours(24);
+
+/// What is noted of answers, since the library does not hand it out: for each task, as several hosts ask one authority.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Noted(Arc<Mutex<Option<Duration>>>);
+pub(crate) struct Noted(Arc<Mutex<HashMap<Option<task::Id>, Duration>>>);
 
 impl Noted {
-    /// The `Retry-After` of the last answer.
+    /// The `Retry-After` of the answer to this task's last request.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&task::try_id()).copied()
     }
 
-    fn note(&self, answer: &Answer) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = retry_after(answer);
+    fn note(&self, retry_after: Option<Duration>) {
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match retry_after {
+            Some(retry_after) => noted.insert(task::try_id(), retry_after),
+            None => noted.remove(&task::try_id()),
+        };
     }
 }
 
@@ -47,9 +56,11 @@ impl HttpClient for Http {
                 Err(never) => match never {},
             };
             let place = format!("{} {}", head.method, head.uri);
+            // What an earlier answer said is not about this request.
+            noted.note(None);
             let answer = client.send(Request::from_parts(head, body)).await;
-            let answer = answer.map_err(|error| Error::Other(Box::new(error)))?;
-            noted.note(&answer);
+            let mut answer = answer.map_err(|error| Error::Other(Box::new(error)))?;
+            noted.note(bound_retry_after(&mut answer.headers));
             understood(&place, &answer)?;
             let mut response = Response::new(Full::new(answer.body));
             *response.status_mut() = answer.status;
@@ -68,11 +79,44 @@ fn understood(place: &str, answer: &Answer) -> Result<(), Error> {
     Err(Error::Other(format!("{place}: the server answered {}", answer.status).into()))
 }
 
-/// RFC 9110 section 10.2.3: seconds, or a date.
-fn retry_after(answer: &Answer) -> Option<Duration> {
-    let text = answer.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    match text.parse() {
+/// RFC 9110 section 10.2.3: seconds, or a date. What is longer than [`LONGEST`] is made that, for the library too, which adds
+/// it to the present time.
+fn bound_retry_after(headers: &mut HeaderMap) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let said = match text.parse() {
         Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => httpdate::parse_http_date(text).ok()?.duration_since(SystemTime::now()).ok(),
+        // More than the type holds.
+        Err(_) if is_number => Some(Duration::MAX),
+        Err(_) => {
+            httpdate::parse_http_date(text).ok().and_then(|date| date.duration_since(SystemTime::now()).ok())
+        }
+    };
+    if said.is_some_and(|said| said > LONGEST) {
+        headers.insert(RETRY_AFTER, HeaderValue::from(LONGEST.as_secs()));
+    }
+    said.map(|said| said.min(LONGEST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_answer_keeps_a_name_waiting_for_longer_than_a_day() {
+        let bounded = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, HeaderValue::from_str(text).unwrap());
+            let said = bound_retry_after(&mut headers);
+            (said.map(|said| said.as_secs()), headers[RETRY_AFTER].to_str().unwrap().to_owned())
+        };
+        assert_eq!(bounded("120"), (Some(120), "120".to_owned()));
+        let day = (Some(86_400), "86400".to_owned());
+        for text in
+            ["604800", "18446744073709551615", "99999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"]
+        {
+            assert_eq!(bounded(text), day, "{text}");
+        }
+        assert_eq!(bounded("soon").0, None);
     }
 }

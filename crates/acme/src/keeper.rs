@@ -6,17 +6,22 @@ use std::mem;
 use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use brisk_certs::{Challenges, Publish, Store};
 use tokio::runtime;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
+use tokio::time::sleep;
 
 use crate::answers::Answers;
 use crate::common::{Common, HostStatus, Statuses};
 use crate::host::Host;
 use crate::records::Records;
 use crate::settings::{AcmeSettings, Wanted};
+
+/// The pause after a defect.
+const AFTER_DEFECT: Duration = Duration::from_mins(1);
 
 /// A host whose certificates are looked after.
 #[derive(Clone, Debug)]
@@ -48,6 +53,8 @@ impl Keeper {
         let (records, statuses) = (Records::new(store), Statuses::default());
         let answers = Answers::new(challenges, &records);
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let look = answers.look_elsewhere();
+        thread::Builder::new().name("acme-answers".to_owned()).spawn(look)?;
         let life = Life { records, answers, statuses: Arc::clone(&statuses), following };
         let run = move || LocalSet::new().block_on(&runtime, life.run());
         thread::Builder::new().name("acme".to_owned()).spawn(run)?;
@@ -85,18 +92,20 @@ struct Life {
 /// A host that is looked after now.
 struct Task {
     wanted: Wanted,
-    life: JoinHandle<()>,
+    _life: Running,
 }
 
-impl Drop for Task {
+/// A task that ends when this is dropped.
+struct Running(JoinHandle<()>);
+
+impl Drop for Running {
     fn drop(&mut self) {
-        self.life.abort();
+        self.0.abort();
     }
 }
 
 impl Life {
     async fn run(mut self) {
-        spawn_local(self.answers.look_elsewhere());
         let mut common: Option<Rc<Common>> = None;
         let mut tasks: Vec<Task> = Vec::new();
         while let Some(Following { settings, hosts }) = self.following.recv().await {
@@ -131,6 +140,20 @@ impl Life {
 
 fn start(host: WantedHost, common: &Rc<Common>) -> Task {
     let WantedHost { wanted, publish } = host;
-    let host = Host::new(wanted.clone(), publish, Rc::clone(common));
-    Task { wanted, life: spawn_local(host.look_after()) }
+    let host = Rc::new(Host::new(wanted.clone(), publish, Rc::clone(common)));
+    Task { wanted, _life: Running(spawn_local(keep_on(host))) }
+}
+
+/// Looks after a host, also after a defect has ended that: no host is forgotten until the next restart.
+async fn keep_on(host: Rc<Host>) {
+    loop {
+        let mut turns = Running(spawn_local(Rc::clone(&host).look_after()));
+        // It ends by a panic alone, which says where it was.
+        let _ = (&mut turns.0).await;
+        tracing::error!(
+            host = host.wanted.name(),
+            "a defect ended what looks after its certificates; it goes on"
+        );
+        sleep(AFTER_DEFECT).await;
+    }
 }

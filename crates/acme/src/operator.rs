@@ -3,6 +3,7 @@
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use brisk_certs::{Challenges, Store};
 use instant_acme::{RevocationReason, RevocationRequest};
@@ -11,6 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::AcmeError;
 use crate::answers::Answers;
 use crate::attempt::Attempt;
+use crate::certify::check;
 use crate::common::{Common, HostStatus};
 use crate::host::{Host, usable};
 use crate::records::{Issued, Records, Status};
@@ -50,9 +52,10 @@ impl Operator {
     /// Renews, or orders, what is due, after asking the authority for its advice. Whether there is another certificate now.
     pub fn renew(&self, wanted: &Wanted, kind: KeyKind) -> Result<bool, AcmeError> {
         let before = self.common.records.issued(wanted.name(), kind)?.map(|issued| issued.chain);
-        // The advice is asked for even if that is not due, and an operator does not wait for the pause after a failure.
+        // The advice is asked for even if that is not due, and an operator waits neither for the pause after a failure nor for
+        // a trial.
         let known = self.common.records.status(wanted.name(), kind)?;
-        let fresh = Status { advice: None, retry: 0, ..known.clone() };
+        let fresh = Status { advice: None, retry: 0, held: Vec::new(), tried: true, ..known.clone() };
         self.common.records.put_status(wanted.name(), kind, &fresh)?;
         let attempt = Attempt::new(&self.common, wanted, kind);
         let turn = self.runtime.block_on(attempt.turn());
@@ -67,6 +70,7 @@ impl Operator {
 
     /// Has the authority revoke the certificate, and forgets it: the gateway orders another within a minute.
     pub fn revoke(&self, host: &str, kind: KeyKind, key_compromised: bool) -> Result<(), AcmeError> {
+        let Some(_lock) = self.records().lock(host)? else { return Err(AcmeError::Busy) };
         let Some(own) = usable(&self.common, host, kind)? else { return Err(AcmeError::Missing) };
         let mut authorities = self.common.settings.authorities.iter();
         let Some(settings) = authorities.find(|one| one.directory == own.issued.authority) else {
@@ -86,7 +90,9 @@ impl Operator {
 
     /// Takes over a certificate that was obtained otherwise. It has to be one for the names, with its key.
     pub fn import(&self, wanted: &Wanted, kind: KeyKind, issued: &Issued) -> Result<(), AcmeError> {
-        self.common.records.put_issued(wanted.name(), kind, issued)
+        let Some(_lock) = self.records().lock(wanted.name())? else { return Err(AcmeError::Busy) };
+        check(&issued.chain, issued.key.as_str(), &wanted.names, SystemTime::now())?;
+        self.records().put_issued(wanted.name(), kind, issued)
     }
 }
 

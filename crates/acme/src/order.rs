@@ -12,15 +12,15 @@ use tokio::time::{Instant, sleep};
 use crate::AcmeError;
 use crate::account::{Authority, NONCES};
 use crate::answers::Answers;
-use crate::certify::{new_key, request};
+use crate::certify::{check, new_key, request};
 use crate::dns::DnsSettings;
-use crate::error::{is_bad_nonce, is_gone};
+use crate::error::{is_account_gone, is_bad_nonce, is_gone, is_rate_limited};
 use crate::prove::{Prover, why_invalid};
 use crate::records::{Issued, Pending, Records, Secret, seconds};
 use crate::settings::{ChallengeKind, KeyKind};
 
 /// How long an order may take here; the authority may go on with it.
-const LIMIT: Duration = Duration::from_mins(10);
+pub(crate) const LIMIT: Duration = Duration::from_mins(10);
 
 /// The pauses between two looks at an order: the first, and the longest.
 pub(crate) const LOOKS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
@@ -62,7 +62,7 @@ impl Job<'_> {
     }
 
     async fn run(&mut self) -> Result<Issued, AcmeError> {
-        let deadline = Instant::now() + LIMIT;
+        let mut deadline = Instant::now() + LIMIT;
         let (mut order, pending) = match self.left_over().await? {
             Some(found) => found,
             None => self.begin().await?,
@@ -74,6 +74,7 @@ impl Job<'_> {
                 OrderStatus::Pending => {
                     let mut prover = Prover { job: self, deadline };
                     prover.prove(&mut order).await?;
+                    deadline = prover.deadline;
                     continue;
                 }
                 OrderStatus::Ready => {
@@ -81,7 +82,7 @@ impl Job<'_> {
                     order.finalize_csr(&request).await.map(|()| None)
                 }
                 OrderStatus::Processing => {
-                    sleep(pause).await;
+                    sleep(self.authority.pause(pause)).await;
                     pause = (pause * 2).min(LOOKS.1);
                     order.refresh().await.map(|_| None)
                 }
@@ -89,7 +90,7 @@ impl Job<'_> {
                 OrderStatus::Invalid => return Err(why_invalid(&mut order).await),
             };
             match step {
-                Ok(Some(chain)) => return Ok(self.issued(pending, chain)),
+                Ok(Some(chain)) => return self.issued(pending, chain),
                 Ok(None) => {}
                 Err(error) if is_bad_nonce(&error) && nonces < NONCES => nonces += 1,
                 Err(error) => return Err(self.authority.error("the order cannot be finished", error)),
@@ -102,7 +103,16 @@ impl Job<'_> {
 
     /// The order that was left under way, if it is one for the same, and the authority still knows it.
     async fn left_over(&mut self) -> Result<Option<(Order, Pending)>, AcmeError> {
-        let Some(pending) = self.records.pending(self.host, self.kind)? else { return Ok(None) };
+        let pending = match self.records.pending(self.host, self.kind) {
+            Ok(Some(pending)) => pending,
+            Ok(None) => return Ok(None),
+            Err(error @ AcmeError::Damaged { .. }) => {
+                tracing::warn!(host = self.host, %error, "the order under way is lost");
+                self.done()?;
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
         let done = self.records.issued(self.host, self.kind).ok().flatten();
         let is_done = done.is_some_and(|issued| issued.key.as_str() == pending.key.as_str());
         if is_done || !self.is_for_the_same(&pending) {
@@ -164,8 +174,9 @@ impl Job<'_> {
             match self.authority.account.new_order(&order).await {
                 Ok(order) => return Ok(order),
                 Err(error) if is_bad_nonce(&error) && nonces < NONCES => nonces += 1,
-                // An authority may not know the certificate, or have replaced it already (RFC 9773 section 5).
-                Err(error) if self.replaces.is_some() && is_about_replacing(&error) => self.replaces = None,
+                // An authority may not know the certificate, have replaced it already, or have issued it to another account
+                // (RFC 9773 section 5); each says so in its own way.
+                Err(error) if self.replaces.is_some() && is_worth_another(&error) => self.replaces = None,
                 Err(error) => return Err(self.authority.error("the authority takes no order", error)),
             }
         }
@@ -176,9 +187,11 @@ impl Job<'_> {
         if self.lock.holds() { Ok(()) } else { Err(AcmeError::Overtaken) }
     }
 
-    fn issued(&self, pending: Pending, chain: String) -> Issued {
+    fn issued(&self, pending: Pending, chain: String) -> Result<Issued, AcmeError> {
         let Pending { names, authority, profile, key, .. } = pending;
-        Issued { names, authority, profile, obtained: seconds(SystemTime::now()), chain, key }
+        let now = SystemTime::now();
+        check(&chain, key.as_str(), &names, now)?;
+        Ok(Issued { names, authority, profile, obtained: seconds(now), imported: false, chain, key })
     }
 }
 
@@ -186,17 +199,7 @@ fn identifier(name: &str) -> Identifier {
     name.parse().map_or_else(|_| Identifier::Dns(name.to_owned()), Identifier::Ip)
 }
 
-/// Whether an order was refused for what it replaces; what is refused for other reasons will be refused again.
-fn is_about_replacing(error: &instant_acme::Error) -> bool {
-    match error {
-        instant_acme::Error::Unsupported(_) => true,
-        instant_acme::Error::Api(problem) => {
-            let kind = problem.r#type.as_deref().unwrap_or_default();
-            kind.ends_with(":alreadyReplaced")
-                || kind.ends_with(":malformed")
-                || kind.ends_with(":conflict")
-                || problem.status == Some(409)
-        }
-        _ => false,
-    }
+/// Whether an order that was refused may be taken if it replaces nothing.
+fn is_worth_another(error: &instant_acme::Error) -> bool {
+    !is_rate_limited(error) && !is_account_gone(error) && !is_bad_nonce(error)
 }

@@ -11,14 +11,24 @@ use tokio::time::{Instant, sleep};
 
 use crate::AcmeError;
 use crate::account::NONCES;
-use crate::answers::{Answers, Given};
-use crate::dns::DnsSettings;
+use crate::answers::Given;
+use crate::certify::is_same;
+use crate::dns::{Txt, put};
 use crate::error::is_bad_nonce;
-use crate::order::{Job, LOOKS};
+use crate::order::{Job, LIMIT, LOOKS};
 use crate::settings::ChallengeKind;
 
 /// How often the lock is asked after while something takes long.
 const LOCK: Duration = Duration::from_secs(20);
+
+/// What is done with all names before the next is done with any.
+#[derive(Clone, Copy)]
+enum Step {
+    /// Answers are given.
+    Give,
+    /// The authority may check.
+    Ready,
+}
 
 /// An order whose names are to be proven.
 pub(crate) struct Prover<'j, 'a> {
@@ -28,30 +38,54 @@ pub(crate) struct Prover<'j, 'a> {
 }
 
 impl Prover<'_, '_> {
-    /// Answers the challenges of each name, and waits until the order is no longer pending.
+    /// Answers the challenges of each name, and waits until the order is no longer pending. Whatever comes of it, the answers are
+    /// withdrawn then.
     pub(crate) async fn prove(&mut self, order: &mut Order) -> Result<(), AcmeError> {
-        // Withdrawn when the authority has looked at them all.
         let mut given = Vec::new();
-        let mut ready = HashSet::new();
+        let proven = self.answer_and_settle(order, &mut given).await;
+        for answer in given {
+            answer.withdraw().await;
+        }
+        proven
+    }
+
+    async fn answer_and_settle(
+        &mut self,
+        order: &mut Order,
+        given: &mut Vec<Given>,
+    ) -> Result<(), AcmeError> {
+        let mut done = HashSet::new();
+        self.each(order, Step::Give, &mut done, given).await?;
+        self.wait_for_records(given).await?;
+        let mut done = HashSet::new();
+        self.each(order, Step::Ready, &mut done, given).await?;
+        self.settle(order).await
+    }
+
+    /// Takes a step with each name, and again where only a nonce was refused.
+    async fn each(
+        &mut self,
+        order: &mut Order,
+        step: Step,
+        done: &mut HashSet<String>,
+        given: &mut Vec<Given>,
+    ) -> Result<(), AcmeError> {
         let mut nonces = 0;
-        while let Err(error) = self.answer_all(order, &mut ready, &mut given).await? {
+        while let Err(error) = self.each_once(order, step, done, given).await? {
             nonces += 1;
             if nonces > NONCES {
                 return Err(self.job.authority.error("the authority takes no answer", error));
             }
         }
-        let settled = self.settle(order).await;
-        for answer in given {
-            answer.withdraw().await;
-        }
-        settled
+        Ok(())
     }
 
-    /// Answers what is not answered yet. The inner error is a nonce that was refused: the rest is still to be done.
-    async fn answer_all(
+    /// Takes a step with what is not done yet. The inner error is a nonce that was refused: the rest is still to be done.
+    async fn each_once(
         &mut self,
         order: &mut Order,
-        ready: &mut HashSet<String>,
+        step: Step,
+        done: &mut HashSet<String>,
         given: &mut Vec<Given>,
     ) -> Result<Result<(), instant_acme::Error>, AcmeError> {
         let mut authorizations = order.authorizations();
@@ -64,32 +98,62 @@ impl Prover<'_, '_> {
                     return Err(self.job.authority.error("the authority shows no challenges", error));
                 }
             };
-            if handle.status != AuthorizationStatus::Pending || ready.contains(handle.url()) {
+            if handle.status != AuthorizationStatus::Pending || done.contains(handle.url()) {
                 continue;
             }
             let url = handle.url().to_owned();
-            match self.answer(handle, given).await? {
-                Ok(()) => ready.insert(url),
+            let taken = match step {
+                Step::Give => self.give(handle, given).await.map(Ok)?,
+                Step::Ready => self.ready(handle).await?,
+            };
+            match taken {
+                Ok(()) => done.insert(url),
                 Err(error) => return Ok(Err(error)),
             };
         }
         Ok(Ok(()))
     }
 
-    async fn answer(
+    /// Gives the answer for a name.
+    async fn give(
         &mut self,
         mut handle: AuthorizationHandle<'_>,
         given: &mut Vec<Given>,
+    ) -> Result<(), AcmeError> {
+        let name = handle.identifier().to_string();
+        let kind = self.choose(&name, &handle)?;
+        let challenge = handle.challenge(kind.of_protocol()).expect("it was chosen from these");
+        let authorization = challenge.key_authorization();
+        match (kind, self.job.dns) {
+            (ChallengeKind::Dns01, Some(dns)) => {
+                let record = Txt::proving(&name, authorization.dns_value());
+                // Also where it fails: it may be there nevertheless.
+                given.push(Given::Record(dns.clone(), record.clone()));
+                self.patiently(put(dns, &record)).await??;
+            }
+            _ => given.push(self.job.answers.give(kind, &name, &challenge.token, authorization.as_str())?),
+        }
+        Ok(())
+    }
+
+    /// Waits once, as long as the copies of a zone need, and gives the authority its whole time after that.
+    async fn wait_for_records(&mut self, given: &[Given]) -> Result<(), AcmeError> {
+        let is_record = |given: &Given| matches!(given, Given::Record(..));
+        if let Some(dns) = self.job.dns.filter(|_| given.iter().any(is_record)) {
+            self.patiently(sleep(dns.wait)).await?;
+            self.deadline = Instant::now() + LIMIT;
+        }
+        Ok(())
+    }
+
+    /// Asks the authority to check a name.
+    async fn ready(
+        &mut self,
+        mut handle: AuthorizationHandle<'_>,
     ) -> Result<Result<(), instant_acme::Error>, AcmeError> {
         let name = handle.identifier().to_string();
         let kind = self.choose(&name, &handle)?;
         let mut challenge = handle.challenge(kind.of_protocol()).expect("it was chosen from these");
-        let authorization = challenge.key_authorization();
-        let answer = match (kind, self.job.dns) {
-            (ChallengeKind::Dns01, Some(dns)) => self.record(dns, &name, authorization.dns_value()).await?,
-            _ => self.job.answers.give(kind, &name, &challenge.token, authorization.as_str())?,
-        };
-        given.push(answer);
         tracing::debug!(host = self.job.host, name, challenge = kind.name(), "the authority may check");
         if challenge.status != ChallengeStatus::Pending {
             return Ok(Ok(()));
@@ -101,12 +165,12 @@ impl Prover<'_, '_> {
         }
     }
 
-    /// Puts a record, which may take longer than the lock is lent for.
-    async fn record(&mut self, dns: &DnsSettings, name: &str, value: String) -> Result<Given, AcmeError> {
-        let mut put = pin!(Answers::record(dns, name, value));
+    /// Does what may take longer than the lock is lent for.
+    async fn patiently<T>(&mut self, what: impl Future<Output = T>) -> Result<T, AcmeError> {
+        let mut what = pin!(what);
         loop {
             tokio::select! {
-                given = &mut put => return given,
+                done = &mut what => return Ok(done),
                 () = sleep(LOCK) => self.job.still_ours()?,
             }
         }
@@ -114,6 +178,10 @@ impl Prover<'_, '_> {
 
     /// The preferred one of the ways that are possible for a name.
     fn choose(&self, name: &str, handle: &AuthorizationHandle<'_>) -> Result<ChallengeKind, AcmeError> {
+        // The name is the authority's own word: nothing is proven that is not this host's.
+        if !self.job.names.iter().any(|own| is_same(own, name)) {
+            return Err(AcmeError::Foreign(name.to_owned()));
+        }
         let is_offered = |kind: &&ChallengeKind| {
             handle.challenges.iter().any(|offered| offered.r#type == kind.of_protocol())
         };
@@ -135,7 +203,7 @@ impl Prover<'_, '_> {
         let (mut pause, mut nonces) = (LOOKS.0, 0);
         loop {
             self.job.still_ours()?;
-            sleep(pause).await;
+            sleep(self.job.authority.pause(pause)).await;
             pause = (pause * 2).min(LOOKS.1);
             match order.refresh().await {
                 Ok(state) if state.status != OrderStatus::Pending => {

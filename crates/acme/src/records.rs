@@ -1,5 +1,6 @@
 //! What the store knows: accounts, certificates with their keys, orders under way, and how the last attempts went.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -55,6 +56,9 @@ pub struct Issued {
     pub profile: Option<String>,
     /// When it was obtained, in seconds since 1970.
     pub obtained: u64,
+    /// It was obtained otherwise, and is kept until it is to be renewed, whichever authority issued it.
+    #[serde(default)]
+    pub imported: bool,
     /// The chain as the authority sent it, PEM.
     pub chain: String,
     /// The private key.
@@ -69,6 +73,7 @@ impl Issued {
             authority: authority.to_owned(),
             profile: None,
             obtained: seconds(now),
+            imported: true,
             chain: chain.to_owned(),
             key: Secret(key.to_owned()),
         }
@@ -101,10 +106,23 @@ pub struct Status {
     pub failed: u64,
     /// No attempt before then, in seconds since 1970.
     pub retry: u64,
-    /// An order succeeded at the trial authority since the last failure.
+    /// The last one failed because a name could not be verified.
+    pub unverified: bool,
+    /// An order succeeded at the trial authority since the last failure, or that cannot be asked.
     pub tried: bool,
+    /// Authorities that are not asked for a while, as they said.
+    pub held: Vec<Held>,
     /// What the authority says of the renewal (RFC 9773).
     pub advice: Option<Advice>,
+}
+
+/// An authority that said when it wants to be asked again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Its directory.
+    pub authority: String,
+    /// Not before then, in seconds since 1970.
+    pub until: u64,
 }
 
 /// When an authority wants a certificate to be renewed.
@@ -215,6 +233,11 @@ impl Records {
     pub(crate) fn answer(&self, kind: &str, subject: &str) -> Result<Option<String>, AcmeError> {
         let value = self.0.read(&Name::of([ANSWERS, kind, subject]))?;
         Ok(value.and_then(|value| String::from_utf8(value.to_vec()).ok()))
+    }
+
+    /// The subjects that challenges of this kind are answered for.
+    pub(crate) fn answered(&self, kind: &str) -> Result<HashSet<String>, AcmeError> {
+        Ok(self.0.list(&Name::of([ANSWERS, kind]))?.iter().map(Name::last).collect())
     }
 
     pub(crate) fn put_answer(&self, kind: &str, subject: &str, answer: &str) -> Result<(), AcmeError> {

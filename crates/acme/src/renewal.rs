@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::rand;
 
-use crate::records::{Advice, moment};
+use crate::records::{Advice, Status, moment, seconds};
 
 /// What lives shorter is renewed at half of its life: there must be time for several attempts.
 const SHORT: Duration = Duration::from_hours(10 * 24);
@@ -13,6 +13,12 @@ const SHORT: Duration = Duration::from_hours(10 * 24);
 pub(crate) const ASK_AGAIN: Duration = Duration::from_hours(6);
 const SOONEST: Duration = Duration::from_mins(1);
 const LATEST: Duration = Duration::from_hours(24);
+
+/// Two orders for the same that both succeed are at least this apart, whatever is advised.
+const APART: Duration = Duration::from_hours(1);
+
+/// The longest pause after a failure, and the longest that an authority asks for, with their tenth more.
+const LONGEST_PAUSE: Duration = Duration::from_hours(27);
 
 /// When a certificate with this validity is renewed where the authority gives no advice.
 pub(crate) fn by_lifetime(not_before: SystemTime, not_after: SystemTime) -> SystemTime {
@@ -28,6 +34,19 @@ pub(crate) fn due(not_before: SystemTime, not_after: SystemTime, advice: Option<
         Some(advice) if moment(advice.chosen) < not_after => moment(advice.chosen),
         _ => by_lifetime(not_before, not_after),
     }
+}
+
+/// Before when a certificate that was obtained at `obtained` is not renewed. A moment to come is that of another clock.
+pub(crate) fn floor(obtained: u64, lifetime: Duration, now: SystemTime) -> SystemTime {
+    let obtained = moment(obtained);
+    if obtained > now { moment(0) } else { obtained + APART.min(lifetime / 2) }
+}
+
+/// Before when there is no attempt. What a clock left that was wrong then, or is now, counts for nothing.
+pub(crate) fn retry(status: &Status, now: SystemTime) -> SystemTime {
+    let longest = status.failed.saturating_add(LONGEST_PAUSE.as_secs());
+    let is_sane = status.failed <= seconds(now) && status.retry <= longest;
+    if is_sane { moment(status.retry) } else { moment(0) }
 }
 
 /// A moment of the window, each as likely as another (RFC 9773 section 4.2); one that is over gives its start.
@@ -80,6 +99,26 @@ mod tests {
         assert_eq!(due(Some(&advice(80 * DAY))), moment(80 * DAY));
         assert_eq!(due(Some(&advice(91 * DAY))), moment(60 * DAY));
         assert_eq!(due(None), moment(60 * DAY));
+    }
+
+    #[test]
+    fn a_certificate_that_was_just_obtained_is_not_renewed() {
+        let now = moment(1_000_000);
+        let floor = |obtained, days: u64| floor(obtained, Duration::from_secs(days * DAY), now);
+        assert_eq!(floor(999_999, 90), moment(999_999 + 3600));
+        assert_eq!(super::floor(999_999, Duration::from_mins(10), now), moment(999_999 + 300));
+        assert_eq!(floor(1_000_001, 90), moment(0), "of a clock that was wrong");
+    }
+
+    #[test]
+    fn pauses_of_a_wrong_clock_do_not_count() {
+        let now = moment(1_000_000);
+        let until =
+            |failed, pause| retry(&Status { failed, retry: failed + pause, ..Status::default() }, now);
+        assert_eq!(until(999_000, 2000), moment(1_001_000));
+        assert_eq!(until(999_000, DAY), moment(999_000 + DAY), "as an authority asked for");
+        assert_eq!(until(999_000, 2 * DAY), moment(0));
+        assert_eq!(until(2_000_000, 60), moment(0), "the clock was ahead");
     }
 
     #[test]

@@ -176,9 +176,10 @@ fn import_certbot(arguments: &ImportCertbot) -> anyhow::Result<()> {
     let mut imported = 0;
     for wanted in &site.acme.wanted {
         for kind in wanted.keys.iter().copied() {
-            let fitting = found.iter().find(|own| own.kind == kind && own.is_for(&wanted.names));
-            let Some(own) = fitting else {
-                println!("{} ({kind}): certbot has none; it will be ordered", wanted.name());
+            let fitting = found.iter().filter(|own| own.kind == kind && own.is_for(&wanted.names));
+            let newest = fitting.filter(|own| own.ends > SystemTime::now()).max_by_key(|own| own.ends);
+            let Some(own) = newest else {
+                println!("{} ({kind}): certbot has none that is valid; it will be ordered", wanted.name());
                 continue;
             };
             site.operator.import(wanted, kind, &own.issued(&wanted.names))?;

@@ -1,11 +1,15 @@
 //! Records that a program of the operator changes.
 
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::task::spawn_blocking;
 
 use super::{DnsError, HookSettings, Txt};
@@ -14,7 +18,10 @@ use super::{DnsError, HookSettings, Txt};
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The most of its complaints that is reported.
-const COMPLAINT: u64 = 2000;
+const COMPLAINT: usize = 2000;
+
+/// How long the end of its complaints is waited for after its own: what it left running may never close the pipe.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 pub(super) async fn put(settings: &HookSettings, record: &Txt) -> Result<(), DnsError> {
     run(&settings.program, settings.limit, "present", record).await
@@ -41,22 +48,48 @@ async fn run(program: &Path, limit: Duration, action: &'static str, record: &Txt
 
 /// Runs `command` to its end, which comes at the limit at the latest.
 fn finish(mut command: Command, limit: Duration) -> Result<(), String> {
+    // A group of its own, so that what it starts ends with it at the limit.
+    command.process_group(0);
     let mut child = command.spawn().map_err(|error| format!("cannot be started: {error}"))?;
-    // Read beside it, as it would wait for a reader otherwise.
-    let complaints = child.stderr.take().map(|stderr| {
-        thread::spawn(move || {
-            let mut text = Vec::new();
-            // What is left unread of one that complains without end is its own problem.
-            let _ = stderr.take(COMPLAINT).read_to_end(&mut text);
-            String::from_utf8_lossy(&text).trim().to_owned()
-        })
-    });
+    let complaints = child.stderr.take().map(Complaints::of);
     let status = wait(&mut child, limit)?;
     if status.success() {
         return Ok(());
     }
-    let complaint = complaints.and_then(|reader| reader.join().ok()).unwrap_or_default();
+    let complaint = complaints.map(Complaints::text).unwrap_or_default();
     Err(format!("{status}{}{complaint}", if complaint.is_empty() { "" } else { ": " }))
+}
+
+/// What a program writes to standard error, read beside it: it would wait for a reader otherwise, or be ended for want of one.
+struct Complaints {
+    begun: Arc<Mutex<Vec<u8>>>,
+    ended: Receiver<()>,
+}
+
+impl Complaints {
+    fn of(mut stderr: ChildStderr) -> Self {
+        let (end, ended) = channel();
+        let begun: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let kept = Arc::clone(&begun);
+        thread::spawn(move || {
+            // Dropped at the end, which is the news.
+            let _end = end;
+            let mut buffer = [0; 4096];
+            while let Ok(length @ 1..) = stderr.read(&mut buffer) {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                let room = COMPLAINT - kept.len();
+                kept.extend_from_slice(&buffer[..length.min(room)]);
+            }
+        });
+        Self { begun, ended }
+    }
+
+    fn text(self) -> String {
+        // Either outcome means that there is no more to wait for.
+        let _ = self.ended.recv_timeout(LAST_WORDS);
+        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&begun).trim().to_owned()
+    }
 }
 
 fn wait(child: &mut Child, limit: Duration) -> Result<std::process::ExitStatus, String> {
@@ -66,7 +99,10 @@ fn wait(child: &mut Child, limit: Duration) -> Result<std::process::ExitStatus, 
             Ok(Some(status)) => return Ok(status),
             Ok(None) if Instant::now() < deadline => thread::sleep(LOOK),
             Ok(None) => {
-                let _ = child.kill();
+                if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+                    // An error means that it has ended just now.
+                    let _ = kill_process_group(group, Signal::KILL);
+                }
                 let _ = child.wait();
                 return Err(format!("not done after {} s", limit.as_secs()));
             }
@@ -104,6 +140,40 @@ mod tests {
         let lines = fs::read_to_string(log).unwrap();
         let line = |action| format!("{action} _acme-challenge.a.test. value a.test value\n");
         assert_eq!(lines, line("present") + &line("cleanup"));
+    }
+
+    #[tokio::test]
+    async fn what_it_leaves_running_and_what_it_says_at_length_do_not_matter() {
+        let folder = tempfile::tempdir().unwrap();
+        // The second keeps the pipe to here for as long as the test may take.
+        let settings = script(folder.path(), "echo no >&2; sleep 1000 & echo $! > \"$0.pid\"; exit 3");
+        let error = put(&settings, &record()).await.unwrap_err().to_string();
+        assert!(error.contains("exit status: 3: no"), "{error}");
+        let pid = fs::read_to_string(folder.path().join("hook.pid")).unwrap().trim().parse().unwrap();
+        rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+        let talks =
+            "i=0; while [ $i -lt 20000 ]; do echo some words of no interest >&2 || exit 4; i=$((i+1)); done";
+        put(&script(folder.path(), talks), &record()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn at_the_limit_all_that_it_started_is_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "sleep 1000 & echo $! > \"$0.pid\"; wait";
+        let settings = HookSettings { limit: Duration::from_secs(2), ..script(folder.path(), text) };
+        let error = put(&settings, &record()).await.unwrap_err().to_string();
+        assert!(error.contains("not done"), "{error}");
+        let pid: i32 = fs::read_to_string(folder.path().join("hook.pid")).unwrap().trim().parse().unwrap();
+        // It may be a zombie until its new parent has looked.
+        let runs =
+            || fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+        for _ in 0..200 {
+            if !runs() {
+                return;
+            }
+            thread::sleep(LOOK);
+        }
+        panic!("{pid} still runs");
     }
 
     #[tokio::test]

@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 pub(crate) struct Certbot {
     pub(crate) folder: PathBuf,
     pub(crate) kind: KeyKind,
+    pub(crate) ends: SystemTime,
     names: Vec<String>,
     chain: String,
     key: Zeroizing<String>,
@@ -65,8 +66,8 @@ fn read(certbot: &Path, folder: PathBuf) -> anyhow::Result<Certbot> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let renewal =
         fs::read_to_string(certbot.join("renewal").join(format!("{name}.conf"))).unwrap_or_default();
-    let names = chain.names().to_vec();
-    Ok(Certbot { folder, kind, names, chain: pem, key, authority: server(&renewal) })
+    let (names, ends) = (chain.names().to_vec(), chain.not_after());
+    Ok(Certbot { folder, kind, ends, names, chain: pem, key, authority: server(&renewal) })
 }
 
 /// `server = URL` of a renewal file; empty if it has none.

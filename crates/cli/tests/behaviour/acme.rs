@@ -57,6 +57,14 @@ pub(crate) fn record(state: &Path, kind: &str, host: &str, key: &str) -> Option<
     serde_json::from_slice(&fs::read(file).ok()?).ok()
 }
 
+/// Changes the record of the certificate of [`HOST`].
+pub(crate) fn change(state: &Path, edit: impl FnOnce(&mut Value)) {
+    let mut issued = record(state, "certificates", HOST, "ecdsa").expect("a certificate");
+    edit(&mut issued);
+    fs::write(state.join("certificates/certificates").join(HOST).join("ecdsa"), issued.to_string())
+        .expect("a record");
+}
+
 fn ends(stream: &TlsStream) -> usize {
     stream.tls().peer_certificates().expect("certificates")[0].len()
 }
@@ -190,8 +198,9 @@ fn the_authority_decides_when_a_certificate_is_renewed() {
     let chain = issued["chain"].as_str().expect("PEM");
     let leaf = chain.split_inclusive("-----END CERTIFICATE-----\n").next().expect("a certificate");
     pebble.advise(leaf, "2020-01-01T00:00:00Z", "2020-01-02T00:00:00Z");
-    // As if the time had come at which the authority is asked again.
+    // As if the time had come at which the authority is asked again, and it had not just been obtained.
     fs::remove_dir_all(state.path().join("certificates/status")).expect("a status");
+    change(state.path(), |issued| issued["obtained"] = 1.into());
     let second = start(&config);
     let log = second.log_with("a certificate was obtained");
     assert!(log.contains("2020-01-01"), "{log}");
@@ -200,4 +209,21 @@ fn the_authority_decides_when_a_certificate_is_renewed() {
         record(state.path(), "certificates", HOST, "ecdsa").filter(|now| now["chain"] != issued["chain"])
     });
     assert_ne!(renewed["key"], issued["key"], "a new certificate has a new key");
+}
+
+#[test]
+fn a_certificate_of_another_authority_is_replaced_at_once() {
+    let (pebble, state) = (PebbleOptions::default().start(), state());
+    let config = base(&pebble, state.path()) + &host(&[HOST], "");
+    let first = start(&config);
+    connect(&pebble, first.https(), HOST);
+    first.log_with("a certificate was obtained");
+    drop(first);
+    // As if the configuration had named a staging authority then.
+    change(state.path(), |issued| issued["authority"] = "https://staging.test/directory".into());
+    let second = start(&config);
+    second.log_with("a certificate was obtained");
+    assert_eq!(pebble.orders(), 2);
+    let issued = record(state.path(), "certificates", HOST, "ecdsa").expect("a certificate");
+    assert_eq!(issued["authority"].as_str(), Some(&*pebble.directory()));
 }

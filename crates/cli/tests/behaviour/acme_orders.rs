@@ -134,4 +134,13 @@ fn certificates_of_certbot_are_taken_over_without_an_order() {
     second.log_with("the authority advises when to renew");
     assert_eq!(pebble.orders(), 1);
     assert!(fs::metadata(state.path().join("certificates/certificates/shop.test/ecdsa")).is_ok());
+    // It was issued to another account than the gateway's, which is no reason never to renew it.
+    drop(second);
+    let chain = text("chain");
+    let leaf = chain.split_inclusive("-----END CERTIFICATE-----\n").next().expect("a certificate");
+    pebble.advise(leaf, "2020-01-01T00:00:00Z", "2020-01-02T00:00:00Z");
+    fs::remove_dir_all(state.path().join("certificates/status")).expect("a status");
+    let third = setup().config(&config).start();
+    third.log_with("a certificate was obtained");
+    assert_eq!(pebble.orders(), 2, "{}", pebble.log());
 }
