@@ -212,6 +212,36 @@ fn a_server_gets_no_more_requests_at_a_time_than_it_takes() {
 }
 
 #[test]
+fn idle_connections_beyond_those_that_are_kept_are_closed() {
+    let (steps, begun, go_on) = Steps::new();
+    let (ends, ended) = mpsc::channel();
+    let origin = h2_origin(move |peer, number| {
+        // MAX_CONCURRENT_STREAMS
+        peer.send(&frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 1]))?;
+        while let Some(stream) = peer.request()? {
+            if stream > 1 && number == 0 {
+                steps.wait()?;
+            }
+            peer.answer(stream, b"hello", true)?;
+        }
+        ends.send(number).map_err(io::Error::other)
+    });
+    let tables = proxy_to(&[&h2c(&origin)]) + "pool = { idle_connections = 1, idle_timeout = \"1h\" }\n";
+    let site = Site::custom("server.workers = 1\n", &tables, |setup| setup);
+    assert_eq!(site.get("/first").text(), "hello");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| site.get("/waiting").text());
+        begun.recv_timeout(LIMIT).expect("a request at the origin");
+        assert_eq!(site.get("/other").text(), "hello");
+        go_on.send(()).expect("an origin that waits");
+        assert_eq!(waiting.join().expect("no panic"), "hello");
+    });
+    assert!(ended.recv_timeout(LIMIT).is_ok());
+    go_on.send(()).expect("an origin that waits");
+    assert_eq!((site.get("/again").text().as_str(), origin.connections()), ("hello", 2));
+}
+
+#[test]
 fn requests_wait_for_a_server_that_takes_none_for_now() {
     let (steps, begun, go_on) = Steps::new();
     let origin = h2_origin(move |peer, number| {
