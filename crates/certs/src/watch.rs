@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use notify::event::{AccessKind, AccessMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use rustix::fs::{Mode, OFlags};
 use tokio::sync::mpsc;
 use zeroize::Zeroizing;
 
@@ -164,10 +166,20 @@ fn digest(path: &Path) -> Option<u64> {
         names(path)?.hash(&mut hasher);
         return Some(hasher.finish());
     }
-    let contents = Zeroizing::new(fs::read(path).ok()?);
+    // A pipe in its place is not waited for, and memory does not depend on how long it is.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let mut file = fs::File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut contents = Zeroizing::new(vec![0; 64 * 1024]);
     let mut hasher = DefaultHasher::new();
-    hasher.write(&contents);
-    Some(hasher.finish())
+    loop {
+        match file.read(&mut contents).ok()? {
+            0 => return Some(hasher.finish()),
+            count => hasher.write(&contents[..count]),
+        }
+    }
 }
 
 fn names(folder: &Path) -> Option<BTreeSet<OsString>> {

@@ -30,10 +30,20 @@ use values::{Address, UpstreamServer};
 /// The port of a first run: one that needs no rights.
 const FIRST_PORT: u16 = 8443;
 
-/// Settings for `brisk serve`: from the file that `serve` names or for a first run, with what the line overrides.
+/// The text of the file that `serve` names. It may be a pipe, which is there once.
+pub(crate) fn text(serve: &Serve) -> Result<Option<String>, ConfigError> {
+    serve.config.as_deref().map(read_text).transpose()
+}
+
+/// Settings for `brisk serve`, as they are now.
 pub(crate) fn settings(serve: &Serve) -> Result<Resolved, ConfigError> {
-    let resolved = if let Some(file) = &serve.config {
-        read(file, serve, Development::Create)
+    settings_of(serve, text(serve)?.as_deref())
+}
+
+/// Settings for `brisk serve`: from the text of the file that `serve` names or for a first run, with what the line overrides.
+pub(crate) fn settings_of(serve: &Serve, text: Option<&str>) -> Result<Resolved, ConfigError> {
+    let resolved = if let (Some(file), Some(text)) = (&serve.config, text) {
+        read(file, text, serve, Development::Create)
     } else {
         let mut raw = first_run(serve.upstream.clone());
         apply(serve, &mut raw);
@@ -51,9 +61,8 @@ pub(crate) struct Isolation {
     pub(crate) user: Option<String>,
 }
 
-/// Whether keys are to be in a process of their own. What is wrong with the file is said when all of it is read.
-pub(crate) fn isolation(serve: &Serve) -> Option<Isolation> {
-    let text = fs::read_to_string(serve.config.as_ref()?).ok()?;
+/// Whether keys are to be in a process of their own. What is wrong with the text is said when all of it is read.
+pub(crate) fn isolation(text: &str) -> Option<Isolation> {
     let keys = text.parse::<toml::Table>().ok()?.remove("keys")?;
     let user = keys.get("isolate_user").and_then(|user| user.as_str()).map(str::to_owned);
     keys.get("isolate")?.as_bool()?.then_some(Isolation { user })
@@ -61,12 +70,12 @@ pub(crate) fn isolation(serve: &Serve) -> Option<Isolation> {
 
 /// Checks `file` and writes nothing.
 pub(crate) fn check(file: &Path) -> Result<Resolved, ConfigError> {
-    read(file, &Serve::default(), Development::Leave)
+    read(file, &read_text(file)?, &Serve::default(), Development::Leave)
 }
 
 /// Settings of a key server, from its file. Writes nothing.
 pub(crate) fn keyserver(file: &Path) -> Result<ResolvedKeyServer, ConfigError> {
-    let text = fs::read_to_string(file).map_err(|error| ConfigError::unreadable(file, &error))?;
+    let text = read_text(file)?;
     let document = Document::parse(&text).map_err(|problems| ConfigError::new(file, problems))?;
     let (raw, unread) = document.read::<raw::ServerConfig>();
     let base = file.parent().unwrap_or(Path::new(""));
@@ -76,9 +85,12 @@ pub(crate) fn keyserver(file: &Path) -> Result<ResolvedKeyServer, ConfigError> {
     Ok(resolved)
 }
 
-fn read(file: &Path, serve: &Serve, development: Development) -> Result<Resolved, ConfigError> {
-    let text = fs::read_to_string(file).map_err(|error| ConfigError::unreadable(file, &error))?;
-    let document = Document::parse(&text).map_err(|problems| ConfigError::new(file, problems))?;
+fn read_text(file: &Path) -> Result<String, ConfigError> {
+    fs::read_to_string(file).map_err(|error| ConfigError::unreadable(file, &error))
+}
+
+fn read(file: &Path, text: &str, serve: &Serve, development: Development) -> Result<Resolved, ConfigError> {
+    let document = Document::parse(text).map_err(|problems| ConfigError::new(file, problems))?;
     let (mut raw, unread) = document.read::<raw::Config>();
     apply(serve, &mut raw);
     shortcuts(&mut raw);

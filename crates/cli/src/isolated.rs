@@ -8,6 +8,8 @@ mod holder;
 mod keeper;
 mod metrics;
 mod rights;
+mod state;
+mod timeouts;
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -16,21 +18,23 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use brisk_keyless::{Passage, RemoteEngine, RemoteSettings};
-use rustix::process::{Signal, getpid, kill_process};
+use tokio::sync::Notify;
 
 pub(crate) use self::control::Settings;
-use self::control::{Control, Figures, Order, Received, Report, loads};
+use self::control::{Control, Order, Received, Report, loads};
 pub(crate) use self::metrics::IsolationMetrics;
 use self::rights::Left;
+use self::state::{Found, Keys, State};
 use crate::args::KeyProcess;
 
-/// How long a key process may take to begin, and to read files.
-const LIMIT: Duration = Duration::from_secs(20);
+/// Most bytes in the name of a file: those that Linux opens.
+const LONGEST_NAME: usize = 4096;
 
 /// How long the end of the gateway waits for that of the key process.
 const CLOSING: Duration = Duration::from_secs(2);
@@ -55,31 +59,12 @@ struct Gateway {
     control: Mutex<Arc<Control>>,
     keeper: Mutex<Child>,
     state: Mutex<State>,
-    /// What was asked for was found, or the process has ended.
+    /// There was a report, or the process has ended.
     changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// The number of the last configuration.
-    number: u64,
-    in_force: Vec<String>,
-    next: Option<Next>,
-    settings: Option<Settings>,
-    /// Key processes that have begun.
-    starts: u64,
-    is_started: bool,
-    figures: Figures,
-    /// It will not be started again: by the will of the gateway, or since it cannot be.
-    is_over: bool,
-}
-
-/// A configuration that may come into force.
-#[derive(Debug)]
-struct Next {
-    number: u64,
-    files: Vec<String>,
-    found: Vec<Result<String, String>>,
+    /// Orders, in the sequence in which they were given: one thread sends them.
+    orders: Sender<Order>,
+    /// Where changed files are reported.
+    reader: OnceLock<Arc<Notify>>,
 }
 
 /// `brisk key-process`, which no operator types.
@@ -93,6 +78,7 @@ pub(crate) fn run(arguments: &KeyProcess) -> anyhow::Result<()> {
 pub(crate) fn start(user: Option<String>, log: &str) -> anyhow::Result<()> {
     let arguments = KeyProcess { holds_keys: false, parent: std::process::id(), user, log: log.to_owned() };
     let (control, keeper) = start_keeper(&arguments)?;
+    let (orders, given) = channel();
     let gateway = Gateway {
         arguments,
         left: rights::give_up()?,
@@ -100,11 +86,14 @@ pub(crate) fn start(user: Option<String>, log: &str) -> anyhow::Result<()> {
         keeper: Mutex::new(keeper),
         state: Mutex::default(),
         changed: Condvar::new(),
+        orders,
+        reader: OnceLock::new(),
     };
     if GATEWAY.set(gateway).is_ok()
         && let Some(gateway) = GATEWAY.get()
     {
         thread::Builder::new().name("key-process".to_owned()).spawn(|| gateway.follow())?;
+        thread::Builder::new().name("key-orders".to_owned()).spawn(move || gateway.send_all(&given))?;
     }
     Ok(())
 }
@@ -129,6 +118,11 @@ pub(crate) fn is_used() -> bool {
 
 /// Says what the gateway may still read.
 pub(crate) fn log_rights() {
+    if GATEWAY.get().is_some_and(|own| own.left == Left::Root && own.arguments.user.is_none()) {
+        tracing::warn!(
+            "the key process is the user 65534, as other services may be, which could end it: name one by isolate_user"
+        );
+    }
     match GATEWAY.get().map(|gateway| gateway.left) {
         None => {}
         Some(Left::Root) => tracing::warn!(
@@ -141,11 +135,13 @@ pub(crate) fn log_rights() {
     }
 }
 
-/// The engine whose keys are in the process, over this number of connections if this is the first call.
-pub(crate) fn engine(connections: NonZeroUsize) -> Arc<RemoteEngine> {
+/// The engine whose keys are in the process, over this number of connections and with this many operations at a time if this is the
+/// first call.
+pub(crate) fn engine(connections: NonZeroUsize, queue: NonZeroUsize) -> Arc<RemoteEngine> {
     let make = || {
         let mut settings = RemoteSettings::beside("isolate", Arc::new(Sockets));
         settings.connections = connections;
+        settings.queue = queue;
         settings.deadline = DEADLINE;
         settings.hedge = DEADLINE / 4;
         Arc::new(RemoteEngine::new(settings))
@@ -155,7 +151,22 @@ pub(crate) fn engine(connections: NonZeroUsize) -> Arc<RemoteEngine> {
 
 /// Why the key process performs no operations now, if so.
 pub(crate) fn trouble() -> Option<String> {
-    ENGINE.get().filter(|_| is_used())?.trouble()
+    let gateway = GATEWAY.get()?;
+    ENGINE.get()?.trouble().or_else(|| gateway.state().trouble())
+}
+
+/// What is wrong with the user of the key process, if anything.
+pub(crate) fn trouble_with_user(name: &str) -> Option<String> {
+    rights::look_up(name).err().map(|error| error.to_string())
+}
+
+/// Reports changed files of keys here. Those of before are not forgotten.
+pub(crate) fn report_changes(reader: Arc<Notify>) {
+    let Some(gateway) = GATEWAY.get() else { return };
+    let state = gateway.state();
+    if gateway.reader.set(reader).is_ok() && state.has_changed {
+        gateway.report_change();
+    }
 }
 
 /// Has the process read these files beside those in force. What was found is the name of each key, or what is wrong. The error is
@@ -179,8 +190,8 @@ pub(crate) fn begin(settings: Settings) {
     let Some(gateway) = GATEWAY.get() else { return };
     let mut state = gateway.state();
     state.settings = Some(settings.clone());
-    if state.is_started {
-        gateway.send(&Order::Start(settings));
+    if state.process.is_some() {
+        gateway.give([Order::Start(settings)]);
     }
 }
 
@@ -218,41 +229,54 @@ impl Gateway {
         Arc::clone(&self.control.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// An order that does not get through is repeated when the next process begins.
-    fn send(&self, order: &Order) {
-        if let Err(error) = self.control().send(order) {
-            tracing::warn!(%error, "the key process takes no orders");
+    /// Has orders sent, behind those of before. To be called with the state locked, which the orders go by.
+    fn give(&self, orders: impl IntoIterator<Item = Order>) {
+        // The thread that takes them does not end.
+        orders.into_iter().for_each(|order| drop(self.orders.send(order)));
+    }
+
+    /// Sends what is given: who sends waits until the other side has room, and no other thread is to wait for that. An order that does not
+    /// get through is repeated when the next process begins.
+    fn send_all(&self, given: &Receiver<Order>) {
+        for order in given {
+            if let Err(error) = self.control().send(&order)
+                && !self.state().is_over
+            {
+                tracing::warn!(%error, "the key process takes no orders");
+            }
         }
     }
 
-    fn load(&self, files: Vec<String>) -> Result<Vec<Result<String, String>>, String> {
-        let count = files.len();
+    fn load(&self, files: Vec<String>) -> Result<Vec<Found>, String> {
+        if files.iter().any(|file| file.len() > LONGEST_NAME) {
+            return Err(format!("the name of a file has more than {LONGEST_NAME} bytes"));
+        }
         let mut state = self.state();
         self.settle(&mut state, false);
-        state.number += 1;
-        let number = state.number;
-        let orders = if state.is_started { loads(number, &files) } else { Vec::new() };
-        state.next = Some(Next { number, files, found: Vec::new() });
-        drop(state);
-        orders.iter().for_each(|order| self.send(order));
-        let is_found = |state: &State| state.next.as_ref().is_some_and(|next| next.found.len() >= count);
-        let waits = |state: &mut State| !state.is_over && !(is_found(state) && state.is_started);
-        let waited = self.changed.wait_timeout_while(self.state(), LIMIT, waits);
-        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        match &state.next {
-            Some(next) if state.is_started && next.found.len() >= count => Ok(next.found[..count].to_vec()),
-            _ if state.is_over => {
-                Err("the key process cannot be started; the lines above say why".to_owned())
-            }
-            _ => Err(format!("the key process has not answered within {} seconds", LIMIT.as_secs())),
+        let number = state.another_number();
+        if state.process.is_some() {
+            self.give(loads(number, &files));
         }
+        state.next = Some(Keys { number, files, ..Keys::default() });
+        let mut state = self.wait_for_keys(state);
+        let is_started = state.process.is_some();
+        if let Some(next) = state.next.as_mut().filter(|next| is_started && next.is_complete()) {
+            return Ok(next.expect());
+        }
+        if state.is_over {
+            return Err("the key process cannot be started; the lines above say why".to_owned());
+        }
+        // What it does with them does not matter any more, and the next one does not get them.
+        self.settle(&mut state, false);
+        self.kill(&state);
+        Err("the key process does not answer; it is started again".to_owned())
     }
 
     fn settle(&self, state: &mut State, is_in_force: bool) {
         let Some(next) = state.next.take() else { return };
-        self.send(&Order::Settle { number: next.number, is_in_force });
+        self.give([Order::Settle { number: next.number, is_in_force }]);
         if is_in_force {
-            state.in_force = next.files;
+            state.in_force = next;
         }
     }
 
@@ -271,63 +295,66 @@ impl Gateway {
         }
     }
 
-    fn take(&'static self, report: Report) {
+    fn take(&self, report: Report) {
         let mut state = self.state();
         match report {
-            Report::Started => self.begun(&mut state),
+            Report::Started { process } => self.begun(&mut state, process),
             Report::Loaded { number, found } => {
-                match state.next.as_mut().filter(|next| next.number == number) {
-                    Some(next) => next.found.extend(found),
-                    None => found.into_iter().filter_map(Result::err).for_each(|error| {
-                        tracing::error!("a key is missing in the key process: {error}");
-                    }),
+                if state.found(number, found) {
+                    state.in_force.missing().iter().for_each(|missing| {
+                        tracing::error!("a key in force is missing in the key process: {missing}");
+                    });
                 }
-                self.changed.notify_all();
             }
             Report::Changed => {
-                tracing::info!("the file of a key has changed");
-                // To this process itself, which has a handler.
-                let _ = kill_process(getpid(), Signal::HUP);
+                state.has_changed = true;
+                self.report_change();
             }
             Report::Figures(figures) => state.figures = figures,
+        }
+        state.reports += 1;
+        self.changed.notify_all();
+    }
+
+    fn report_change(&self) {
+        if let Some(reader) = self.reader.get() {
+            tracing::info!("the file of a key has changed");
+            reader.notify_one();
         }
     }
 
     /// A key process has begun, which has no keys yet.
-    fn begun(&'static self, state: &mut State) {
+    fn begun(&self, state: &mut State, process: u32) {
         state.starts += 1;
-        state.is_started = true;
-        let mut orders = Vec::new();
+        state.process = Some(process);
         if state.starts > 1 {
             tracing::warn!(starts = state.starts, "the key process was started again");
-            state.number += 1;
-            orders.extend(loads(state.number, &state.in_force));
-            orders.push(Order::Settle { number: state.number, is_in_force: true });
+            let number = state.another_number();
+            (state.in_force.number, state.in_force.found) = (number, Vec::new());
+            self.give(loads(number, &state.in_force.files));
+            self.give([Order::Settle { number, is_in_force: true }]);
         }
-        orders.extend(state.settings.clone().map(Order::Start));
+        self.give(state.settings.clone().map(Order::Start));
+        let number = state.another_number();
         if let Some(next) = &mut state.next {
-            next.found.clear();
-            state.number += 1;
-            next.number = state.number;
-            orders.extend(loads(next.number, &next.files));
-        }
-        self.changed.notify_all();
-        // Not here: who sends waits until the other side has room, and it may wait until its reports are read.
-        let send = move || orders.iter().for_each(|order| self.send(order));
-        if let Err(error) = thread::Builder::new().name("key-orders".to_owned()).spawn(send) {
-            tracing::error!(%error, "the key process gets no orders");
+            (next.number, next.found) = (number, Vec::new());
+            self.give(loads(number, &next.files));
         }
     }
 
     /// The keeper is gone; whether there is another.
     fn start_again(&self) -> bool {
         let mut state = self.state();
-        state.is_started = false;
+        state.process = None;
         if state.is_over {
             return false;
         }
         drop(state);
-        let status = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).wait();
+        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        // It may be there still, if what it said made no sense. One that has ended keeps its status.
+        let _ = keeper.kill();
+        let status = keeper.wait();
+        drop(keeper);
         if status.is_ok_and(|status| status.code() == Some(rights::REFUSED)) {
             self.state().is_over = true;
             self.changed.notify_all();

@@ -23,14 +23,20 @@ pub(crate) const PROGRAM: Program =
 
 /// Serves until a signal to stop, and the end of the drain.
 pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
+    let text = config::text(arguments)?;
+    let isolation = text.as_deref().and_then(config::isolation);
+    // Before a process is started, which would have them too.
+    let early = isolation.as_ref().map(|_| Sockets::inherited());
     // From before there is a second thread: the gateway gives rights up.
-    if let Some(isolation) = config::isolation(arguments) {
+    if let Some(isolation) = isolation {
         isolated::start(isolation.user, &arguments.log)?;
     }
     let _log = log::start(&arguments.log)?;
     isolated::log_rights();
-    let sockets = Sockets::inherited();
-    let Resolved { settings, keys, warnings, remote, acme, development } = config::settings(arguments)?;
+    let sockets = early.unwrap_or_else(Sockets::inherited);
+    let Resolved { settings, keys, warnings, remote, acme, development } =
+        config::settings_of(arguments, text.as_deref())?;
+    drop(text);
     // From before the engines start, which takes a while with a GPU.
     let files = WatchedFiles::start(&settings.server.files);
     log_warnings(&warnings);
@@ -42,8 +48,9 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let engines = engines::start(&keys, &settings.keystore, &metrics).map_err(ServerError::Threads)?;
     if let Some(isolation) = &keys.isolation {
         isolated::settle(true);
+        isolated::report_changes(files.elsewhere());
         isolated::begin(isolation.clone());
-        remote::connect(&[isolated::engine(isolation.connections())]);
+        remote::connect(&[isolated::engine(isolation.connections(), isolation.operations())]);
     }
     remote::connect(&remote);
     remote::keep(remote);
@@ -63,7 +70,8 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let mut last_keys = keys.clone();
     let (next_remote, next_acme) = (Cell::new(Vec::new()), Cell::new(Some(acme)));
     let read = || {
-        let resolved = config::settings(arguments)?;
+        // The keys of a configuration that is refused are given up.
+        let resolved = config::settings(arguments).inspect_err(|_| isolated::settle(false))?;
         log_warnings(&resolved.warnings);
         remote::connect(&resolved.remote);
         next_remote.set(resolved.remote);

@@ -1,7 +1,5 @@
-//! The frames of both directions: bytes to frames and frames to bytes, without I/O.
-//!
-//! A frame is a head of eight bytes and a body: type, a byte that is zero, length of the body, number of the operation. All
-//! numbers are big endian.
+//! The frames of both directions: bytes to frames and frames to bytes, without I/O. A frame is a head of eight bytes and a body: type,
+//! a byte that is zero, length of the body, number of the operation. All numbers are big endian.
 
 use std::time::Duration;
 
@@ -39,7 +37,6 @@ mod kind {
     pub(super) const HELLO: u8 = 0x01;
     pub(super) const KEY: u8 = 0x02;
     pub(super) const SIGN: u8 = 0x03;
-    /// Reserved for RSA decryption.
     pub(super) const DECRYPT: u8 = 0x04;
     pub(super) const CANCEL: u8 = 0x05;
     pub(super) const PING: u8 = 0x06;

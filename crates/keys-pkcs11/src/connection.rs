@@ -35,8 +35,14 @@ impl OpenSession {
     /// Another session of the same token in the place of this one, in which an operation may have been left half done.
     pub(crate) fn renewed(self, entered: &Entered<'_>) -> Result<Self, TokenError> {
         let (slot, epoch, generation) = (self.slot, self.epoch, self.generation);
-        drop(self.session.close());
-        let session = entered.context().open_ro_session_no_drop(slot)?;
+        if generation != entered.generation() {
+            return Err(TokenError::Call("it was initialized anew".to_owned()));
+        }
+        // First the other one: who closes the only session is logged out.
+        let opened = entered.context().open_ro_session_no_drop(slot);
+        self.close_within(entered);
+        // A token may have room for no more than one.
+        let session = opened.or_else(|_| entered.context().open_ro_session_no_drop(slot))?;
         Ok(Self { session, slot, epoch, generation })
     }
 

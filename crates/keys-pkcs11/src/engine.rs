@@ -3,7 +3,10 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use brisk_keys::{KeyError, KeyId, KeyOperation, PendingOperation, PrivateKeyEngine};
@@ -29,11 +32,30 @@ pub(crate) struct Shared {
     pub(crate) sessions: usize,
     pub(crate) module: Arc<Module>,
     keys: RwLock<HashMap<KeyId, Arc<TokenKey>>>,
+    /// Operations since the last that was performed of which the token says nothing but that it failed.
+    failures: AtomicUsize,
 }
+
+/// After this number of failures in a row a token that shows its keys is reached anew all the same.
+const HOPELESS: usize = 8;
 
 impl Shared {
     pub(crate) fn new(module: Arc<Module>, access: Access, dispatcher: Dispatcher, sessions: usize) -> Self {
-        Self { dispatcher, access, sessions, module, keys: RwLock::default() }
+        Self { dispatcher, access, sessions, module, keys: RwLock::default(), failures: AtomicUsize::new(0) }
+    }
+
+    /// The token has performed an operation.
+    pub(crate) fn performed(&self) {
+        self.failures.store(0, Ordering::Relaxed);
+    }
+
+    /// Counts an operation that failed without a reason; whether there were too many in a row.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        let is_hopeless = self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= HOPELESS;
+        if is_hopeless {
+            self.performed();
+        }
+        is_hopeless
     }
 
     pub(crate) fn key(&self, id: KeyId) -> Option<Arc<TokenKey>> {

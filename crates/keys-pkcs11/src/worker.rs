@@ -78,16 +78,23 @@ fn perform(shared: &Shared, number: usize, job: Job, session: OpenSession) {
     let Job { key, kind, completion, deadline, again } = job;
     let Some(completion) = completion.begin() else { return give_back(shared, session) };
     shared.dispatcher.begin(number, deadline, completion);
-    let outcome = outcome(shared, &session, &key, &kind);
-    let completion = shared.dispatcher.end(number);
-    match outcome {
+    // The time of the operation is watched as long as its answer depends on a call of the module.
+    match outcome(shared, &session, &key, &kind) {
         Ok(result) => {
-            answer(completion, Ok(result));
+            shared.performed();
+            answer(shared.dispatcher.end(number), Ok(result));
             give_back(shared, session);
         }
         Err(Trouble::Unclear(cause)) => {
             let epoch = session.epoch;
-            if let Some(session) = renewed_with(shared, session, &key) {
+            let renewed = if shared.is_hopeless() {
+                session.close(&shared.module);
+                None
+            } else {
+                renewed_with(shared, session, &key)
+            };
+            let completion = shared.dispatcher.end(number);
+            if let Some(session) = renewed {
                 answer(completion, Err(NOT_PERFORMED));
                 return give_back(shared, session);
             }
@@ -97,6 +104,7 @@ fn perform(shared: &Shared, number: usize, job: Job, session: OpenSession) {
         Err(Trouble::Token(cause)) => {
             let epoch = session.epoch;
             session.close(&shared.module);
+            let completion = shared.dispatcher.end(number);
             let unfinished = completion.map(|completion| Job { key, kind, completion, deadline, again });
             lose(shared, epoch, &cause, unfinished);
         }
@@ -105,7 +113,7 @@ fn perform(shared: &Shared, number: usize, job: Job, session: OpenSession) {
                 Trouble::Operation(error) => error,
                 _ => KeyError::Failed("the token does not have the key any more"),
             };
-            answer(completion, Err(error));
+            answer(shared.dispatcher.end(number), Err(error));
             renew(shared, session);
         }
     }

@@ -101,7 +101,7 @@ impl<C: Control> MainThread<C> {
             Ok((settings, files)) => {
                 self.settings.warn_unchangeable(&settings);
                 self.settings = settings;
-                self.files = files;
+                self.files.go_on_with(files);
                 self.control.reloaded(Reload::Applied);
                 tracing::info!(why, "reloaded: new connections and requests go by the new configuration");
             }

@@ -75,8 +75,8 @@ struct Context<'d> {
     keystore: Keystore,
     tokens: TokenDefaults,
     isolated: Isolated,
-    /// Threads of the key process, where there is one.
-    key_workers: NonZeroUsize,
+    /// Threads of the key process, and operations that it has at a time, where there is one.
+    key_process: (NonZeroUsize, NonZeroUsize),
     /// Files that the settings were made from.
     files: HashSet<PathBuf>,
 }
@@ -89,7 +89,7 @@ impl<'d> Context<'d> {
             keystore: Keystore::default(),
             tokens: TokenDefaults::default(),
             isolated: Isolated::default(),
-            key_workers: NonZeroUsize::MIN,
+            key_process: (NonZeroUsize::MIN, NonZeroUsize::MIN),
             files: HashSet::new(),
         }
     }
@@ -121,7 +121,8 @@ pub(super) fn resolve(
     let hosts = hosts::hosts(raw, server.state_dir.as_deref(), development, &remote, &mut context);
     let acme = acme::acme(raw, &hosts.all, server.state_dir.as_deref(), &server.sessions, &mut context);
     let remote = remote::used(raw, remote, &mut context);
-    isolation::read(&raw.keys, &mut context);
+    isolation::read(&raw.keys, development, &mut context);
+    isolation::warn_of_exceptions(raw, &mut context);
     early_data::size(raw, &mut context);
     unused(raw, &mut context);
     let Context { findings, keystore, files, .. } = context;

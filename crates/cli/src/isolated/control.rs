@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 /// Most bytes of a packet.
 const PACKET: usize = 128 * 1024;
 
-/// Bytes of file names in one packet, about. What is said of them comes back in one packet too.
+/// Bytes of file names in one packet, about.
 const NAMES: usize = 8 * 1024;
 
 /// How long a packet may wait for room.
@@ -64,14 +64,19 @@ impl Settings {
     pub(crate) fn connections(&self) -> NonZeroUsize {
         NonZeroUsize::new(self.workers).unwrap_or(NonZeroUsize::MIN)
     }
+
+    /// Operations that the gateway has under way at a time.
+    pub(crate) fn operations(&self) -> NonZeroUsize {
+        NonZeroUsize::new(self.queue).unwrap_or(NonZeroUsize::MIN)
+    }
 }
 
 /// From the key process to the gateway.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(super) enum Report {
-    /// It has no keys yet.
-    Started,
-    /// What was found in the files of one packet: the names of keys, or what is wrong.
+    /// This process has no keys yet.
+    Started { process: u32 },
+    /// What was found in the next files of a configuration: the names of keys, or what is wrong.
     Loaded { number: u64, found: Vec<Result<String, String>> },
     /// A file with a key has changed.
     Changed,

@@ -1,7 +1,9 @@
 //! The key process itself: reads the files of keys, and performs operations for the gateway that started it.
 
 use std::collections::BTreeSet;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
+use std::mem;
 use std::num::NonZeroUsize;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -15,6 +17,7 @@ use brisk_keys_pkcs11::TokenSettings;
 use brisk_keyserver::{Environment, KeyProcess};
 use brisk_telemetry::Metrics;
 use brisk_tls::gather;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::geteuid;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
@@ -35,14 +38,26 @@ const BEAT: Duration = Duration::from_millis(250);
 /// After this time nothing asks for keys of the configuration before.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// Files of which one packet says what was found.
+const AT_ONCE: usize = 16;
+
+/// Most bytes of what is said of a file. Six times as many in JSON, at worst.
+const LONGEST: usize = 1024;
+
+/// Most bytes of the file of a key.
+const MOST_BYTES: u64 = 1024 * 1024;
+
 /// Holds keys until the gateway is gone.
 pub(super) fn run(arguments: &args::KeyProcess, control: Control) -> anyhow::Result<()> {
+    // Before anything else: no process of this user may begin to trace this one from here on.
+    limits::keep_memory_private();
     let locked = rights::lock_memory();
-    if let Err(error) = rights::drop_to(arguments.user.as_deref()) {
-        eprintln!("{error}");
+    if let Err(error) = rights::refuse_tracer().and_then(|()| rights::drop_to(arguments.user.as_deref())) {
+        rights::say(format_args!("{error}"));
         exit(REFUSED);
     }
     rights::end_with(arguments.parent)?;
+    // Once more: another user may have changed it.
     limits::keep_memory_private();
     let runtime = rights::outlive_signals()?;
     let _log = log::start(&arguments.log)?;
@@ -53,7 +68,7 @@ pub(super) fn run(arguments: &args::KeyProcess, control: Control) -> anyhow::Res
         );
     }
     control.wake_every(BEAT)?;
-    control.send(&Report::Started)?;
+    control.send(&Report::Started { process: std::process::id() })?;
     let mut holder = Holder::new(control, runtime);
     loop {
         match holder.control.receive()? {
@@ -132,29 +147,38 @@ impl Holder {
     fn load(&mut self, number: u64, files: Vec<String>, is_last: bool) -> io::Result<()> {
         let mut next = self.next.take().filter(|next| next.number == number).unwrap_or_default();
         next.number = number;
-        let files: Vec<_> = files.into_iter().map(PathBuf::from).collect();
-        next.files.extend(files.iter().cloned());
-        // From before they are read, so that no change is missed.
-        if is_last {
-            self.watch_files(&next.files);
+        next.files.extend(files.into_iter().map(PathBuf::from));
+        if !is_last {
+            self.next = Some(next);
+            return Ok(());
         }
-        let found = files.iter().map(|file| read(file, &mut next.keys)).collect();
+        // All of them from before the first is read, so that no change is missed.
+        self.watch_files(&next.files);
+        let Set { files, keys, .. } = &mut next;
+        let mut last = Vec::new();
+        for (place, file) in files.iter().enumerate() {
+            last.push(read(file, keys));
+            // What is said of these is one packet.
+            if last.len() == AT_ONCE && place + 1 < files.len() {
+                self.control.send(&Report::Loaded { number, found: mem::take(&mut last) })?;
+            }
+        }
         self.next = Some(next);
-        if is_last {
-            self.is_loaded = true;
-            self.given_up = None;
-            self.hold();
-        }
-        self.control.send(&Report::Loaded { number, found })?;
+        self.is_loaded = true;
+        self.given_up = None;
+        self.hold();
+        self.control.send(&Report::Loaded { number, found: last })?;
         // Behind the report, since to measure takes a while.
         self.start()
     }
 
     fn settle(&mut self, number: u64, is_in_force: bool) {
         let Some(next) = self.next.take_if(|next| next.number == number) else { return };
-        if is_in_force {
-            self.in_force = next;
+        if !is_in_force {
+            // Nothing has asked for keys of a configuration that was refused.
+            return self.hold();
         }
+        self.in_force = next;
         // Handshakes that have begun may still ask for a key of before.
         self.given_up = Some(Instant::now() + GRACE);
     }
@@ -242,9 +266,34 @@ impl Holder {
 /// Reads the key in a file. What was found is its name, or what is wrong, in words that do not quote the file.
 fn read(file: &Path, keys: &mut Keystore) -> Result<String, String> {
     let shown = file.display();
-    let pem = std::fs::read(file).map_err(|error| format!("cannot read {shown}: {error}{}", who(&error)))?;
-    let key = keys.add_pem(&Zeroizing::new(pem)).map_err(|error| format!("{shown}: {error}"))?;
+    let pem =
+        contents(file).map_err(|error| shortened(format!("cannot read {shown}: {error}{}", who(&error))))?;
+    let key = keys.add_pem(&pem).map_err(|error| shortened(format!("{shown}: {error}")))?;
     Ok(key.to_string())
+}
+
+/// What is in the file of a key: memory is locked, so it takes no other file for one.
+fn contents(file: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
+    // Nothing is waited for, as the other end of a pipe would be.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(file, flags, Mode::empty())?);
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    if metadata.len() > MOST_BYTES {
+        return Err(io::Error::other("it is longer than 1 MiB, which no key is"));
+    }
+    // Room for all of it from the start: no copies are left behind.
+    let mut contents = Zeroizing::new(Vec::with_capacity(MOST_BYTES.min(metadata.len() + 1) as usize));
+    file.take(MOST_BYTES).read_to_end(&mut contents)?;
+    Ok(contents)
+}
+
+/// A message that fits into a packet with others, however long the names of files are.
+fn shortened(mut message: String) -> String {
+    message.truncate(message.floor_char_boundary(LONGEST));
+    message
 }
 
 /// Whom a file has to be readable for.

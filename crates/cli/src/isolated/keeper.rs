@@ -33,10 +33,10 @@ pub(super) fn run(arguments: &KeyProcess, control: &Control) -> anyhow::Result<(
             // What was wrong with its beginning it has said itself, and will not be otherwise.
             Ok(status) if status.code() == Some(rights::REFUSED) => exit(rights::REFUSED),
             Ok(status) if !control.is_closed() => {
-                eprintln!("the key process ended ({status}); it is started again")
+                rights::say(format_args!("the key process ended ({status}); it is started again"));
             }
             Ok(_) => return Ok(()),
-            Err(error) => eprintln!("the key process cannot be started: {error}"),
+            Err(error) => rights::say(format_args!("the key process cannot be started: {error}")),
         }
         if control.is_closed() {
             return Ok(());

@@ -1,9 +1,11 @@
 //! What the processes of an isolated gateway may do: which user they are, which capabilities they keep, and with whom they end.
 
-use std::io;
+use std::io::{self, Write};
+use std::{fmt, fs};
 
 use anyhow::{anyhow, bail};
 use nix::unistd::{Gid, Uid, User, setgid, setgroups, setuid};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, getppid, getrlimit, set_parent_process_death_signal, setrlimit,
@@ -24,20 +26,8 @@ const OWNS_NOTHING: u32 = 65534;
 /// What a key process keeps, if it has it: to read the files of keys.
 const TO_READ: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;
 
-/// What a gateway that is not root gives up: it lets it read files that are not its own, become another user who may, or look into the
-/// key process.
-const GIVEN_UP: CapabilitySet = TO_READ
-    .union(CapabilitySet::DAC_OVERRIDE)
-    .union(CapabilitySet::FOWNER)
-    .union(CapabilitySet::CHOWN)
-    .union(CapabilitySet::SETUID)
-    .union(CapabilitySet::SETGID)
-    .union(CapabilitySet::SETPCAP)
-    .union(CapabilitySet::SETFCAP)
-    .union(CapabilitySet::SYS_PTRACE)
-    .union(CapabilitySet::SYS_ADMIN)
-    .union(CapabilitySet::SYS_MODULE)
-    .union(CapabilitySet::SYS_RAWIO);
+/// All that a gateway keeps that is not root: to listen on ports below 1024.
+const TO_LISTEN: CapabilitySet = CapabilitySet::NET_BIND_SERVICE;
 
 /// Whether the gateway still may read the files of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,25 +40,53 @@ pub(super) enum Left {
     SameUser,
 }
 
-/// Has the gateway give up what lets it read files of others. To be called while it has one thread.
+/// Has the gateway give up what lets it read files of others, and no program give it back. To be called while it has one thread, and
+/// after the keeper was started.
 pub(super) fn give_up() -> io::Result<Left> {
     if rustix::process::geteuid().is_root() {
         return Ok(Left::Root);
     }
+    // The file of the program may have the capability.
+    set_no_new_privs(true)?;
     let before = capabilities(None)?;
-    if !before.permitted.intersects(GIVEN_UP) {
+    if TO_LISTEN.contains(before.permitted) {
         return Ok(Left::SameUser);
     }
-    let without = |set: CapabilitySet| set.difference(GIVEN_UP);
+    let kept = |set: CapabilitySet| set.intersection(TO_LISTEN);
     set_capabilities(
         None,
         CapabilitySets {
-            effective: without(before.effective),
-            permitted: without(before.permitted),
-            inheritable: without(before.inheritable),
+            effective: kept(before.effective),
+            permitted: kept(before.permitted),
+            inheritable: kept(before.inheritable),
         },
     )?;
     Ok(Left::GaveUp)
+}
+
+/// Writes a line to standard error if there is room for it: its reader may be gone, or not read.
+pub(super) fn say(line: fmt::Arguments<'_>) {
+    let mut stderr = io::stderr();
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut line = format!("{line}\n").into_bytes();
+    // A pipe that can be written to has room for as much.
+    line.truncate(4096);
+    let has_room = {
+        let mut polled = [PollFd::new(&stderr, PollFlags::OUT)];
+        poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().contains(PollFlags::OUT)
+    };
+    if has_room {
+        let _ = stderr.write_all(&line);
+    }
+}
+
+/// Refuses to be looked into: a process that is traced already would show its tracer every key.
+pub(super) fn refuse_tracer() -> anyhow::Result<()> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    match status.lines().find_map(|line| line.strip_prefix("TracerPid:")).map(str::trim) {
+        None | Some("0") => Ok(()),
+        Some(tracer) => bail!("the key process is traced by the process {tracer}, which would see the keys"),
+    }
 }
 
 /// Ends this process as soon as its parent, which has this number, ends.
@@ -138,7 +156,7 @@ pub(super) fn drop_to(user: Option<&str>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn look_up(name: &str) -> anyhow::Result<(Uid, Gid)> {
+pub(super) fn look_up(name: &str) -> anyhow::Result<(Uid, Gid)> {
     let found =
         User::from_name(name).map_err(|error| anyhow!("cannot look up the user \"{name}\": {error}"))?;
     let user = found.ok_or_else(|| anyhow!("there is no user \"{name}\""))?;

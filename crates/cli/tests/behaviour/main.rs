@@ -42,6 +42,7 @@ mod fleet_redis;
 mod grpc;
 mod h2spec;
 mod isolated;
+mod isolated_faults;
 mod keyless;
 mod keyless_decryption;
 mod keyless_faults;

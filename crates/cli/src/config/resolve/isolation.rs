@@ -53,8 +53,8 @@ pub(super) fn load(
     context: &mut Context<'_>,
 ) -> Result<Loaded, (&'static str, String)> {
     let chain = Chain::read(chain).map_err(|error| ("chain", error.to_string()))?;
-    let workers = context.key_workers;
-    let id = context.keystore.add_elsewhere(chain.public_key(), isolated::engine(workers));
+    let (workers, queue) = context.key_process;
+    let id = context.keystore.add_elsewhere(chain.public_key(), isolated::engine(workers, queue));
     warn_of_access(key, context);
     let subject = chain.subject().to_owned();
     let loaded = Loaded::of_chain(chain, SystemTime::now());
@@ -66,8 +66,32 @@ pub(super) fn load(
     Ok(loaded)
 }
 
+/// Warns of the keys of hosts that are in the gateway all the same.
+pub(super) fn warn_of_exceptions(raw: &raw::Config, context: &mut Context<'_>) {
+    if raw.keys.isolate != Some(true) {
+        return;
+    }
+    for host in &raw.host {
+        let has_fallback = host.certificates.iter().any(|files| files.fallback_key.is_some());
+        let exceptions =
+            [(has_fallback, "fallback_key is"), (host.acme.is_on(), "keys of certificates by ACME are")];
+        for (_, what) in exceptions.into_iter().filter(|(is_there, _)| *is_there) {
+            let name = host.names.first().map_or("", String::as_str);
+            let message = format!("keys.isolate: {what} in the gateway itself for the host \"{name}\"");
+            context.findings.warn(message);
+        }
+    }
+}
+
 /// Has the key process read the keys, and reports what it did not find.
-pub(super) fn read(raw: &raw::Keys, context: &mut Context<'_>) {
+pub(super) fn read(raw: &raw::Keys, development: Development, context: &mut Context<'_>) {
+    if let Some(trouble) = raw.isolate_user.as_deref().and_then(isolated::trouble_with_user) {
+        context.findings.wrong(&KeyPath::of("keys").key("isolate_user"), trouble);
+    }
+    if raw.isolate == Some(true) && !isolated::is_used() && development == Development::Create {
+        let message = "was not there when brisk was started, so keys would be in the gateway: start it again";
+        context.findings.wrong(&KeyPath::of("keys").key("isolate"), message);
+    }
     if raw.isolate_user.is_some() && raw.isolate != Some(true) {
         let path = KeyPath::of("keys").key("isolate_user");
         context.findings.wrong(&path, "has no effect: it is for isolate = true");

@@ -121,7 +121,7 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
     let tls = tls(raw, context);
     let keys = keys::keys(&raw.keys, cores, workers, context);
     let keys = isolation::settings(&raw.keys, keys, (cores, workers));
-    context.key_workers = isolation::workers(workers);
+    context.key_process = (isolation::workers(workers), keys.processor.queue);
     let drain = Period(Duration::from_secs(30));
     let drains = Period(Duration::ZERO)..=*TIMEOUTS.end();
     let (max_connections, per_client) = connections(server, &path, context);
