@@ -10,6 +10,7 @@
 # make strangers  what attacks cost brisk, nginx, HAProxy and Envoy (STRANGERS='--attack resets'); four minutes
 # make neighbours what clients get when the upstream breaks the protocol, of the same four (NEIGHBOURS='--case reset'); four minutes
 # make soak       a steady load beside 10,000 slow clients, resets and floods (SOAK='--minutes 5'); half an hour, quiet
+# make many-certificates  what 100,000 certificates cost brisk, nginx and HAProxy (MANY='--names 10000'); five minutes, 1 GB of disk
 # make clients    what TLS clients agree on with brisk, all that Debian or a registry has (CLIENTS='--only curl'); ten minutes
 # make sbom       which crates brisk is made of, as CycloneDX  (SBOM=brisk.cdx.json, FEATURES=brisk-cli/cuda)
 # make kernels  cycles of the SIMD kernels by llvm-mca, and whether they are compiled as they must be
@@ -44,7 +45,7 @@ RESULTS ?= resumption certificates stapling ciphers peers peers-http
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
-.PHONY: run build test fuzz check peers results agreement flood strangers neighbours keyless soak clients sbom kernels check-kernels check-lanes check-timing setup
+.PHONY: run build test fuzz check peers results agreement flood strangers neighbours keyless soak many-certificates clients sbom kernels check-kernels check-lanes check-timing setup
 run: build
 	@exec $(CARGO_TARGET_DIR)/release/brisk serve $(ARGS)
 
@@ -106,6 +107,11 @@ neighbours: build
 	@CACHE=$(CACHE) tools/setup strangers
 	@mkdir -p docs/results
 	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/neighbours --output docs/results/neighbours.md $(NEIGHBOURS)
+
+many-certificates: build
+	@CACHE=$(CACHE) tools/setup strangers
+	@mkdir -p docs/results
+	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/many-certificates --output docs/results/many-certificates.md $(MANY)
 
 soak: build
 	@CACHE=$(CACHE) tools/setup strangers

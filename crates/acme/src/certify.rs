@@ -96,7 +96,7 @@ pub(crate) fn proof(name: &str, key_authorization: &str) -> Result<Served, AcmeE
     let mut keys = Keystore::new();
     keys.add_pem(Zeroizing::new(key.serialize_pem()).as_bytes())?;
     let certificate = Arc::new(Loaded::of_chain(chain, SystemTime::now()).certificate);
-    Ok(Served { certificate, engine: Arc::new(LocalEngine::new(Arc::new(keys))) })
+    Ok(Served::new(certificate, Arc::new(LocalEngine::new(Arc::new(keys)))))
 }
 
 #[cfg(test)]

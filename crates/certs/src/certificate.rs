@@ -1,16 +1,21 @@
 //! A certificate ready to be served: its chain, and which private key goes with it.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use brisk_keys::{KeyAlgorithm, KeyId, Keystore};
 use rustls_pki_types::CertificateDer;
 use zeroize::Zeroizing;
 
 use crate::chain::Chain;
 use crate::error::{CertError, Warning};
+use crate::ocsp::{OcspError, Question, Staple};
 use crate::resolver::covers;
+use crate::x509::Services;
 
 /// A chain and the ID of its private key. Immutable: a renewal creates a new one.
 #[derive(Debug, Clone)]
@@ -29,12 +34,95 @@ pub struct Certificate {
     pub not_after: SystemTime,
     /// The chain file.
     pub source: PathBuf,
+    /// Names this very certificate, whatever its chain.
+    pub fingerprint: Fingerprint,
+    /// The certificate of its issuer, DER, as far as it is known: the next of the chain, or a root that is not sent.
+    pub issuer: Option<CertificateDer<'static>>,
+    /// No intermediate is known to be missing from the chain.
+    pub is_complete: bool,
+    /// What it says about fetching more.
+    pub services: Services,
+    /// The staple of a file, instead of one that is fetched.
+    pub staple: Option<Arc<Staple>>,
+}
+
+/// SHA-256 of a server certificate.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Fingerprint([u8; 32]);
+
+impl Fingerprint {
+    /// Of a certificate in DER.
+    pub fn of(certificate: &[u8]) -> Self {
+        let mut hash = [0; 32];
+        hash.copy_from_slice(digest(&SHA256, certificate).as_ref());
+        Self(hash)
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    /// In hexadecimal digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Certificate {
     /// Whether the server certificate has expired at `now`.
     pub fn expired(&self, now: SystemTime) -> bool {
         now > self.not_after
+    }
+
+    /// This certificate with `intermediates` after the server certificate.
+    #[must_use]
+    pub fn with_chain(
+        &self,
+        intermediates: &[CertificateDer<'static>],
+        issuer: &CertificateDer<'static>,
+    ) -> Self {
+        let mut whole = self.clone();
+        whole.chain.truncate(1);
+        whole.chain.extend_from_slice(intermediates);
+        whole.issuer = Some(issuer.clone());
+        whole.is_complete = true;
+        whole
+    }
+
+    /// Reads the OCSP response in `file`, DER, to be shown with this certificate; it is verified. One that has expired
+    /// is returned as an error of that kind.
+    pub fn read_staple(&self, file: &Path, now: SystemTime) -> Result<Staple, CertError> {
+        let chain = self.source.clone();
+        let wrong = |reason: String| CertError::Staple {
+            path: file.to_owned(),
+            chain: chain.clone(),
+            reason,
+            expired: false,
+        };
+        let response = fs::read(file).map_err(|source| CertError::Read { path: file.to_owned(), source })?;
+        let issuer = self.issuer.as_ref().ok_or_else(|| {
+            wrong(
+                "the chain file does not have the certificate of its issuer, which is needed to verify it"
+                    .to_owned(),
+            )
+        })?;
+        let question = Question::new(&self.chain[0], issuer)
+            .ok_or_else(|| wrong("the certificate cannot be parsed".to_owned()))?;
+        question.verify(&response, now).map_err(|error| CertError::Staple {
+            path: file.to_owned(),
+            chain: chain.clone(),
+            reason: error.to_string(),
+            expired: matches!(error, OcspError::Stale(_)),
+        })
+    }
+
+    /// The first of its names, or what else there is to call it by.
+    pub fn title(&self) -> String {
+        self.names.first().cloned().unwrap_or_else(|| self.source.display().to_string())
     }
 
     /// Whether a client that asks for `name` (lower case) would accept this certificate for it.
@@ -105,7 +193,9 @@ mod tests {
     #[test]
     fn every_kind_of_key_loads_with_its_chain() {
         let ca = TestCa::new();
-        for key in [LeafKey::EcdsaP256, LeafKey::EcdsaP384, LeafKey::Rsa2048, LeafKey::Ed25519] {
+        for key in
+            [LeafKey::EcdsaP256, LeafKey::EcdsaP384, LeafKey::Rsa2048, LeafKey::Ed25519, LeafKey::MlDsa44]
+        {
             let leaf = ca.server(&["a.test"]).key(key).issue();
             let Loaded { certificate, warnings } = read(&leaf);
             assert_eq!((certificate.chain.len(), warnings), (2, vec![]), "{key:?}");

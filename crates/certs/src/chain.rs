@@ -5,15 +5,18 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use brisk_keys::{KeyAlgorithm, KeyId};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::{PemObject, SectionKind};
 
-use crate::certificate::Certificate;
+use crate::certificate::{Certificate, Fingerprint};
 use crate::error::{CertError, Warning};
 use crate::x509::Facts;
+
+/// A renewal later than this before the end is late, however long the certificate lives.
+const LATE: Duration = Duration::from_hours(14 * 24);
 
 /// A server certificate and its intermediates, without the root.
 #[derive(Debug, Clone)]
@@ -22,6 +25,8 @@ pub struct Chain {
     /// Never empty: the server certificate, then its issuer, and so on.
     links: Vec<Link>,
     algorithm: KeyAlgorithm,
+    /// The root above the last link, if the file has it.
+    root: Option<CertificateDer<'static>>,
     /// Subjects of certificates in the file that belong to no link.
     unused: Vec<String>,
 }
@@ -51,13 +56,13 @@ impl Chain {
             .algorithm
             .clone()
             .map_err(|algorithm| CertError::UnsupportedKey { path: source.to_owned(), algorithm })?;
-        let links = climb(leaf, &mut pool, source)?;
+        let (links, root) = climb(leaf, &mut pool, source)?;
         let unused = pool
             .into_iter()
             .filter(|link| !link.facts.self_issued())
             .map(|link| link.facts.subject)
             .collect();
-        Ok(Self { source: source.to_owned(), links, algorithm, unused })
+        Ok(Self { source: source.to_owned(), links, algorithm, root, unused })
     }
 
     /// The certificates, server certificate first.
@@ -109,10 +114,14 @@ impl Chain {
         if leaf.names.is_empty() {
             warnings.push(Warning::NoNames { path: self.source.clone(), subject: leaf.subject.clone() });
         }
-        // Roots sign no server certificates, so an issuer that publishes itself is an intermediate.
-        if self.links.len() == 1 && leaf.publishes_issuer && !leaf.self_issued() {
-            warnings.push(Warning::NoIntermediate { path: self.source.clone(), issuer: leaf.issuer.clone() });
+        if let Some(address) = self.missing_issuer() {
+            let (path, issuer) = (self.source.clone(), leaf.issuer.clone());
+            warnings.push(Warning::NoIntermediate { path, issuer, address: address.to_owned() });
         }
+        warnings.extend(self.links.iter().filter_map(|Link { facts, .. }| {
+            let (subject, weakness) = (facts.subject.clone(), facts.weakness.clone()?);
+            Some(Warning::Weak { path: self.source.clone(), subject, weakness })
+        }));
         let unused = self.unused.iter();
         warnings.extend(
             unused.map(|subject| Warning::Unused { path: self.source.clone(), subject: subject.clone() }),
@@ -120,10 +129,24 @@ impl Chain {
         warnings
     }
 
+    /// Where the intermediate can be fetched that the file should have, and has not.
+    // Roots sign no server certificates, so an issuer that publishes itself is an intermediate.
+    fn missing_issuer(&self) -> Option<&str> {
+        let (leaf, alone) = (self.leaf(), self.links.len() == 1 && self.root.is_none());
+        let first = leaf.services.issuers.first().filter(|_| alone && !leaf.self_issued());
+        first.map(String::as_str)
+    }
+
     /// This chain as a certificate whose private key is `key`.
     pub(crate) fn into_certificate(self, key: KeyId) -> Certificate {
         let leaf = self.leaf();
+        let above = self.links.get(1).map(|link| &link.der).or(self.root.as_ref());
         Certificate {
+            fingerprint: Fingerprint::of(&self.links[0].der),
+            issuer: above.cloned(),
+            is_complete: self.missing_issuer().is_none(),
+            services: leaf.services.clone(),
+            staple: None,
             key,
             algorithm: self.algorithm,
             names: leaf.names.clone(),
@@ -148,8 +171,17 @@ impl Chain {
         if now > facts.not_after {
             return Some(Warning::Expired { path, subject, since: facts.not_after });
         }
+        if now >= renewal_is_late(facts.not_before, facts.not_after) {
+            return Some(Warning::ExpiresSoon { path, subject, at: facts.not_after });
+        }
         (now < facts.not_before).then_some(Warning::NotYetValid { path, subject, until: facts.not_before })
     }
+}
+
+/// From when on a certificate should have been renewed: in the last sixth of its life, and the last two weeks.
+fn renewal_is_late(not_before: SystemTime, not_after: SystemTime) -> SystemTime {
+    let life = not_after.duration_since(not_before).unwrap_or_default();
+    not_after.checked_sub((life / 6).min(LATE)).unwrap_or(not_after)
 }
 
 /// The certificates of a PEM file in the file's order, without repetitions; at least one.
@@ -198,8 +230,12 @@ fn find_leaf(pool: &[Link], source: &Path) -> Result<usize, CertError> {
     }
 }
 
-/// Takes the issuers of `leaf` from `pool`, up to the root, which is dropped.
-fn climb(leaf: Link, pool: &mut Vec<Link>, source: &Path) -> Result<Vec<Link>, CertError> {
+/// Takes the issuers of `leaf` from `pool`, up to the root, which is returned beside the others.
+fn climb(
+    leaf: Link,
+    pool: &mut Vec<Link>,
+    source: &Path,
+) -> Result<(Vec<Link>, Option<CertificateDer<'static>>), CertError> {
     let mut links = vec![leaf];
     loop {
         let last = &links.last().expect("begins with the server certificate").facts;
@@ -213,14 +249,12 @@ fn climb(leaf: Link, pool: &mut Vec<Link>, source: &Path) -> Result<Vec<Link>, C
             .position(|link| fits(link) && !link.facts.self_issued())
             .or_else(|| pool.iter().position(fits));
         let Some(place) = place else {
-            return end(links, pool, source);
+            return end(links, pool, source).map(|links| (links, None));
         };
         links.push(pool.remove(place));
     }
-    if links.len() > 1 {
-        links.pop();
-    }
-    Ok(links)
+    let root = if links.len() > 1 { links.pop().map(|root| root.der) } else { None };
+    Ok((links, root))
 }
 
 /// The chain ends without a root in the file: right, unless the server certificate's own issuer is not what follows.
@@ -239,8 +273,6 @@ fn end(links: Vec<Link>, pool: &[Link], source: &Path) -> Result<Vec<Link>, Cert
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use brisk_testkit::ca::{LeafKey, TestCa};
     use rcgen::{CertificateParams, CustomExtension, IsCa, KeyPair, PKCS_ECDSA_P521_SHA512};
 
@@ -382,9 +414,8 @@ mod tests {
         let issuer = rcgen::Issuer::new(above, KeyPair::generate().unwrap());
         let pem = params.signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap().pem();
         let warnings = chain(&pem).unwrap().warnings(SystemTime::now());
-        assert!(
-            matches!(&warnings[..], [Warning::NoIntermediate { issuer, .. }] if issuer == "CN=an intermediate")
-        );
+        assert!(matches!(&warnings[..], [Warning::NoIntermediate { issuer, address, .. }]
+                if issuer == "CN=an intermediate" && address == "http://a"));
     }
 
     #[test]

@@ -82,7 +82,7 @@ pub enum CertError {
     },
     /// The server certificate has a kind of key that is not supported.
     #[error(
-        "{}: the certificate's key is {algorithm}; use ECDSA P-256 or P-384, RSA of 2048 to 8192 bits, or Ed25519",
+        "{}: the certificate's key is {algorithm}; use ECDSA P-256 or P-384, RSA of 2048 to 8192 bits, Ed25519 or ML-DSA",
         path.display()
     )]
     UnsupportedKey {
@@ -165,6 +165,34 @@ pub enum CertError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A staple file cannot be used.
+    #[error("{}: no staple for the certificate in {}: {reason}", path.display(), chain.display())]
+    Staple {
+        /// The file.
+        path: PathBuf,
+        /// The chain file of the certificate.
+        chain: PathBuf,
+        /// Why.
+        reason: String,
+        /// It was right, and its time is over.
+        expired: bool,
+    },
+    /// A certificate that clients refuse without a staple, for which there is none.
+    #[error(
+        "{}: clients refuse the certificate of \"{title}\" without a staple (must-staple, RFC 7633), but {reason}",
+        path.display()
+    )]
+    MustStaple {
+        /// The chain file.
+        path: PathBuf,
+        /// The first of its names.
+        title: String,
+        /// Why there is none, and what would help.
+        reason: &'static str,
+    },
+    /// The thread that looks after certificates could not be started.
+    #[error("cannot start to look after certificates: {0}")]
+    Care(io::Error),
     /// The thread that watches files could not be started.
     #[error("cannot start to watch files: {0}")]
     Watch(io::Error),
@@ -182,6 +210,24 @@ pub enum Warning {
         subject: String,
         /// When it ended.
         since: SystemTime,
+    },
+    /// A certificate of the chain should have been renewed by now.
+    ExpiresSoon {
+        /// The chain file.
+        path: PathBuf,
+        /// Which certificate.
+        subject: String,
+        /// When it ends.
+        at: SystemTime,
+    },
+    /// A certificate of the chain is one that clients may refuse.
+    Weak {
+        /// The chain file.
+        path: PathBuf,
+        /// Which certificate.
+        subject: String,
+        /// In which way: `its key is RSA of 1024 bits`.
+        weakness: String,
     },
     /// A certificate of the chain is not valid yet.
     NotYetValid {
@@ -205,6 +251,8 @@ pub enum Warning {
         path: PathBuf,
         /// The issuer that is missing.
         issuer: String,
+        /// Where its certificate is.
+        address: String,
     },
     /// A certificate of the file is no part of the chain and is not sent.
     Unused {
@@ -235,6 +283,18 @@ impl fmt::Display for Warning {
                     day(*since)
                 )
             }
+            Self::ExpiresSoon { path, subject, at } => write!(
+                f,
+                "{}: the certificate \"{subject}\" expires on {}; renew it now, it should have been renewed before",
+                path.display(),
+                day(*at)
+            ),
+            Self::Weak { path, subject, weakness } => write!(
+                f,
+                "{}: the certificate \"{subject}\" is weak: {weakness}; current clients refuse such certificates, have a new \
+                 one issued",
+                path.display()
+            ),
             Self::NotYetValid { path, subject, until } => write!(
                 f,
                 "{}: the certificate \"{subject}\" is not valid before {}; is this machine's clock right?",
@@ -247,10 +307,10 @@ impl fmt::Display for Warning {
                  clients will refuse it for every host",
                 path.display()
             ),
-            Self::NoIntermediate { path, issuer } => write!(
+            Self::NoIntermediate { path, issuer, address } => write!(
                 f,
-                "{}: the intermediate \"{issuer}\" is missing; append its certificate \
-                 (the CA's \"full chain\" file has it), or clients that do not fetch it themselves will fail",
+                "{}: the intermediate \"{issuer}\" is missing; append its certificate (the CA's \"full chain\" file has it): \
+                 until brisk serve has it from {address}, clients that do not fetch it themselves will fail",
                 path.display()
             ),
             Self::Unused { path, subject } => {
@@ -273,7 +333,7 @@ impl fmt::Display for Warning {
 }
 
 /// `2026-03-01 12:00:00 UTC`.
-fn day(at: SystemTime) -> String {
+pub(crate) fn day(at: SystemTime) -> String {
     let at = OffsetDateTime::from(at);
     format!("{} {:02}:{:02}:{:02} UTC", at.date(), at.hour(), at.minute(), at.second())
 }

@@ -3,28 +3,40 @@
 //! Everything a handshake asks is answered from memory. Private keys are not here: a [`Certificate`] names its key by
 //! [`KeyId`](brisk_keys::KeyId), the operations are done by an engine of `brisk-keys`.
 
+pub mod care;
+pub mod catalogue;
 pub mod certificate;
 pub mod chain;
 pub mod challenge;
 pub mod crl;
+mod der;
 pub mod development;
 pub mod error;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+pub mod issuers;
+pub mod ocsp;
 pub mod private_ca;
 pub mod resolver;
+pub mod revoked;
+mod signature;
 pub mod slot;
 pub mod store;
 pub mod watch;
 mod x509;
 
-pub use certificate::{Certificate, Loaded, load};
+pub use care::{Care, CareSettings};
+pub use catalogue::{Catalogue, Found};
+pub use certificate::{Certificate, Fingerprint, Loaded, load};
 pub use chain::Chain;
 pub use challenge::Challenges;
 pub use crl::Crl;
 pub use development::DevelopmentCa;
 pub use error::{CertError, Warning};
+pub use ocsp::{OcspError, Staple};
 pub use private_ca::{Issued, PrivateCa, Purpose};
-pub use resolver::{ClientAbilities, HostMap, Match, UnknownName, choose};
+pub use resolver::{ClientAbilities, HostMap, Match, Names, UnknownName, choose};
 pub use slot::{Publish, Served, Slot};
 pub use store::{Store, StoreError};
 pub use watch::FileWatch;
-pub use x509::{common_name, issuer, not_after, subject};
+pub use x509::{Services, common_name, issuer, not_after, subject};

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use brisk_keys::KeyAlgorithm;
 use brisk_wire::client_hello::ClientHello;
@@ -43,6 +44,12 @@ impl<T> Match<T> {
     }
 }
 
+/// Names that are not all known when a map is built, or too many to be in it.
+pub trait Names: std::fmt::Debug + Send + Sync {
+    /// Whether `name`, in lower case, is one of them now. Must not block.
+    fn has(&self, name: &str) -> bool;
+}
+
 /// Hosts by name. Built once per configuration, then only read: one hash per exact name, two per wildcard.
 #[derive(Debug, Clone)]
 pub struct HostMap<T> {
@@ -50,6 +57,8 @@ pub struct HostMap<T> {
     exact: HashMap<Box<str>, usize>,
     /// Keyed by what follows `*.`.
     wildcard: HashMap<Box<str>, usize>,
+    /// The numbers of hosts with further names.
+    further: Vec<(Arc<dyn Names>, usize)>,
     default: Option<usize>,
     unknown: UnknownName,
 }
@@ -57,7 +66,14 @@ pub struct HostMap<T> {
 impl<T> HostMap<T> {
     /// Creates a map without hosts.
     pub fn new(unknown: UnknownName) -> Self {
-        Self { hosts: Vec::new(), exact: HashMap::new(), wildcard: HashMap::new(), default: None, unknown }
+        Self {
+            hosts: Vec::new(),
+            exact: HashMap::new(),
+            wildcard: HashMap::new(),
+            further: Vec::new(),
+            default: None,
+            unknown,
+        }
     }
 
     /// Adds `host` under `names`: host names or addresses. A leading `*.` stands for exactly one label.
@@ -85,6 +101,12 @@ impl<T> HostMap<T> {
         Ok(number)
     }
 
+    /// Gives the host of this number all of `names` that no host was given by [`add`](Self::add), as exact names.
+    pub fn add_further(&mut self, number: usize, names: Arc<dyn Names>) {
+        assert!(number < self.hosts.len(), "the number comes from `add`");
+        self.further.push((names, number));
+    }
+
     /// Makes the host of this number the default.
     pub fn set_default(&mut self, number: usize) {
         assert!(number < self.hosts.len(), "the number comes from `add`");
@@ -98,6 +120,9 @@ impl<T> HostMap<T> {
         };
         if let Some(&number) = self.exact.get(name) {
             return Match::Exact(&self.hosts[number]);
+        }
+        if let Some((_, number)) = self.further.iter().find(|(names, _)| names.has(name)) {
+            return Match::Exact(&self.hosts[*number]);
         }
         // RFC 9525 section 6.3: the wildcard stands for exactly one label.
         let parent = name.split_once('.').map(|(_, parent)| parent);
@@ -188,7 +213,8 @@ impl ClientAbilities<'_> {
             // RFC 8446 section 4.2.3: no PKCS #1 signatures in the handshake; ECDSA schemes name their curve.
             return algorithm.schemes().iter().filter(|scheme| !is_pkcs1(**scheme)).any(|s| signs_with(&s));
         }
-        algorithm.schemes().iter().any(|s| signs_with(&s))
+        algorithm.signs_tls12()
+            && algorithm.schemes().iter().any(|s| signs_with(&s))
             && self.has_suite(algorithm)
             && self.has_curve(algorithm)
     }
@@ -228,7 +254,8 @@ pub fn choose<'a, T>(
     usable.min_by_key(|one| cost(algorithm(one)))
 }
 
-/// The order of signing costs, P-256 the cheapest; P-384 costs more than Ed25519 and less than RSA-2048.
+/// The order of signing costs, P-256 the cheapest; P-384 costs more than Ed25519 and less than RSA-2048. ML-DSA comes
+/// last: clients that list it may know no authority that signs so, and those of the public web do not.
 fn cost(algorithm: KeyAlgorithm) -> u32 {
     match algorithm {
         KeyAlgorithm::EcdsaP256 => 0,
@@ -376,6 +403,17 @@ mod tests {
         assert_eq!(chosen(RSA_AND_P256, &tls13), None);
         let tls12 = ClientAbilities { versions: V12, suites: BOTH_SUITES, ..tls13 };
         assert_eq!(chosen(RSA_AND_P256, &tls12), RSA);
+    }
+
+    #[test]
+    fn ml_dsa_is_chosen_for_clients_of_tls13_that_list_it_and_only_where_there_is_nothing_else() {
+        let schemes = [SCHEMES, &[SignatureScheme::ML_DSA_44]].concat();
+        let client = ClientAbilities { schemes: &schemes, ..modern() };
+        assert_eq!(chosen(&[LeafKey::MlDsa44], &client), Some(KeyAlgorithm::MlDsa44));
+        assert_eq!(chosen(&[LeafKey::MlDsa44, LeafKey::Rsa2048], &client), RSA);
+        assert_eq!(chosen(&[LeafKey::MlDsa44], &modern()), None);
+        let tls12 = ClientAbilities { versions: V12, suites: BOTH_SUITES, ..client };
+        assert_eq!(chosen(&[LeafKey::MlDsa44], &tls12), None);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use arc_swap::ArcSwap;
 use brisk_keys::{Keystore, PrivateKeyEngine};
 
 use crate::certificate::Certificate;
+use crate::ocsp::Staple;
 
 /// A certificate, and the engine that has its private key.
 #[derive(Clone, Debug)]
@@ -19,6 +20,15 @@ pub struct Served {
     pub certificate: Arc<Certificate>,
     /// Performs its key operations. It has to know the key before this is published.
     pub engine: Arc<dyn PrivateKeyEngine>,
+    /// The OCSP response that goes with it to clients that ask for one (RFC 6066 section 8).
+    pub staple: Option<Arc<Staple>>,
+}
+
+impl Served {
+    /// A certificate without a staple.
+    pub fn new(certificate: Arc<Certificate>, engine: Arc<dyn PrivateKeyEngine>) -> Self {
+        Self { certificate, engine, staple: None }
+    }
 }
 
 /// Shows certificates that come from elsewhere than the configuration.
@@ -42,6 +52,23 @@ impl Slot {
     /// Puts `certificates` in the place of those before, for handshakes that begin from now on.
     pub fn publish(&self, certificates: Vec<Served>) {
         self.0.store(Arc::new(certificates));
+    }
+
+    /// Puts what `change` makes of each certificate in its place, or leaves it where that is `None`. Whether anything
+    /// changed. What another thread publishes meanwhile is changed, not lost: `change` may be called again.
+    pub fn update(&self, change: impl Fn(&Served) -> Option<Served>) -> bool {
+        let changed = |shown: &Served| change(shown);
+        let mut any = false;
+        self.0.rcu(|shown| {
+            let new: Vec<_> = shown.iter().map(changed).collect();
+            any = new.iter().any(Option::is_some);
+            if !any {
+                return Arc::clone(shown);
+            }
+            let pairs = shown.iter().zip(new);
+            Arc::new(pairs.map(|(old, new)| new.unwrap_or_else(|| old.clone())).collect())
+        });
+        any
     }
 
     /// What is shown now. Takes no lock.

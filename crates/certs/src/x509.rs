@@ -6,9 +6,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use brisk_keys::KeyAlgorithm;
 use rustls_pki_types::CertificateDer;
 use x509_parser::certificate::X509Certificate;
-use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::der_parser::Oid;
+use x509_parser::extensions::{
+    AuthorityInfoAccess, CRLDistributionPoints, DistributionPointName, GeneralName, ParsedExtension,
+};
 use x509_parser::oid_registry::{
-    OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_NIST_EC_P384, OID_PKCS1_RSAENCRYPTION, OID_SIG_ED25519,
+    OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_NIST_EC_P384, OID_PKCS1_MD5WITHRSAENC,
+    OID_PKCS1_RSAENCRYPTION, OID_PKCS1_SHA1WITHRSA, OID_SHA1_WITH_RSA, OID_SIG_ED25519,
 };
 use x509_parser::prelude::FromDer;
 use x509_parser::public_key::PublicKey;
@@ -28,8 +32,10 @@ pub(crate) struct Facts {
     authority_key_id: Option<Vec<u8>>,
     /// May sign other certificates.
     pub(crate) is_ca: bool,
-    /// Says where its issuer's certificate can be fetched, as certificates of public intermediates do.
-    pub(crate) publishes_issuer: bool,
+    /// What it says about fetching more.
+    pub(crate) services: Services,
+    /// Why it should not be relied on, if so: `RSA of 1024 bits`, `signed with SHA-1`.
+    pub(crate) weakness: Option<String>,
     /// Subject alternative names, host names in lower case.
     pub(crate) names: Vec<String>,
     /// Start of the validity.
@@ -57,7 +63,11 @@ impl Facts {
             key_id: None,
             authority_key_id: None,
             is_ca: certificate.is_ca(),
-            publishes_issuer: false,
+            services: Services {
+                serial: certificate.tbs_certificate.raw_serial().to_vec(),
+                ..Services::default()
+            },
+            weakness: weakness(&certificate),
             names: Vec::new(),
             not_before: system_time(certificate.validity().not_before),
             not_after: system_time(certificate.validity().not_after),
@@ -66,6 +76,7 @@ impl Facts {
         };
         for extension in certificate.extensions() {
             facts.note(extension.parsed_extension());
+            facts.services.must_staple |= extension.oid == TLS_FEATURE && asks_for_staple(extension.value);
         }
         Ok(facts)
     }
@@ -98,16 +109,87 @@ impl Facts {
                 self.names = alternatives.general_names.iter().filter_map(name).collect();
             }
             ParsedExtension::AuthorityInfoAccess(access) => {
-                self.publishes_issuer =
-                    access.accessdescs.iter().any(|entry| entry.access_method == CA_ISSUERS);
+                self.services.issuers = addresses(access, &CA_ISSUERS);
+                self.services.responders = addresses(access, &OCSP);
             }
+            ParsedExtension::CRLDistributionPoints(points) => self.services.lists = lists(points),
             _ => {}
         }
     }
 }
 
+/// What a certificate says about fetching more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Services {
+    /// Where its issuer's certificate can be fetched, by HTTP.
+    pub issuers: Vec<String>,
+    /// Where an OCSP responder answers for it, by HTTP.
+    pub responders: Vec<String>,
+    /// Where the revocation list of its issuer is, by HTTP.
+    pub lists: Vec<String>,
+    /// Clients refuse it without a staple (RFC 7633).
+    pub must_staple: bool,
+    /// Its serial number as it is written in it.
+    pub serial: Vec<u8>,
+}
+
 /// `id-ad-caIssuers`, RFC 5280 section 4.2.2.1.
-const CA_ISSUERS: x509_parser::der_parser::Oid<'static> = x509_parser::der_parser::oid!(1.3.6.1.5.5.7.48.2);
+const CA_ISSUERS: Oid<'static> = x509_parser::der_parser::oid!(1.3.6.1.5.5.7.48.2);
+/// `id-ad-ocsp`, in the same section.
+const OCSP: Oid<'static> = x509_parser::der_parser::oid!(1.3.6.1.5.5.7.48.1);
+/// `id-pe-tlsfeature`, RFC 7633.
+const TLS_FEATURE: Oid<'static> = x509_parser::der_parser::oid!(1.3.6.1.5.5.7.1.24);
+
+fn addresses(access: &AuthorityInfoAccess<'_>, method: &Oid<'_>) -> Vec<String> {
+    let entries = access.accessdescs.iter().filter(|entry| entry.access_method == *method);
+    entries.filter_map(|entry| address_of(&entry.access_location)).collect()
+}
+
+fn lists(points: &CRLDistributionPoints<'_>) -> Vec<String> {
+    // A list of another issuer, or for some reasons only, is none to rely on.
+    let whole = points.iter().filter(|point| point.crl_issuer.is_none() && point.reasons.is_none());
+    let names = whole.filter_map(|point| match &point.distribution_point {
+        Some(DistributionPointName::FullName(names)) => Some(names),
+        _ => None,
+    });
+    names.flatten().filter_map(address_of).collect()
+}
+
+/// An address that can be fetched from: LDAP is not.
+fn address_of(name: &GeneralName<'_>) -> Option<String> {
+    let GeneralName::URI(address) = name else { return None };
+    let is_http = address.starts_with("http://") || address.starts_with("https://");
+    (is_http && address.len() <= 2048).then(|| (*address).to_owned())
+}
+
+/// Whether the TLS features (RFC 7633 section 4) have `status_request`, 5.
+fn asks_for_staple(value: &[u8]) -> bool {
+    let Ok(mut features) = crate::der::sequence(value) else { return false };
+    std::iter::from_fn(|| features.next().ok()).any(|feature| feature.content == [5])
+}
+
+fn weakness(certificate: &X509Certificate<'_>) -> Option<String> {
+    let signed = &certificate.signature_algorithm.algorithm;
+    if let Ok(PublicKey::RSA(key)) = certificate.public_key().parsed()
+        && key.key_size() < 2048
+    {
+        return Some(format!("its key is RSA of {} bits", key.key_size()));
+    }
+    // A root's own signature is verified by no client.
+    if certificate.subject().as_raw() == certificate.issuer().as_raw() {
+        return None;
+    }
+    let sha1 = [OID_PKCS1_SHA1WITHRSA, OID_SHA1_WITH_RSA].contains(signed) || *signed == ECDSA_SHA1;
+    let hash = if sha1 { "SHA-1" } else { (*signed == OID_PKCS1_MD5WITHRSAENC).then_some("MD5")? };
+    Some(format!("it is signed with {hash}"))
+}
+
+pub(crate) const ML_DSA_44: Oid<'static> = x509_parser::der_parser::oid!(2.16.840.1.101.3.4.3.17);
+pub(crate) const ML_DSA_65: Oid<'static> = x509_parser::der_parser::oid!(2.16.840.1.101.3.4.3.18);
+pub(crate) const ML_DSA_87: Oid<'static> = x509_parser::der_parser::oid!(2.16.840.1.101.3.4.3.19);
+
+/// `ecdsa-with-SHA1`, RFC 3279.
+const ECDSA_SHA1: Oid<'static> = x509_parser::der_parser::oid!(1.2.840.10045.4.1);
 
 /// The subject, or the first alternative name of a certificate that has an empty subject.
 fn describe(certificate: &X509Certificate<'_>) -> String {
@@ -143,6 +225,16 @@ fn algorithm(key: &SubjectPublicKeyInfo<'_>) -> Result<KeyAlgorithm, String> {
     }
     if *kind == OID_PKCS1_RSAENCRYPTION {
         return rsa(key);
+    }
+    // RFC 9881 section 2.
+    for (oid, algorithm) in [
+        (ML_DSA_44, KeyAlgorithm::MlDsa44),
+        (ML_DSA_65, KeyAlgorithm::MlDsa65),
+        (ML_DSA_87, KeyAlgorithm::MlDsa87),
+    ] {
+        if *kind == oid {
+            return Ok(algorithm);
+        }
     }
     if *kind != OID_KEY_TYPE_EC_PUBLIC_KEY {
         return Err(format!("of the kind {kind}"));

@@ -4,6 +4,7 @@
 //! Whatever serves with private keys gets [`Engines`] and names none of them: the gateway, and a key server too. Keys that are
 //! elsewhere come with their engines in the keystore; those of key servers are in [`remote`].
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::num::NonZeroUsize;
@@ -67,7 +68,7 @@ pub(crate) fn start_counting(
     metrics.register(remote::metrics());
     metrics.register(IsolationMetrics);
     let statistics = Arc::clone(processor.statistics());
-    let described = Mutex::new(processor.to_string());
+    let described = Mutex::new(BTreeSet::from([processor.to_string()]));
     // The keys of the start are not kept beside those that are in use.
     let processor = processor.with_keystore(Arc::default());
     let operations = Arc::new(KeyOperations(Arc::clone(metrics)));
@@ -80,8 +81,8 @@ struct ThisMachine {
     processor: BatchEngine,
     gpu: Option<Gpu>,
     queue: NonZeroUsize,
-    /// The processor's way of performing the keys in use, as it was logged.
-    described: Mutex<String>,
+    /// The processor's ways of performing keys, as they were logged.
+    described: Mutex<BTreeSet<String>>,
     operations: Arc<KeyOperations>,
 }
 
@@ -91,9 +92,8 @@ impl Engines for ThisMachine {
         // Keys of another size may have come, and with them another way.
         let now = processor.to_string();
         let mut described = self.described.lock().unwrap_or_else(PoisonError::into_inner);
-        if *described != now {
+        if described.insert(now.clone()) {
             tracing::info!("{now}");
-            *described = now;
         }
         drop(described);
         let here = match &self.gpu {

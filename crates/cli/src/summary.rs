@@ -1,7 +1,13 @@
-//! A summary of settings in one line, printed at the start.
+//! Summaries of settings: how sessions resume, in one line that is printed at the start; what certificates cost a
+//! handshake.
 
+use std::collections::HashSet;
+
+use brisk_certs::Certificate;
 use brisk_gateway::settings::{FleetStore, GatewaySettings};
 use brisk_session::KeySource;
+use brisk_tls::FirstFlight;
+use brisk_tls::flight::{QUIC_FLIGHT, TCP_FLIGHT};
 
 /// How sessions resume: the source of ticket keys, the store of sessions, and which hosts accept early data.
 pub(crate) fn sessions(settings: &GatewaySettings) -> String {
@@ -24,6 +30,39 @@ pub(crate) fn sessions(settings: &GatewaySettings) -> String {
     let early = hosts.iter().filter(|host| host.tls.early_data > 0).count();
     parts.extend((early > 0).then(|| format!("0-RTT on {early} of {} hosts", hosts.len())));
     parts.join(", ")
+}
+
+/// A line for each certificate, with the bytes of a first flight with it. Those of its staple are counted where it is
+/// in a file.
+pub(crate) fn certificates(settings: &GatewaySettings) -> Vec<String> {
+    let hosts = settings.service.hosts.iter();
+    let mut seen = HashSet::new();
+    let certificates = hosts.flat_map(|host| &host.tls.certificates);
+    certificates
+        .filter(|certificate| seen.insert(certificate.fingerprint))
+        .map(|one| certificate(one))
+        .collect()
+}
+
+fn certificate(certificate: &Certificate) -> String {
+    let staple = certificate.staple.as_deref();
+    let flight = FirstFlight::of(certificate, staple);
+    let stapled = match staple {
+        Some(_) => ", with its staple",
+        None if certificate.services.responders.is_empty() => "",
+        None => ", and its staple",
+    };
+    let tcp = if flight.fits_tcp() { "fits" } else { "does not fit" };
+    let quic = if flight.fits_quic() { "fits" } else { "does not fit" };
+    format!(
+        "{}: {} for {}: first flight of {} to {} bytes{stapled}; {tcp} the {TCP_FLIGHT} that TCP sends at once, {quic} the \
+         {QUIC_FLIGHT} of QUIC",
+        certificate.source.display(),
+        certificate.algorithm,
+        certificate.title(),
+        flight.least(),
+        flight.most()
+    )
 }
 
 fn servers(fleet: &FleetStore) -> String {

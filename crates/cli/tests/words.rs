@@ -32,6 +32,7 @@ const DOCUMENTS: &[&str] = &[
     "README.md",
     "docs/access-log.md",
     "docs/bench.md",
+    "docs/certificates.md",
     "docs/configuration.md",
     "docs/keyless-protocol.md",
     "docs/keyless.md",

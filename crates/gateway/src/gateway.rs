@@ -10,6 +10,7 @@ use brisk_telemetry::metrics::{CONTENT_TYPE as METRICS_TYPE, Listening, Reload};
 
 use crate::GatewayError;
 use crate::connections;
+use crate::errands;
 use crate::settings::GatewaySettings;
 use crate::shared::{Environment, Shared};
 use crate::tickets;
@@ -104,12 +105,13 @@ fn addresses(server: &Server<Listening>) -> Addresses {
 fn pages(shared: &Shared) -> Pages {
     let (metrics, sink) = (Arc::clone(&shared.metrics), Arc::clone(&shared.sink));
     let (shown, rotated) = (Arc::clone(shared.resumption.keyring()), Arc::clone(shared.resumption.keyring()));
-    let engines = Arc::clone(shared.engines());
+    let (engines, care) = (Arc::clone(shared.engines()), Arc::clone(shared.care()));
     Pages::default()
         .ready_unless(move || engines.trouble())
         .show_under_any_name("/metrics", METRICS_TYPE, move || metrics.render())
         .show("/connections", "application/json", move || connections::shown(&sink.recent()))
         .show("/tickets", "application/json", move || tickets::shown(&shown, SystemTime::now()))
+        .show("/certificates", "application/json", move || errands::shown(&care, SystemTime::now()))
         .act("/tickets/rotate", move || match tickets::rotate(&rotated, SystemTime::now()) {
             Ok(done) => Ok(done.to_owned()),
             Err(error) => Err(error.to_string()),

@@ -4,6 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brisk_certs::CareSettings;
+use brisk_certs::store::Folder;
 use brisk_keys::Keystore;
 use brisk_net::{ListenerSettings, RateLimits};
 use brisk_proxy::client::HttpSettings;
@@ -43,6 +45,8 @@ pub struct GatewaySettings {
     pub sessions: SessionSettings,
     /// The private keys of all hosts.
     pub keystore: Arc<Keystore>,
+    /// What is done for certificates beside showing them.
+    pub certificates: CertificateSettings,
     /// The hosts and what is common to their requests. Exactly one host is the default, and no name is twice. One without
     /// routes shows the built-in page.
     pub service: ServiceSettings,
@@ -50,6 +54,15 @@ pub struct GatewaySettings {
     pub upstreams: Vec<GroupSettings>,
     /// The access log; `None` writes none.
     pub access_log: Option<AccessLogSettings>,
+}
+
+/// What is done for certificates beside showing them.
+#[derive(Clone, Debug, Default)]
+pub struct CertificateSettings {
+    /// Which of it.
+    pub care: CareSettings,
+    /// Where what was fetched is kept; fixed at the start. `None` keeps nothing over a restart.
+    pub store: Option<Arc<Folder>>,
 }
 
 /// The peers whose connections begin with a PROXY protocol header.

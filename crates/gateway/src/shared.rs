@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use brisk_certs::{Certificate, Challenges, Publish, Served, Slot};
+use brisk_certs::{Care, Certificate, Challenges, Publish, Slot};
 use brisk_keys::{Engines, Keystore};
 use brisk_net::rates::{Rates, Refusals};
 use brisk_net::{AddressLimit, DeadlineWheel, FairShare};
@@ -25,6 +25,7 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 
 use crate::GatewayError;
+use crate::errands::{self, CertificateMetrics};
 use crate::metrics::RateMetrics;
 use crate::obtained::{ObtainedHost, Obtainer};
 use crate::page;
@@ -127,6 +128,7 @@ pub(crate) struct Shared {
     obtainer: Arc<dyn Obtainer>,
     /// For those who publish certificates later.
     own: Weak<Self>,
+    care: Arc<Care>,
     /// Each client's share of the engine's queue.
     key_share: FairShare,
     rate_refusals: Arc<Refusals>,
@@ -148,10 +150,13 @@ impl Shared {
         let gate = KeyGate { share: Some(key_share.clone()), rates };
         let resources = resumption.resources(gate, Arc::clone(&challenges));
         let live = live(settings, &*engines, resources, &metrics, None)?;
-        live.tls.publish();
+        let care = Arc::new(errands::start(&settings.certificates)?);
+        start_catalogues(settings, &engines)?;
+        publish(settings, &live.tls, &care);
         metrics.set_certificates(expiries(settings));
         metrics.register(CompressionMetrics);
         metrics.register(RateMetrics(Arc::clone(&rate_refusals)));
+        metrics.register(CertificateMetrics(Arc::clone(&care)));
         let shared = Arc::new_cyclic(|own| Self {
             sink,
             live: ArcSwap::from_pointee(live),
@@ -164,6 +169,7 @@ impl Shared {
             challenges,
             obtainer,
             own: Weak::clone(own),
+            care,
             key_share,
             rate_refusals,
             handshake_warnings: Throttle::new(WARNING_INTERVAL),
@@ -185,7 +191,8 @@ impl Shared {
         self.resumption.configure(&settings.sessions)?;
         self.sink.set_access_log(access_log);
         self.metrics.set_certificates(expiries(settings));
-        live.tls.publish();
+        start_catalogues(settings, &self.engines)?;
+        publish(settings, &live.tls, &self.care);
         self.live.store(Arc::new(live));
         self.changes.send_replace(());
         self.show_obtainer();
@@ -211,6 +218,11 @@ impl Shared {
         &self.engines
     }
 
+    /// What looks after the certificates.
+    pub(crate) fn care(&self) -> &Arc<Care> {
+        &self.care
+    }
+
     /// The upstream groups of the present configuration.
     pub(crate) fn groups(&self) -> Vec<Arc<GroupState>> {
         self.live.load().parts.groups.clone()
@@ -233,8 +245,10 @@ impl Publish for Publisher {
     fn publish(&self, certificates: Vec<Arc<Certificate>>, keys: Keystore) {
         let Some(shared) = self.shared.upgrade() else { return };
         let engine = shared.engines.for_keys(Arc::new(keys));
-        let served = |certificate| Served { certificate, engine: Arc::clone(&engine) };
-        self.slot.publish(certificates.into_iter().map(served).collect());
+        shared.care.prepare_more(&certificates);
+        let served = certificates.iter().map(|certificate| shared.care.served(certificate, &engine));
+        self.slot.publish(served.collect());
+        shared.care.look();
         shared.live.load().tls.acceptor.refresh();
     }
 }
@@ -243,6 +257,24 @@ impl fmt::Debug for Publisher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Publisher").field("slot", &self.slot).finish_non_exhaustive()
     }
+}
+
+/// Has the catalogues of `settings` load what clients ask for.
+fn start_catalogues(settings: &GatewaySettings, engines: &Arc<dyn Engines>) -> Result<(), GatewayError> {
+    for catalogue in settings.service.hosts.iter().filter_map(|host| host.tls.catalogue.as_ref()) {
+        let engines = Arc::clone(engines);
+        catalogue.start(Arc::new(move |keystore| engines.for_keys(keystore)))?;
+    }
+    Ok(())
+}
+
+/// Publishes the certificates of `settings` when `care` has prepared them.
+fn publish(settings: &GatewaySettings, tls: &Termination, care: &Care) {
+    let hosts = settings.service.hosts.iter();
+    let certificates: Vec<_> = hosts.flat_map(|host| host.tls.certificates.iter().cloned()).collect();
+    care.prepare(&certificates, settings.certificates.care);
+    tls.publish(care);
+    errands::warn_of_long_flights(care, certificates.iter());
 }
 
 fn live(

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
-use brisk_certs::Certificate;
+use brisk_certs::{Care, Certificate};
 use brisk_keys::{Engines, Keystore, PrivateKeyEngine};
 use brisk_net::rates::Rates;
 use brisk_proxy::settings as proxy;
 use brisk_tls::{Acceptor, HostSettings, Resources, TlsSettings};
 
 use crate::GatewayError;
+use crate::errands;
 use crate::settings::GatewaySettings;
 
 /// The part of a configuration that is about TLS.
@@ -44,11 +45,14 @@ impl Termination {
         Ok(Self { acceptor, settings: settings.tls.clone(), hosts, rates, engine, keystore })
     }
 
-    /// Shows each host's certificates to handshakes that begin from now on.
-    pub(crate) fn publish(&self) {
+    /// Shows each host's certificates, as `care` has them, to handshakes that begin from now on.
+    pub(crate) fn publish(&self, care: &Care) {
         for host in &self.hosts {
             let (shown, name) = (host.slot.load(), host.names.first());
-            let is_shown = |new: &Certificate| shown.iter().any(|old| old.certificate.chain == new.chain);
+            let is_same = |old: &Certificate, new: &Certificate| {
+                old.fingerprint == new.fingerprint && (old.chain == new.chain || !new.is_complete)
+            };
+            let is_shown = |new: &Certificate| shown.iter().any(|old| is_same(&old.certificate, new));
             if host.obtained {
                 continue;
             }
@@ -56,8 +60,9 @@ impl Termination {
                 let file = new.source.display();
                 tracing::info!(host = name, %file, "new handshakes are shown a new certificate");
             }
-            host.publish(&self.engine);
+            host.publish_as(|certificate| care.served(certificate, &self.engine));
         }
+        care.follow(errands::slots(self.hosts.iter()));
         self.acceptor.refresh();
     }
 

@@ -19,9 +19,20 @@ pub enum KeyAlgorithm {
     },
     /// Ed25519 (RFC 8032).
     Ed25519,
+    /// ML-DSA-44 (FIPS 204), for TLS 1.3 only (draft-ietf-tls-mldsa).
+    MlDsa44,
+    /// ML-DSA-65.
+    MlDsa65,
+    /// ML-DSA-87.
+    MlDsa87,
 }
 
 impl KeyAlgorithm {
+    /// Whether its signatures exist in TLS 1.2 too.
+    pub const fn signs_tls12(self) -> bool {
+        !matches!(self, Self::MlDsa44 | Self::MlDsa65 | Self::MlDsa87)
+    }
+
     /// The schemes that a key of this algorithm can sign with, the preferred one first.
     ///
     /// An ECDSA key has one scheme: TLS 1.3 binds the hash to the curve, and we do the same in TLS 1.2. The PKCS#1
@@ -40,6 +51,9 @@ impl KeyAlgorithm {
                 SignatureScheme::RSA_PKCS1_SHA512,
             ],
             Self::Ed25519 => &[SignatureScheme::ED25519],
+            Self::MlDsa44 => &[SignatureScheme::ML_DSA_44],
+            Self::MlDsa65 => &[SignatureScheme::ML_DSA_65],
+            Self::MlDsa87 => &[SignatureScheme::ML_DSA_87],
         }
     }
 
@@ -50,6 +64,9 @@ impl KeyAlgorithm {
             Self::EcdsaP384 => "ecdsa-p384",
             Self::Rsa { .. } => "rsa",
             Self::Ed25519 => "ed25519",
+            Self::MlDsa44 => "ml-dsa-44",
+            Self::MlDsa65 => "ml-dsa-65",
+            Self::MlDsa87 => "ml-dsa-87",
         }
     }
 }
@@ -62,6 +79,9 @@ impl fmt::Display for KeyAlgorithm {
             Self::EcdsaP384 => f.write_str("ECDSA P-384"),
             Self::Rsa { bits } => write!(f, "RSA-{bits}"),
             Self::Ed25519 => f.write_str("Ed25519"),
+            Self::MlDsa44 => f.write_str("ML-DSA-44"),
+            Self::MlDsa65 => f.write_str("ML-DSA-65"),
+            Self::MlDsa87 => f.write_str("ML-DSA-87"),
         }
     }
 }
@@ -72,6 +92,9 @@ pub(crate) fn scheme_label(scheme: SignatureScheme) -> &'static str {
         SignatureScheme::ECDSA_SECP256R1_SHA256 => KeyAlgorithm::EcdsaP256.label(),
         SignatureScheme::ECDSA_SECP384R1_SHA384 => KeyAlgorithm::EcdsaP384.label(),
         SignatureScheme::ED25519 => KeyAlgorithm::Ed25519.label(),
+        SignatureScheme::ML_DSA_44 => KeyAlgorithm::MlDsa44.label(),
+        SignatureScheme::ML_DSA_65 => KeyAlgorithm::MlDsa65.label(),
+        SignatureScheme::ML_DSA_87 => KeyAlgorithm::MlDsa87.label(),
         SignatureScheme::RSA_PSS_RSAE_SHA256
         | SignatureScheme::RSA_PSS_RSAE_SHA384
         | SignatureScheme::RSA_PSS_RSAE_SHA512
@@ -93,6 +116,9 @@ mod tests {
             KeyAlgorithm::EcdsaP384,
             KeyAlgorithm::Rsa { bits: 2048 },
             KeyAlgorithm::Ed25519,
+            KeyAlgorithm::MlDsa44,
+            KeyAlgorithm::MlDsa65,
+            KeyAlgorithm::MlDsa87,
         ] {
             for scheme in algorithm.schemes() {
                 assert_eq!(scheme_label(*scheme), algorithm.label(), "{scheme}");

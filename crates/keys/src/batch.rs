@@ -104,6 +104,7 @@ impl Offload {
             KeyAlgorithm::Rsa { .. } => self.rsa,
             KeyAlgorithm::EcdsaP256 | KeyAlgorithm::EcdsaP384 => self.ecdsa,
             KeyAlgorithm::Ed25519 => self.ed25519,
+            KeyAlgorithm::MlDsa44 | KeyAlgorithm::MlDsa65 | KeyAlgorithm::MlDsa87 => false,
         }
     }
 }

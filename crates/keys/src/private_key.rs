@@ -6,7 +6,7 @@ use aws_lc_rs::{
     encoding::{AsDer, PublicKeyX509Der},
     error::{KeyRejected, Unspecified},
     rand::SystemRandom,
-    signature::{self, EcdsaKeyPair, Ed25519KeyPair, KeyPair, Signature},
+    signature::{self, EcdsaKeyPair, Ed25519KeyPair, KeyPair, PqdsaKeyPair, Signature},
 };
 use rustls_pki_types::PrivateKeyDer;
 
@@ -35,6 +35,7 @@ enum Pair {
     Ecdsa(EcdsaKeyPair),
     Rsa(Box<RsaPrivateKey>),
     Ed25519(Ed25519KeyPair),
+    MlDsa(PqdsaKeyPair),
 }
 
 impl PrivateKey {
@@ -58,6 +59,10 @@ impl PrivateKey {
         // OpenSSL writes Ed25519 keys without their public half, which only this function accepts.
         if let Ok(pair) = Ed25519KeyPair::from_pkcs8_maybe_unchecked(bytes) {
             return Self::from_ed25519(pair);
+        }
+        if let Some((algorithm, pair)) = ml_dsa_pair(bytes) {
+            let spki = pair.public_key().as_der();
+            return Self::new(algorithm, spki, Pair::MlDsa(pair));
         }
         RsaPrivateKey::from_der(der).and_then(Self::from_rsa)
     }
@@ -116,7 +121,7 @@ impl PrivateKey {
     pub(crate) const fn rsa(&self) -> Option<&RsaPrivateKey> {
         match &self.pair {
             Pair::Rsa(key) => Some(key),
-            Pair::Ecdsa(_) | Pair::Ed25519(_) => None,
+            Pair::Ecdsa(_) | Pair::Ed25519(_) | Pair::MlDsa(_) => None,
         }
     }
 
@@ -157,7 +162,13 @@ impl PrivateKey {
                 signature(&pair.sign(&SystemRandom::new(), message))
             }
             (Pair::Ed25519(pair), OperationKind::Sign { message, .. }) => signature(&pair.try_sign(message)),
-            (Pair::Ecdsa(_) | Pair::Ed25519(_), OperationKind::Decrypt { .. }) => {
+            (Pair::MlDsa(pair), OperationKind::Sign { message, .. }) => {
+                let mut signature = vec![0; pair.algorithm().signature_len()];
+                let len = pair.sign(message, &mut signature).map_err(|_| REFUSED_TO_SIGN)?;
+                signature.truncate(len);
+                Ok(signature.into())
+            }
+            (Pair::Ecdsa(_) | Pair::Ed25519(_) | Pair::MlDsa(_), OperationKind::Decrypt { .. }) => {
                 Err(KeyError::CannotDecrypt(self.algorithm))
             }
         }
@@ -182,6 +193,18 @@ fn ecdsa_pair(der: &[u8]) -> Result<(KeyAlgorithm, EcdsaKeyPair), KeyRejected> {
             EcdsaKeyPair::from_private_key_der(&signature::ECDSA_P384_SHA384_ASN1_SIGNING, der)
                 .map(|pair| (KeyAlgorithm::EcdsaP384, pair))
         })
+}
+
+/// Reads PKCS#8 with a seed, an expanded key, or both (RFC 9881); the algorithm is in it.
+fn ml_dsa_pair(pkcs8: &[u8]) -> Option<(KeyAlgorithm, PqdsaKeyPair)> {
+    let kinds = [
+        (KeyAlgorithm::MlDsa44, &signature::ML_DSA_44_SIGNING),
+        (KeyAlgorithm::MlDsa65, &signature::ML_DSA_65_SIGNING),
+        (KeyAlgorithm::MlDsa87, &signature::ML_DSA_87_SIGNING),
+    ];
+    kinds
+        .into_iter()
+        .find_map(|(algorithm, signing)| Some((algorithm, PqdsaKeyPair::from_pkcs8(signing, pkcs8).ok()?)))
 }
 
 fn signature(signed: &Result<Signature, Unspecified>) -> KeyResult {

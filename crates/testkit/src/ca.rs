@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
-    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
-    PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256, PublicKeyData, RevokedCertParams, RsaKeySize,
-    SerialNumber, SubjectPublicKeyInfo,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer,
+    CrlDistributionPoint, CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod,
+    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_ML_DSA_44,
+    PKCS_RSA_SHA256, PublicKeyData, RevokedCertParams, RsaKeySize, SerialNumber, SubjectPublicKeyInfo,
 };
 use tempfile::TempDir;
 
@@ -29,6 +29,8 @@ pub enum LeafKey {
     Rsa2048,
     /// Ed25519.
     Ed25519,
+    /// ML-DSA-44.
+    MlDsa44,
 }
 
 /// A root and an intermediate below it. The files vanish when it and every [`Leaf`] of it are dropped.
@@ -70,6 +72,32 @@ impl TestCa {
     /// The intermediate's certificate, PEM.
     pub fn intermediate_pem(&self) -> String {
         self.intermediate.pem()
+    }
+
+    /// The intermediate's certificate, DER.
+    pub fn intermediate_der(&self) -> Vec<u8> {
+        self.intermediate.der().to_vec()
+    }
+
+    /// Files with the intermediate's certificate and its key.
+    pub fn intermediate_files(&self) -> (PathBuf, PathBuf) {
+        let (certificate, key) =
+            (self.folder().join("intermediate.crt"), self.folder().join("intermediate.key"));
+        if !key.exists() {
+            write(&certificate, &self.intermediate_pem());
+            write(&key, &self.intermediate.key().serialize_pem());
+        }
+        (certificate, key)
+    }
+
+    /// A path in the folder that is of no other call.
+    pub fn unique_file(&self, name: &str) -> PathBuf {
+        self.folder().join(format!("{}-{name}", self.issued.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// A certificate with which a responder may sign OCSP responses for the intermediate.
+    pub fn ocsp_signer(&self) -> Request<'_> {
+        Request::new(self, CertificateParams::default(), "responder", ExtendedKeyUsagePurpose::OcspSigning)
     }
 
     /// A server certificate for `names` (host names, wildcards, addresses): ECDSA P-256, valid, below the intermediate,
@@ -139,6 +167,8 @@ pub struct Request<'a> {
     params: CertificateParams,
     key: LeafKey,
     direct: bool,
+    /// Entries of `AuthorityInfoAccess`, DER.
+    access: Vec<u8>,
 }
 
 impl<'a> Request<'a> {
@@ -153,7 +183,7 @@ impl<'a> Request<'a> {
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![purpose];
-        let request = Self { ca, params, key: LeafKey::default(), direct: false };
+        let request = Self { ca, params, key: LeafKey::default(), direct: false, access: Vec::new() };
         let now = SystemTime::now();
         request.valid(now - DAY, now + 90 * DAY)
     }
@@ -183,6 +213,37 @@ impl<'a> Request<'a> {
         self.valid(now + DAY, now + 90 * DAY)
     }
 
+    /// Names an OCSP responder at this address.
+    pub fn ocsp_at(self, url: &str) -> Self {
+        self.with_access(1, url)
+    }
+
+    /// Says that its issuer's certificate is at this address.
+    pub fn issuer_at(self, url: &str) -> Self {
+        self.with_access(2, url)
+    }
+
+    /// Says that its issuer's revocation list is at this address.
+    pub fn list_at(mut self, url: &str) -> Self {
+        let uris = vec![url.to_owned()];
+        self.params.crl_distribution_points.push(CrlDistributionPoint { uris });
+        self
+    }
+
+    /// Clients have to refuse it without a staple (RFC 7633).
+    pub fn must_staple(mut self) -> Self {
+        let feature = vec![0x30, 3, 2, 1, 5];
+        let extension = CustomExtension::from_oid_content(&[1, 3, 6, 1, 5, 5, 7, 1, 24], feature);
+        self.params.custom_extensions.push(extension);
+        self
+    }
+
+    fn with_access(mut self, method: u8, url: &str) -> Self {
+        let method = [6, 8, 0x2b, 6, 1, 5, 5, 7, 0x30, method];
+        self.access.extend(element(0x30, &[&method, &element(0x86, &[url.as_bytes()])]));
+        self
+    }
+
     /// Signed by the root itself, without an intermediate in the chain file.
     pub fn below_root(mut self) -> Self {
         self.direct = true;
@@ -196,6 +257,7 @@ impl<'a> Request<'a> {
             LeafKey::EcdsaP384 => KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384),
             LeafKey::Rsa2048 => KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048),
             LeafKey::Ed25519 => KeyPair::generate_for(&PKCS_ED25519),
+            LeafKey::MlDsa44 => KeyPair::generate_for(&PKCS_ML_DSA_44),
         }
         .expect("a key");
         let mut leaf = self.signed(&key);
@@ -216,6 +278,14 @@ impl<'a> Request<'a> {
     fn signed(mut self, key: &impl PublicKeyData) -> Leaf {
         let number = self.ca.issued.fetch_add(1, Ordering::Relaxed);
         let serial = number as u64 + 1000;
+        if !self.access.is_empty() {
+            // AuthorityInfoAccess, RFC 5280 section 4.2.2.1.
+            let extension = CustomExtension::from_oid_content(
+                &[1, 3, 6, 1, 5, 5, 7, 1, 1],
+                element(0x30, &[&self.access]),
+            );
+            self.params.custom_extensions.push(extension);
+        }
         self.params.serial_number = Some(SerialNumber::from(serial));
         let issuer: &Issuer<'_, KeyPair> = if self.direct { &self.ca.root } else { &self.ca.intermediate };
         let certificate_pem = self.params.signed_by(key, issuer).expect("a certificate").pem();
@@ -266,6 +336,21 @@ impl Crls {
     /// Both lists.
     pub fn pem(&self) -> String {
         self.intermediate_pem.clone() + &self.root_pem
+    }
+}
+
+/// An element in DER of fewer than 256 bytes.
+fn element(tag: u8, contents: &[&[u8]]) -> Vec<u8> {
+    let content = contents.concat();
+    let len = u8::try_from(content.len()).expect("it is short");
+    let head: &[u8] = if len < 0x80 { &[tag, len] } else { &[tag, 0x81, len] };
+    [head, &content].concat()
+}
+
+impl Leaf {
+    /// Its serial number.
+    pub fn serial(&self) -> u64 {
+        self.serial
     }
 }
 

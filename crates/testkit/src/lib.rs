@@ -2,6 +2,7 @@
 
 pub mod brisk;
 pub mod ca;
+pub mod ca_site;
 pub mod client;
 pub mod early;
 pub mod fuzz;

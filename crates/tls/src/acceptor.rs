@@ -9,13 +9,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use brisk_certs::{Challenges, HostMap};
+use brisk_certs::{Catalogue, Challenges, Found, HostMap};
 use brisk_session::{
     KeySource, MemorySettings, MemoryStore, RotationSettings, SessionIds, SessionStore, TicketKeyring,
 };
 use brisk_telemetry::{HandshakeOutcome, Milestone, ResumptionFailure, Timeline, TlsFacts};
 use brisk_wire::client_hello::{ClientHello, HelloError, Progress as HelloProgress};
 use brisk_wire::registry::ProtocolVersion;
+use rustls::sign::CertifiedKey;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -82,6 +83,23 @@ struct Host {
     demands: Demands,
     config: HostConfig,
     shown: Shown,
+    catalogue: Option<Arc<Catalogue>>,
+}
+
+impl Host {
+    /// The certificate for this client: of the catalogue, if that has its name, which may take the reading of a file.
+    async fn certificate(&self, hello: &ClientHello) -> Option<Arc<CertifiedKey>> {
+        if let (Some(catalogue), Some(name)) = (&self.catalogue, hello.server_name.as_deref()) {
+            // Whatever the host shows otherwise would be for other names.
+            match catalogue.find(name) {
+                Found::Ready(served) => return self.shown.of(&served, hello),
+                Found::Loading(loading) => return self.shown.of(&loading.await.ok()?, hello),
+                Found::Failed => return None,
+                Found::Missing => {}
+            }
+        }
+        self.shown.choose(hello)
+    }
 }
 
 /// What is known of a handshake while it goes on, to be there whatever becomes of it: it may fail, or be dropped at its
@@ -151,16 +169,20 @@ impl Acceptor {
                 demands: host.demands.clone(),
                 config: builder.host(host)?,
                 shown: Shown::new(&host.slot, &gate),
+                catalogue: host.catalogue.clone(),
             };
-            map.add(host.names.iter().map(String::as_str), entry)?;
+            let number = map.add(host.names.iter().map(String::as_str), entry)?;
+            if let Some(catalogue) = &host.catalogue {
+                map.add_further(number, Arc::clone(catalogue) as _);
+            }
         }
         map.set_default(HostSettings::default_of(hosts));
         let challenge = builder.challenge()?;
         Ok(Self { hosts: map, settings, challenge, challenges: Arc::clone(&resources.challenges) })
     }
 
-    /// Prepares the certificates published in the slots of the hosts, and drops those shown before. Until it is called
-    /// each handshake prepares new certificates for itself.
+    /// Prepares the certificates published in the slots of the hosts, and drops those shown before. Otherwise the next
+    /// handshake of each host does.
     pub fn refresh(&self) {
         self.hosts.hosts().iter().for_each(|host| host.shown.refresh());
     }

@@ -42,9 +42,10 @@ impl ResolvesServerCert for ChosenCertificate {
 
 /// A certificate for rustls, with a key whose operations its engine performs.
 pub(crate) fn certified(served: &Served, gate: &Arc<KeyGate>) -> Arc<CertifiedKey> {
-    let Served { certificate, engine } = served.clone();
+    let Served { certificate, engine, staple } = served.clone();
     let chain = certificate.chain.clone();
-    Arc::new(CertifiedKey::new(chain, Arc::new(EngineKey { engine, gate: Arc::clone(gate), certificate })))
+    let key = Arc::new(EngineKey { engine, gate: Arc::clone(gate), certificate });
+    Arc::new(CertifiedKey { ocsp: staple.map(|staple| staple.der.clone()), ..CertifiedKey::new(chain, key) })
 }
 
 /// A private key that its engine holds.

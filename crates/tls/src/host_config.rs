@@ -88,7 +88,7 @@ impl<'a> ConfigBuilder<'a> {
 
     pub(crate) fn host(&self, host: &HostSettings) -> Result<HostConfig, TlsError> {
         let name = host.names.first().map_or("(default)", String::as_str);
-        if host.certificates.is_empty() && !host.obtained {
+        if host.certificates.is_empty() && !host.obtained && host.catalogue.is_none() {
             return Err(TlsError::NoCertificate { host: name.to_owned() });
         }
         let versions: &[&rustls::SupportedProtocolVersion] =

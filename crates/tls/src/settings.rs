@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use brisk_certs::{Certificate, Crl, Served, Slot, UnknownName};
+use brisk_certs::{Catalogue, Certificate, Crl, Served, Slot, UnknownName};
 use brisk_keys::PrivateKeyEngine;
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
@@ -75,6 +75,8 @@ pub struct HostSettings {
     /// The certificates that it shows, side by side; each client gets the first kind it can verify, ECDSA before RSA. A
     /// reload goes on with the slot of the host with the same names.
     pub slot: Arc<Slot>,
+    /// Certificates of further names, which are names of this host too. They go before `certificates`.
+    pub catalogue: Option<Arc<Catalogue>>,
     /// What clients must show. Default: nothing.
     pub demands: Demands,
     /// Bytes of early data accepted from a client that resumes; 0, the default, accepts none. A host that asks for client
@@ -94,6 +96,7 @@ impl HostSettings {
             certificates: Vec::new(),
             obtained: false,
             slot: Slot::new(),
+            catalogue: None,
             demands: Demands::default(),
             early_data: 0,
         }
@@ -107,21 +110,25 @@ impl HostSettings {
     /// Shows the certificates of its files to handshakes that begin from now on. `engine` has their keys. What was published for
     /// a host whose certificates are [obtained](Self::obtained) stays.
     pub fn publish(&self, engine: &Arc<dyn PrivateKeyEngine>) {
+        self.publish_as(|certificate| Served::new(Arc::clone(certificate), Arc::clone(engine)));
+    }
+
+    /// The same, each as `served` returns it.
+    pub fn publish_as(&self, served: impl Fn(&Arc<Certificate>) -> Served) {
         if self.obtained {
             return;
         }
-        let served = |certificate: &Arc<Certificate>| Served {
-            certificate: Arc::clone(certificate),
-            engine: Arc::clone(engine),
-        };
         self.slot.publish(self.certificates.iter().map(served).collect());
     }
 
     /// Whether an [`Acceptor`](crate::Acceptor) that was made for `other` serves this host as well, whatever the
     /// certificates.
     pub fn is_accepted_like(&self, other: &Self) -> bool {
-        let Self { names, default, certificates: _, obtained: _, slot, demands, early_data } = self;
+        let Self { names, default, certificates: _, obtained: _, slot, catalogue, demands, early_data } =
+            self;
+        let same_catalogue = catalogue.as_ref().map(Arc::as_ptr) == other.catalogue.as_ref().map(Arc::as_ptr);
         *names == other.names
+            && same_catalogue
             && *default == other.default
             && Arc::ptr_eq(slot, &other.slot)
             && *demands == other.demands

@@ -38,11 +38,22 @@ impl Shown {
         if Arc::ptr_eq(&published, &prepared.published) {
             return prepared.choose(hello);
         }
-        // Published a moment ago, and not prepared yet.
-        Prepared::new(&published, &self.gate).choose(hello)
+        // Published a moment ago, and not prepared yet. If another thread stores what was published before, the next
+        // handshake notices.
+        let prepared = Arc::new(Prepared::new(&published, &self.gate));
+        self.prepared.store(Arc::clone(&prepared));
+        prepared.choose(hello)
     }
 
-    /// Prepares the published certificates. Drops those shown before, with their engine and keys.
+    /// The one of `served` for this client, which goes by the same limits.
+    pub(crate) fn of(&self, served: &[Served], hello: &ClientHello) -> Option<Arc<CertifiedKey>> {
+        let abilities = ClientAbilities::from(hello);
+        let chosen = choose(served, |served| served.certificate.algorithm, &abilities);
+        chosen.map(|served| certified(served, &self.gate))
+    }
+
+    /// Prepares the published certificates without waiting for a handshake. Drops those shown before, with their engine
+    /// and keys.
     pub(crate) fn refresh(&self) {
         self.prepared.store(Arc::new(Prepared::new(&self.slot.load(), &self.gate)));
     }

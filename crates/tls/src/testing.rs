@@ -99,7 +99,7 @@ impl Stage {
         let mut keystore = Keystore::new();
         let loaded = load(&leaf.chain, &leaf.key, &mut keystore, SystemTime::now()).expect("a certificate");
         let engine = Arc::new(LocalEngine::new(Arc::new(keystore)));
-        self.host.slot.publish(vec![Served { certificate: Arc::new(loaded.certificate), engine }]);
+        self.host.slot.publish(vec![Served::new(Arc::new(loaded.certificate), engine)]);
     }
 
     /// No certificate at all; the acceptor stays.

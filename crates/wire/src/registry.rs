@@ -147,6 +147,9 @@ code_points! {
         RSA_PSS_PSS_SHA256 = 0x0809, "rsa_pss_pss_sha256";
         RSA_PSS_PSS_SHA384 = 0x080a, "rsa_pss_pss_sha384";
         RSA_PSS_PSS_SHA512 = 0x080b, "rsa_pss_pss_sha512";
+        ML_DSA_44 = 0x0904, "mldsa44";
+        ML_DSA_65 = 0x0905, "mldsa65";
+        ML_DSA_87 = 0x0906, "mldsa87";
     }
 }
 

@@ -44,6 +44,7 @@ pub(crate) struct Config {
     pub(crate) access_log: AccessLog,
     pub(crate) admin: Admin,
     pub(crate) acme: Acme,
+    pub(crate) certificates: Certificates,
     pub(crate) host: Vec<Host>,
     pub(crate) upstream: BTreeMap<String, Upstream>,
     pub(crate) keyserver: BTreeMap<String, KeyServers>,
@@ -198,6 +199,16 @@ pub(crate) struct Admin {
     pub(crate) listen: Option<Address>,
 }
 
+/// `[certificates]`: what is done for the certificates of all hosts.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Certificates {
+    pub(crate) staple: Option<bool>,
+    pub(crate) staple_wait: Option<Period>,
+    pub(crate) watch_revocation: Option<bool>,
+    pub(crate) complete_chains: Option<bool>,
+}
+
 /// `[[host]]`: names, their certificates and their routes.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -205,6 +216,7 @@ pub(crate) struct Host {
     pub(crate) names: Vec<String>,
     #[serde(default)]
     pub(crate) certificates: Vec<Certificate>,
+    pub(crate) certificate_folder: Option<PathBuf>,
     #[serde(default)]
     pub(crate) acme: HostAcme,
     pub(crate) upstream: Option<UpstreamServer>,
@@ -228,6 +240,7 @@ pub(crate) struct Certificate {
     pub(crate) chain: PathBuf,
     pub(crate) key: KeyPlace,
     pub(crate) fallback_key: Option<PathBuf>,
+    pub(crate) staple: Option<PathBuf>,
 }
 
 /// `hsts`: RFC 6797.

@@ -1,6 +1,7 @@
 //! From what an operator wrote to settings that are right by construction.
 
 pub(crate) mod acme;
+mod certificates;
 mod clients;
 mod compression;
 mod dns;

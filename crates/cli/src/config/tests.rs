@@ -1,6 +1,7 @@
 //! Wrong files and the exact words about them; right files and what becomes of them.
 
 mod acme;
+mod certificates;
 mod clients;
 mod forms;
 mod fuzz;

@@ -2,6 +2,7 @@
 
 use brisk_testkit::brisk::{base, host};
 use brisk_testkit::ca::{Leaf, LeafKey, TestCa};
+use brisk_testkit::client::TlsClient;
 use brisk_testkit::process::run;
 
 use crate::openssl::s_client;
@@ -70,4 +71,27 @@ fn every_kind_of_key_serves() {
         let output = run(&mut s_client(&ca, &brisk, &options), b"", LIMIT);
         assert!(output.stdout.contains("Verify return code: 0 (ok)"), "{key:?}: {}", output.text());
     }
+}
+
+#[test]
+fn ml_dsa_is_for_clients_that_list_it_and_can_verify_nothing_else_here() {
+    let ca = TestCa::new();
+    let (ml_dsa, ecdsa) = (ca.server(&[NAME]).key(LeafKey::MlDsa44).issue(), ca.server(&[NAME]).issue());
+    let lists_it = TlsClient::new(&ca.root_file(), NAME);
+    let does_not =
+        ["-servername", NAME, "-no_ign_eof", "-sigalgs", "ecdsa_secp256r1_sha256:rsa_pss_rsae_sha256"];
+
+    let alone = setup().config(&config(&ml_dsa)).start();
+    let stream = lists_it.connect(alone.https()).expect("a handshake");
+    let shown = stream.tls().peer_certificates().expect("a certificate")[0].len();
+    assert!(shown > 1312, "the public key has as many bytes: {shown}");
+    let refused = run(&mut s_client(&ca, &alone, &does_not), b"", LIMIT);
+    assert!(refused.text().contains("handshake failure"), "{}", refused.text());
+    assert!(lists_it.tls12().connect(alone.https()).is_err(), "there are no such signatures in TLS 1.2");
+
+    let both = setup().config(&(base("") + &host(&[NAME], &[&ml_dsa, &ecdsa]))).start();
+    let served = run(&mut s_client(&ca, &both, &does_not), b"", LIMIT);
+    assert!(served.stdout.contains("Verify return code: 0 (ok)"), "{}", served.text());
+    let stream = TlsClient::new(&ca.root_file(), NAME).connect(both.https()).expect("a handshake");
+    assert!(stream.tls().peer_certificates().expect("a certificate")[0].len() < 1312);
 }

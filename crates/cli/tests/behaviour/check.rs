@@ -22,7 +22,10 @@ const MINIMAL: &str = "[server]\nhttps = [\"127.0.0.1:0\"]\n";
 fn a_right_file_is_ok() {
     let ca = TestCa::new();
     let config = base("") + &host(&[NAME], &[&ca.server(&[NAME]).issue()]);
-    assert_eq!(setup().config(&config).check("brisk.toml").success(), "brisk.toml: ok\n");
+    let said = setup().config(&config).check("brisk.toml").success();
+    let lines: Vec<_> = said.lines().collect();
+    assert!(lines.len() == 2 && lines[1] == "brisk.toml: ok", "{said}");
+    assert!(lines[0].contains("ECDSA P-256 for site.test: first flight of "), "{said}");
 }
 
 #[test]

@@ -50,6 +50,7 @@ mod keyless_hostile;
 mod keyless_tokens;
 mod keys;
 mod load;
+mod looked_after;
 mod nagle;
 mod openssl;
 mod pages;

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use brisk_certs::{CertError, HostMap, UnknownName};
 use brisk_tls::Demands;
@@ -55,7 +56,10 @@ impl<T> Hosts<T> {
         let mut map = HostMap::new(settings.unknown_host);
         for (host, value) in settings.hosts.iter().zip(values) {
             let names = host.tls.names.iter().map(String::as_str);
-            map.add(names, Rc::new(Host::new(host, value)))?;
+            let number = map.add(names, Rc::new(Host::new(host, value)))?;
+            if let Some(catalogue) = &host.tls.catalogue {
+                map.add_further(number, Arc::clone(catalogue) as _);
+            }
         }
         map.set_default(brisk_tls::HostSettings::default_of(settings.hosts.iter().map(|host| &host.tls)));
         Ok(Self { map, recent: RefCell::new(None) })
@@ -171,10 +175,9 @@ fn name_of(authority: &str) -> Option<Cow<'_, str>> {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
-    use std::sync::Arc;
     use std::time::SystemTime;
 
-    use brisk_certs::Certificate;
+    use brisk_certs::{Certificate, Fingerprint, Services};
     use brisk_keys::{KeyAlgorithm, KeyId};
     use brisk_tls::{ClientCertificates, Revocation, UnknownRevocation};
 
@@ -190,6 +193,11 @@ mod tests {
             not_before: SystemTime::UNIX_EPOCH,
             not_after: SystemTime::UNIX_EPOCH,
             source: PathBuf::new(),
+            fingerprint: Fingerprint::of(&[]),
+            issuer: None,
+            is_complete: true,
+            services: Services::default(),
+            staple: None,
         };
         HostSettings::new(brisk_tls::HostSettings {
             certificates: vec![Arc::new(certificate)],

@@ -58,6 +58,6 @@ impl Acceptor {
         let slot = Slot::new();
         slot.publish(vec![served]);
         let shown = Shown::new(&slot, &Arc::new(KeyGate::default()));
-        Host { demands: Demands::default(), config: self.challenge.clone(), shown }
+        Host { demands: Demands::default(), config: self.challenge.clone(), shown, catalogue: None }
     }
 }

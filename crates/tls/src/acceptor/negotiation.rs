@@ -9,6 +9,7 @@ use brisk_wire::client_hello::ClientHello;
 use brisk_wire::registry::ProtocolVersion;
 use rustls::AlertDescription;
 use rustls::server::UnbufferedServerConnection;
+use rustls::sign::CertifiedKey;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -44,7 +45,8 @@ impl Negotiation {
         incoming: Vec<u8>,
         trace: &mut Trace<'_>,
     ) -> Result<Self, Refusal> {
-        let mut negotiation = Self::new(host, hello, client, incoming)?;
+        let certificate = host.certificate(hello).await;
+        let mut negotiation = Self::new(host, hello, client, incoming, certificate)?;
         loop {
             let progress;
             (negotiation, progress) = negotiation.advance(io, trace).await?;
@@ -67,6 +69,7 @@ impl Negotiation {
         hello: &ClientHello,
         client: Option<IpAddr>,
         incoming: Vec<u8>,
+        certificate: Option<Arc<CertifiedKey>>,
     ) -> Result<Self, Refusal> {
         let config = host.config.choose(hello);
         let takes_early_data = config.max_early_data_size > 0;
@@ -78,7 +81,7 @@ impl Negotiation {
             tls12: !hello.offers_version(ProtocolVersion::TLS1_3),
             client,
         };
-        let handshake = Handshake::new(Box::new(tls), incoming, input, host.shown.choose(hello));
+        let handshake = Handshake::new(Box::new(tls), incoming, input, certificate);
         let handshake = Box::new(handshake);
         let facts = HostFacts { takes_early_data, keeps_client_chain: host.demands.keeps_certificates() };
         let demands = host.demands.clone();

@@ -5,14 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use brisk_certs::{CertError, Certificate, DevelopmentCa, Loaded, Slot, load};
+use brisk_certs::{Catalogue, CertError, Certificate, DevelopmentCa, Loaded, Slot, load};
 use brisk_proxy::settings::{HostSettings, HstsSettings};
 use brisk_tls::Demands;
 
 use super::clients::{authenticated, forwarded};
 use super::names::host_name;
 use super::routes::routes;
-use super::{Context, Development, early_data, headers, isolation, keep_alive, remote, sessions, tokens};
+use super::{
+    Context, Development, certificates, early_data, headers, isolation, keep_alive, remote, sessions, tokens,
+};
 use crate::config::error::KeyPath;
 use crate::config::raw;
 use crate::config::values::KeyPlace;
@@ -120,6 +122,7 @@ impl Builder<'_> {
                 certificates,
                 obtained: host.acme.is_on(),
                 slot: Slot::new(),
+                catalogue: catalogue(host, self.raw, path, context),
                 demands: clients.map_or_else(Demands::default, |clients| {
                     Demands::new(authenticated(clients, &clients_path, context))
                 }),
@@ -165,6 +168,9 @@ impl Builder<'_> {
             }
             return Vec::new();
         }
+        if host.certificates.is_empty() && host.certificate_folder.is_some() {
+            return Vec::new();
+        }
         if host.certificates.is_empty() {
             return self.development_certificates(names, &path, context);
         }
@@ -182,6 +188,16 @@ impl Builder<'_> {
             let message = "has no effect: it is for key = \"keyserver:NAME\"";
             context.findings.wrong(&path.key("fallback_key"), message);
         }
+        let certificate = self.with_key(files, path, context)?;
+        certificates::stapled(certificate, files, self.raw, path, context)
+    }
+
+    fn with_key(
+        &mut self,
+        files: &raw::Certificate,
+        path: &KeyPath,
+        context: &mut Context<'_>,
+    ) -> Option<Arc<Certificate>> {
         let chain = context.file(&files.chain);
         let key = match &files.key {
             // The process that reads it watches it too.
@@ -267,6 +283,32 @@ impl Builder<'_> {
         };
         servers.into_iter().map(load).collect()
     }
+}
+
+/// The names of `certificate_folder`.
+fn catalogue(
+    host: &raw::Host,
+    raw: &raw::Config,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<Arc<Catalogue>> {
+    let path = path.key("certificate_folder");
+    let folder = context.base.join(host.certificate_folder.as_ref()?);
+    if raw.keys.isolate == Some(true) {
+        let message =
+            "its keys are read by this process, and not by that of keys.isolate: leave one of the two out";
+        context.findings.wrong(&path, message);
+        return None;
+    }
+    let opened = Catalogue::open(&folder).map_err(|error| context.findings.wrong(&path, error.to_string()));
+    let catalogue = opened.ok()?;
+    if catalogue.statistics().names == 0 {
+        let folder = folder.display();
+        context
+            .findings
+            .warn(format!("{path}: {folder} has no NAME.pem yet; those that come are served at once"));
+    }
+    Some(catalogue)
 }
 
 /// A certificate whose key is in a file.

@@ -10,7 +10,10 @@ use std::thread;
 use std::time::Duration;
 
 use brisk_certs::UnknownName;
-use brisk_gateway::settings::{ClientLimit, GatewaySettings, ProxyProtocol, SessionSettings};
+use brisk_certs::store::Folder;
+use brisk_gateway::settings::{
+    CertificateSettings, ClientLimit, GatewaySettings, ProxyProtocol, SessionSettings,
+};
 use brisk_keys::Keystore;
 use brisk_net::{ListenerSettings, RateLimits};
 use brisk_proxy::client::{Http2Code, HttpSettings, HttpTimeouts};
@@ -23,7 +26,7 @@ use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
 use ipnet::IpNet;
 
-use super::{Context, isolation, keys, limits, sessions};
+use super::{Context, certificates, isolation, keys, limits, sessions};
 use crate::config::error::KeyPath;
 use crate::config::findings::Findings;
 use crate::config::raw;
@@ -58,6 +61,7 @@ pub(super) struct Server {
     pub(super) sessions: SessionSettings,
     pub(super) keys: KeySettings,
     access_log: Option<AccessLogSettings>,
+    certificates: CertificateSettings,
 }
 
 impl Server {
@@ -99,6 +103,7 @@ impl Server {
             service,
             upstreams,
             access_log: self.access_log,
+            certificates: self.certificates,
         }
     }
 }
@@ -125,8 +130,13 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
     let drain = Period(Duration::from_secs(30));
     let drains = Period(Duration::ZERO)..=*TIMEOUTS.end();
     let (max_connections, per_client) = connections(server, &path, context);
+    let state_dir = state_dir.or_else(|| dirs::state_dir().map(|dir| dir.join("brisk")));
     Server {
-        state_dir: state_dir.or_else(|| dirs::state_dir().map(|dir| dir.join("brisk"))),
+        certificates: CertificateSettings {
+            care: certificates::care(&raw.certificates, context),
+            store: state_dir.as_ref().map(|dir| Arc::new(Folder::new(dir.join("certificates")))),
+        },
+        state_dir,
         workers,
         https,
         http,

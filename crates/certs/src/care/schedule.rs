@@ -1,0 +1,57 @@
+//! When to ask again.
+
+use std::time::{Duration, SystemTime};
+
+/// The longest sleep without a look at the clock, which may be set meanwhile.
+const LONGEST_SLEEP: Duration = Duration::from_mins(5);
+
+/// When a staple is asked for again: at half of its life, by up to a tenth of it earlier or later. `random` is in 0 to
+/// 1.
+pub(super) fn refresh(this_update: SystemTime, next_update: SystemTime, random: f64) -> SystemTime {
+    let life = next_update.duration_since(this_update).unwrap_or_default();
+    this_update + life.mul_f64(0.4 + 0.2 * random.clamp(0.0, 1.0))
+}
+
+/// The pause after this number of failures in a row: from `first` on twice as long each time, up to `most`, and between
+/// three quarters and five quarters of that.
+pub(super) fn pause(failures: u32, first: Duration, most: Duration, random: f64) -> Duration {
+    let doubled = first.saturating_mul(1 << failures.saturating_sub(1).min(16));
+    doubled.min(most).mul_f64(0.75 + 0.5 * random.clamp(0.0, 1.0))
+}
+
+/// A random number in 0 to 1.
+pub(super) fn random() -> f64 {
+    let mut bytes = [0; 4];
+    // Without randomness all ask at the same moment, which is no harm here.
+    let _ = aws_lc_rs::rand::fill(&mut bytes);
+    f64::from(u32::from_ne_bytes(bytes)) / f64::from(u32::MAX)
+}
+
+/// Sleeps until `at`, but not for long: the caller looks at the clock again.
+pub(super) async fn sleep_towards(at: SystemTime) {
+    let left = at.duration_since(SystemTime::now()).unwrap_or_default();
+    tokio::time::sleep(left.clamp(Duration::from_millis(100), LONGEST_SLEEP)).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_staple_is_refreshed_around_half_of_its_life() {
+        let day = Duration::from_hours(24);
+        let start = SystemTime::UNIX_EPOCH + 1000 * day;
+        let at = |random| refresh(start, start + 10 * day, random).duration_since(start).unwrap();
+        assert_eq!((at(0.0), at(0.5), at(1.0)), (4 * day, 5 * day, 6 * day));
+        assert_eq!(refresh(start, start - day, 0.3), start);
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_limit() {
+        let (first, most) = (Duration::from_secs(4), Duration::from_mins(1));
+        let seconds = |failures| pause(failures, first, most, 0.5).as_secs();
+        assert_eq!([1, 2, 3, 4, 5, 6, 100].map(seconds), [4, 8, 16, 32, 60, 60, 60]);
+        assert!(pause(1, first, most, 0.0) == Duration::from_secs(3));
+        assert!((0.0..=1.0).contains(&random()));
+    }
+}

@@ -1,0 +1,173 @@
+//! As much of DER (X.690) as OCSP and revocation lists need beside `x509-parser`: elements in a row, read without
+//! copying and without recursion, and a few written.
+
+use std::time::SystemTime;
+
+use x509_parser::prelude::FromDer;
+use x509_parser::time::ASN1Time;
+
+use crate::x509::system_time;
+
+pub(crate) const INTEGER: u8 = 0x02;
+pub(crate) const BIT_STRING: u8 = 0x03;
+pub(crate) const OCTET_STRING: u8 = 0x04;
+pub(crate) const OID: u8 = 0x06;
+pub(crate) const ENUMERATED: u8 = 0x0a;
+pub(crate) const UTC_TIME: u8 = 0x17;
+pub(crate) const GENERALIZED_TIME: u8 = 0x18;
+pub(crate) const SEQUENCE: u8 = 0x30;
+
+/// Why bytes are not what they should be: a few words for the operator.
+pub(crate) type Malformed = &'static str;
+
+/// One element: tag, length and contents.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Element<'a> {
+    pub(crate) tag: u8,
+    pub(crate) content: &'a [u8],
+    /// With tag and length.
+    pub(crate) whole: &'a [u8],
+}
+
+impl<'a> Element<'a> {
+    /// The elements in it.
+    pub(crate) fn inside(self) -> Reader<'a> {
+        Reader(self.content)
+    }
+
+    /// The bytes of a BIT STRING without unused bits.
+    pub(crate) fn bits(self) -> Result<&'a [u8], Malformed> {
+        match self.content.split_first() {
+            Some((0, bits)) if self.tag == BIT_STRING => Ok(bits),
+            _ => Err("a string of bits that are not whole bytes"),
+        }
+    }
+
+    /// The time of a `UTCTime` or `GeneralizedTime`.
+    pub(crate) fn time(self) -> Result<SystemTime, Malformed> {
+        let read = if matches!(self.tag, UTC_TIME | GENERALIZED_TIME) {
+            ASN1Time::from_der(self.whole).ok()
+        } else {
+            None
+        };
+        let (_, time) = read.ok_or("a time that cannot be read")?;
+        Ok(system_time(time))
+    }
+}
+
+/// Elements in a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The next element, of any tag.
+    pub(crate) fn next(&mut self) -> Result<Element<'a>, Malformed> {
+        let bytes = self.0;
+        let [tag, first, rest @ ..] = bytes else { return Err("it ends too early") };
+        // No structure here has tags of several bytes.
+        if tag & 0x1f == 0x1f {
+            return Err("a tag that is unknown here");
+        }
+        let (len, rest) = length(*first, rest)?;
+        let content = rest.get(..len).ok_or("it ends too early")?;
+        let whole = bytes.len() - rest.len() + len;
+        self.0 = &bytes[whole..];
+        Ok(Element { tag: *tag, content, whole: &bytes[..whole] })
+    }
+
+    /// The next element, which has this tag.
+    pub(crate) fn expect(&mut self, tag: u8) -> Result<Element<'a>, Malformed> {
+        self.optional(tag)?.ok_or("another element than expected")
+    }
+
+    /// The next element, if it has this tag.
+    pub(crate) fn optional(&mut self, tag: u8) -> Result<Option<Element<'a>>, Malformed> {
+        if self.0.first() == Some(&tag) { self.next().map(Some) } else { Ok(None) }
+    }
+
+    /// Nothing may follow.
+    pub(crate) fn end(self) -> Result<(), Malformed> {
+        if self.is_empty() { Ok(()) } else { Err("something follows its end") }
+    }
+}
+
+/// The one element that `bytes` are, which is a SEQUENCE.
+pub(crate) fn sequence(bytes: &[u8]) -> Result<Reader<'_>, Malformed> {
+    let mut reader = Reader::new(bytes);
+    let element = reader.expect(SEQUENCE)?;
+    reader.end()?;
+    Ok(element.inside())
+}
+
+// X.690 section 8.1.3, in the shortest form (10.1).
+fn length(first: u8, rest: &[u8]) -> Result<(usize, &[u8]), Malformed> {
+    if first < 0x80 {
+        return Ok((usize::from(first), rest));
+    }
+    let count = usize::from(first & 0x7f);
+    let Some((bytes, rest)) = rest.split_at_checked(count).filter(|_| (1..=4).contains(&count)) else {
+        return Err("a length that is unknown here");
+    };
+    let len = bytes.iter().fold(0_usize, |len, byte| len << 8 | usize::from(*byte));
+    if len < 0x80 || bytes[0] == 0 {
+        return Err("a length in a longer form than needed");
+    }
+    Ok((len, rest))
+}
+
+/// An element with these contents.
+pub(crate) fn write(tag: u8, contents: &[&[u8]]) -> Vec<u8> {
+    let len: usize = contents.iter().map(|content| content.len()).sum();
+    let mut element = vec![tag];
+    if len < 0x80 {
+        element.push(len as u8);
+    } else {
+        let bytes = len.to_be_bytes();
+        let bytes = &bytes[bytes.iter().take_while(|byte| **byte == 0).count()..];
+        element.push(0x80 | bytes.len() as u8);
+        element.extend_from_slice(bytes);
+    }
+    contents.iter().for_each(|content| element.extend_from_slice(content));
+    element
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for len in [0, 1, 127, 128, 255, 256, 70_000] {
+            let content = vec![7; len];
+            let element = write(OCTET_STRING, &[&content]);
+            let mut reader = Reader::new(&element);
+            assert_eq!(reader.expect(OCTET_STRING).unwrap().content, content);
+            assert!(reader.end().is_ok());
+        }
+    }
+
+    #[test]
+    fn other_forms_are_refused() {
+        for bytes in [
+            &[][..],
+            &[0x30],
+            &[0x30, 1],
+            &[0x30, 0x80, 0, 0],
+            &[0x30, 0x81, 1, 0],
+            &[0x30, 0x82, 0, 0x80],
+            &[0x30, 0x85, 1, 1, 1, 1, 1],
+            &[0x1f, 0x81, 0],
+        ] {
+            assert!(Reader::new(bytes).next().is_err(), "{bytes:?}");
+        }
+        assert!(sequence(&[0x30, 0, 0]).is_err());
+    }
+}

@@ -1,0 +1,222 @@
+//! OCSP (RFC 6960) from the side of a server that staples: the request for one certificate, and whether a response may
+//! be shown to clients.
+
+mod response;
+
+use std::time::{Duration, SystemTime};
+
+use aws_lc_rs::digest::{Algorithm, SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
+use thiserror::Error;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
+
+use crate::der::{INTEGER, Malformed, OCTET_STRING, SEQUENCE, write};
+use crate::error::day;
+use crate::signature::{signed_by, verifies};
+use response::{Basic, CertStatus, Responder, Single};
+
+/// The most bytes of a response that is looked at. Usual ones have 300 to 3,000.
+pub const RESPONSE_LIMIT: usize = 64 * 1024;
+
+/// What clocks may differ by.
+const SKEW: Duration = Duration::from_mins(5);
+
+/// Certificates in a response that may be the signer's. Usual is none, or one.
+const SIGNERS: usize = 8;
+
+/// `AlgorithmIdentifier` of SHA-1 and SHA-256, which name certificates here and sign nothing.
+const SHA1_ID: &[u8] = &[0x30, 9, 6, 5, 0x2b, 0x0e, 3, 2, 0x1a, 5, 0];
+const SHA1_OID: &[u8] = &[0x2b, 0x0e, 3, 2, 0x1a];
+const SHA256_OID: &[u8] = &[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 1];
+
+/// A response that says that a certificate is good, verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Staple {
+    /// The response as it came, for clients.
+    pub der: Vec<u8>,
+    /// Since when it is known to be true.
+    pub this_update: SystemTime,
+    /// Until when it may be shown.
+    pub next_update: SystemTime,
+}
+
+impl Staple {
+    /// Whether clients accept it at `now`.
+    pub fn is_fresh(&self, now: SystemTime) -> bool {
+        now < self.next_update
+    }
+}
+
+/// Why a response is not shown to clients.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OcspError {
+    /// It is no OCSP response.
+    #[error("it is no OCSP response: {0}")]
+    Malformed(&'static str),
+    /// The responder has no answer (RFC 6960 section 4.2.1).
+    #[error("the responder refused to answer: {0}")]
+    Refused(&'static str),
+    /// It is about other certificates.
+    #[error("it is not about this certificate")]
+    OtherCertificate,
+    /// Who signed it may not speak for the certificate's issuer.
+    #[error(
+        "it is signed neither by the issuer of the certificate nor by a responder that the issuer appointed"
+    )]
+    Signer,
+    /// The signature is wrong.
+    #[error("its signature is wrong")]
+    Signature,
+    /// It begins in the future.
+    #[error("it is not valid before {}; is this machine's clock right?", day(*.0))]
+    NotYetValid(SystemTime),
+    /// Its time is over.
+    #[error("it expired on {}", day(*.0))]
+    Stale(SystemTime),
+    /// It does not say until when it may be kept.
+    #[error("it does not say until when it is valid (nextUpdate), so it cannot be kept")]
+    NoEnd,
+    /// The certificate is revoked.
+    #[error("the certificate was revoked on {}", day(*.0))]
+    Revoked(SystemTime),
+    /// The responder does not know the certificate.
+    #[error("the responder does not know this certificate")]
+    Unknown,
+}
+
+impl From<Malformed> for OcspError {
+    fn from(reason: Malformed) -> Self {
+        Self::Malformed(reason)
+    }
+}
+
+/// One certificate and its issuer, as OCSP names them.
+#[derive(Clone, Debug)]
+pub struct Question {
+    issuer: Vec<u8>,
+    issuer_name: Vec<u8>,
+    /// The bits of the issuer's public key.
+    issuer_key: Vec<u8>,
+    serial: Vec<u8>,
+}
+
+impl Question {
+    /// About `certificate`, which `issuer` issued; both DER. `None` if one of them cannot be parsed.
+    pub fn new(certificate: &[u8], issuer: &[u8]) -> Option<Self> {
+        let (_, leaf) = X509Certificate::from_der(certificate).ok()?;
+        let (_, parsed) = X509Certificate::from_der(issuer).ok()?;
+        Some(Self {
+            issuer: issuer.to_vec(),
+            issuer_name: leaf.issuer().as_raw().to_vec(),
+            issuer_key: parsed.public_key().subject_public_key.data.to_vec(),
+            serial: leaf.tbs_certificate.raw_serial().to_vec(),
+        })
+    }
+
+    /// The request in DER, with SHA-1 in the name of the certificate, which every responder knows, and without nonce:
+    /// such responses can be made beforehand and cached (RFC 5019).
+    pub fn request(&self) -> Vec<u8> {
+        let (name, key) = self.hashes(&SHA1_FOR_LEGACY_USE_ONLY);
+        let id = write(
+            SEQUENCE,
+            &[
+                SHA1_ID,
+                &write(OCTET_STRING, &[&name]),
+                &write(OCTET_STRING, &[&key]),
+                &write(INTEGER, &[&self.serial]),
+            ],
+        );
+        let list = write(SEQUENCE, &[&write(SEQUENCE, &[&id])]);
+        write(SEQUENCE, &[&write(SEQUENCE, &[&list])])
+    }
+
+    /// Whether `response` says at `now` that the certificate is good, and may be shown (RFC 6960 section 3.2).
+    pub fn verify(&self, response: &[u8], now: SystemTime) -> Result<Staple, OcspError> {
+        let basic = Basic::read(response)?;
+        let single = self.answer(&basic)?;
+        self.verify_signature(&basic, now)?;
+        if single.this_update > now + SKEW {
+            return Err(OcspError::NotYetValid(single.this_update));
+        }
+        if let CertStatus::Revoked(since) = single.status {
+            return Err(OcspError::Revoked(since));
+        }
+        let next_update = single.next_update.ok_or(OcspError::NoEnd)?;
+        if next_update <= now {
+            return Err(OcspError::Stale(next_update));
+        }
+        match single.status {
+            CertStatus::Good => {
+                Ok(Staple { der: response.to_vec(), this_update: single.this_update, next_update })
+            }
+            _ => Err(OcspError::Unknown),
+        }
+    }
+
+    fn hashes(&self, algorithm: &'static Algorithm) -> (Vec<u8>, Vec<u8>) {
+        let hash = |bytes| digest(algorithm, bytes).as_ref().to_vec();
+        (hash(&self.issuer_name), hash(&self.issuer_key))
+    }
+
+    /// The part of the response that is about this certificate.
+    fn answer<'a>(&self, basic: &Basic<'a>) -> Result<Single<'a>, OcspError> {
+        for single in basic.answers() {
+            let single = single?;
+            let (name, key) = match single.hash {
+                SHA1_OID => self.hashes(&SHA1_FOR_LEGACY_USE_ONLY),
+                SHA256_OID => self.hashes(&SHA256),
+                _ => continue,
+            };
+            if single.issuer_name == name && single.issuer_key == key && single.serial == self.serial {
+                return Ok(single);
+            }
+        }
+        Err(OcspError::OtherCertificate)
+    }
+
+    // RFC 6960 section 4.2.2.2: the issuer itself, or a responder whose certificate the issuer signed for that.
+    fn verify_signature(&self, basic: &Basic<'_>, now: SystemTime) -> Result<(), OcspError> {
+        let (_, issuer) =
+            X509Certificate::from_der(&self.issuer).map_err(|_| "its issuer cannot be parsed")?;
+        if is_named(&basic.responder, &issuer) {
+            return verify_by(&issuer, basic);
+        }
+        let given = basic.certificates().filter_map(|der| X509Certificate::from_der(der).ok());
+        for (_, signer) in given.take(SIGNERS) {
+            if is_named(&basic.responder, &signer) && is_appointed(&signer, &issuer, now) {
+                return verify_by(&signer, basic);
+            }
+        }
+        Err(OcspError::Signer)
+    }
+}
+
+fn verify_by(signer: &X509Certificate<'_>, basic: &Basic<'_>) -> Result<(), OcspError> {
+    let right = verifies(signer.public_key(), &basic.algorithm, basic.signature, basic.signed);
+    if right { Ok(()) } else { Err(OcspError::Signature) }
+}
+
+fn is_named(responder: &Responder<'_>, certificate: &X509Certificate<'_>) -> bool {
+    match responder {
+        Responder::Name(name) => certificate.subject().as_raw() == *name,
+        Responder::Key(hash) => {
+            let key = &certificate.public_key().subject_public_key.data;
+            digest(&SHA1_FOR_LEGACY_USE_ONLY, key).as_ref() == *hash
+        }
+    }
+}
+
+fn is_appointed(signer: &X509Certificate<'_>, issuer: &X509Certificate<'_>, now: SystemTime) -> bool {
+    let usage = signer.extended_key_usage().ok().flatten();
+    let validity = signer.validity();
+    let (begin, end) =
+        (crate::x509::system_time(validity.not_before), crate::x509::system_time(validity.not_after));
+    usage.is_some_and(|usage| usage.value.ocsp_signing)
+        && begin <= now + SKEW
+        && now <= end
+        && signed_by(signer, issuer)
+}
+
+#[cfg(test)]
+mod tests;

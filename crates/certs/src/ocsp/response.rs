@@ -1,0 +1,179 @@
+//! The parts of an OCSP response (RFC 6960 section 4.2.1), as they lie in its bytes.
+
+use std::time::SystemTime;
+
+use x509_parser::prelude::FromDer;
+use x509_parser::x509::AlgorithmIdentifier;
+
+use super::OcspError;
+use crate::der::{
+    BIT_STRING, ENUMERATED, Element, GENERALIZED_TIME, INTEGER, Malformed, OCTET_STRING, OID, Reader,
+    SEQUENCE, sequence,
+};
+
+/// `id-pkix-ocsp-basic`.
+const BASIC: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 0x30, 1, 1];
+
+/// Tags of a context: primitive and constructed.
+const PRIMITIVE: u8 = 0x80;
+const CONSTRUCTED: u8 = 0xa0;
+
+/// A `BasicOCSPResponse`.
+pub(super) struct Basic<'a> {
+    /// The bytes that the signature is over.
+    pub(super) signed: &'a [u8],
+    pub(super) responder: Responder<'a>,
+    pub(super) algorithm: AlgorithmIdentifier<'a>,
+    pub(super) signature: &'a [u8],
+    answers: Reader<'a>,
+    certificates: Reader<'a>,
+}
+
+/// Who signed.
+pub(super) enum Responder<'a> {
+    /// Its subject.
+    Name(&'a [u8]),
+    /// SHA-1 of the bits of its public key.
+    Key(&'a [u8]),
+}
+
+/// A `SingleResponse`.
+pub(super) struct Single<'a> {
+    /// The OID of the hash in the name of the certificate.
+    pub(super) hash: &'a [u8],
+    pub(super) issuer_name: &'a [u8],
+    pub(super) issuer_key: &'a [u8],
+    pub(super) serial: &'a [u8],
+    pub(super) status: CertStatus,
+    pub(super) this_update: SystemTime,
+    pub(super) next_update: Option<SystemTime>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CertStatus {
+    Good,
+    Revoked(SystemTime),
+    Unknown,
+}
+
+impl<'a> Basic<'a> {
+    pub(super) fn read(bytes: &'a [u8]) -> Result<Self, OcspError> {
+        let mut response = sequence(bytes)?;
+        let status = response.expect(ENUMERATED)?.content;
+        if status != [0] {
+            return Err(refused(status));
+        }
+        let mut inside = response.expect(CONSTRUCTED)?.inside();
+        response.end()?;
+        let mut typed = inside.expect(SEQUENCE)?.inside();
+        inside.end()?;
+        if typed.expect(OID)?.content != BASIC {
+            return Err(OcspError::Malformed("a type of response other than id-pkix-ocsp-basic"));
+        }
+        let basic = typed.expect(OCTET_STRING)?.content;
+        typed.end()?;
+        Ok(Self::basic(basic)?)
+    }
+
+    fn basic(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut basic = sequence(bytes)?;
+        let data = basic.expect(SEQUENCE)?;
+        let algorithm = basic.expect(SEQUENCE)?;
+        // The library takes other tags too, which clients do not.
+        algorithm.inside().expect(OID)?;
+        let signature = basic.expect(BIT_STRING)?.bits()?;
+        let certificates = match basic.optional(CONSTRUCTED)? {
+            None => Reader::new(&[]),
+            Some(given) => sequence(given.content)?,
+        };
+        basic.end()?;
+        let (_, algorithm) =
+            AlgorithmIdentifier::from_der(algorithm.whole).map_err(|_| "an algorithm that cannot be read")?;
+        let (responder, answers) = read_data(data)?;
+        Ok(Self { signed: data.whole, responder, algorithm, signature, answers, certificates })
+    }
+
+    /// What it says of certificates, each read when it is asked for; the first that cannot be read is the last.
+    pub(super) fn answers(&self) -> impl Iterator<Item = Result<Single<'a>, Malformed>> {
+        let mut rest = self.answers;
+        let mut failed = false;
+        std::iter::from_fn(move || {
+            if failed || rest.is_empty() {
+                return None;
+            }
+            let single = rest.expect(SEQUENCE).and_then(Single::read);
+            failed = single.is_err();
+            Some(single)
+        })
+    }
+
+    /// The certificates that came with it, DER.
+    pub(super) fn certificates(&self) -> impl Iterator<Item = &'a [u8]> {
+        let mut rest = self.certificates;
+        std::iter::from_fn(move || rest.expect(SEQUENCE).ok().map(|element| element.whole))
+    }
+}
+
+/// `ResponseData`: who signed, and the answers.
+fn read_data(data: Element<'_>) -> Result<(Responder<'_>, Reader<'_>), Malformed> {
+    let mut data = data.inside();
+    data.optional(CONSTRUCTED)?;
+    let responder = data.next()?;
+    let mut inside = responder.inside();
+    let responder = match responder.tag {
+        tag if tag == CONSTRUCTED | 1 => Responder::Name(inside.expect(SEQUENCE)?.whole),
+        tag if tag == CONSTRUCTED | 2 => Responder::Key(inside.expect(OCTET_STRING)?.content),
+        _ => return Err("an unknown kind of responder"),
+    };
+    inside.end()?;
+    data.expect(GENERALIZED_TIME)?.time()?;
+    let answers = data.expect(SEQUENCE)?.inside();
+    data.optional(CONSTRUCTED | 1)?;
+    data.end()?;
+    Ok((responder, answers))
+}
+
+impl<'a> Single<'a> {
+    fn read(element: Element<'a>) -> Result<Self, Malformed> {
+        let mut single = element.inside();
+        let mut id = single.expect(SEQUENCE)?.inside();
+        let hash = id.expect(SEQUENCE)?.inside().expect(OID)?.content;
+        let issuer_name = id.expect(OCTET_STRING)?.content;
+        let issuer_key = id.expect(OCTET_STRING)?.content;
+        let serial = id.expect(INTEGER)?.content;
+        id.end()?;
+        let status = CertStatus::read(single.next()?)?;
+        let this_update = single.expect(GENERALIZED_TIME)?.time()?;
+        let next_update = match single.optional(CONSTRUCTED)? {
+            None => None,
+            Some(next) => Some(next.inside().expect(GENERALIZED_TIME)?.time()?),
+        };
+        single.optional(CONSTRUCTED | 1)?;
+        single.end()?;
+        Ok(Self { hash, issuer_name, issuer_key, serial, status, this_update, next_update })
+    }
+}
+
+impl CertStatus {
+    fn read(element: Element<'_>) -> Result<Self, Malformed> {
+        match element.tag {
+            PRIMITIVE => Ok(Self::Good),
+            tag if tag == CONSTRUCTED | 1 => {
+                Ok(Self::Revoked(element.inside().expect(GENERALIZED_TIME)?.time()?))
+            }
+            tag if tag == PRIMITIVE | 2 => Ok(Self::Unknown),
+            _ => Err("an unknown status"),
+        }
+    }
+}
+
+fn refused(status: &[u8]) -> OcspError {
+    OcspError::Refused(match status {
+        [1] => "the request is malformed",
+        [2] => "an internal error",
+        [3] => "try later",
+        [5] => "the request must be signed",
+        [6] => "unauthorized: it does not know the certificate",
+        _ => "an unknown status",
+    })
+}

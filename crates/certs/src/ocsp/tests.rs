@@ -1,0 +1,119 @@
+//! Responses of the responder of `openssl`, good ones and others.
+
+use std::sync::LazyLock;
+
+use brisk_testkit::ca::{Leaf, TestCa};
+use brisk_testkit::ca_site::response;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+
+use super::*;
+
+static CA: LazyLock<TestCa> = LazyLock::new(TestCa::new);
+
+fn der(pem: &str) -> CertificateDer<'static> {
+    CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()
+}
+
+fn question(leaf: &Leaf) -> Question {
+    Question::new(&der(&leaf.certificate_pem), &CA.intermediate_der()).unwrap()
+}
+
+fn leaf() -> Leaf {
+    CA.server(&["a.test"]).issue()
+}
+
+/// What comes of the response that `signer` signs about `leaf` alone.
+fn verified(leaf: &Leaf, signer: Option<&Leaf>) -> Result<Staple, OcspError> {
+    let question = question(leaf);
+    let response = response(&CA, &[leaf], &[], signer, &question.request());
+    question.verify(&response, SystemTime::now())
+}
+
+#[test]
+fn the_issuer_and_those_that_it_appoints_may_sign() {
+    let leaf = leaf();
+    let staple = verified(&leaf, None).unwrap();
+    let life = staple.next_update.duration_since(staple.this_update).unwrap();
+    assert_eq!(life, Duration::from_mins(5));
+    assert!(staple.is_fresh(SystemTime::now()) && !staple.is_fresh(staple.next_update));
+    assert!(verified(&leaf, Some(&CA.ocsp_signer().issue())).is_ok());
+}
+
+#[test]
+fn others_may_not_sign() {
+    let leaf = leaf();
+    let other = TestCa::new();
+    for signer in [
+        // Issued by the same CA, for another purpose.
+        CA.client("alice").issue(),
+        CA.server(&["a.test"]).issue(),
+        // The right purpose, expired.
+        CA.ocsp_signer().expired().issue(),
+        // The right purpose, of another CA of the same name, and below the root.
+        other.ocsp_signer().issue(),
+        CA.ocsp_signer().below_root().issue(),
+    ] {
+        assert_eq!(verified(&leaf, Some(&signer)), Err(OcspError::Signer), "{}", signer.chain_pem);
+    }
+}
+
+#[test]
+fn revoked_and_unknown_are_not_shown() {
+    let leaf = leaf();
+    let (question, now) = (question(&leaf), SystemTime::now());
+    let revoked = response(&CA, &[], &[&leaf], None, &question.request());
+    assert!(matches!(question.verify(&revoked, now), Err(OcspError::Revoked(_))));
+    let unknown = response(&CA, &[], &[], None, &question.request());
+    assert_eq!(question.verify(&unknown, now), Err(OcspError::Unknown));
+}
+
+#[test]
+fn times_are_kept_to() {
+    let leaf = leaf();
+    let (question, now) = (question(&leaf), SystemTime::now());
+    let response = response(&CA, &[&leaf], &[], None, &question.request());
+    let staple = question.verify(&response, now).unwrap();
+    assert_eq!(question.verify(&response, staple.next_update), Err(OcspError::Stale(staple.next_update)),);
+    let early = question.verify(&response, staple.this_update - Duration::from_mins(10));
+    assert_eq!(early, Err(OcspError::NotYetValid(staple.this_update)));
+}
+
+#[test]
+fn a_response_is_for_its_certificate_alone() {
+    let (one, other) = (leaf(), leaf());
+    let response = response(&CA, &[&one], &[], None, &question(&one).request());
+    let verified = question(&other).verify(&response, SystemTime::now());
+    assert_eq!(verified, Err(OcspError::OtherCertificate));
+}
+
+#[test]
+fn no_byte_of_what_is_signed_can_be_changed() {
+    let leaf = leaf();
+    let (question, now) = (question(&leaf), SystemTime::now());
+    let response = response(&CA, &[&leaf], &[], None, &question.request());
+    assert!(question.verify(&response, now).is_ok());
+    for place in 0..response.len() {
+        let mut changed = response.clone();
+        changed[place] ^= 1;
+        if let Ok(staple) = question.verify(&changed, now) {
+            // In the certificate that openssl adds, which is not needed: the issuer's own.
+            let certificate = CA.intermediate_der();
+            let begin = response.windows(certificate.len()).position(|window| *window == *certificate);
+            assert!(begin.is_some_and(|begin| place >= begin), "{place}: {:?}", staple.next_update);
+        }
+    }
+    for len in 0..response.len() {
+        assert!(question.verify(&response[..len], now).is_err(), "{len}");
+    }
+}
+
+#[test]
+fn a_responder_that_refuses_says_why() {
+    let leaf = leaf();
+    for (status, reason) in [(3, "try later"), (6, "unauthorized: it does not know the certificate")] {
+        let response = [0x30, 3, 0x0a, 1, status];
+        assert_eq!(question(&leaf).verify(&response, SystemTime::now()), Err(OcspError::Refused(reason)));
+    }
+    assert!(matches!(question(&leaf).verify(b"<html>", SystemTime::now()), Err(OcspError::Malformed(_))));
+}

@@ -1,0 +1,71 @@
+//! `[certificates]`: what is done for certificates, and the staples of files.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use brisk_certs::{CareSettings, CertError, Certificate};
+
+use super::Context;
+use crate::config::error::KeyPath;
+use crate::config::raw;
+use crate::config::units::Period;
+
+/// How long a start may wait for staples.
+const WAITS: RangeInclusive<Period> = Period(Duration::ZERO)..=Period(Duration::from_mins(1));
+
+/// The settings of `[certificates]`.
+pub(super) fn care(raw: &raw::Certificates, context: &mut Context<'_>) -> CareSettings {
+    let usual = CareSettings::default();
+    let path = KeyPath::of("certificates").key("staple_wait");
+    CareSettings {
+        staples: raw.staple.unwrap_or(usual.staples),
+        watches: raw.watch_revocation.unwrap_or(usual.watches),
+        completes: raw.complete_chains.unwrap_or(usual.completes),
+        wait: context.findings.within(&path, raw.staple_wait, Period(usual.wait), &WAITS).0,
+    }
+}
+
+/// `certificate` with the staple of its file, if it has one. Refuses one that clients would refuse for want of a
+/// staple.
+pub(super) fn stapled(
+    certificate: Arc<Certificate>,
+    files: &raw::Certificate,
+    raw: &raw::Config,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<Arc<Certificate>> {
+    if let Some(file) = &files.staple {
+        let file = context.file(file);
+        return match certificate.read_staple(&file, SystemTime::now()) {
+            Ok(staple) => {
+                let mut certificate = Arc::unwrap_or_clone(certificate);
+                certificate.staple = Some(Arc::new(staple));
+                Some(Arc::new(certificate))
+            }
+            // An old one does less harm than a gateway that does not start.
+            Err(error @ CertError::Staple { expired: true, .. }) => {
+                context.findings.warn(format!("{error}; it is not shown, put a new one there"));
+                Some(certificate)
+            }
+            Err(error) => {
+                context.findings.wrong(&path.key("staple"), error.to_string());
+                None
+            }
+        };
+    }
+    let reason = if certificate.services.responders.is_empty() {
+        "it names no OCSP responder, and there is no `staple` file: have one issued without must-staple"
+    } else if raw.certificates.staple == Some(false) {
+        "certificates.staple is false and there is no `staple` file: remove one of the two"
+    } else {
+        return Some(certificate);
+    };
+    if !certificate.services.must_staple {
+        return Some(certificate);
+    }
+    let error =
+        CertError::MustStaple { path: certificate.source.clone(), title: certificate.title(), reason };
+    context.findings.wrong(&path.key("chain"), error.to_string());
+    None
+}

@@ -1,0 +1,259 @@
+//! What looks after certificates: its client of HTTP, its store, and what it shows of them on the admin listener.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use brisk_certs::care::{Fetch, Fetched, Fetching, Report};
+use brisk_certs::{Care, Catalogue, CertError, Certificate, Slot, Store};
+use brisk_fetch::{Client, ClientSettings, Limits};
+use brisk_telemetry::metrics::{Collector, Encoder};
+use http::header::CACHE_CONTROL;
+use http::{HeaderMap, StatusCode};
+use serde_json::{Value, json};
+
+use crate::settings::CertificateSettings;
+use crate::tickets::unix_seconds;
+
+/// The most time of a fetch.
+const TIME: Duration = Duration::from_secs(10);
+
+/// Certificates that have series of their own in the metrics: those in trouble, and then those that end first.
+const SERIES: usize = 500;
+
+/// Starts to look after certificates, with nothing to look after yet.
+pub(crate) fn start(settings: &CertificateSettings) -> Result<Care, CertError> {
+    let store = settings.store.clone();
+    Care::start(settings.care, Arc::new(Errands(OnceLock::new())), store.map(|store| store as Arc<dyn Store>))
+}
+
+/// Fetches with a client that is made for the first fetch: most gateways never need one.
+#[derive(Debug)]
+struct Errands(OnceLock<Result<Client, String>>);
+
+impl Errands {
+    fn client(&self) -> Result<&Client, String> {
+        let made = || {
+            Client::new(&ClientSettings::default()).map_err(|error| format!("cannot fetch anything: {error}"))
+        };
+        self.0.get_or_init(made).as_ref().map_err(Clone::clone)
+    }
+}
+
+impl Fetch for Errands {
+    fn get<'a>(&'a self, url: &'a str, limit: usize) -> Fetching<'a> {
+        Box::pin(async move {
+            let limits = Limits { time: TIME, body: limit, ..Limits::default() };
+            let client = self.client()?.with_limits(limits);
+            let answer = client.get(url).await.map_err(|error| error.to_string())?;
+            if answer.status != StatusCode::OK {
+                return Err(format!("the answer is {}", answer.status));
+            }
+            Ok(Fetched { max_age: max_age(&answer.headers), body: answer.body.to_vec() })
+        })
+    }
+}
+
+/// RFC 9111 section 5.2.2.1.
+fn max_age(headers: &HeaderMap) -> Option<Duration> {
+    let values = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
+    let mut directives = values.flat_map(|value| value.split(','));
+    let seconds = directives.find_map(|directive| directive.trim().strip_prefix("max-age=")?.parse().ok());
+    seconds.map(Duration::from_secs)
+}
+
+/// All certificates that hosts show, as JSON. Times are in seconds since 1970.
+pub(crate) fn shown(care: &Care, now: SystemTime) -> String {
+    let reports = care.report();
+    let all = json!({
+        "now": unix_seconds(now),
+        "certificates": reports.iter().map(|report| described(report)).collect::<Vec<_>>(),
+    });
+    format!("{all:#}\n")
+}
+
+fn described(report: &Report) -> Value {
+    let staple = report
+        .staple
+        .map(|(since, until)| json!({ "made": unix_seconds(since), "shown_until": unix_seconds(until) }));
+    json!({
+        "names": report.names,
+        "key": report.algorithm.to_string(),
+        "file": report.source.display().to_string(),
+        "sha256": report.fingerprint.to_string(),
+        "not_before": unix_seconds(report.not_before),
+        "not_after": unix_seconds(report.not_after),
+        "sent": report.chain_length,
+        "complete": report.is_complete,
+        "wants_staple": report.wants_staple,
+        "staple": staple,
+        "watched": report.names_list,
+        "list_read": report.list_read.map(unix_seconds),
+        "revoked": report.revoked.map(unix_seconds),
+        "failures": {
+            "staple": report.failures.staple,
+            "list": report.failures.list,
+            "issuer": report.failures.issuer,
+        },
+        "trouble": report.trouble,
+    })
+}
+
+/// What is known of certificates, as metrics.
+#[derive(Debug)]
+pub(crate) struct CertificateMetrics(pub(crate) Arc<Care>);
+
+impl Collector for CertificateMetrics {
+    fn collect(&self, page: &mut Encoder<'_, '_>) -> fmt::Result {
+        let now = SystemTime::now();
+        let mut reports = self.0.report();
+        totals(page, &reports)?;
+        catalogues(page)?;
+        // Stable: of the others those that end first stay first.
+        reports.sort_by_key(|report| report.revoked.is_none() && report.trouble.is_none());
+        reports.truncate(SERIES);
+        let labelled: Vec<_> = reports.iter().map(Labelled::new).collect();
+        let mut family =
+            page.gauge("certificate_days_left", "Days to the end of the certificate's validity.")?;
+        for Labelled { report, labels } in &labelled {
+            let left = report
+                .not_after
+                .duration_since(now)
+                .map_or_else(|error| -error.duration().as_secs_f64(), |left| left.as_secs_f64());
+            family.gauge(&labels.each(), (left / 864.0).floor() / 100.0)?;
+        }
+        let mut family = page.seconds_gauge("certificate_staple_age", "Time since the staple was made.")?;
+        for Labelled { report, labels } in labelled.iter().filter(|one| one.report.staple.is_some()) {
+            let made = report.staple.map_or(now, |(made, _)| made);
+            family.gauge(&labels.each(), now.duration_since(made).unwrap_or_default().as_secs())?;
+        }
+        let mut family = page.gauge("certificate_revoked", "1 if the certificate is revoked.")?;
+        for Labelled { report, labels } in &labelled {
+            family.gauge(&labels.each(), u64::from(report.revoked.is_some()))?;
+        }
+        Ok(())
+    }
+}
+
+fn totals(page: &mut Encoder<'_, '_>, reports: &[Report]) -> fmt::Result {
+    let count =
+        |wanted: &dyn Fn(&Report) -> bool| reports.iter().filter(|report| wanted(report)).count() as u64;
+    let mut family = page.gauge("certificates", "Certificates that are shown.")?;
+    family.gauge(&[], reports.len() as u64)?;
+    let mut family = page.gauge("certificates_in_trouble", "Certificates that need attention, by reason.")?;
+    family.gauge(&[("reason", "revoked")], count(&|report| report.revoked.is_some()))?;
+    family.gauge(&[("reason", "staple")], count(&|report| report.wants_staple && report.staple.is_none()))?;
+    family.gauge(&[("reason", "chain")], count(&|report| !report.is_complete))?;
+    let sum = |of: &dyn Fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
+    let mut family = page.gauge(
+        "certificate_fetch_failures",
+        "Failed attempts to fetch something for certificates that are shown now, by what.",
+    )?;
+    family.gauge(&[("what", "staple")], sum(&|report| report.failures.staple))?;
+    family.gauge(&[("what", "list")], sum(&|report| report.failures.list))?;
+    family.gauge(&[("what", "issuer")], sum(&|report| report.failures.issuer))
+}
+
+/// How folders with certificates by name are used.
+fn catalogues(page: &mut Encoder<'_, '_>) -> fmt::Result {
+    let all: Vec<_> = Catalogue::all()
+        .iter()
+        .map(|catalogue| (catalogue.folder().display().to_string(), catalogue.statistics()))
+        .collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    let mut family = page.gauge("certificate_folder_names", "Names in a folder of certificates.")?;
+    for (folder, of) in &all {
+        family.gauge(&[("folder", folder)], of.names as u64)?;
+    }
+    let mut family =
+        page.gauge("certificate_folder_loaded", "Names of a folder whose certificates are in memory.")?;
+    for (folder, of) in &all {
+        family.gauge(&[("folder", folder)], of.loaded as u64)?;
+    }
+    let mut family =
+        page.counter("certificate_folder_events", "What was done with names of a folder, by kind.")?;
+    for (folder, of) in &all {
+        for (event, count) in [
+            ("loaded", of.loads),
+            ("failed", of.failures),
+            ("evicted", of.evictions),
+            ("changed", of.changes),
+        ] {
+            family.counter(&[("folder", folder), ("event", event)], count)?;
+        }
+    }
+    Ok(())
+}
+
+struct Labelled<'r> {
+    report: &'r Report,
+    labels: Labels,
+}
+
+impl<'r> Labelled<'r> {
+    fn new(report: &'r Report) -> Self {
+        let mut sha256 = report.fingerprint.to_string();
+        // Enough to distinguish certificates of one name.
+        sha256.truncate(16);
+        let labels =
+            Labels { certificate: report.title.clone(), algorithm: report.algorithm.label(), sha256 };
+        Self { report, labels }
+    }
+}
+
+struct Labels {
+    certificate: String,
+    algorithm: &'static str,
+    sha256: String,
+}
+
+impl Labels {
+    fn each(&self) -> [(&'static str, &str); 3] {
+        [("certificate", &self.certificate), ("algorithm", self.algorithm), ("sha256", &self.sha256)]
+    }
+}
+
+/// Warns of certificates with which a first flight costs clients another round trip.
+pub(crate) fn warn_of_long_flights<'a>(
+    care: &Care,
+    certificates: impl Iterator<Item = &'a Arc<Certificate>>,
+) {
+    for certificate in certificates {
+        let staple = care.staple(certificate);
+        let flight = brisk_tls::FirstFlight::of(certificate, staple.as_deref());
+        let (most, least) = (flight.most(), flight.least());
+        let (title, file) = (certificate.title(), certificate.source.display());
+        tracing::debug!(certificate = title, most, least, "bytes of the first flight");
+        if !flight.fits_tcp() {
+            tracing::warn!(
+                certificate = title,
+                %file,
+                "the first flight of a handshake has {most} bytes, more than the {} that are sent at once: it costs clients \
+                 another round trip; use ECDSA, or a CA with a shorter chain",
+                brisk_tls::flight::TCP_FLIGHT
+            );
+        }
+    }
+}
+
+/// The slots of `hosts`.
+pub(crate) fn slots<'a>(hosts: impl Iterator<Item = &'a brisk_tls::HostSettings>) -> Vec<Arc<Slot>> {
+    hosts.map(|host| Arc::clone(&host.slot)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caches_are_kept_to() {
+        let age = |value: &'static str| {
+            max_age(&[(CACHE_CONTROL, value.parse().expect("a value"))].into_iter().collect())
+        };
+        assert_eq!(age("public, max-age=60, no-transform"), Some(Duration::from_mins(1)));
+        assert_eq!(age("max-age=soon"), None);
+        assert_eq!(max_age(&HeaderMap::new()), None);
+    }
+}

@@ -1,0 +1,183 @@
+//! What a CA has on the web: certificates of issuers, revocation lists, an OCSP responder; and the ways in which these
+//! fail.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use crate::ca::{Leaf, TestCa};
+use crate::process::{Process, command, wait_until};
+
+/// What is at a path.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// These bytes, with status 200.
+    Bytes(Vec<u8>),
+    /// What a server there says.
+    Of(SocketAddr),
+    /// Nothing, while the connection stays open.
+    Silence,
+    /// The end of the connection.
+    Hangup,
+}
+
+/// A web server of plain HTTP under the control of a test. A path is known by what is before its second slash.
+#[derive(Debug)]
+pub struct CaSite {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    answers: Mutex<HashMap<String, Answer>>,
+    asked: Mutex<Vec<String>>,
+    silent: Mutex<Vec<TcpStream>>,
+    stopped: AtomicBool,
+}
+
+impl CaSite {
+    /// A server on a free port. What is not [set](Self::set) hangs up.
+    pub fn new() -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("a bound socket");
+        let shared = Arc::new(Shared::default());
+        let own = Arc::clone(&shared);
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                if own.stopped.load(Ordering::SeqCst) {
+                    return;
+                }
+                let own = Arc::clone(&own);
+                thread::spawn(move || client.and_then(|client| own.serve(client)));
+            }
+        });
+        Self { address, shared }
+    }
+
+    /// The address of a path: `/ocsp`.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Puts `answer` at a path and below it.
+    pub fn set(&self, path: &str, answer: Answer) {
+        lock(&self.shared.answers).insert(path.to_owned(), answer);
+    }
+
+    /// How often a path was asked for.
+    pub fn asked(&self, path: &str) -> usize {
+        lock(&self.shared.asked).iter().filter(|asked| *asked == path).count()
+    }
+}
+
+impl Default for CaSite {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for CaSite {
+    fn drop(&mut self) {
+        self.shared.stopped.store(true, Ordering::SeqCst);
+        // Wakes the accepting thread; if that fails it is not waiting.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+impl Shared {
+    fn serve(&self, mut client: TcpStream) -> io::Result<()> {
+        let head = read_head(&mut client)?;
+        let path = head.split(' ').nth(1).unwrap_or_default();
+        let place = path.match_indices('/').nth(1).map_or(path, |(end, _)| &path[..end]).to_owned();
+        lock(&self.asked).push(place.clone());
+        let answer = lock(&self.answers).get(&place).cloned();
+        match answer.unwrap_or(Answer::Hangup) {
+            Answer::Bytes(bytes) => {
+                let length = bytes.len();
+                write!(client, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n")?;
+                client.write_all(&bytes)
+            }
+            Answer::Of(server) => {
+                let mut server = TcpStream::connect(server)?;
+                server.write_all(head.replacen(&place, "", 1).as_bytes())?;
+                io::copy(&mut server, &mut client).map(drop)
+            }
+            Answer::Silence => {
+                lock(&self.silent).push(client);
+                Ok(())
+            }
+            Answer::Hangup => Ok(()),
+        }
+    }
+}
+
+fn read_head(client: &mut TcpStream) -> io::Result<String> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") && head.len() < 64 * 1024 {
+        client.read_exact(&mut byte)?;
+        head.push(byte[0]);
+    }
+    Ok(String::from_utf8_lossy(&head).into_owned())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An OCSP responder of `openssl` for the leaves of the intermediate of `ca`: those in `revoked` are revoked since
+/// yesterday, those in `good` are good, others are unknown. `signer` signs: a leaf, or the intermediate itself.
+pub fn responder(
+    ca: &TestCa,
+    good: &[&Leaf],
+    revoked: &[&Leaf],
+    signer: Option<&Leaf>,
+) -> (Process, SocketAddr) {
+    let mut openssl = ocsp(ca, good, revoked, signer);
+    let process = Process::start(openssl.args(["-port", "0"]));
+    let address = wait_until("openssl ocsp that listens", || {
+        let output = process.stdout() + &process.stderr();
+        let port =
+            output.split("ACCEPT ").nth(1)?.split_whitespace().next()?.rsplit(':').next()?.parse().ok()?;
+        output.contains("waiting").then_some(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+    });
+    (process, address)
+}
+
+/// What [`responder`] says to this request: the response.
+pub fn response(
+    ca: &TestCa,
+    good: &[&Leaf],
+    revoked: &[&Leaf],
+    signer: Option<&Leaf>,
+    request: &[u8],
+) -> Vec<u8> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (asked, answer) = (folder.path().join("request"), folder.path().join("response"));
+    fs::write(&asked, request).expect("a temporary file");
+    let mut openssl = ocsp(ca, good, revoked, signer);
+    let output = openssl.arg("-reqin").arg(&asked).arg("-respout").arg(&answer).output().expect("openssl");
+    fs::read(&answer).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+fn ocsp(ca: &TestCa, good: &[&Leaf], revoked: &[&Leaf], signer: Option<&Leaf>) -> std::process::Command {
+    let (certificate, key) = match signer {
+        Some(leaf) => (leaf.chain.clone(), leaf.key.clone()),
+        None => ca.intermediate_files(),
+    };
+    let lines =
+        good.iter().map(|leaf| format!("V\t401231000000Z\t\t{:04X}\tunknown\t/CN={0}\n", leaf.serial()));
+    let revoked = revoked
+        .iter()
+        .map(|leaf| format!("R\t401231000000Z\t260101000000Z\t{:04X}\tunknown\t/CN={0}\n", leaf.serial()));
+    let index = ca.unique_file("index.txt");
+    fs::write(&index, lines.chain(revoked).collect::<String>()).expect("a temporary file");
+    let mut openssl = command("openssl");
+    openssl.args(["ocsp", "-nmin", "5", "-index"]).arg(index);
+    openssl.arg("-CA").arg(ca.intermediate_files().0).arg("-rsigner").arg(certificate).arg("-rkey").arg(key);
+    openssl
+}

@@ -1,0 +1,149 @@
+//! How many bytes a server sends before it hears from the client again, with a certificate. What does not fit into the
+//! first flight of a new connection costs the client another round trip.
+
+use brisk_certs::{Certificate, Staple};
+use brisk_keys::KeyAlgorithm;
+use rustls::compress::{BROTLI_COMPRESSOR, CompressionLevel};
+
+/// What TCP sends without an acknowledgement at the start: 10 segments (RFC 6928) of 1,460 bytes.
+pub const TCP_FLIGHT: usize = 10 * 1460;
+
+/// What QUIC sends to a client that it has not heard from twice: three times a datagram of 1,200 bytes (RFC 9000
+/// section 8.1).
+pub const QUIC_FLIGHT: usize = 3 * 1200;
+
+/// The other messages of a first flight in TLS 1.3: ServerHello without its key share, a change of ciphers,
+/// EncryptedExtensions with ALPN, Finished.
+const OTHERS: usize = 95 + 6 + 19 + 52;
+
+/// The server's key share of X25519, and with ML-KEM-768 beside it.
+const X25519: usize = 32;
+const HYBRID: usize = 1120;
+
+/// What each record of encrypted messages adds, and what one holds.
+const RECORD: usize = 22;
+const RECORD_CONTENT: usize = 16 * 1024;
+
+/// The bytes of the first flight of a full handshake in TLS 1.3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FirstFlight {
+    /// The message with the chain and the staple.
+    pub certificate: usize,
+    /// The same, compressed with brotli (RFC 8879), where that is shorter.
+    pub compressed: usize,
+    /// Everything else, with X25519.
+    others: usize,
+}
+
+impl FirstFlight {
+    /// Of a handshake with `certificate` and the staple, if there is one.
+    pub fn of(certificate: &Certificate, staple: Option<&Staple>) -> Self {
+        let message = message(certificate, staple);
+        let length = message.len() + 4;
+        // RFC 8879 section 4: the algorithm and two lengths come before it.
+        let compressed = BROTLI_COMPRESSOR.compress(message, CompressionLevel::Amortized);
+        let compressed = compressed.map_or(length, |bytes| bytes.len() + 4 + 8).min(length);
+        let others = OTHERS + X25519 + 8 + signature(certificate.algorithm);
+        Self { certificate: length, compressed, others }
+    }
+
+    /// All of it for a client that does not decompress certificates, and has keys for X25519 with ML-KEM-768: the most.
+    pub fn most(&self) -> usize {
+        sealed(self.certificate + self.others + HYBRID - X25519)
+    }
+
+    /// All of it for a client that decompresses certificates and has a key for X25519: the least.
+    pub fn least(&self) -> usize {
+        sealed(self.compressed + self.others)
+    }
+
+    /// Whether it needs no round trip more over TCP, whatever the client.
+    pub fn fits_tcp(&self) -> bool {
+        self.most() <= TCP_FLIGHT
+    }
+
+    /// Whether it could be sent at once over QUIC, to a client that decompresses certificates.
+    pub fn fits_quic(&self) -> bool {
+        self.least() <= QUIC_FLIGHT
+    }
+}
+
+fn sealed(bytes: usize) -> usize {
+    bytes + RECORD * bytes.div_ceil(RECORD_CONTENT)
+}
+
+/// The body of the `Certificate` message, RFC 8446 section 4.4.2.
+fn message(certificate: &Certificate, staple: Option<&Staple>) -> Vec<u8> {
+    let mut list = Vec::new();
+    for (index, der) in certificate.chain.iter().enumerate() {
+        list.extend_from_slice(&length24(der.len()));
+        list.extend_from_slice(der);
+        match staple.filter(|_| index == 0) {
+            None => list.extend_from_slice(&[0, 0]),
+            Some(staple) => {
+                let len = staple.der.len();
+                list.extend_from_slice(&((len + 8) as u16).to_be_bytes());
+                // status_request, of the type ocsp (RFC 6066 section 8).
+                list.extend_from_slice(&[0, 5]);
+                list.extend_from_slice(&((len + 4) as u16).to_be_bytes());
+                list.push(1);
+                list.extend_from_slice(&length24(len));
+                list.extend_from_slice(&staple.der);
+            }
+        }
+    }
+    [&[0][..], &length24(list.len()), &list].concat()
+}
+
+fn length24(len: usize) -> [u8; 3] {
+    let [.., high, middle, low] = len.to_be_bytes();
+    [high, middle, low]
+}
+
+fn signature(algorithm: KeyAlgorithm) -> usize {
+    match algorithm {
+        KeyAlgorithm::EcdsaP384 => 104,
+        KeyAlgorithm::Rsa { bits } => usize::from(bits) / 8,
+        // FIPS 204, table 2.
+        KeyAlgorithm::MlDsa44 => 2420,
+        KeyAlgorithm::MlDsa65 => 3309,
+        KeyAlgorithm::MlDsa87 => 4627,
+        _ => 72,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use brisk_certs::load;
+    use brisk_keys::Keystore;
+    use brisk_testkit::ca::{LeafKey, TestCa};
+
+    use super::*;
+
+    fn flight(key: LeafKey, staple: usize) -> FirstFlight {
+        let leaf = TestCa::new().server(&["a.test"]).key(key).issue();
+        let loaded = load(&leaf.chain, &leaf.key, &mut Keystore::new(), SystemTime::now()).unwrap();
+        let bytes = (0..staple).map(|index| index as u8);
+        let (this_update, next_update) = (SystemTime::now(), SystemTime::now());
+        let staple = (staple > 0).then(|| Staple { der: bytes.collect(), this_update, next_update });
+        FirstFlight::of(&loaded.certificate, staple.as_ref())
+    }
+
+    #[test]
+    fn usual_certificates_fit_and_compression_makes_them_shorter() {
+        let (ecdsa, rsa) = (flight(LeafKey::EcdsaP256, 0), flight(LeafKey::Rsa2048, 0));
+        assert!(ecdsa.most() < rsa.most() && ecdsa.compressed < ecdsa.certificate);
+        assert!(ecdsa.least() < ecdsa.most() && ecdsa.fits_tcp() && ecdsa.fits_quic());
+    }
+
+    #[test]
+    fn a_staple_counts_with_its_frame() {
+        let (without, with) = (flight(LeafKey::EcdsaP256, 0), flight(LeafKey::EcdsaP256, 20_000));
+        // Two signatures differ in length by a few bytes.
+        let more = with.certificate - without.certificate;
+        assert!(more.abs_diff(20_008) < 16, "{more}");
+        assert!(without.fits_tcp() && !with.fits_tcp());
+    }
+}
