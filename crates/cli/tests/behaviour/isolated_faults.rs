@@ -9,7 +9,8 @@ use std::thread;
 
 use brisk_testkit::brisk::{Brisk, Setup, base, host};
 use brisk_testkit::ca::{LeafKey, TestCa};
-use brisk_testkit::process::{Finished, command, wait_until};
+use brisk_testkit::process::{Finished, wait_until};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 
 use crate::isolated::{ISOLATE, full, holder, keeper, kill, status};
@@ -21,6 +22,11 @@ fn renew(gateway: &Brisk) {
     let before = holder(gateway.process().id()).expect("a key process");
     kill(before, Signal::KILL);
     wait_until("another process", || holder(gateway.process().id()).filter(|now| *now != before));
+}
+
+/// A named pipe.
+fn make_pipe(path: &Path) {
+    mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
 }
 
 /// A configuration with a certificate in `a.pem` and `a.key`, which tests replace.
@@ -79,14 +85,12 @@ fn the_keeper_goes_on_where_nobody_reads_its_standard_error() {
     let ca = TestCa::new();
     let leaf = ca.server(&NAMES).issue();
     // A shell that becomes brisk, with a standard error whose reader is gone.
-    let script = format!(
-        "mkfifo err && exec 3<>err && exec '{}' serve \"$@\" 2>err 3<&-",
-        env!("CARGO_BIN_EXE_brisk")
-    );
+    let script = format!("exec 3<>err && exec '{}' serve \"$@\" 2>err 3<&-", env!("CARGO_BIN_EXE_brisk"));
     let gateway = Setup::new(Path::new("/bin/sh"))
         .file("serve", script)
-        .config(&(base(ISOLATE) + &host(&NAMES, &[&leaf])))
-        .start();
+        .config(&(base(ISOLATE) + &host(&NAMES, &[&leaf])));
+    make_pipe(&gateway.folder().join("err"));
+    let gateway = gateway.start();
     wait_until_ready(&gateway);
     let kept_by = keeper(gateway.process().id()).expect("a keeper");
     for _ in 0..2 {
@@ -103,8 +107,7 @@ fn a_configuration_that_can_be_read_once_is_read_once() {
     for keys in ["", ISOLATE] {
         let setup = setup().option("--config").option("pipe.toml");
         let pipe = setup.folder().join("pipe.toml");
-        let made = command("mkfifo").arg(&pipe).status().expect("mkfifo");
-        assert!(made.success());
+        make_pipe(&pipe);
         let config = base(keys) + &host(&NAMES, &[&leaf]);
         let writer = thread::spawn(move || fs::write(pipe, config));
         let gateway = setup.start();
@@ -152,8 +155,7 @@ fn what_is_no_file_of_a_key_is_refused_without_waiting_and_exceptions_are_named(
                 "[[host]]\nnames = {NAMES:?}\ncertificates = [{{ chain = {chain:?}, key = \"{key}\" }}]\n"
             );
         let setup = setup().config(&config).file("long.key", vec![b'x'; (1 << 20) + 1]);
-        let made = command("mkfifo").arg(setup.folder().join("pipe.key")).status().expect("mkfifo");
-        assert!(made.success());
+        make_pipe(&setup.folder().join("pipe.key"));
         setup.fail()
     };
     let failed = with("pipe.key", ISOLATE);
