@@ -97,14 +97,14 @@ impl Store for FleetStore {
     fn read(&self, name: &Name) -> Result<Option<Zeroizing<Vec<u8>>>, StoreError> {
         match self.ask("read", name, cmd("GET").arg(self.value_key(name)))? {
             Value::Nil => Ok(None),
-            Value::BulkString(sealed) => match self.open(name, &sealed) {
-                Some(value) => Ok(Some(value)),
-                None => {
+            Value::BulkString(sealed) => {
+                let value = self.open(name, &sealed);
+                if value.is_none() {
                     // As if it were not there: it is made anew, and no gateway waits for an operator to remove it.
                     tracing::warn!(%name, place = self.place(), "a value cannot be unsealed, and counts as missing");
-                    Ok(None)
                 }
-            },
+                Ok(value)
+            }
             other => Err(self.error("read", name, format!("an answer that is no value: {other:?}"))),
         }
     }

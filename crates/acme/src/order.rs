@@ -90,7 +90,7 @@ impl Job<'_> {
                 OrderStatus::Invalid => return Err(why_invalid(&mut order).await),
             };
             match step {
-                Ok(Some(chain)) => return self.issued(pending, chain),
+                Ok(Some(chain)) => return Self::issued(pending, chain),
                 Ok(None) => {}
                 Err(error) if is_bad_nonce(&error) && nonces < NONCES => nonces += 1,
                 Err(error) => return Err(self.authority.error("the order cannot be finished", error)),
@@ -187,7 +187,7 @@ impl Job<'_> {
         if self.lock.holds() { Ok(()) } else { Err(AcmeError::Overtaken) }
     }
 
-    fn issued(&self, pending: Pending, chain: String) -> Result<Issued, AcmeError> {
+    fn issued(pending: Pending, chain: String) -> Result<Issued, AcmeError> {
         let Pending { names, authority, profile, key, .. } = pending;
         let now = SystemTime::now();
         check(&chain, key.as_str(), &names, now)?;

@@ -129,7 +129,7 @@ impl Prover<'_, '_> {
                 let record = Txt::proving(&name, authorization.dns_value());
                 // Also where it fails: it may be there nevertheless.
                 given.push(Given::Record(dns.clone(), record.clone()));
-                self.patiently(put(dns, &record)).await??;
+                self.patiently(Box::pin(put(dns, &record))).await??;
             }
             _ => given.push(self.job.answers.give(kind, &name, &challenge.token, authorization.as_str())?),
         }
