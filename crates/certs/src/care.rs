@@ -39,7 +39,6 @@ const FETCHES: usize = 32;
 
 /// What is done for certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct CareSettings {
     /// Keep staples for certificates that name a responder. Default: yes.
     pub staples: bool,
@@ -286,10 +285,14 @@ async fn run(shared: Arc<Shared>, mut dropped: watch::Receiver<()>) {
     let mut last = Vec::new();
     loop {
         let shown = shared.shown();
-        shown.iter().for_each(|certificate| drop(shared.ward(certificate)));
+        for certificate in &shown {
+            drop(shared.ward(certificate));
+        }
         forget(&shared, &mut tasks, &shown, &mut last);
         if shared.starts_anew.swap(false, Ordering::Relaxed) {
-            tasks.drain().for_each(|(_, task)| task.abort());
+            for (_, task) in tasks.drain() {
+                task.abort();
+            }
         }
         let wards: Vec<_> = lock(&shared.wards).values().cloned().collect();
         for ward in wards {

@@ -169,7 +169,7 @@ mod tests {
             while let Some(question) = asked.recv().await {
                 match question {
                     Look::Http(token, found) if token == "known" => {
-                        found.send("answer".into()).expect("asked")
+                        found.send("answer".into()).expect("asked");
                     }
                     Look::Http(..) | Look::Tls(..) => {}
                 }

@@ -135,7 +135,9 @@ pub(crate) fn write(tag: u8, contents: &[&[u8]]) -> Vec<u8> {
         element.push(0x80 | bytes.len() as u8);
         element.extend_from_slice(bytes);
     }
-    contents.iter().for_each(|content| element.extend_from_slice(content));
+    for content in contents {
+        element.extend_from_slice(content);
+    }
     element
 }
 

@@ -19,7 +19,7 @@ const LIST: &[u8] = include_bytes!("../../../fuzz/seeds/revocation_list/one");
 const SERIAL: &[u8] = &[0x03, 0xe8];
 
 /// A time in the life of all of them: in December 2026.
-const NOW: Duration = Duration::from_secs(1_797_000_000);
+const NOW: Duration = Duration::from_mins(29_950_000);
 
 fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + NOW

@@ -221,7 +221,7 @@ impl Totals {
     }
 
     fn summary(&self) -> String {
-        let share = if self.bytes_in == 0 { 0 } else { 100 * self.bytes_out / self.bytes_in };
+        let share = (100 * self.bytes_out).checked_div(self.bytes_in).unwrap_or(0);
         let mut parts = vec![
             format!("{} copies made ({} to {} bytes, {share} %)", self.made, self.bytes_in, self.bytes_out),
             format!("{} were current", self.current),

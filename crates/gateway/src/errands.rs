@@ -67,7 +67,7 @@ pub(crate) fn shown(care: &Care, now: SystemTime) -> String {
     let reports = care.report();
     let all = json!({
         "now": unix_seconds(now),
-        "certificates": reports.iter().map(|report| described(report)).collect::<Vec<_>>(),
+        "certificates": reports.iter().map(described).collect::<Vec<_>>(),
     });
     format!("{all:#}\n")
 }

@@ -12,8 +12,8 @@ pub const TCP_FLIGHT: usize = 10 * 1460;
 /// section 8.1).
 pub const QUIC_FLIGHT: usize = 3 * 1200;
 
-/// The other messages of a first flight in TLS 1.3: ServerHello without its key share, a change of ciphers,
-/// EncryptedExtensions with ALPN, Finished.
+/// The other messages of a first flight in TLS 1.3: `ServerHello` without its key share, a change of ciphers,
+/// `EncryptedExtensions` with ALPN, Finished.
 const OTHERS: usize = 95 + 6 + 19 + 52;
 
 /// The server's key share of X25519, and with ML-KEM-768 beside it.

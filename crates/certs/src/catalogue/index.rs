@@ -242,5 +242,5 @@ pub(super) fn name_of(file: &str) -> Option<String> {
 
 /// The same for chains alone, which make a name known.
 fn name_of_chain(file: &str) -> Option<String> {
-    name_of(file).filter(|_| file.ends_with(".pem"))
+    name_of(file).filter(|_| file.strip_suffix(".pem").is_some())
 }

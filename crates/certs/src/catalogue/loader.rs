@@ -201,8 +201,10 @@ impl Catalogue {
     fn compare(&self) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(&self.folder) else { return Vec::new() };
         let files = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let there: HashSet<String> =
-            files.filter(|file| file.ends_with(".pem")).filter_map(|file| name_of(&file)).collect();
+        let there: HashSet<String> = files
+            .filter(|file| file.strip_suffix(".pem").is_some())
+            .filter_map(|file| name_of(&file))
+            .collect();
         let mut changed: Vec<_> =
             there.iter().filter(|name| self.index.get(name).is_none()).cloned().collect();
         for known in self.index.names() {

@@ -72,10 +72,10 @@ impl<'a> Basic<'a> {
         }
         let basic = typed.expect(OCTET_STRING)?.content;
         typed.end()?;
-        Ok(Self::basic(basic)?)
+        Ok(Self::read_basic(basic)?)
     }
 
-    fn basic(bytes: &'a [u8]) -> Result<Self, Malformed> {
+    fn read_basic(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut basic = sequence(bytes)?;
         let data = basic.expect(SEQUENCE)?;
         let algorithm = basic.expect(SEQUENCE)?;

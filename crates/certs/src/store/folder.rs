@@ -223,7 +223,7 @@ mod tests {
         assert!(store.try_lock(&other).unwrap().is_some());
         // A value of the same name is another thing, and locks are no values.
         store.write(&own, b"url").unwrap();
-        assert_eq!(store.list(&name(&["order"])).unwrap(), [own.clone()]);
+        assert_eq!(store.list(&name(&["order"])).unwrap(), std::slice::from_ref(&own));
         drop(held);
         assert!(store.try_lock(&own).unwrap().is_some());
     }

@@ -102,6 +102,7 @@ impl State {
 mod tests {
     use super::*;
 
+    #[expect(clippy::unnecessary_wraps, reason = "one of two kinds")]
     fn ok(name: &str) -> Found {
         Ok(name.to_owned())
     }

@@ -12,7 +12,8 @@ const CODINGS: [&str; 3] = ["zstd", "br", "gzip"];
 
 /// A text of some length, of which no two lines are alike.
 fn text(lines: usize) -> String {
-    (0..lines).map(|line| format!("line {line} of a text with {} lines\n", line * line % 977)).collect()
+    let line = |line| format!("line {line} of a text with {} lines\n", line * line % 977);
+    (0..lines).map(line).collect::<Vec<_>>().concat()
 }
 
 fn compressing(servers: &[&str]) -> String {

@@ -1,6 +1,7 @@
 //! `[keys] isolate`: a gateway whose keys are in a process beside it, which is killed, reloaded and ended with it.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -95,17 +96,15 @@ fn keys_are_in_a_process_that_nobody_looks_into_and_the_gateway_has_none() {
         Some(found) => assert!(!found, "the keeper has a key"),
         None => assert!(!geteuid().is_root(), "root looks into every process"),
     }
-    match holds(holder, &secrets) {
-        Some(found) => assert!(found, "the scan finds no key where there is one"),
-        None => {
-            assert!(!geteuid().is_root(), "root looks into every process");
-            eprintln!("not looked at: the memory of the key process, which is private to others than root")
-        }
+    if let Some(found) = holds(holder, &secrets) {
+        assert!(found, "the scan finds no key where there is one");
+    } else {
+        assert!(!geteuid().is_root(), "root looks into every process");
+        eprintln!("not looked at: the memory of the key process, which is private to others than root");
     }
     assert_eq!(status(holder, "NoNewPrivs"), "1");
     assert_eq!(status(holder, "Threads").parse::<u32>().map(|threads| threads > 1), Ok(true));
     // Dumpable is what decides whose the files in /proc are.
-    use std::os::unix::fs::MetadataExt;
     let owner = fs::metadata(format!("/proc/{holder}/maps")).expect("a process").uid();
     assert_eq!(owner, 0, "it may be dumped");
     if geteuid().is_root() {
@@ -259,15 +258,18 @@ fn the_key_process_lives_as_long_as_the_drain_and_no_longer_than_the_gateway() {
     };
     let (mut gateway, own) = start();
     // What a service manager sends to all processes of a service.
-    own.iter().for_each(|process| kill(*process, Signal::TERM));
-    own.iter().for_each(|process| kill(*process, Signal::INT));
+    for signal in [Signal::TERM, Signal::INT] {
+        for process in &own {
+            kill(*process, signal);
+        }
+    }
     full(&ca, &gateway).expect("a handshake");
     gateway.terminate();
     assert!(gateway.wait().success());
     assert!(own.iter().all(|process| !exists(*process)), "orphans after the drain");
 
     let (gateway, own) = start();
-    // Killed, without a word.
+    // Killed: it ends nothing itself.
     drop(gateway);
     wait_until("processes that are gone", || own.iter().all(|process| !exists(*process)).then_some(()));
 }

@@ -245,7 +245,9 @@ fn names_of_a_folder_are_served_changed_and_removed_without_a_reload() {
     };
     let names: Vec<_> = (0..300).map(|number| format!("{number}.names.test")).collect();
     let one = ca.server(&["*.names.test"]).issue();
-    names.iter().for_each(|name| put(name, &one));
+    for name in &names {
+        put(name, &one);
+    }
     let own = ca.server(&[NAME]).issue();
     let host =
         host(&[NAME], &[&own]) + &format!("certificate_folder = {:?}\n", folder.path().display().to_string());
@@ -261,7 +263,9 @@ fn names_of_a_folder_are_served_changed_and_removed_without_a_reload() {
     assert!(brisk.metrics().sum("brisk_certificate_folder_loaded", &[]) > 299.5);
 
     let new = ca.server(&["*.names.test", "new.example"]).issue();
-    names.iter().for_each(|name| put(name, &new));
+    for name in &names {
+        put(name, &new);
+    }
     let serial = |name: &str| {
         let stream = client(name).connect(brisk.https()).expect("a handshake");
         stream.tls().peer_certificates().expect("a certificate")[0].to_vec()

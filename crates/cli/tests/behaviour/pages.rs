@@ -10,7 +10,8 @@ use brisk_testkit::process::{Finished, run, wait_until};
 use crate::site::{LIMIT, NAME, Site, proxy_to, upstream};
 
 fn text(lines: usize) -> String {
-    (0..lines).map(|line| format!("line {line} of {}\n", line * line % 977)).collect()
+    let line = |line| format!("line {line} of {}\n", line * line % 977);
+    (0..lines).map(line).collect::<Vec<_>>().concat()
 }
 
 fn compress(folder: &Path, options: &[&str]) -> Finished {

@@ -209,9 +209,9 @@ fn chromium_opens_a_socket_on_the_connection_of_its_page() {
     );
     let site = Site::with(&page);
     let url = format!("https://localhost:{}/page", site.brisk.https().port());
-    let _chromium = Chromium::new(site.brisk.folder(), &site.brisk).start(&[], &url);
+    let chromium = Chromium::new(site.brisk.folder(), &site.brisk).start(&[], &url);
     site.brisk.logged("/said-hello");
-    drop(_chromium);
+    drop(chromium);
     let line: Value = serde_json::from_str(&site.brisk.logged("/chat")).expect("a line of JSON");
     assert_eq!((&line["method"], &line["status"]), (&"CONNECT".into(), &200.into()), "{line}");
 }

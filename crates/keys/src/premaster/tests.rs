@@ -152,7 +152,7 @@ fn a_padding_that_is_wrong_in_one_place_is_wrong() {
     assert!(bool::from(is_padding(&right)));
     for place in 0..right.len() {
         let mut wrong = right.clone();
-        wrong[place] = if wrong[place] == 0 { 1 } else { 0 };
+        wrong[place] = u8::from(wrong[place] == 0);
         assert!(!bool::from(is_padding(&wrong)), "{place}");
     }
     for other in [0, 1, 3, 0x82] {

@@ -65,7 +65,7 @@ fn keys() -> Arc<Keystore> {
 
 fn engine(threads: &Arc<Threads>, change: impl FnOnce(&mut RemoteSettings)) -> RemoteEngine {
     let mut settings = RemoteSettings::beside("isolate", Arc::clone(threads) as _);
-    settings.deadline = Duration::from_secs(60);
+    settings.deadline = Duration::from_mins(1);
     settings.hedge = settings.deadline;
     change(&mut settings);
     let engine = RemoteEngine::new(settings);

@@ -162,13 +162,14 @@ impl Compressing {
         };
         let is_live = is_live(headers);
         let body = match short(mem::take(response.body_mut()), connection) {
-            Ok(whole) => match compress_at_once(&whole, lease) {
-                Some(compressed) => Body::full(compressed),
-                None => {
+            Ok(whole) => {
+                if let Some(compressed) = compress_at_once(&whole, lease) {
+                    Body::full(compressed)
+                } else {
                     *response.body_mut() = Body::full(whole);
                     return;
                 }
-            },
+            }
             Err(body) => {
                 Body::boxed(CompressedBody::new(body, lease, is_live, keeper, Rc::clone(connection)))
             }

@@ -34,6 +34,7 @@ pub(crate) enum AcmeStore {
 }
 
 /// `[acme.dns]`: how records for dns-01 are put. One of `server`, `hook` and `acme_dns`.
+#[expect(clippy::struct_field_names, reason = "acme-dns is the name of a program")]
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Dns {

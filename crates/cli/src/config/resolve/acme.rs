@@ -127,14 +127,14 @@ fn authorities(raw: &raw::Acme, path: &KeyPath, context: &mut Context<'_>) -> Ve
         first.trial = trial.as_deref().map(|trial| url(trial, &path.key("trial"), context));
     }
     first.ca_file = raw.ca.as_ref().map(|ca| context.file(ca));
-    first.profile = raw.profile.clone();
+    first.profile.clone_from(&raw.profile);
     first.external_account = external(raw.external_account.as_ref(), &path.key("external_account"), context);
     let mut all = vec![first];
     for (index, raw) in raw.fallback.iter().enumerate() {
         let path = path.key("fallback").index(index);
         let mut next = AuthoritySettings::new(url(&raw.directory, &path.key("directory"), context));
         next.ca_file = raw.ca.as_ref().map(|ca| context.file(ca));
-        next.profile = raw.profile.clone();
+        next.profile.clone_from(&raw.profile);
         next.external_account =
             external(raw.external_account.as_ref(), &path.key("external_account"), context);
         if all.iter().any(|one| one.directory == next.directory) {

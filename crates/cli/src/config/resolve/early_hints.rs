@@ -37,7 +37,7 @@ pub(super) fn of_route(
         match text.parse() {
             Ok(link) => settings.links.push(link),
             Err(error) => {
-                context.findings.wrong(&links.index(index), format!("{text:?} is no hint: {error}"))
+                context.findings.wrong(&links.index(index), format!("{text:?} is no hint: {error}"));
             }
         }
     }

@@ -33,6 +33,7 @@ const SLICE: usize = 16 << 10;
 const LEAST_WORK: usize = 64;
 
 /// See the module.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct CompressedBody {
     source: Body,
     state: State,

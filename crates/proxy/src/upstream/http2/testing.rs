@@ -220,7 +220,9 @@ fn finish(mut pair: [Bench; 2], mut asked: [Vec<Asked>; 2]) {
     assert_eq!(pair[0].written(), pair[1].written());
     for (bench, asked) in pair.iter_mut().zip(&mut asked) {
         assert!(bench.state.numbers.len() <= 16);
-        asked.iter_mut().for_each(|asked| bench.read(asked));
+        for asked in asked {
+            bench.read(asked);
+        }
     }
     for (one, other) in asked[0].iter().zip(&asked[1]) {
         assert_eq!((one.status(), one.error), (other.status(), other.error));
@@ -228,7 +230,9 @@ fn finish(mut pair: [Bench; 2], mut asked: [Vec<Asked>; 2]) {
         assert!(other.body.starts_with(&one.body) && (one.error.is_some() || one.body == other.body));
     }
     for (bench, asked) in pair.iter_mut().zip(asked) {
-        asked.into_iter().for_each(|asked| bench.state.release(asked.place));
+        for asked in asked {
+            bench.state.release(asked.place);
+        }
         let recv = &bench.state.recv;
         // Whatever came was read or given back.
         if bench.state.failure.is_none() && matches!(recv.expect, Expect::Frame) {

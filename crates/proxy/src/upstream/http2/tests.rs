@@ -90,7 +90,7 @@ fn a_response_is_read_with_its_trailers() {
 #[test]
 fn a_body_goes_out_as_far_as_windows_allow() {
     let mut bench = Bench::new(&settings::payload(&[(id::INITIAL_WINDOW_SIZE, 20_000)]));
-    let asked = bench.ask(Method::POST, Some(&[b'x'; 30_000]));
+    let asked = bench.ask(Method::POST, Some(&vec![b'x'; 30_000]));
     asked.inbox.as_ref().expect("a body").end(None);
     let sent = |frames: &[Written]| -> Vec<_> {
         let data = frames.iter().filter(|frame| frame.head.kind == kind::DATA);
@@ -102,7 +102,7 @@ fn a_body_goes_out_as_far_as_windows_allow() {
     bench.feed(&frame(kind::SETTINGS, 0, 0, &settings::payload(&[(id::INITIAL_WINDOW_SIZE, 65_535)])));
     assert_eq!(sent(&bench.written()), [(1000, flag::END_STREAM)]);
     // What is left of the connection's window holds all streams.
-    let other = bench.ask(Method::POST, Some(&[b'x'; 60_000]));
+    let other = bench.ask(Method::POST, Some(&vec![b'x'; 60_000]));
     assert_eq!(sent(&bench.written()).iter().map(|(length, _)| length).sum::<u32>(), 65_535 - 30_000);
     bench.feed(&frame(kind::WINDOW_UPDATE, 0, 0, &100_000_u32.to_be_bytes()));
     assert_eq!(sent(&bench.written()).iter().map(|(length, _)| length).sum::<u32>(), 30_000 - 5535);

@@ -10,7 +10,7 @@ struct Server {
 impl Server {
     /// Sends a frame as the window of the connection allows, and takes note of how it opens.
     fn send(&mut self, bench: &mut Bench, stream: u32, bytes: &[u8]) {
-        self.window -= bytes.len() as i64;
+        self.window -= i64::try_from(bytes.len()).expect("a frame");
         assert!(self.window >= 0, "the window is closed");
         bench.feed(&data(stream, 0, bytes));
         self.look(bench);
