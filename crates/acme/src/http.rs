@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use tokio::task;
 
-/// The longest `Retry-After` that is respected: who says more means it less than it keeps a name without a certificate.
+/// The longest `Retry-After` that is respected: a longer one would leave names without certificates.
 const LONGEST: Duration = Duration::from_hours(24);
 
 /// What is noted of answers, since the library does not hand it out: for each task, as several hosts ask one authority.

@@ -18,7 +18,7 @@ use crate::error::is_bad_nonce;
 use crate::order::{Job, LIMIT, LOOKS};
 use crate::settings::ChallengeKind;
 
-/// How often the lock is asked after while something takes long.
+/// The time between two renewals of the lock while something takes long.
 const LOCK: Duration = Duration::from_secs(20);
 
 /// What is done with all names before the next is done with any.
@@ -129,7 +129,7 @@ impl Prover<'_, '_> {
                 let record = Txt::proving(&name, authorization.dns_value());
                 // Also where it fails: it may be there nevertheless.
                 given.push(Given::Record(dns.clone(), record.clone()));
-                self.patiently(Box::pin(put(dns, &record))).await??;
+                self.while_ours(Box::pin(put(dns, &record))).await??;
             }
             _ => given.push(self.job.answers.give(kind, &name, &challenge.token, authorization.as_str())?),
         }
@@ -140,7 +140,7 @@ impl Prover<'_, '_> {
     async fn wait_for_records(&mut self, given: &[Given]) -> Result<(), AcmeError> {
         let is_record = |given: &Given| matches!(given, Given::Record(..));
         if let Some(dns) = self.job.dns.filter(|_| given.iter().any(is_record)) {
-            self.patiently(sleep(dns.wait)).await?;
+            self.while_ours(sleep(dns.wait)).await?;
             self.deadline = Instant::now() + LIMIT;
         }
         Ok(())
@@ -165,8 +165,8 @@ impl Prover<'_, '_> {
         }
     }
 
-    /// Does what may take longer than the lock is lent for.
-    async fn patiently<T>(&mut self, what: impl Future<Output = T>) -> Result<T, AcmeError> {
+    /// Does `what`, and renews the lock meanwhile. An error when the lock is lost.
+    async fn while_ours<T>(&mut self, what: impl Future<Output = T>) -> Result<T, AcmeError> {
         let mut what = pin!(what);
         loop {
             tokio::select! {

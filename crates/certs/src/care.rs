@@ -10,7 +10,7 @@ mod schedule;
 mod staples;
 mod ward;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -282,7 +282,7 @@ impl Shared {
 /// The thread.
 async fn run(shared: Arc<Shared>, mut dropped: watch::Receiver<()>) {
     let mut tasks: HashMap<Fingerprint, JoinHandle<()>> = HashMap::new();
-    let mut last = Vec::new();
+    let mut last = HashSet::new();
     loop {
         let shown = shared.shown();
         for certificate in &shown {
@@ -314,10 +314,10 @@ fn forget(
     shared: &Shared,
     tasks: &mut HashMap<Fingerprint, JoinHandle<()>>,
     shown: &[Arc<Certificate>],
-    last: &mut Vec<Fingerprint>,
+    last: &mut HashSet<Fingerprint>,
 ) {
-    let now: Vec<_> = shown.iter().map(|certificate| certificate.fingerprint).collect();
-    for gone in last.iter().filter(|fingerprint| !now.contains(fingerprint)) {
+    let now: HashSet<_> = shown.iter().map(|certificate| certificate.fingerprint).collect();
+    for gone in last.difference(&now) {
         lock(&shared.wards).remove(gone);
         if let Some(task) = tasks.remove(gone) {
             task.abort();

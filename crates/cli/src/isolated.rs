@@ -160,7 +160,7 @@ pub(crate) fn trouble_with_user(name: &str) -> Option<String> {
     rights::look_up(name).err().map(|error| error.to_string())
 }
 
-/// Reports changed files of keys here. Those of before are not forgotten.
+/// Reports changed files of keys here, including changes before the call.
 pub(crate) fn report_changes(reader: Arc<Notify>) {
     let Some(gateway) = GATEWAY.get() else { return };
     let state = gateway.state();
@@ -229,7 +229,7 @@ impl Gateway {
         Arc::clone(&self.control.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Has orders sent, behind those of before. To be called with the state locked, which the orders go by.
+    /// Queues orders behind the earlier ones. To be called with the state locked that they are derived from.
     fn give(&self, orders: impl IntoIterator<Item = Order>) {
         // The thread that takes them does not end.
         orders.into_iter().for_each(|order| drop(self.orders.send(order)));

@@ -223,9 +223,10 @@ pub(crate) fn warn_of_long_flights<'a>(
     for certificate in certificates {
         let staple = care.staple(certificate);
         let flight = brisk_tls::FirstFlight::of(certificate, staple.as_deref());
-        let (most, least) = (flight.most(), flight.least());
+        let most = flight.most();
         let (title, file) = (certificate.title(), certificate.source.display());
-        tracing::debug!(certificate = title, most, least, "bytes of the first flight");
+        // To compress it takes a while: only where that is logged.
+        tracing::debug!(certificate = title, most, least = flight.least(), "bytes of the first flight");
         if !flight.fits_tcp() {
             tracing::warn!(
                 certificate = title,

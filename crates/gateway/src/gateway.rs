@@ -153,6 +153,10 @@ where
         Ok(())
     }
 
+    fn taken_over(&self) -> impl Future<Output = ()> {
+        self.shared.taken_over()
+    }
+
     fn reloaded(&self, outcome: Reload) {
         self.shared.metrics.reloaded(outcome);
     }

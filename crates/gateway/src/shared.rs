@@ -113,8 +113,10 @@ pub(crate) struct Shared {
     /// Where the records of connections go.
     pub(crate) sink: Arc<Sink>,
     pub(crate) live: ArcSwap<Live>,
-    /// Notifies the workers of a new [`Live`].
-    pub(crate) changes: watch::Sender<()>,
+    /// The number of the present [`Live`], of which it notifies the workers.
+    pub(crate) changes: watch::Sender<u64>,
+    /// The number of the one that each worker goes by.
+    pub(crate) taken_over: watch::Sender<Vec<u64>>,
     pub(crate) client_connections: Option<AddressLimit>,
     /// Whether clients of this machine are not counted.
     pub(crate) spares_loopback: bool,
@@ -160,7 +162,8 @@ impl Shared {
         let shared = Arc::new_cyclic(|own| Self {
             sink,
             live: ArcSwap::from_pointee(live),
-            changes: watch::Sender::new(()),
+            changes: watch::Sender::new(0),
+            taken_over: watch::Sender::default(),
             client_connections: settings.per_client.map(|limit| AddressLimit::new(limit.most)),
             spares_loopback: settings.per_client.is_some_and(|limit| limit.spares_loopback),
             resumption,
@@ -194,9 +197,17 @@ impl Shared {
         start_catalogues(settings, &self.engines)?;
         publish(settings, &live.tls, &self.care);
         self.live.store(Arc::new(live));
-        self.changes.send_replace(());
+        self.changes.send_modify(|number| *number += 1);
         self.show_obtainer();
         Ok(())
+    }
+
+    /// Resolves when all workers go by the present configuration.
+    pub(crate) async fn taken_over(&self) {
+        let number = *self.changes.borrow();
+        let mut taken_over = self.taken_over.subscribe();
+        // It ends only with this.
+        let _ = taken_over.wait_for(|taken| taken.iter().all(|taken| *taken >= number)).await;
     }
 
     /// Reports the hosts of the present configuration to what obtains their certificates.

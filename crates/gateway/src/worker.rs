@@ -34,7 +34,8 @@ impl Worker {
         tasks: &mut JoinSet<()>,
     ) -> io::Result<Rc<Self>> {
         // From before the configuration is read, so that no change of it is missed.
-        let changes = shared.changes.subscribe();
+        let mut changes = shared.changes.subscribe();
+        let present = *changes.borrow_and_update();
         let wheel = context.wheel.clone();
         let live = shared.live.load_full();
         let groups = WorkerGroups::new(&wheel);
@@ -46,7 +47,12 @@ impl Worker {
             wheel,
             drain: context.drain.clone(),
         });
-        tasks.spawn_local(follow(Rc::clone(&worker), changes));
+        let mut number = 0;
+        worker.shared.taken_over.send_modify(|taken| {
+            number = taken.len();
+            taken.push(present);
+        });
+        tasks.spawn_local(follow(Rc::clone(&worker), changes, number));
         if worker.shared.gathers {
             tasks.spawn_local(gather::turns());
             tasks.spawn_local(drop_old_key_pairs());
@@ -63,14 +69,16 @@ async fn drop_old_key_pairs() {
     }
 }
 
-/// Takes over each new configuration.
-async fn follow(worker: Rc<Worker>, mut changes: watch::Receiver<()>) {
+/// Takes over each new configuration, and says so as worker `number`.
+async fn follow(worker: Rc<Worker>, mut changes: watch::Receiver<u64>, number: usize) {
     while changes.changed().await.is_ok() {
+        let present = *changes.borrow_and_update();
         let live: Arc<Live> = worker.shared.live.load_full();
         match live.service(&worker.shared, &worker.groups) {
             Ok(service) => worker.service.replace(service),
             Err(error) => tracing::error!(%error, "a worker keeps its old routes"),
         }
         worker.http.replace(Rc::new(live.http.clone()));
+        worker.shared.taken_over.send_modify(|taken| taken[number] = present);
     }
 }

@@ -19,6 +19,9 @@ const MINUTE: Duration = Duration::from_mins(1);
 /// Interval at which the program's own log is checked for dropped lines.
 const LOG_CHECK: Duration = Duration::from_secs(10);
 
+/// How long the main thread waits for workers to take new settings over. One that does not is the watchdog's to judge.
+const TAKE_OVER_LIMIT: Duration = Duration::from_secs(1);
+
 /// What the main thread does for a service. All of it is called inside the runtime of that thread.
 pub trait Control {
     /// The settings of the service and of its server.
@@ -33,6 +36,12 @@ pub trait Control {
     /// Puts new settings in force. On an error nothing changes. Their files are watched already, so that it may read
     /// those too.
     fn apply(&mut self, settings: Self::Settings) -> Result<(), String>;
+
+    /// Resolves when every worker goes by the settings that were applied last. This is so at once where workers hold
+    /// nothing of them.
+    fn taken_over(&self) -> impl Future<Output = ()> {
+        std::future::ready(())
+    }
 
     /// Counts a reload.
     fn reloaded(&self, outcome: Reload);
@@ -73,10 +82,10 @@ impl<C: Control> MainThread<C> {
                 Some(failure) = self.failures.recv() => return Err(failure),
                 action = self.signals.next() => match action {
                     SignalAction::Stop => break,
-                    SignalAction::Reload => self.reload("SIGHUP"),
+                    SignalAction::Reload => self.reload("SIGHUP").await,
                     SignalAction::ReopenLogs => self.control.reopen_logs(),
                 },
-                () = self.files.changed() => self.reload("changed files"),
+                () = self.files.changed() => self.reload("changed files").await,
             }
         }
         let Self { control, settings, mut signals, mut watchdog, .. } = self;
@@ -87,7 +96,7 @@ impl<C: Control> MainThread<C> {
         Ok(())
     }
 
-    fn reload(&mut self, why: &'static str) {
+    async fn reload(&mut self, why: &'static str) {
         // Watched from before the files are read: if they are refused, they are not read again before they change.
         let watch = WatchedFiles::start(&self.settings.files);
         let result = self.control.read().and_then(|settings| {
@@ -103,6 +112,8 @@ impl<C: Control> MainThread<C> {
                 self.settings = settings;
                 self.files.go_on_with(files);
                 self.control.reloaded(Reload::Applied);
+                // What the line says is true of every worker then.
+                let _ = tokio::time::timeout(TAKE_OVER_LIMIT, self.control.taken_over()).await;
                 tracing::info!(why, "reloaded: new connections and requests go by the new configuration");
             }
             Err(error) => {

@@ -1,6 +1,8 @@
 //! How many bytes a server sends before it hears from the client again, with a certificate. What does not fit into the
 //! first flight of a new connection costs the client another round trip.
 
+use std::cell::OnceCell;
+
 use brisk_certs::{Certificate, Staple};
 use brisk_keys::KeyAlgorithm;
 use rustls::compress::{BROTLI_COMPRESSOR, CompressionLevel};
@@ -25,36 +27,47 @@ const RECORD: usize = 22;
 const RECORD_CONTENT: usize = 16 * 1024;
 
 /// The bytes of the first flight of a full handshake in TLS 1.3.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct FirstFlight {
-    /// The message with the chain and the staple.
-    pub certificate: usize,
-    /// The same, compressed with brotli (RFC 8879), where that is shorter.
-    pub compressed: usize,
-    /// Everything else, with X25519.
+    /// The body of the message with the chain and the staple.
+    message: Vec<u8>,
+    compressed: OnceCell<usize>,
+    /// Everything but that message, with X25519.
     others: usize,
 }
 
 impl FirstFlight {
     /// Of a handshake with `certificate` and the staple, if there is one.
     pub fn of(certificate: &Certificate, staple: Option<&Staple>) -> Self {
-        let message = message(certificate, staple);
-        let length = message.len() + 4;
-        // RFC 8879 section 4: the algorithm and two lengths come before it.
-        let compressed = BROTLI_COMPRESSOR.compress(message, CompressionLevel::Amortized);
-        let compressed = compressed.map_or(length, |bytes| bytes.len() + 4 + 8).min(length);
         let others = OTHERS + X25519 + 8 + signature(certificate.algorithm);
-        Self { certificate: length, compressed, others }
+        Self { message: message(certificate, staple), compressed: OnceCell::new(), others }
+    }
+
+    /// The length of the message with the chain and the staple.
+    pub fn certificate(&self) -> usize {
+        self.message.len() + 4
+    }
+
+    /// The same, compressed with brotli (RFC 8879), where that is shorter. The first call compresses, which takes some
+    /// milliseconds.
+    pub fn compressed(&self) -> usize {
+        let compress = || {
+            let compressed = BROTLI_COMPRESSOR.compress(self.message.clone(), CompressionLevel::Amortized);
+            // RFC 8879 section 4: the algorithm and two lengths come before it.
+            compressed.map_or(self.certificate(), |bytes| bytes.len() + 4 + 8).min(self.certificate())
+        };
+        *self.compressed.get_or_init(compress)
     }
 
     /// All of it for a client that does not decompress certificates, and has keys for X25519 with ML-KEM-768: the most.
     pub fn most(&self) -> usize {
-        sealed(self.certificate + self.others + HYBRID - X25519)
+        sealed(self.certificate() + self.others + HYBRID - X25519)
     }
 
-    /// All of it for a client that decompresses certificates and has a key for X25519: the least.
+    /// All of it for a client that decompresses certificates and has a key for X25519: the least. See
+    /// [`compressed`](Self::compressed) for its cost.
     pub fn least(&self) -> usize {
-        sealed(self.compressed + self.others)
+        sealed(self.compressed() + self.others)
     }
 
     /// Whether it needs no round trip more over TCP, whatever the client.
@@ -134,7 +147,7 @@ mod tests {
     #[test]
     fn usual_certificates_fit_and_compression_makes_them_shorter() {
         let (ecdsa, rsa) = (flight(LeafKey::EcdsaP256, 0), flight(LeafKey::Rsa2048, 0));
-        assert!(ecdsa.most() < rsa.most() && ecdsa.compressed < ecdsa.certificate);
+        assert!(ecdsa.most() < rsa.most() && ecdsa.compressed() < ecdsa.certificate());
         assert!(ecdsa.least() < ecdsa.most() && ecdsa.fits_tcp() && ecdsa.fits_quic());
     }
 
@@ -142,7 +155,7 @@ mod tests {
     fn a_staple_counts_with_its_frame() {
         let (without, with) = (flight(LeafKey::EcdsaP256, 0), flight(LeafKey::EcdsaP256, 20_000));
         // Two signatures differ in length by a few bytes.
-        let more = with.certificate - without.certificate;
+        let more = with.certificate() - without.certificate();
         assert!(more.abs_diff(20_008) < 16, "{more}");
         assert!(without.fits_tcp() && !with.fits_tcp());
     }

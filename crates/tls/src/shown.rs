@@ -45,7 +45,7 @@ impl Shown {
         prepared.choose(hello)
     }
 
-    /// The one of `served` for this client, which goes by the same limits.
+    /// The one of `served` for this client, by the same rules.
     pub(crate) fn of(&self, served: &[Served], hello: &ClientHello) -> Option<Arc<CertifiedKey>> {
         let abilities = ClientAbilities::from(hello);
         let chosen = choose(served, |served| served.certificate.algorithm, &abilities);

@@ -110,6 +110,7 @@ async fn climb(
 fn completed(shared: &Shared, ward: &Ward, above: &[CertificateDer<'static>]) {
     let certificate = ward.certificate();
     ward.complete(with(certificate, above));
+    shared.apply(|fingerprint| *fingerprint == certificate.fingerprint);
     tracing::info!(
         certificate = certificate.title(),
         file = %certificate.source.display(),
@@ -124,5 +125,4 @@ fn completed(shared: &Shared, ward: &Ward, above: &[CertificateDer<'static>]) {
             "its intermediate is not kept over a restart: {error}"
         );
     }
-    shared.apply(|fingerprint| *fingerprint == certificate.fingerprint);
 }

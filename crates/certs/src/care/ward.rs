@@ -31,7 +31,7 @@ struct State {
     trouble: Option<String>,
 }
 
-/// Who says whether a certificate is revoked.
+/// The source of a revocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Witness {
     List,

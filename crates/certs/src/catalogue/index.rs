@@ -241,6 +241,7 @@ pub(super) fn name_of(file: &str) -> Option<String> {
 }
 
 /// The same for chains alone, which make a name known.
-fn name_of_chain(file: &str) -> Option<String> {
-    name_of(file).filter(|_| file.strip_suffix(".pem").is_some())
+pub(super) fn name_of_chain(file: &str) -> Option<String> {
+    file.strip_suffix(".pem")?;
+    name_of(file)
 }

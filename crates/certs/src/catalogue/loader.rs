@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use brisk_keys::Keystore;
 use notify::RecommendedWatcher;
 
-use super::index::{Place, name_of};
+use super::index::{Place, name_of, name_of_chain};
 use super::watch;
 use super::{Catalogue, LOADED, Ordering};
 use crate::certificate::load;
@@ -201,10 +201,7 @@ impl Catalogue {
     fn compare(&self) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(&self.folder) else { return Vec::new() };
         let files = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let there: HashSet<String> = files
-            .filter(|file| file.strip_suffix(".pem").is_some())
-            .filter_map(|file| name_of(&file))
-            .collect();
+        let there: HashSet<String> = files.filter_map(|file| name_of_chain(&file)).collect();
         let mut changed: Vec<_> =
             there.iter().filter(|name| self.index.get(name).is_none()).cloned().collect();
         for known in self.index.names() {

@@ -23,7 +23,7 @@ fn site(origin: &Origin) -> Site {
 }
 
 /// An origin that answers when the whole request is here.
-fn patient() -> Origin {
+fn answers_at_the_end() -> Origin {
     h2_origin(|peer, _| {
         while let Some(stream) = peer.request()? {
             peer.wait_for_body(stream)?;
@@ -102,7 +102,7 @@ fn an_upload_that_its_client_cuts_is_not_whole_for_the_upstream() {
 
 #[test]
 fn the_client_is_asked_for_its_body_at_once() {
-    let origin = patient();
+    let origin = answers_at_the_end();
     let site = site(&origin);
     let mut connection = site.connect();
     let mut shortest = LIMIT;
@@ -121,7 +121,7 @@ fn the_client_is_asked_for_its_body_at_once() {
 
 #[test]
 fn a_body_that_begins_as_early_data_goes_on_after_the_handshake() {
-    let origin = patient();
+    let origin = answers_at_the_end();
     let routes = "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\nearly_data = [\"/*\"]\n";
     let other = "\n[[host.route]]\npath = \"/other\"\nrespond = { body = \"other\" }\n";
     let tables = format!("{routes}{other}{}", upstream(&[&h2c(&origin)]));

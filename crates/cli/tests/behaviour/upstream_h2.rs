@@ -184,21 +184,21 @@ fn a_download_goes_on_behind_goaway_and_new_requests_go_elsewhere() {
     });
 }
 
-#[test]
-fn a_server_gets_no_more_requests_at_a_time_than_it_takes() {
-    let (steps, begun, go_on) = Steps::new();
-    let origin = h2_origin(move |peer, number| {
-        // MAX_CONCURRENT_STREAMS
-        peer.send(&frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 1]))?;
-        while let Some(stream) = peer.request()? {
-            if stream > 1 && number == 0 {
-                steps.wait()?;
-            }
-            peer.answer(stream, b"hello", true)?;
+/// Takes one request at a time. On the first connection all requests but the first wait for a step.
+fn serve_one_at_a_time(peer: &mut H2Peer, number: usize, steps: &Steps) -> io::Result<()> {
+    // MAX_CONCURRENT_STREAMS
+    peer.send(&frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 1]))?;
+    while let Some(stream) = peer.request()? {
+        if stream > 1 && number == 0 {
+            steps.wait()?;
         }
-        Ok(())
-    });
-    let site = site(&origin);
+        peer.answer(stream, b"hello", true)?;
+    }
+    Ok(())
+}
+
+/// Sends two requests at a time to a server of [`serve_one_at_a_time`].
+fn need_two_connections(site: &Site, origin: &Origin, begun: &mpsc::Receiver<()>, go_on: &mpsc::Sender<()>) {
     assert_eq!(site.get("/first").text(), "hello");
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| site.get("/waiting").text());
@@ -212,30 +212,24 @@ fn a_server_gets_no_more_requests_at_a_time_than_it_takes() {
 }
 
 #[test]
+fn a_server_gets_no_more_requests_at_a_time_than_it_takes() {
+    let (steps, begun, go_on) = Steps::new();
+    let origin = h2_origin(move |peer, number| serve_one_at_a_time(peer, number, &steps));
+    let site = site(&origin);
+    need_two_connections(&site, &origin, &begun, &go_on);
+}
+
+#[test]
 fn idle_connections_beyond_those_that_are_kept_are_closed() {
     let (steps, begun, go_on) = Steps::new();
     let (ends, ended) = mpsc::channel();
     let origin = h2_origin(move |peer, number| {
-        // MAX_CONCURRENT_STREAMS
-        peer.send(&frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 1]))?;
-        while let Some(stream) = peer.request()? {
-            if stream > 1 && number == 0 {
-                steps.wait()?;
-            }
-            peer.answer(stream, b"hello", true)?;
-        }
+        serve_one_at_a_time(peer, number, &steps)?;
         ends.send(number).map_err(io::Error::other)
     });
     let tables = proxy_to(&[&h2c(&origin)]) + "pool = { idle_connections = 1, idle_timeout = \"1h\" }\n";
     let site = Site::custom("server.workers = 1\n", &tables, |setup| setup);
-    assert_eq!(site.get("/first").text(), "hello");
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| site.get("/waiting").text());
-        begun.recv_timeout(LIMIT).expect("a request at the origin");
-        assert_eq!(site.get("/other").text(), "hello");
-        go_on.send(()).expect("an origin that waits");
-        assert_eq!(waiting.join().expect("no panic"), "hello");
-    });
+    need_two_connections(&site, &origin, &begun, &go_on);
     assert!(ended.recv_timeout(LIMIT).is_ok());
     go_on.send(()).expect("an origin that waits");
     assert_eq!((site.get("/again").text().as_str(), origin.connections()), ("hello", 2));
@@ -383,6 +377,7 @@ fn data_beyond_the_windows_is_not_kept() {
     let mut connection = site.connect();
     io::Write::write_all(&mut connection, format!("GET /beyond HTTP/1.1\r\nHost: {NAME}\r\n\r\n").as_bytes())
         .expect("a server that reads");
+    assert_eq!(error(&site, "/beyond"), "response-body");
     let mut answer = Vec::new();
     let end = io::Read::read_to_end(&mut connection, &mut answer);
     assert!(end.is_err() && answer.len() < 16 << 20, "{} bytes of an answer that is cut", answer.len());

@@ -152,7 +152,7 @@ fn may_come(name: &HeaderName, value: &[u8]) -> bool {
     !is_connection_specific(name)
 }
 
-/// Whether a header speaks of one connection only, which messages of HTTP/2 do not do.
+/// Whether a header concerns one connection only, which no header of HTTP/2 may.
 pub(crate) fn is_connection_specific(name: &HeaderName) -> bool {
     *name == header::CONNECTION
         || *name == header::TRANSFER_ENCODING

@@ -118,7 +118,7 @@ pub(super) fn read(raw: &raw::Keys, development: Development, context: &mut Cont
     }
 }
 
-/// What the key process goes by, of what `[keys]` says; and what is left for this one, which has no keys.
+/// The settings of the key process, and those that remain for the gateway, which has no keys.
 pub(super) fn settings(
     raw: &raw::Keys,
     keys: KeySettings,

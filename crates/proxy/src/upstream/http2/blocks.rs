@@ -25,7 +25,7 @@ impl State {
     pub(super) fn block(&mut self, number: u32, is_last: bool, block: &[u8]) -> Result<(), Fault> {
         let mut head = Head::with_room(block.len());
         let limit = self.recv.head_size as usize;
-        // Whatever becomes of it, it changes the table.
+        // It changes the table, also when it is refused.
         let decoded = self.recv.decoder.decode(block, LINES + 1, limit, &mut head);
         let decoded = decoded.map_err(|_| Fault::Connection(Reason::COMPRESSION_ERROR))?;
         let Some(place) = self.find(number) else {
