@@ -173,6 +173,10 @@ impl Service for Shared {
         if self.gathers {
             tasks.spawn_local(gather::turns());
         }
+        // Answers may wait for a batch in progress: the one that runs is what others wait for.
+        if let Err(error) = brisk_server::wait_for_turns() {
+            tracing::debug!(%error, "a worker interrupts batches");
+        }
         Ok(Rc::new(Worker { shared: self, wheel: context.wheel.clone(), drain: context.drain.clone() }))
     }
 
