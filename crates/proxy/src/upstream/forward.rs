@@ -315,7 +315,8 @@ impl<'a> Journey<'a> {
         };
         let deadline = server.register_deadline();
         let limit = server.group_settings().timeouts.head;
-        let mut response = http2.exchange(request, to, self.progress.as_deref(), &deadline, limit).await?;
+        let mut response =
+            http2.exchange(request, to, self.progress.as_deref(), &deadline, limit, self.interim).await?;
         settle_length(&mut response);
         let body = UpstreamBody::over_http2(http2.into_body(), deadline, lease);
         Ok(response.map(|()| Body::Upstream(body)))

@@ -21,12 +21,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 use brisk_net::{Deadline, DeadlineWheel};
+use http::header::LINK;
 use http::{Request, Response};
 use tokio::sync::Mutex;
 use tokio::task::spawn_local;
 
 use self::link::{Link, Unanswered};
 use crate::body::request::{BodyProgress, RequestBody};
+use crate::connection::interim::Interim;
 use crate::error::UpstreamError;
 use crate::upstream::http1::{Failure, HeadWatch, upstream_error};
 use crate::upstream::io::UpstreamIo;
@@ -232,7 +234,7 @@ impl Drop for Shared {
 
 impl Http2 {
     /// Sends `request` and waits for the head of the response, for at most `limit` without progress. What is sent of the
-    /// request is its head as it is, and its body, which is taken from it.
+    /// request is its head as it is, and its body, which is taken from it. Hints that come before the answer (103) go to `interim`.
     pub(crate) async fn exchange(
         &mut self,
         request: &mut Request<RequestBody>,
@@ -240,6 +242,7 @@ impl Http2 {
         progress: Option<&BodyProgress>,
         deadline: &Deadline,
         limit: Duration,
+        interim: Option<&Interim>,
     ) -> Result<Response<()>, Failure> {
         let exchange = &mut self.exchange;
         let mut has_begun = false;
@@ -251,6 +254,12 @@ impl Http2 {
             }
             if let Poll::Ready(answer) = exchange.poll_head(context) {
                 return Poll::Ready(answer.map_err(Ended::Unanswered));
+            }
+            // Hints that come with the answer are of no use any more.
+            if let Some(interim) = interim
+                && let Some(hints) = exchange.take_hints()
+            {
+                interim.hint(hints.get_all(LINK));
             }
             watch.poll_overdue(context).map(|error| Err(Ended::Overdue(error)))
         });

@@ -140,7 +140,7 @@ impl Asked<'_> {
             authority: url.authority(),
             protocol: protocol.as_ref(),
         };
-        let mut response = http2.exchange(&mut request, to, Some(&progress), &deadline, limit).await?;
+        let mut response = http2.exchange(&mut request, to, Some(&progress), &deadline, limit, None).await?;
         settle_length(&mut response);
         let body = UpstreamBody::over_http2(http2.into_body(), deadline, lease);
         Ok(response.map(|()| Body::Upstream(body)))

@@ -50,8 +50,15 @@ impl State {
         if status.is_informational() {
             self.allowance.spend(1);
             // RFC 9113 sections 8.1 and 8.6: it ends nothing, and switches no protocol.
-            let is_wrong = is_last || status == StatusCode::SWITCHING_PROTOCOLS;
-            return if is_wrong { Err(malformed) } else { Ok(()) };
+            if is_last || status == StatusCode::SWITCHING_PROTOCOLS {
+                return Err(malformed);
+            }
+            if status == StatusCode::EARLY_HINTS {
+                let stream = self.stream(place);
+                stream.hints = Some(head.headers);
+                stream.wake();
+            }
+            return Ok(());
         }
         self.respond(place, status, head, is_last).then_some(()).ok_or(malformed)
     }

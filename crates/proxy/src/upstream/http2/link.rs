@@ -15,7 +15,7 @@ use std::time::Duration;
 use brisk_net::DeadlineWheel;
 use brisk_wire::h2::frame::Reason;
 use bytes::{Bytes, BytesMut};
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use http_body::{Frame, SizeHint};
 use tokio::io::AsyncWrite as _;
 use tokio::time::timeout;
@@ -327,6 +327,12 @@ impl Exchange {
             error: stream.explain(error),
             again: stream.is_untouched.then(|| stream.take_request_body()),
         })
+    }
+
+    /// The headers of the last 103 (RFC 8297), once.
+    pub(super) fn take_hints(&mut self) -> Option<HeaderMap> {
+        let mut wire = self.link.wire.borrow_mut();
+        wire.state.stream(self.place?).hints.take()
     }
 
     /// See [`http_body::Body::poll_frame`].

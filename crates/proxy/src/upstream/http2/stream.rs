@@ -35,6 +35,8 @@ pub(super) struct Stream {
     /// The head of the response until it is taken; and whether it has come.
     pub(super) head: Option<Response<()>>,
     pub(super) has_head: bool,
+    /// The head of the last 103 before it.
+    pub(super) hints: Option<HeaderMap>,
     /// The body as far as it has come: pieces in their order, then small ones together.
     pieces: VecDeque<Bytes>,
     small: Vec<u8>,
@@ -220,6 +222,7 @@ impl Stream {
         self.small = Vec::new();
         self.trailers = None;
         self.head = None;
+        self.hints = None;
         self.reader = None;
         unread as u32
     }

@@ -224,8 +224,12 @@ fn goaway_ends_what_is_new_and_lets_the_rest_go_on() {
 fn interim_responses_are_passed_over() {
     let (mut bench, mut asked) = asked();
     for status in ["100", "103"] {
-        bench.feed(&frame(kind::HEADERS, flag::END_HEADERS, 1, &block(&[(":status", status)])));
+        let fields = block(&[(":status", status), ("link", status)]);
+        bench.feed(&frame(kind::HEADERS, flag::END_HEADERS, 1, &fields));
+        bench.read(&mut asked);
     }
+    let hints = bench.state.stream(asked.place).hints.take().expect("the head of the 103");
+    assert_eq!(hints["link"], "103");
     bench.feed(&head(1, flag::END_STREAM, &[]));
     bench.read(&mut asked);
     assert_eq!((asked.status(), asked.error), (200, None));
