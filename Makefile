@@ -12,6 +12,7 @@
 # make soak       a steady load beside 10,000 slow clients, resets and floods (SOAK='--minutes 5'); half an hour, quiet
 # make many-certificates  what 100,000 certificates cost brisk, nginx and HAProxy (MANY='--names 10000'); five minutes, 1 GB of disk
 # make clients    what TLS clients agree on with brisk, all that Debian or a registry has (CLIENTS='--only curl'); ten minutes
+# make httpwg     loona's suite for HTTP/2 servers, of the crate httpwg-cli; a minute, and two to install it
 # make sbom       which crates brisk is made of, as CycloneDX  (SBOM=brisk.cdx.json, FEATURES=brisk-cli/cuda)
 # make kernels  cycles of the SIMD kernels by llvm-mca, and whether they are compiled as they must be
 # make check-lanes   100,000 operations of each kind in lanes beside aws-lc, on portable lanes too; two minutes
@@ -45,7 +46,7 @@ RESULTS ?= resumption certificates stapling ciphers peers peers-http
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
-.PHONY: run build test fuzz check peers results agreement flood strangers neighbours keyless soak many-certificates clients sbom kernels check-kernels check-lanes check-timing setup
+.PHONY: run build test fuzz check peers results agreement flood strangers neighbours keyless soak many-certificates clients httpwg sbom kernels check-kernels check-lanes check-timing setup
 run: build
 	@exec $(CARGO_TARGET_DIR)/release/brisk serve $(ARGS)
 
@@ -122,6 +123,10 @@ clients: build
 	@CACHE=$(CACHE) tools/setup clients
 	@mkdir -p docs/results
 	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/clients/run --output docs/results/clients.md $(CLIENTS)
+
+httpwg: build
+	@CACHE=$(CACHE) tools/setup strangers
+	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk tools/httpwg
 
 sbom:
 	@CACHE=$(CACHE) tools/setup sbom

@@ -51,9 +51,9 @@ pub async fn linger(stream: &mut TcpStream, limits: Lingering) {
     }
 }
 
-/// Not within the future, which would keep room for the bytes.
+/// Into room that is not zeroed, and not within the future, which would keep it.
 fn drop_piece(stream: &TcpStream) -> io::Result<usize> {
-    stream.try_read(&mut [0; PIECE])
+    stream.try_read_buf(&mut Vec::with_capacity(PIECE))
 }
 
 #[cfg(test)]

@@ -8,14 +8,16 @@ use std::time::{Duration, Instant};
 use brisk_testkit::origin::Origin;
 
 use crate::chromium::Chromium;
+use crate::h2::{END_HEADERS, HEADERS, frame};
+use crate::h2_origin::{h2_origin, h2c};
 use crate::site::{Site, upstream};
 
 const NAVIGATION: [&str; 4] = ["--http2", "--include", "--header", "Accept: text/html"];
 const STYLE: &str = "</app.css>; rel=preload; as=style";
 
-fn hinting(origin: &Origin, hints: &str) -> Site {
+fn hinting(url: &str, hints: &str) -> Site {
     let route = format!("\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\nearly_hints = {hints}\n");
-    Site::with(&(route + &upstream(&[&origin.url()])))
+    Site::with(&(route + &upstream(&[url])))
 }
 
 /// An upstream whose pages have these lines in their heads, after `before`. The answer comes apart from what is before it.
@@ -41,13 +43,13 @@ fn hints(answer: &str) -> String {
 fn an_upstreams_own_hints_and_those_of_the_configuration_go_out_before_the_answer() {
     let before = "HTTP/1.1 103 Early Hints\r\nLink: </app.css>; rel=preload; as=style\r\nX-Secret: 1\r\n\r\n";
     let origin = pages(before, "");
-    let site = hinting(&origin, "true");
+    let site = hinting(&origin.url(), "true");
     // An answer that is read together with its hints has none: on a busy machine it may be.
     let mut answers = (0..20).map(|_| site.curl(&NAVIGATION, "/").success());
     let answer = answers.find(|answer| answer.contains(" 103")).expect("hints");
     assert_eq!(hints(&answer), STYLE, "{answer}");
     assert!(!answer.contains("x-secret") && answer.ends_with("page"), "{answer}");
-    let configured = hinting(&origin, "[\"</main.js>; rel=modulepreload\"]");
+    let configured = hinting(&origin.url(), "[\"</main.js>; rel=modulepreload\"]");
     assert_eq!(hints(&configured.curl(&NAVIGATION, "/").success()), "</main.js>; rel=modulepreload");
     // Neither for what is no page, nor over HTTP/1.1.
     assert!(!site.curl(&["--http2", "--include"], "/").success().contains(" 103"));
@@ -56,10 +58,30 @@ fn an_upstreams_own_hints_and_those_of_the_configuration_go_out_before_the_answe
 }
 
 #[test]
+fn hints_of_an_upstream_over_http2_go_out_as_well() {
+    let origin = h2_origin(|peer, _| {
+        while let Some(stream) = peer.request()? {
+            // `:status` and `link`, by the indices of their names.
+            let value = [&[u8::try_from(STYLE.len()).expect("a short value")], STYLE.as_bytes()].concat();
+            let block = [b"\x08\x03103\x0f\x1e", &value[..]].concat();
+            peer.send(&frame(HEADERS, END_HEADERS, stream, &block))?;
+            std::thread::sleep(Duration::from_millis(300));
+            peer.answer(stream, b"page", true)?;
+        }
+        Ok(())
+    });
+    let site = hinting(&h2c(&origin), "true");
+    let mut answers = (0..20).map(|_| site.curl(&NAVIGATION, "/").success());
+    let answer = answers.find(|answer| answer.contains(" 103")).expect("hints");
+    assert_eq!(hints(&answer), STYLE, "{answer}");
+    assert!(answer.ends_with("page"), "{answer}");
+}
+
+#[test]
 fn the_links_of_a_page_are_hints_for_the_next_visitor() {
     let lines = "Link: </app.css>; rel=preload; as=style, </next>; rel=next\r\nLink: <https://b.test>; rel=preconnect\r\n";
     let origin = pages("", lines);
-    let site = hinting(&origin, "{ upstream = false }");
+    let site = hinting(&origin.url(), "{ upstream = false }");
     // Each worker learns for itself.
     let learned =
         (0..40).map(|_| site.curl(&NAVIGATION, "/page?x").success()).find(|answer| answer.contains(" 103"));
@@ -101,7 +123,7 @@ fn chromium_loads_what_was_hinted_before_the_page_is_there() {
             page.len()
         )
     });
-    let site = hinting(&origin, "true");
+    let site = hinting(&origin.url(), "true");
     let url = format!("https://localhost:{}/", site.brisk.https().port());
     let page = Chromium::new(site.brisk.folder(), &site.brisk).run(&["--dump-dom"], &url);
     assert!(page.contains("<title>hinted</title>"), "{page}");

@@ -138,7 +138,8 @@ impl Field {
 
     fn header(name: HeaderName, value: &[u8]) -> Self {
         match HeaderValue::from_bytes(value) {
-            Ok(read) if may_come(&name, value) => Self::Header(name, read),
+            // No space at the ends (RFC 9113 section 8.2.1).
+            Ok(read) if value.trim_ascii() == value && may_come(&name, value) => Self::Header(name, read),
             _ => Self::Malformed(Some(name)),
         }
     }
@@ -177,6 +178,17 @@ mod tests {
             let (constant, literal) =
                 (Field::constant(index), Field::literal(&Name::New(name.as_bytes()), value.as_bytes()));
             assert_eq!(format!("{constant:?}"), format!("{literal:?}"), "{name}");
+        }
+    }
+
+    #[test]
+    fn values_have_no_space_at_their_ends() {
+        let is_header = |value: &[u8]| matches!(Field::literal(&Name::New(b"x"), value), Field::Header(..));
+        for right in [b"a b".as_slice(), b"a", b""] {
+            assert!(is_header(right), "{}", right.escape_ascii());
+        }
+        for wrong in [b" a".as_slice(), b"a ", b"\ta", b"a\t", b" "] {
+            assert!(!is_header(wrong), "{}", wrong.escape_ascii());
         }
     }
 

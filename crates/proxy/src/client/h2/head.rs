@@ -37,12 +37,12 @@ impl Head {
     /// The request; `None` if it is malformed (RFC 9113 section 8.3.1).
     pub(super) fn into_request(self) -> Option<Request<()>> {
         let method = self.method.filter(|_| !self.is_malformed)?;
-        // RFC 8441 section 4: with a protocol it has scheme and path.
-        let is_connect = method == Method::CONNECT && self.protocol.is_none();
-        let is_extended = method == Method::CONNECT && self.authority.is_some();
-        if self.protocol.is_some() && !is_extended {
+        let is_connect = method == Method::CONNECT;
+        if is_connect && self.authority.is_none() || self.protocol.is_some() && !is_connect {
             return None;
         }
+        // RFC 8441 section 4: with a protocol it has scheme and path.
+        let is_connect = is_connect && self.protocol.is_none();
         if is_connect != self.scheme.is_none() || is_connect != self.path.is_none() {
             return None;
         }
@@ -182,6 +182,7 @@ mod tests {
         }
         assert!(head(&[(":method", "GET"), (":scheme", "https"), (":path", "")]).into_request().is_none());
         assert!(head(&[(":method", "CONNECT"), (":authority", "a:443")]).into_request().is_some());
+        assert!(head(&[(":method", "CONNECT")]).into_request().is_none());
         assert!(head(&[&[(":method", "CONNECT")][..], &GET[1..]].concat()).into_request().is_none());
     }
 
