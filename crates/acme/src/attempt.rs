@@ -64,6 +64,15 @@ impl<'h> Attempt<'h> {
         noted
     }
 
+    /// Asks the authority for its advice, and orders nothing. Returns when the certificate is due.
+    pub(crate) async fn look(&self) -> Result<SystemTime, AcmeError> {
+        let have = self.have()?;
+        if let Some(have) = &have {
+            self.listen(have).await?;
+        }
+        Ok(self.due(have.as_ref(), &self.status()?))
+    }
+
     /// Whether the store takes what an order needs: nothing is asked of an authority that could not be kept.
     fn probe(&self, status: &Status) -> Result<(), AcmeError> {
         self.common.records.put_status(self.name(), self.kind, status)

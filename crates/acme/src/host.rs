@@ -14,7 +14,7 @@ use crate::AcmeError;
 use crate::attempt::{Attempt, due_of};
 use crate::certify::first_missing;
 use crate::common::{Common, HostStatus, KeyStatus};
-use crate::records::Issued;
+use crate::records::{Issued, Records};
 use crate::renewal::retry;
 use crate::settings::{AuthoritySettings, KeyKind, Wanted};
 
@@ -111,7 +111,7 @@ impl Host {
 
     /// The certificate with this kind of key, and its key in `keys`.
     fn with_key(&self, kind: KeyKind, keys: &mut Keystore) -> Result<Option<Usable>, AcmeError> {
-        let Some(usable) = usable(&self.common, self.wanted.name(), kind)? else { return Ok(None) };
+        let Some(usable) = usable(&self.common.records, self.wanted.name(), kind)? else { return Ok(None) };
         keys.add_pem(usable.issued.key.as_str().as_bytes())?;
         Ok(Some(usable))
     }
@@ -130,7 +130,7 @@ impl Host {
     fn key_status(common: &Common, wanted: &Wanted, kind: KeyKind) -> Result<KeyStatus, AcmeError> {
         let status = common.records.status(wanted.name(), kind)?;
         let now = SystemTime::now();
-        let own = usable(common, wanted.name(), kind)?;
+        let own = usable(&common.records, wanted.name(), kind)?;
         let renewal = due_of(own.as_ref().filter(|own| own.fits(common, &wanted.names)), &status, now);
         let certificate = own.map(|usable| usable.certificate);
         Ok(KeyStatus {
@@ -145,8 +145,8 @@ impl Host {
 }
 
 /// The certificate of the store for this host with this kind of key, if it can be read.
-pub(crate) fn usable(common: &Common, host: &str, kind: KeyKind) -> Result<Option<Usable>, AcmeError> {
-    let issued = match common.records.issued(host, kind) {
+pub(crate) fn usable(records: &Records, host: &str, kind: KeyKind) -> Result<Option<Usable>, AcmeError> {
+    let issued = match records.issued(host, kind) {
         Ok(Some(issued)) => issued,
         Ok(None) => return Ok(None),
         Err(error @ AcmeError::Damaged { .. }) => {
@@ -155,7 +155,7 @@ pub(crate) fn usable(common: &Common, host: &str, kind: KeyKind) -> Result<Optio
         }
         Err(error) => return Err(error),
     };
-    let source = Path::new(&common.records.place()).join(host).join(kind.name());
+    let source = Path::new(&records.place()).join(host).join(kind.name());
     let chain = Chain::from_pem(issued.chain.as_bytes(), &source)?;
     let mut keys = Keystore::new();
     let key = keys.add_pem(issued.key.as_str().as_bytes())?;
@@ -168,7 +168,7 @@ pub(crate) fn usable(common: &Common, host: &str, kind: KeyKind) -> Result<Optio
 
 /// The certificate of the store with this kind of key, if it is what the host wants: else another is ordered at once.
 pub(crate) fn fitting(common: &Common, wanted: &Wanted, kind: KeyKind) -> Result<Option<Usable>, AcmeError> {
-    match usable(common, wanted.name(), kind) {
+    match usable(&common.records, wanted.name(), kind) {
         Err(error @ (AcmeError::Issued(_) | AcmeError::Unusable(_) | AcmeError::StoredKey(_))) => {
             tracing::warn!(host = wanted.name(), key = %kind, %error, "another certificate is obtained");
             Ok(None)

@@ -4,24 +4,22 @@ use std::fmt;
 use std::io;
 use std::mem;
 use std::rc::Rc;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use brisk_certs::{Challenges, Publish, Store};
 use tokio::runtime;
 use tokio::sync::mpsc;
-use tokio::task::{JoinHandle, LocalSet, spawn_local};
-use tokio::time::sleep;
+use tokio::task::{LocalSet, spawn_local};
 
 use crate::answers::Answers;
 use crate::common::{Common, HostStatus, Statuses};
+use crate::demand::job::Job;
+use crate::demand::{DemandedHost, Demands};
 use crate::host::Host;
 use crate::records::Records;
+use crate::running::Running;
 use crate::settings::{AcmeSettings, Wanted};
-
-/// The pause after a defect.
-const AFTER_DEFECT: Duration = Duration::from_mins(1);
 
 /// A host whose certificates are looked after.
 #[derive(Clone, Debug)]
@@ -36,7 +34,11 @@ pub struct WantedHost {
 #[derive(Clone, Debug)]
 pub struct Keeper {
     orders: mpsc::UnboundedSender<Following>,
+    jobs: mpsc::UnboundedSender<Job>,
+    records: Records,
     statuses: Statuses,
+    /// Started with the first host that has names on demand.
+    demands: Arc<OnceLock<Demands>>,
 }
 
 /// The hosts from now on.
@@ -50,23 +52,44 @@ impl Keeper {
     pub fn start(store: Arc<dyn Store>, challenges: &Arc<Challenges>) -> io::Result<Self> {
         // A reload is not that frequent.
         let (orders, following) = mpsc::unbounded_channel();
+        // As many as names on demand are being decided.
+        let (jobs, asked) = mpsc::unbounded_channel();
         let (records, statuses) = (Records::new(store), Statuses::default());
         let answers = Answers::new(challenges, &records);
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let look = answers.look_elsewhere();
         thread::Builder::new().name("acme-answers".to_owned()).spawn(look)?;
-        let life = Life { records, answers, statuses: Arc::clone(&statuses), following };
+        let life = Life {
+            records: records.clone(),
+            answers,
+            statuses: Arc::clone(&statuses),
+            following,
+            jobs: asked,
+        };
         let run = move || LocalSet::new().block_on(&runtime, life.run());
         thread::Builder::new().name("acme".to_owned()).spawn(run)?;
-        Ok(Self { orders, statuses })
+        Ok(Self { orders, jobs, records, statuses, demands: Arc::default() })
     }
 
     /// Looks after these hosts from now on, and no longer after others. What goes on for a host that wants the same as before
     /// goes on. Settings have an authority and a challenge at least.
-    pub fn look_after(&self, settings: AcmeSettings, hosts: Vec<WantedHost>) {
+    pub fn look_after(
+        &self,
+        settings: AcmeSettings,
+        hosts: Vec<WantedHost>,
+        demanded: Vec<DemandedHost>,
+    ) -> io::Result<()> {
         assert!(!settings.authorities.is_empty() && !settings.challenges.is_empty(), "settings are checked");
         // An error means that the thread has panicked, which the log says.
         let _ = self.orders.send(Following { settings, hosts });
+        if self.demands.get().is_none() && !demanded.is_empty() {
+            // Only one thread calls this.
+            let _ = self.demands.set(Demands::start(self.records.clone(), self.jobs.clone())?);
+        }
+        if let Some(demands) = self.demands.get() {
+            demands.follow(demanded);
+        }
+        Ok(())
     }
 
     /// How each host stands.
@@ -87,6 +110,7 @@ struct Life {
     answers: Answers,
     statuses: Statuses,
     following: mpsc::UnboundedReceiver<Following>,
+    jobs: mpsc::UnboundedReceiver<Job>,
 }
 
 /// A host that is looked after now.
@@ -95,20 +119,24 @@ struct Task {
     _life: Running,
 }
 
-/// A task that ends when this is dropped.
-struct Running(JoinHandle<()>);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 impl Life {
     async fn run(mut self) {
         let mut common: Option<Rc<Common>> = None;
         let mut tasks: Vec<Task> = Vec::new();
-        while let Some(Following { settings, hosts }) = self.following.recv().await {
+        loop {
+            let Following { settings, hosts } = tokio::select! {
+                following = self.following.recv() => match following {
+                    Some(following) => following,
+                    None => return,
+                },
+                Some(job) = self.jobs.recv() => {
+                    // Without settings there is nobody to ask: the job's asker hears that it was dropped.
+                    if let Some(common) = &common {
+                        spawn_local(job.run(Rc::clone(common)));
+                    }
+                    continue;
+                }
+            };
             let same = common.take().filter(|common| common.settings == settings);
             if same.is_none() {
                 tasks.clear();
@@ -141,19 +169,6 @@ impl Life {
 fn start(host: WantedHost, common: &Rc<Common>) -> Task {
     let WantedHost { wanted, publish } = host;
     let host = Rc::new(Host::new(wanted.clone(), publish, Rc::clone(common)));
-    Task { wanted, _life: Running(spawn_local(keep_on(host))) }
-}
-
-/// Looks after a host, also after a defect has ended that: no host is forgotten until the next restart.
-async fn keep_on(host: Rc<Host>) {
-    loop {
-        let mut turns = Running(spawn_local(Rc::clone(&host).look_after()));
-        // It ends by a panic alone, which says where it was.
-        let _ = (&mut turns.0).await;
-        tracing::error!(
-            host = host.wanted.name(),
-            "a defect ended what looks after its certificates; it goes on"
-        );
-        sleep(AFTER_DEFECT).await;
-    }
+    let life = Running::keeping(host.wanted.name().to_owned(), move || Rc::clone(&host).look_after());
+    Task { wanted, _life: life }
 }

@@ -71,7 +71,7 @@ impl Operator {
     /// Has the authority revoke the certificate, and forgets it: the gateway orders another within a minute.
     pub fn revoke(&self, host: &str, kind: KeyKind, key_compromised: bool) -> Result<(), AcmeError> {
         let Some(_lock) = self.records().lock(host)? else { return Err(AcmeError::Busy) };
-        let Some(own) = usable(&self.common, host, kind)? else { return Err(AcmeError::Missing) };
+        let Some(own) = usable(&self.common.records, host, kind)? else { return Err(AcmeError::Missing) };
         let mut authorities = self.common.settings.authorities.iter();
         let Some(settings) = authorities.find(|one| one.directory == own.issued.authority) else {
             return Err(AcmeError::Stranger(own.issued.authority));

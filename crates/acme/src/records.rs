@@ -19,6 +19,7 @@ const ORDERS: &str = "orders";
 const STATUS: &str = "status";
 const ACCOUNTS: &str = "accounts";
 const ANSWERS: &str = "answers";
+const ON_DEMAND: &str = "on-demand";
 
 /// A private key as PEM, wiped when dropped.
 #[derive(Clone, Serialize, Deserialize)]
@@ -206,6 +207,23 @@ impl Records {
 
     pub(crate) fn put_status(&self, host: &str, kind: KeyKind, status: &Status) -> Result<(), AcmeError> {
         self.write(&Name::of([STATUS, host, kind.name()]), status)
+    }
+
+    pub(crate) fn end_status(&self, host: &str, kind: KeyKind) -> Result<(), AcmeError> {
+        Ok(self.0.remove(&Name::of([STATUS, host, kind.name()]))?)
+    }
+
+    /// The names that certificates were obtained for on demand.
+    pub fn demanded(&self) -> Result<Vec<String>, AcmeError> {
+        Ok(self.0.list(&Name::of([ON_DEMAND]))?.iter().map(Name::last).collect())
+    }
+
+    pub(crate) fn put_demanded(&self, name: &str) -> Result<(), AcmeError> {
+        Ok(self.0.write(&Name::of([ON_DEMAND, name]), b"{}")?)
+    }
+
+    pub(crate) fn end_demanded(&self, name: &str) -> Result<(), AcmeError> {
+        Ok(self.0.remove(&Name::of([ON_DEMAND, name]))?)
     }
 
     pub(crate) fn account(&self, directory: &str) -> Result<Option<Zeroizing<Vec<u8>>>, AcmeError> {

@@ -59,6 +59,8 @@ pub struct HostMap<T> {
     wildcard: HashMap<Box<str>, usize>,
     /// The numbers of hosts with further names.
     further: Vec<(Arc<dyn Names>, usize)>,
+    /// The numbers of hosts with names that no other host has.
+    remaining: Vec<(Arc<dyn Names>, usize)>,
     default: Option<usize>,
     unknown: UnknownName,
 }
@@ -71,6 +73,7 @@ impl<T> HostMap<T> {
             exact: HashMap::new(),
             wildcard: HashMap::new(),
             further: Vec::new(),
+            remaining: Vec::new(),
             default: None,
             unknown,
         }
@@ -107,6 +110,12 @@ impl<T> HostMap<T> {
         self.further.push((names, number));
     }
 
+    /// Gives the host of this number those of `names` that no host has otherwise, wildcards included.
+    pub fn add_remaining(&mut self, number: usize, names: Arc<dyn Names>) {
+        assert!(number < self.hosts.len(), "the number comes from `add`");
+        self.remaining.push((names, number));
+    }
+
     /// Makes the host of this number the default.
     pub fn set_default(&mut self, number: usize) {
         assert!(number < self.hosts.len(), "the number comes from `add`");
@@ -128,6 +137,9 @@ impl<T> HostMap<T> {
         let parent = name.split_once('.').map(|(_, parent)| parent);
         if let Some(&number) = parent.and_then(|parent| self.wildcard.get(parent)) {
             return Match::Wildcard(&self.hosts[number]);
+        }
+        if let Some((_, number)) = self.remaining.iter().find(|(names, _)| names.has(name)) {
+            return Match::Exact(&self.hosts[*number]);
         }
         match self.unknown {
             UnknownName::Default => self.fallback(),
@@ -307,6 +319,26 @@ mod tests {
         assert_eq!(map.get(Some("unknown.test")).host(), None);
         assert_eq!(map.get(None).host(), Some(&"other"));
         assert_eq!(HostMap::<()>::new(UnknownName::Default).get(None), Match::NoMatch);
+    }
+
+    #[derive(Debug)]
+    struct Every;
+
+    impl Names for Every {
+        fn has(&self, _: &str) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn remaining_names_are_those_of_no_other_host() {
+        let mut map = map(UnknownName::Refuse);
+        let last = map.add(["last.test"], "last").unwrap();
+        map.add_remaining(last, Arc::new(Every));
+        assert_eq!(map.get(Some("example.com")), Match::Exact(&"example"));
+        assert_eq!(map.get(Some("api.example.com")), Match::Wildcard(&"example"));
+        assert_eq!(map.get(Some("unknown.test")), Match::Exact(&"last"));
+        assert_eq!(map.get(None), Match::Default(&"other"));
     }
 
     #[test]

@@ -28,9 +28,7 @@ impl Obtained {
     /// Looks after the certificates that `acme` wants, for the hosts that the gateway serves now.
     pub(crate) fn look_after(&self, acme: &ResolvedAcme) -> io::Result<()> {
         if self.keeper.get().is_none() {
-            let Some(place) = acme.place.as_ref().filter(|_| !acme.wanted.is_empty()) else {
-                return Ok(());
-            };
+            let Some(place) = acme.place.as_ref().filter(|_| acme.is_used()) else { return Ok(()) };
             let started = Keeper::start(place.store(), &self.challenges)?;
             // Only this thread sets it.
             let _ = self.keeper.set(started);
@@ -42,7 +40,7 @@ impl Obtained {
         };
         let hosts = acme.wanted.iter().filter_map(host).collect();
         if let Some(keeper) = self.keeper.get() {
-            keeper.look_after(acme.settings.clone(), hosts);
+            keeper.look_after(acme.settings.clone(), hosts, acme.demanded.clone())?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use anyhow::{anyhow, bail};
-use brisk_acme::{HostStatus, KeyKind, KeyStatus, Operator, Wanted};
+use brisk_acme::{DemandedHost, HostStatus, KeyKind, KeyStatus, Operator, Wanted};
 use brisk_report::Table;
 
 use crate::args::{Cert, CertCommand, Chosen, ImportCertbot, Revoke};
@@ -33,30 +33,44 @@ pub(crate) fn run(arguments: Cert) -> anyhow::Result<()> {
 struct Site {
     acme: ResolvedAcme,
     operator: Operator,
+    /// Names on demand that have certificates.
+    on_demand: Vec<Wanted>,
 }
 
 impl Site {
     fn open(config: &Path) -> anyhow::Result<Self> {
         let acme = config::check(config)?.acme;
-        let Some(place) = acme.place.as_ref().filter(|_| !acme.wanted.is_empty()) else {
-            bail!("{}: no host has `acme`", config.display());
+        let Some(place) = acme.place.as_ref().filter(|_| acme.is_used()) else {
+            bail!("{}: no host has `acme` or `on_demand`", config.display());
         };
         let operator = Operator::new(acme.settings.clone(), place.store())?;
-        Ok(Self { acme, operator })
+        let names = if acme.demanded.is_empty() { Vec::new() } else { operator.records().demanded()? };
+        let on_demand = names.iter().filter_map(|name| on_demand(&acme, name)).collect();
+        Ok(Self { acme, operator, on_demand })
     }
 
-    /// The hosts with these names; all of them if there are none.
-    fn hosts(&self, names: &[String]) -> anyhow::Result<Vec<&Wanted>> {
+    /// The hosts with these names; all of them, and names on demand that have certificates, if there are none.
+    fn hosts(&self, names: &[String]) -> anyhow::Result<Vec<Wanted>> {
         if names.is_empty() {
-            return Ok(self.acme.wanted.iter().collect());
+            return Ok(self.acme.wanted.iter().chain(&self.on_demand).cloned().collect());
         }
         let host = |name: &String| {
-            let found = self.acme.wanted.iter().find(|wanted| wanted.names.contains(name));
+            let found = self.acme.wanted.iter().find(|wanted| wanted.names.contains(name)).cloned();
             let known = || self.acme.wanted.iter().map(Wanted::name).collect::<Vec<_>>().join(", ");
-            found.ok_or_else(|| anyhow!("no host with `acme` has the name {name:?}; there are {}", known()))
+            found
+                .or_else(|| on_demand(&self.acme, name))
+                .ok_or_else(|| anyhow!("no host with `acme` has the name {name:?}; there are {}", known()))
         };
         names.iter().map(host).collect()
     }
+}
+
+/// What is wanted for a name on demand; `None` if it is none.
+fn on_demand(acme: &ResolvedAcme, name: &str) -> Option<Wanted> {
+    let is_own = |wanted: &&Wanted| wanted.names.iter().any(|own| own == name);
+    let fits = |host: &&DemandedHost| host.names.settings().names.iter().any(|pattern| pattern.fits(name));
+    let host = acme.demanded.iter().find(fits).filter(|_| !acme.wanted.iter().any(|own| is_own(&own)))?;
+    Some(host.settings.wanted(name))
 }
 
 fn list(chosen: &Chosen) -> anyhow::Result<()> {
@@ -64,7 +78,7 @@ fn list(chosen: &Chosen) -> anyhow::Result<()> {
     let site = Site::open(&chosen.config)?;
     let table = ["names", "key", "issuer", "expires", "next renewal", "last error"];
     let mut table = table.into_iter().fold(Table::new("certificates"), Table::text);
-    for wanted in site.hosts(&chosen.names)? {
+    for wanted in &site.hosts(&chosen.names)? {
         let status = site.operator.status(wanted);
         for key in &status.keys {
             table.row(row(&status, key));
@@ -86,7 +100,7 @@ fn inspect(chosen: &Chosen) -> anyhow::Result<()> {
     let _log = log::start(&chosen.log)?;
     let site = Site::open(&chosen.config)?;
     let mut text = String::new();
-    for wanted in site.hosts(&chosen.names)? {
+    for wanted in &site.hosts(&chosen.names)? {
         for key in site.operator.status(wanted).keys {
             describe(&site, wanted, &key, &mut text)?;
         }
@@ -144,7 +158,7 @@ fn each(
     let _log = log::start(&chosen.log)?;
     let site = Site::open(&chosen.config)?;
     let mut failed = 0;
-    for wanted in site.hosts(&chosen.names)? {
+    for wanted in &site.hosts(&chosen.names)? {
         for kind in wanted.keys.iter().copied() {
             match act(&site, wanted, kind) {
                 Ok(outcome) => println!("{} ({kind}): {outcome}", wanted.name()),
@@ -161,7 +175,7 @@ fn each(
 fn revoke(arguments: &Revoke) -> anyhow::Result<()> {
     let _log = log::start(&arguments.log)?;
     let site = Site::open(&arguments.config)?;
-    for wanted in site.hosts(&arguments.names)? {
+    for wanted in &site.hosts(&arguments.names)? {
         for kind in wanted.keys.iter().copied() {
             site.operator.revoke(wanted.name(), kind, arguments.key_compromised)?;
             println!("{} ({kind}): revoked", wanted.name());

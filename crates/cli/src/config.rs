@@ -152,7 +152,7 @@ const USUAL_HTTP: [&str; 2] = ["0.0.0.0:80", "[::]:80"];
 /// Writes out what a short file leaves unsaid: the usual ports and the refusal of unknown names where certificates are
 /// obtained, and the route of a host that has only an upstream.
 fn shortcuts(raw: &mut raw::Config) {
-    if raw.host.iter().any(|host| host.acme.is_on()) {
+    if raw.host.iter().any(|host| host.acme.is_on() || host.on_demand.is_some()) {
         let usual =
             |addresses: [&str; 2]| addresses.iter().filter_map(|address| address.parse().ok()).collect();
         if raw.server.https.is_empty() && raw.server.http.is_empty() {

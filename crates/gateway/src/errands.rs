@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use brisk_certs::care::{Fetch, Fetched, Fetching, Report};
-use brisk_certs::{Care, Catalogue, CertError, Certificate, Slot, Store};
+use brisk_certs::{Care, Catalogue, CertError, Certificate, OnDemand, Slot, Store};
 use brisk_fetch::{Client, ClientSettings, Limits};
 use brisk_telemetry::metrics::{Collector, Encoder};
 use http::header::CACHE_CONTROL;
@@ -109,6 +109,7 @@ impl Collector for CertificateMetrics {
         let mut reports = self.0.report();
         totals(page, &reports)?;
         catalogues(page)?;
+        on_demand(page)?;
         // Stable: of the others those that end first stay first.
         reports.sort_by_key(|report| report.revoked.is_none() && report.trouble.is_none());
         reports.truncate(SERIES);
@@ -182,6 +183,31 @@ fn catalogues(page: &mut Encoder<'_, '_>) -> fmt::Result {
             ("changed", of.changes),
         ] {
             family.counter(&[("folder", folder), ("event", event)], count)?;
+        }
+    }
+    Ok(())
+}
+
+/// How names on demand are used.
+fn on_demand(page: &mut Encoder<'_, '_>) -> fmt::Result {
+    let all: Vec<_> = OnDemand::all()
+        .iter()
+        .map(|on_demand| (on_demand.settings().host.clone(), on_demand.statistics()))
+        .collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    let mut family = page.gauge("on_demand_names", "Names on demand whose certificates are in memory.")?;
+    for (host, of) in &all {
+        family.gauge(&[("host", host)], of.shown as u64)?;
+    }
+    let mut family = page.counter(
+        "on_demand_events",
+        "Certificates that were obtained on demand, and handshakes that got none, by kind.",
+    )?;
+    for (host, of) in &all {
+        for (event, count) in [("obtained", of.obtained), ("refused", of.refused)] {
+            family.counter(&[("host", host), ("event", event)], count)?;
         }
     }
     Ok(())

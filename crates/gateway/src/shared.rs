@@ -270,11 +270,15 @@ impl fmt::Debug for Publisher {
     }
 }
 
-/// Has the catalogues of `settings` load what clients ask for.
+/// Has the catalogues of `settings` load what clients ask for, and names on demand make engines of their keys.
 fn start_catalogues(settings: &GatewaySettings, engines: &Arc<dyn Engines>) -> Result<(), GatewayError> {
     for catalogue in settings.service.hosts.iter().filter_map(|host| host.tls.catalogue.as_ref()) {
         let engines = Arc::clone(engines);
         catalogue.start(Arc::new(move |keystore| engines.for_keys(keystore)))?;
+    }
+    for on_demand in settings.service.hosts.iter().filter_map(|host| host.tls.on_demand.as_ref()) {
+        let engines = Arc::clone(engines);
+        on_demand.start(Arc::new(move |keystore| engines.for_keys(keystore)));
     }
     Ok(())
 }

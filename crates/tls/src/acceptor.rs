@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use brisk_certs::{Catalogue, Challenges, Found, HostMap};
+use brisk_certs::{Catalogue, Challenges, Found, HostMap, Names, OnDemand, Slot, UnknownName};
 use brisk_session::{
     KeySource, MemorySettings, MemoryStore, RotationSettings, SessionIds, SessionStore, TicketKeyring,
 };
@@ -84,11 +84,20 @@ struct Host {
     config: HostConfig,
     shown: Shown,
     catalogue: Option<Arc<Catalogue>>,
+    on_demand: Option<OnDemandNames>,
+}
+
+/// Names that are decided at run time, beside those that the host has otherwise.
+#[derive(Debug)]
+struct OnDemandNames {
+    names: Arc<OnDemand>,
+    own: HostMap<()>,
 }
 
 impl Host {
-    /// The certificate for this client: of the catalogue, if that has its name, which may take the reading of a file.
-    async fn certificate(&self, hello: &ClientHello) -> Option<Arc<CertifiedKey>> {
+    /// The certificate for this client: of the catalogue, if that has its name, which may take the reading of a file; or one
+    /// on demand, which may take as long as the host allows.
+    async fn certificate(&self, hello: &ClientHello, client: Option<IpAddr>) -> Option<Arc<CertifiedKey>> {
         if let (Some(catalogue), Some(name)) = (&self.catalogue, hello.server_name.as_deref()) {
             // Whatever the host shows otherwise would be for other names.
             match catalogue.find(name) {
@@ -98,7 +107,26 @@ impl Host {
                 Found::Missing => {}
             }
         }
+        if let (Some(on_demand), Some(name)) = (&self.on_demand, hello.server_name.as_deref())
+            && on_demand.is_for(name)
+        {
+            return self.shown.of(&*on_demand.names.find(name, client).await?, hello);
+        }
         self.shown.choose(hello)
+    }
+}
+
+impl OnDemandNames {
+    fn new(host: &HostSettings) -> Result<Option<Self>, TlsError> {
+        let Some(names) = host.on_demand.clone() else { return Ok(None) };
+        let mut own = HostMap::new(UnknownName::Refuse);
+        own.add(host.names.iter().map(String::as_str), ())?;
+        Ok(Some(Self { names, own }))
+    }
+
+    /// What the host shows otherwise goes before.
+    fn is_for(&self, name: &str) -> bool {
+        self.own.get(Some(name)).host().is_none() && self.names.has(name)
     }
 }
 
@@ -170,10 +198,14 @@ impl Acceptor {
                 config: builder.host(host)?,
                 shown: Shown::new(&host.slot, &gate),
                 catalogue: host.catalogue.clone(),
+                on_demand: OnDemandNames::new(host)?,
             };
             let number = map.add(host.names.iter().map(String::as_str), entry)?;
             if let Some(catalogue) = &host.catalogue {
                 map.add_further(number, Arc::clone(catalogue) as _);
+            }
+            if let Some(on_demand) = &host.on_demand {
+                map.add_remaining(number, Arc::clone(on_demand) as _);
             }
         }
         map.set_default(HostSettings::default_of(hosts));
@@ -185,6 +217,11 @@ impl Acceptor {
     /// handshake of each host does.
     pub fn refresh(&self) {
         self.hosts.hosts().iter().for_each(|host| host.shown.refresh());
+    }
+
+    /// Prepares those of one slot alone.
+    pub fn refresh_slot(&self, slot: &Arc<Slot>) {
+        self.hosts.hosts().iter().filter(|host| host.shown.is_of(slot)).for_each(|host| host.shown.refresh());
     }
 
     /// Runs the handshake on `io`, of which `received` has been read already. The caller limits the time it takes.

@@ -88,7 +88,8 @@ impl<'a> ConfigBuilder<'a> {
 
     pub(crate) fn host(&self, host: &HostSettings) -> Result<HostConfig, TlsError> {
         let name = host.names.first().map_or("(default)", String::as_str);
-        if host.certificates.is_empty() && !host.obtained && host.catalogue.is_none() {
+        let has_more = host.obtained || host.catalogue.is_some() || host.on_demand.is_some();
+        if host.certificates.is_empty() && !has_more {
             return Err(TlsError::NoCertificate { host: name.to_owned() });
         }
         let versions: &[&rustls::SupportedProtocolVersion] =

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use brisk_certs::{Catalogue, Certificate, Crl, Served, Slot, UnknownName};
+use brisk_certs::{Catalogue, Certificate, Crl, OnDemand, Served, Slot, UnknownName};
 use brisk_keys::PrivateKeyEngine;
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
@@ -77,6 +77,8 @@ pub struct HostSettings {
     pub slot: Arc<Slot>,
     /// Certificates of further names, which are names of this host too. They go before `certificates`.
     pub catalogue: Option<Arc<Catalogue>>,
+    /// Certificates of names that are decided at run time, and that no host has otherwise.
+    pub on_demand: Option<Arc<OnDemand>>,
     /// What clients must show. Default: nothing.
     pub demands: Demands,
     /// Bytes of early data accepted from a client that resumes; 0, the default, accepts none. A host that asks for client
@@ -97,6 +99,7 @@ impl HostSettings {
             obtained: false,
             slot: Slot::new(),
             catalogue: None,
+            on_demand: None,
             demands: Demands::default(),
             early_data: 0,
         }
@@ -124,11 +127,21 @@ impl HostSettings {
     /// Whether an [`Acceptor`](crate::Acceptor) that was made for `other` serves this host as well, whatever the
     /// certificates.
     pub fn is_accepted_like(&self, other: &Self) -> bool {
-        let Self { names, default, certificates: _, obtained: _, slot, catalogue, demands, early_data } =
-            self;
+        let Self {
+            names,
+            default,
+            certificates: _,
+            obtained: _,
+            slot,
+            catalogue,
+            on_demand,
+            demands,
+            early_data,
+        } = self;
         let same_catalogue = catalogue.as_ref().map(Arc::as_ptr) == other.catalogue.as_ref().map(Arc::as_ptr);
         *names == other.names
             && same_catalogue
+            && on_demand.as_ref().map(Arc::as_ptr) == other.on_demand.as_ref().map(Arc::as_ptr)
             && *default == other.default
             && Arc::ptr_eq(slot, &other.slot)
             && *demands == other.demands

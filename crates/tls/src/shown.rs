@@ -52,6 +52,11 @@ impl Shown {
         chosen.map(|served| certified(served, &self.gate))
     }
 
+    /// Whether it shows what is published into this slot.
+    pub(crate) fn is_of(&self, slot: &Arc<Slot>) -> bool {
+        Arc::ptr_eq(&self.slot, slot)
+    }
+
     /// Prepares the published certificates without waiting for a handshake. Drops those shown before, with their engine
     /// and keys.
     pub(crate) fn refresh(&self) {

@@ -22,7 +22,7 @@ use super::values::{
     ProxyProtocol, Redirect, TicketKeys, TlsProtocol, UpstreamServer,
 };
 pub(crate) use acme::{
-    Acme, AcmeKey, AcmeStore, Challenge, Dns, ExternalAccount, HostAcme, KeyAlgorithm, Trial,
+    Acme, AcmeKey, AcmeStore, Challenge, Dns, ExternalAccount, HostAcme, KeyAlgorithm, OnDemand, Trial,
 };
 pub(crate) use compression::{BreachGuard, CodingName, Compression, CompressionTable};
 pub(crate) use early_hints::EarlyHints;
@@ -219,6 +219,7 @@ pub(crate) struct Host {
     pub(crate) certificate_folder: Option<PathBuf>,
     #[serde(default)]
     pub(crate) acme: HostAcme,
+    pub(crate) on_demand: Option<OnDemand>,
     pub(crate) upstream: Option<UpstreamServer>,
     #[serde(default)]
     pub(crate) default: bool,

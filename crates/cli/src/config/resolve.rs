@@ -15,6 +15,7 @@ mod keys;
 pub(crate) mod keyserver;
 mod limits;
 mod names;
+mod on_demand;
 mod redis;
 mod remote;
 mod routes;

@@ -9,6 +9,7 @@ mod access_log;
 mod acme;
 mod acme_dns;
 mod acme_fleet;
+mod acme_on_demand;
 mod acme_orders;
 mod activation;
 mod admin;

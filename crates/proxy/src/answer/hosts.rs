@@ -60,6 +60,9 @@ impl<T> Hosts<T> {
             if let Some(catalogue) = &host.tls.catalogue {
                 map.add_further(number, Arc::clone(catalogue) as _);
             }
+            if let Some(on_demand) = &host.tls.on_demand {
+                map.add_remaining(number, Arc::clone(on_demand) as _);
+            }
         }
         map.set_default(brisk_tls::HostSettings::default_of(settings.hosts.iter().map(|host| &host.tls)));
         Ok(Self { map, recent: RefCell::new(None) })

@@ -58,6 +58,12 @@ impl Acceptor {
         let slot = Slot::new();
         slot.publish(vec![served]);
         let shown = Shown::new(&slot, &Arc::new(KeyGate::default()));
-        Host { demands: Demands::default(), config: self.challenge.clone(), shown, catalogue: None }
+        Host {
+            demands: Demands::default(),
+            config: self.challenge.clone(),
+            shown,
+            catalogue: None,
+            on_demand: None,
+        }
     }
 }

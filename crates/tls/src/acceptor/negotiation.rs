@@ -45,7 +45,7 @@ impl Negotiation {
         incoming: Vec<u8>,
         trace: &mut Trace<'_>,
     ) -> Result<Self, Refusal> {
-        let certificate = host.certificate(hello).await;
+        let certificate = host.certificate(hello, client).await;
         let mut negotiation = Self::new(host, hello, client, incoming, certificate)?;
         loop {
             let progress;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor, value};
 
-use crate::config::units::Period;
+use crate::config::units::{Period, Rate};
 
 /// `[acme]`: who issues certificates, and how names are proven.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -122,6 +122,18 @@ pub(crate) enum Challenge {
     Http,
     #[serde(rename = "dns-01")]
     Dns,
+}
+
+/// `on_demand` of a host: names that are decided at run time.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OnDemand {
+    pub(crate) ask: Option<String>,
+    #[serde(default)]
+    pub(crate) names: Vec<String>,
+    pub(crate) wait: Option<Period>,
+    pub(crate) orders: Option<Rate>,
+    pub(crate) most: Option<u32>,
 }
 
 /// `acme` of a host: whether its certificates are obtained, and which.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
-use brisk_acme::{AcmeSettings, AuthoritySettings, ChallengeKind, ExternalAccount, KeyKind, Wanted};
+use brisk_acme::{
+    AcmeSettings, AuthoritySettings, ChallengeKind, DemandedHost, ExternalAccount, KeyKind, Wanted,
+};
 use brisk_certs::Store;
 use brisk_certs::store::Folder;
 use brisk_gateway::settings::{FleetStore, SessionSettings};
@@ -14,7 +16,7 @@ use brisk_proxy::settings::HostSettings;
 use zeroize::Zeroizing;
 
 use super::sessions::read_privately;
-use super::{Context, dns};
+use super::{Context, dns, on_demand};
 use crate::config::error::KeyPath;
 use crate::config::raw;
 
@@ -25,8 +27,17 @@ pub(crate) struct ResolvedAcme {
     pub(crate) settings: AcmeSettings,
     /// For which hosts; none where no host says so.
     pub(crate) wanted: Vec<Wanted>,
+    /// For which hosts names are decided at run time.
+    pub(crate) demanded: Vec<DemandedHost>,
     /// Where they are kept; `None` if nothing is obtained and there is no folder.
     pub(crate) place: Option<CertificatePlace>,
+}
+
+impl ResolvedAcme {
+    /// Whether anything is obtained.
+    pub(crate) fn is_used(&self) -> bool {
+        !self.wanted.is_empty() || !self.demanded.is_empty()
+    }
 }
 
 /// Where certificates are kept.
@@ -67,10 +78,11 @@ pub(super) fn acme(
     };
     let keys = keys(raw.acme.keys.as_deref(), &path.key("keys"), context);
     let all = KeyPath::of("host");
-    let mut wanted = Vec::new();
+    let (mut wanted, mut demanded) = (Vec::new(), Vec::new());
     for (index, (host, resolved)) in raw.host.iter().zip(hosts).enumerate() {
-        let raw::HostAcme::On(own) = &host.acme else { continue };
         let path = all.index(index);
+        demanded.extend(on_demand::decided(host, resolved, &keys, &path, context));
+        let raw::HostAcme::On(own) = &host.acme else { continue };
         provable(&resolved.tls.names, &settings.challenges, &path, context);
         wanted.push(Wanted {
             names: resolved.tls.names.clone(),
@@ -82,11 +94,12 @@ pub(super) fn acme(
         });
     }
     let place = place(&raw.acme, state_dir, sessions, context);
-    if !wanted.is_empty() && place.is_none() {
+    let resolved = ResolvedAcme { settings, wanted, demanded, place };
+    if resolved.is_used() && resolved.place.is_none() {
         let message = "acme = true needs a folder for keys and certificates: write server.state_dir = \"/var/lib/brisk\"";
         context.findings.incomplete(&KeyPath::of("server"), message);
     }
-    ResolvedAcme { settings, wanted, place }
+    resolved
 }
 
 fn place(

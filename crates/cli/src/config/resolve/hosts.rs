@@ -13,7 +13,8 @@ use super::clients::{authenticated, forwarded};
 use super::names::host_name;
 use super::routes::routes;
 use super::{
-    Context, Development, certificates, early_data, headers, isolation, keep_alive, remote, sessions, tokens,
+    Context, Development, certificates, early_data, headers, isolation, keep_alive, on_demand, remote,
+    sessions, tokens,
 };
 use crate::config::error::KeyPath;
 use crate::config::raw;
@@ -123,6 +124,7 @@ impl Builder<'_> {
                 obtained: host.acme.is_on(),
                 slot: Slot::new(),
                 catalogue: catalogue(host, self.raw, path, context),
+                on_demand: on_demand::names(host, path, context),
                 demands: clients.map_or_else(Demands::default, |clients| {
                     Demands::new(authenticated(clients, &clients_path, context))
                 }),
@@ -168,7 +170,8 @@ impl Builder<'_> {
             }
             return Vec::new();
         }
-        if host.certificates.is_empty() && host.certificate_folder.is_some() {
+        let has_more = host.certificate_folder.is_some() || host.on_demand.is_some();
+        if host.certificates.is_empty() && has_more {
             return Vec::new();
         }
         if host.certificates.is_empty() {

@@ -73,8 +73,8 @@ pub(super) fn warn_of_exceptions(raw: &raw::Config, context: &mut Context<'_>) {
     }
     for host in &raw.host {
         let has_fallback = host.certificates.iter().any(|files| files.fallback_key.is_some());
-        let exceptions =
-            [(has_fallback, "fallback_key is"), (host.acme.is_on(), "keys of certificates by ACME are")];
+        let obtained = host.acme.is_on() || host.on_demand.is_some();
+        let exceptions = [(has_fallback, "fallback_key is"), (obtained, "keys of certificates by ACME are")];
         for (_, what) in exceptions.into_iter().filter(|(is_there, _)| *is_there) {
             let name = host.names.first().map_or("", String::as_str);
             let message = format!("keys.isolate: {what} in the gateway itself for the host \"{name}\"");

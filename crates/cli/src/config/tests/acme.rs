@@ -1,5 +1,7 @@
 //! `[acme]` and hosts whose certificates are obtained.
 
+use std::sync::Arc;
+
 use brisk_acme::{ChallengeKind, KeyKind};
 
 use super::*;
@@ -61,4 +63,43 @@ fn what_cannot_work_is_refused_with_what_would() {
     assert!(message.contains("keep one of the two"), "{message}");
     let message = refusal("[[host]]\nnames = [\"*.a.example\"]\nacme = true\n");
     assert!(message.contains("dns-01"), "{message}");
+}
+
+#[test]
+fn names_on_demand_need_someone_who_decides_and_patterns() {
+    let host = |keys: &str| {
+        format!("{LISTENER}[[host]]\nnames = [\"platform.example\"]\non_demand = {{ {keys} }}\n")
+    };
+    let ask = "ask = \"http://127.0.0.1:1/ask\"";
+    let resolved =
+        accepted(&host(&format!("{ask}, names = [\"*.example.org\"], wait = \"2s\", orders = \"60/h\"")));
+    let (tls, demanded) = (&resolved.settings.service.hosts[0].tls, &resolved.acme.demanded[0]);
+    assert!(Arc::ptr_eq(tls.on_demand.as_ref().expect("names on demand"), &demanded.names));
+    assert_eq!(demanded.names.settings().wait, Duration::from_secs(2));
+    assert_eq!((demanded.settings.orders.interval, demanded.settings.most), (Duration::from_mins(1), 10_000));
+    assert_eq!(resolved.settings.tls.unknown_host, UnknownName::Refuse);
+    for (keys, expected) in [
+        ("names = [\"*\"]", "host[0].on_demand: needs `ask`, the address of a server that answers 200"),
+        (
+            ask,
+            "host[0].on_demand.names: no name that may be asked for: write [\"*.example.com\"], or [\"*\"]",
+        ),
+        (
+            "ask = \"127.0.0.1\", names = [\"*\"]",
+            "host[0].on_demand.ask: \"127.0.0.1\" is no address that can be asked",
+        ),
+        (
+            "ask = \"http://a/\", names = [\"a*.test\"]",
+            "host[0].on_demand.names[0]: \"a*.test\" is no pattern",
+        ),
+        (
+            "ask = \"http://a/\", names = [\"*\"], wait = \"2m\"",
+            "host[0].on_demand.wait: 2m is out of range: write 0ms to 1m",
+        ),
+        ("ask = \"http://a/\", names = [\"*\"], most = 0", "host[0].on_demand.most: 0 is out of range"),
+        ("ask = \"http://a/\", names = [\"*\"], allow = 1", "allow"),
+    ] {
+        let message = refusal(&host(keys));
+        assert!(message.contains(expected), "{keys}: {message}");
+    }
 }

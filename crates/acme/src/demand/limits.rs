@@ -1,0 +1,123 @@
+//! How often something may be done: so much at once, and then one for each interval.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Pace;
+
+/// Names that are new to this process, of which the operator's server is asked: of all clients, and of each.
+const ALL: Pace = Pace { interval: Duration::from_millis(100), burst: 100 };
+const EACH: u32 = 30;
+
+/// The time in which a client may have [`EACH`] names asked for.
+const WINDOW: Duration = Duration::from_mins(1);
+
+/// A bucket of tokens.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    pace: Pace,
+    /// When it is full again.
+    full_at: Instant,
+}
+
+impl Bucket {
+    /// A full one.
+    pub(super) fn new(pace: Pace, now: Instant) -> Self {
+        Self { pace, full_at: now }
+    }
+
+    /// Takes a token. An error says after which time there will be one.
+    pub(super) fn take(&mut self, now: Instant) -> Result<(), Duration> {
+        let full_at = self.full_at.max(now) + self.pace.interval;
+        let most = self.pace.interval * self.pace.burst.max(1);
+        match (full_at - now).checked_sub(most).filter(|over| !over.is_zero()) {
+            Some(over) => Err(over),
+            None => {
+                self.full_at = full_at;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// How often new names are asked about. A client that invents names leaves most of it to others.
+#[derive(Debug)]
+pub(super) struct Asking {
+    all: Bucket,
+    /// Of the present window. No longer than what all clients may ask in it.
+    clients: HashMap<IpAddr, u32>,
+    since: Instant,
+}
+
+impl Asking {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { all: Bucket::new(ALL, now), clients: HashMap::new(), since: now }
+    }
+
+    /// Whether a new name of `client` may be asked about now.
+    pub(super) fn may(&mut self, client: Option<IpAddr>, now: Instant) -> bool {
+        if now.duration_since(self.since) >= WINDOW {
+            self.clients.clear();
+            self.since = now;
+        }
+        let client = client.map(of_one);
+        let asked = client.and_then(|client| self.clients.get(&client)).copied().unwrap_or_default();
+        if asked >= EACH || self.all.take(now).is_err() {
+            return false;
+        }
+        if let Some(client) = client {
+            self.clients.insert(client, asked + 1);
+        }
+        true
+    }
+}
+
+/// An address, or the network of 64 bits that stands for one client.
+fn of_one(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_gives_a_burst_and_then_one_for_each_interval() {
+        let start = Instant::now();
+        let pace = Pace { interval: Duration::from_secs(6), burst: 3 };
+        let mut bucket = Bucket::new(pace, start);
+        for _ in 0..3 {
+            assert_eq!(bucket.take(start), Ok(()));
+        }
+        assert_eq!(bucket.take(start), Err(Duration::from_secs(6)));
+        let later = start + Duration::from_secs(6);
+        assert_eq!(bucket.take(later), Ok(()));
+        assert!(bucket.take(later).is_err());
+        assert_eq!(bucket.take(start + Duration::from_hours(9)), Ok(()));
+    }
+
+    #[test]
+    fn a_client_that_invents_names_leaves_the_rest_to_others() {
+        let start = Instant::now();
+        let mut asking = Asking::new(start);
+        let client = |text: &str| Some(text.parse().unwrap());
+        let asked = (0..1000).filter(|_| asking.may(client("192.0.2.1"), start)).count();
+        assert_eq!(asked, EACH as usize);
+        assert!(asking.may(client("192.0.2.2"), start));
+        // Addresses of one network are one client.
+        let own = |last: u32| client(&format!("2001:db8::{last:x}"));
+        let asked = (1..1000).filter(|last| asking.may(own(*last), start)).count();
+        assert_eq!(asked, EACH as usize);
+        let all = (0..1000).filter(|_| asking.may(None, start)).count();
+        assert!(all <= ALL.burst as usize - 61, "{all}");
+        assert!(!asking.may(client("192.0.2.3"), start));
+        let later = start + WINDOW;
+        assert!(asking.may(client("192.0.2.1"), later));
+    }
+}

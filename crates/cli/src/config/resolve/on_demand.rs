@@ -1,0 +1,90 @@
+//! `on_demand` of a host: names that are decided at run time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use brisk_acme::{DemandSettings, DemandedHost, KeyKind, Pace};
+use brisk_certs::on_demand::NamePattern;
+use brisk_certs::{OnDemand, OnDemandSettings};
+use brisk_proxy::settings::HostSettings;
+
+use super::Context;
+use crate::config::error::KeyPath;
+use crate::config::raw;
+use crate::config::units::Period;
+
+/// Orders unless others are written: a platform grows by some names a minute, and authorities limit the rest.
+const ORDERS: Pace = Pace { interval: Duration::from_secs(6), burst: 10 };
+
+/// Names unless others are written.
+const MOST: u32 = 10_000;
+
+/// How long a handshake may wait: the rest of the handshake needs time too.
+const WAIT: (Period, Period) = (Period(Duration::from_secs(5)), Period(Duration::from_mins(1)));
+
+/// What a host shows on demand.
+pub(super) fn names(host: &raw::Host, path: &KeyPath, context: &mut Context<'_>) -> Option<Arc<OnDemand>> {
+    let own = host.on_demand.as_ref()?;
+    let path = path.key("on_demand");
+    let wait =
+        context.findings.within(&path.key("wait"), own.wait, WAIT.0, &(Period(Duration::ZERO)..=WAIT.1));
+    let names = patterns(own, &path.key("names"), context);
+    let host = host.names.first().cloned().unwrap_or_default();
+    Some(OnDemand::open(OnDemandSettings { host, names, wait: wait.0 }))
+}
+
+fn patterns(own: &raw::OnDemand, path: &KeyPath, context: &mut Context<'_>) -> Vec<NamePattern> {
+    if own.names.is_empty() && !context.findings.written(&path.index(0)) {
+        let message = "no name that may be asked for: write [\"*.example.com\"], or [\"*\"] for every name that `ask` allows";
+        context.findings.wrong(path, message);
+    }
+    let mut patterns = Vec::new();
+    for (index, text) in own.names.iter().enumerate() {
+        match text.parse() {
+            Ok(pattern) => patterns.push(pattern),
+            Err(message) => context.findings.wrong(&path.index(index), message),
+        }
+    }
+    patterns
+}
+
+/// What decides on the names of a host, if they are decided at run time.
+pub(super) fn decided(
+    host: &raw::Host,
+    resolved: &HostSettings,
+    keys: &[KeyKind],
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<DemandedHost> {
+    let (own, names) = (host.on_demand.as_ref()?, resolved.tls.on_demand.clone()?);
+    let path = path.key("on_demand");
+    let most = context.findings.within(&path.key("most"), own.most, MOST, &(1..=1_000_000));
+    let settings = DemandSettings {
+        ask: address(own, &path, context),
+        orders: own.orders.map_or(ORDERS, |own| Pace { interval: own.0.interval, burst: own.0.burst }),
+        most: most as usize,
+        keys: keys.to_vec(),
+        profile: None,
+    };
+    Some(DemandedHost { names, settings })
+}
+
+/// Without someone who says which names are served, strangers would have certificates ordered for any.
+fn address(own: &raw::OnDemand, path: &KeyPath, context: &mut Context<'_>) -> String {
+    let example = "\"http://127.0.0.1:8000/may-have-certificate\"";
+    let Some(ask) = &own.ask else {
+        let message = format!(
+            "needs `ask`, the address of a server that answers 200 for names that are served: {example}"
+        );
+        context.findings.incomplete(path, &message);
+        return String::new();
+    };
+    let is_url = ask.parse::<http::Uri>().is_ok_and(|uri| {
+        matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty())
+    });
+    if !is_url || ask.contains('#') {
+        let message = format!("{ask:?} is no address that can be asked: write one as {example}");
+        context.findings.wrong(&path.key("ask"), message);
+    }
+    ask.clone()
+}
