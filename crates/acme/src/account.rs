@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use brisk_fetch::{Client, ClientSettings, Limits};
-use instant_acme::{Account, AccountCredentials, ExternalAccountKey, NewAccount};
+use instant_acme::{Account, AccountCredentials, ExternalAccountKey, Key, NewAccount};
+use rustls_pki_types::PrivatePkcs8KeyDer;
 use serde::Deserialize;
 use tokio::time::sleep;
+use zeroize::Zeroizing;
 
 use crate::AcmeError;
-use crate::error::{is_bad_nonce, is_gone};
+use crate::error::{is_bad_nonce, is_gone, is_refused};
 use crate::http::{Http, Noted};
+use crate::persist::Standing;
 use crate::records::Records;
 use crate::settings::{AcmeSettings, AuthoritySettings};
 
@@ -28,6 +31,7 @@ pub(crate) struct Authority {
     /// The address of its directory.
     pub(crate) directory: String,
     pub(crate) account: Account,
+    client: Client,
     noted: Noted,
 }
 
@@ -73,6 +77,20 @@ impl Authority {
         Ok(())
     }
 
+    /// The records that have to stand in the DNS for `names` (dns-persist-01).
+    pub(crate) async fn standing_records(&self, names: &[String]) -> Result<Vec<Standing>, AcmeError> {
+        let unread = |reason: String| AcmeError::Client { directory: self.directory.clone(), reason };
+        let directory =
+            self.client.get_ok(&self.directory).await.map_err(|error| unread(error.to_string()))?;
+        let directory: Directory =
+            serde_json::from_slice(&directory).map_err(|error| unread(format!("its directory: {error}")))?;
+        let Some(issuer) = directory.meta.caa_identities.into_iter().next() else {
+            let reason = "its directory does not say by which name (caaIdentities) records name it";
+            return Err(unread(reason.to_owned()));
+        };
+        Ok(Standing::of(names, &issuer, self.account.id()))
+    }
+
     /// How long to wait before the next look: this long, or for as long as the authority asked for in its last answer.
     pub(crate) fn pause(&self, own: Duration) -> Duration {
         own.max(self.noted.retry_after().unwrap_or_default().min(LONGEST_LOOK))
@@ -84,11 +102,28 @@ impl Authority {
     }
 }
 
+/// What is read of a directory (RFC 8555 section 7.1.1).
+#[derive(Deserialize)]
+struct Directory {
+    #[serde(default)]
+    meta: Meta,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta {
+    #[serde(default)]
+    caa_identities: Vec<String>,
+}
+
 /// What an account is known by, of its credentials.
 #[derive(Deserialize)]
 struct Identity {
     id: String,
 }
+
+/// An account that was made, with what it is opened with later.
+type Made = Result<(Account, AccountCredentials), instant_acme::Error>;
 
 struct Opening<'a> {
     settings: &'a AuthoritySettings,
@@ -109,37 +144,84 @@ impl Opening<'_> {
             return Ok(None);
         };
         let (http, noted) = self.http()?;
+        let client = http.client.clone();
         let opened = Account::builder_with_http(http).from_credentials(credentials).await;
         match opened {
-            Ok(account) => Ok(Some(self.authority(account, noted))),
+            Ok(account) => Ok(Some(self.authority(account, client, noted))),
             Err(source) => Err(self.failed("the authority's directory cannot be read", source, &noted)),
         }
     }
 
     async fn create(&self) -> Result<Authority, AcmeError> {
-        let contact: Vec<_> = self.contact.iter().map(String::as_str).collect();
-        let account =
-            NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
         let external = self.settings.external_account.as_ref().filter(|_| !self.is_trial());
         let external = external.map(|own| ExternalAccountKey::new(own.key_id.clone(), &own.key));
         let mut attempts = 0;
         loop {
             let (http, noted) = self.http()?;
-            let builder = Account::builder_with_http(http);
-            match builder.create(&account, self.directory.to_owned(), external.as_ref()).await {
+            let client = http.client.clone();
+            let made = match &external {
+                None => self.with_key(http).await?,
+                // The library makes the key of such an account itself, so that one that is cut off here is lost.
+                Some(external) => self.with_binding(http, external).await,
+            };
+            match made {
                 Ok((account, credentials)) => {
                     let credentials = serde_json::to_vec(&credentials).expect("credentials are plain values");
-                    self.records.put_account(self.directory, &zeroize::Zeroizing::new(credentials))?;
+                    self.records.put_account(self.directory, &Zeroizing::new(credentials))?;
+                    self.records.remove_account_key(self.directory)?;
                     tracing::info!(
                         authority = self.directory,
                         "an account was made; its terms of service are agreed to"
                     );
-                    return Ok(self.authority(account, noted));
+                    return Ok(self.authority(account, client, noted));
                 }
                 Err(error) if is_bad_nonce(&error) && attempts < NONCES => attempts += 1,
                 Err(source) => return Err(self.failed("no account can be made", source, &noted)),
             }
         }
+    }
+
+    /// Makes an account with a key that is in the store before the authority knows of it: with that key there is one account,
+    /// however often it is asked for (RFC 8555 section 7.3.1).
+    async fn with_key(&self, http: Box<Http>) -> Result<Made, AcmeError> {
+        let key = match self.records.account_key(self.directory)? {
+            Some(kept) => PrivatePkcs8KeyDer::from(kept.to_vec()),
+            None => {
+                let (_, new) = match Key::generate_pkcs8() {
+                    Ok(new) => new,
+                    Err(error) => return Ok(Err(error)),
+                };
+                self.records.put_account_key(self.directory, new.secret_pkcs8_der())?;
+                new
+            }
+        };
+        let parsed = match Key::from_pkcs8_der(key.clone_key()) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                // A damaged one: the next attempt makes another.
+                self.records.remove_account_key(self.directory)?;
+                return Ok(Err(error));
+            }
+        };
+        let builder = Account::builder_with_http(http);
+        let made = builder.create_from_key((parsed, key.into()), self.directory.to_owned()).await;
+        let (account, credentials) = match made {
+            Ok(made) => made,
+            Err(error) => return Ok(Err(error)),
+        };
+        let contact: Vec<_> = self.contact.iter().map(String::as_str).collect();
+        if contact.is_empty() {
+            return Ok(Ok((account, credentials)));
+        }
+        Ok(account.update_contacts(&contact).await.map(|()| (account, credentials)))
+    }
+
+    async fn with_binding(&self, http: Box<Http>, external: &ExternalAccountKey) -> Made {
+        let contact: Vec<_> = self.contact.iter().map(String::as_str).collect();
+        let account =
+            NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
+        let builder = Account::builder_with_http(http);
+        builder.create(&account, self.directory.to_owned(), Some(external)).await
     }
 
     fn is_trial(&self) -> bool {
@@ -158,8 +240,8 @@ impl Opening<'_> {
         Ok((Box::new(Http { client, noted: noted.clone() }), noted))
     }
 
-    fn authority(&self, account: Account, noted: Noted) -> Authority {
-        Authority { directory: self.directory.to_owned(), account, noted }
+    fn authority(&self, account: Account, client: Client, noted: Noted) -> Authority {
+        Authority { directory: self.directory.to_owned(), account, client, noted }
     }
 
     fn failed(&self, attempt: &'static str, source: instant_acme::Error, noted: &Noted) -> AcmeError {
@@ -167,6 +249,88 @@ impl Opening<'_> {
             // The authority has forgotten it: the next attempt makes another.
             let _ = self.records.remove_account(self.directory);
         }
+        if is_refused(&source) {
+            // Another key may be taken.
+            let _ = self.records.remove_account_key(self.directory);
+        }
         AcmeError::Authority { attempt, source, retry_after: noted.retry_after() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use brisk_certs::store::{Folder, Lock, Name};
+    use brisk_certs::{Store, StoreError};
+    use brisk_testkit::pebble::PebbleOptions;
+
+    use super::*;
+    use crate::settings::ChallengeKind;
+
+    /// A folder that does not take accounts while it is `full`.
+    #[derive(Debug)]
+    struct Filling {
+        folder: Folder,
+        full: Arc<AtomicBool>,
+    }
+
+    impl Store for Filling {
+        fn read(&self, name: &Name) -> Result<Option<Zeroizing<Vec<u8>>>, StoreError> {
+            self.folder.read(name)
+        }
+
+        fn write(&self, name: &Name, value: &[u8]) -> Result<(), StoreError> {
+            if self.full.load(Ordering::SeqCst) && name.as_str().starts_with("accounts/") {
+                return Err(StoreError::new("write", name, "no space"));
+            }
+            self.folder.write(name, value)
+        }
+
+        fn remove(&self, name: &Name) -> Result<(), StoreError> {
+            self.folder.remove(name)
+        }
+
+        fn list(&self, parent: &Name) -> Result<Vec<Name>, StoreError> {
+            self.folder.list(parent)
+        }
+
+        fn try_lock(&self, name: &Name) -> Result<Option<Box<dyn Lock>>, StoreError> {
+            self.folder.try_lock(name)
+        }
+
+        fn place(&self) -> String {
+            self.folder.place()
+        }
+    }
+
+    #[tokio::test]
+    async fn an_account_that_could_not_be_written_is_the_same_after_another_attempt() {
+        let (pebble, folder) = (PebbleOptions::default().start(), tempfile::tempdir().unwrap());
+        let full = Arc::new(AtomicBool::new(true));
+        let store = Filling { folder: Folder::new(folder.path()), full: Arc::clone(&full) };
+        let records = Records::new(Arc::new(store));
+        let own = AuthoritySettings {
+            ca_file: Some(pebble.ca_file()),
+            ..AuthoritySettings::new(pebble.directory())
+        };
+        let acme = AcmeSettings {
+            authorities: vec![own.clone()],
+            contact: vec!["mailto:admin@example.com".to_owned()],
+            challenges: vec![ChallengeKind::TlsAlpn01],
+            dns: None,
+        };
+        let open = || Authority::open(&own, &own.directory, &acme, &records);
+        for _ in 0..3 {
+            assert!(matches!(open().await, Err(AcmeError::Store(_))));
+        }
+        full.store(false, Ordering::SeqCst);
+        let first = open().await.unwrap();
+        // Pebble numbers accounts: all attempts were about one.
+        assert_eq!(pebble.log().matches("accounts in memory").count(), 1, "{}", pebble.log());
+        let second = open().await.unwrap();
+        assert_eq!(first.account.id(), second.account.id());
+        assert!(records.account_key(&own.directory).unwrap().is_none(), "it is in the account");
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use brisk_certs::Challenges;
 use brisk_certs::challenge::{Answering, Look};
@@ -13,17 +13,21 @@ use tokio::sync::mpsc;
 use crate::AcmeError;
 use crate::certify::{checked_as, proof};
 use crate::dns::{DnsSettings, Txt};
-use crate::records::Records;
+use crate::records::{Records, moment};
 use crate::settings::ChallengeKind;
 
 const HTTP: &str = "http";
 const TLS: &str = "tls";
 
-/// Questions of strangers that wait at most, for the next look into the store.
-const QUESTIONS: usize = 64;
+/// Questions of strangers that wait at most, for the next look into the store: more than come between two looks, so that an
+/// authority's is among them.
+const QUESTIONS: usize = 4096;
 
 /// The pause between two looks.
 const LOOKS: Duration = Duration::from_millis(50);
+
+/// How long an answer is given at most: longer than any order takes. What is older is left of a gateway that was killed.
+const LIFE: Duration = Duration::from_hours(2);
 
 /// Where answers are given.
 #[derive(Clone, Debug)]
@@ -51,11 +55,16 @@ pub(crate) struct Listening {
 impl Given {
     /// Takes a record away again. What fails is reported: the record proves nothing to later orders.
     pub(crate) async fn withdraw(self) {
-        if let Self::Record(dns, record) = self
-            && let Err(error) = dns.remove(&record).await
-        {
-            tracing::warn!(name = record.name, %error, "a record for dns-01 stays in the DNS");
+        if let Self::Record(dns, record) = self {
+            withdraw(&dns, &record).await;
         }
+    }
+}
+
+/// Takes a record away.
+pub(crate) async fn withdraw(dns: &DnsSettings, record: &Txt) {
+    if let Err(error) = dns.remove(record).await {
+        tracing::warn!(name = record.name, %error, "a record for dns-01 stays in the DNS");
     }
 }
 
@@ -74,7 +83,9 @@ impl Answers {
     ) -> Result<Given, AcmeError> {
         let (kind, subject) = match kind {
             ChallengeKind::Http01 => (HTTP, token.to_owned()),
-            ChallengeKind::TlsAlpn01 | ChallengeKind::Dns01 => (TLS, checked_as(name)),
+            ChallengeKind::TlsAlpn01 | ChallengeKind::Dns01 | ChallengeKind::DnsPersist01 => {
+                (TLS, checked_as(name))
+            }
         };
         let here = if kind == HTTP {
             self.challenges.answer_http(&subject, key_authorization)
@@ -83,7 +94,7 @@ impl Answers {
         };
         let stored =
             if kind == HTTP { key_authorization.to_owned() } else { format!("{name} {key_authorization}") };
-        self.records.put_answer(kind, &subject, &stored)?;
+        self.records.put_answer(kind, &subject, &stored, SystemTime::now())?;
         let records = self.records.clone();
         Ok(Given::Listener(Listening { _here: here, records, kind, subject }))
     }
@@ -95,7 +106,12 @@ impl Answers {
         self.challenges.look_elsewhere(sender);
         let records = self.records.clone();
         move || {
+            let mut swept = None;
             while let Some(first) = questions.blocking_recv() {
+                if swept.is_none_or(|swept: Instant| swept.elapsed() > LIFE) {
+                    swept = Some(Instant::now());
+                    sweep(&records, SystemTime::now());
+                }
                 let mut asked = vec![first];
                 while let Ok(next) = questions.try_recv() {
                     asked.push(next);
@@ -107,6 +123,28 @@ impl Answers {
             }
         }
     }
+}
+
+/// Removes answers that no authority will ask for.
+fn sweep(records: &Records, now: SystemTime) {
+    let old = |kind: &str| -> Result<(), AcmeError> {
+        for subject in records.answered(kind)? {
+            let answer = records.answer(kind, &subject)?;
+            if answer.is_none_or(|(given, _)| is_over(given, now)) {
+                records.remove_answer(kind, &subject)?;
+            }
+        }
+        Ok(())
+    };
+    for kind in [HTTP, TLS] {
+        if let Err(error) = old(kind) {
+            tracing::debug!(%error, "old answers to challenges stay in the store");
+        }
+    }
+}
+
+fn is_over(given: u64, now: SystemTime) -> bool {
+    moment(given) + LIFE < now
 }
 
 /// Answers what there are answers to. What strangers ask without an order costs one list for all of them.
@@ -129,7 +167,7 @@ fn look(records: &Records, asked: Vec<Look>) -> Result<(), AcmeError> {
 fn answer(records: &Records, question: Look) -> Result<(), AcmeError> {
     match question {
         Look::Http(token, found) => {
-            if let Some(answer) = records.answer(HTTP, &token)? {
+            if let Some((_, answer)) = records.answer(HTTP, &token)? {
                 // An error means that the authority has gone.
                 let _ = found.send(answer.into());
             }
@@ -137,7 +175,7 @@ fn answer(records: &Records, question: Look) -> Result<(), AcmeError> {
         Look::Tls(name, found) => {
             let answer = records.answer(TLS, &name)?;
             if let Some((name, key_authorization)) =
-                answer.as_deref().and_then(|answer| answer.split_once(' '))
+                answer.as_ref().and_then(|(_, answer)| answer.split_once(' '))
             {
                 let _ = found.send(proof(name, key_authorization)?);
             }
@@ -151,5 +189,55 @@ impl Drop for Listening {
         if let Err(error) = self.records.remove_answer(self.kind, &self.subject) {
             tracing::debug!(%error, "an answer to a challenge stays in the store");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_certs::challenge::HTTP_PATH;
+    use brisk_certs::store::Folder;
+
+    use super::*;
+
+    fn records() -> (tempfile::TempDir, Records) {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::new(Arc::new(Folder::new(folder.path())));
+        (folder, records)
+    }
+
+    #[tokio::test]
+    async fn strangers_who_ask_for_anything_leave_place_for_an_authority() {
+        let (_folder, records) = records();
+        records.put_answer(HTTP, "own-token", "own-token.thumbprint", SystemTime::now()).unwrap();
+        let challenges = Challenges::new();
+        let look = Answers::new(&challenges, &records).look_elsewhere();
+        let mut strangers = Vec::new();
+        for number in 0..1000 {
+            let challenges = Arc::clone(&challenges);
+            let asking = async move { challenges.http(&format!("{HTTP_PATH}token{number}")).await };
+            strangers.push(tokio::spawn(asking));
+        }
+        tokio::task::yield_now().await;
+        let own = tokio::spawn({
+            let challenges = Arc::clone(&challenges);
+            async move { challenges.http(&format!("{HTTP_PATH}own-token")).await }
+        });
+        tokio::task::yield_now().await;
+        thread::spawn(look);
+        assert_eq!(own.await.unwrap().as_deref(), Some("own-token.thumbprint"));
+        for stranger in strangers {
+            assert_eq!(stranger.await.unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn answers_of_a_gateway_that_was_killed_do_not_stay() {
+        let (_folder, records) = records();
+        let now = SystemTime::now();
+        records.put_answer(HTTP, "old", "old.thumbprint", now - LIFE * 2).unwrap();
+        records.put_answer(HTTP, "new", "new.thumbprint", now).unwrap();
+        sweep(&records, now);
+        assert_eq!(records.answered(HTTP).unwrap(), HashSet::from(["new".to_owned()]));
+        assert_eq!(records.answer(HTTP, "new").unwrap().unwrap().1, "new.thumbprint");
     }
 }

@@ -64,6 +64,26 @@ impl<'h> Attempt<'h> {
         noted
     }
 
+    /// Until when there is nothing to do or to ask, by what was read of the store. `None`: there is.
+    pub(crate) fn rests_until(&self, have: Option<&Usable>, status: &Status) -> Option<SystemTime> {
+        if let Some(rest) = self.common.rest_of(self.name(), self.kind) {
+            return Some(SystemTime::now() + rest);
+        }
+        let mut at = self.due(have, status);
+        if let Some((_, certificate)) = have.and_then(|have| self.adviser(have)) {
+            let known = status.advice.as_ref().filter(|own| own.certificate == certificate.to_string());
+            at = at.min(moment(known?.again));
+        }
+        Some(at).filter(|at| !is_past(*at))
+    }
+
+    /// The authority that advises on the renewal of a certificate, and how it calls it.
+    fn adviser<'u>(&self, have: &'u Usable) -> Option<(&'h AuthoritySettings, CertificateIdentifier<'u>)> {
+        let mut issuers = self.common.settings.authorities.iter();
+        let settings = issuers.find(|own| own.directory == have.issued.authority)?;
+        Some((settings, CertificateIdentifier::try_from(&have.certificate.chain[0]).ok()?))
+    }
+
     /// Asks the authority for its advice, and orders nothing. Returns when the certificate is due.
     pub(crate) async fn look(&self) -> Result<SystemTime, AcmeError> {
         let have = self.have()?;
@@ -122,13 +142,7 @@ impl<'h> Attempt<'h> {
 
     /// Asks the authority when the certificate is to be renewed, if that is due itself.
     async fn listen(&self, have: &Usable) -> Result<(), AcmeError> {
-        let mut issuers = self.common.settings.authorities.iter();
-        let Some(settings) = issuers.find(|own| own.directory == have.issued.authority) else {
-            return Ok(());
-        };
-        let Ok(certificate) = CertificateIdentifier::try_from(&have.certificate.chain[0]) else {
-            return Ok(());
-        };
+        let Some((settings, certificate)) = self.adviser(have) else { return Ok(()) };
         let status = self.status()?;
         let id = certificate.to_string();
         let known = status.advice.as_ref().filter(|advice| advice.certificate == id);
@@ -261,7 +275,6 @@ impl<'h> Attempt<'h> {
         let others = self.common.settings.authorities.len() > 1;
         // Where there is another authority, only the one that asked for more is left alone for longer.
         let next = now + pause(failures, error.retry_after().filter(|_| !others));
-        tracing::error!(host = self.name(), key = %self.kind, %error, failures, next = rfc3339(next), "no certificate was obtained");
         let status = Status {
             failures,
             last_error: Some(error.to_string()),
@@ -273,8 +286,9 @@ impl<'h> Attempt<'h> {
             tried: before.tried && !error.is_about_names(),
             advice: before.advice,
         };
-        self.common.records.put_status(self.name(), self.kind, &status)?;
-        Ok(next)
+        let written = self.common.records.put_status(self.name(), self.kind, &status);
+        tracing::error!(host = self.name(), key = %self.kind, %error, failures, next = rfc3339(next), "no certificate was obtained");
+        written.map(|()| next)
     }
 
     /// The authorities that are left alone after `error`, besides those that were before.

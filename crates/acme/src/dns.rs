@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use brisk_fetch::{Client, ClientSettings};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
@@ -103,7 +104,7 @@ pub struct DnsError {
 }
 
 /// A TXT record.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Txt {
     /// `_acme-challenge.` and the name, without a wildcard.
     pub(crate) name: String,

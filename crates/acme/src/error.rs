@@ -164,6 +164,11 @@ pub(crate) fn is_rate_limited(error: &instant_acme::Error) -> bool {
         if is_type(problem, "rateLimited") || problem.status == Some(429))
 }
 
+/// Whether `error` is an answer that the same request gets again.
+pub(crate) fn is_refused(error: &instant_acme::Error) -> bool {
+    matches!(error, instant_acme::Error::Api(problem) if !is_passing(problem))
+}
+
 /// Whether the authority may answer otherwise to the same request later.
 fn is_passing(problem: &instant_acme::Problem) -> bool {
     is_type(problem, "badNonce")

@@ -1,6 +1,7 @@
 //! The certificates of one host, from the first order through all renewals.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,13 +9,15 @@ use std::time::{Duration, SystemTime};
 
 use brisk_certs::{Certificate, Chain, Loaded, Publish};
 use brisk_keys::Keystore;
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
+use zeroize::Zeroizing;
 
 use crate::AcmeError;
 use crate::attempt::{Attempt, due_of};
 use crate::certify::first_missing;
 use crate::common::{Common, HostStatus, KeyStatus};
-use crate::records::{Issued, Records};
+use crate::records::{Issued, Records, Status};
 use crate::renewal::retry;
 use crate::settings::{AuthoritySettings, KeyKind, Wanted};
 
@@ -28,6 +31,15 @@ pub(crate) struct Host {
     publish: Arc<dyn Publish>,
     /// The chains that were published last.
     shown: RefCell<Vec<String>>,
+    /// What was read of the store last, and what it is: most looks find the same.
+    known: RefCell<HashMap<KeyKind, (Zeroizing<Vec<u8>>, Rc<Usable>)>>,
+}
+
+/// What the store has of one certificate.
+struct Look {
+    kind: KeyKind,
+    usable: Result<Option<Rc<Usable>>, AcmeError>,
+    status: Result<Status, AcmeError>,
 }
 
 /// A certificate of the store that can be shown.
@@ -47,7 +59,7 @@ impl Usable {
 
 impl Host {
     pub(crate) fn new(wanted: Wanted, publish: Arc<dyn Publish>, common: Rc<Common>) -> Self {
-        Self { wanted, publish, common, shown: RefCell::default() }
+        Self { wanted, publish, common, shown: RefCell::default(), known: RefCell::default() }
     }
 
     /// Shows what there is, and obtains what is missing or due, until it is dropped.
@@ -61,32 +73,69 @@ impl Host {
 
     /// Does what is due now. Returns when to look again at the latest.
     async fn turn(&self) -> SystemTime {
-        self.show();
-        self.report();
+        let looks = self.show_and_report().await;
         let mut next = SystemTime::now() + LOOK;
-        for kind in self.wanted.keys.iter().copied() {
-            let done = Attempt::new(&self.common, &self.wanted, kind).turn().await;
-            self.show();
+        for look in &looks {
+            let attempt = Attempt::new(&self.common, &self.wanted, look.kind);
+            if let Some(at) = self.rests_until(&attempt, look) {
+                next = next.min(at);
+                continue;
+            }
+            let done = attempt.turn().await;
+            self.show_and_report().await;
             match done {
                 Ok(again) => next = next.min(again),
                 Err(error) => {
-                    tracing::warn!(host = self.wanted.name(), key = %kind, %error, "certificates are not looked after");
+                    tracing::warn!(host = self.wanted.name(), key = %look.kind, %error, "certificates are not looked after");
                 }
             }
         }
-        self.report();
         next
     }
 
+    /// Until when there is nothing to do for a certificate, by what was read. `None`: there is.
+    fn rests_until(&self, attempt: &Attempt<'_>, look: &Look) -> Option<SystemTime> {
+        let (Ok(usable), Ok(status)) = (&look.usable, &look.status) else { return None };
+        let have = usable.as_deref().filter(|own| own.fits(&self.common, &self.wanted.names));
+        attempt.rests_until(have, status)
+    }
+
+    async fn show_and_report(&self) -> Vec<Look> {
+        let looks: Vec<_> = self.wanted.keys.iter().map(|kind| self.look(*kind)).collect();
+        self.show(&looks).await;
+        let keys = looks.iter().filter_map(|look| self.key_status(look)).collect();
+        self.common.report(HostStatus { names: self.wanted.names.clone(), keys });
+        looks
+    }
+
+    /// Reads the store.
+    fn look(&self, kind: KeyKind) -> Look {
+        let status = self.common.records.status(self.wanted.name(), kind);
+        Look { kind, usable: self.usable(kind), status }
+    }
+
+    fn usable(&self, kind: KeyKind) -> Result<Option<Rc<Usable>>, AcmeError> {
+        let Some(raw) = self.common.records.issued_raw(self.wanted.name(), kind)? else { return Ok(None) };
+        if let Some((known, usable)) = self.known.borrow().get(&kind)
+            && *known == raw
+        {
+            return Ok(Some(Rc::clone(usable)));
+        }
+        let Some(usable) = usable(&self.common.records, self.wanted.name(), kind)?.map(Rc::new) else {
+            return Ok(None);
+        };
+        self.known.borrow_mut().insert(kind, (raw, Rc::clone(&usable)));
+        Ok(Some(usable))
+    }
+
     /// Publishes what the store has, if that is something else than before.
-    fn show(&self) {
-        let mut keys = Keystore::new();
-        let (mut certificates, mut chains) = (Vec::new(), Vec::new());
-        for kind in self.wanted.keys.iter().copied() {
-            match self.with_key(kind, &mut keys) {
-                Ok(Some(usable)) => {
-                    chains.push(usable.issued.chain);
-                    certificates.push(usable.certificate);
+    async fn show(&self, looks: &[Look]) {
+        let (mut usable, mut chains) = (Vec::new(), Vec::new());
+        for Look { kind, usable: found, .. } in looks {
+            match found {
+                Ok(Some(own)) => {
+                    chains.push(own.issued.chain.clone());
+                    usable.push(own);
                 }
                 Ok(None) => {}
                 Err(error @ AcmeError::Store(_)) => {
@@ -99,48 +148,60 @@ impl Host {
                 }
             }
         }
-        if !chains.is_empty() && *self.shown.borrow() != chains {
-            self.publish.publish(certificates, keys);
-            self.shown.replace(chains);
-            tracing::info!(
-                host = self.wanted.name(),
-                "new handshakes are shown certificates that were obtained"
-            );
+        if chains.is_empty() || *self.shown.borrow() == chains {
+            return;
         }
+        let mut keys = Keystore::new();
+        for own in &usable {
+            if let Err(error) = keys.add_pem(own.issued.key.as_str().as_bytes()) {
+                // It was read a moment ago.
+                tracing::error!(host = self.wanted.name(), %error, "certificates of the store are not shown");
+                return;
+            }
+        }
+        let certificates: Vec<_> = usable.iter().map(|own| Arc::clone(&own.certificate)).collect();
+        let publish = Arc::clone(&self.publish);
+        // On another thread: it may wait for a staple, which is no concern of other hosts.
+        if spawn_blocking(move || publish.publish(certificates, keys)).await.is_err() {
+            return;
+        }
+        self.shown.replace(chains);
+        tracing::info!(host = self.wanted.name(), "new handshakes are shown certificates that were obtained");
     }
 
-    /// The certificate with this kind of key, and its key in `keys`.
-    fn with_key(&self, kind: KeyKind, keys: &mut Keystore) -> Result<Option<Usable>, AcmeError> {
-        let Some(usable) = usable(&self.common.records, self.wanted.name(), kind)? else { return Ok(None) };
-        keys.add_pem(usable.issued.key.as_str().as_bytes())?;
-        Ok(Some(usable))
-    }
-
-    fn report(&self) {
-        self.common.report(Self::status_of(&self.common, &self.wanted));
+    fn key_status(&self, look: &Look) -> Option<KeyStatus> {
+        let (Ok(own), Ok(status)) = (&look.usable, &look.status) else { return None };
+        Some(key_status(&self.common, &self.wanted, (look.kind, own.as_deref()), status))
     }
 
     /// How a host stands.
     pub(crate) fn status_of(common: &Common, wanted: &Wanted) -> HostStatus {
-        let keys =
-            wanted.keys.iter().filter_map(|kind| Self::key_status(common, wanted, *kind).ok()).collect();
+        let of = |kind: KeyKind| {
+            let status = common.records.status(wanted.name(), kind).ok()?;
+            let own = usable(&common.records, wanted.name(), kind).ok()?;
+            Some(key_status(common, wanted, (kind, own.as_ref()), &status))
+        };
+        let keys = wanted.keys.iter().filter_map(|kind| of(*kind)).collect();
         HostStatus { names: wanted.names.clone(), keys }
     }
+}
 
-    fn key_status(common: &Common, wanted: &Wanted, kind: KeyKind) -> Result<KeyStatus, AcmeError> {
-        let status = common.records.status(wanted.name(), kind)?;
-        let now = SystemTime::now();
-        let own = usable(&common.records, wanted.name(), kind)?;
-        let renewal = due_of(own.as_ref().filter(|own| own.fits(common, &wanted.names)), &status, now);
-        let certificate = own.map(|usable| usable.certificate);
-        Ok(KeyStatus {
-            kind,
-            issuer: certificate.as_ref().and_then(|own| brisk_certs::issuer(own.chain.first()?)),
-            not_after: certificate.map(|own| own.not_after),
-            renewal: renewal.max(retry(&status, now)),
-            failures: status.failures,
-            last_error: status.last_error,
-        })
+fn key_status(
+    common: &Common,
+    wanted: &Wanted,
+    (kind, own): (KeyKind, Option<&Usable>),
+    status: &Status,
+) -> KeyStatus {
+    let now = SystemTime::now();
+    let renewal = due_of(own.filter(|own| own.fits(common, &wanted.names)), status, now);
+    let certificate = own.map(|usable| &usable.certificate);
+    KeyStatus {
+        kind,
+        issuer: certificate.and_then(|own| brisk_certs::issuer(own.chain.first()?)),
+        not_after: certificate.map(|own| own.not_after),
+        renewal: renewal.max(retry(status, now)),
+        failures: status.failures,
+        last_error: status.last_error.clone(),
     }
 }
 
@@ -174,5 +235,143 @@ pub(crate) fn fitting(common: &Common, wanted: &Wanted, kind: KeyKind) -> Result
             Ok(None)
         }
         found => Ok(found?.filter(|own| own.fits(common, &wanted.names))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::{Receiver, channel};
+
+    use brisk_certs::store::{Folder, Lock, Name};
+    use brisk_certs::{Challenges, Store, StoreError};
+    use rcgen::{CertificateParams, KeyPair};
+    use tokio::task::{LocalSet, spawn_local};
+
+    use super::*;
+    use crate::answers::Answers;
+    use crate::certify::new_key;
+    use crate::records::{Advice, moment, seconds};
+    use crate::settings::{AcmeSettings, ChallengeKind};
+
+    const DIRECTORY: &str = "https://ca.test/directory";
+
+    /// A folder that counts what is read of it.
+    #[derive(Debug)]
+    struct Counting(Folder, Arc<AtomicUsize>);
+
+    impl Store for Counting {
+        fn read(&self, name: &Name) -> Result<Option<Zeroizing<Vec<u8>>>, StoreError> {
+            self.1.fetch_add(1, Ordering::SeqCst);
+            self.0.read(name)
+        }
+
+        fn write(&self, name: &Name, value: &[u8]) -> Result<(), StoreError> {
+            self.0.write(name, value)
+        }
+
+        fn remove(&self, name: &Name) -> Result<(), StoreError> {
+            self.0.remove(name)
+        }
+
+        fn list(&self, parent: &Name) -> Result<Vec<Name>, StoreError> {
+            self.0.list(parent)
+        }
+
+        fn try_lock(&self, name: &Name) -> Result<Option<Box<dyn Lock>>, StoreError> {
+            self.0.try_lock(name)
+        }
+
+        fn place(&self) -> String {
+            self.0.place()
+        }
+    }
+
+    /// Publishes when it may.
+    #[derive(Debug)]
+    struct Slow(Mutex<Receiver<()>>, Arc<AtomicUsize>);
+
+    impl Publish for Slow {
+        fn publish(&self, _: Vec<Arc<Certificate>>, _: Keystore) {
+            let _ = self.0.lock().unwrap().recv();
+            self.1.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn common(records: &Records) -> Rc<Common> {
+        let settings = AcmeSettings {
+            authorities: vec![AuthoritySettings::new(DIRECTORY)],
+            contact: Vec::new(),
+            challenges: vec![ChallengeKind::TlsAlpn01],
+            dns: None,
+        };
+        let answers = Answers::new(&Challenges::new(), records);
+        Rc::new(Common::new(settings, records.clone(), answers, Arc::default()))
+    }
+
+    /// A certificate of the store about which there is nothing to do.
+    fn keep(records: &Records, name: &str) {
+        let key = new_key(KeyKind::Ecdsa).unwrap();
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        params.use_authority_key_identifier_extension = true;
+        let chain = params.self_signed(&KeyPair::from_pem(&key).unwrap()).unwrap().pem();
+        let issued = Issued::imported(&[name.to_owned()], DIRECTORY, &chain, &key, SystemTime::now());
+        records.put_issued(name, KeyKind::Ecdsa, &issued).unwrap();
+        let own = usable(records, name, KeyKind::Ecdsa).unwrap().unwrap();
+        let certificate =
+            instant_acme::CertificateIdentifier::try_from(&own.certificate.chain[0]).unwrap().to_string();
+        let later = seconds(SystemTime::now()) + 100_000;
+        let advice = Advice { certificate, start: 0, end: 0, chosen: later, again: later, explanation: None };
+        let status = Status { advice: Some(advice), ..Status::default() };
+        records.put_status(name, KeyKind::Ecdsa, &status).unwrap();
+        assert!(moment(later) < own.certificate.not_after);
+    }
+
+    fn host(records: &Records, name: &str, publish: Slow) -> Rc<Host> {
+        let wanted = Wanted { names: vec![name.to_owned()], keys: vec![KeyKind::Ecdsa], profile: None };
+        Rc::new(Host::new(wanted, Arc::new(publish), common(records)))
+    }
+
+    #[tokio::test]
+    async fn a_look_reads_the_store_once_for_each_record() {
+        let (folder, reads) = (tempfile::tempdir().unwrap(), Arc::new(AtomicUsize::new(0)));
+        let store = Counting(Folder::new(folder.path()), Arc::clone(&reads));
+        let records = Records::new(Arc::new(store));
+        keep(&records, "a.test");
+        let (_, free) = channel();
+        let host = host(&records, "a.test", Slow(Mutex::new(free), Arc::default()));
+        host.turn().await;
+        let before = reads.load(Ordering::SeqCst);
+        let next = host.turn().await;
+        assert_eq!(reads.load(Ordering::SeqCst) - before, 2, "certificate and status");
+        assert!(next > SystemTime::now() + LOOK / 2);
+    }
+
+    #[tokio::test]
+    async fn a_host_that_waits_for_its_publication_keeps_no_other_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::new(Arc::new(Folder::new(folder.path())));
+        let (open, closed) = channel();
+        let (_, free) = channel();
+        let (slow, quick) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let mut hosts = Vec::new();
+        for (name, may, done) in [("slow.test", closed, &slow), ("quick.test", free, &quick)] {
+            keep(&records, name);
+            hosts.push(host(&records, name, Slow(Mutex::new(may), Arc::clone(done))));
+        }
+        let local = LocalSet::new();
+        local
+            .run_until(async {
+                let [first, second] = [hosts.remove(0), hosts.remove(0)];
+                let waiting = spawn_local(async move { first.turn().await });
+                let other = spawn_local(async move { second.turn().await });
+                other.await.unwrap();
+                assert_eq!((slow.load(Ordering::SeqCst), quick.load(Ordering::SeqCst)), (0, 1));
+                open.send(()).unwrap();
+                waiting.await.unwrap();
+                assert_eq!(slow.load(Ordering::SeqCst), 1);
+            })
+            .await;
     }
 }

@@ -21,6 +21,9 @@ use crate::records::Records;
 use crate::running::Running;
 use crate::settings::{AcmeSettings, Wanted};
 
+/// Publications and hooks that go on at a time: a hook for each order, and enough beside them.
+const BLOCKING: usize = 32;
+
 /// A host whose certificates are looked after.
 #[derive(Clone, Debug)]
 pub struct WantedHost {
@@ -56,7 +59,8 @@ impl Keeper {
         let (jobs, asked) = mpsc::unbounded_channel();
         let (records, statuses) = (Records::new(store), Statuses::default());
         let answers = Answers::new(challenges, &records);
-        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime =
+            runtime::Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING).build()?;
         let look = answers.look_elsewhere();
         thread::Builder::new().name("acme-answers".to_owned()).spawn(look)?;
         let life = Life {
@@ -130,7 +134,7 @@ impl Life {
                     None => return,
                 },
                 Some(job) = self.jobs.recv() => {
-                    // Without settings there is nobody to ask: the job's asker hears that it was dropped.
+                    // Without settings there is no authority to ask: the sender of the job hears that it was dropped.
                     if let Some(common) = &common {
                         spawn_local(job.run(Rc::clone(common)));
                     }

@@ -1,6 +1,7 @@
 //! What an operator does by hand, beside the gateway or before it runs: the same orders over the same store.
 
 use std::io;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -15,6 +16,7 @@ use crate::attempt::Attempt;
 use crate::certify::check;
 use crate::common::{Common, HostStatus};
 use crate::host::{Host, usable};
+use crate::persist::Standing;
 use crate::records::{Issued, Records, Status};
 use crate::settings::{AcmeSettings, KeyKind, Wanted};
 
@@ -66,6 +68,22 @@ impl Operator {
             Some(reason) => Err(AcmeError::Failed(reason)),
             None => Ok(after != before),
         }
+    }
+
+    /// The records that have to stand in the DNS for dns-persist-01, with the directory of the authority that each is for. An account
+    /// that is missing is made.
+    pub fn standing_records(&self, wanted: &Wanted) -> Result<Vec<(String, Standing)>, AcmeError> {
+        let names: Vec<_> =
+            wanted.names.iter().filter(|name| name.parse::<IpAddr>().is_err()).cloned().collect();
+        let mut all = Vec::new();
+        for settings in &self.common.settings.authorities {
+            let records = self.runtime.block_on(async {
+                let authority = self.common.authority(settings, &settings.directory).await?;
+                authority.standing_records(&names).await
+            })?;
+            all.extend(records.into_iter().map(|record| (settings.directory.clone(), record)));
+        }
+        Ok(all)
     }
 
     /// Has the authority revoke the certificate, and forgets it: the gateway orders another within a minute.

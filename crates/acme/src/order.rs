@@ -3,6 +3,7 @@
 //! What matters is in the store before the next step is taken: the order's address as soon as there is one, with the key that
 //! the certificate will have. So an order that was cut off anywhere is gone on with, and no second one is made.
 
+use std::mem;
 use std::time::{Duration, SystemTime};
 
 use brisk_certs::store::Lock;
@@ -11,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::AcmeError;
 use crate::account::{Authority, NONCES};
-use crate::answers::Answers;
+use crate::answers::{Answers, withdraw};
 use crate::certify::{check, new_key, request};
 use crate::dns::DnsSettings;
 use crate::error::{is_account_gone, is_bad_nonce, is_gone, is_rate_limited};
@@ -63,7 +64,7 @@ impl Job<'_> {
 
     async fn run(&mut self) -> Result<Issued, AcmeError> {
         let mut deadline = Instant::now() + LIMIT;
-        let (mut order, pending) = match self.left_over().await? {
+        let (mut order, mut pending) = match self.left_over().await? {
             Some(found) => found,
             None => self.begin().await?,
         };
@@ -72,7 +73,7 @@ impl Job<'_> {
             self.still_ours()?;
             let step = match order.state().status {
                 OrderStatus::Pending => {
-                    let mut prover = Prover { job: self, deadline };
+                    let mut prover = Prover { job: self, pending: &mut pending, deadline };
                     prover.prove(&mut order).await?;
                     deadline = prover.deadline;
                     continue;
@@ -103,7 +104,7 @@ impl Job<'_> {
 
     /// The order that was left under way, if it is one for the same, and the authority still knows it.
     async fn left_over(&mut self) -> Result<Option<(Order, Pending)>, AcmeError> {
-        let pending = match self.records.pending(self.host, self.kind) {
+        let mut pending = match self.records.pending(self.host, self.kind) {
             Ok(Some(pending)) => pending,
             Ok(None) => return Ok(None),
             Err(error @ AcmeError::Damaged { .. }) => {
@@ -113,6 +114,7 @@ impl Job<'_> {
             }
             Err(error) => return Err(error),
         };
+        self.withdraw(&mut pending).await?;
         let done = self.records.issued(self.host, self.kind).ok().flatten();
         let is_done = done.is_some_and(|issued| issued.key.as_str() == pending.key.as_str());
         if is_done || !self.is_for_the_same(&pending) {
@@ -137,6 +139,27 @@ impl Job<'_> {
         Ok(None)
     }
 
+    /// Takes away what an attempt that was cut off has left in the DNS. What fails is reported: the record proves nothing to
+    /// later orders.
+    async fn withdraw(&mut self, pending: &mut Pending) -> Result<(), AcmeError> {
+        if pending.txt.is_empty() {
+            return Ok(());
+        }
+        for record in mem::take(&mut pending.txt) {
+            match self.dns {
+                Some(dns) => withdraw(dns, &record).await,
+                None => {
+                    tracing::warn!(
+                        name = record.name,
+                        "a record for dns-01 stays in the DNS: there is no [acme.dns]"
+                    );
+                }
+            }
+            self.still_ours()?;
+        }
+        self.records.put_pending(self.host, self.kind, pending)
+    }
+
     fn is_for_the_same(&self, pending: &Pending) -> bool {
         pending.names == self.names
             && pending.authority == self.authority.directory
@@ -154,6 +177,7 @@ impl Job<'_> {
             url: order.url().to_owned(),
             key,
             begun: seconds(SystemTime::now()),
+            txt: Vec::new(),
         };
         self.records.put_pending(self.host, self.kind, &pending)?;
         tracing::info!(host = self.host, key = %self.kind, order = pending.url, "ordered a certificate");

@@ -16,6 +16,7 @@ use crate::certify::is_same;
 use crate::dns::{Txt, put};
 use crate::error::is_bad_nonce;
 use crate::order::{Job, LIMIT, LOOKS};
+use crate::records::Pending;
 use crate::settings::ChallengeKind;
 
 /// The time between two renewals of the lock while something takes long.
@@ -33,6 +34,8 @@ enum Step {
 /// An order whose names are to be proven.
 pub(crate) struct Prover<'j, 'a> {
     pub(crate) job: &'j mut Job<'a>,
+    /// What is kept of the order.
+    pub(crate) pending: &'j mut Pending,
     /// When it is given up.
     pub(crate) deadline: Instant,
 }
@@ -45,6 +48,10 @@ impl Prover<'_, '_> {
         let proven = self.answer_and_settle(order, &mut given).await;
         for answer in given {
             answer.withdraw().await;
+        }
+        if !self.pending.txt.is_empty() {
+            self.pending.txt.clear();
+            self.note()?;
         }
         proven
     }
@@ -127,13 +134,26 @@ impl Prover<'_, '_> {
         match (kind, self.job.dns) {
             (ChallengeKind::Dns01, Some(dns)) => {
                 let record = Txt::proving(&name, authorization.dns_value());
+                // Before it is there: who is killed in between takes it away after the start.
+                self.pending.txt.push(record.clone());
+                self.note()?;
                 // Also where it fails: it may be there nevertheless.
                 given.push(Given::Record(dns.clone(), record.clone()));
                 self.while_ours(Box::pin(put(dns, &record))).await??;
             }
+            (ChallengeKind::DnsPersist01, _) => {
+                // Nothing is put: the operator has set it, or is to.
+                for record in self.job.authority.standing_records(&[name]).await? {
+                    tracing::info!(host = self.job.host, %record, "this record has to stand in the DNS (dns-persist-01)");
+                }
+            }
             _ => given.push(self.job.answers.give(kind, &name, &challenge.token, authorization.as_str())?),
         }
         Ok(())
+    }
+
+    fn note(&self) -> Result<(), AcmeError> {
+        self.job.records.put_pending(self.job.host, self.job.kind, self.pending)
     }
 
     /// Waits once, as long as the copies of a zone need, and gives the authority its whole time after that.
@@ -191,7 +211,7 @@ impl Prover<'_, '_> {
             offered: list(handle.challenges.iter().map(|challenge| name_of(&challenge.r#type))),
             allowed: list(fitting.map(|kind| kind.name())),
             hint: if name.starts_with("*.") {
-                "; wildcards are proven by dns-01 alone: write [acme.dns]"
+                "; wildcards are proven by dns-01 or dns-persist-01 alone: write [acme.dns]"
             } else {
                 ""
             },
@@ -224,7 +244,7 @@ impl Prover<'_, '_> {
 /// Whether a name can be proven in this way at all.
 fn fits(kind: ChallengeKind, name: &str) -> bool {
     match kind {
-        ChallengeKind::Dns01 => name.parse::<std::net::IpAddr>().is_err(),
+        ChallengeKind::Dns01 | ChallengeKind::DnsPersist01 => name.parse::<std::net::IpAddr>().is_err(),
         ChallengeKind::TlsAlpn01 | ChallengeKind::Http01 => !name.starts_with("*."),
     }
 }

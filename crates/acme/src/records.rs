@@ -12,12 +12,14 @@ use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::AcmeError;
+use crate::dns::Txt;
 use crate::settings::KeyKind;
 
 const CERTIFICATES: &str = "certificates";
 const ORDERS: &str = "orders";
 const STATUS: &str = "status";
 const ACCOUNTS: &str = "accounts";
+const ACCOUNT_KEYS: &str = "account-keys";
 const ANSWERS: &str = "answers";
 const ON_DEMAND: &str = "on-demand";
 
@@ -93,6 +95,9 @@ pub(crate) struct Pending {
     pub(crate) key: Secret,
     /// When it was begun, in seconds since 1970.
     pub(crate) begun: u64,
+    /// Records for dns-01 that may be in the DNS, and are to be taken away.
+    #[serde(default)]
+    pub(crate) txt: Vec<Txt>,
 }
 
 /// How the attempts to obtain a certificate went, and when it is to be renewed.
@@ -169,6 +174,15 @@ impl Records {
         self.read(&Name::of([CERTIFICATES, host, kind.name()]))
     }
 
+    /// The same as it is in the store.
+    pub(crate) fn issued_raw(
+        &self,
+        host: &str,
+        kind: KeyKind,
+    ) -> Result<Option<Zeroizing<Vec<u8>>>, AcmeError> {
+        Ok(self.0.read(&Name::of([CERTIFICATES, host, kind.name()]))?)
+    }
+
     pub(crate) fn put_issued(&self, host: &str, kind: KeyKind, issued: &Issued) -> Result<(), AcmeError> {
         self.write(&Name::of([CERTIFICATES, host, kind.name()]), issued)
     }
@@ -238,6 +252,19 @@ impl Records {
         Ok(self.0.remove(&Name::of([ACCOUNTS, directory]))?)
     }
 
+    /// The key of an account that is being made, PKCS#8.
+    pub(crate) fn account_key(&self, directory: &str) -> Result<Option<Zeroizing<Vec<u8>>>, AcmeError> {
+        Ok(self.0.read(&Name::of([ACCOUNT_KEYS, directory]))?)
+    }
+
+    pub(crate) fn put_account_key(&self, directory: &str, key: &[u8]) -> Result<(), AcmeError> {
+        Ok(self.0.write(&Name::of([ACCOUNT_KEYS, directory]), key)?)
+    }
+
+    pub(crate) fn remove_account_key(&self, directory: &str) -> Result<(), AcmeError> {
+        Ok(self.0.remove(&Name::of([ACCOUNT_KEYS, directory]))?)
+    }
+
     pub(crate) fn lock_account(&self, directory: &str) -> Result<Option<Box<dyn Lock>>, AcmeError> {
         Ok(self.0.try_lock(&Name::of([ACCOUNTS, directory]))?)
     }
@@ -247,10 +274,15 @@ impl Records {
         Ok(self.0.try_lock(&Name::of([ORDERS, host]))?)
     }
 
-    /// The key authorization that answers a challenge of this kind for `subject`: a token, or a server name.
-    pub(crate) fn answer(&self, kind: &str, subject: &str) -> Result<Option<String>, AcmeError> {
+    /// The key authorization that answers a challenge of this kind for `subject`, a token or a server name, and since when it
+    /// does, in seconds since 1970. `None` also for what cannot be understood.
+    pub(crate) fn answer(&self, kind: &str, subject: &str) -> Result<Option<(u64, String)>, AcmeError> {
         let value = self.0.read(&Name::of([ANSWERS, kind, subject]))?;
-        Ok(value.and_then(|value| String::from_utf8(value.to_vec()).ok()))
+        let text = value.and_then(|value| String::from_utf8(value.to_vec()).ok());
+        Ok(text.and_then(|text| {
+            let (given, answer) = text.split_once(' ')?;
+            Some((given.parse().ok()?, answer.to_owned()))
+        }))
     }
 
     /// The subjects that challenges of this kind are answered for.
@@ -258,8 +290,15 @@ impl Records {
         Ok(self.0.list(&Name::of([ANSWERS, kind]))?.iter().map(Name::last).collect())
     }
 
-    pub(crate) fn put_answer(&self, kind: &str, subject: &str, answer: &str) -> Result<(), AcmeError> {
-        Ok(self.0.write(&Name::of([ANSWERS, kind, subject]), answer.as_bytes())?)
+    pub(crate) fn put_answer(
+        &self,
+        kind: &str,
+        subject: &str,
+        answer: &str,
+        now: SystemTime,
+    ) -> Result<(), AcmeError> {
+        let value = format!("{} {answer}", seconds(now));
+        Ok(self.0.write(&Name::of([ANSWERS, kind, subject]), value.as_bytes())?)
     }
 
     pub(crate) fn remove_answer(&self, kind: &str, subject: &str) -> Result<(), AcmeError> {

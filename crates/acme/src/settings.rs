@@ -73,8 +73,10 @@ pub enum ChallengeKind {
     TlsAlpn01,
     /// A file on port 80 (RFC 8555 section 8.3).
     Http01,
-    /// A TXT record (RFC 8555 section 8.4). The only way for wildcards.
+    /// A TXT record (RFC 8555 section 8.4). For wildcards too.
     Dns01,
+    /// A TXT record that stands, and that the operator has set once (draft-ietf-acme-dns-persist). For wildcards too.
+    DnsPersist01,
 }
 
 impl ChallengeKind {
@@ -84,6 +86,7 @@ impl ChallengeKind {
             Self::TlsAlpn01 => "tls-alpn-01",
             Self::Http01 => "http-01",
             Self::Dns01 => "dns-01",
+            Self::DnsPersist01 => "dns-persist-01",
         }
     }
 
@@ -92,6 +95,8 @@ impl ChallengeKind {
             Self::TlsAlpn01 => instant_acme::ChallengeType::TlsAlpn01,
             Self::Http01 => instant_acme::ChallengeType::Http01,
             Self::Dns01 => instant_acme::ChallengeType::Dns01,
+            // The library does not know it, and has nothing to do for it.
+            Self::DnsPersist01 => instant_acme::ChallengeType::Unknown(self.name().to_owned()),
         }
     }
 }

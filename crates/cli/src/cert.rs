@@ -1,6 +1,7 @@
 //! `brisk cert`: what is known of the certificates of hosts with `acme`, and what is done to them by hand.
 
 mod certbot;
+mod owner;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -22,6 +23,7 @@ pub(crate) fn run(arguments: Cert) -> anyhow::Result<()> {
     match arguments.command {
         CertCommand::List(chosen) => list(&chosen),
         CertCommand::Inspect(chosen) => inspect(&chosen),
+        CertCommand::Records(chosen) => records(&chosen),
         CertCommand::Obtain(chosen) => obtain(&chosen),
         CertCommand::Renew(chosen) => renew(&chosen),
         CertCommand::Revoke(revoke) => self::revoke(&revoke),
@@ -43,6 +45,7 @@ impl Site {
         let Some(place) = acme.place.as_ref().filter(|_| acme.is_used()) else {
             bail!("{}: no host has `acme` or `on_demand`", config.display());
         };
+        owner::become_owner(place)?;
         let operator = Operator::new(acme.settings.clone(), place.store())?;
         let names = if acme.demanded.is_empty() { Vec::new() } else { operator.records().demanded()? };
         let on_demand = names.iter().filter_map(|name| on_demand(&acme, name)).collect();
@@ -136,6 +139,23 @@ fn describe(site: &Site, wanted: &Wanted, key: &KeyStatus, out: &mut String) -> 
     Ok(())
 }
 
+/// As in the file of a zone, with the authority of each as a comment.
+fn records(chosen: &Chosen) -> anyhow::Result<()> {
+    let _log = log::start(&chosen.log)?;
+    let site = Site::open(&chosen.config)?;
+    let mut last = String::new();
+    for wanted in &site.hosts(&chosen.names)? {
+        for (directory, record) in site.operator.standing_records(wanted)? {
+            if directory != last {
+                println!("; {directory}");
+                last = directory;
+            }
+            println!("{record}");
+        }
+    }
+    Ok(())
+}
+
 fn obtain(chosen: &Chosen) -> anyhow::Result<()> {
     each(chosen, |site, wanted, kind| {
         site.operator.obtain(wanted, kind)?;
@@ -185,8 +205,9 @@ fn revoke(arguments: &Revoke) -> anyhow::Result<()> {
 }
 
 fn import_certbot(arguments: &ImportCertbot) -> anyhow::Result<()> {
-    let site = Site::open(&arguments.config)?;
+    // First: it may be that only root can read it.
     let found = certbot::certificates(&arguments.from)?;
+    let site = Site::open(&arguments.config)?;
     let mut imported = 0;
     for wanted in &site.acme.wanted {
         for kind in wanted.keys.iter().copied() {

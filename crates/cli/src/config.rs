@@ -22,7 +22,7 @@ use crate::args::{self, Serve};
 use document::Document;
 pub(crate) use error::ConfigError;
 use error::Located;
-pub(crate) use resolve::acme::ResolvedAcme;
+pub(crate) use resolve::acme::{CertificatePlace, ResolvedAcme};
 pub(crate) use resolve::keyserver::ResolvedKeyServer;
 pub(crate) use resolve::{Development, Resolved};
 use values::{Address, UpstreamServer};

@@ -260,7 +260,7 @@ impl Publish for Publisher {
         let served = certificates.iter().map(|certificate| shared.care.served(certificate, &engine));
         self.slot.publish(served.collect());
         shared.care.look();
-        shared.live.load().tls.acceptor.refresh();
+        shared.live.load().tls.acceptor.refresh_slot(&self.slot);
     }
 }
 

@@ -141,6 +141,11 @@ impl Pebble {
         format!("https://127.0.0.1:{}/dir", self.directory)
     }
 
+    /// The port of its directory.
+    pub fn directory_port(&self) -> u16 {
+        self.directory
+    }
+
     /// The file with the authority of its own server certificate.
     pub fn ca_file(&self) -> PathBuf {
         self.ca.root_file()
@@ -192,6 +197,13 @@ impl Pebble {
     pub fn resolve(&self, name: &str, addresses: &[&str]) {
         let body = format!("{{ \"host\": \"{name}\", \"addresses\": {addresses:?} }}");
         let url = format!("http://{}/add-a", local(self.dns_management));
+        run(command("curl").args(["--silent", "--fail", "--data", &body, &url]), b"", LIMIT).success();
+    }
+
+    /// Its own DNS server has this TXT record from now on.
+    pub fn set_txt(&self, name: &str, value: &str) {
+        let body = object(&[("host", name), ("value", value)]);
+        let url = format!("{}/set-txt", self.dns_management());
         run(command("curl").args(["--silent", "--fail", "--data", &body, &url]), b"", LIMIT).success();
     }
 

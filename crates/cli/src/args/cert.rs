@@ -20,6 +20,8 @@ pub(crate) enum CertCommand {
     List(Chosen),
     /// Show everything that is known of certificates
     Inspect(Chosen),
+    /// Show the records that have to stand in the DNS for dns-persist-01
+    Records(Chosen),
     /// Order certificates now, whatever there is
     Obtain(Chosen),
     /// Order what is missing, and renew what the authority wants to be renewed

@@ -2,11 +2,14 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use brisk_testkit::brisk::Setup;
+use brisk_testkit::ca::TestCa;
 use brisk_testkit::pebble::PebbleOptions;
 use brisk_testkit::process::wait_until;
 use brisk_testkit::relay::pass_on;
@@ -143,4 +146,43 @@ fn certificates_of_certbot_are_taken_over_without_an_order() {
     let third = setup().config(&config).start();
     third.log_with("a certificate was obtained");
     assert_eq!(pebble.orders(), 2, "{}", pebble.log());
+}
+
+/// Every file and folder below `folder`, and itself.
+fn all_below(folder: &Path) -> Vec<PathBuf> {
+    let mut all = vec![folder.to_owned()];
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() { all.extend(all_below(&path)) } else { all.push(path) }
+    }
+    all
+}
+
+#[test]
+fn what_root_does_by_hand_belongs_to_the_user_of_the_service() {
+    const USER: u32 = 65534;
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: only root can become another user");
+    }
+    let (ca, state) = (TestCa::new(), state());
+    let leaf = ca.server(&[HOST]).issue();
+    let config = format!(
+        "server.https = [\"127.0.0.1:0\"]\nserver.state_dir = {:?}\n{}",
+        state.path().display().to_string(),
+        host(&[HOST], "")
+    );
+    let by_hand = setup()
+        .file("certbot/live/shop.test/fullchain.pem", fs::read(&leaf.chain).expect("a chain"))
+        .file("certbot/live/shop.test/privkey.pem", fs::read(&leaf.key).expect("a key"))
+        .file("brisk.toml", &config);
+    let words = ["import-certbot", "--from", "certbot", "--config", "brisk.toml"];
+    chown(state.path(), Some(USER), Some(USER)).expect("root may");
+    assert!(by_hand.run("cert", &words).success().contains("1 imported"));
+    assert!(record(state.path(), "certificates", HOST, "ecdsa").is_some());
+    for path in all_below(state.path()) {
+        assert_eq!(fs::metadata(&path).expect("a file").uid(), USER, "{}", path.display());
+    }
+    let missing = config.replace(&state.path().display().to_string(), "/nonexistent/state");
+    let refused = setup().file("brisk.toml", missing).run("cert", &["list", "--config", "brisk.toml"]);
+    assert!(refused.stderr.contains("/nonexistent/state does not exist yet"), "{}", refused.text());
 }

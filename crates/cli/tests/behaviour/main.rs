@@ -7,6 +7,7 @@ mod site;
 
 mod access_log;
 mod acme;
+mod acme_between;
 mod acme_dns;
 mod acme_fleet;
 mod acme_on_demand;

@@ -2,7 +2,8 @@ mod early;
 
 use std::rc::Rc;
 
-use brisk_keys::Performer;
+use brisk_certs::{Served, load};
+use brisk_keys::{Keystore, LocalEngine, Performer};
 use brisk_session::Miss;
 use brisk_telemetry::{Resumption, ResumptionFailure};
 use brisk_testkit::ca::TestCa;
@@ -273,4 +274,26 @@ async fn a_session_of_other_demands_is_unsuitable() {
             assert_eq!(facts.resumption_failure, Some(ResumptionFailure::Unsuitable));
         }
     }
+}
+
+#[test]
+fn a_publication_prepares_the_certificates_of_its_own_host_alone() {
+    let ca = TestCa::new();
+    let host = |name: &str| {
+        let leaf = ca.server(&[name]).issue();
+        let mut keys = Keystore::new();
+        let loaded = load(&leaf.chain, &leaf.key, &mut keys, SystemTime::now()).expect("a certificate");
+        let (certificate, host) = (Arc::new(loaded.certificate), HostSettings::new([name]));
+        let (shown, engine) = (Arc::downgrade(&certificate), Arc::new(LocalEngine::new(Arc::new(keys))));
+        host.slot.publish(vec![Served::new(certificate, engine)]);
+        (HostSettings { obtained: true, ..host }, shown)
+    };
+    let ((first, of_first), (second, of_second)) = (host("a.test"), host("b.test"));
+    let resources = Resources::of_process(SystemTime::now());
+    let acceptor = Acceptor::new(TlsSettings::default(), [&first, &second], &resources).expect("hosts");
+    first.slot.publish(Vec::new());
+    second.slot.publish(Vec::new());
+    acceptor.refresh_slot(&first.slot);
+    assert!(of_first.upgrade().is_none(), "what was shown before is dropped");
+    assert!(of_second.upgrade().is_some(), "the other host is as it was");
 }

@@ -122,6 +122,8 @@ pub(crate) enum Challenge {
     Http,
     #[serde(rename = "dns-01")]
     Dns,
+    #[serde(rename = "dns-persist-01")]
+    DnsPersist,
 }
 
 /// `on_demand` of a host: names that are decided at run time.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
+use brisk_acme::dns::DnsProvider;
 use brisk_acme::{
     AcmeSettings, AuthoritySettings, ChallengeKind, DemandedHost, ExternalAccount, KeyKind, Wanted,
 };
@@ -84,6 +85,7 @@ pub(super) fn acme(
         demanded.extend(on_demand::decided(host, resolved, &keys, &path, context));
         let raw::HostAcme::On(own) = &host.acme else { continue };
         provable(&resolved.tls.names, &settings.challenges, &path, context);
+        room(&resolved.tls.names, &settings, &path, context);
         wanted.push(Wanted {
             names: resolved.tls.names.clone(),
             keys: own.keys.as_ref().map_or_else(
@@ -120,9 +122,27 @@ fn place(
 
 /// Warns of, or refuses, what cannot be proven by what is configured.
 fn provable(names: &[String], challenges: &[ChallengeKind], path: &KeyPath, context: &mut Context<'_>) {
-    let dns = challenges.contains(&ChallengeKind::Dns01);
+    let by_dns = |own: &ChallengeKind| matches!(own, ChallengeKind::Dns01 | ChallengeKind::DnsPersist01);
+    let dns = challenges.iter().any(by_dns);
     for name in names.iter().filter(|name| name.starts_with("*.") && !dns) {
-        let message = format!("\"{name}\" can be proven by dns-01 alone: write its settings in [acme.dns]");
+        let message = format!(
+            "\"{name}\" can be proven by dns-01 alone, whose settings are in [acme.dns], or by dns-persist-01: write one of them"
+        );
+        context.findings.wrong(&path.key("names"), message);
+    }
+}
+
+/// acme-dns keeps two records of a registration: more that have to be there at the same time would drive each other out.
+fn room(names: &[String], settings: &AcmeSettings, path: &KeyPath, context: &mut Context<'_>) {
+    let by_acme_dns = settings.dns.as_ref().is_some_and(|dns| matches!(dns.by, DnsProvider::AcmeDns(_)));
+    let only = settings.challenges == [ChallengeKind::Dns01];
+    let stands = settings.challenges.contains(&ChallengeKind::DnsPersist01);
+    let by_dns = names.iter().filter(|name| only || (name.starts_with("*.") && !stands)).count();
+    if by_acme_dns && by_dns > 2 {
+        let message = format!(
+            "{by_dns} names are proven by dns-01, and acme-dns keeps two records: write hosts of at most two such names, or \
+             `server` or `hook` in [acme.dns]"
+        );
         context.findings.wrong(&path.key("names"), message);
     }
 }
@@ -242,6 +262,7 @@ fn kind(challenge: raw::Challenge) -> ChallengeKind {
         raw::Challenge::TlsAlpn => ChallengeKind::TlsAlpn01,
         raw::Challenge::Http => ChallengeKind::Http01,
         raw::Challenge::Dns => ChallengeKind::Dns01,
+        raw::Challenge::DnsPersist => ChallengeKind::DnsPersist01,
     }
 }
 

@@ -63,6 +63,17 @@ fn what_cannot_work_is_refused_with_what_would() {
     assert!(message.contains("keep one of the two"), "{message}");
     let message = refusal("[[host]]\nnames = [\"*.a.example\"]\nacme = true\n");
     assert!(message.contains("dns-01"), "{message}");
+    let folder = folder();
+    let registration =
+        "server = \"https://acme-dns.example\"\nusername = \"u\"\npassword = \"p\"\nsubdomain = \"s\"\n";
+    fs::write(folder.path().join("acme-dns.toml"), registration).expect("a file");
+    let host = |names: &str| {
+        format!("[acme.dns]\nacme_dns = \"acme-dns.toml\"\n[[host]]\nnames = [{names}]\nacme = true\n")
+    };
+    assert!(checked(folder.path(), &host("\"a.example\", \"*.a.example\", \"*.b.example\"")).is_ok());
+    let message = checked(folder.path(), &host("\"*.a.example\", \"*.b.example\", \"*.c.example\""))
+        .expect_err("three");
+    assert!(message.contains("acme-dns keeps two records: write hosts of at most two"), "{message}");
 }
 
 #[test]
