@@ -7,6 +7,8 @@
 # make agreement  compare brisk bench with other load generators (AGREEMENT='--rounds 15')
 # make flood      latency of requests while RSA handshakes flood the server (FLOOD='--rounds 15'); ten minutes, quiet
 # make keyless    what private keys on a key server, or in a process of their own, cost (KEYLESS='--rounds 9'); three minutes, quiet
+# make page       what HTTPS costs a page in Chromium over a slow link, and what brings it back (PAGE='--only records'); fifteen minutes
+# make compression  text compressed per second of processor time, beside nginx, Caddy and Envoy (COMPRESSION='--rounds 9'); four minutes
 # make strangers  what attacks cost brisk, nginx, HAProxy and Envoy (STRANGERS='--attack resets'); four minutes
 # make neighbours what clients get when the upstream breaks the protocol, of the same four (NEIGHBOURS='--case reset'); four minutes
 # make soak       a steady load beside 10,000 slow clients, resets and floods (SOAK='--minutes 5'); half an hour, quiet
@@ -24,12 +26,15 @@ CACHE ?= $(HOME)/.cache/brisk
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 export PATH := $(CACHE)/bin:$(PATH):/usr/sbin:/sbin
 
-# Options of bench/agreement, bench/flood, bench/strangers, bench/neighbours, bench/keyless, bench/soak and bench/clients/run.
+# Options of bench/agreement, bench/flood, bench/strangers, bench/neighbours, bench/keyless, bench/soak, bench/page, bench/compression and
+# bench/clients/run.
 AGREEMENT ?=
 FLOOD ?=
 STRANGERS ?=
 NEIGHBOURS ?=
 KEYLESS ?=
+PAGE ?=
+COMPRESSION ?=
 SOAK ?=
 CLIENTS ?=
 
@@ -46,7 +51,7 @@ RESULTS ?= resumption certificates stapling ciphers peers peers-http
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
-.PHONY: run build test fuzz check peers results agreement flood strangers neighbours keyless soak many-certificates clients httpwg sbom kernels check-kernels check-lanes check-timing setup
+.PHONY: run build test fuzz check peers results agreement flood page compression strangers neighbours keyless soak many-certificates clients httpwg sbom kernels check-kernels check-lanes check-timing setup
 run: build
 	@exec $(CARGO_TARGET_DIR)/release/brisk serve $(ARGS)
 
@@ -103,6 +108,18 @@ keyless: build
 	@CACHE=$(CACHE) tools/setup flood
 	@mkdir -p docs/results
 	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/keyless --output docs/results/keyless.md $(KEYLESS)
+
+page: build
+	cargo build --locked --release --package brisk-link
+	@CACHE=$(CACHE) tools/setup page
+	@mkdir -p docs/results
+	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk LINK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk-link \
+	  bench/page --output docs/results/page.md $(PAGE)
+
+compression: build
+	@CACHE=$(CACHE) tools/setup peers page
+	@mkdir -p docs/results
+	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/compression --output docs/results/compression.md $(COMPRESSION)
 
 neighbours: build
 	@CACHE=$(CACHE) tools/setup strangers

@@ -45,7 +45,7 @@ const SEVERAL_VERSIONS: &[&str] = &[
 ];
 
 const PURPOSES: &[&str] =
-    &["build", "test", "peers", "agreement", "flood", "strangers", "clients", "sbom", "kernels"];
+    &["build", "test", "peers", "agreement", "flood", "strangers", "page", "clients", "sbom", "kernels"];
 
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))

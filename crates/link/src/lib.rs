@@ -18,6 +18,6 @@ mod link;
 mod pipe;
 mod shaper;
 
-pub use link::Link;
+pub use link::{Link, is_forbidden};
 pub use pipe::{Direction, ParseError, Pipe};
 pub use shaper::{CLIENT, SERVER, run};

@@ -75,6 +75,15 @@ impl Drop for Link {
     }
 }
 
+/// Whether [`Link::start`] failed because this machine allows no network namespaces or TUN devices, so that what needs a link
+/// has to be left out.
+pub fn is_forbidden(error: &io::Error) -> bool {
+    let text = error.to_string();
+    ["Operation not permitted", "EPERM", "Permission denied", "/dev/net/tun", "unshare failed"]
+        .iter()
+        .any(|reason| text.contains(reason))
+}
+
 /// The error of a helper that could not begin: what it wrote.
 fn failed(helper: Child) -> io::Error {
     match helper.wait_with_output() {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 
-use brisk_link::{Direction, Link, SERVER};
+use brisk_link::{Direction, Link, SERVER, is_forbidden};
 use brisk_testkit::process::wait_until;
 
 /// One link at a time: two would disturb each other's times.
@@ -17,18 +17,12 @@ fn link(to_client: &str, to_server: &str) -> Option<(Link, MutexGuard<'static, (
     let helper = Path::new(env!("CARGO_BIN_EXE_brisk-link"));
     match Link::start(helper, direction(to_client), direction(to_server)) {
         Ok(link) => Some((link, alone)),
-        Err(error) if is_forbidden(&error.to_string()) => {
+        Err(error) if is_forbidden(&error) => {
             eprintln!("skipped, since this machine allows no network namespaces or TUN devices: {error}");
             None
         }
         Err(error) => panic!("{error}"),
     }
-}
-
-fn is_forbidden(error: &str) -> bool {
-    ["Operation not permitted", "EPERM", "Permission denied", "/dev/net/tun", "unshare failed"]
-        .iter()
-        .any(|reason| error.contains(reason))
 }
 
 /// What `ping OPTIONS SERVER` prints at the client's end.

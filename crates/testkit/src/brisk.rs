@@ -1,10 +1,11 @@
 //! The program under test: started with a configuration in a temporary folder, queried, reloaded, stopped.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
 use command_fds::{CommandFdExt, FdMapping};
@@ -50,7 +51,8 @@ pub fn host(names: &[&str], leafs: &[&Leaf]) -> String {
 #[derive(Debug)]
 #[must_use = "nothing runs before `start`"]
 pub struct Setup {
-    program: PathBuf,
+    /// The program behind words that run it elsewhere.
+    words: Vec<OsString>,
     subcommand: &'static str,
     folder: TempDir,
     options: Vec<String>,
@@ -65,7 +67,7 @@ impl Setup {
     pub fn new(program: &Path) -> Self {
         let folder = TempDir::with_prefix("brisk-test-").expect("a temporary folder");
         Self {
-            program: program.to_owned(),
+            words: vec![program.into()],
             subcommand: "serve",
             folder,
             options: Vec::new(),
@@ -104,6 +106,12 @@ impl Setup {
     /// With an environment variable.
     pub fn environment(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// As an argument of this command, which is to become the program: `nsenter` with its options, for one.
+    pub fn behind(mut self, command: &[OsString]) -> Self {
+        self.words.splice(..0, command.iter().cloned());
         self
     }
 
@@ -165,10 +173,12 @@ impl Setup {
         let id = (!self.inherited.is_empty()).then_some("export LISTEN_PID=${LISTEN_PID:-$$} && ");
         let before = limit.unwrap_or_default() + id.unwrap_or_default();
         let mut command = if before.is_empty() {
-            Command::new(&self.program)
+            let mut command = Command::new(&self.words[0]);
+            command.args(&self.words[1..]);
+            command
         } else {
             let mut shell = command("sh");
-            shell.arg("-c").arg(before + "exec \"$0\" \"$@\"").arg(&self.program);
+            shell.arg("-c").arg(before + "exec \"$0\" \"$@\"").args(&self.words);
             shell
         };
         self.pass_sockets(&mut command);

@@ -268,7 +268,7 @@ impl Acceptor {
         match result {
             Ok(negotiation) => {
                 let facts = negotiation.facts(&hello, started.elapsed());
-                let (stream, demands) = negotiation.into_stream(io, &trace);
+                let (stream, demands) = negotiation.into_stream(io, self.settings.records, &trace);
                 if stream.confirmation().is_none() {
                     trace.timeline.mark(Milestone::HandshakeFinished);
                 }

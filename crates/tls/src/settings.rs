@@ -34,6 +34,8 @@ pub struct TlsSettings {
     pub session_lifetime: Duration,
     /// Compress certificates (RFC 8879) for clients that offer it; results are cached. Default: yes.
     pub certificate_compression: bool,
+    /// The size of the records that answers leave in. Default: growing.
+    pub records: Records,
     /// Largest `ClientHello` accepted, in bytes. Default: 16 KiB; a post-quantum hello has about 1.8 KiB.
     pub hello_size: usize,
     /// The answer to a client that asks for a name no host has: the default host, or `unrecognized_name` (RFC 6066
@@ -53,11 +55,22 @@ impl Default for TlsSettings {
             stateful: false,
             session_lifetime: Duration::from_hours(24),
             certificate_compression: true,
+            records: Records::Growing,
             hello_size: 16 * 1024,
             unknown_host: UnknownName::Default,
             key_log: false,
         }
     }
+}
+
+/// The size of the records that answers leave in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Records {
+    /// Small where an answer begins, so that its first bytes can be opened when the first segments are there, and full after
+    /// 14 KB, until the connection has sent nothing large for a second.
+    Growing,
+    /// As large as TLS allows, 16 KiB, wherever there is as much to send.
+    Full,
 }
 
 /// TLS settings of one host.

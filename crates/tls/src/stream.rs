@@ -19,6 +19,7 @@ use tokio::net::TcpStream;
 
 use crate::batch::Batch;
 use crate::handshake::{Handshake, take_alert};
+use crate::settings::Records;
 
 mod confirmation;
 mod ramp;
@@ -77,7 +78,13 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub(crate) fn new(io: TcpStream, handshake: Handshake, bytes_received: u64, bytes_sent: u64) -> Self {
+    pub(crate) fn new(
+        io: TcpStream,
+        handshake: Handshake,
+        records: Records,
+        bytes_received: u64,
+        bytes_sent: u64,
+    ) -> Self {
         let confirmation = handshake.tls.is_handshaking().then(Confirmation::new);
         Self {
             io,
@@ -87,7 +94,7 @@ impl Stream {
             taken: 0,
             gathered: Vec::new(),
             sealed: Batch::default(),
-            ramp: Ramp::default(),
+            ramp: Ramp::new(records),
             outgoing: shrunk(handshake.outgoing),
             sent: 0,
             blocked: false,

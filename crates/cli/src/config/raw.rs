@@ -140,6 +140,7 @@ pub(crate) struct Tls {
     pub(crate) min_version: Option<TlsVersion>,
     pub(crate) protocols: Option<Vec<super::values::Protocol>>,
     pub(crate) certificate_compression: Option<bool>,
+    pub(crate) growing_records: Option<bool>,
     pub(crate) session_lifetime: Option<Period>,
     pub(crate) tickets: Option<bool>,
     pub(crate) tickets_per_handshake: Option<u8>,

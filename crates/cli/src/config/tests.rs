@@ -23,6 +23,7 @@ use brisk_proxy::settings::{Action, RoutePath, Underscores, UpstreamPath};
 use brisk_proxy::upstream_settings::{Balance, HashKey, Retry};
 use brisk_telemetry::access_log::AccessLogTarget;
 use brisk_testkit::ca::{LeafKey, TestCa};
+use brisk_tls::settings::Records;
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
 use tempfile::TempDir;
@@ -475,6 +476,7 @@ fn little_is_needed() {
     assert_eq!(settings.redirect_port, 443);
     assert_eq!(settings.tls.min_version, ProtocolVersion::TLS1_2);
     assert_eq!(settings.tls.hello_size, 16 << 10);
+    assert_eq!(settings.tls.records, Records::Growing);
     assert_eq!(settings.tls.protocols, HttpVersion::ALL);
     assert_eq!(settings.protocol.timeouts.idle, Duration::from_mins(1));
     assert_eq!(settings.proxy_protocol, ProxyProtocol::Off);

@@ -1,29 +1,46 @@
 //! The built-in page in headless Chromium.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use brisk_testkit::brisk::Brisk;
 use brisk_testkit::process::{Process, command, run};
+use brisk_testkit::programs::program;
 
+use crate::net_log::NetLog;
 use crate::site::{LIMIT, Site};
 
 /// Headless Chromium, which trusts the key of one gateway whatever its CA.
 pub(crate) struct Chromium {
     folder: PathBuf,
     key: String,
+    behind: Vec<OsString>,
 }
 
 impl Chromium {
     /// What it keeps lies in `folder`.
     pub(crate) fn new(folder: &Path, brisk: &Brisk) -> Self {
-        Self { folder: folder.to_owned(), key: spki_hash(brisk) }
+        Self::behind(&[], folder, brisk)
+    }
+
+    /// The same as an argument of this command, which is to become Chromium.
+    pub(crate) fn behind(command: &[OsString], folder: &Path, brisk: &Brisk) -> Self {
+        Self { folder: folder.to_owned(), key: spki_hash(command, brisk), behind: command.to_vec() }
     }
 
     /// Opens `url` and runs to its end; returns what it printed.
     pub(crate) fn run(&self, options: &[&str], url: &str) -> String {
         run(&mut self.command(options, url), b"", LIMIT).success()
+    }
+
+    /// Opens `url` and runs to its end; returns its net log.
+    pub(crate) fn net_log(&self, options: &[&str], url: &str) -> NetLog {
+        let file = self.folder.join("net-log.json");
+        let log = format!("--log-net-log={}", file.display());
+        self.run(&[options, &[&log, "--dump-dom"]].concat(), url);
+        NetLog::read(&file)
     }
 
     /// Opens `url` and stays there.
@@ -32,7 +49,7 @@ impl Chromium {
     }
 
     fn command(&self, options: &[&str], url: &str) -> Command {
-        let mut chromium = command("chromium");
+        let mut chromium = command_behind(&self.behind, "chromium");
         // A home of its own: what Chromium keeps outside its profile must not be shared.
         chromium.env("HOME", &self.folder).current_dir(&self.folder);
         chromium.args([
@@ -56,11 +73,20 @@ fn chromium(site: &Site, options: &[&str]) -> String {
 }
 
 /// SHA-256 of the public key that brisk shows, in base64.
-fn spki_hash(brisk: &Brisk) -> String {
+fn spki_hash(behind: &[OsString], brisk: &Brisk) -> String {
     let script = "openssl s_client -connect $0 -servername localhost </dev/null 2>/dev/null | openssl x509 -noout -pubkey \
                   | openssl pkey -pubin -outform der | openssl dgst -sha256 -binary | openssl base64";
     let address = brisk.https().to_string();
-    run(command("sh").args(["-c", script, &address]), b"", LIMIT).success().trim().to_owned()
+    let mut shell = command_behind(behind, "sh");
+    run(shell.args(["-c", script, &address]), b"", LIMIT).success().trim().to_owned()
+}
+
+/// The command for a program as an argument of another command, if there is one.
+fn command_behind(before: &[OsString], name: &str) -> Command {
+    let Some((first, words)) = before.split_first() else { return command(name) };
+    let mut command = Command::new(first);
+    command.args(words).arg(program(name));
+    command
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod h2;
 mod h2_origin;
+mod net_log;
 mod site;
 
 mod access_log;
@@ -56,6 +57,7 @@ mod looked_after;
 mod nagle;
 mod openssl;
 mod pages;
+mod pages_in_chromium;
 mod proxy_protocol;
 mod proxying;
 mod rates;

@@ -85,6 +85,10 @@ impl Tapped {
 }
 
 fn site() -> Site {
+    site_with("")
+}
+
+fn site_with(keys: &str) -> Site {
     let tables = format!(
         "\n[[host.route]]\npath = \"/\"\nstatic = \".\"\n\
          \n[[host.route]]\npath = \"/short\"\nrespond = {{ body = \"short\" }}\n\
@@ -92,7 +96,7 @@ fn site() -> Site {
         "x".repeat(1200)
     );
     let file = |setup: Setup, (name, length): (&str, usize)| setup.file(name, vec![b'x'; length]);
-    Site::custom("", &tables, |setup| FILES.into_iter().fold(setup, file))
+    Site::custom(keys, &tables, |setup| FILES.into_iter().fold(setup, file))
 }
 
 #[test]
@@ -108,6 +112,15 @@ fn the_first_round_trip_brings_records_that_can_be_opened() {
         });
         let complete: usize = complete.sum();
         assert!(complete > INITIAL_WINDOW * 2 / 3, "{protocol}: {complete} bytes of {lengths:?}");
+    }
+}
+
+#[test]
+fn without_growing_records_the_first_one_is_full() {
+    let site = site_with("tls.growing_records = false");
+    for protocol in ["h2", "http/1.1"] {
+        let lengths = Tapped::connect(&site, protocol).lengths("/medium");
+        assert!(lengths.iter().take(2).any(|length| *length == FULL), "{protocol}: {lengths:?}");
     }
 }
 

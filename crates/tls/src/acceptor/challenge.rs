@@ -44,7 +44,7 @@ impl Acceptor {
             Ok(negotiation) => negotiation,
             Err(refusal) => return refusal,
         };
-        let (mut stream, _) = negotiation.into_stream(io, trace);
+        let (mut stream, _) = negotiation.into_stream(io, self.settings.records, trace);
         // In TLS 1.2 the last message of the handshake is ours, and still to be sent.
         let closed = poll_fn(|cx| stream.poll_close(cx)).await;
         *trace.sent = stream.bytes().1;

@@ -22,6 +22,7 @@ use crate::demands::Demands;
 use crate::groups;
 use crate::handshake::{Handshake, Progress};
 use crate::notes::{HandshakeInput, Notes};
+use crate::settings::Records;
 use crate::stream::Stream;
 
 /// Maximum of bytes of handshake messages that wait to be processed: a long client certificate chain fits.
@@ -158,8 +159,8 @@ impl Negotiation {
     }
 
     /// The connection on `io`, and the demands that its client has met.
-    pub(super) fn into_stream(self, io: TcpStream, trace: &Trace<'_>) -> (Stream, Demands) {
-        (Stream::new(io, *self.handshake, *trace.received, *trace.sent), self.demands)
+    pub(super) fn into_stream(self, io: TcpStream, records: Records, trace: &Trace<'_>) -> (Stream, Demands) {
+        (Stream::new(io, *self.handshake, records, *trace.received, *trace.sent), self.demands)
     }
 }
 

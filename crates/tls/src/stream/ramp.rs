@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use brisk_tls_base::record::PLAINTEXT;
 
+use crate::settings::Records;
+
 /// Plaintext of the first record: with its overhead it fits one segment, also over IPv6, with options, and in a tunnel.
 pub(super) const FIRST: usize = 1369;
 
@@ -22,8 +24,9 @@ const EARLY_BYTES: usize = FIRST + 3 * EARLY;
 const IDLE: Duration = Duration::from_secs(1);
 
 /// What one connection has sent since it was idle.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ramp {
+    records: Records,
     /// Plaintext, without answers that a single record took.
     sealed: usize,
     /// When more than one record had to be sent.
@@ -31,6 +34,10 @@ pub(super) struct Ramp {
 }
 
 impl Ramp {
+    pub(super) fn new(records: Records) -> Self {
+        Self { records, sealed: 0, last: None }
+    }
+
     /// More than the smallest record is about to be sent.
     pub(super) fn begin(&mut self, now: Instant) {
         if self.last.replace(now).is_some_and(|last| now.duration_since(last) >= IDLE) {
@@ -41,6 +48,7 @@ impl Ramp {
     /// The most plaintext for the next record.
     pub(super) fn limit(&self) -> usize {
         match self.sealed {
+            _ if self.records == Records::Full => PLAINTEXT,
             0 => FIRST,
             1..EARLY_BYTES => EARLY,
             _ => PLAINTEXT,
@@ -72,7 +80,7 @@ mod tests {
 
     #[test]
     fn records_grow_and_are_small_again_after_a_pause() {
-        let (mut ramp, start) = (Ramp::default(), Instant::now());
+        let (mut ramp, start) = (Ramp::new(Records::Growing), Instant::now());
         ramp.begin(start);
         assert_eq!(lengths(&mut ramp, 40_000), [FIRST, EARLY, EARLY, EARLY, PLAINTEXT, 9560]);
         ramp.begin(start + IDLE / 2);
@@ -83,11 +91,18 @@ mod tests {
 
     #[test]
     fn short_answers_leave_the_first_record_small() {
-        let mut ramp = Ramp::default();
+        let mut ramp = Ramp::new(Records::Growing);
         for _ in 0..100 {
             assert_eq!(lengths(&mut ramp, 1000), [1000]);
         }
         assert_eq!(ramp.limit(), FIRST);
+    }
+
+    #[test]
+    fn records_are_full_from_the_first_on_where_the_settings_say_so() {
+        let mut ramp = Ramp::new(Records::Full);
+        ramp.begin(Instant::now());
+        assert_eq!(lengths(&mut ramp, 40_000), [PLAINTEXT, PLAINTEXT, 7232]);
     }
 
     #[test]

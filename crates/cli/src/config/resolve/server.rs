@@ -21,7 +21,7 @@ use brisk_proxy::settings::{HostSettings, ServiceSettings, Underscores};
 use brisk_proxy::upstream_settings::GroupSettings;
 use brisk_server::ServerSettings;
 use brisk_telemetry::access_log::{AccessLogFormat, AccessLogSettings, AccessLogTarget};
-use brisk_tls::settings::TlsSettings;
+use brisk_tls::settings::{Records, TlsSettings};
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
 use ipnet::IpNet;
@@ -317,6 +317,11 @@ fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
             .within(&path.key("session_lifetime"), raw.tls.session_lifetime, lifetime, &sessions::LIFETIMES)
             .0,
         certificate_compression: raw.tls.certificate_compression.unwrap_or(usual.certificate_compression),
+        records: match raw.tls.growing_records {
+            Some(false) => Records::Full,
+            Some(true) => Records::Growing,
+            None => usual.records,
+        },
         hello_size: findings.within(&hello_path, raw.server.limits.hello_size, hello_size, &hellos).0
             as usize,
         unknown_host: match raw.server.unknown_host {

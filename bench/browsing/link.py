@@ -1,0 +1,41 @@
+"""Two network namespaces with a link between them, by the program brisk-link (crates/link)."""
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+CACHE = Path(os.environ.get("CACHE", Path.home() / ".cache/brisk"))
+LINK = os.environ.get("LINK_PROGRAM", str(CACHE / "target/release/brisk-link"))
+SERVER = "10.77.0.2"
+# Bytes that wait for a direction at most: what 10 Mbit/s carry in 200 ms.
+QUEUE = 250_000
+
+
+class Link:
+    """A link with this round trip and rate (bits per second) in both directions, from `with` to the end of it."""
+
+    def __init__(self, round_trip_ms, rate):
+        self.half = f"delay={round_trip_ms / 2}ms,rate={rate},queue={QUEUE}"
+
+    def __enter__(self):
+        command = [LINK, "--to-client", self.half, "--to-server", self.half]
+        before = (["unshare", "--user", "--map-root-user", "--"] if os.getuid() else [])
+        self.helper = subprocess.Popen([*before, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        words = self.helper.stdout.readline().split()
+        if len(words) != 2:
+            sys.exit(f"this machine allows no network namespaces or TUN devices: {self.helper.stderr.read().strip()}")
+        self.ends = dict(zip(("client", "server"), words))
+        # Or the kernel would remember from one connection how large the window of the next may be.
+        for end in self.ends:
+            subprocess.run(self.at(end, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/tcp_no_metrics_save"), check=True)
+        return self
+
+    def __exit__(self, *_):
+        self.helper.kill()
+        self.helper.wait()
+
+    def at(self, end, *command):
+        """The command that runs this one at an end, `client` or `server`."""
+        process = self.helper.pid
+        users = [f"--user=/proc/{process}/ns/user", "--preserve-credentials"] if os.getuid() else []
+        return ["nsenter", *users, f"--net=/proc/{process}/fd/{self.ends[end]}", "--", *map(str, command)]

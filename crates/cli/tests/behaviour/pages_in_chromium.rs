@@ -1,0 +1,214 @@
+//! A page of 60 resources in Chromium: compressed, as the difference to its first version, hinted, in order of priority.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use brisk_link::{Direction, Link, SERVER};
+use brisk_testkit::brisk::Setup;
+use brisk_testkit::origin::Origin;
+use brisk_testkit::process::{command, run};
+use brisk_testkit::programs::program;
+
+use crate::chromium::Chromium;
+use crate::net_log::{Exchange, NetLog};
+use crate::site::{LIMIT, NAME, Site, upstream};
+
+const RESOURCES: usize = 60;
+const STYLE: &str = "/css/app.v1.css";
+/// The script in the head, which blocks the page.
+const SCRIPT: &str = "/js/head.v1.js";
+const STATIC: &str = "\n[[host.route]]\npath = \"/\"\nstatic = \"www\"\n";
+
+/// Makes the page in the folder `www`.
+fn with_page(setup: Setup) -> Setup {
+    make_page(&setup.folder().join("www"));
+    setup
+}
+
+fn make_page(folder: &Path) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/browsing/site.py");
+    run(command("python3").arg(script).arg(folder), b"", LIMIT).success();
+}
+
+fn visit(site: &Site, options: &[&str], path: &str) -> NetLog {
+    let url = format!("https://localhost:{}{path}", site.brisk.https().port());
+    Chromium::new(site.brisk.folder(), &site.brisk).net_log(options, &url)
+}
+
+/// What was asked for of the site, each as a whole answer with status 200.
+fn complete<'a>(log: &'a NetLog, host: &'a str) -> Vec<&'a Exchange> {
+    let exchanges: Vec<_> = log.of(host).collect();
+    for exchange in &exchanges {
+        assert!(exchange.status == "200" && exchange.complete.is_some(), "{exchange:?}");
+    }
+    exchanges
+}
+
+fn one<'a>(exchanges: &[&'a Exchange], path: &str) -> &'a Exchange {
+    let mut found = exchanges.iter().filter(|exchange| exchange.path == path);
+    found.next().unwrap_or_else(|| panic!("nobody asked for {path}: {exchanges:?}"))
+}
+
+fn is_picture(exchange: &Exchange) -> bool {
+    exchange.path.starts_with("/img/")
+}
+
+#[test]
+fn sixty_resources_come_compressed_by_zstd_and_br() {
+    for coding in ["zstd", "br"] {
+        let tables = format!("compression = {{ codings = [\"{coding}\"] }}\n{STATIC}");
+        let site = Site::custom("", &tables, with_page);
+        let host = format!("localhost:{}", site.brisk.https().port());
+        let log = visit(&site, &[], "/");
+        let exchanges = complete(&log, &host);
+        assert_eq!(exchanges.len(), RESOURCES, "{exchanges:?}");
+        let www = site.brisk.folder().join("www");
+        for exchange in exchanges {
+            let expected = (!is_picture(exchange)).then_some(coding);
+            assert_eq!(exchange.coding.as_deref(), expected, "{exchange:?}");
+            let file = if exchange.path == "/" { "index.html" } else { &exchange.path[1..] };
+            let size = fs::metadata(www.join(file)).expect("a file of the page").len();
+            let smaller = exchange.bytes < size / 2;
+            assert!(smaller == expected.is_some() && exchange.bytes <= size, "{size}: {exchange:?}");
+        }
+    }
+}
+
+#[test]
+fn the_second_version_of_a_page_comes_as_its_difference_to_the_first() {
+    let header = "match=\\\"/js/head.*.js\\\"";
+    let tables = format!(
+        "compression = {{ dictionaries = true }}\n\n[[host.route]]\npath = \"/js/\"\nstatic = \"www/js\"\n\
+         response_headers = {{ set = {{ Use-As-Dictionary = \"{header}\", Cache-Control = \"max-age=3600\" }} }}\n{STATIC}"
+    );
+    // Chromium uses dictionaries only where a public authority vouches for the server.
+    let options = ["--disable-features=CompressionDictionaryTransportRequireKnownRootCert"];
+    // A browser that is stopped writes its dictionaries to disk at the end, if it has the time.
+    let mut seen = Vec::new();
+    let used = (0..5).any(|_| {
+        let site = Site::custom("", &tables, with_page);
+        let host = format!("localhost:{}", site.brisk.https().port());
+        let (first, second) = (visit(&site, &options, "/"), visit(&site, &options, "/next.html"));
+        let first = one(&complete(&first, &host), SCRIPT).bytes;
+        // The pictures are those of the first version, so they may be asked for with its tags (304).
+        let second: Vec<_> = second.of(&host).collect();
+        let second = one(&second, "/js/head.v2.js");
+        assert!(second.status == "200" && second.complete.is_some(), "{second:?}");
+        seen.push((first, second.coding.clone(), second.bytes));
+        second.coding.as_deref() == Some("dcz") && second.bytes < first
+    });
+    assert!(used, "bytes of the first version, coding and bytes of the second: {seen:?}");
+}
+
+/// Answers with the files of `www`; to the page itself only when its hints were taken up, or much too late.
+fn slow_page(www: &Path, path: &str, asked: &AtomicBool, stream: &mut TcpStream) -> io::Result<()> {
+    if path == STYLE {
+        asked.store(true, Ordering::SeqCst);
+    }
+    if path == "/" {
+        let links = format!("<{STYLE}>; rel=preload; as=style, <{SCRIPT}>; rel=preload; as=script");
+        write!(stream, "HTTP/1.1 103 Early Hints\r\nLink: {links}\r\n\r\n")?;
+        let until = Instant::now() + Duration::from_secs(20);
+        while !asked.load(Ordering::SeqCst) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    let file: PathBuf = www.join(if path == "/" { "index.html" } else { &path[1..] });
+    let kind = match file.extension().and_then(|ending| ending.to_str()) {
+        Some("html") => "text/html",
+        Some("css") => "text/css",
+        Some("js") => "text/javascript",
+        _ => "image/png",
+    };
+    let Ok(body) = fs::read(&file) else {
+        return write!(stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+    };
+    // What was hinted must be fresh, or it is loaded again when the page names it.
+    let head = "HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\n";
+    write!(stream, "{head}Content-Type: {kind}\r\nContent-Length: {}\r\n\r\n", body.len())?;
+    stream.write_all(&body)
+}
+
+#[test]
+fn preloads_of_a_page_begin_before_the_head_of_its_answer() {
+    let folder = tempfile::TempDir::new().expect("a temporary folder");
+    make_page(folder.path());
+    let (www, asked) = (folder.path().to_owned(), Arc::new(AtomicBool::new(false)));
+    let origin = Origin::answering(move |request, stream| {
+        let path = request.head.line.split(' ').nth(1).unwrap_or_default();
+        slow_page(&www, path, &asked, stream)
+    });
+    let route = "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\nearly_hints = true\n";
+    let site = Site::with(&(route.to_owned() + &upstream(&[&origin.url()])));
+    let host = format!("localhost:{}", site.brisk.https().port());
+    let log = visit(&site, &[], "/");
+    let exchanges = complete(&log, &host);
+    assert_eq!(exchanges.len(), RESOURCES, "{exchanges:?}");
+    let page = one(&exchanges, "/");
+    for hinted in [STYLE, SCRIPT] {
+        let hinted = one(&exchanges, hinted);
+        assert!(Some(hinted.asked) < page.answered, "{hinted:?} {page:?}");
+    }
+}
+
+/// A link, or `None` with a word about it where this machine allows none.
+fn link(half: &str) -> Option<Link> {
+    for name in ["ip", "unshare", "nsenter"] {
+        program(name);
+    }
+    let half: Direction = half.parse().expect("a direction");
+    let helper = Path::new(env!("CARGO_BIN_EXE_brisk")).with_file_name("brisk-link");
+    assert!(helper.exists(), "{} is missing: cargo build --workspace --bins", helper.display());
+    match Link::start(&helper, half, half) {
+        Ok(link) => Some(link),
+        Err(error) if brisk_link::is_forbidden(&error) => {
+            eprintln!("skipped, since this machine allows no network namespaces or TUN devices: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The words that run another command at this end of a link.
+fn before(end: &Command) -> Vec<OsString> {
+    let words = std::iter::once(end.get_program()).chain(end.get_args());
+    let mut words: Vec<_> = words.map(ToOwned::to_owned).collect();
+    words.pop();
+    words
+}
+
+#[test]
+fn the_script_in_the_head_is_complete_before_the_pictures() {
+    // The script takes a quarter of a second of it, and pictures are asked for meanwhile.
+    let Some(link) = link("delay=25ms,rate=2M,queue=200k") else { return };
+    let (client, server) = (before(&link.client("")), before(&link.server("")));
+    let keys = format!("server.https = [\"{SERVER}:0\"]");
+    let site = Site::custom(&keys, STATIC, |setup| with_page(setup).behind(&server));
+    let host = format!("{NAME}:{}", site.brisk.https().port());
+    let names = format!("--host-resolver-rules=MAP {NAME} {SERVER}, MAP * ~NOTFOUND");
+    let mut orders = Vec::new();
+    for attempt in 0..5 {
+        let folder = site.brisk.folder().join(format!("visit-{attempt}"));
+        fs::create_dir(&folder).expect("a temporary folder");
+        let browser = Chromium::behind(&client, &folder, &site.brisk);
+        let log = browser.net_log(&[&names], &format!("https://{host}/"));
+        let exchanges = complete(&log, &host);
+        let script = one(&exchanges, SCRIPT);
+        let pictures = || exchanges.iter().filter(|exchange| is_picture(exchange));
+        let meanwhile = pictures().filter(|picture| Some(picture.asked) < script.complete).count();
+        let earlier = pictures().filter(|picture| picture.complete < script.complete).count();
+        orders.push((meanwhile, earlier));
+        // On a busy machine the browser may ask for the first picture too late.
+        if meanwhile > 0 && earlier == 0 {
+            return;
+        }
+    }
+    panic!("pictures asked for before the script was complete, and of them complete before it: {orders:?}");
+}
