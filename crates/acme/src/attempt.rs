@@ -8,7 +8,7 @@ use instant_acme::CertificateIdentifier;
 use crate::AcmeError;
 use crate::advice::{ask, is_about, unknown};
 use crate::common::Common;
-use crate::host::{Usable, fitting};
+use crate::host::{Usable, fitting, usable};
 use crate::order::Job;
 use crate::records::{Held, Issued, Status, moment, seconds};
 use crate::renewal::{due, floor, pause, retry};
@@ -131,7 +131,20 @@ impl<'h> Attempt<'h> {
 
     fn due(&self, have: Option<&Usable>, status: &Status) -> SystemTime {
         let now = SystemTime::now();
-        due_of(have, status, now).max(retry(status, now)).max(self.all_held(status))
+        let due = due_of(have, status, now).max(retry(status, now)).max(self.all_held(status));
+        if have.is_none() { due.max(self.after_revocation(now)) } else { due }
+    }
+
+    /// Before when a certificate that is revoked is not replaced: an authority that calls whatever it issues revoked is not
+    /// asked on and on.
+    fn after_revocation(&self, now: SystemTime) -> SystemTime {
+        let Ok(Some(Usable { issued, certificate })) = usable(&self.common.records, self.name(), self.kind)
+        else {
+            return moment(0);
+        };
+        let lifetime = certificate.not_after.duration_since(certificate.not_before).unwrap_or_default();
+        let is_revoked = self.common.revoked.has(certificate.fingerprint);
+        if is_revoked { floor(issued.obtained, lifetime, now) } else { moment(0) }
     }
 
     /// When one of the authorities may be asked again, if none may now.

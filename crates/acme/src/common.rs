@@ -14,6 +14,7 @@ use crate::account::Authority;
 use crate::answers::Answers;
 use crate::records::Records;
 use crate::renewal::pause;
+use crate::revoked::Revoked;
 use crate::settings::{AcmeSettings, AuthoritySettings, KeyKind};
 
 /// Orders under way at the same time: authorities limit them, and so do we.
@@ -53,6 +54,7 @@ pub(crate) struct Common {
     pub(crate) settings: AcmeSettings,
     pub(crate) records: Records,
     pub(crate) answers: Answers,
+    pub(crate) revoked: Revoked,
     /// A permit for each order under way.
     pub(crate) orders: Semaphore,
     /// The permit of an order whose records have no room for those of another.
@@ -74,12 +76,13 @@ impl Common {
         settings: AcmeSettings,
         records: Records,
         answers: Answers,
+        revoked: Revoked,
         statuses: Statuses,
     ) -> Self {
         let orders = Semaphore::new(ORDERS);
         let (dns_orders, unwritten) = (Semaphore::new(1), RefCell::default());
         let authorities = RefCell::default();
-        Self { settings, records, answers, orders, dns_orders, unwritten, authorities, statuses }
+        Self { settings, records, answers, revoked, orders, dns_orders, unwritten, authorities, statuses }
     }
 
     /// The account with the authority of this directory, opened once.

@@ -49,10 +49,12 @@ pub(crate) struct Usable {
 }
 
 impl Usable {
-    /// Whether it is what is wanted: for all names, and of an authority of the configuration, unless it was imported.
+    /// Whether it is what is wanted: not revoked, for all names, and of an authority of the configuration, unless it was
+    /// imported.
     fn fits(&self, common: &Common, names: &[String]) -> bool {
         let is_own = |own: &AuthoritySettings| own.directory == self.issued.authority;
-        first_missing(names, &self.certificate.names).is_none()
+        !common.revoked.has(self.certificate.fingerprint)
+            && first_missing(names, &self.certificate.names).is_none()
             && (self.issued.imported || common.settings.authorities.iter().any(is_own))
     }
 }
@@ -67,7 +69,10 @@ impl Host {
         loop {
             let next = self.turn().await;
             let wait = next.duration_since(SystemTime::now()).unwrap_or_default();
-            sleep(wait.clamp(Duration::from_millis(200), LOOK)).await;
+            tokio::select! {
+                () = sleep(wait.clamp(Duration::from_millis(200), LOOK)) => {}
+                () = self.common.revoked.news() => {}
+            }
         }
     }
 
@@ -253,6 +258,7 @@ mod tests {
     use crate::answers::Answers;
     use crate::certify::new_key;
     use crate::records::{Advice, moment, seconds};
+    use crate::revoked::Revoked;
     use crate::settings::{AcmeSettings, ChallengeKind};
 
     const DIRECTORY: &str = "https://ca.test/directory";
@@ -307,7 +313,7 @@ mod tests {
             dns: None,
         };
         let answers = Answers::new(&Challenges::new(), records);
-        Rc::new(Common::new(settings, records.clone(), answers, Arc::default()))
+        Rc::new(Common::new(settings, records.clone(), answers, Revoked::default(), Arc::default()))
     }
 
     /// A certificate of the store about which there is nothing to do.

@@ -18,6 +18,7 @@ use crate::demand::job::Job;
 use crate::demand::{DemandedHost, Demands};
 use crate::host::Host;
 use crate::records::Records;
+use crate::revoked::Revoked;
 use crate::running::Running;
 use crate::settings::{AcmeSettings, Wanted};
 
@@ -51,8 +52,9 @@ struct Following {
 }
 
 impl Keeper {
-    /// Starts the thread. What it obtains is kept in `store`; authorities are answered by `challenges`.
-    pub fn start(store: Arc<dyn Store>, challenges: &Arc<Challenges>) -> io::Result<Self> {
+    /// Starts the thread. What it obtains is kept in `store`, and replaced when it is `revoked`; authorities are answered by
+    /// `challenges`.
+    pub fn start(store: Arc<dyn Store>, challenges: &Arc<Challenges>, revoked: &Revoked) -> io::Result<Self> {
         // A reload is not that frequent.
         let (orders, following) = mpsc::unbounded_channel();
         // As many as names on demand are being decided.
@@ -66,6 +68,7 @@ impl Keeper {
         let life = Life {
             records: records.clone(),
             answers,
+            revoked: revoked.clone(),
             statuses: Arc::clone(&statuses),
             following,
             jobs: asked,
@@ -112,6 +115,7 @@ impl fmt::Debug for Following {
 struct Life {
     records: Records,
     answers: Answers,
+    revoked: Revoked,
     statuses: Statuses,
     following: mpsc::UnboundedReceiver<Following>,
     jobs: mpsc::UnboundedReceiver<Job>,
@@ -161,7 +165,8 @@ impl Life {
     }
 
     fn common(&self, settings: AcmeSettings) -> Common {
-        Common::new(settings, self.records.clone(), self.answers.clone(), Arc::clone(&self.statuses))
+        let (records, answers) = (self.records.clone(), self.answers.clone());
+        Common::new(settings, records, answers, self.revoked.clone(), Arc::clone(&self.statuses))
     }
 
     fn forget_others(&self, tasks: &[Task]) {

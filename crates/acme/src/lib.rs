@@ -23,6 +23,7 @@ mod persist;
 mod prove;
 mod records;
 mod renewal;
+mod revoked;
 mod running;
 pub mod settings;
 
@@ -36,4 +37,5 @@ pub use keeper::{Keeper, WantedHost};
 pub use operator::Operator;
 pub use persist::Standing;
 pub use records::{Advice, Issued, Records, Status};
+pub use revoked::Revoked;
 pub use settings::{AcmeSettings, AuthoritySettings, ChallengeKind, ExternalAccount, KeyKind, Wanted};

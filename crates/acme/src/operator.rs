@@ -18,6 +18,7 @@ use crate::common::{Common, HostStatus};
 use crate::host::{Host, usable};
 use crate::persist::Standing;
 use crate::records::{Issued, Records, Status};
+use crate::revoked::Revoked;
 use crate::settings::{AcmeSettings, KeyKind, Wanted};
 
 /// Orders, renews, revokes and imports for one who waits. Answers to challenges are given by the gateways that share the
@@ -33,7 +34,10 @@ impl Operator {
         let records = Records::new(store);
         let answers = Answers::new(&Challenges::new(), &records);
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { common: Rc::new(Common::new(settings, records, answers, Arc::default())), runtime })
+        Ok(Self {
+            common: Rc::new(Common::new(settings, records, answers, Revoked::default(), Arc::default())),
+            runtime,
+        })
     }
 
     /// What the store has.

@@ -4,38 +4,34 @@
 //!
 //! What was fetched is kept in the store, so that a restart has it at once.
 
+mod fleet;
 mod issuers;
 mod lists;
+mod places;
 mod schedule;
 mod staples;
+mod thread;
 mod ward;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use brisk_keys::PrivateKeyEngine;
 use tokio::runtime::Builder;
-use tokio::sync::{Notify, Semaphore, watch};
-use tokio::task::JoinHandle;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc, watch};
 
 use crate::certificate::{Certificate, Fingerprint};
 use crate::error::CertError;
 use crate::ocsp::Staple;
 use crate::slot::{Served, Slot};
 use crate::store::Store;
-use ward::Ward;
 pub use ward::{Failures, Report};
-
-/// How often the slots are looked at for certificates that others than the configuration published.
-const LOOK: Duration = Duration::from_secs(10);
-
-/// Fetches at a time.
-const FETCHES: usize = 32;
+use ward::{Origin, Ward};
 
 /// What is done for certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,45 +83,65 @@ pub struct Care {
 struct Shared {
     fetch: Arc<dyn Fetch>,
     store: Option<Arc<dyn Store>>,
+    fleet: fleet::Fleet,
     settings: Mutex<CareSettings>,
     wards: Mutex<HashMap<Fingerprint, Arc<Ward>>>,
     /// Signalled whenever a ward was tried.
     tried: Condvar,
+    /// The same for tasks.
+    tried_tasks: watch::Sender<()>,
     slots: Mutex<Vec<Arc<Slot>>>,
+    /// Slots of names of folders, for as long as they are in memory.
+    names: Mutex<Vec<Weak<Slot>>>,
+    /// Wards of names, on their way to the thread.
+    loaded: mpsc::UnboundedSender<Arc<Ward>>,
+    handle: Handle,
+    /// The slots that showed each certificate at the last look.
+    showing: Mutex<HashMap<Fingerprint, Vec<Weak<Slot>>>>,
     on_revoked: Mutex<Vec<OnRevoked>>,
     lists: lists::Lists,
-    places: Semaphore,
+    places: places::Places,
     wake: Notify,
     /// Settings have changed: everything is to be done again.
     starts_anew: AtomicBool,
 }
 
 impl Care {
-    /// Starts the thread, which has nothing to do yet. What is fetched is kept in `store`, if there is one.
+    /// Starts the thread, which has nothing to do yet. What is fetched is kept in `store`, if there is one. Of gateways that
+    /// share `fleet` one asks for each staple.
     pub fn start(
         settings: CareSettings,
         fetch: Arc<dyn Fetch>,
         store: Option<Arc<dyn Store>>,
+        fleet: Option<Arc<dyn Store>>,
     ) -> Result<Self, CertError> {
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(CertError::Care)?;
+        // At most one for each name that is loaded, which are limited, and the thread takes them at once.
+        let (loaded, wards) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
             fetch,
             store,
+            fleet: fleet::Fleet::new(fleet),
             settings: Mutex::new(settings),
             wards: Mutex::default(),
             tried: Condvar::new(),
+            tried_tasks: watch::Sender::new(()),
             slots: Mutex::default(),
+            names: Mutex::default(),
+            loaded,
+            handle: runtime.handle().clone(),
+            showing: Mutex::default(),
             on_revoked: Mutex::default(),
             lists: lists::Lists::default(),
-            places: Semaphore::new(FETCHES),
+            places: places::Places::default(),
             wake: Notify::new(),
             starts_anew: AtomicBool::new(false),
         });
         let (alive, dropped) = watch::channel(());
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(CertError::Care)?;
         let own = Arc::clone(&shared);
-        thread::Builder::new()
+        std::thread::Builder::new()
             .name("certificates".to_owned())
-            .spawn(move || runtime.block_on(run(own, dropped)))
+            .spawn(move || runtime.block_on(thread::run(own, wards, dropped)))
             .map_err(CertError::Care)?;
         Ok(Self { shared, _alive: alive })
     }
@@ -149,7 +165,10 @@ impl Care {
 
     /// The same for certificates that come from elsewhere than the settings.
     pub fn prepare_more(&self, certificates: &[Arc<Certificate>]) {
-        let wards: Vec<_> = certificates.iter().map(|certificate| self.shared.ward(certificate)).collect();
+        let wards: Vec<_> = certificates
+            .iter()
+            .map(|certificate| self.shared.ward_of_load(certificate, Origin::Host))
+            .collect();
         self.shared.wake.notify_one();
         let until = Instant::now() + self.shared.settings().wait;
         let mut all = lock(&self.shared.wards);
@@ -177,13 +196,40 @@ impl Care {
     /// ten seconds.
     pub fn follow(&self, slots: Vec<Arc<Slot>>) {
         *lock(&self.shared.slots) = slots;
-        self.look();
+        drop(self.shared.survey());
+        self.shared.wake.notify_one();
     }
 
-    /// Looks at the slots now, for what was published there.
-    pub fn look(&self) {
-        self.shared.apply(|_| true);
+    /// Looks at `slot`, one of those that are followed, for what was published there.
+    pub fn look(&self, slot: &Slot) {
+        self.shared.refresh(slot);
         self.shared.wake.notify_one();
+    }
+
+    /// Looks after what `slot` of a name of a folder shows, for as long as others keep the slot: its staples, and
+    /// intermediates for them. Whether it may be shown at once: a certificate that clients refuse without a staple should
+    /// wait for it, see [`when_stapled`](Self::when_stapled).
+    ///
+    /// Reads the store.
+    pub(crate) fn tend(&self, slot: &Arc<Slot>) -> bool {
+        self.shared.tend(slot)
+    }
+
+    /// Calls `then`, on the thread of this, when the certificates in `slot` have staples, or it is known that there are none
+    /// now, or after the time of the settings.
+    pub(crate) fn when_stapled(&self, slot: &Arc<Slot>, then: impl FnOnce() + Send + 'static) {
+        let (shared, slot) = (Arc::clone(&self.shared), Arc::clone(slot));
+        self.shared.handle.spawn(async move {
+            let wait = shared.settings().wait;
+            // After the time it is shown as it is.
+            let _ = tokio::time::timeout(wait, shared.until_stapled(&slot)).await;
+            then();
+        });
+    }
+
+    /// Whether staples are kept.
+    pub(crate) fn keeps_staples(&self) -> bool {
+        self.shared.settings().staples
     }
 
     /// What is known of each certificate, by the end of its validity.
@@ -212,10 +258,65 @@ impl Shared {
         if let Some(ward) = lock(&self.wards).get(&certificate.fingerprint) {
             return Arc::clone(ward);
         }
-        let ward = Arc::new(Ward::new(Arc::clone(certificate)));
-        issuers::recall(self, &ward);
-        staples::recall(self, &ward);
+        let ward = Arc::new(Ward::new(Arc::clone(certificate), Origin::Host));
+        self.recall(&ward);
         Arc::clone(lock(&self.wards).entry(certificate.fingerprint).or_insert(ward))
+    }
+
+    /// The ward of `certificate` as it was loaded now: its chain or its staple file may be another.
+    fn ward_of_load(&self, certificate: &Arc<Certificate>, origin: Origin) -> Arc<Ward> {
+        let before = lock(&self.wards).get(&certificate.fingerprint).cloned();
+        let new = match before {
+            // What a host shows is looked after more closely, whatever a folder has too.
+            Some(ward) if ward.is_of(certificate) && ward.origin() >= origin => return ward,
+            Some(ward) if ward.origin() > origin => return ward,
+            Some(ward) => ward.again(Arc::clone(certificate), origin),
+            None => Ward::new(Arc::clone(certificate), origin),
+        };
+        let new = Arc::new(new);
+        self.recall(&new);
+        lock(&self.wards).insert(certificate.fingerprint, Arc::clone(&new));
+        new
+    }
+
+    fn tend(&self, slot: &Arc<Slot>) -> bool {
+        let (settings, shown) = (self.settings(), slot.load_full());
+        let is_tended = |certificate: &Certificate| {
+            (settings.staples && !certificate.services.responders.is_empty())
+                || (settings.completes && !certificate.is_complete)
+        };
+        let mut is_ready = true;
+        for served in shown.iter().filter(|served| is_tended(&served.certificate)) {
+            let certificate = &served.certificate;
+            let ward = self.ward_of_load(certificate, Origin::Folder);
+            is_ready &= ward.is_tried() || !certificate.services.must_staple;
+            lock(&self.showing).entry(certificate.fingerprint).or_default().push(Arc::downgrade(slot));
+            // An error means that the thread is gone, and so is everything.
+            let _ = self.loaded.send(ward);
+        }
+        if shown.iter().any(|served| is_tended(&served.certificate)) {
+            lock(&self.names).push(Arc::downgrade(slot));
+            self.refresh(slot);
+        }
+        is_ready
+    }
+
+    async fn until_stapled(&self, slot: &Slot) {
+        let mut tried = self.tried_tasks.subscribe();
+        let wards: Vec<_> = {
+            let all = lock(&self.wards);
+            slot.load()
+                .iter()
+                .filter_map(|served| all.get(&served.certificate.fingerprint).cloned())
+                .collect()
+        };
+        let is_done = |ward: &Arc<Ward>| ward.is_tried() || !ward.certificate().services.must_staple;
+        while !wards.iter().all(is_done) && tried.changed().await.is_ok() {}
+    }
+
+    fn recall(&self, ward: &Ward) {
+        issuers::recall(self, ward);
+        staples::recall(self, ward);
     }
 
     fn served(&self, certificate: &Arc<Certificate>, engine: &Arc<dyn PrivateKeyEngine>) -> Served {
@@ -236,35 +337,46 @@ impl Shared {
         staple.filter(|staple| staple.is_fresh(SystemTime::now()))
     }
 
-    /// Brings what the slots show of certificates that `concerns` up to date.
-    fn apply(&self, concerns: impl Fn(&Fingerprint) -> bool) {
-        let slots = lock(&self.slots).clone();
-        for slot in slots {
-            slot.update(|shown| {
-                if !concerns(&shown.certificate.fingerprint) {
-                    return None;
-                }
-                let best = self.served(&shown.certificate, &shown.engine);
-                let same = best.staple == shown.staple && best.certificate.chain == shown.certificate.chain;
-                (!same).then_some(best)
-            });
-        }
+    /// Brings what is shown of a certificate up to date, in the slots that showed it at the last look.
+    fn apply(&self, fingerprint: Fingerprint) {
+        let slots = lock(&self.showing).get(&fingerprint).cloned().unwrap_or_default();
+        slots.iter().filter_map(Weak::upgrade).for_each(|slot| self.refresh(&slot));
     }
 
-    /// The certificates that the slots show.
-    fn shown(&self) -> Vec<Arc<Certificate>> {
-        let slots = lock(&self.slots).clone();
-        let mut found = HashMap::new();
+    /// Brings what `slot` shows up to date.
+    fn refresh(&self, slot: &Slot) {
+        slot.update(|shown| {
+            let best = self.served(&shown.certificate, &shown.engine);
+            let same = best.staple == shown.staple && best.certificate.chain == shown.certificate.chain;
+            (!same).then_some(best)
+        });
+    }
+
+    /// Brings all slots up to date, notes which of them show what, and returns the certificates.
+    fn survey(&self) -> HashMap<Fingerprint, Arc<Certificate>> {
+        let mut slots = lock(&self.slots).clone();
+        lock(&self.names).retain(|slot| match slot.upgrade() {
+            Some(slot) => {
+                slots.push(slot);
+                true
+            }
+            None => false,
+        });
+        let (mut found, mut showing) = (HashMap::new(), HashMap::<_, Vec<_>>::new());
         for slot in slots {
+            self.refresh(&slot);
             for served in slot.load().iter() {
-                found.insert(served.certificate.fingerprint, Arc::clone(&served.certificate));
+                let fingerprint = served.certificate.fingerprint;
+                found.insert(fingerprint, Arc::clone(&served.certificate));
+                showing.entry(fingerprint).or_default().push(Arc::downgrade(&slot));
             }
         }
-        found.into_values().collect()
+        *lock(&self.showing) = showing;
+        found
     }
 
     async fn fetch(&self, url: &str, limit: usize) -> Result<Fetched, String> {
-        let _place = self.places.acquire().await.map_err(|error| error.to_string())?;
+        let _place = self.places.of(url).await;
         self.fetch.get(url, limit).await
     }
 
@@ -272,6 +384,7 @@ impl Shared {
         // Held, so that no waiter is between its look and its wait.
         let _wards = lock(&self.wards);
         self.tried.notify_all();
+        self.tried_tasks.send_replace(());
     }
 
     fn alarm(&self, certificate: &Certificate) {
@@ -279,64 +392,9 @@ impl Shared {
     }
 }
 
-/// The thread.
-async fn run(shared: Arc<Shared>, mut dropped: watch::Receiver<()>) {
-    let mut tasks: HashMap<Fingerprint, JoinHandle<()>> = HashMap::new();
-    let mut last = HashSet::new();
-    loop {
-        let shown = shared.shown();
-        for certificate in &shown {
-            drop(shared.ward(certificate));
-        }
-        forget(&shared, &mut tasks, &shown, &mut last);
-        if shared.starts_anew.swap(false, Ordering::Relaxed) {
-            for (_, task) in tasks.drain() {
-                task.abort();
-            }
-        }
-        let wards: Vec<_> = lock(&shared.wards).values().cloned().collect();
-        for ward in wards {
-            tasks
-                .entry(ward.certificate().fingerprint)
-                .or_insert_with(|| tokio::spawn(look_after(Arc::clone(&shared), ward)));
-        }
-        tokio::select! {
-            () = shared.wake.notified() => {}
-            () = tokio::time::sleep(LOOK) => {}
-            _ = dropped.changed() => return,
-        }
-    }
-}
-
-/// Ends what is done for certificates that were shown at the look before this one and are not any more. Those that are
-/// about to be shown stay.
-fn forget(
-    shared: &Shared,
-    tasks: &mut HashMap<Fingerprint, JoinHandle<()>>,
-    shown: &[Arc<Certificate>],
-    last: &mut HashSet<Fingerprint>,
-) {
-    let now: HashSet<_> = shown.iter().map(|certificate| certificate.fingerprint).collect();
-    for gone in last.difference(&now) {
-        lock(&shared.wards).remove(gone);
-        if let Some(task) = tasks.remove(gone) {
-            task.abort();
-        }
-        staples::forget(shared, *gone);
-    }
-    *last = now;
-}
-
-async fn look_after(shared: Arc<Shared>, ward: Arc<Ward>) {
-    let Some(issuer) = issuers::complete(&shared, &ward).await else {
-        staples::complain_of_issuer(&shared, &ward);
-        ward.set_tried();
-        shared.notify_tried();
-        return;
-    };
-    tokio::join!(staples::keep(&shared, &ward, &issuer), lists::watch(&shared, &ward, &issuer));
-}
-
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@
 //! served, whatever others are in the certificate. Changes are noticed and shown one by one: no reload, and no
 //! handshake that fails meanwhile.
 
+mod changes;
 mod index;
 mod loader;
 mod watch;
@@ -20,9 +21,11 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
 use brisk_keys::{Keystore, PrivateKeyEngine};
 use tokio::sync::oneshot;
 
+use crate::care::Care;
 use crate::error::CertError;
 use crate::resolver::Names;
 use crate::slot::Served;
+use changes::Follower;
 use index::Index;
 use loader::Loader;
 
@@ -37,7 +40,10 @@ pub struct Catalogue {
     folder: PathBuf,
     index: Index,
     engines: OnceLock<MakeEngine>,
-    loader: OnceLock<Loader>,
+    care: OnceLock<Arc<Care>>,
+    loader: OnceLock<(Loader, Follower)>,
+    /// Held by the thread that drops something.
+    evicting: Mutex<()>,
     statistics: Statistics,
 }
 
@@ -95,7 +101,9 @@ impl Catalogue {
             folder: real.clone(),
             index,
             engines: OnceLock::new(),
+            care: OnceLock::new(),
             loader: OnceLock::new(),
+            evicting: Mutex::default(),
             statistics: Statistics::default(),
         });
         open.retain(|_, catalogue| catalogue.strong_count() > 0);
@@ -103,14 +111,19 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// Begins to load what is asked for, with keys in engines that `engines` makes, and to follow changes. Does nothing
-    /// if it has begun already.
-    pub fn start(self: &Arc<Self>, engines: MakeEngine) -> Result<(), CertError> {
+    /// Begins to load what is asked for, with keys in engines that `engines` makes and staples that `care` keeps, and to
+    /// follow changes. Does nothing if it has begun already.
+    pub fn start(self: &Arc<Self>, engines: MakeEngine, care: Option<&Arc<Care>>) -> Result<(), CertError> {
         if self.engines.set(engines).is_err() {
             return Ok(());
         }
+        if let Some(care) = care {
+            // This is the one that begins.
+            let _ = self.care.set(Arc::clone(care));
+        }
         let loader = Loader::start(self).map_err(CertError::Watch)?;
-        self.loader.set(loader).map_err(|_| ()).expect("it was not started");
+        let follower = Follower::start(self).map_err(CertError::Watch)?;
+        self.loader.set((loader, follower)).map_err(|_| ()).expect("it was not started");
         Ok(())
     }
 
@@ -128,7 +141,7 @@ impl Catalogue {
         if let Some(loaded) = place.loaded() {
             return Found::Ready(loaded);
         }
-        let Some(loader) = self.loader.get().filter(|_| !place.failed_lately()) else {
+        let Some((loader, _)) = self.loader.get().filter(|_| !place.failed_lately()) else {
             return Found::Failed;
         };
         let (waiter, loading) = oneshot::channel();

@@ -8,6 +8,7 @@ use x509_parser::time::ASN1Time;
 
 use crate::x509::system_time;
 
+pub(crate) const BOOLEAN: u8 = 0x01;
 pub(crate) const INTEGER: u8 = 0x02;
 pub(crate) const BIT_STRING: u8 = 0x03;
 pub(crate) const OCTET_STRING: u8 = 0x04;

@@ -6,9 +6,9 @@ use crate::issuers::issuer_in;
 use crate::ocsp::{OcspError, Question};
 use crate::revoked::RevocationList;
 
-const LEAF: &[u8] = include_bytes!("fuzz/leaf.crt");
-const ISSUER: &[u8] = include_bytes!("fuzz/issuer.crt");
-const GOOD: [&[u8]; 2] = [
+pub(crate) const LEAF: &[u8] = include_bytes!("fuzz/leaf.crt");
+pub(crate) const ISSUER: &[u8] = include_bytes!("fuzz/issuer.crt");
+pub(crate) const GOOD: [&[u8]; 2] = [
     include_bytes!("../../../fuzz/seeds/ocsp_response/issuer"),
     include_bytes!("../../../fuzz/seeds/ocsp_response/appointed"),
 ];

@@ -192,6 +192,12 @@ impl Question {
     }
 }
 
+/// When a response ends, of which nothing is verified: the last of what it says. `None` if it cannot be read, or has no end.
+pub fn ends(response: &[u8]) -> Option<SystemTime> {
+    let basic = Basic::read(response).ok()?;
+    basic.answers().filter_map(|single| single.ok()?.next_update).max()
+}
+
 fn verify_by(signer: &X509Certificate<'_>, basic: &Basic<'_>) -> Result<(), OcspError> {
     let right = verifies(signer.public_key(), &basic.algorithm, basic.signature, basic.signed);
     if right { Ok(()) } else { Err(OcspError::Signature) }

@@ -46,7 +46,12 @@ pub struct Slot(ArcSwap<Vec<Served>>);
 impl Slot {
     /// An empty slot.
     pub fn new() -> Arc<Self> {
-        Arc::new(Self(ArcSwap::from_pointee(Vec::new())))
+        Self::with(Vec::new())
+    }
+
+    /// A slot with these certificates.
+    pub(crate) fn with(certificates: Vec<Served>) -> Arc<Self> {
+        Arc::new(Self(ArcSwap::from_pointee(certificates)))
     }
 
     /// Puts `certificates` in the place of those before, for handshakes that begin from now on.
@@ -69,6 +74,11 @@ impl Slot {
             Arc::new(pairs.map(|(old, new)| new.unwrap_or_else(|| old.clone())).collect())
         });
         any
+    }
+
+    /// What is shown now, to be kept.
+    pub(crate) fn load_full(&self) -> Arc<Vec<Served>> {
+        self.0.load_full()
     }
 
     /// What is shown now. Takes no lock.

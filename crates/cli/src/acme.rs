@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use brisk_acme::{Keeper, WantedHost};
-use brisk_certs::Challenges;
+use brisk_acme::{Keeper, Revoked, WantedHost};
+use brisk_certs::{Certificate, Challenges};
 use brisk_gateway::{ObtainedHost, Obtainer};
 
 use crate::config::ResolvedAcme;
@@ -15,6 +15,8 @@ pub(crate) struct Obtained {
     challenges: Arc<Challenges>,
     /// The hosts that the gateway serves.
     hosts: Mutex<Vec<ObtainedHost>>,
+    /// The certificates that turned out to be revoked.
+    revoked: Revoked,
     /// Started with the first host that wants certificates.
     keeper: OnceLock<Keeper>,
 }
@@ -29,7 +31,7 @@ impl Obtained {
     pub(crate) fn look_after(&self, acme: &ResolvedAcme) -> io::Result<()> {
         if self.keeper.get().is_none() {
             let Some(place) = acme.place.as_ref().filter(|_| acme.is_used()) else { return Ok(()) };
-            let started = Keeper::start(place.store(), &self.challenges)?;
+            let started = Keeper::start(place.store(), &self.challenges, &self.revoked)?;
             // Only this thread sets it.
             let _ = self.keeper.set(started);
         }
@@ -49,5 +51,9 @@ impl Obtained {
 impl Obtainer for Obtained {
     fn follow(&self, hosts: Vec<ObtainedHost>) {
         *self.hosts.lock().unwrap_or_else(PoisonError::into_inner) = hosts;
+    }
+
+    fn revoked(&self, certificate: &Certificate) {
+        self.revoked.note(certificate.fingerprint);
     }
 }

@@ -23,8 +23,8 @@ const SERIES: usize = 500;
 
 /// Starts to look after certificates, with nothing to look after yet.
 pub(crate) fn start(settings: &CertificateSettings) -> Result<Care, CertError> {
-    let store = settings.store.clone();
-    Care::start(settings.care, Arc::new(Errands(OnceLock::new())), store.map(|store| store as Arc<dyn Store>))
+    let store = settings.store.clone().map(|store| store as Arc<dyn Store>);
+    Care::start(settings.care, Arc::new(Errands(OnceLock::new())), store, settings.fleet.clone())
 }
 
 /// Fetches with a client that is made for the first fetch: most gateways never need one.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use brisk_certs::Publish;
+use brisk_certs::{Certificate, Publish};
 
 /// A host whose certificates are obtained.
 #[derive(Clone, Debug)]
@@ -18,4 +18,7 @@ pub struct ObtainedHost {
 pub trait Obtainer: fmt::Debug + Send + Sync + 'static {
     /// These are the hosts from now on: called at the start, and after each reload that is in force. Must not block.
     fn follow(&self, hosts: Vec<ObtainedHost>);
+
+    /// This certificate, of whatever origin, is revoked: if it was obtained, another takes its place. Must not block.
+    fn revoked(&self, certificate: &Certificate);
 }

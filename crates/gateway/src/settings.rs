@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_certs::CareSettings;
 use brisk_certs::store::Folder;
+use brisk_certs::{CareSettings, Store};
 use brisk_keys::Keystore;
 use brisk_net::{ListenerSettings, RateLimits};
 use brisk_proxy::client::HttpSettings;
@@ -63,6 +63,8 @@ pub struct CertificateSettings {
     pub care: CareSettings,
     /// Where what was fetched is kept; fixed at the start. `None` keeps nothing over a restart.
     pub store: Option<Arc<Folder>>,
+    /// What the gateways of a fleet share, so that one of them asks for each staple; fixed at the start.
+    pub fleet: Option<Arc<dyn Store>>,
 }
 
 /// The peers whose connections begin with a PROXY protocol header.

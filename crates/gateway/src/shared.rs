@@ -153,7 +153,9 @@ impl Shared {
         let resources = resumption.resources(gate, Arc::clone(&challenges));
         let live = live(settings, &*engines, resources, &metrics, None)?;
         let care = Arc::new(errands::start(&settings.certificates)?);
-        start_catalogues(settings, &engines)?;
+        let replaces = Arc::clone(&obtainer);
+        care.on_revoked(move |certificate| replaces.revoked(certificate));
+        start_catalogues(settings, &engines, &care)?;
         publish(settings, &live.tls, &care);
         metrics.set_certificates(expiries(settings));
         metrics.register(CompressionMetrics);
@@ -194,7 +196,7 @@ impl Shared {
         self.resumption.configure(&settings.sessions)?;
         self.sink.set_access_log(access_log);
         self.metrics.set_certificates(expiries(settings));
-        start_catalogues(settings, &self.engines)?;
+        start_catalogues(settings, &self.engines, &self.care)?;
         publish(settings, &live.tls, &self.care);
         self.live.store(Arc::new(live));
         self.changes.send_modify(|number| *number += 1);
@@ -259,7 +261,7 @@ impl Publish for Publisher {
         shared.care.prepare_more(&certificates);
         let served = certificates.iter().map(|certificate| shared.care.served(certificate, &engine));
         self.slot.publish(served.collect());
-        shared.care.look();
+        shared.care.look(&self.slot);
         shared.live.load().tls.acceptor.refresh_slot(&self.slot);
     }
 }
@@ -271,10 +273,14 @@ impl fmt::Debug for Publisher {
 }
 
 /// Has the catalogues of `settings` load what clients ask for, and names on demand make engines of their keys.
-fn start_catalogues(settings: &GatewaySettings, engines: &Arc<dyn Engines>) -> Result<(), GatewayError> {
+fn start_catalogues(
+    settings: &GatewaySettings,
+    engines: &Arc<dyn Engines>,
+    care: &Arc<Care>,
+) -> Result<(), GatewayError> {
     for catalogue in settings.service.hosts.iter().filter_map(|host| host.tls.catalogue.as_ref()) {
         let engines = Arc::clone(engines);
-        catalogue.start(Arc::new(move |keystore| engines.for_keys(keystore)))?;
+        catalogue.start(Arc::new(move |keystore| engines.for_keys(keystore)), Some(care))?;
     }
     for on_demand in settings.service.hosts.iter().filter_map(|host| host.tls.on_demand.as_ref()) {
         let engines = Arc::clone(engines);

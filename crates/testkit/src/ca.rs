@@ -1,5 +1,7 @@
 //! A CA for one test: a root, an intermediate, and whatever servers and clients it is asked to certify, as PEM files.
 
+mod revocation;
+
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -8,12 +10,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer,
-    CrlDistributionPoint, CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod,
-    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_ML_DSA_44,
-    PKCS_RSA_SHA256, PublicKeyData, RevokedCertParams, RsaKeySize, SerialNumber, SubjectPublicKeyInfo,
+    BasicConstraints, CertificateParams, CertifiedIssuer, CrlDistributionPoint, CustomExtension, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
+    PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_ML_DSA_44, PKCS_RSA_SHA256, PublicKeyData, RsaKeySize,
+    SerialNumber, SubjectPublicKeyInfo,
 };
 use tempfile::TempDir;
+
+pub use revocation::Crls;
 
 const DAY: Duration = Duration::from_hours(24);
 
@@ -107,44 +111,6 @@ impl TestCa {
         let common = names.first().cloned().unwrap_or_default();
         let params = CertificateParams::new(names).expect("names for a certificate");
         Request::new(self, params, &common, ExtendedKeyUsagePurpose::ServerAuth)
-    }
-
-    /// The revocation lists of intermediate and root, made now and due again in `lifetime`: `revoked` are on that of the
-    /// intermediate.
-    pub fn crls(&self, revoked: &[&Leaf], lifetime: Duration) -> Crls {
-        self.crls_until(revoked, SystemTime::now() + lifetime)
-    }
-
-    /// The same, expired since yesterday.
-    pub fn expired_crls(&self, revoked: &[&Leaf]) -> Crls {
-        self.crls_until(revoked, SystemTime::now() - DAY)
-    }
-
-    fn crls_until(&self, revoked: &[&Leaf], next_update: SystemTime) -> Crls {
-        let list = |issuer: &Issuer<'_, KeyPair>, revoked: &[&Leaf]| {
-            let yesterday = SystemTime::now() - DAY;
-            let revoked_certs = revoked.iter().map(|leaf| RevokedCertParams {
-                serial_number: SerialNumber::from(leaf.serial),
-                revocation_time: yesterday.into(),
-                reason_code: None,
-                invalidity_date: None,
-            });
-            let params = CertificateRevocationListParams {
-                this_update: (yesterday - DAY).into(),
-                next_update: next_update.into(),
-                crl_number: SerialNumber::from(1),
-                issuing_distribution_point: None,
-                revoked_certs: revoked_certs.collect(),
-                key_identifier_method: KeyIdMethod::Sha256,
-            };
-            params.signed_by(issuer).expect("a revocation list")
-        };
-        let (intermediate, root) = (list(&self.intermediate, revoked), list(&self.root, &[]));
-        Crls {
-            intermediate_der: intermediate.der().to_vec(),
-            intermediate_pem: intermediate.pem().expect("PEM"),
-            root_pem: root.pem().expect("PEM"),
-        }
     }
 
     /// A client certificate with this common name.
@@ -321,29 +287,15 @@ pub struct Leaf {
     _folder: Arc<TempDir>,
 }
 
-/// The revocation lists of a CA.
-#[derive(Debug, Clone)]
-pub struct Crls {
-    /// That of the intermediate, which issues all leaves but those [below the root](Request::below_root).
-    pub intermediate_der: Vec<u8>,
-    /// The same.
-    pub intermediate_pem: String,
-    /// That of the root, with nothing on it.
-    pub root_pem: String,
-}
-
-impl Crls {
-    /// Both lists.
-    pub fn pem(&self) -> String {
-        self.intermediate_pem.clone() + &self.root_pem
-    }
-}
-
-/// An element in DER of fewer than 256 bytes.
+/// An element in DER of fewer than 65,536 bytes.
 fn element(tag: u8, contents: &[&[u8]]) -> Vec<u8> {
     let content = contents.concat();
-    let len = u8::try_from(content.len()).expect("it is short");
-    let head: &[u8] = if len < 0x80 { &[tag, len] } else { &[tag, 0x81, len] };
+    let [high, low] = u16::try_from(content.len()).expect("it is short").to_be_bytes();
+    let head: &[u8] = match (high, low) {
+        (0, ..0x80) => &[tag, low],
+        (0, _) => &[tag, 0x81, low],
+        _ => &[tag, 0x82, high, low],
+    };
     [head, &content].concat()
 }
 

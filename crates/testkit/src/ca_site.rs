@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -137,7 +139,10 @@ pub fn responder(
     revoked: &[&Leaf],
     signer: Option<&Leaf>,
 ) -> (Process, SocketAddr) {
-    let mut openssl = ocsp(ca, good, revoked, signer);
+    listening(&mut ocsp(ca, good, revoked, signer))
+}
+
+fn listening(openssl: &mut Command) -> (Process, SocketAddr) {
     let process = Process::start(openssl.args(["-port", "0"]));
     let address = wait_until("openssl ocsp that listens", || {
         let output = process.stdout() + &process.stderr();
@@ -146,6 +151,18 @@ pub fn responder(
         output.contains("waiting").then_some(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
     });
     (process, address)
+}
+
+/// An OCSP responder of `openssl` that calls the certificate with this serial number, in hexadecimal digits, revoked. `issuer`
+/// is the files of its issuer's certificate and key.
+pub fn revoking_responder(issuer: &(PathBuf, PathBuf), serial: &str) -> (Process, SocketAddr) {
+    let index = issuer.0.with_extension("index");
+    fs::write(&index, format!("R\t401231000000Z\t260101000000Z\t{serial}\tunknown\t/CN=revoked\n"))
+        .expect("a temporary file");
+    let mut openssl = command("openssl");
+    openssl.args(["ocsp", "-nmin", "5", "-index"]).arg(index);
+    openssl.arg("-CA").arg(&issuer.0).arg("-rsigner").arg(&issuer.0).arg("-rkey").arg(&issuer.1);
+    listening(&mut openssl)
 }
 
 /// What [`responder`] says to this request: the response.
@@ -164,7 +181,7 @@ pub fn response(
     fs::read(&answer).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-fn ocsp(ca: &TestCa, good: &[&Leaf], revoked: &[&Leaf], signer: Option<&Leaf>) -> std::process::Command {
+fn ocsp(ca: &TestCa, good: &[&Leaf], revoked: &[&Leaf], signer: Option<&Leaf>) -> Command {
     let (certificate, key) = match signer {
         Some(leaf) => (leaf.chain.clone(), leaf.key.clone()),
         None => ca.intermediate_files(),

@@ -21,6 +21,7 @@ pub struct PebbleOptions {
     external_account: bool,
     dns: Option<SocketAddr>,
     https: Option<u16>,
+    responder: String,
 }
 
 /// The key of the external account that a pebble of [`PebbleOptions::external_account`] knows as `kid-1`.
@@ -48,6 +49,12 @@ impl PebbleOptions {
     /// Checks by tls-alpn-01 at this port.
     pub fn https(mut self, port: u16) -> Self {
         self.https = Some(port);
+        self
+    }
+
+    /// Certificates name this OCSP responder, and [its key](Pebble::intermediate) can be had.
+    pub fn ocsp_at(mut self, url: &str) -> Self {
+        url.clone_into(&mut self.responder);
         self
     }
 
@@ -96,18 +103,21 @@ impl Pebble {
             "",
         ]));
         let leaf = ca.server(&["127.0.0.1", "localhost"]).issue();
+        // Those of the other kind it keeps to itself, and who answers for it by OCSP needs one.
+        let algorithm = if options.responder.is_empty() { "ecdsa" } else { "rsa" };
         let keys = format!("{{ \"kid-1\": \"{EXTERNAL_KEY}\" }}");
         let config = format!(
             "{{ \"pebble\": {{ \"listenAddress\": \"{}\", \"managementListenAddress\": \"{}\", \"certificate\": {:?}, \
-             \"privateKey\": {:?}, \"httpPort\": {http}, \"tlsPort\": {https}, \"ocspResponderURL\": \"\", \
+             \"privateKey\": {:?}, \"httpPort\": {http}, \"tlsPort\": {https}, \"ocspResponderURL\": {:?}, \
              \"externalAccountBindingRequired\": {}, \"externalAccountMACKeys\": {keys}, \"domainBlocklist\": \
-             [\"blocked.test\"], \"retryAfter\": {{ \"authz\": 1, \"order\": 1 }}, \"keyAlgorithm\": \"ecdsa\", \
+             [\"blocked.test\"], \"retryAfter\": {{ \"authz\": 1, \"order\": 1 }}, \"keyAlgorithm\": {algorithm:?}, \
              \"profiles\": {{ \"default\": {{ \"description\": \"90 days\", \"validityPeriod\": 7776000 }}, \
              \"shortlived\": {{ \"description\": \"6 days\", \"validityPeriod\": 518400 }} }} }} }}",
             local(directory),
             local(management),
             leaf.chain.display().to_string(),
             leaf.key.display().to_string(),
+            options.responder,
             options.external_account,
         );
         let file = folder.path().join("pebble.json");
@@ -167,6 +177,17 @@ impl Pebble {
         let file = self.folder.path().join("root.pem");
         fs::write(&file, pem).expect("a temporary file");
         file
+    }
+
+    /// Files with the certificate that issues and its key, which are new at each start, for a pebble of
+    /// [`PebbleOptions::ocsp_at`].
+    pub fn intermediate(&self) -> (PathBuf, PathBuf) {
+        let file = |path: &str, name: &str| {
+            let file = self.folder.path().join(name);
+            fs::write(&file, self.manage(path, None)).expect("a temporary file");
+            file
+        };
+        (file("intermediates/0", "intermediate.pem"), file("intermediate-keys/0", "intermediate.key"))
     }
 
     /// How many orders it has taken so far.

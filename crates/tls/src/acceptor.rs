@@ -16,6 +16,7 @@ use brisk_session::{
 use brisk_telemetry::{HandshakeOutcome, Milestone, ResumptionFailure, Timeline, TlsFacts};
 use brisk_wire::client_hello::{ClientHello, HelloError, Progress as HelloProgress};
 use brisk_wire::registry::ProtocolVersion;
+use rustls::ServerConfig;
 use rustls::sign::CertifiedKey;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -95,24 +96,34 @@ struct OnDemandNames {
 }
 
 impl Host {
-    /// The certificate for this client: of the catalogue, if that has its name, which may take the reading of a file; or one
-    /// on demand, which may take as long as the host allows.
-    async fn certificate(&self, hello: &ClientHello, client: Option<IpAddr>) -> Option<Arc<CertifiedKey>> {
+    /// The certificate for this client, and the configuration for that: of the catalogue, if that has its name, which may take
+    /// the reading of a file; or one on demand, which may take as long as the host allows.
+    async fn certificate(
+        &self,
+        hello: &ClientHello,
+        client: Option<IpAddr>,
+    ) -> (Option<Arc<CertifiedKey>>, &Arc<ServerConfig>) {
         if let (Some(catalogue), Some(name)) = (&self.catalogue, hello.server_name.as_deref()) {
             // Whatever the host shows otherwise would be for other names.
-            match catalogue.find(name) {
-                Found::Ready(served) => return self.shown.of(&served, hello),
-                Found::Loading(loading) => return self.shown.of(&loading.await.ok()?, hello),
-                Found::Failed => return None,
-                Found::Missing => {}
+            let served = match catalogue.find(name) {
+                Found::Ready(served) => Some(Some(served)),
+                Found::Loading(loading) => Some(loading.await.ok()),
+                Found::Failed => Some(None),
+                Found::Missing => None,
+            };
+            if let Some(served) = served {
+                let certificate = served.and_then(|served| self.shown.of(&served, hello));
+                return (certificate, self.config.choose_for_folder(hello));
             }
         }
         if let (Some(on_demand), Some(name)) = (&self.on_demand, hello.server_name.as_deref())
             && on_demand.is_for(name)
         {
-            return self.shown.of(&*on_demand.names.find(name, client).await?, hello);
+            let served = on_demand.names.find(name, client).await;
+            let certificate = served.and_then(|served| self.shown.of(&served, hello));
+            return (certificate, self.config.choose_for_folder(hello));
         }
-        self.shown.choose(hello)
+        (self.shown.choose(hello), self.config.choose(hello))
     }
 }
 

@@ -23,13 +23,21 @@ pub(crate) struct HostConfig {
     every: SuiteOrders,
     /// For clients that offer TLS 1.3, where their sessions are kept in the store and those of TLS 1.2 in tickets.
     stateful: Option<SuiteOrders>,
+    /// The same for certificates of a folder and on demand, if the host has such: they are not compressed. That takes some milliseconds of a
+    /// worker, and there are too many to keep the results.
+    of_folder: Option<Box<Self>>,
 }
 
 impl HostConfig {
-    /// The configuration for this client.
+    /// The configuration for this client and a certificate of the host's own.
     pub(crate) fn choose(&self, hello: &ClientHello) -> &Arc<ServerConfig> {
         let orders = self.stateful.as_ref().filter(|_| hello.offers_version(ProtocolVersion::TLS1_3));
         orders.unwrap_or(&self.every).choose(hello)
+    }
+
+    /// The configuration for this client and a certificate of the folder, or on demand.
+    pub(crate) fn choose_for_folder(&self, hello: &ClientHello) -> &Arc<ServerConfig> {
+        self.of_folder.as_deref().unwrap_or(self).choose(hello)
     }
 }
 
@@ -106,7 +114,13 @@ impl<'a> ConfigBuilder<'a> {
         };
         let mut config = builder.with_cert_resolver(Arc::new(ChosenCertificate));
         self.apply(&mut config);
-        Ok(self.with_sessions(config, host))
+        let has_names = host.catalogue.is_some() || host.on_demand.is_some();
+        let of_folder = has_names.then(|| {
+            let mut config = config.clone();
+            config.cert_compressors.clear();
+            Box::new(self.with_sessions(config, host))
+        });
+        Ok(HostConfig { of_folder, ..self.with_sessions(config, host) })
     }
 
     /// The configuration for authorities that check by tls-alpn-01: their protocol, and no sessions (RFC 8737 section 4).
@@ -118,7 +132,7 @@ impl<'a> ConfigBuilder<'a> {
         config.alpn_protocols = vec![challenge::ALPN.to_vec()];
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok(HostConfig { every: SuiteOrders::new(config), stateful: None })
+        Ok(HostConfig { every: SuiteOrders::new(config), stateful: None, of_folder: None })
     }
 
     fn apply(&self, config: &mut ServerConfig) {
@@ -150,11 +164,11 @@ impl<'a> ConfigBuilder<'a> {
         // Otherwise an answer to early data would wait for the client's Finished.
         stateful.send_half_rtt_data = early_data > 0;
         if !self.settings.tickets {
-            return HostConfig { every: SuiteOrders::new(stateful), stateful: None };
+            return HostConfig { every: SuiteOrders::new(stateful), stateful: None, of_folder: None };
         }
         config.ticketer = Arc::new(Tickets { keyring, lifetime, demands: demands.clone() });
         let stateful = (self.settings.stateful || early_data > 0).then(|| SuiteOrders::new(stateful));
-        HostConfig { every: SuiteOrders::new(config), stateful }
+        HostConfig { every: SuiteOrders::new(config), stateful, of_folder: None }
     }
 
     fn client_verifier(

@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use brisk_certs::{ClientAbilities, Served, Slot, choose};
-use brisk_keys::KeyAlgorithm;
 use brisk_wire::client_hello::ClientHello;
 use rustls::sign::CertifiedKey;
 
@@ -22,7 +22,20 @@ pub(crate) struct Shown {
 /// The certificates of one publication, prepared for rustls.
 struct Prepared {
     published: Arc<Vec<Served>>,
-    certified: Vec<(KeyAlgorithm, Arc<CertifiedKey>)>,
+    certified: Vec<One>,
+}
+
+/// A certificate, prepared with its staple and for the time when that has expired.
+struct One {
+    served: Served,
+    with_staple: Arc<CertifiedKey>,
+    without: Arc<CertifiedKey>,
+}
+
+/// `served` as it may be shown now: without a staple that has expired, which may be replaced a moment too late.
+fn fresh(mut served: Served) -> Served {
+    served.staple = served.staple.filter(|staple| staple.is_fresh(SystemTime::now()));
+    served
 }
 
 impl Shown {
@@ -49,7 +62,7 @@ impl Shown {
     pub(crate) fn of(&self, served: &[Served], hello: &ClientHello) -> Option<Arc<CertifiedKey>> {
         let abilities = ClientAbilities::from(hello);
         let chosen = choose(served, |served| served.certificate.algorithm, &abilities);
-        chosen.map(|served| certified(served, &self.gate))
+        chosen.map(|served| certified(&fresh(served.clone()), &self.gate))
     }
 
     /// Whether it shows what is published into this slot.
@@ -72,13 +85,57 @@ impl fmt::Debug for Shown {
 
 impl Prepared {
     fn new(published: &Arc<Vec<Served>>, gate: &Arc<KeyGate>) -> Self {
-        let certified =
-            published.iter().map(|served| (served.certificate.algorithm, certified(served, gate)));
+        let certified = published.iter().map(|served| One::new(served.clone(), gate));
         Self { certified: certified.collect(), published: Arc::clone(published) }
     }
 
     fn choose(&self, hello: &ClientHello) -> Option<Arc<CertifiedKey>> {
-        let chosen = choose(&self.certified, |(algorithm, _)| *algorithm, &ClientAbilities::from(hello));
-        chosen.map(|(_, certified)| Arc::clone(certified))
+        let abilities = ClientAbilities::from(hello);
+        let chosen = choose(&self.certified, |one| one.served.certificate.algorithm, &abilities);
+        chosen.map(|one| one.at(SystemTime::now()))
+    }
+}
+
+impl One {
+    fn new(served: Served, gate: &Arc<KeyGate>) -> Self {
+        let with_staple = certified(&served, gate);
+        let without = match &served.staple {
+            None => Arc::clone(&with_staple),
+            Some(_) => certified(&Served { staple: None, ..served.clone() }, gate),
+        };
+        Self { served, with_staple, without }
+    }
+
+    fn at(&self, now: SystemTime) -> Arc<CertifiedKey> {
+        let is_fresh = self.served.staple.as_ref().is_some_and(|staple| staple.is_fresh(now));
+        Arc::clone(if is_fresh { &self.with_staple } else { &self.without })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use brisk_certs::{Staple, load};
+    use brisk_keys::{Keystore, LocalEngine};
+    use brisk_testkit::ca::TestCa;
+
+    use super::*;
+
+    #[test]
+    fn a_staple_is_not_shown_after_its_end_although_nothing_else_is_published() {
+        let leaf = TestCa::new().server(&["a.test"]).issue();
+        let mut keystore = Keystore::new();
+        let loaded = load(&leaf.chain, &leaf.key, &mut keystore, SystemTime::now()).unwrap();
+        let mut served =
+            Served::new(Arc::new(loaded.certificate), Arc::new(LocalEngine::new(Arc::new(keystore))));
+        let (this_update, hour) = (SystemTime::now(), Duration::from_hours(1));
+        served.staple = Some(Arc::new(Staple { der: vec![7], this_update, next_update: this_update + hour }));
+        let one = One::new(served.clone(), &Arc::default());
+        assert_eq!(one.at(this_update).ocsp.as_deref(), Some(&[7][..]));
+        assert_eq!(one.at(this_update + 2 * hour).ocsp, None);
+        assert!(fresh(served.clone()).staple.is_some());
+        served.staple = Some(Arc::new(Staple { der: vec![7], this_update, next_update: this_update }));
+        assert!(fresh(served).staple.is_none());
     }
 }

@@ -8,6 +8,7 @@ pub(crate) use sessions::{Forgetful, ScriptedStore};
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, ready};
 use std::time::{Duration, SystemTime};
@@ -100,6 +101,12 @@ impl Stage {
         let loaded = load(&leaf.chain, &leaf.key, &mut keystore, SystemTime::now()).expect("a certificate");
         let engine = Arc::new(LocalEngine::new(Arc::new(keystore)));
         self.host.slot.publish(vec![Served::new(Arc::new(loaded.certificate), engine)]);
+    }
+
+    /// Writes another certificate, with its key, to `file`.
+    pub(crate) fn put(&self, file: &Path) {
+        let leaf = self.ca.server(&[HOST]).issue();
+        std::fs::write(file, leaf.chain_pem.clone() + &leaf.key_pem).expect("a file");
     }
 
     /// No certificate at all; the acceptor stays.

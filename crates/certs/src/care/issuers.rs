@@ -6,7 +6,7 @@ use rustls_pki_types::CertificateDer;
 
 use super::Shared;
 use super::schedule::{pause, random};
-use super::ward::Ward;
+use super::ward::{Matter, Ward};
 use crate::certificate::Certificate;
 use crate::issuers::{ISSUER_LIMIT, issuer_in};
 use crate::signature::is_signed_by;
@@ -15,6 +15,9 @@ use crate::x509::Facts;
 
 /// Intermediates of a chain. Usual is one, sometimes two.
 const LONGEST: usize = 4;
+
+/// Addresses of one issuer that are tried.
+const ADDRESSES: usize = 3;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(4);
 const LONGEST_PAUSE: Duration = Duration::from_hours(6);
@@ -55,69 +58,118 @@ fn with(certificate: &Certificate, above: &[CertificateDer<'static>]) -> Certifi
     certificate.with_chain(&intermediates, &above[0])
 }
 
-/// The issuer of the certificate, fetched if the chain file has none, however often that takes. `None`: it cannot be
-/// known.
-pub(super) async fn complete(shared: &Shared, ward: &Ward) -> Option<CertificateDer<'static>> {
+/// The issuer of the certificate, fetched if the chain file has none, however often that takes; and whether nothing is left
+/// to be fetched above it. `None`: it cannot be known.
+pub(super) async fn complete(shared: &Shared, ward: &Ward) -> Option<(CertificateDer<'static>, bool)> {
     let certificate = ward.certificate();
     let mut failures = 0;
     loop {
         if let Some(issuer) = ward.issuer() {
-            return Some(issuer);
+            return Some((issuer, true));
         }
         if !lacks_issuer(shared, certificate) {
             return None;
         }
-        match climb(shared, &certificate.chain[0]).await {
-            Ok(above) => {
-                completed(shared, ward, &above);
-                return above.into_iter().next();
-            }
-            Err(reason) => {
-                failures += 1;
-                if ward.failed(reason.clone(), |failures| failures.issuer += 1) {
-                    tracing::warn!(
-                        certificate = certificate.title(),
-                        "its intermediate is still missing: {reason}"
-                    );
-                }
-                // The start does not wait for it.
-                ward.set_tried();
-                shared.notify_tried();
-                tokio::time::sleep(pause(failures, FIRST_PAUSE, LONGEST_PAUSE, random())).await;
-            }
+        let (above, missing) = climb(shared, &certificate.chain[0], Vec::new()).await;
+        if let Some(issuer) = above.first().cloned() {
+            completed(shared, ward, &above, missing.as_deref());
+            return Some((issuer, missing.is_none()));
+        }
+        failures += 1;
+        let reason = missing.unwrap_or_else(|| "the certificate does not say where it is".to_owned());
+        if ward.failed(Matter::Issuer, reason.clone()) {
+            tracing::warn!(certificate = certificate.title(), "its intermediate is still missing: {reason}");
+        }
+        // The start does not wait for it.
+        ward.set_tried();
+        shared.notify_tried();
+        tokio::time::sleep(pause(failures, FIRST_PAUSE, LONGEST_PAUSE, random())).await;
+    }
+}
+
+/// Fetches what is missing above the first issuer, unless nothing is.
+pub(super) async fn complete_rest(shared: &Shared, ward: &Ward, mut is_whole: bool) {
+    let certificate = ward.certificate();
+    let mut failures = 0;
+    while !is_whole {
+        failures += 1;
+        tokio::time::sleep(pause(failures, FIRST_PAUSE, LONGEST_PAUSE, random())).await;
+        let known = ward.completed().map(|whole| whole.chain[1..].to_vec()).unwrap_or_default();
+        let before = known.len();
+        let (above, missing) = climb(shared, &certificate.chain[0], known).await;
+        is_whole = missing.is_none();
+        match missing {
+            Some(reason) if above.len() == before => drop(ward.failed(Matter::Issuer, reason)),
+            missing => completed(shared, ward, &above, missing.as_deref()),
         }
     }
 }
 
-/// The certificates above `leaf`, up to the root or to one that does not say who issued it; at least one.
+/// The certificates above `leaf`, of which `above` are known, up to the root or to one that does not say who issued it; and
+/// why one of them is missing, if so.
 async fn climb(
     shared: &Shared,
     leaf: &CertificateDer<'static>,
-) -> Result<Vec<CertificateDer<'static>>, String> {
-    let mut above: Vec<CertificateDer<'static>> = Vec::new();
+    mut above: Vec<CertificateDer<'static>>,
+) -> (Vec<CertificateDer<'static>>, Option<String>) {
     while above.len() < LONGEST {
-        let last = above.last().unwrap_or(leaf);
-        let facts = Facts::read(last)?;
-        let Some(address) = facts.services.issuers.first().filter(|_| !facts.self_issued()) else { break };
-        let fetched = shared.fetch(address, ISSUER_LIMIT).await?;
-        let issuer = issuer_in(&fetched.body, last)
-            .ok_or_else(|| format!("{address} has no certificate of \"{}\"", facts.issuer))?;
-        above.push(issuer);
+        match issuer_of(shared, above.last().unwrap_or(leaf)).await {
+            Ok(Some(issuer)) => above.push(issuer),
+            Ok(None) => break,
+            Err(reason) => return (above, Some(reason)),
+        }
     }
-    Ok(above)
+    (above, None)
 }
 
-fn completed(shared: &Shared, ward: &Ward, above: &[CertificateDer<'static>]) {
+/// The issuer of `certificate`, from the first of its addresses that has it; `None` if it names no address.
+async fn issuer_of(
+    shared: &Shared,
+    certificate: &CertificateDer<'static>,
+) -> Result<Option<CertificateDer<'static>>, String> {
+    let facts = Facts::read(certificate)?;
+    if facts.self_issued() {
+        return Ok(None);
+    }
+    let mut failed = None;
+    for address in facts.services.issuers.iter().take(ADDRESSES) {
+        let found = match shared.fetch(address, ISSUER_LIMIT).await {
+            Ok(fetched) => issuer_in(&fetched.body, certificate)
+                .ok_or_else(|| format!("{address} has no certificate of \"{}\"", facts.issuer)),
+            Err(error) => Err(error),
+        };
+        match found {
+            Ok(issuer) if is_current(&issuer, SystemTime::now()) => return Ok(Some(issuer)),
+            Ok(_) => {
+                let reason = format!("the certificate of \"{}\" at {address} is not valid now", facts.issuer);
+                failed.get_or_insert(reason);
+            }
+            Err(reason) => drop(failed.get_or_insert(reason)),
+        }
+    }
+    failed.map_or(Ok(None), Err)
+}
+
+fn completed(shared: &Shared, ward: &Ward, above: &[CertificateDer<'static>], missing: Option<&str>) {
     let certificate = ward.certificate();
     ward.complete(with(certificate, above));
-    shared.apply(|fingerprint| *fingerprint == certificate.fingerprint);
+    shared.apply(certificate.fingerprint);
+    if let Some(missing) = missing {
+        if ward.failed(Matter::Issuer, missing.to_owned()) {
+            let title = certificate.title();
+            tracing::warn!(certificate = title, "what is above its intermediate is still missing: {missing}");
+        }
+    } else {
+        ward.succeeded(Matter::Issuer);
+    }
     tracing::info!(
         certificate = certificate.title(),
         file = %certificate.source.display(),
         "its intermediate was fetched and is sent from now on; append it to the file all the same"
     );
     let kept: Vec<_> = above.iter().flat_map(|der| der.to_vec()).collect();
-    if let Some(store) = &shared.store
+    // A part would be taken for all of it after a restart.
+    if let Some(store) = shared.store.as_ref().filter(|_| missing.is_none())
         && let Err(error) = store.write(&name(certificate), &kept)
     {
         tracing::warn!(

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustls_pki_types::CertificateDer;
 
 use super::schedule::{pause, random, sleep_towards};
 use super::staples::{restored, revoked};
-use super::ward::{Ward, Witness};
+use super::ward::{Matter, Origin, Ward, Witness};
 use super::{Shared, lock};
 use crate::revoked::RevocationList;
 
@@ -22,56 +22,101 @@ const LATEST: Duration = Duration::from_hours(24);
 const FIRST_PAUSE: Duration = Duration::from_mins(1);
 const LONGEST_PAUSE: Duration = Duration::from_hours(6);
 
+/// How long a list stays in memory: its certificates are looked up one after another.
+const KEPT: Duration = Duration::from_mins(5);
+
 /// The lists by their addresses, each with the lock of who fetches it.
 #[derive(Debug, Default)]
 pub(super) struct Lists(Mutex<HashMap<String, Arc<tokio::sync::Mutex<Option<List>>>>>);
 
-/// A list, and when it is fetched again.
+/// A list that an issuer signed, and when it is fetched again.
 #[derive(Clone, Debug)]
 struct List {
     bytes: Arc<Vec<u8>>,
     due: SystemTime,
+    fetched: Instant,
 }
 
 impl Lists {
-    async fn current(&self, shared: &Shared, url: &str) -> Result<List, String> {
+    /// The list at `url`, which `accept` has found right if it is fetched now. What it refuses is not kept.
+    async fn current(
+        &self,
+        shared: &Shared,
+        url: &str,
+        accept: impl Fn(&[u8]) -> Result<Option<SystemTime>, String>,
+    ) -> Result<List, String> {
         let place = Arc::clone(lock(&self.0).entry(url.to_owned()).or_default());
         let mut kept = place.lock().await;
-        if let Some(list) = kept.as_ref().filter(|list| SystemTime::now() < list.due) {
+        if let Some(list) = kept.as_ref().filter(|list| SystemTime::now() < list.due && !list.is_old()) {
+            accept(&list.bytes)?;
             return Ok(list.clone());
         }
+        *kept = None;
         let fetched = shared.fetch(url, LIST_LIMIT).await?;
-        let due = due(&fetched.body, fetched.max_age)?;
-        let list = List { bytes: Arc::new(fetched.body), due };
+        let due = due(accept(&fetched.body)?, fetched.max_age, SystemTime::now(), random());
+        let list = List { bytes: Arc::new(fetched.body), due, fetched: Instant::now() };
         *kept = Some(list.clone());
         Ok(list)
+    }
+
+    /// Drops lists that have been in memory for long enough.
+    pub(super) fn forget_old(&self) {
+        lock(&self.0).retain(|_, place| {
+            let is_used = Arc::strong_count(place) > 1;
+            is_used || place.try_lock().is_ok_and(|kept| kept.as_ref().is_some_and(|list| !list.is_old()))
+        });
+    }
+}
+
+impl List {
+    fn is_old(&self) -> bool {
+        self.fetched.elapsed() > KEPT
     }
 }
 
 /// When a list that came now is fetched again: before the next is due, when caches are to, and at least daily.
-fn due(bytes: &[u8], max_age: Option<Duration>) -> Result<SystemTime, String> {
-    let list = RevocationList::read(bytes).map_err(|reason| format!("it is no revocation list: {reason}"))?;
-    let now = SystemTime::now();
-    let left = list.next_update.map(|next| next.duration_since(now).unwrap_or_default());
+fn due(
+    next_update: Option<SystemTime>,
+    max_age: Option<Duration>,
+    now: SystemTime,
+    random: f64,
+) -> SystemTime {
+    let left = next_update.map(|next| next.duration_since(now).unwrap_or_default());
     let wait = [left, max_age].into_iter().flatten().min().unwrap_or(LATEST).clamp(SOONEST, LATEST);
-    Ok(now + wait.mul_f64(0.8 + 0.2 * random()))
+    now + wait.mul_f64(0.8 + 0.2 * random)
+}
+
+fn is_watched(shared: &Shared, ward: &Ward) -> bool {
+    let names_list = !ward.certificate().services.lists.is_empty();
+    shared.settings().watches && ward.origin() == Origin::Host && names_list
+}
+
+/// Says why a certificate is not watched whose issuer is not known.
+pub(super) fn complain_of_issuer(shared: &Shared, ward: &Ward) {
+    let reason = "its revocation list is not watched: its issuer is not known; append the certificate of the issuer to the chain \
+                  file";
+    let certificate = ward.certificate();
+    if is_watched(shared, ward) && ward.failed(Matter::List, reason.to_owned()) {
+        tracing::warn!(certificate = certificate.title(), "{reason}");
+    }
 }
 
 /// Watches until the task ends.
 pub(super) async fn watch(shared: &Shared, ward: &Ward, issuer: &CertificateDer<'static>) {
     let certificate = Arc::clone(ward.certificate());
-    let Some(url) = certificate.services.lists.first().filter(|_| shared.settings().watches) else { return };
+    let Some(url) = certificate.services.lists.first().filter(|_| is_watched(shared, ward)) else { return };
     let mut failures = 0;
     loop {
         let next = match look(shared, ward, issuer, url).await {
             Ok(next) => {
                 failures = 0;
+                ward.succeeded(Matter::List);
                 next
             }
             Err(reason) => {
                 failures += 1;
-                let reason = format!("its revocation list {url} cannot be read: {reason}");
-                if ward.failed(reason.clone(), |failures| failures.list += 1) {
+                let reason = format!("its revocation list {url} cannot be used: {reason}");
+                if ward.failed(Matter::List, reason.clone()) {
                     tracing::warn!(certificate = certificate.title(), "{reason}");
                 }
                 SystemTime::now() + pause(failures, FIRST_PAUSE, LONGEST_PAUSE, random())
@@ -90,21 +135,91 @@ async fn look(
     issuer: &CertificateDer<'static>,
     url: &str,
 ) -> Result<SystemTime, String> {
-    let kept = shared.lists.current(shared, url).await?;
-    let certificate = ward.certificate();
+    let services = &ward.certificate().services;
+    let accept = |bytes: &[u8]| accept(bytes, issuer, &services.lists, SystemTime::now());
+    let kept = shared.lists.current(shared, url, accept).await?;
     let list = RevocationList::read(&kept.bytes)?;
-    if !list.is_signed_by(issuer) {
-        return Err("it is not signed by the issuer of the certificate".to_owned());
-    }
-    let found = list.revoked(&certificate.services.serial)?;
+    let found = list.revoked(&services.serial)?;
     let now = SystemTime::now();
-    ward.list_was_read(now);
     let expired = list.next_update.is_some_and(|next| next < now);
     match found {
         Some(since) => revoked(shared, ward, Witness::List, since, url),
         None if expired => return Err("it has expired".to_owned()),
         None => restored(ward, Witness::List),
     }
-    shared.apply(|fingerprint| *fingerprint == certificate.fingerprint);
+    ward.list_was_read(now);
+    shared.apply(ward.certificate().fingerprint);
     Ok(kept.due)
+}
+
+/// Whether `bytes` are a list of `issuer` for certificates that name `addresses`. Returns when the next one is due.
+fn accept(
+    bytes: &[u8],
+    issuer: &[u8],
+    addresses: &[String],
+    now: SystemTime,
+) -> Result<Option<SystemTime>, String> {
+    let list = RevocationList::read(bytes).map_err(|reason| format!("it is no list to rely on: {reason}"))?;
+    if !list.is_signed_by(issuer) {
+        return Err("it is not signed by the issuer of the certificate".to_owned());
+    }
+    // RFC 5280 section 6.3.3 (b) (2) (i).
+    if !list.is_for(addresses) {
+        return Err("it is for other certificates of the issuer: it names another address".to_owned());
+    }
+    if !list.has_begun(now) {
+        let day = crate::error::day(list.this_update);
+        return Err(format!("it is not valid before {day}; is this machine's clock right?"));
+    }
+    Ok(list.next_update)
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_testkit::ca::TestCa;
+
+    use super::*;
+
+    #[test]
+    fn only_lists_of_the_issuer_for_this_address_that_have_begun_are_accepted() {
+        let (ca, other) = (TestCa::new(), TestCa::new());
+        let list = ca.crl_at("http://crl.test/7", &[]);
+        let now = SystemTime::now();
+        let accept = |issuer: &TestCa, address: &str, now| {
+            accept(&list, &issuer.intermediate_der(), &[address.to_owned()], now)
+        };
+        assert!(accept(&ca, "http://crl.test/7", now).unwrap().is_some_and(|next| next > now));
+        assert!(accept(&other, "http://crl.test/7", now).unwrap_err().contains("not signed"));
+        assert!(accept(&ca, "http://crl.test/8", now).unwrap_err().contains("other certificates"));
+        let week = Duration::from_hours(7 * 24);
+        assert!(accept(&ca, "http://crl.test/7", now - week).unwrap_err().contains("not valid before"));
+    }
+
+    #[test]
+    fn lists_are_fetched_before_they_are_due_and_within_bounds() {
+        let now = SystemTime::now();
+        let hours = |next: Option<u64>, age: Option<u64>| {
+            let hours = |count| Duration::from_hours(count);
+            let due = due(next.map(|next| now + hours(next)), age.map(hours), now, 1.0);
+            due.duration_since(now).unwrap().as_secs() / 3600
+        };
+        assert_eq!(hours(Some(100), None), 24);
+        assert_eq!(hours(Some(10), Some(3)), 3);
+        assert_eq!((hours(Some(0), None), hours(None, None)), (1, 24));
+    }
+
+    #[test]
+    fn lists_leave_memory() {
+        let lists = Lists::default();
+        let with = |age: Duration| {
+            let (bytes, due) = (Arc::default(), SystemTime::now() + LATEST);
+            let list = List { bytes, due, fetched: Instant::now().checked_sub(age).unwrap() };
+            Arc::new(tokio::sync::Mutex::new(Some(list)))
+        };
+        lock(&lists.0).insert("young".to_owned(), with(Duration::ZERO));
+        lock(&lists.0).insert("old".to_owned(), with(KEPT + Duration::from_secs(1)));
+        lock(&lists.0).insert("none".to_owned(), Arc::default());
+        lists.forget_old();
+        assert_eq!(lock(&lists.0).keys().collect::<Vec<_>>(), ["young"]);
+    }
 }

@@ -8,10 +8,11 @@ use base64::engine::general_purpose::STANDARD;
 use rustls_pki_types::CertificateDer;
 
 use super::Shared;
+use super::fleet::Turn;
 use super::schedule::{pause, random, refresh, sleep_towards};
-use super::ward::{Ward, Witness};
+use super::ward::{Matter, Ward, Witness};
 use crate::certificate::{Certificate, Fingerprint};
-use crate::ocsp::{OcspError, Question, RESPONSE_LIMIT, Staple};
+use crate::ocsp::{OcspError, Question, RESPONSE_LIMIT, Staple, ends};
 use crate::store::Name;
 
 /// Pauses between attempts that fail.
@@ -20,6 +21,22 @@ const LONGEST_PAUSE: Duration = Duration::from_hours(1);
 
 fn name(of: Fingerprint) -> Name {
     Name::of(["staples", &of.to_string()])
+}
+
+/// Removes staples from the store that have expired: of certificates that are no more. Blocks.
+pub(super) fn sweep(shared: &Shared) {
+    let parent = Name::of(["staples"]);
+    for store in [shared.store.as_ref(), shared.fleet.store()].into_iter().flatten() {
+        // What cannot be read or removed is a small file too many.
+        for name in store.list(&parent).unwrap_or_default() {
+            let is_over = |kept: &[u8]| ends(kept).is_none_or(|end| end <= SystemTime::now());
+            if let Ok(Some(kept)) = store.read(&name)
+                && is_over(&kept)
+            {
+                let _ = store.remove(&name);
+            }
+        }
+    }
 }
 
 /// Takes the staple that the store has, if it is still good.
@@ -54,7 +71,7 @@ fn wants(shared: &Shared, certificate: &Certificate) -> bool {
 /// Says why there is no staple for a certificate whose issuer is not known.
 pub(super) fn complain_of_issuer(shared: &Shared, ward: &Ward) {
     let reason = "no staple: its issuer is not known; append the certificate of the issuer to the chain file";
-    if wants(shared, ward.certificate()) && ward.failed(reason.to_owned(), |failures| failures.staple += 1) {
+    if wants(shared, ward.certificate()) && ward.failed(Matter::Staple, reason.to_owned()) {
         tracing::warn!(certificate = ward.certificate().title(), "{reason}");
     }
 }
@@ -62,17 +79,16 @@ pub(super) fn complain_of_issuer(shared: &Shared, ward: &Ward) {
 /// Keeps the staple until the task ends.
 pub(super) async fn keep(shared: &Shared, ward: &Ward, issuer: &CertificateDer<'static>) {
     let certificate = Arc::clone(ward.certificate());
-    let concerned = |fingerprint: &Fingerprint| *fingerprint == certificate.fingerprint;
     if let Some(staple) = &certificate.staple {
         // Of a file, which a reload replaces.
         while staple.is_fresh(SystemTime::now()) {
             sleep_towards(staple.next_update).await;
         }
+        shared.apply(certificate.fingerprint);
         tracing::warn!(
             certificate = certificate.title(),
             "its staple file has expired, and is not shown any more"
         );
-        shared.apply(concerned);
         return;
     }
     let question = Question::new(&certificate.chain[0], issuer).filter(|_| wants(shared, &certificate));
@@ -87,14 +103,15 @@ pub(super) async fn keep(shared: &Shared, ward: &Ward, issuer: &CertificateDer<'
         let shown = ward.staple();
         if shown.as_ref().is_some_and(|staple| !staple.is_fresh(now)) {
             ward.set_staple(None);
-            shared.apply(concerned);
+            shared.apply(certificate.fingerprint);
         }
         if now < next {
-            let end = shown.filter(|staple| staple.is_fresh(now)).map(|staple| staple.next_update);
+            let end = shown.as_ref().filter(|staple| staple.is_fresh(now)).map(|staple| staple.next_update);
             sleep_towards(end.map_or(next, |end| end.min(next))).await;
             continue;
         }
-        match ask(shared, &certificate, &question).await {
+        let before = shown.map(|staple| staple.this_update);
+        match obtain(shared, &certificate, &question, before).await {
             Ok(staple) => {
                 failures = 0;
                 next = refresh(staple.this_update, staple.next_update, random());
@@ -108,7 +125,6 @@ pub(super) async fn keep(shared: &Shared, ward: &Ward, issuer: &CertificateDer<'
                 failed(shared, ward, &failure);
             }
         }
-        shared.apply(concerned);
         ward.set_tried();
         shared.notify_tried();
     }
@@ -128,6 +144,24 @@ fn remaining(staple: &Staple) -> Duration {
 enum Failure {
     Fetch(String),
     Answer(OcspError),
+}
+
+/// A staple that is newer than that of `before`: what another gateway of the fleet has got, or what the responder says.
+async fn obtain(
+    shared: &Shared,
+    certificate: &Certificate,
+    question: &Question,
+    before: Option<SystemTime>,
+) -> Result<Staple, Failure> {
+    let name = name(certificate.fingerprint);
+    match shared.fleet.turn(&name, question, before).await {
+        Turn::Found(staple) => Ok(staple),
+        Turn::Own(turn) => {
+            let staple = ask(shared, certificate, question).await;
+            turn.end(staple.as_ref().ok().map(|staple| staple.der.clone())).await;
+            staple
+        }
+    }
 }
 
 async fn ask(shared: &Shared, certificate: &Certificate, question: &Question) -> Result<Staple, Failure> {
@@ -152,15 +186,18 @@ fn address(responder: &str, request: &[u8]) -> String {
 
 fn succeeded(shared: &Shared, ward: &Ward, staple: Staple) {
     let certificate = ward.certificate();
-    if let Some(store) = &shared.store
+    restored(ward, Witness::Responder);
+    ward.succeeded(Matter::Staple);
+    // What the list calls revoked is not to be shown after a restart either, when the list is not there yet.
+    if let Some(store) = shared.store.as_ref().filter(|_| !ward.is_revoked())
         && let Err(error) = store.write(&name(certificate.fingerprint), &staple.der)
     {
         tracing::warn!(certificate = certificate.title(), "its staple is not kept over a restart: {error}");
     }
     let until = crate::error::day(staple.next_update);
-    tracing::info!(certificate = certificate.title(), until, "new staple");
     ward.set_staple(Some(staple));
-    restored(ward, Witness::Responder);
+    shared.apply(certificate.fingerprint);
+    tracing::info!(certificate = certificate.title(), until, "new staple");
 }
 
 fn failed(shared: &Shared, ward: &Ward, failure: &Failure) {
@@ -174,7 +211,7 @@ fn failed(shared: &Shared, ward: &Ward, failure: &Failure) {
         Failure::Fetch(error) => format!("no staple from {responder}: {error}"),
         Failure::Answer(error) => format!("the answer of {responder} is not shown to clients: {error}"),
     };
-    if ward.failed(reason.clone(), |failures| failures.staple += 1) {
+    if ward.failed(Matter::Staple, reason.clone()) {
         let shown =
             if ward.staple().is_some() { "the last one is shown until it expires" } else { "none is shown" };
         tracing::warn!(certificate = title, "{reason}; {shown}");
@@ -185,6 +222,8 @@ fn failed(shared: &Shared, ward: &Ward, failure: &Failure) {
 pub(super) fn revoked(shared: &Shared, ward: &Ward, witness: Witness, since: SystemTime, by: &str) {
     let certificate = ward.certificate();
     if ward.set_revoked(witness, Some(since)) {
+        forget(shared, certificate.fingerprint);
+        shared.apply(certificate.fingerprint);
         let since = crate::error::day(since);
         tracing::error!(
             certificate = certificate.title(),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use brisk_keys::KeyAlgorithm;
 use rustls_pki_types::CertificateDer;
@@ -11,14 +11,20 @@ use super::lock;
 use crate::certificate::{Certificate, Fingerprint};
 use crate::ocsp::Staple;
 
+/// How long after a line of the log about a failure another one may follow about another reason.
+const QUIET: Duration = Duration::from_hours(1);
+
 /// A certificate that is looked after.
 #[derive(Debug)]
 pub(super) struct Ward {
     certificate: Arc<Certificate>,
+    origin: Origin,
+    /// Since when.
+    since: Instant,
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct State {
     completed: Option<Arc<Certificate>>,
     issuer: Option<CertificateDer<'static>>,
@@ -28,7 +34,31 @@ struct State {
     revoked: [Option<SystemTime>; 2],
     list_read: Option<SystemTime>,
     failures: Failures,
-    trouble: Option<String>,
+    /// What failed last of each [`Matter`], unless it has succeeded since.
+    troubles: [Option<Trouble>; 3],
+}
+
+/// Where a certificate comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Origin {
+    /// A folder by name: it is in memory for a while, and its revocation list is not watched.
+    Folder,
+    /// A host.
+    Host,
+}
+
+/// What may fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Matter {
+    Staple,
+    List,
+    Issuer,
+}
+
+#[derive(Clone, Debug)]
+struct Trouble {
+    reason: String,
+    logged: Instant,
 }
 
 /// The source of a revocation.
@@ -41,6 +71,11 @@ pub(super) enum Witness {
 impl State {
     fn revoked(&self) -> Option<SystemTime> {
         self.revoked.into_iter().flatten().min()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        let all: Vec<_> = self.troubles.iter().flatten().map(|trouble| &*trouble.reason).collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 }
 
@@ -88,14 +123,46 @@ pub struct Report {
     pub revoked: Option<SystemTime>,
     /// What has failed since the start.
     pub failures: Failures,
-    /// What failed last, and has not succeeded since.
+    /// What has failed and has not succeeded since.
     pub trouble: Option<String>,
 }
 
 impl Ward {
-    pub(super) fn new(certificate: Arc<Certificate>) -> Self {
+    pub(super) fn new(certificate: Arc<Certificate>, origin: Origin) -> Self {
         let issuer = certificate.issuer.clone();
-        Self { certificate, state: Mutex::new(State { issuer, ..State::default() }) }
+        let state = State { issuer, ..State::default() };
+        Self { certificate, origin, since: Instant::now(), state: Mutex::new(state) }
+    }
+
+    /// The same certificate, which was loaded again with another chain or staple file, with what is known of it.
+    pub(super) fn again(&self, certificate: Arc<Certificate>, origin: Origin) -> Self {
+        let before = lock(&self.state).clone();
+        let issuer = certificate.issuer.clone().or(before.issuer);
+        let whole = before.completed.filter(|_| !certificate.is_complete).zip(issuer.as_ref());
+        let completed =
+            whole.map(|(whole, issuer)| Arc::new(certificate.with_chain(&whole.chain[1..], issuer)));
+        let tried = before.staple.is_some();
+        let state = State { issuer, completed, tried, ..before };
+        Self { certificate, origin, since: Instant::now(), state: Mutex::new(state) }
+    }
+
+    pub(super) fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// Whether this is about `certificate` as it was loaded now.
+    pub(super) fn is_of(&self, certificate: &Arc<Certificate>) -> bool {
+        let own = &self.certificate;
+        Arc::ptr_eq(own, certificate)
+            || (own.chain == certificate.chain
+                && own.issuer == certificate.issuer
+                && own.staple == certificate.staple
+                && own.source == certificate.source)
+    }
+
+    /// For how long it has been looked after.
+    pub(super) fn age(&self) -> Duration {
+        self.since.elapsed()
     }
 
     pub(super) fn certificate(&self) -> &Arc<Certificate> {
@@ -114,7 +181,6 @@ impl Ward {
         let mut state = lock(&self.state);
         state.issuer.clone_from(&whole.issuer);
         state.completed = Some(Arc::new(whole));
-        state.trouble = None;
     }
 
     pub(super) fn staple(&self) -> Option<Arc<Staple>> {
@@ -124,9 +190,7 @@ impl Ward {
 
     pub(super) fn set_staple(&self, staple: Option<Staple>) {
         let mut state = lock(&self.state);
-        if staple.is_some() {
-            (state.tried, state.trouble) = (true, None);
-        }
+        state.tried |= staple.is_some();
         state.staple = staple.map(Arc::new);
     }
 
@@ -155,13 +219,28 @@ impl Ward {
         lock(&self.state).list_read = Some(now);
     }
 
-    /// Counts a failure. Whether the one before it was another: only that is worth a line of the log.
-    pub(super) fn failed(&self, trouble: String, count: impl FnOnce(&mut Failures)) -> bool {
+    /// Counts a failure. Whether it is worth a line of the log: the first one is, and another reason an hour later.
+    pub(super) fn failed(&self, matter: Matter, reason: String) -> bool {
         let mut state = lock(&self.state);
-        count(&mut state.failures);
-        let news = state.trouble.as_ref() != Some(&trouble);
-        state.trouble = Some(trouble);
-        news
+        let Failures { staple, list, issuer } = &mut state.failures;
+        let count = match matter {
+            Matter::Staple => staple,
+            Matter::List => list,
+            Matter::Issuer => issuer,
+        };
+        *count += 1;
+        let place = &mut state.troubles[matter as usize];
+        let is_news =
+            place.as_ref().is_none_or(|before| before.reason != reason && before.logged.elapsed() >= QUIET);
+        let before = place.take().filter(|_| !is_news);
+        let logged = before.map_or_else(Instant::now, |before| before.logged);
+        *place = Some(Trouble { reason, logged });
+        is_news
+    }
+
+    /// Notes that something succeeded.
+    pub(super) fn succeeded(&self, matter: Matter) {
+        lock(&self.state).troubles[matter as usize] = None;
     }
 
     pub(super) fn report(&self, now: SystemTime) -> Report {
@@ -185,7 +264,76 @@ impl Ward {
             list_read: state.list_read,
             revoked: state.revoked(),
             failures: state.failures,
-            trouble: state.trouble.clone(),
+            trouble: state.trouble(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_keys::Keystore;
+    use brisk_testkit::ca::{Leaf, TestCa};
+
+    use super::*;
+    use crate::certificate::load;
+
+    fn certificate(leaf: &Leaf) -> Certificate {
+        load(&leaf.chain, &leaf.key, &mut Keystore::new(), SystemTime::now()).unwrap().certificate
+    }
+
+    fn staple() -> Staple {
+        let this_update = SystemTime::now();
+        Staple { der: vec![1], this_update, next_update: this_update + QUIET }
+    }
+
+    #[test]
+    fn one_success_ends_its_own_trouble_alone() {
+        let ward = Ward::new(Arc::new(certificate(&TestCa::new().server(&["a.test"]).issue())), Origin::Host);
+        assert!(ward.failed(Matter::Staple, "no answer".to_owned()));
+        assert!(ward.failed(Matter::List, "no list".to_owned()));
+        let trouble = || ward.report(SystemTime::now()).trouble;
+        assert_eq!(trouble().as_deref(), Some("no answer; no list"));
+        ward.succeeded(Matter::List);
+        assert_eq!(trouble().as_deref(), Some("no answer"));
+        ward.succeeded(Matter::Staple);
+        assert_eq!(trouble(), None);
+        assert!(ward.failed(Matter::Staple, "no answer".to_owned()));
+    }
+
+    #[test]
+    fn reasons_that_take_turns_are_logged_once() {
+        let ward = Ward::new(Arc::new(certificate(&TestCa::new().server(&["a.test"]).issue())), Origin::Host);
+        let logged: Vec<_> = ["refused", "slow", "refused", "slow"]
+            .map(|why| ward.failed(Matter::List, why.to_owned()))
+            .into();
+        assert_eq!(logged, [true, false, false, false]);
+        assert_eq!(ward.report(SystemTime::now()).failures.list, 4);
+    }
+
+    #[test]
+    fn what_is_loaded_again_with_another_staple_file_is_another_ward_that_knows_the_same() {
+        let first = certificate(&TestCa::new().server(&["a.test"]).issue());
+        let ward = Ward::new(Arc::new(first.clone()), Origin::Host);
+        ward.set_staple(Some(staple()));
+        assert!(ward.is_of(&Arc::new(first.clone())));
+        let second = Arc::new(Certificate { staple: Some(Arc::new(staple())), ..first });
+        assert!(!ward.is_of(&second));
+        let again = ward.again(Arc::clone(&second), Origin::Host);
+        assert!(again.is_of(&second) && again.is_tried());
+        assert_eq!(again.staple(), ward.staple());
+    }
+
+    #[test]
+    fn a_chain_that_was_completed_stays_so_when_its_file_is_loaded_again() {
+        let ca = TestCa::new();
+        let leaf = ca.server(&["a.test"]).issuer_at("http://a.test").issue();
+        std::fs::write(&leaf.chain, &leaf.certificate_pem).unwrap();
+        let first = certificate(&leaf);
+        let ward = Ward::new(Arc::new(first.clone()), Origin::Host);
+        let issuer = CertificateDer::from(ca.intermediate_der());
+        ward.complete(first.with_chain(std::slice::from_ref(&issuer), &issuer));
+        let second = Arc::new(Certificate { staple: Some(Arc::new(staple())), ..first });
+        let again = ward.again(Arc::clone(&second), Origin::Host).completed().unwrap();
+        assert_eq!((again.chain.len(), &again.staple), (2, &second.staple));
     }
 }

@@ -7,13 +7,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::oneshot;
 
-use crate::slot::Served;
+use crate::slot::{Served, Slot};
 
 /// Parts of the index: with 100,000 names a change copies 400.
 const PARTS: usize = 256;
@@ -42,7 +42,9 @@ pub(super) struct Index {
 /// What is in memory for a name.
 #[derive(Debug, Default)]
 pub(super) struct Place {
-    loaded: ArcSwapOption<Vec<Served>>,
+    loaded: ArcSwapOption<Slot>,
+    /// Held by who reads its files.
+    reading: Mutex<()>,
     /// When it was last asked for.
     used: AtomicU32,
     /// The files that it was loaded from.
@@ -108,13 +110,19 @@ impl Index {
     /// Removes `name`.
     pub(super) fn remove(&self, name: &str) {
         if let Some(place) = self.get(name) {
+            let _reading = place.read();
             self.put(&place, None);
             self.change(name, |part| drop(part.remove(name)));
         }
     }
 
+    /// Whether `place` is that of `name` still.
+    pub(super) fn has_at(&self, name: &str, place: &Arc<Place>) -> bool {
+        self.part(name).load().get(name).is_some_and(|own| Arc::ptr_eq(own, place))
+    }
+
     /// Puts what was loaded for a place there, or drops it.
-    pub(super) fn put(&self, place: &Place, loaded: Option<Arc<Vec<Served>>>) {
+    pub(super) fn put(&self, place: &Place, loaded: Option<Arc<Slot>>) {
         let more = loaded.is_some();
         match (place.loaded.swap(loaded).is_some(), more) {
             (false, true) => drop(self.loaded.fetch_add(1, Ordering::Relaxed)),
@@ -147,7 +155,7 @@ impl Index {
         &self.parts[self.hasher.hash_one(name) as usize % PARTS]
     }
 
-    /// Only the loader's thread changes anything.
+    /// Called by the thread alone that follows changes.
     fn change(&self, name: &str, change: impl Fn(&mut Part)) {
         let part = self.part(name);
         let mut new = Part::clone(&part.load());
@@ -164,12 +172,18 @@ impl Index {
 impl Place {
     /// What is in memory, which is in use from now on.
     pub(super) fn loaded(&self) -> Option<Arc<Vec<Served>>> {
-        let loaded = self.loaded.load_full()?;
+        let loaded = self.loaded.load().as_ref()?.load_full();
         let now = now();
         if self.used.load(Ordering::Relaxed) != now {
             self.used.store(now, Ordering::Relaxed);
         }
         Some(loaded)
+    }
+
+    /// The right to read its files and to put there what they hold: one thread at a time, so that what is older never
+    /// replaces what is newer.
+    pub(super) fn read(&self) -> MutexGuard<'_, ()> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn is_loaded(&self) -> bool {
@@ -222,19 +236,19 @@ impl Place {
         }
     }
 
-    fn waiters(&self) -> std::sync::MutexGuard<'_, Vec<oneshot::Sender<Arc<Vec<Served>>>>> {
+    fn waiters(&self) -> MutexGuard<'_, Vec<oneshot::Sender<Arc<Vec<Served>>>>> {
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The name that a file belongs to: of a chain or a key, of the first certificate or the second.
+/// The name that a file belongs to: of a chain or a key, of the first certificate or the second. Files are named in lower
+/// case: names are looked up so.
 pub(super) fn name_of(file: &str) -> Option<String> {
     let stem = file.strip_suffix(".pem").or_else(|| file.strip_suffix(".key"))?;
     let stem = stem.strip_suffix(".rsa").unwrap_or(stem);
     let name = stem.strip_prefix("_.").map_or_else(|| stem.to_owned(), |parent| format!("*.{parent}"));
-    let name = name.to_ascii_lowercase();
     let plain = name.strip_prefix("*.").unwrap_or(&name);
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.:".contains(&byte);
     let is_name =
         !plain.is_empty() && !plain.starts_with('.') && plain.bytes().all(allowed) && name.len() <= 255;
     is_name.then_some(name)
@@ -244,4 +258,9 @@ pub(super) fn name_of(file: &str) -> Option<String> {
 pub(super) fn name_of_chain(file: &str) -> Option<String> {
     file.strip_suffix(".pem")?;
     name_of(file)
+}
+
+/// Whether it is capital letters that keep this from being the chain of a name.
+pub(super) fn is_in_capitals(file: &str) -> bool {
+    name_of_chain(file).is_none() && name_of_chain(&file.to_ascii_lowercase()).is_some()
 }

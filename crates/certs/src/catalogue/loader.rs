@@ -1,163 +1,127 @@
-//! The thread that reads certificates of a catalogue: those that are asked for first, then those that changed.
+//! The threads that read the certificates of names that are asked for.
 
-use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Weak};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use brisk_keys::Keystore;
-use notify::RecommendedWatcher;
 
-use super::index::{Place, name_of, name_of_chain};
-use super::watch;
+use super::index::Place;
 use super::{Catalogue, LOADED, Ordering};
-use crate::certificate::load;
+use crate::certificate::{Certificate, load};
 use crate::error::CertError;
-use crate::slot::Served;
+use crate::slot::{Served, Slot};
 
-/// Names and changes that may wait.
-const QUEUE: usize = 64 * 1024;
+/// Threads that read, so that one slow file holds up few.
+const THREADS: usize = 4;
 
-/// How long a change is left alone, so that the second of two files is there when the first is read.
-const SETTLE: Duration = Duration::from_millis(200);
-
-/// How often all names are compared with the folder: for file systems that report no changes.
-const COMPARE: Duration = Duration::from_mins(1);
+/// Names that may wait to be read. Those who ask for more are refused at once, rather than after their time.
+const QUEUE: usize = 1024;
 
 /// What is dropped at a time when there is too much in memory.
 const EVICTED: usize = LOADED / 20;
 
-/// What the thread is to do.
-#[derive(Debug)]
-pub(super) enum Message {
-    /// Load this name: clients wait for it.
-    Load(String),
-    /// The file of this name has changed.
-    Changed(String),
-}
+/// How long after a change of its files a name may have a key and a chain that do not go together yet.
+const SETTLING: Duration = Duration::from_secs(5);
 
-/// Hands names to the thread.
+/// How long a name is left alone then.
+pub(super) const SETTLE: Duration = Duration::from_millis(200);
+
+/// Hands names to the threads, which end with it.
 #[derive(Debug)]
-pub(super) struct Loader {
-    ask: SyncSender<Message>,
-    _watcher: Option<RecommendedWatcher>,
-}
+pub(super) struct Loader(SyncSender<String>);
 
 impl Loader {
     pub(super) fn start(catalogue: &Arc<Catalogue>) -> io::Result<Self> {
         let (ask, asked) = sync_channel(QUEUE);
-        // Something may have changed between the reading of the folder and now.
-        let lost = Arc::new(AtomicBool::new(true));
-        let watcher = watch::start(&catalogue.folder, ask.clone(), &lost);
-        let changes =
-            Changes { names: HashSet::new(), since: Instant::now(), lost, compared: Instant::now() };
-        let weak = Arc::downgrade(catalogue);
-        thread::Builder::new()
-            .name("certificate-folder".to_owned())
-            .spawn(move || run(&weak, &asked, changes))?;
-        Ok(Self { ask, _watcher: watcher })
+        let asked = Arc::new(Mutex::new(asked));
+        for _ in 0..THREADS {
+            let (catalogue, asked) = (Arc::downgrade(catalogue), Arc::clone(&asked));
+            let run = move || run(&catalogue, &asked);
+            thread::Builder::new().name("certificate-load".to_owned()).spawn(run)?;
+        }
+        Ok(Self(ask))
     }
 
     /// Has `name` loaded. `false`: too many wait already.
     pub(super) fn load(&self, name: &str) -> bool {
-        self.ask.try_send(Message::Load(name.to_owned())).is_ok()
+        self.0.try_send(name.to_owned()).is_ok()
     }
 }
 
-/// Runs until the catalogue is dropped.
-fn run(catalogue: &Weak<Catalogue>, asked: &Receiver<Message>, mut changes: Changes) {
-    loop {
-        let message = asked.recv_timeout(changes.wait());
+fn run(catalogue: &Weak<Catalogue>, asked: &Mutex<Receiver<String>>) {
+    let next = || asked.lock().unwrap_or_else(PoisonError::into_inner).recv();
+    while let Ok(name) = next() {
         let Some(catalogue) = catalogue.upgrade() else { return };
-        match message {
-            Ok(Message::Load(name)) => catalogue.answer(&name),
-            Ok(Message::Changed(file)) => changes.add(name_of(&file)),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
-        }
-        if changes.is_compare_due() {
-            changes.add(catalogue.compare());
-        }
-        // A few at a time: those who wait are answered between.
-        changes.settled().into_iter().for_each(|name| catalogue.refresh(&name));
-    }
-}
-
-/// Names whose files have changed, or may have.
-struct Changes {
-    names: HashSet<String>,
-    since: Instant,
-    lost: Arc<AtomicBool>,
-    compared: Instant,
-}
-
-impl Changes {
-    fn add(&mut self, names: impl IntoIterator<Item = String>) {
-        let before = self.names.len();
-        self.names.extend(names);
-        if self.names.len() > before {
-            self.since = Instant::now();
-        }
-    }
-
-    /// How long there is nothing to do.
-    fn wait(&self) -> Duration {
-        if self.names.is_empty() { COMPARE } else { SETTLE.saturating_sub(self.since.elapsed()) }
-    }
-
-    fn is_compare_due(&mut self) -> bool {
-        let due = self.lost.swap(false, Ordering::Relaxed) || self.compared.elapsed() >= COMPARE;
-        if due {
-            self.compared = Instant::now();
-        }
-        due
-    }
-
-    /// Some of the names that have not been changed for a moment.
-    fn settled(&mut self) -> Vec<String> {
-        if self.since.elapsed() < SETTLE {
-            return Vec::new();
-        }
-        let some: Vec<_> = self.names.iter().take(16).cloned().collect();
-        self.names.retain(|name| !some.contains(name));
-        some
+        catalogue.answer(&name);
     }
 }
 
 impl Catalogue {
     /// Loads `name` for those who wait for it.
-    fn answer(&self, name: &str) {
+    fn answer(self: &Arc<Self>, name: &str) {
         let Some(place) = self.index.get(name) else { return };
+        let reading = place.read();
         if let Some(loaded) = place.loaded() {
             place.answer(&loaded);
             return;
         }
-        // Before the files are read: what changes meanwhile is noticed.
-        let stamp = self.stamp(name);
-        match self.read(name) {
-            Ok(loaded) => {
+        if !self.index.has_at(name, &place) {
+            place.give_up();
+            return;
+        }
+        match self.read_settled(name) {
+            Ok((loaded, stamp)) => {
                 self.statistics.loads.fetch_add(1, Ordering::Relaxed);
-                self.show(&place, loaded, stamp);
+                self.show(name, &place, loaded, stamp);
             }
             Err(error) => self.failed(name, &place, &error),
         }
+        drop(reading);
+        self.evict();
+    }
+
+    /// Drops some of what is in memory, if that is too much.
+    fn evict(&self) {
+        let Ok(_alone) = self.evicting.try_lock() else { return };
         if self.index.loaded() > LOADED {
             let evicted = self.index.evict(EVICTED);
             self.statistics.evictions.fetch_add(evicted as u64, Ordering::Relaxed);
         }
     }
 
-    fn show(&self, place: &Place, loaded: Vec<Served>, stamp: u64) {
-        let loaded = Arc::new(loaded);
+    /// Shows what was loaded for a place whose [right to read](Place::read) the caller has: now, or when there are staples
+    /// without which clients would refuse it.
+    pub(super) fn show(self: &Arc<Self>, name: &str, place: &Arc<Place>, loaded: Vec<Served>, stamp: u64) {
+        let slot = Slot::with(loaded);
+        match self.care.get() {
+            Some(care) if !care.tend(&slot) => {
+                let (catalogue, place, name) = (Arc::downgrade(self), Arc::clone(place), name.to_owned());
+                let own = Arc::clone(&slot);
+                care.when_stapled(&slot, move || {
+                    let Some(catalogue) = catalogue.upgrade() else { return };
+                    let _reading = place.read();
+                    if catalogue.index.has_at(&name, &place) {
+                        catalogue.put(&place, own, stamp);
+                    } else {
+                        place.give_up();
+                    }
+                });
+            }
+            _ => self.put(place, slot, stamp),
+        }
+    }
+
+    fn put(&self, place: &Place, slot: Arc<Slot>, stamp: u64) {
         place.set_stamp(stamp);
         place.set_failed(false);
-        self.index.put(place, Some(Arc::clone(&loaded)));
+        let loaded = slot.load_full();
+        self.index.put(place, Some(slot));
         place.answer(&loaded);
     }
 
@@ -168,59 +132,31 @@ impl Catalogue {
         tracing::warn!(name, "its certificate cannot be loaded, clients are refused: {error}");
     }
 
-    /// What changed on the file system for `name` is in force from now on.
-    fn refresh(&self, name: &str) {
-        if !self.files(name).iter().any(|(chain, _)| chain.is_file()) {
-            self.index.remove(name);
-            return;
-        }
-        self.index.add(name);
-        let Some(place) = self.index.get(name) else { return };
-        place.set_failed(false);
-        if !place.is_loaded() {
-            return;
-        }
-        let stamp = self.stamp(name);
-        if stamp == place.stamp() {
-            return;
-        }
-        match self.read(name) {
-            Ok(loaded) => {
-                self.statistics.changes.fetch_add(1, Ordering::Relaxed);
-                self.show(&place, loaded, stamp);
-                tracing::info!(name, "new handshakes are shown a new certificate");
-            }
-            Err(error) => {
-                self.statistics.failures.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(name, "the new certificate cannot be loaded, the one before stays: {error}");
+    /// Reads the files of `name`, again if they do not go together and one of them is about to be replaced, as it seems.
+    /// Returns their stamp too.
+    fn read_settled(&self, name: &str) -> Result<(Vec<Served>, u64), CertError> {
+        loop {
+            // Before the files are read: what changes meanwhile is noticed.
+            let stamp = self.stamp(name);
+            match self.read(name) {
+                Err(CertError::KeyMismatch { .. }) if self.is_settling(name) => thread::sleep(SETTLE),
+                read => return read.map(|loaded| (loaded, stamp)),
             }
         }
     }
 
-    /// Names that were added to the folder, removed, or whose files are newer than what is in memory.
-    fn compare(&self) -> Vec<String> {
-        let Ok(entries) = std::fs::read_dir(&self.folder) else { return Vec::new() };
-        let files = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let there: HashSet<String> = files.filter_map(|file| name_of_chain(&file)).collect();
-        let mut changed: Vec<_> =
-            there.iter().filter(|name| self.index.get(name).is_none()).cloned().collect();
-        for known in self.index.names() {
-            let gone = known.iter().filter(|name| !there.contains(&***name));
-            changed.extend(gone.map(ToString::to_string));
-            let kept = known.iter().filter(|name| there.contains(&***name));
-            changed.extend(kept.filter(|name| self.is_outdated(name)).map(ToString::to_string));
-        }
-        changed
-    }
-
-    /// Whether the files are others than those that were read.
-    fn is_outdated(&self, name: &str) -> bool {
-        let place = self.index.get(name).filter(|place| place.is_loaded());
-        place.is_some_and(|place| place.stamp() != self.stamp(name))
+    /// Whether one of the files of `name` was put there a moment ago.
+    fn is_settling(&self, name: &str) -> bool {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let is_new = |file: &Path| {
+            let changed = std::fs::metadata(file).map_or(0, |facts| facts.ctime());
+            since.as_secs().abs_diff(changed.unsigned_abs()) <= SETTLING.as_secs()
+        };
+        self.files(name).iter().any(|(chain, key)| is_new(chain) || is_new(key))
     }
 
     /// Distinguishes the files of `name` from what they were before.
-    fn stamp(&self, name: &str) -> u64 {
+    pub(super) fn stamp(&self, name: &str) -> u64 {
         let mut hasher = DefaultHasher::new();
         for (chain, key) in self.files(name) {
             for file in [chain, key] {
@@ -231,7 +167,7 @@ impl Catalogue {
         hasher.finish()
     }
 
-    fn read(&self, name: &str) -> Result<Vec<Served>, CertError> {
+    pub(super) fn read(&self, name: &str) -> Result<Vec<Served>, CertError> {
         let engines = self.engines.get().expect("it was started");
         let mut found = Vec::new();
         for (chain, key) in self.files(name) {
@@ -242,12 +178,43 @@ impl Catalogue {
             // A file may have both.
             let key = if key.is_file() { key } else { chain.clone() };
             let loaded = load(&chain, &key, &mut keystore, SystemTime::now())?;
+            self.is_showable(&loaded.certificate)?;
             for warning in &loaded.warnings {
                 tracing::warn!(name, "{warning}");
             }
             found.push(Served::new(Arc::new(loaded.certificate), engines(Arc::new(keystore))));
         }
         Ok(found)
+    }
+
+    /// Refuses what clients would refuse: a certificate with must-staple for which there will be no staple.
+    fn is_showable(&self, certificate: &Certificate) -> Result<(), CertError> {
+        let services = &certificate.services;
+        let reason = if services.responders.is_empty() {
+            "it names no OCSP responder: have one issued without must-staple"
+        } else if self.care.get().is_some_and(|care| !care.keeps_staples()) {
+            "certificates.staple is false: have one issued without must-staple, or leave that out"
+        } else {
+            return Ok(());
+        };
+        if !services.must_staple {
+            return Ok(());
+        }
+        let (path, title) = (certificate.source.clone(), certificate.title());
+        Err(CertError::MustStaple { path, title, reason })
+    }
+
+    /// Whether there is a chain for `name`. An error says that this cannot be known now.
+    pub(super) fn is_there(&self, name: &str) -> io::Result<bool> {
+        for (chain, _) in self.files(name) {
+            match std::fs::metadata(chain) {
+                Ok(facts) if facts.is_file() => return Ok(true),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
     }
 
     /// The files of `name`: chain and key, of the first certificate and of the second.
@@ -262,7 +229,7 @@ impl Catalogue {
     fn stem(&self, name: &str) -> String {
         let Some(parent) = name.strip_prefix("*.") else { return name.to_owned() };
         let under = format!("_.{parent}");
-        let is_there = |stem: &str| Path::is_file(&self.folder.join(format!("{stem}.pem")));
-        if is_there(&under) { under } else { name.to_owned() }
+        let is_there = |suffix: &str| Path::is_file(&self.folder.join(format!("{under}{suffix}")));
+        if is_there(".pem") || is_there(".rsa.pem") { under } else { name.to_owned() }
     }
 }

@@ -19,7 +19,7 @@ fn put(folder: &TempDir, name: &str, leaf: &Leaf) {
 
 fn started(folder: &TempDir) -> Arc<Catalogue> {
     let catalogue = Catalogue::open(folder.path()).unwrap();
-    catalogue.start(Arc::new(|keystore| Arc::new(LocalEngine::new(keystore)))).unwrap();
+    catalogue.start(Arc::new(|keystore| Arc::new(LocalEngine::new(keystore))), None).unwrap();
     catalogue
 }
 
@@ -117,4 +117,80 @@ fn clients_that_ask_together_wait_for_one_load() {
         }
     });
     assert_eq!(catalogue.statistics().loads, 1);
+}
+
+#[test]
+fn one_name_that_takes_long_does_not_hold_up_another() {
+    let (ca, folder) = (TestCa::new(), tempfile::tempdir().unwrap());
+    let (slow, quick) = (ca.server(&["slow.test"]).issue(), ca.server(&["quick.test"]).issue());
+    put(&folder, "slow.test", &slow);
+    put(&folder, "quick.test", &quick);
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let (begin, begun) = std::sync::mpsc::channel();
+    let held = Mutex::new(Some((begin, held)));
+    let catalogue = Catalogue::open(folder.path()).unwrap();
+    let engines = move |keystore| {
+        // The first that is loaded waits.
+        let first = held.lock().unwrap().take();
+        if let Some((begin, held)) = first {
+            begin.send(()).unwrap();
+            let _ = held.recv();
+        }
+        Arc::new(LocalEngine::new(keystore)) as Arc<dyn PrivateKeyEngine>
+    };
+    catalogue.start(Arc::new(engines), None).unwrap();
+    let Found::Loading(slow) = catalogue.find("slow.test") else { panic!("it is not there yet") };
+    begun.recv().unwrap();
+    wait_until("another name", || load(&catalogue, "quick.test"));
+    drop(release);
+    assert_eq!(slow.blocking_recv().unwrap()[0].certificate.names, ["slow.test"]);
+}
+
+#[test]
+fn a_key_and_a_chain_that_follow_one_another_are_waited_for() {
+    let (ca, folder) = (TestCa::new(), tempfile::tempdir().unwrap());
+    let (old, new) = (ca.server(&["a.test"]).issue(), ca.server(&["a.test", "new.test"]).issue());
+    put(&folder, "a.test", &old);
+    fs::write(folder.path().join("a.test.pem"), &new.chain_pem).unwrap();
+    let catalogue = started(&folder);
+    let Found::Loading(loading) = catalogue.find("a.test") else { panic!("it is not there yet") };
+    std::thread::sleep(Duration::from_millis(50));
+    put(&folder, "a.test", &new);
+    assert_eq!(loading.blocking_recv().unwrap()[0].certificate.names.len(), 2);
+    assert_eq!(catalogue.statistics().failures, 0);
+}
+
+#[test]
+fn a_name_whose_files_cannot_be_looked_at_stays() {
+    let (ca, folder) = (TestCa::new(), tempfile::tempdir().unwrap());
+    put(&folder, "a.test", &ca.server(&["a.test"]).issue());
+    let catalogue = started(&folder);
+    assert_eq!(names(&catalogue, "a.test"), ["a.test"]);
+    // A link to itself is neither there nor not.
+    let file = folder.path().join("a.test.pem");
+    std::os::unix::fs::symlink(&file, folder.path().join("link")).unwrap();
+    fs::rename(folder.path().join("link"), &file).unwrap();
+    wait_until("the look", || (catalogue.statistics().failures > 0).then_some(()));
+    assert_eq!(names(&catalogue, "a.test"), ["a.test"]);
+    fs::remove_file(&file).unwrap();
+    wait_until("the name to go", || (!catalogue.has("a.test")).then_some(()));
+}
+
+#[test]
+fn files_in_capitals_claim_no_name() {
+    let (ca, folder) = (TestCa::new(), tempfile::tempdir().unwrap());
+    put(&folder, "WWW.a.test", &ca.server(&["www.a.test"]).issue());
+    assert!(!Catalogue::open(folder.path()).unwrap().has("www.a.test"));
+    assert!(index::is_in_capitals("WWW.a.test.pem") && !index::is_in_capitals("www.a.test.pem"));
+    assert!(!index::is_in_capitals("README") && !index::is_in_capitals("NOTES.txt"));
+}
+
+#[test]
+fn must_staple_without_a_responder_is_refused() {
+    let (ca, folder) = (TestCa::new(), tempfile::tempdir().unwrap());
+    put(&folder, "a.test", &ca.server(&["a.test"]).must_staple().issue());
+    put(&folder, "b.test", &ca.server(&["b.test"]).must_staple().ocsp_at("http://ocsp.test").issue());
+    let catalogue = started(&folder);
+    assert!(load(&catalogue, "a.test").is_none());
+    assert!(load(&catalogue, "b.test").is_some());
 }

@@ -8,13 +8,11 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use notify::event::{AccessKind, AccessMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-use super::loader::Message;
-
 /// Has the name of every file that changes in `folder` sent, until the watcher is dropped. Sets `lost` where any file
 /// may have changed. Where the system gives no notices the log says so.
 pub(super) fn start(
     folder: &Path,
-    sender: SyncSender<Message>,
+    sender: SyncSender<String>,
     lost: &Arc<AtomicBool>,
 ) -> Option<RecommendedWatcher> {
     let own = Arc::clone(lost);
@@ -25,7 +23,7 @@ pub(super) fn start(
         }
         let files = event.paths.iter().filter_map(|path| path.file_name()?.to_str());
         for file in files.filter(|_| alters(event.kind)) {
-            if let Err(TrySendError::Full(_)) = sender.try_send(Message::Changed(file.to_owned())) {
+            if let Err(TrySendError::Full(_)) = sender.try_send(file.to_owned()) {
                 own.store(true, Ordering::Relaxed);
             }
         }

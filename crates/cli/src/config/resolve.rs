@@ -39,7 +39,7 @@ use super::error::Located;
 use super::findings::Findings;
 use super::raw::Config;
 use crate::engines::KeySettings;
-use acme::ResolvedAcme;
+use acme::{CertificatePlace, ResolvedAcme};
 use isolation::Isolated;
 use tokens::TokenDefaults;
 
@@ -130,7 +130,8 @@ pub(super) fn resolve(
     let Context { findings, keystore, files, .. } = context;
     let warnings = findings.conclude()?;
     let keys = server.keys.clone();
-    let settings = server.complete(hosts.all, upstreams, Arc::new(keystore), files.into_iter().collect());
+    let mut settings = server.complete(hosts.all, upstreams, Arc::new(keystore), files.into_iter().collect());
+    settings.certificates.fleet = acme.place.as_ref().and_then(CertificatePlace::shared);
     Ok(Resolved { settings, keys, warnings, remote, acme, development: hosts.development })
 }
 

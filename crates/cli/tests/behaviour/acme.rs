@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use brisk_testkit::brisk::Brisk;
+use brisk_testkit::ca_site::{Answer, CaSite, revoking_responder};
 use brisk_testkit::client::{TlsClient, TlsStream};
 use brisk_testkit::origin::Origin;
 use brisk_testkit::pebble::{EXTERNAL_KEY, Pebble, PebbleOptions};
-use brisk_testkit::process::wait_until;
+use brisk_testkit::process::{command, run, wait_until};
 use serde_json::Value;
 
-use crate::site::setup;
+use crate::site::{LIMIT, setup};
 
 pub(crate) const HOST: &str = "shop.test";
 
@@ -226,4 +227,36 @@ fn a_certificate_of_another_authority_is_replaced_at_once() {
     assert_eq!(pebble.orders(), 2);
     let issued = record(state.path(), "certificates", HOST, "ecdsa").expect("a certificate");
     assert_eq!(issued["authority"].as_str(), Some(&*pebble.directory()));
+}
+
+#[test]
+fn a_revoked_certificate_is_replaced_at_once() {
+    let site = CaSite::new();
+    let (pebble, state) = (PebbleOptions::default().ocsp_at(&site.url("/ocsp")).start(), state());
+    let config =
+        format!("{}certificates.staple_wait = \"300ms\"\n{}", base(&pebble, state.path()), host(&[HOST], ""));
+    let first = start(&config);
+    connect(&pebble, first.https(), HOST);
+    first.log_with("a certificate was obtained");
+    drop(first);
+    let before = record(state.path(), "certificates", HOST, "ecdsa").expect("a certificate");
+    let file = state.path().join("leaf.pem");
+    fs::write(&file, before["chain"].as_str().expect("PEM")).expect("a file");
+    let mut openssl = command("openssl");
+    let serial = run(openssl.args(["x509", "-noout", "-serial", "-in"]).arg(&file), b"", LIMIT).success();
+    let serial = serial.trim().strip_prefix("serial=").expect("a serial number");
+    // The authority has no responder of its own, and no list; what a real one says with its key is what counts.
+    let (_openssl, address) = revoking_responder(&pebble.intermediate(), serial);
+    site.set("/ocsp", Answer::Of(address));
+    // As if it had not just been obtained.
+    change(state.path(), |issued| issued["obtained"] = 1.into());
+    let second = start(&config);
+    let log = second.log_with("a certificate was obtained");
+    assert!(log.contains("REVOKED"), "{log}");
+    assert_eq!(pebble.orders(), 2, "{}", pebble.log());
+    let renewed = record(state.path(), "certificates", HOST, "ecdsa").expect("a certificate");
+    assert_ne!((&renewed["chain"], &renewed["key"]), (&before["chain"], &before["key"]));
+    // The new one, of which the responder knows nothing, stays.
+    second.log_with("the responder does not know this certificate");
+    assert_eq!(pebble.orders(), 2);
 }

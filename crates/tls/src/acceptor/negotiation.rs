@@ -8,7 +8,7 @@ use brisk_telemetry::{HandshakeOutcome, Milestone, Timeline, TlsFacts};
 use brisk_wire::client_hello::ClientHello;
 use brisk_wire::registry::ProtocolVersion;
 use rustls::AlertDescription;
-use rustls::server::UnbufferedServerConnection;
+use rustls::server::{ServerConfig, UnbufferedServerConnection};
 use rustls::sign::CertifiedKey;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -46,8 +46,8 @@ impl Negotiation {
         incoming: Vec<u8>,
         trace: &mut Trace<'_>,
     ) -> Result<Self, Refusal> {
-        let certificate = host.certificate(hello, client).await;
-        let mut negotiation = Self::new(host, hello, client, incoming, certificate)?;
+        let shown = host.certificate(hello, client).await;
+        let mut negotiation = Self::new(host, hello, client, incoming, shown)?;
         loop {
             let progress;
             (negotiation, progress) = negotiation.advance(io, trace).await?;
@@ -70,9 +70,8 @@ impl Negotiation {
         hello: &ClientHello,
         client: Option<IpAddr>,
         incoming: Vec<u8>,
-        certificate: Option<Arc<CertifiedKey>>,
+        (certificate, config): (Option<Arc<CertifiedKey>>, &Arc<ServerConfig>),
     ) -> Result<Self, Refusal> {
-        let config = host.config.choose(hello);
         let takes_early_data = config.max_early_data_size > 0;
         let tls = UnbufferedServerConnection::new(Arc::clone(config))
             .map_err(|error| Refusal::because(HandshakeOutcome::Internal, &error))?;

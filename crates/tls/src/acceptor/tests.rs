@@ -1,6 +1,7 @@
 mod early;
 
 use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use brisk_certs::{Served, load};
 use brisk_keys::{Keystore, LocalEngine, Performer};
@@ -9,9 +10,10 @@ use brisk_telemetry::{Resumption, ResumptionFailure};
 use brisk_testkit::ca::TestCa;
 use brisk_testkit::client::TlsClient;
 use brisk_wire::registry::{ProtocolVersion, SignatureScheme};
-use rustls::ClientConfig;
 use rustls::client::Resumption as ClientResumption;
+use rustls::compress::{BROTLI_DECOMPRESSOR, CertDecompressor, DecompressionFailed};
 use rustls::version::{TLS12, TLS13};
+use rustls::{CertificateCompressionAlgorithm, ClientConfig};
 use tokio::task::LocalSet;
 use tokio_rustls::client::TlsStream;
 
@@ -55,6 +57,42 @@ async fn sessions_are_resumed_by_id_without_tickets() {
         assert_eq!(resumption(&stage, &client).await.resumption, Resumption::Full);
         assert_eq!(resumption(&stage, &client).await.resumption, resumed);
     }
+}
+
+/// Decompresses, and counts.
+#[derive(Debug)]
+struct Counting;
+
+static DECOMPRESSED: AtomicUsize = AtomicUsize::new(0);
+
+impl CertDecompressor for Counting {
+    fn decompress(&self, input: &[u8], output: &mut [u8]) -> Result<(), DecompressionFailed> {
+        DECOMPRESSED.fetch_add(1, Ordering::Relaxed);
+        BROTLI_DECOMPRESSOR.decompress(input, output)
+    }
+
+    fn algorithm(&self) -> CertificateCompressionAlgorithm {
+        BROTLI_DECOMPRESSOR.algorithm()
+    }
+}
+
+#[tokio::test]
+async fn certificates_of_a_folder_are_not_compressed_by_a_worker() {
+    let mut stage = Stage::new();
+    let mut client = stage.client(&TLS13);
+    client.cert_decompressors = vec![&Counting];
+    client.resumption = ClientResumption::disabled();
+    let client = Arc::new(client);
+    stage.connect(&client).await;
+    assert_eq!(DECOMPRESSED.load(Ordering::Relaxed), 1);
+    let folder = tempfile::tempdir().expect("a folder");
+    stage.put(&folder.path().join(format!("{HOST}.pem")));
+    let catalogue = Catalogue::open(folder.path()).expect("a folder");
+    catalogue.start(Arc::new(|keystore| Arc::new(LocalEngine::new(keystore))), None).expect("threads");
+    stage.reload(TlsSettings::default(), |host| host.catalogue = Some(Arc::clone(&catalogue)));
+    let facts = stage.connect(&client).await.1.facts;
+    assert_eq!((facts.resumption, catalogue.statistics().loads), (Resumption::Full, 1));
+    assert_eq!(DECOMPRESSED.load(Ordering::Relaxed), 1);
 }
 
 /// A stage whose engine answers when the test calls [`LateEngine::answer`].

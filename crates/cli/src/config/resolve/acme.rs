@@ -51,6 +51,11 @@ pub(crate) enum CertificatePlace {
 }
 
 impl CertificatePlace {
+    /// The store there, if a fleet shares it.
+    pub(super) fn shared(&self) -> Option<Arc<dyn Store>> {
+        matches!(self, Self::Fleet(_)).then(|| self.store())
+    }
+
     /// The store there.
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         match self {

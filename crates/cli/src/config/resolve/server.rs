@@ -135,6 +135,7 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
         certificates: CertificateSettings {
             care: certificates::care(&raw.certificates, context),
             store: state_dir.as_ref().map(|dir| Arc::new(Folder::new(dir.join("certificates")))),
+            fleet: None,
         },
         state_dir,
         workers,

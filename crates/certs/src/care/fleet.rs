@@ -1,0 +1,217 @@
+//! Shares staples between the gateways of a fleet, so that one asks the responder for all. Without the store of the fleet
+//! each asks for itself.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+use super::lock;
+use super::schedule::{random, refresh};
+use crate::ocsp::{Question, Staple};
+use crate::store::{Lock, Name, Store, StoreError};
+
+/// How long another gateway is waited for that asks the responder, and how often it is looked whether it has an answer.
+const OTHER: Duration = Duration::from_secs(15);
+const LOOK: Duration = Duration::from_millis(500);
+
+/// How long a store is left alone that did not answer.
+const AWAY: Duration = Duration::from_secs(30);
+
+/// Threads that wait for the store at a time.
+const PLACES: usize = 4;
+
+/// The store of the fleet, if there is one.
+pub(super) struct Fleet {
+    store: Option<Arc<dyn Store>>,
+    places: Semaphore,
+    away_until: Mutex<Option<Instant>>,
+}
+
+/// What there is to do for a staple.
+pub(super) enum Turn {
+    /// Nothing: another gateway has got it.
+    Found(Staple),
+    /// It is this gateway's turn to ask the responder.
+    Own(Own),
+}
+
+/// This gateway's turn, until it is [ended](Self::end).
+pub(super) struct Own {
+    name: Name,
+    store: Option<Arc<dyn Store>>,
+    lock: Option<Box<dyn Lock>>,
+}
+
+/// What one look at the store found.
+enum Looked {
+    Found(Staple),
+    Locked(Box<dyn Lock>),
+    /// Another gateway asks the responder now.
+    Other,
+}
+
+impl Fleet {
+    pub(super) fn new(store: Option<Arc<dyn Store>>) -> Self {
+        Self { store, places: Semaphore::new(PLACES), away_until: Mutex::default() }
+    }
+
+    pub(super) fn store(&self) -> Option<&Arc<dyn Store>> {
+        self.store.as_ref()
+    }
+
+    /// The staple that answers `question` and was made after `before`, if another gateway has got one; else the turn to get
+    /// it.
+    pub(super) async fn turn(&self, name: &Name, question: &Question, before: Option<SystemTime>) -> Turn {
+        let begun = Instant::now();
+        while let Some(store) = self.store.as_ref().filter(|_| self.is_here()) {
+            match self.look(store, name, question, before).await {
+                Ok(Looked::Found(staple)) => return Turn::Found(staple),
+                Ok(Looked::Locked(lock)) => {
+                    return Turn::Own(Own {
+                        name: name.clone(),
+                        store: Some(Arc::clone(store)),
+                        lock: Some(lock),
+                    });
+                }
+                Ok(Looked::Other) if begun.elapsed() < OTHER => sleep(LOOK.mul_f64(0.5 + random())).await,
+                Ok(Looked::Other) => break,
+                Err(error) => {
+                    *lock(&self.away_until) = Some(Instant::now() + AWAY);
+                    tracing::warn!(%error, "staples are not shared with the fleet for now");
+                }
+            }
+        }
+        Turn::Own(Own { name: name.clone(), store: None, lock: None })
+    }
+
+    fn is_here(&self) -> bool {
+        lock(&self.away_until).is_none_or(|until| until < Instant::now())
+    }
+
+    async fn look(
+        &self,
+        store: &Arc<dyn Store>,
+        name: &Name,
+        question: &Question,
+        before: Option<SystemTime>,
+    ) -> Result<Looked, StoreError> {
+        let _place = self.places.acquire().await.expect("it is never closed");
+        let (store, name, question) = (Arc::clone(store), name.clone(), question.clone());
+        let looked = spawn_blocking(move || look(&*store, &name, &question, before)).await;
+        looked.expect("it does not panic")
+    }
+}
+
+fn look(
+    store: &dyn Store,
+    name: &Name,
+    question: &Question,
+    before: Option<SystemTime>,
+) -> Result<Looked, StoreError> {
+    let found = || -> Result<_, StoreError> {
+        let now = SystemTime::now();
+        let kept = store.read(name)?.and_then(|kept| question.verify(&kept, now).ok());
+        Ok(kept.filter(|staple| is_worth(staple, before, now)))
+    };
+    if let Some(staple) = found()? {
+        return Ok(Looked::Found(staple));
+    }
+    let Some(lock) = store.try_lock(name)? else { return Ok(Looked::Other) };
+    // Between the look and the lock.
+    Ok(found()?.map_or(Looked::Locked(lock), Looked::Found))
+}
+
+/// Whether a staple is newer than that of `before`, and not due to be replaced itself.
+fn is_worth(staple: &Staple, before: Option<SystemTime>, now: SystemTime) -> bool {
+    before.is_none_or(|before| staple.this_update > before)
+        && now < refresh(staple.this_update, staple.next_update, 1.0)
+}
+
+impl Own {
+    /// Ends the turn, with the response that the responder gave.
+    pub(super) async fn end(self, response: Option<Vec<u8>>) {
+        let Self { name, store: Some(store), lock } = self else { return };
+        let write = move || {
+            if let Some(response) = response
+                && let Err(error) = store.write(&name, &response)
+            {
+                tracing::warn!(%error, "a staple is not shared with the fleet");
+            }
+            drop(lock);
+        };
+        // A panic there has been logged.
+        let _ = spawn_blocking(write).await;
+    }
+}
+
+impl fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fleet").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::Builder;
+
+    use super::*;
+    use crate::fuzz::{GOOD, ISSUER, LEAF};
+    use crate::store::Folder;
+
+    fn fleet(folder: &tempfile::TempDir) -> Fleet {
+        Fleet::new(Some(Arc::new(Folder::new(folder.path()))))
+    }
+
+    #[test]
+    fn one_gateway_asks_and_the_other_waits_for_its_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = (fleet(&folder), fleet(&folder));
+        let question = Question::new(LEAF, ISSUER).unwrap();
+        let name = Name::of(["staples", "a"]);
+        Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+            let Turn::Own(own) = one.turn(&name, &question, None).await else { panic!("there is no staple") };
+            assert!(own.lock.is_some());
+            let waits = async {
+                let Turn::Own(next) = other.turn(&name, &question, None).await else {
+                    panic!("there is no staple")
+                };
+                next
+            };
+            let ends = async {
+                sleep(LOOK).await;
+                own.end(None).await;
+            };
+            // The first had no success: it is the turn of the second, which has the lock then.
+            let (next, ()) = tokio::join!(waits, ends);
+            assert!(next.lock.is_some());
+            next.end(Some(GOOD[0].to_vec())).await;
+        });
+        let store = Folder::new(folder.path());
+        assert_eq!(store.read(&name).unwrap().unwrap().as_slice(), GOOD[0]);
+    }
+
+    #[test]
+    fn staples_that_are_older_or_near_their_end_are_not_taken_over() {
+        let (begin, hour) = (SystemTime::UNIX_EPOCH, Duration::from_hours(1));
+        let staple = Staple { der: vec![1], this_update: begin, next_update: begin + 10 * hour };
+        assert!(is_worth(&staple, None, begin + hour));
+        assert!(!is_worth(&staple, None, begin + 7 * hour));
+        assert!(!is_worth(&staple, Some(begin), begin + hour));
+        let newer = Staple { this_update: begin + hour, ..staple };
+        assert!(is_worth(&newer, Some(begin), begin + hour));
+    }
+
+    #[test]
+    fn a_gateway_without_a_fleet_asks_for_itself() {
+        let question = Question::new(LEAF, ISSUER).unwrap();
+        Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+            let turn = Fleet::new(None).turn(&Name::of(["staples", "a"]), &question, None).await;
+            let Turn::Own(own) = turn else { panic!("there is no one else") };
+            own.end(Some(vec![1])).await;
+        });
+    }
+}

@@ -1,0 +1,85 @@
+//! How many fetches there are at a time: few of one server, so that one that does not answer holds up itself alone.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::lock;
+
+/// Fetches from one server at a time, and from all together.
+const OF_SERVER: usize = 4;
+const ALL: usize = 64;
+
+/// The places for fetches.
+#[derive(Debug)]
+pub(super) struct Places {
+    all: Arc<Semaphore>,
+    servers: Mutex<HashMap<String, Arc<Semaphore>>>,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self { all: Arc::new(Semaphore::new(ALL)), servers: Mutex::default() }
+    }
+}
+
+/// A place, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    _server: OwnedSemaphorePermit,
+    _all: OwnedSemaphorePermit,
+}
+
+impl Places {
+    /// A place for a fetch from `url`, as soon as there is one.
+    pub(super) async fn of(&self, url: &str) -> Place {
+        let of_server = || Arc::new(Semaphore::new(OF_SERVER));
+        let server = Arc::clone(lock(&self.servers).entry(server(url)).or_insert_with(of_server));
+        // In this order: who waits for a slow server takes no place from the others.
+        let server = server.acquire_owned().await.expect("it is never closed");
+        let all = Arc::clone(&self.all).acquire_owned().await.expect("it is never closed");
+        Place { _server: server, _all: all }
+    }
+
+    /// Forgets servers from which nothing is fetched now.
+    pub(super) fn forget_unused(&self) {
+        lock(&self.servers).retain(|_, places| Arc::strong_count(places) > 1);
+    }
+}
+
+/// The part of `url` that names the server.
+fn server(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().unwrap_or_default().to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_does_not_answer_holds_up_itself_alone() {
+        Builder::new_current_thread().build().unwrap().block_on(async {
+            let places = Places::default();
+            let mut slow = Vec::new();
+            for number in 0..OF_SERVER {
+                slow.push(places.of(&format!("http://Slow.test/{number}")).await);
+            }
+            let mut more = pin!(places.of("http://slow.test/more"));
+            let one_turn = |context: &mut std::task::Context<'_>| {
+                std::task::Poll::Ready(more.as_mut().poll(context).is_pending())
+            };
+            assert!(std::future::poll_fn(one_turn).await);
+            let other = places.of("http://slow.test:8080/1").await;
+            slow.clear();
+            drop((other, more.await));
+            places.forget_unused();
+            assert!(lock(&places.servers).is_empty());
+        });
+    }
+}

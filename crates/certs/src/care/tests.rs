@@ -1,0 +1,145 @@
+//! What is done for certificates, with what CAs have at their addresses.
+
+use std::path::Path;
+
+use brisk_keys::{Keystore, LocalEngine};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, CustomExtension, DnType, IsCa, KeyPair};
+use rustls_pki_types::CertificateDer;
+
+use super::*;
+use crate::certificate::Loaded;
+use crate::chain::Chain;
+use crate::der::{OID, SEQUENCE, write};
+
+const HOUR: Duration = Duration::from_hours(1);
+
+/// What is at each address; nothing at others.
+#[derive(Debug, Default)]
+struct Web(HashMap<String, Vec<u8>>);
+
+impl Fetch for Web {
+    fn get<'a>(&'a self, url: &'a str, _limit: usize) -> Fetching<'a> {
+        let body = self.0.get(url).cloned().ok_or_else(|| format!("nothing is at {url}"));
+        Box::pin(async { Ok(Fetched { body: body?, max_age: None }) })
+    }
+}
+
+/// `AuthorityInfoAccess` with the addresses of the issuer.
+fn issuer_at(addresses: &[&str]) -> CustomExtension {
+    let method = write(OID, &[&[0x2b, 6, 1, 5, 5, 7, 0x30, 2]]);
+    let entries: Vec<_> = addresses
+        .iter()
+        .flat_map(|address| write(SEQUENCE, &[&method, &write(0x86, &[address.as_bytes()])]))
+        .collect();
+    CustomExtension::from_oid_content(&[1, 3, 6, 1, 5, 5, 7, 1, 1], write(SEQUENCE, &[&entries]))
+}
+
+fn params(name: &str, addresses: &[&str]) -> CertificateParams {
+    let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.use_authority_key_identifier_extension = true;
+    params.custom_extensions = if addresses.is_empty() { Vec::new() } else { vec![issuer_at(addresses)] };
+    (params.not_before, params.not_after) =
+        ((SystemTime::now() - HOUR).into(), (SystemTime::now() + HOUR).into());
+    params
+}
+
+fn authority(name: &str, addresses: &[&str]) -> CertificateParams {
+    let mut params = params(name, addresses);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params
+}
+
+/// A certificate alone in its chain file, below an intermediate whose issuer is a root.
+struct Site {
+    leaf: Arc<Certificate>,
+    intermediate: CertificateDer<'static>,
+    /// The intermediate under the same key, past its end.
+    expired: CertificateDer<'static>,
+    root: CertificateDer<'static>,
+}
+
+fn site(addresses: &[&str]) -> Site {
+    let key = || KeyPair::generate().unwrap();
+    let root = CertifiedIssuer::self_signed(authority("root", &[]), key()).unwrap();
+    let signer = key();
+    let mut over = authority("intermediate", &["http://ca.test/root"]);
+    over.not_after = (SystemTime::now() - HOUR / 2).into();
+    let expired = over.signed_by(&signer, &root).unwrap().der().clone();
+    let above = authority("intermediate", &["http://ca.test/root"]);
+    let intermediate = CertifiedIssuer::signed_by(above, signer, &root).unwrap();
+    let pem = params("a.test", addresses).signed_by(&key(), &intermediate).unwrap().pem();
+    let chain = Chain::from_pem(pem.as_bytes(), Path::new("a.pem")).unwrap();
+    let leaf = Arc::new(Loaded::of_chain(chain, SystemTime::now()).certificate);
+    Site { leaf, intermediate: intermediate.der().clone(), expired, root: root.der().clone() }
+}
+
+/// What is shown of a certificate when `wanted` says that it is as it should be.
+fn shown_when(
+    site: &Site,
+    web: &[(&str, &CertificateDer<'static>)],
+    wanted: impl Fn(&Report) -> bool,
+) -> Served {
+    let web = web.iter().map(|(address, der)| ((*address).to_owned(), der.to_vec())).collect();
+    let care = Care::start(CareSettings::default(), Arc::new(Web(web)), None, None).unwrap();
+    let engine: Arc<dyn PrivateKeyEngine> = Arc::new(LocalEngine::new(Arc::new(Keystore::new())));
+    let slot = Slot::new();
+    slot.publish(vec![Served::new(Arc::clone(&site.leaf), engine)]);
+    care.follow(vec![Arc::clone(&slot)]);
+    brisk_testkit::process::wait_until("the report", || care.report().iter().any(&wanted).then_some(()));
+    // What is reported may be shown a moment later.
+    care.look(&slot);
+    let shown = slot.load()[0].clone();
+    shown
+}
+
+#[test]
+fn a_missing_intermediate_is_sent_although_its_own_issuer_cannot_be_fetched() {
+    let site = site(&["http://ca.test/issuer"]);
+    let shown = shown_when(&site, &[("http://ca.test/issuer", &site.intermediate)], |report| {
+        report.trouble.as_ref().is_some_and(|trouble| trouble.contains("nothing is at http://ca.test/root"))
+    });
+    assert_eq!(shown.certificate.chain[1..], [site.intermediate]);
+}
+
+#[test]
+fn an_intermediate_that_has_expired_is_not_sent_and_other_addresses_are_tried() {
+    let site = site(&["http://old.test/issuer", "http://gone.test/issuer", "http://ca.test/issuer"]);
+    let all = [
+        ("http://old.test/issuer", &site.expired),
+        ("http://ca.test/issuer", &site.intermediate),
+        ("http://ca.test/root", &site.root),
+    ];
+    let shown = shown_when(&site, &all, |report| report.is_complete && report.trouble.is_none());
+    assert_eq!(shown.certificate.chain[1..], [site.intermediate.clone()]);
+    let shown = shown_when(&site, &all[..1], |report| report.trouble.is_some());
+    assert_eq!(shown.certificate.chain.len(), 1);
+}
+
+#[test]
+fn a_certificate_whose_list_cannot_be_watched_is_in_trouble() {
+    let mut own = Certificate::clone(&site(&[]).leaf);
+    own.services.lists = vec!["http://ca.test/list".to_owned()];
+    let site = Site { leaf: Arc::new(own), ..site(&[]) };
+    shown_when(&site, &[], |report| {
+        report.trouble.as_ref().is_some_and(|trouble| trouble.contains("revocation list is not watched"))
+    });
+}
+
+#[test]
+fn what_is_loaded_again_with_another_staple_file_is_looked_after_as_it_is_now() {
+    let first = site(&[]).leaf;
+    let care = Care::start(CareSettings::default(), Arc::new(Web::default()), None, None).unwrap();
+    care.prepare_more(std::slice::from_ref(&first));
+    let staple = |life| {
+        let this_update = SystemTime::now();
+        Some(Arc::new(Staple { der: vec![7], this_update, next_update: this_update + life }))
+    };
+    let with = |staple| Arc::new(Certificate { staple, ..Certificate::clone(&first) });
+    let second = with(staple(HOUR));
+    care.prepare_more(std::slice::from_ref(&second));
+    let shown = care.report()[0].staple.unwrap().1;
+    assert_eq!(shown, second.staple.as_ref().unwrap().next_update);
+    care.prepare_more(std::slice::from_ref(&first));
+    assert_eq!(care.report()[0].staple, None, "the file is gone");
+}

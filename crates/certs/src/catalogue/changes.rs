@@ -1,0 +1,188 @@
+//! The thread that follows what changes in the folder of a catalogue. Nothing that clients ask for waits for it.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use notify::RecommendedWatcher;
+
+use super::index::{is_in_capitals, name_of, name_of_chain};
+use super::loader::SETTLE;
+use super::watch;
+use super::{Catalogue, Ordering};
+
+/// Changed files that may wait. When there are more, all names are compared with the folder.
+const QUEUE: usize = 64 * 1024;
+
+/// How often all names are compared with the folder: for file systems that report no changes.
+const COMPARE: Duration = Duration::from_mins(1);
+
+/// Follows the folder until it is dropped.
+#[derive(Debug)]
+pub(super) struct Follower {
+    _watcher: Option<RecommendedWatcher>,
+}
+
+impl Follower {
+    pub(super) fn start(catalogue: &Arc<Catalogue>) -> io::Result<Self> {
+        let (send, changed) = sync_channel(QUEUE);
+        // Something may have changed between the reading of the folder and now.
+        let lost = Arc::new(AtomicBool::new(true));
+        let watcher = watch::start(&catalogue.folder, send, &lost);
+        let now = Instant::now();
+        let changes = Changes { names: HashSet::new(), since: now, lost, compared: now, in_capitals: None };
+        let weak = Arc::downgrade(catalogue);
+        thread::Builder::new()
+            .name("certificate-folder".to_owned())
+            .spawn(move || run(&weak, &changed, changes))?;
+        Ok(Self { _watcher: watcher })
+    }
+}
+
+/// Runs until the catalogue is dropped.
+fn run(catalogue: &Weak<Catalogue>, changed: &Receiver<String>, mut changes: Changes) {
+    loop {
+        let message = match changed.recv_timeout(changes.wait()) {
+            // Without a watcher there are no messages, and no one who could send any.
+            Err(RecvTimeoutError::Disconnected) => {
+                thread::sleep(changes.wait().min(Duration::from_secs(1)));
+                None
+            }
+            message => message.ok(),
+        };
+        let Some(catalogue) = catalogue.upgrade() else { return };
+        changes.add(message.as_deref().and_then(name_of));
+        if changes.is_compare_due() {
+            let differing = catalogue.compare(&mut changes.in_capitals);
+            changes.add(differing);
+        }
+        // A few at a time: the catalogue may be dropped between.
+        changes.settled().into_iter().for_each(|name| catalogue.refresh(&name));
+    }
+}
+
+/// Names whose files have changed, or may have.
+struct Changes {
+    names: HashSet<String>,
+    since: Instant,
+    lost: Arc<AtomicBool>,
+    compared: Instant,
+    /// The file that was complained of last.
+    in_capitals: Option<String>,
+}
+
+impl Changes {
+    fn add(&mut self, names: impl IntoIterator<Item = String>) {
+        let before = self.names.len();
+        self.names.extend(names);
+        if self.names.len() > before {
+            self.since = Instant::now();
+        }
+    }
+
+    /// How long there is nothing to do.
+    fn wait(&self) -> Duration {
+        if !self.names.is_empty() {
+            return SETTLE.saturating_sub(self.since.elapsed());
+        }
+        if self.lost.load(Ordering::Relaxed) { Duration::ZERO } else { COMPARE }
+    }
+
+    fn is_compare_due(&mut self) -> bool {
+        let due = self.lost.swap(false, Ordering::Relaxed) || self.compared.elapsed() >= COMPARE;
+        if due {
+            self.compared = Instant::now();
+        }
+        due
+    }
+
+    /// Some of the names that have not been changed for a moment.
+    fn settled(&mut self) -> Vec<String> {
+        if self.since.elapsed() < SETTLE {
+            return Vec::new();
+        }
+        let some: Vec<_> = self.names.iter().take(16).cloned().collect();
+        for name in &some {
+            self.names.remove(name);
+        }
+        some
+    }
+}
+
+impl Catalogue {
+    /// What changed on the file system for `name` is in force from now on.
+    fn refresh(self: &Arc<Self>, name: &str) {
+        match self.is_there(name) {
+            Ok(true) => self.index.add(name),
+            Ok(false) => return self.index.remove(name),
+            Err(error) => {
+                self.statistics.failures.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(name, %error, "its files cannot be looked at, nothing is changed");
+                return;
+            }
+        }
+        let Some(place) = self.index.get(name) else { return };
+        let _reading = place.read();
+        place.set_failed(false);
+        if !place.is_loaded() {
+            return;
+        }
+        let stamp = self.stamp(name);
+        if stamp == place.stamp() {
+            return;
+        }
+        match self.read(name) {
+            Ok(loaded) => {
+                self.statistics.changes.fetch_add(1, Ordering::Relaxed);
+                self.show(name, &place, loaded, stamp);
+                tracing::info!(name, "new handshakes are shown a new certificate");
+            }
+            Err(error) => {
+                self.statistics.failures.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(name, "the new certificate cannot be loaded, the one before stays: {error}");
+            }
+        }
+    }
+
+    /// Names that were added to the folder, removed, or whose files are newer than what is in memory.
+    fn compare(&self, in_capitals: &mut Option<String>) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(&self.folder) else { return Vec::new() };
+        let mut there = HashSet::new();
+        let mut odd = None;
+        for file in entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()) {
+            if let Some(name) = name_of_chain(&file) {
+                there.insert(name);
+            } else if is_in_capitals(&file) {
+                odd = odd.max(Some(file));
+            }
+        }
+        self.complain_of_capitals(odd, in_capitals);
+        let mut changed: Vec<_> =
+            there.iter().filter(|name| self.index.get(name).is_none()).cloned().collect();
+        for known in self.index.names() {
+            let (kept, gone): (Vec<_>, Vec<_>) = known.into_iter().partition(|name| there.contains(&**name));
+            changed.extend(gone.into_iter().map(String::from));
+            changed.extend(kept.into_iter().filter(|name| self.is_outdated(name)).map(String::from));
+        }
+        changed
+    }
+
+    fn complain_of_capitals(&self, odd: Option<String>, before: &mut Option<String>) {
+        if let Some(file) = odd.as_deref().filter(|_| odd != *before) {
+            let folder = self.folder.display();
+            tracing::warn!("{folder}/{file} is not served: names of files are written in lower case");
+        }
+        *before = odd;
+    }
+
+    /// Whether the files are others than those that were read.
+    fn is_outdated(&self, name: &str) -> bool {
+        let place = self.index.get(name).filter(|place| place.is_loaded());
+        place.is_some_and(|place| place.stamp() != self.stamp(name))
+    }
+}

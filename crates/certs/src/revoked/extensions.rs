@@ -1,0 +1,119 @@
+//! Extensions of revocation lists and of their entries (RFC 5280 sections 5.2 and 5.3).
+
+use crate::der::{BOOLEAN, Malformed, OCTET_STRING, OID, Reader, SEQUENCE, sequence};
+
+const AUTHORITY_KEY: &[u8] = &[0x55, 0x1d, 35];
+const NUMBER: &[u8] = &[0x55, 0x1d, 20];
+const DELTA: &[u8] = &[0x55, 0x1d, 27];
+const POINT: &[u8] = &[0x55, 0x1d, 28];
+const REASON: &[u8] = &[0x55, 0x1d, 21];
+const INVALID_SINCE: &[u8] = &[0x55, 0x1d, 24];
+
+/// Tags within `IssuingDistributionPoint`.
+const NAME: u8 = 0xa0;
+const ONLY_USERS: u8 = 0x81;
+const ONLY_AUTHORITIES: u8 = 0x82;
+const SOME_REASONS: u8 = 0x83;
+const INDIRECT: u8 = 0x84;
+const ONLY_ATTRIBUTES: u8 = 0x85;
+
+/// Of a name: its full form, and an address in it.
+const FULL_NAME: u8 = 0xa0;
+const ADDRESS: u8 = 0x86;
+
+const TRUE: &[u8] = &[0xff];
+
+/// Which certificates of its issuer a list is about: `IssuingDistributionPoint`, section 5.2.5.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Point<'a> {
+    /// The contents of its full name, if it has a name.
+    names: Option<&'a [u8]>,
+}
+
+impl<'a> Point<'a> {
+    fn read(value: &'a [u8]) -> Result<Self, Malformed> {
+        let mut names = None;
+        let mut fields = sequence(value)?;
+        while !fields.is_empty() {
+            let field = fields.next()?;
+            match field.tag {
+                NAME => {
+                    let name = field.inside().next()?;
+                    if name.tag != FULL_NAME {
+                        return Err("it is for a part of the certificates that is not named by an address");
+                    }
+                    names = Some(name.content);
+                }
+                ONLY_USERS => {}
+                ONLY_AUTHORITIES | ONLY_ATTRIBUTES if field.content == TRUE => {
+                    return Err("it is not for server certificates");
+                }
+                SOME_REASONS => return Err("it is for some reasons of revocation alone"),
+                INDIRECT if field.content == TRUE => {
+                    return Err("it is of several issuers (an indirect list)");
+                }
+                ONLY_AUTHORITIES | ONLY_ATTRIBUTES | INDIRECT => {}
+                _ => return Err("it says in an unknown way which certificates it is for"),
+            }
+        }
+        Ok(Self { names })
+    }
+
+    pub(super) fn is_for(&self, addresses: &[String]) -> bool {
+        let Some(names) = self.names else { return true };
+        let mut names = Reader::new(names);
+        std::iter::from_fn(|| names.next().ok())
+            .filter(|name| name.tag == ADDRESS)
+            .any(|name| addresses.iter().any(|address| address.as_bytes() == name.content))
+    }
+}
+
+/// One extension.
+struct Extension<'a> {
+    id: &'a [u8],
+    is_critical: bool,
+    value: &'a [u8],
+}
+
+impl<'a> Extension<'a> {
+    fn next(all: &mut Reader<'a>) -> Result<Option<Self>, Malformed> {
+        if all.is_empty() {
+            return Ok(None);
+        }
+        let mut one = all.expect(SEQUENCE)?.inside();
+        let id = one.expect(OID)?.content;
+        let is_critical = one.optional(BOOLEAN)?.is_some_and(|critical| critical.content != [0]);
+        let value = one.expect(OCTET_STRING)?.content;
+        one.end()?;
+        Ok(Some(Self { id, is_critical, value }))
+    }
+}
+
+/// The point of a list with these extensions, or why the list is none to rely on.
+pub(super) fn read(extensions: &[u8]) -> Result<Option<Point<'_>>, Malformed> {
+    let mut all = sequence(extensions)?;
+    let mut point = None;
+    while let Some(Extension { id, is_critical, value }) = Extension::next(&mut all)? {
+        match id {
+            POINT if point.is_some() => return Err("it says twice which certificates it is for"),
+            POINT => point = Some(Point::read(value)?),
+            DELTA => return Err("it has the changes to another list alone (a delta)"),
+            AUTHORITY_KEY | NUMBER => {}
+            _ if is_critical => return Err("it has a critical extension that is unknown here"),
+            _ => {}
+        }
+    }
+    Ok(point)
+}
+
+/// Whether nothing in the rest of an entry is critical and unknown.
+pub(super) fn entry_is_understood(mut rest: Reader<'_>) -> Result<bool, Malformed> {
+    let Some(extensions) = rest.optional(SEQUENCE)? else { return Ok(true) };
+    let mut all = extensions.inside();
+    while let Some(Extension { id, is_critical, .. }) = Extension::next(&mut all)? {
+        if is_critical && ![REASON, INVALID_SINCE].contains(&id) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
