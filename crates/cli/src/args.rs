@@ -3,6 +3,7 @@
 
 mod bench;
 mod cert;
+mod check;
 mod compress;
 mod key_process;
 mod keyserver;
@@ -16,6 +17,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use bench::{Bench, BenchCommand, Compare, Load};
 pub(crate) use cert::{Cert, CertCommand, Chosen, ImportCertbot, Revoke};
+pub(crate) use check::Check;
 pub(crate) use compress::CompressArgs;
 pub(crate) use key_process::KeyProcess;
 pub(crate) use keyserver::{Enrol, Init, KeyServer, KeyServerCommand, ServeKeys};
@@ -34,7 +36,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve HTTPS: a page, files, or the responses of an upstream
     Serve(Serve),
-    /// Check a configuration file and start nothing
+    /// Check a configuration file and start nothing, or what a recorded page waits for
     Check(Check),
     /// Make compressed copies beside the files of a folder, for routes with `precompressed`
     Compress(CompressArgs),
@@ -85,14 +87,6 @@ pub(crate) struct Serve {
     /// Log level: error, warn, info, debug, trace, or a filter, e.g. info,brisk_tls=debug
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = filter)]
     pub(crate) log: String,
-}
-
-/// Arguments of `brisk check`.
-#[derive(Args, Debug)]
-pub(crate) struct Check {
-    /// Configuration file (TOML)
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
 }
 
 /// Formats of the access log.
@@ -156,6 +150,9 @@ mod tests {
             ("brisk serve --upstram http://b", "--upstream"),
             ("brisk serve --log =", "write a level, e.g. info"),
             ("brisk check", "<FILE>"),
+            ("brisk check a --har b", "cannot be used with"),
+            ("brisk check a --json", "cannot be used with"),
+            ("brisk check --har b --rtt 50", "is not a duration"),
         ] {
             let error = parse(line).expect_err(line);
             assert_eq!(error.exit_code(), 2, "{line}");

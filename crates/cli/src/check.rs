@@ -1,17 +1,21 @@
 //! `brisk check`: reads a configuration as `brisk serve` would, and starts nothing.
 
 use crate::args::Check;
-use crate::{config, summary};
+use crate::{config, har, summary};
 
 /// Prints the warnings, and that the file is valid. Its errors are returned.
 pub(crate) fn run(arguments: &Check) -> anyhow::Result<()> {
-    let resolved = config::check(&arguments.file)?;
+    if let Some(recording) = &arguments.har {
+        return har::run(recording, arguments.rtt, arguments.json);
+    }
+    let Some(file) = &arguments.file else { anyhow::bail!("name a configuration file") };
+    let resolved = config::check(file)?;
     for warning in &resolved.warnings {
         eprintln!("warning: {warning}");
     }
     for line in summary::certificates(&resolved.settings) {
         println!("{line}");
     }
-    println!("{}: ok", arguments.file.display());
+    println!("{}: ok", file.display());
     Ok(())
 }

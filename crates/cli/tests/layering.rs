@@ -9,7 +9,7 @@ use toml::{Table, Value};
 /// The crates from the lowest layer to the highest; a crate may use those of lower layers only. Its tests may use those
 /// of its own layer too.
 const LAYERS: &[&[&str]] = &[
-    &["wire", "coding"],
+    &["wire", "coding", "rewrite"],
     &["net", "telemetry", "keys", "link"],
     &["certs", "session", "report", "tls-base"],
     &["tls", "tls-client", "keys-cuda", "keys-pkcs11"],

@@ -3,10 +3,12 @@
 //! What may be coded, and how much of it at a time, is for callers to decide: nothing here waits or reads.
 
 mod accept;
+mod decoder;
 mod dictionary;
 mod encoder;
 
 pub use accept::Accepted;
+pub use decoder::{Decoded, Decoder, DecoderError};
 pub use dictionary::Dictionary;
 pub use encoder::{Encoder, EncoderError, Step};
 

@@ -16,7 +16,7 @@ use brisk_proxy::HttpsRedirect;
 use brisk_proxy::client::HttpSettings;
 use brisk_proxy::settings::ServiceSettings;
 use brisk_proxy::upstream::GroupState;
-use brisk_proxy::{CompressionMetrics, Service, ServiceError, Telemetry};
+use brisk_proxy::{CompressionMetrics, RewritingMetrics, Service, ServiceError, Telemetry};
 use brisk_telemetry::metrics::{CertificateExpiry, Metrics};
 use brisk_telemetry::{AccessLog, Sink, Throttle};
 use brisk_tls::{HostSettings, KeyGate, Resources};
@@ -159,6 +159,7 @@ impl Shared {
         publish(settings, &live.tls, &care);
         metrics.set_certificates(expiries(settings));
         metrics.register(CompressionMetrics);
+        metrics.register(RewritingMetrics);
         metrics.register(RateMetrics(Arc::clone(&rate_refusals)));
         metrics.register(CertificateMetrics(Arc::clone(&care)));
         let shared = Arc::new_cyclic(|own| Self {

@@ -2,6 +2,7 @@
 
 pub(crate) mod client_cert;
 pub mod compress;
+pub mod consolidate;
 pub(crate) mod early_data;
 pub(crate) mod error_page;
 pub mod exchange;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use brisk_coding::EncoderError;
+use brisk_coding::{DecoderError, EncoderError};
 use brisk_telemetry::Side;
 use brisk_wire::h2::frame::Reason;
 use http::StatusCode;
@@ -277,6 +277,15 @@ pub enum BodyError {
     /// The body cannot be compressed.
     #[error("cannot compress the body: {0}")]
     Encoder(#[source] EncoderError),
+    /// A response that is to be rewritten cannot be decoded.
+    #[error("the response cannot be decoded: {0}")]
+    Decoder(#[source] DecoderError),
+    /// A response that is to be rewritten is compressed far beyond what pages are.
+    #[error("the response is {times} times as long as what was sent of it, as no page is")]
+    Bomb {
+        /// Bytes after decoding for each byte before.
+        times: u64,
+    },
 }
 
 impl BodyError {
@@ -301,7 +310,11 @@ impl BodyError {
             | Self::WrongLength => StatusCode::BAD_REQUEST,
             Self::Spill(_) | Self::File(_) | Self::Encoder(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Upstream(_) | Self::UpstreamReset | Self::UpstreamTimeout => StatusCode::BAD_GATEWAY,
+            Self::Upstream(_)
+            | Self::UpstreamReset
+            | Self::UpstreamTimeout
+            | Self::Decoder(_)
+            | Self::Bomb { .. } => StatusCode::BAD_GATEWAY,
         }
     }
 
@@ -309,7 +322,11 @@ impl BodyError {
     pub fn side(&self) -> Side {
         match self {
             Self::Upstream(ConnectionError::RequestBody(body)) => body.side(),
-            Self::Upstream(_) | Self::UpstreamReset | Self::UpstreamTimeout => Side::Upstream,
+            Self::Upstream(_)
+            | Self::UpstreamReset
+            | Self::UpstreamTimeout
+            | Self::Decoder(_)
+            | Self::Bomb { .. } => Side::Upstream,
             Self::Client(_)
             | Self::ClientGone(_)
             | Self::ClientMalformed(_)
@@ -338,6 +355,8 @@ impl BodyError {
             Self::NoRoom => "request-buffers-full",
             Self::File(_) => "file",
             Self::Encoder(_) => "compression",
+            Self::Decoder(_) => "response-coding",
+            Self::Bomb { .. } => "response-bomb",
         }
     }
 }

@@ -22,6 +22,7 @@ pub mod upstream;
 mod validate;
 
 pub use answer::compress::CompressionMetrics;
+pub use answer::consolidate::RewritingMetrics;
 pub use answer::exchange::{RecordedBody, Telemetry};
 pub use answer::redirect::HttpsRedirect;
 pub use answer::service::Service;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{Check, filter};
+use super::filter;
 
 /// Arguments of `brisk keyserver`.
 #[derive(Args, Debug)]
@@ -24,7 +24,15 @@ pub(crate) enum KeyServerCommand {
     /// Issue a certificate for another gateway
     Enrol(Enrol),
     /// Check a configuration file of a key server and start nothing
-    Check(Check),
+    Check(CheckKeys),
+}
+
+/// Arguments of `brisk keyserver check`.
+#[derive(Args, Debug)]
+pub(crate) struct CheckKeys {
+    /// Configuration file (TOML)
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
 }
 
 /// Arguments of the server itself.

@@ -4,6 +4,7 @@
 
 mod acme;
 mod compression;
+mod consolidate;
 mod early_hints;
 mod headers;
 mod keep_alive;
@@ -25,8 +26,9 @@ pub(crate) use acme::{
     Acme, AcmeKey, AcmeStore, Challenge, Dns, ExternalAccount, HostAcme, KeyAlgorithm, OnDemand, Trial,
 };
 pub(crate) use compression::{BreachGuard, CodingName, Compression, CompressionTable};
+pub(crate) use consolidate::{Consolidate, ConsolidateTable, Cookies};
 pub(crate) use early_hints::EarlyHints;
-pub(crate) use headers::{HeaderRules, SecurityHeaders, TextOrOff};
+pub(crate) use headers::{HeaderRules, Hsts, SecurityHeaders, TextOrOff};
 pub(crate) use keep_alive::{KeepAlive, Preconnect, Profile};
 pub(crate) use keyserver::{Client, KeyServers, Operation, ServerConfig, ServerSection};
 pub(crate) use redis::{Redis, RedisTopology};
@@ -232,6 +234,8 @@ pub(crate) struct Host {
     pub(crate) keep_alive: Option<KeepAlive>,
     pub(crate) preconnect: Option<Preconnect>,
     #[serde(default)]
+    pub(crate) consolidate: BTreeMap<String, Consolidate>,
+    #[serde(default)]
     pub(crate) route: Vec<Route>,
 }
 
@@ -243,17 +247,6 @@ pub(crate) struct Certificate {
     pub(crate) key: KeyPlace,
     pub(crate) fallback_key: Option<PathBuf>,
     pub(crate) staple: Option<PathBuf>,
-}
-
-/// `hsts`: RFC 6797.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Hsts {
-    pub(crate) max_age: Period,
-    #[serde(default)]
-    pub(crate) include_subdomains: bool,
-    #[serde(default)]
-    pub(crate) preload: bool,
 }
 
 /// `client_certificates`: whether clients must prove who they are.
@@ -314,6 +307,7 @@ pub(crate) struct Route {
     pub(crate) request_headers: Option<HeaderRules>,
     pub(crate) response_headers: Option<HeaderRules>,
     pub(crate) early_hints: Option<EarlyHints>,
+    pub(crate) rewrite: Option<bool>,
     pub(crate) keep_alive: Option<KeepAlive>,
 }
 

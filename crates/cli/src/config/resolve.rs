@@ -4,6 +4,7 @@ pub(crate) mod acme;
 mod certificates;
 mod clients;
 mod compression;
+mod consolidate;
 mod dns;
 mod early_data;
 mod early_hints;
@@ -118,7 +119,8 @@ pub(super) fn resolve(
     let mut context = Context { isolated: Isolated::new(development), ..Context::new(findings, base) };
     let server = server::server(raw, &mut context);
     context.tokens = keys::tokens(&raw.keys, server.keys.tokens, base);
-    let upstreams = upstreams::groups(&raw.upstream, &mut context);
+    let mut upstreams = upstreams::groups(&raw.upstream, &mut context);
+    upstreams.extend(consolidate::groups(raw));
     let remote = remote::engines(raw, &mut context);
     let hosts = hosts::hosts(raw, server.state_dir.as_deref(), development, &remote, &mut context);
     let acme = acme::acme(raw, &hosts.all, server.state_dir.as_deref(), &server.sessions, &mut context);
@@ -137,8 +139,9 @@ pub(super) fn resolve(
 
 /// Warns of upstreams that no route uses.
 fn unused(raw: &Config, context: &mut Context<'_>) {
-    let asked: HashSet<_> =
-        raw.host.iter().flat_map(|host| &host.route).filter_map(|route| route.upstream.as_ref()).collect();
+    let routes = raw.host.iter().flat_map(|host| &host.route);
+    let asked = routes.filter_map(|route| route.upstream.as_ref()).chain(consolidate::upstreams(raw));
+    let asked: HashSet<_> = asked.collect();
     for name in raw.upstream.keys().filter(|name| !asked.contains(name)) {
         context.findings.warn(format!("[upstream.{name}]: no route has upstream = \"{name}\""));
     }

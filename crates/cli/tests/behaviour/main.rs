@@ -34,6 +34,7 @@ mod chromium;
 mod claims;
 mod client_certificates;
 mod compression;
+mod consolidate;
 mod curl;
 mod development;
 mod dictionaries;

@@ -10,7 +10,7 @@
 
 mod body;
 mod dictionaries;
-mod encoders;
+pub(in crate::answer) mod encoders;
 mod kept;
 mod media;
 mod metrics;
@@ -45,7 +45,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const DICTIONARY_CODING: &str = "dcz";
 
 /// RFC 9530, and what came before it.
-const DIGESTS: [HeaderName; 4] = [
+pub(in crate::answer) const DIGESTS: [HeaderName; 4] = [
     HeaderName::from_static("content-digest"),
     HeaderName::from_static("repr-digest"),
     HeaderName::from_static("digest"),
@@ -284,7 +284,7 @@ fn may_use_dictionary(headers: &HeaderMap) -> bool {
 }
 
 /// Whether `Cache-Control` has `no-transform`, RFC 9111 sections 5.2.1.6 and 5.2.2.6.
-fn forbids_transforming(headers: &HeaderMap) -> bool {
+pub(in crate::answer) fn forbids_transforming(headers: &HeaderMap) -> bool {
     has_directive(headers, "no-transform")
 }
 
@@ -297,7 +297,10 @@ fn has_directive(headers: &HeaderMap, directive: &str) -> bool {
     tokens(headers, &header::CACHE_CONTROL).any(|token| token.eq_ignore_ascii_case(directive))
 }
 
-fn tokens<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h str> {
+pub(in crate::answer) fn tokens<'h>(
+    headers: &'h HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'h str> {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim)
 }

@@ -17,6 +17,7 @@ use self::answers::{fixed, found, no_content, over_rate, preconnected, refuse, s
 use self::passage::{Passage, upstream_target};
 use crate::answer::client_cert::ClientCert;
 use crate::answer::compress::Compression;
+use crate::answer::consolidate::Consolidated;
 use crate::answer::early_data::EarlyDataPolicy;
 use crate::answer::exchange::{Exchange, RecordedBody, Telemetry};
 use crate::answer::files::{StaticFiles, in_room};
@@ -206,8 +207,8 @@ enum Found {
 
 impl Site {
     fn new(host: &HostSettings, group: &impl Fn(&str) -> Option<Rc<Group>>) -> Result<Self, ServiceError> {
-        let routes: Result<Vec<_>, ServiceError> =
-            host.routes.iter().map(|route| Ok((route.path.clone(), Route::new(route, group)?))).collect();
+        let prepared = |route: &RouteSettings| Ok((route.path.clone(), Route::new(route, host, group)?));
+        let routes: Result<Vec<_>, ServiceError> = host.routes.iter().map(prepared).collect();
         Ok(Self {
             names: Names::new(&host.tls.names)?,
             client_cert: host.client_cert,
@@ -220,7 +221,7 @@ impl Site {
     async fn answer(
         &self,
         service: &Service,
-        head: Parts,
+        mut head: Parts,
         body: Upload,
         exchange: &mut Exchange,
         stages: &mut Stages,
@@ -235,6 +236,12 @@ impl Site {
         let not_found = Refusal::new(StatusCode::NOT_FOUND, "no-route");
         let route = self.routes.find(&path.decoded).ok_or(not_found)?;
         stages.on_route(exchange.connection(), &head, &route.stages, &path.decoded);
+        if let Some(consolidated) = &route.stages.consolidated {
+            let authority = validate::authority_of(&head);
+            let asked = consolidated.asked(&head, authority, &self.names, &path.decoded);
+            asked.change_request(&mut head.headers);
+            stages.consolidating = Some(Box::new(asked));
+        }
         if body.size_hint().lower() > route.body_limit {
             return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "request-body-too-large"));
         }
@@ -258,12 +265,16 @@ impl Site {
                 let target = upstream_target(&head, &path, *kept, &route.path)?;
                 let hinting =
                     route.hints.as_ref().filter(|_| hints::is_navigation(&head) && !exchange.is_early());
-                let hinting =
-                    hinting.and_then(|hints| Some(hints.begin(&head, &path.decoded, exchange.interim()?)));
+                let consolidated = route.stages.consolidated.as_deref();
+                let hinting = hinting.and_then(|hints| {
+                    let interim = exchange.interim()?.consolidating(consolidated.and_then(Consolidated::map));
+                    Some(hints.begin(&head, &path.decoded, interim))
+                });
                 drop(path);
                 let rules = route.request_headers.as_deref();
                 let body_limit = route.body_limit;
-                let passage = Passage { service, site: self, group, body_limit, rules, hinting };
+                let passage =
+                    Passage { service, site: self, group, body_limit, rules, hinting, consolidated };
                 if is_tunnel {
                     return Box::pin(passage.tunnel(head, target, body, exchange)).await;
                 }
@@ -277,7 +288,11 @@ impl Site {
 }
 
 impl Route {
-    fn new(route: &RouteSettings, group: &impl Fn(&str) -> Option<Rc<Group>>) -> Result<Self, ServiceError> {
+    fn new(
+        route: &RouteSettings,
+        host: &HostSettings,
+        group: &impl Fn(&str) -> Option<Rc<Group>>,
+    ) -> Result<Self, ServiceError> {
         let path = route.path.as_str();
         let action = match &route.action {
             Action::Upstream(upstream) => {
@@ -300,6 +315,9 @@ impl Route {
             buffer_request: route.buffer_request,
             early_data: route.early_data.clone(),
             stages: OfRoute {
+                consolidated: host.consolidation.as_ref().map(|settings| {
+                    Consolidated::new(settings, route.place, route.rewrite, route.compression.is_some())
+                }),
                 compression: route
                     .compression
                     .as_ref()

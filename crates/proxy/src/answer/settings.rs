@@ -16,7 +16,10 @@ use http::{HeaderValue, Response, StatusCode};
 use ipnet::IpNet;
 
 pub use crate::answer::client_cert::ClientCert;
+pub use brisk_rewrite::{Map, Origin, OriginError, Place, Prefix, PrefixError};
+
 pub use crate::answer::compress::{BreachGuard, CompressionSettings, MediaPattern, MediaPatternError};
+pub use crate::answer::consolidate::{Consolidation, Cookies};
 pub use crate::answer::early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
 pub use crate::answer::header_rules::{HeaderRules, HostHeaders};
 pub use crate::answer::hints::{EarlyHintsSettings, HintLink, HintLinkError};
@@ -52,6 +55,8 @@ pub struct HostSettings {
     pub headers: HostHeaders,
     /// Where connections are opened before they are needed. Default: nowhere.
     pub preconnect: Option<Preconnect>,
+    /// Other origins that are served below paths of this host. Default: none.
+    pub consolidation: Option<Arc<Consolidation>>,
     /// The routes. Without any, every request gets 404.
     pub routes: Vec<RouteSettings>,
 }
@@ -65,6 +70,7 @@ impl HostSettings {
             hsts: None,
             headers: HostHeaders::default(),
             preconnect: None,
+            consolidation: None,
             routes: Vec::new(),
         }
     }
@@ -115,6 +121,10 @@ pub struct RouteSettings {
     pub early_hints: Option<Arc<EarlyHintsSettings>>,
     /// How long connections are kept after its requests. Default: as all are.
     pub keep_alive: Option<KeepAlive>,
+    /// The origin that the route serves, by its index in the host's consolidation. Default: none, it is the host's own.
+    pub place: Option<usize>,
+    /// Whether URLs of the host's consolidation are changed in documents of the route. Default: yes.
+    pub rewrite: bool,
 }
 
 impl RouteSettings {
@@ -131,6 +141,8 @@ impl RouteSettings {
             response_headers: None,
             early_hints: None,
             keep_alive: None,
+            place: None,
+            rewrite: true,
         }
     }
 }

@@ -1,10 +1,11 @@
 //! What is done to each response on its way out, whatever made it: the stages, each of them once and in this order.
 //!
-//! 1. The headers of its host, where it brings none of their names.
-//! 2. The rules of its route.
-//! 3. Compression, where its route says so: after this neither type nor length of the body is known.
-//! 4. HEAD: the same head without a body. What changes the body or its length has to come before.
-//! 5. The end of the connection, where this response is its last.
+//! 1. What names an origin that the host serves below a path, in its head and in its document.
+//! 2. The headers of its host, where it brings none of their names.
+//! 3. The rules of its route.
+//! 4. Compression, where its route says so: after this neither type nor length of the body is known.
+//! 5. HEAD: the same head without a body. What changes the body or its length has to come before.
+//! 6. The end of the connection, where this response is its last.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use http::{HeaderValue, Method, Response, StatusCode, Version, header};
 use http_body::Body as _;
 
 use crate::answer::compress::{Compressing, Compression};
+use crate::answer::consolidate::{Consolidated, Consolidating};
 use crate::answer::header_rules::{HeaderRules, HostHeaders};
 use crate::answer::settings::{HostSettings, HstsSettings, KeepAlive};
 use crate::body::Body;
@@ -27,6 +29,7 @@ pub(super) const CLOSE: HeaderValue = HeaderValue::from_static("close");
 pub(super) struct Stages {
     version: Version,
     is_head: bool,
+    pub(super) consolidating: Option<Box<Consolidating>>,
     compressing: Option<Box<Compressing>>,
     rules: Option<Arc<HeaderRules>>,
 }
@@ -47,6 +50,7 @@ impl OfHost {
 /// What is done to all responses of a route.
 #[derive(Debug)]
 pub(super) struct OfRoute {
+    pub(super) consolidated: Option<Rc<Consolidated>>,
     pub(super) compression: Option<Rc<Compression>>,
     pub(super) rules: Option<Arc<HeaderRules>>,
     pub(super) keep_alive: Option<KeepAlive>,
@@ -58,6 +62,7 @@ impl Stages {
         Self {
             version: request.version,
             is_head: request.method == Method::HEAD,
+            consolidating: None,
             compressing: None,
             rules: None,
         }
@@ -85,6 +90,9 @@ impl Stages {
         host: Option<&OfHost>,
         response: &mut Response<Body>,
     ) {
+        if let Some(consolidating) = &self.consolidating {
+            consolidating.apply(connection, response);
+        }
         if let Some(host) = host {
             // RFC 6797 section 7.2: not over plain HTTP.
             if let (true, Some(hsts)) = (connection.secure, &host.hsts) {

@@ -2,7 +2,9 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
+use brisk_rewrite::{Base, Map};
 use http::header::LINK;
 use http::{HeaderMap, HeaderValue};
 
@@ -19,12 +21,26 @@ pub(crate) struct Interim {
     connection: Rc<Connection>,
     stream: StreamKey,
     sent: RefCell<Vec<HeaderValue>>,
+    /// Origins whose links lead below a path of the host.
+    map: Option<Arc<Map>>,
 }
 
 impl Interim {
     /// For the request of a stream.
     pub(crate) fn new(connection: Rc<Connection>, stream: StreamKey) -> Self {
-        Self { connection, stream, sent: RefCell::default() }
+        Self { connection, stream, sent: RefCell::default(), map: None }
+    }
+
+    /// With links to origins of `map` changed into those of the host.
+    pub(crate) fn consolidating(mut self, map: Option<Arc<Map>>) -> Self {
+        self.map = map;
+        self
+    }
+
+    fn link(&self, link: &HeaderValue) -> HeaderValue {
+        let changed =
+            self.map.as_ref().and_then(|map| brisk_rewrite::link(link.to_str().ok()?, Base::Own, map));
+        changed.and_then(|changed| changed.try_into().ok()).unwrap_or_else(|| link.clone())
     }
 
     /// Sends those of `links` that the client was not sent before.
@@ -33,7 +49,8 @@ impl Interim {
         let mut bytes: usize = sent.iter().map(HeaderValue::len).sum();
         let mut headers = HeaderMap::new();
         for link in links {
-            if sent.contains(link) {
+            let link = self.link(link);
+            if sent.contains(&link) {
                 continue;
             }
             bytes += link.len();
@@ -41,7 +58,7 @@ impl Interim {
                 break;
             }
             sent.push(link.clone());
-            headers.append(LINK, link.clone());
+            headers.append(LINK, link);
         }
         if let Some(multiplexed) = self.connection.multiplexed().filter(|_| !headers.is_empty()) {
             multiplexed.send_interim(self.stream, headers);

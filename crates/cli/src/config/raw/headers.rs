@@ -1,10 +1,12 @@
-//! Header rules of routes, and the security headers of hosts.
+//! Header rules of routes, and the security headers of hosts, HSTS among them.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor, value};
+
+use crate::config::units::Period;
 
 /// `request_headers` and `response_headers`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -18,6 +20,17 @@ pub(crate) struct HeaderRules {
 /// `security_headers`: `"modern"`, or that with exceptions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SecurityHeaders(pub(crate) SecurityTable);
+
+/// `hsts`: RFC 6797.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Hsts {
+    pub(crate) max_age: Period,
+    #[serde(default)]
+    pub(crate) include_subdomains: bool,
+    #[serde(default)]
+    pub(crate) preload: bool,
+}
 
 /// The exceptions: each a value of its own, or `false` for no such header.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -25,6 +25,11 @@ impl Inherited {
         Self(written.and_then(|written| settings(written, &path.key("compression"), context)))
     }
 
+    /// What the host says.
+    pub(super) fn of_host(&self) -> Option<Arc<CompressionSettings>> {
+        self.0.clone()
+    }
+
     /// The compression of the route at `path`.
     pub(super) fn of_route(
         &self,

@@ -13,8 +13,8 @@ use super::clients::{authenticated, forwarded};
 use super::names::host_name;
 use super::routes::routes;
 use super::{
-    Context, Development, certificates, early_data, headers, isolation, keep_alive, on_demand, remote,
-    sessions, tokens,
+    Context, Development, certificates, consolidate, early_data, headers, isolation, keep_alive, on_demand,
+    remote, sessions, tokens,
 };
 use crate::config::error::KeyPath;
 use crate::config::raw;
@@ -111,12 +111,15 @@ impl Builder<'_> {
         let clients_path = path.key("client_certificates");
         let (headers, usual_hsts) = headers::of_host(host, path, context);
         let kept = keep_alive::of_host(host, path, context);
+        let consolidated = consolidate::of_host(host, self.raw, path, context);
+        let (consolidation, places) = consolidated.map(|found| (found.settings, found.routes)).unzip();
         HostSettings {
             client_cert: forwarded(host),
             hsts: host.hsts.as_ref().map(|hsts| strict(hsts, &path.key("hsts"), context)).or(usual_hsts),
             headers,
             preconnect: keep_alive::preconnect(host, kept, path, context),
-            routes: routes(host, self.raw, kept, path, context),
+            consolidation,
+            routes: routes(host, self.raw, kept, places.unwrap_or_default(), path, context),
             tls: brisk_tls::HostSettings {
                 names,
                 default: host.default || (!marked && index == 0),

@@ -16,11 +16,12 @@ use crate::config::raw;
 use crate::config::units::SizeLimit;
 use crate::config::values;
 
-/// The routes of one host; those that are wrong are noted and left out.
+/// The routes of one host, those for `places` among them; those that are wrong are noted and left out.
 pub(super) fn routes(
     host: &raw::Host,
     config: &raw::Config,
     kept: Option<KeepAlive>,
+    places: Vec<RouteSettings>,
     path: &KeyPath,
     context: &mut Context<'_>,
 ) -> Vec<RouteSettings> {
@@ -37,8 +38,18 @@ pub(super) fn routes(
         if let Some(first) = taken.insert((&route.path, route.exact), path.clone()) {
             context.findings.wrong(&path.key("path"), format!("{first} has this path already"));
         }
+        if route.rewrite.is_some() && host.consolidate.is_empty() {
+            context.findings.wrong(&path.key("rewrite"), "has no effect without `consolidate` of the host");
+        }
         settings.extend(self::route(route, config, &inherited, &path, context));
     }
+    let limit = config.server.limits.body_size.unwrap_or(SizeLimit(None));
+    settings.extend(places.into_iter().map(|place| RouteSettings {
+        body_limit: limit.0,
+        compression: inherited.compression.of_host(),
+        keep_alive: kept,
+        ..place
+    }));
     settings
 }
 
@@ -83,6 +94,8 @@ fn route(
         response_headers,
         early_hints,
         keep_alive,
+        place: None,
+        rewrite: raw.rewrite.unwrap_or(true),
     })
 }
 
@@ -177,7 +190,7 @@ fn upstream(
     Some(Action::Upstream(UpstreamAction { group: name.to_owned(), path: asked }))
 }
 
-fn no_upstream(name: &str, config: &raw::Config, path: &KeyPath, context: &mut Context<'_>) {
+pub(super) fn no_upstream(name: &str, config: &raw::Config, path: &KeyPath, context: &mut Context<'_>) {
     if name.contains("://") {
         let message = format!(
             "{name:?} is a URL and here stands a name: write [upstream.app] with servers = [{name:?}], and \"app\" here"

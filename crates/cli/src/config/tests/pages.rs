@@ -173,3 +173,61 @@ fn early_hints_are_links_that_are_of_use_before_the_page() {
     assert_eq!(hints("[\"</a.css>; rel=preload; as=style\"]"), Some((1, false, false)));
     assert_eq!(hints("{ links = [\"</a.js>; rel=modulepreload\"], learn = false }"), Some((1, true, false)));
 }
+
+#[test]
+fn consolidated_origins_are_origins_below_paths() {
+    let host = |lines: &str| {
+        let own = "[[host.route]]\npath = \"/\"\nrespond = { body = \"x\" }\n";
+        format!("{LISTENER}{HOST}{lines}\n{own}")
+    };
+    for (lines, message) in [
+        (
+            "consolidate = { \"static.example\" = \"/_s\" }",
+            "5:36: host[0].consolidate.\"static.example\": \"static.example\" is not an origin: it begins with https:// or \
+             http://, as \"https://static.example\"",
+        ),
+        (
+            "consolidate = { \"https://static.example/a\" = \"/_s\" }",
+            "5:46: host[0].consolidate.\"https://static.example/a\": \"https://static.example/a\" is not an origin: it ends \
+             after host and port, without a path",
+        ),
+        (
+            "consolidate = { \"/_s\" = \"https://static.example\" }",
+            "5:25: host[0].consolidate.\"/_s\": the origin comes first: write consolidate = { \"https://static.example\" = \
+             \"/_s\" }",
+        ),
+        (
+            "consolidate = { \"https://static.example\" = \"_s/\" }",
+            "5:44: host[0].consolidate.\"https://static.example\": \"_s/\" is not a place for an origin: it is a path as \
+             \"/_s\": a slash before each name of letters, digits, \"-\", \"_\", \".\" and \"~\", and none at its end",
+        ),
+        (
+            "consolidate = { \"https://static.example\" = { path = \"/_s\", cookie = \"own\" } }",
+            "5:60: host[0].consolidate.\"https://static.example\".cookie: unknown key; did you mean `cookies`?",
+        ),
+        (
+            "consolidate = { \"https://static.example\" = { path = \"/_s\", upstream = \"app\" } }",
+            "5:71: host[0].consolidate.\"https://static.example\".upstream: there is no upstream: write [upstream.app] with \
+             its `servers`",
+        ),
+        (
+            "consolidate = { \"https://a.example\" = \"/_s\", \"https://b.example\" = \"/_s/b\" }",
+            "5:68: host[0].consolidate.\"https://b.example\": \"/_s/b\" and \"/_s\" of https://a.example overlap",
+        ),
+        (
+            "consolidate = { \"https://localhost\" = \"/_s\" }",
+            "5:39: host[0].consolidate.\"https://localhost\": https://localhost is this host itself: name another origin",
+        ),
+    ] {
+        refused(&host(lines), &format!("brisk.toml:{message}"));
+    }
+    let text = "consolidate = { \"https://static.example\" = \"/_s\", \"https://a.example:8443\" = { path = \"/_a\", cookies = \
+                \"none\" } }";
+    let resolved = accepted(&host(text)).settings;
+    let found = &resolved.service.hosts[0];
+    let places: Vec<_> = found.routes.iter().map(|route| (route.path.as_str(), route.place)).collect();
+    assert_eq!(places, [("/", None), ("/_a", Some(0)), ("/_s", Some(1))]);
+    let groups: Vec<_> = resolved.upstreams.iter().map(|group| group.name.as_str()).collect();
+    assert_eq!(groups, ["https://a.example:8443", "https://static.example"]);
+    assert!(resolved.upstreams[1].servers[0].url.to_string() == "https://static.example");
+}

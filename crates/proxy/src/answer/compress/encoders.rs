@@ -56,6 +56,23 @@ fn reserve(bytes: usize, limit: usize) -> bool {
     fits
 }
 
+/// Room for the memory of a decoder, under the same limit.
+#[derive(Debug)]
+pub(in crate::answer) struct Room(usize);
+
+impl Room {
+    /// Room for this number of bytes, unless all of it would be more than `limit`.
+    pub(in crate::answer) fn take(bytes: usize, limit: usize) -> Option<Self> {
+        reserve(bytes, limit).then_some(Self(bytes))
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        HELD.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
+
 impl Lease {
     /// An encoder, unless all of them would take more than `limit` bytes.
     pub(super) fn take(coding: Coding, level: u8, limit: usize) -> Option<Self> {

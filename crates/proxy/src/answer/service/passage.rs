@@ -7,6 +7,7 @@ use http::uri::PathAndQuery;
 use http::{Request, Response, header};
 
 use super::{Service, Site};
+use crate::answer::consolidate::Consolidated;
 use crate::answer::error_page::error_page;
 use crate::answer::exchange::Exchange;
 use crate::answer::forwarding::Asked;
@@ -33,6 +34,7 @@ pub(super) struct Passage<'a> {
     pub(super) body_limit: u64,
     pub(super) rules: Option<&'a HeaderRules>,
     pub(super) hinting: Option<Hinting>,
+    pub(super) consolidated: Option<&'a Consolidated>,
 }
 
 impl Passage<'_> {
@@ -106,7 +108,11 @@ impl Passage<'_> {
         }
         let asked = Asked { authority: &authority, id: exchange.id(), names: &self.site.names };
         self.service.forwarding.apply(&mut head.headers, &connection, &asked);
-        self.site.client_cert.apply(&mut head.headers, &connection.record.borrow());
+        match self.consolidated {
+            // What clients prove to the host is not for others.
+            Some(consolidated) if consolidated.place().is_some() => consolidated.address(&mut head.headers),
+            _ => self.site.client_cert.apply(&mut head.headers, &connection.record.borrow()),
+        }
         if let Some(rules) = self.rules {
             rules.apply(&mut head.headers);
         }
@@ -120,6 +126,9 @@ impl Passage<'_> {
     ) -> Response<Body> {
         match answered {
             Ok(mut response) => {
+                if let Some(consolidated) = self.consolidated {
+                    consolidated.change_links(response.headers_mut());
+                }
                 if let Some(hinting) = &self.hinting {
                     hinting.answered(&response);
                 }

@@ -1,0 +1,34 @@
+//! The arguments of `brisk check`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::config::units::Period;
+
+/// Arguments of `brisk check`.
+#[derive(Args, Debug)]
+pub(crate) struct Check {
+    /// Configuration file (TOML)
+    #[arg(value_name = "FILE", required_unless_present = "har", conflicts_with = "har")]
+    pub(crate) file: Option<PathBuf>,
+    /// A page as a browser recorded it (HAR): which origins it asks, and what `consolidate` would save of each
+    #[arg(long, value_name = "FILE")]
+    pub(crate) har: Option<PathBuf>,
+    /// Round trip time of visitors, e.g. 100ms [default: the times of the recording]
+    #[arg(long, value_name = "TIME", conflicts_with = "file", value_parser = rtt)]
+    pub(crate) rtt: Option<Duration>,
+    /// Write JSON
+    #[arg(long, conflicts_with = "file")]
+    pub(crate) json: bool,
+}
+
+/// The longest round trip that is no slip.
+const LONGEST: Duration = Duration::from_secs(10);
+
+fn rtt(text: &str) -> Result<Duration, String> {
+    let Period(time) = text.parse()?;
+    let is_right = time > Duration::ZERO && time <= LONGEST;
+    if is_right { Ok(time) } else { Err("write a round trip time from 1ms to 10s".to_owned()) }
+}

@@ -1,0 +1,50 @@
+//! `consolidate` of hosts: origins, and the paths that they are served below.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, Visitor, value};
+
+/// Where an origin is served: a path, or a table.
+#[derive(Clone, Debug)]
+pub(crate) struct Consolidate(pub(crate) ConsolidateTable);
+
+/// `{ path = "/_s", ... }`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ConsolidateTable {
+    pub(crate) path: String,
+    pub(crate) upstream: Option<String>,
+    pub(crate) cookies: Option<Cookies>,
+}
+
+/// Which cookies an origin gets and sets.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Cookies {
+    Own,
+    None,
+    Host,
+}
+
+impl<'de> Deserialize<'de> for Consolidate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Consolidate;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a path as \"/_s\", or a table as { path = \"/_s\", upstream = \"static\" }")
+            }
+
+            fn visit_str<E: de::Error>(self, path: &str) -> Result<Consolidate, E> {
+                Ok(Consolidate(ConsolidateTable { path: path.to_owned(), upstream: None, cookies: None }))
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, table: A) -> Result<Consolidate, A::Error> {
+                ConsolidateTable::deserialize(value::MapAccessDeserializer::new(table)).map(Consolidate)
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}

@@ -1,0 +1,216 @@
+//! HAR files, version 1.2, as browsers write them: what matters of each request.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use anyhow::{anyhow, bail};
+use serde::Deserialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// Larger files hold the bodies of answers; those without are a hundred times smaller.
+const LARGEST: u64 = 256 << 20;
+
+/// More requests than any page makes.
+const MOST: usize = 5_000;
+
+#[derive(Debug, Deserialize)]
+struct Document {
+    log: Log,
+}
+
+#[derive(Debug, Deserialize)]
+struct Log {
+    #[serde(default)]
+    pages: Vec<Page>,
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Page {
+    id: Option<String>,
+    page_timings: Option<PageTimings>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PageTimings {
+    on_load: Option<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    pageref: Option<String>,
+    started_date_time: String,
+    time: Option<f64>,
+    request: Request,
+    response: Response,
+    timings: Option<Timings>,
+    connection: Option<serde_json::Value>,
+    #[serde(rename = "_initiator")]
+    initiator: Option<Initiator>,
+    #[serde(rename = "_fromCache")]
+    from_cache: Option<serde_json::Value>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Request {
+    method: String,
+    url: String,
+    http_version: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Response {
+    status: Option<f64>,
+    http_version: Option<String>,
+    headers_size: Option<f64>,
+    body_size: Option<f64>,
+    #[serde(rename = "_transferSize")]
+    transfer_size: Option<f64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Timings {
+    blocked: Option<f64>,
+    dns: Option<f64>,
+    connect: Option<f64>,
+    ssl: Option<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Initiator {
+    url: Option<String>,
+}
+
+/// A page with its requests in the order of their starts.
+#[derive(Debug, Default)]
+pub(super) struct Recording {
+    pub(super) asked: Vec<Asked>,
+    /// When the page had loaded, in milliseconds after its first request.
+    pub(super) loaded: Option<f64>,
+    /// Requests that went over no network: from caches, `data:`, failed.
+    pub(super) without_network: usize,
+    /// Other pages in the file.
+    pub(super) other_pages: usize,
+}
+
+/// One request. Times are in milliseconds.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) url: String,
+    pub(super) initiator: Option<String>,
+    pub(super) is_read: bool,
+    pub(super) is_redirect: bool,
+    pub(super) is_quic: bool,
+    /// After the first request.
+    pub(super) start: f64,
+    pub(super) time: f64,
+    pub(super) blocked: f64,
+    pub(super) dns: f64,
+    /// With TLS.
+    pub(super) connect: f64,
+    pub(super) tls: f64,
+    pub(super) connection: Option<String>,
+    pub(super) bytes: f64,
+}
+
+/// Reads the first page of a file.
+pub(super) fn read(path: &Path) -> anyhow::Result<Recording> {
+    let name = path.display();
+    let unread = |error| anyhow!("{name}: cannot be read: {error}");
+    let file = File::open(path).map_err(unread)?;
+    let about = file.metadata().map_err(unread)?;
+    if about.is_dir() {
+        bail!("{name} is a folder: name the HAR file in it");
+    }
+    if about.len() > LARGEST {
+        bail!("{name} is larger than 256 MiB: save it without the content of answers");
+    }
+    let bytes = BufReader::new(file.take(LARGEST));
+    let document: Document = serde_json::from_reader(bytes).map_err(|error| {
+        anyhow!(
+            "{name} is no HAR file ({error}): save one in the network panel of a browser's developer tools"
+        )
+    })?;
+    recording(document.log).map_err(|why| anyhow!("{name}: {why}"))
+}
+
+fn recording(log: Log) -> Result<Recording, String> {
+    if log.entries.len() > MOST {
+        return Err(format!(
+            "{} requests are more than a page makes: record one page alone",
+            log.entries.len()
+        ));
+    }
+    let page = log.entries.iter().find_map(|entry| entry.pageref.clone());
+    let mut recording = Recording { other_pages: log.pages.len().saturating_sub(1), ..Recording::default() };
+    let on_load = |page: &Page| page.page_timings.as_ref().and_then(|timings| timings.on_load);
+    recording.loaded =
+        log.pages.iter().find(|found| found.id == page).and_then(on_load).filter(|loaded| *loaded > 0.0);
+    let mut entries = Vec::new();
+    for entry in log.entries {
+        if entry.pageref.is_some() && entry.pageref != page {
+            continue;
+        }
+        let started = OffsetDateTime::parse(&entry.started_date_time, &Rfc3339)
+            .map_err(|_| format!("{:?} is not a time", entry.started_date_time))?;
+        entries.push((started, entry));
+    }
+    entries.sort_by_key(|(started, _)| *started);
+    let Some(first) = entries.first().map(|(started, _)| *started) else {
+        return Err("it has no request".to_owned());
+    };
+    for (started, entry) in entries {
+        match asked(&entry, (started - first).as_seconds_f64() * 1000.0) {
+            Some(asked) => recording.asked.push(asked),
+            None => recording.without_network += 1,
+        }
+    }
+    Ok(recording)
+}
+
+/// What was asked over the network.
+fn asked(entry: &Entry, start: f64) -> Option<Asked> {
+    let known = |value: Option<f64>| value.filter(|value| value.is_finite() && *value > 0.0).unwrap_or(0.0);
+    let (request, response) = (&entry.request, &entry.response);
+    let scheme = request.url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    let is_web = matches!(scheme.as_deref(), Some("http" | "https"));
+    let status = known(response.status);
+    let is_cached = entry.from_cache.as_ref().is_some_and(|cache| !cache.is_null());
+    if !is_web || status == 0.0 || is_cached {
+        return None;
+    }
+    let usual = Timings::default();
+    let timings = entry.timings.as_ref().unwrap_or(&usual);
+    let version = response.http_version.as_deref().or(request.http_version.as_deref()).unwrap_or_default();
+    let connection = entry.connection.as_ref().and_then(|connection| match connection {
+        serde_json::Value::String(text) => Some(text.clone()),
+        serde_json::Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    });
+    let bytes = match response.transfer_size {
+        Some(bytes) if bytes >= 0.0 => bytes,
+        _ => known(response.headers_size) + known(response.body_size),
+    };
+    Some(Asked {
+        url: request.url.clone(),
+        initiator: entry.initiator.as_ref().and_then(|initiator| initiator.url.clone()),
+        is_read: matches!(&request.method[..], "GET" | "HEAD"),
+        is_redirect: (300.0..400.0).contains(&status) && status != 304.0,
+        is_quic: version.to_ascii_lowercase().starts_with("h3") || version.to_ascii_lowercase() == "http/3",
+        start,
+        time: known(entry.time),
+        blocked: known(timings.blocked),
+        dns: known(timings.dns),
+        connect: known(timings.connect),
+        tls: known(timings.ssl),
+        connection: connection.filter(|name| !name.is_empty() && name != "0"),
+        bytes,
+    })
+}

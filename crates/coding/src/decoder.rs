@@ -1,0 +1,236 @@
+//! The codecs the other way: what a stranger compressed, a bounded piece of output at a time.
+
+use std::fmt;
+
+use brotli::enc::StandardAlloc;
+use brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
+use thiserror::Error;
+use zlib_rs::{Inflate, InflateFlush, Status};
+use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
+
+use crate::Coding;
+
+/// Output of a step at most.
+const ROOM: usize = 32 << 10;
+
+/// The largest window of zstd that is taken: RFC 9659 allows no larger one.
+const LARGEST_WINDOW: u32 = 23;
+
+/// zlib's way to ask for the frame of gzip, with a window of 32 KiB.
+const GZIP: u8 = 16 + 15;
+
+/// What cannot be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum DecoderError {
+    /// The bytes are no message of this coding.
+    #[error("the bytes are not {}, although their head says so", .0.name())]
+    Malformed(Coding),
+    /// The message ends early.
+    #[error("the {} message ends early", .0.name())]
+    Truncated(Coding),
+}
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// Bytes of the input that were taken.
+    pub taken: usize,
+    /// There may be more output without further input.
+    pub has_more: bool,
+}
+
+/// Decodes one message.
+pub struct Decoder {
+    coding: Coding,
+    codec: Codec,
+    /// The message, or a part that could be the last, has ended.
+    is_complete: bool,
+    /// What follows belongs to nothing.
+    is_over: bool,
+}
+
+enum Codec {
+    Zstd(DCtx<'static>),
+    Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
+    Gzip(Box<Inflate>),
+}
+
+impl Decoder {
+    /// For one message.
+    pub fn new(coding: Coding) -> Self {
+        let alloc = StandardAlloc::default;
+        let codec = match coding {
+            Coding::Zstd => {
+                let mut context = DCtx::create();
+                context
+                    .set_parameter(DParameter::WindowLogMax(LARGEST_WINDOW))
+                    .expect("a window that zstd has");
+                Codec::Zstd(context)
+            }
+            Coding::Brotli => Codec::Brotli(Box::new(BrotliState::new_strict(alloc(), alloc(), alloc()))),
+            Coding::Gzip => Codec::Gzip(Box::new(Inflate::new(true, GZIP))),
+        };
+        Self { coding, codec, is_complete: false, is_over: false }
+    }
+
+    /// Bytes that a decoder takes at most, which its message decides.
+    pub fn memory(coding: Coding) -> usize {
+        match coding {
+            Coding::Zstd => 9 << 20,
+            Coding::Brotli => 17 << 20,
+            Coding::Gzip => 64 << 10,
+        }
+    }
+
+    /// Takes some of `input` and appends up to 32 KiB to `output`. Call it again with the rest of the input as long as there is
+    /// some, or more output.
+    pub fn write(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<Decoded, DecoderError> {
+        if self.is_over {
+            return Ok(Decoded { taken: input.len(), has_more: false });
+        }
+        let malformed = DecoderError::Malformed(self.coding);
+        let start = output.len();
+        output.resize(start + ROOM, 0);
+        let stepped = match &mut self.codec {
+            Codec::Zstd(context) => zstd(context, input, &mut output[start..]),
+            Codec::Brotli(state) => brotli(state, input, &mut output[start..]),
+            Codec::Gzip(inflate) => gzip(inflate, input, &mut output[start..], self.is_complete),
+        };
+        let Some(step) = stepped else {
+            output.truncate(start);
+            // What follows a whole message of gzip is padding (RFC 1952 has no say on it).
+            if self.is_complete && self.coding == Coding::Gzip {
+                self.is_over = true;
+                return Ok(Decoded { taken: input.len(), has_more: false });
+            }
+            return Err(malformed);
+        };
+        output.truncate(start + step.made);
+        if step.taken > 0 || step.made > 0 || step.ended {
+            self.is_complete = step.ended;
+        }
+        self.is_over = step.ended && self.coding == Coding::Brotli;
+        if step.taken == 0 && step.made == 0 && !input.is_empty() && !self.is_over {
+            return Err(malformed);
+        }
+        Ok(Decoded { taken: step.taken, has_more: step.made == ROOM })
+    }
+
+    /// The input ends here: whether the message did.
+    pub fn finish(&self) -> Result<(), DecoderError> {
+        if self.is_complete { Ok(()) } else { Err(DecoderError::Truncated(self.coding)) }
+    }
+}
+
+impl fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decoder").field("coding", &self.coding).finish_non_exhaustive()
+    }
+}
+
+struct Step {
+    taken: usize,
+    made: usize,
+    ended: bool,
+}
+
+fn zstd(context: &mut DCtx<'_>, input: &[u8], output: &mut [u8]) -> Option<Step> {
+    let mut source = InBuffer::around(input);
+    let mut target = OutBuffer::around(output);
+    let left = context.decompress_stream(&mut target, &mut source).ok()?;
+    Some(Step { taken: source.pos(), made: target.pos(), ended: left == 0 })
+}
+
+fn brotli(
+    state: &mut BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>,
+    input: &[u8],
+    output: &mut [u8],
+) -> Option<Step> {
+    let (mut left, mut taken, mut room, mut made, mut total) = (input.len(), 0, output.len(), 0, 0);
+    let result =
+        BrotliDecompressStream(&mut left, &mut taken, input, &mut room, &mut made, output, &mut total, state);
+    let ended = matches!(result, BrotliResult::ResultSuccess);
+    (!matches!(result, BrotliResult::ResultFailure)).then_some(Step { taken, made, ended })
+}
+
+/// A message has several members, one after the other (RFC 1952 section 2.2).
+fn gzip(inflate: &mut Inflate, input: &[u8], output: &mut [u8], is_complete: bool) -> Option<Step> {
+    if is_complete {
+        if input.is_empty() {
+            return Some(Step { taken: 0, made: 0, ended: true });
+        }
+        *inflate = Inflate::new(true, GZIP);
+    }
+    let (taken, made) = (inflate.total_in(), inflate.total_out());
+    let status = inflate.decompress(input, output, InflateFlush::NoFlush).ok()?;
+    Some(Step {
+        taken: (inflate.total_in() - taken) as usize,
+        made: (inflate.total_out() - made) as usize,
+        ended: status == Status::StreamEnd,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Encoder;
+
+    fn encoded(coding: Coding, plain: &[u8]) -> Vec<u8> {
+        let mut output = Vec::new();
+        Encoder::new(coding, 4).write_whole(plain, &mut output).expect("a codec");
+        output
+    }
+
+    fn decoded(coding: Coding, pieces: &[&[u8]]) -> Result<Vec<u8>, DecoderError> {
+        let (mut decoder, mut output) = (Decoder::new(coding), Vec::new());
+        for piece in pieces {
+            let mut rest = *piece;
+            loop {
+                let before = output.len();
+                let step = decoder.write(rest, &mut output)?;
+                assert!(output.len() - before <= ROOM);
+                rest = &rest[step.taken..];
+                if rest.is_empty() && !step.has_more {
+                    break;
+                }
+            }
+        }
+        decoder.finish().map(|()| output)
+    }
+
+    #[test]
+    fn what_was_encoded_comes_back_whatever_the_pieces() {
+        let plain: Vec<u8> = (0..300_000_u32).map(|at| (at.wrapping_mul(at) / 977 % 251) as u8).collect();
+        for coding in Coding::ALL {
+            for (plain, lengths) in [
+                (&plain[..], &[1000, 1 << 20][..]),
+                (&plain[..500], &[1, 7][..]),
+                (&b""[..], &[1][..]),
+                (&b"x"[..], &[1][..]),
+            ] {
+                let encoded = encoded(coding, plain);
+                for &length in lengths {
+                    let pieces: Vec<_> = encoded.chunks(length).collect();
+                    assert!(decoded(coding, &pieces).as_deref() == Ok(plain), "{coding:?} {length}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bombs_come_in_bounded_pieces_and_what_is_cut_or_wrong_is_an_error() {
+        let zeros = vec![0; 8 << 20];
+        for coding in Coding::ALL {
+            let bomb = encoded(coding, &zeros);
+            assert!(decoded(coding, &[&bomb]).as_deref() == Ok(&zeros[..]), "{coding:?}");
+            let cut = &bomb[..bomb.len() - 1];
+            assert_eq!(decoded(coding, &[cut]).err(), Some(DecoderError::Truncated(coding)));
+            assert_eq!(decoded(coding, &[]).err(), Some(DecoderError::Truncated(coding)));
+            let noise: Vec<u8> = (0..999_u32).map(|at| (at.wrapping_mul(7919) >> 3) as u8 | 0x80).collect();
+            assert!(decoded(coding, &[&noise]).is_err(), "{coding:?}");
+        }
+        let two =
+            [encoded(Coding::Gzip, b"a"), encoded(Coding::Gzip, b"b"), b"\0\0padding".to_vec()].concat();
+        assert_eq!(decoded(Coding::Gzip, &[&two]).as_deref(), Ok(&b"ab"[..]));
+    }
+}

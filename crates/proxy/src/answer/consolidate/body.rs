@@ -1,0 +1,233 @@
+//! A document that is decoded and changed while it streams.
+//!
+//! A turn of a connection works on a limited number of bytes, of what comes out of the decoder, too. What can be said goes on
+//! at once: no more is held back than a tag or a URL.
+
+use std::fmt;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use brisk_coding::Decoder;
+use brisk_rewrite::{Map, Rewriter};
+use brisk_telemetry::Throttle;
+use bytes::{Buf as _, Bytes};
+use http::HeaderMap;
+use http_body::{Frame, SizeHint};
+
+use super::metrics;
+use crate::answer::compress::DIGESTS;
+use crate::answer::compress::encoders::Room;
+use crate::body::Body;
+use crate::connection::Connection;
+use crate::error::BodyError;
+
+/// Bytes that are looked at in a step: about as much as comes out of a step of the decoder.
+const SLICE: usize = 16 << 10;
+
+/// What a step costs of the turn at least.
+const LEAST_WORK: usize = 64;
+
+/// A document that is longer than this must not be more than [`MOST_TIMES`] as long as what was sent of it. Tables that repeat
+/// themselves come to 20 times; gzip ends at 1032.
+const BOMB: u64 = 4 << 20;
+const MOST_TIMES: u64 = 100;
+
+/// See the module.
+pub(super) struct RewrittenBody {
+    source: Body,
+    /// The decoder, and the room that it takes.
+    decoder: Option<(Decoder, Room)>,
+    /// The decoder may have more without further input.
+    has_more: bool,
+    rewriter: Rewriter,
+    map: Arc<Map>,
+    own: String,
+    /// A piece of the source that was not looked at yet.
+    piece: Bytes,
+    plain: Vec<u8>,
+    bytes_in: u64,
+    bytes_out: u64,
+    /// It has waited for its turn once.
+    is_due: bool,
+    state: State,
+    connection: Rc<Connection>,
+}
+
+enum State {
+    Going,
+    /// Everything was said; these are left to be sent.
+    Trailers(HeaderMap),
+    Over,
+}
+
+impl RewrittenBody {
+    /// A document whose body is still to come.
+    pub(super) fn new(
+        rewriter: Rewriter,
+        decoder: Option<(Decoder, Room)>,
+        map: Arc<Map>,
+        own: String,
+        connection: Rc<Connection>,
+    ) -> Self {
+        metrics::rewritten();
+        Self {
+            source: Body::Empty,
+            decoder,
+            has_more: false,
+            rewriter,
+            map,
+            own,
+            piece: Bytes::new(),
+            plain: Vec::new(),
+            bytes_in: 0,
+            bytes_out: 0,
+            is_due: false,
+            state: State::Going,
+            connection,
+        }
+    }
+
+    /// With this body.
+    pub(super) fn streaming(self, source: Body) -> Self {
+        Self { source, ..self }
+    }
+
+    /// All of the document, which is not coded.
+    pub(super) fn whole(mut self, document: &[u8]) -> Vec<u8> {
+        let mut output = Vec::with_capacity(document.len());
+        let context = brisk_rewrite::Context { map: &self.map, own: &self.own };
+        self.rewriter.write(document, context, &mut output);
+        self.rewriter.finish(context, &mut output);
+        output
+    }
+
+    /// Works on a slice of the piece, if it is the answer's turn. Ready with output, which may be empty.
+    fn poll_slice(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
+        let length = self.piece.len().min(SLICE);
+        let work = if self.decoder.is_some() { 2 * SLICE } else { length };
+        // An answer that has waited goes on whatever the others did: the turn is another one.
+        if !self.connection.may_work(work.max(LEAST_WORK)) && !std::mem::replace(&mut self.is_due, true) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.is_due = false;
+        Poll::Ready(self.slice(length))
+    }
+
+    fn slice(&mut self, length: usize) -> Result<Bytes, BodyError> {
+        let slice = self.piece.slice(..length);
+        let mut output = Vec::with_capacity(length);
+        let context = brisk_rewrite::Context { map: &self.map, own: &self.own };
+        let Some((decoder, _)) = &mut self.decoder else {
+            self.piece.advance(length);
+            self.rewriter.write(&slice, context, &mut output);
+            return Ok(output.into());
+        };
+        self.plain.clear();
+        let step = decoder.write(&slice, &mut self.plain).map_err(BodyError::Decoder)?;
+        self.piece.advance(step.taken);
+        self.has_more = step.has_more;
+        self.bytes_in += step.taken as u64;
+        self.bytes_out += self.plain.len() as u64;
+        let times = self.bytes_out / self.bytes_in.max(1);
+        if self.bytes_out > BOMB && times > MOST_TIMES {
+            return Err(BodyError::Bomb { times });
+        }
+        self.rewriter.write(&self.plain, context, &mut output);
+        Ok(output.into())
+    }
+
+    fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<Bytes, BodyError> {
+        if let Some((decoder, _)) = self.decoder.take() {
+            decoder.finish().map_err(BodyError::Decoder)?;
+        }
+        let mut output = Vec::new();
+        let context = brisk_rewrite::Context { map: &self.map, own: &self.own };
+        self.rewriter.finish(context, &mut output);
+        self.state = trailers.map_or(State::Over, |mut trailers| {
+            for name in &DIGESTS {
+                trailers.remove(name);
+            }
+            State::Trailers(trailers)
+        });
+        Ok(output.into())
+    }
+
+    fn failed(&mut self, error: BodyError) -> BodyError {
+        if matches!(error, BodyError::Decoder(_) | BodyError::Bomb { .. }) {
+            metrics::broken();
+            report(&error, &self.own);
+        }
+        self.state = State::Over;
+        self.source = Body::Empty;
+        self.decoder = None;
+        error
+    }
+}
+
+/// Logs that an answer is cut off, once a second at most.
+fn report(error: &BodyError, host: &str) {
+    static THROTTLE: OnceLock<Throttle> = OnceLock::new();
+    if let Some(more) = THROTTLE.get_or_init(|| Throttle::new(Duration::from_secs(1))).pass() {
+        tracing::warn!(%error, host, more, "an answer that is to be rewritten was cut off");
+    }
+}
+
+impl http_body::Body for RewrittenBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        loop {
+            match &mut self.state {
+                State::Going => {}
+                State::Over => return Poll::Ready(None),
+                State::Trailers(trailers) => {
+                    let trailers = std::mem::take(trailers);
+                    self.state = State::Over;
+                    return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+                }
+            }
+            let output = if self.piece.is_empty() && !self.has_more {
+                match ready!(Pin::new(&mut self.source).poll_frame(context)) {
+                    None => self.finish(None),
+                    Some(Err(error)) => Err(error),
+                    Some(Ok(frame)) => match frame.into_data() {
+                        Ok(piece) => {
+                            self.piece = piece;
+                            continue;
+                        }
+                        Err(frame) => self.finish(frame.into_trailers().ok()),
+                    },
+                }
+            } else {
+                ready!(self.poll_slice(context))
+            };
+            match output {
+                Ok(output) if output.is_empty() => {}
+                Ok(output) => return Poll::Ready(Some(Ok(Frame::data(output)))),
+                Err(error) => return Poll::Ready(Some(Err(self.failed(error)))),
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.state, State::Over)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::default()
+    }
+}
+
+impl fmt::Debug for RewrittenBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RewrittenBody").field("source", &self.source).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,70 @@
+//! Cookies of an origin at a browser that takes them for the host's.
+
+use brisk_rewrite::Place;
+use http::{HeaderMap, HeaderValue, header};
+
+use super::Cookies;
+
+/// What the names of an origin's cookies begin with at the browser: `_s~`.
+fn start(place: &Place) -> String {
+    format!("{}~", place.prefix.as_str().trim_start_matches('/').replace('/', "."))
+}
+
+/// Leaves the origin's own cookies, by the names that it gave them.
+pub(super) fn keep_own(headers: &mut HeaderMap, place: &Place) {
+    let start = start(place);
+    let mut kept: Vec<&[u8]> = Vec::new();
+    for line in headers.get_all(header::COOKIE) {
+        let pairs = line.as_bytes().split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+        kept.extend(pairs.filter_map(|pair| pair.strip_prefix(start.as_bytes())));
+    }
+    let joined = HeaderValue::from_bytes(&kept.join(&b"; "[..]));
+    headers.remove(header::COOKIE);
+    if let Ok(cookies) = joined
+        && !cookies.is_empty()
+    {
+        headers.insert(header::COOKIE, cookies);
+    }
+}
+
+/// Confines the cookies that an origin sets to its path, and with [`Cookies::Own`] to its names.
+pub(super) fn confine(headers: &mut HeaderMap, place: &Place, policy: Cookies) {
+    let header::Entry::Occupied(entry) = headers.entry(header::SET_COOKIE) else { return };
+    let lines: Vec<_> = entry.remove_entry_mult().1.collect();
+    if policy == Cookies::None {
+        return;
+    }
+    let start = if policy == Cookies::Own { start(place) } else { String::new() };
+    for line in lines {
+        if let Some(line) = confined(line.as_bytes(), place.prefix.as_str(), &start) {
+            headers.append(header::SET_COOKIE, line);
+        }
+    }
+}
+
+/// RFC 6265 section 5.2. A cookie without a name could have any.
+fn confined(line: &[u8], prefix: &str, start: &str) -> Option<HeaderValue> {
+    let mut parts = line.split(|byte| *byte == b';');
+    let pair = parts.next()?.trim_ascii();
+    if !pair.contains(&b'=') || pair.starts_with(b"=") {
+        return None;
+    }
+    let mut cookie = [start.as_bytes(), pair].concat();
+    let mut path = b"/".to_vec();
+    for part in parts {
+        let (name, value) = match part.iter().position(|byte| *byte == b'=') {
+            Some(equals) => (part[..equals].trim_ascii(), part[equals + 1..].trim_ascii()),
+            None => (part.trim_ascii(), &b""[..]),
+        };
+        if name.eq_ignore_ascii_case(b"path") {
+            path = if value.starts_with(b"/") { value.to_vec() } else { b"/".to_vec() };
+        } else if !name.eq_ignore_ascii_case(b"domain") {
+            cookie.push(b';');
+            cookie.extend_from_slice(part);
+        }
+    }
+    cookie.extend_from_slice(b"; Path=");
+    cookie.extend_from_slice(prefix.as_bytes());
+    cookie.extend_from_slice(&path);
+    HeaderValue::from_bytes(&cookie).ok()
+}

@@ -1,0 +1,46 @@
+//! What is counted of rewriting, for the whole process.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use brisk_telemetry::metrics::{Collector, Encoder};
+
+static ANSWERS: AtomicU64 = AtomicU64::new(0);
+static REFUSED: AtomicU64 = AtomicU64::new(0);
+static BROKEN: AtomicU64 = AtomicU64::new(0);
+
+/// Counts a document whose URLs are changed.
+pub(super) fn rewritten() {
+    ANSWERS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Counts a document that was sent as it is because codecs took as much memory as they may.
+pub(super) fn refused() {
+    REFUSED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Counts a document that was cut off because it could not be decoded.
+pub(super) fn broken() {
+    BROKEN.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Writes the metrics of rewriting.
+#[derive(Clone, Copy, Debug)]
+pub struct RewritingMetrics;
+
+impl Collector for RewritingMetrics {
+    fn collect(&self, page: &mut Encoder<'_, '_>) -> fmt::Result {
+        for (name, help, count) in [
+            ("rewritten_answers", "Documents whose URLs of consolidated origins were changed.", &ANSWERS),
+            (
+                "rewriting_refusals",
+                "Documents sent as they are because decoders took as much memory as they may.",
+                &REFUSED,
+            ),
+            ("rewriting_failures", "Documents cut off because they could not be decoded.", &BROKEN),
+        ] {
+            page.counter(name, help)?.counter(&[], count.load(Ordering::Relaxed))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,173 @@
+//! What a browser gets of an answer.
+
+use std::rc::Rc;
+
+use brisk_coding::{Coding, Decoder};
+use brisk_rewrite::{Kind, Rewriter, policy, refresh};
+use bytes::Bytes;
+use http::header::{self, HeaderName};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+
+use super::body::RewrittenBody;
+use super::{Consolidating, cookies, metrics};
+use crate::answer::compress::encoders::Room;
+use crate::answer::compress::{DIGESTS, forbids_transforming, tokens};
+use crate::body::Body;
+use crate::connection::Connection;
+
+/// Documents of up to this size that are here as a whole are changed at once, and keep a length.
+const AT_ONCE: usize = 32 << 10;
+
+/// What an origin says of itself as a whole would be said of the host.
+const OF_ORIGINS: [HeaderName; 11] = [
+    header::STRICT_TRANSPORT_SECURITY,
+    header::ALT_SVC,
+    HeaderName::from_static("accept-ch"),
+    HeaderName::from_static("clear-site-data"),
+    HeaderName::from_static("critical-ch"),
+    HeaderName::from_static("nel"),
+    HeaderName::from_static("origin-agent-cluster"),
+    HeaderName::from_static("report-to"),
+    HeaderName::from_static("service-worker-allowed"),
+    HeaderName::from_static("speculation-rules"),
+    HeaderName::from_static("use-as-dictionary"),
+];
+
+/// Changes the values of a header for which `changed` has others.
+pub(super) fn change(headers: &mut HeaderMap, name: &HeaderName, changed: impl Fn(&str) -> Option<String>) {
+    let header::Entry::Occupied(mut entry) = headers.entry(name) else { return };
+    for value in entry.iter_mut() {
+        let new = value.to_str().ok().and_then(&changed).and_then(|new| HeaderValue::try_from(new).ok());
+        if let Some(new) = new {
+            *value = new;
+        }
+    }
+}
+
+impl Consolidating {
+    pub(super) fn change_headers(&self, headers: &mut HeaderMap) {
+        let (base, map) = (self.consolidated.base(), &self.consolidated.settings.map);
+        for name in [header::LOCATION, header::CONTENT_LOCATION] {
+            change(headers, &name, |value| map.url(base, value));
+        }
+        change(headers, &header::REFRESH, |value| refresh(value, base, map));
+        for name in [header::CONTENT_SECURITY_POLICY, header::CONTENT_SECURITY_POLICY_REPORT_ONLY] {
+            change(headers, &name, |value| policy(value, map, &self.own));
+        }
+        self.change_allowed_origin(headers);
+        if let Some(place) = self.consolidated.place() {
+            for name in &OF_ORIGINS {
+                headers.remove(name);
+            }
+            cookies::confine(headers, place, self.consolidated.cookies());
+        }
+    }
+
+    /// Pages of an origin are pages of the host here: who allows the one means the other.
+    fn change_allowed_origin(&self, headers: &mut HeaderMap) {
+        let Some(allowed) = headers.get_mut(header::ACCESS_CONTROL_ALLOW_ORIGIN) else { return };
+        let places = &self.consolidated.settings.map.places;
+        let names_one = places.iter().any(|place| allowed.as_bytes() == place.origin.to_string().as_bytes());
+        let asked = self.origin.as_ref().filter(|origin| {
+            let host = origin.as_bytes().strip_prefix(b"https://");
+            !self.own.is_empty() && host == Some(self.own.as_bytes())
+        });
+        if let (true, Some(asked)) = (names_one, asked) {
+            allowed.clone_from(asked);
+        }
+    }
+
+    pub(super) fn change_document(&self, connection: &Rc<Connection>, response: &mut Response<Body>) {
+        if response.status() == StatusCode::NOT_MODIFIED {
+            return self.confirm(response.headers_mut());
+        }
+        let Some((kind, coding)) = document(response) else { return };
+        let decoder = match coding {
+            Some(coding) => {
+                let limit = connection.settings().map_or(usize::MAX, |settings| settings.compression_memory);
+                let Some(room) = Room::take(Decoder::memory(coding), limit) else {
+                    return metrics::refused();
+                };
+                Some((Decoder::new(coding), room))
+            }
+            None => None,
+        };
+        self.mark(response.headers_mut());
+        if self.is_head {
+            // The body of an upstream's answer is empty, and its connection is to be used again.
+            if !matches!(response.body(), Body::Upstream(_)) {
+                *response.body_mut() = Body::Empty;
+            }
+        } else {
+            let rewriter = Rewriter::new(kind, self.consolidated.base());
+            let body = std::mem::take(response.body_mut());
+            let map = Rc::clone(&self.consolidated);
+            let map = std::sync::Arc::clone(&map.settings.map);
+            let new = RewrittenBody::new(rewriter, decoder, map, self.own.clone(), Rc::clone(connection));
+            *response.body_mut() = match short(body, connection, coding) {
+                Ok(whole) => Body::full(new.whole(&whole)),
+                Err(body) => Body::boxed(new.streaming(body)),
+            };
+        }
+        if let (Some(_), Some(compressing)) = (coding, &self.recompressing) {
+            compressing.apply(connection, response);
+        }
+    }
+
+    /// Changes a head into that of the changed document.
+    fn mark(&self, headers: &mut HeaderMap) {
+        headers.remove(header::CONTENT_LENGTH);
+        headers.remove(header::CONTENT_ENCODING);
+        // Ranges would be of what the origin has; its time says nothing of how the document is changed.
+        headers.remove(header::ACCEPT_RANGES);
+        headers.remove(header::LAST_MODIFIED);
+        for name in &DIGESTS {
+            headers.remove(name);
+        }
+        if let Some(tag) = headers.remove(header::ETAG)
+            && let Some(marked) = self.consolidated.mark.of_document(&tag)
+        {
+            headers.insert(header::ETAG, marked);
+        }
+    }
+
+    /// A document that has not changed has the tag that the client knows.
+    fn confirm(&self, headers: &mut HeaderMap) {
+        let Some(known) = &self.known else { return };
+        let tag = headers.get(header::ETAG);
+        if let Some(marked) = tag.and_then(|tag| self.consolidated.mark.known_as(known, tag)) {
+            headers.insert(header::ETAG, marked);
+        }
+    }
+}
+
+/// What kind of document an answer is, and its coding, if it can be changed. Parts of documents cannot.
+fn document(response: &Response<Body>) -> Option<(Kind, Option<Coding>)> {
+    let headers = response.headers();
+    let status = response.status();
+    let has_none = status.is_informational()
+        || matches!(status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::PARTIAL_CONTENT);
+    if has_none || headers.contains_key(header::CONTENT_RANGE) || forbids_transforming(headers) {
+        return None;
+    }
+    let kind = Kind::of(headers.get(header::CONTENT_TYPE)?.to_str().ok()?)?;
+    let mut codings = tokens(headers, &header::CONTENT_ENCODING)
+        .filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"));
+    match (codings.next(), codings.next()) {
+        (None, _) => Some((kind, None)),
+        (Some(coding), None) => Some((kind, Some(Coding::named(coding)?))),
+        _ => None,
+    }
+}
+
+/// The whole body if it is here, short and plain, and this turn has room for it; otherwise the body as it is.
+fn short(mut body: Body, connection: &Connection, coding: Option<Coding>) -> Result<Bytes, Body> {
+    if coding.is_some() {
+        return Err(body);
+    }
+    match body.whole() {
+        Some(whole) if whole.len() <= AT_ONCE && connection.may_work(whole.len()) => Ok(whole),
+        Some(whole) => Err(Body::full(whole)),
+        None => Err(body),
+    }
+}

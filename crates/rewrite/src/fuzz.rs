@@ -1,0 +1,174 @@
+//! What must hold for rewriting, whatever a document is.
+//!
+//! The borders between pieces make no difference, what is held has a bound, a second time changes nothing, and an independent
+//! parser of HTML finds the same document, but for the beginnings of URLs.
+
+use html5ever::tendril::TendrilSink as _;
+use html5ever::{ParseOpts, parse_document};
+use markup5ever_rcdom::{Handle, NodeData, RcDom};
+
+use crate::{Base, Context, HELD, Kind, Map, Place, Rewriter};
+
+/// The host of documents here.
+const OWN: &str = "www.example";
+
+/// An origin below `/_s`.
+pub(crate) fn map() -> Map {
+    let origin = "https://static.example".parse().expect("an origin");
+    Map { places: vec![Place { origin, prefix: "/_s".parse().expect("a prefix") }] }
+}
+
+pub(crate) fn context(map: &Map) -> Context<'_> {
+    Context { map, own: OWN }
+}
+
+/// Rewrites a text as a whole, in pieces of all lengths up to 7, and byte by byte; all must be alike.
+#[cfg(test)]
+pub(crate) fn in_pieces(text: &[u8], rewrite: impl Fn(&[&[u8]]) -> Vec<u8>) -> String {
+    let whole = rewrite(&[text]);
+    for length in 1..=7 {
+        let pieces: Vec<_> = text.chunks(length).collect();
+        assert_eq!(rewrite(&pieces), whole, "in pieces of {length}: {:?}", String::from_utf8_lossy(text));
+    }
+    String::from_utf8(whole).expect("text stays text")
+}
+
+/// The first bytes choose kind, base and pieces; the rest is the document.
+pub fn rewriting(bytes: &[u8]) {
+    let Some((&[choice, step], document)) = bytes.split_first_chunk::<2>() else { return };
+    let kind = [Kind::Html, Kind::Html, Kind::Xml, Kind::Css, Kind::Manifest][usize::from(choice % 5)];
+    let base = [Base::Own, Base::Place(0), Base::Foreign][usize::from(choice / 5 % 3)];
+    let map = map();
+    let whole = rewritten(kind, base, &map, &[document]);
+    let pieces: Vec<_> = document.chunks(usize::from(step % 61) + 1).collect();
+    assert_eq!(rewritten(kind, base, &map, &pieces), whole, "pieces make a difference");
+    if base != Base::Place(0) {
+        // Policies get a source each time; a base of the map is one no more.
+        let lower = document.to_ascii_lowercase();
+        let has = |word: &[u8]| memchr::memmem::find(&lower, word).is_some();
+        if !has(b"meta") && !has(b"base") {
+            assert_eq!(rewritten(kind, base, &map, &[&whole]), whole, "a second time changes something");
+        }
+    }
+    if base == Base::Foreign && kind != Kind::Html {
+        assert_eq!(whole, document);
+    }
+    if kind == Kind::Html {
+        assert_eq!(nodes(&whole), nodes(document), "another document");
+    }
+    headers(document, &map);
+}
+
+fn rewritten(kind: Kind, base: Base, map: &Map, pieces: &[&[u8]]) -> Vec<u8> {
+    let (mut rewriter, mut output) = (Rewriter::new(kind, base), Vec::new());
+    for piece in pieces {
+        rewriter.write(piece, context(map), &mut output);
+        assert!(rewriter.held() <= 2 * HELD);
+    }
+    rewriter.finish(context(map), &mut output);
+    output
+}
+
+/// The functions for headers take anything, and add no more than a prefix for each thing they find.
+fn headers(bytes: &[u8], map: &Map) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    for base in [Base::Own, Base::Place(0)] {
+        for changed in [crate::link(text, base, map), crate::refresh(text, base, map), map.url(base, text)] {
+            assert!(changed.is_none_or(|changed| changed.len() <= 4 * text.len() + 8));
+        }
+    }
+    if let Some(changed) = crate::policy(text, map, OWN) {
+        let removed = changed.replace(" https://www.example/_s/", "");
+        assert_eq!(removed, text.replace(" https://www.example/_s/", ""));
+    }
+}
+
+/// All of a document, one string for each node and attribute, without what rewriting may change.
+fn nodes(document: &[u8]) -> Vec<String> {
+    let options = ParseOpts::default();
+    let dom = parse_document(RcDom::default(), options).from_utf8().one(document);
+    let mut found = Vec::new();
+    let mut rest = vec![(0, dom.document)];
+    while let Some((depth, node)) = rest.pop() {
+        found.push(format!("{depth} {}", said(&node)));
+        if let NodeData::Element { attrs, template_contents, .. } = &node.data {
+            for attribute in attrs.borrow().iter() {
+                found.push(format!("{depth} {:?}={}", attribute.name, without(&attribute.value)));
+            }
+            rest.extend(template_contents.borrow().iter().map(|content| (depth + 1, content.clone())));
+        }
+        rest.extend(node.children.borrow().iter().rev().map(|child| (depth + 1, child.clone())));
+    }
+    found
+}
+
+fn said(node: &Handle) -> String {
+    match &node.data {
+        NodeData::Document => "document".to_owned(),
+        NodeData::Doctype { name, public_id, system_id } => format!("doctype {name} {public_id} {system_id}"),
+        NodeData::Text { contents } => format!("text {}", without(&contents.borrow())),
+        NodeData::Comment { contents } => format!("comment {}", without(contents)),
+        NodeData::Element { name, .. } => format!("element {name:?}"),
+        NodeData::ProcessingInstruction { target, contents } => format!("instruction {target} {contents}"),
+    }
+}
+
+/// A text without origin, prefix and slashes.
+fn without(text: &str) -> String {
+    let mut text = text.to_ascii_lowercase().replace('/', "");
+    for part in [
+        " https:www.example_s",
+        "https:static.example:443",
+        "https:static.example",
+        "static.example:443",
+        "static.example",
+        "_s",
+    ] {
+        text = text.replace(part, "");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn fuzz_rewriting() {
+        let words: &[&[u8]] = &[
+            b"<img src=",
+            b"<a href='",
+            b"<base href=\"",
+            b"<style>",
+            b"</style>",
+            b"<script>",
+            b"</script>",
+            b"<svg>",
+            b"</svg>",
+            b"<!--",
+            b"-->",
+            b"<![CDATA[",
+            b"]]>",
+            b"<meta http-equiv=refresh content='0;url=",
+            b" srcset=\"",
+            b" style='a:url(",
+            b"https://static.example",
+            b"//static.example/",
+            b"/x/../y",
+            b"url(",
+            b"@import ",
+            b"image-set(",
+            b"\"src\":",
+            b"&#x2f;",
+            b"&quot;",
+            b"<textarea>",
+            b"<title>",
+            b"<plaintext>",
+            b">",
+            b"\">",
+            b"'/>",
+            b", ",
+            b"{",
+            b"}",
+        ];
+        brisk_testkit::fuzz::drive("rewriting", words, super::rewriting);
+    }
+}

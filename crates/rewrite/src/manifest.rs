@@ -1,0 +1,156 @@
+//! URLs of web application manifests: values of the members that have URLs.
+
+use crate::Context;
+use crate::map::{Base, apply};
+use crate::text::Syntax;
+
+/// Members with URLs. Not `id`: it names the application, and another one would be another application.
+const MEMBERS: [&[u8]; 6] = [b"src", b"url", b"start_url", b"scope", b"action", b"href"];
+
+/// The longest string that is looked at.
+const URL: usize = 8 << 10;
+
+/// The deepest nesting that is followed.
+const DEPTH: u32 = 64;
+
+/// Rewrites a manifest.
+#[derive(Debug)]
+pub(crate) struct Manifest {
+    base: Base,
+    /// Whether each open bracket is that of an object, the innermost lowest.
+    objects: u64,
+    depth: u32,
+    /// The next string is the name of a member.
+    is_name: bool,
+    /// The last name is one of [`MEMBERS`].
+    has_url: bool,
+    string: Option<Text>,
+    held: Vec<u8>,
+}
+
+/// The string that is being read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Text {
+    is_name: bool,
+    is_escaped: bool,
+    /// It is longer than anything that matters.
+    passes: bool,
+}
+
+impl Manifest {
+    pub(crate) fn new(base: Base) -> Self {
+        Self { base, objects: 0, depth: 0, is_name: false, has_url: false, string: None, held: Vec::new() }
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    pub(crate) fn write(&mut self, input: &[u8], context: Context<'_>, output: &mut Vec<u8>) {
+        for &byte in input {
+            match self.string {
+                Some(text) => self.within(text, byte, context, output),
+                None => self.between(byte, output),
+            }
+        }
+    }
+
+    pub(crate) fn finish(&mut self, _: Context<'_>, output: &mut Vec<u8>) {
+        output.append(&mut self.held);
+    }
+
+    fn between(&mut self, byte: u8, output: &mut Vec<u8>) {
+        output.push(byte);
+        match byte {
+            b'"' => {
+                let passes = self.depth > DEPTH || !(self.is_name || self.has_url);
+                self.string = Some(Text { is_name: self.is_name, is_escaped: false, passes });
+                self.is_name = false;
+            }
+            b'{' | b'[' => {
+                self.depth = self.depth.saturating_add(1);
+                self.objects = self.objects << 1 | u64::from(byte == b'{');
+                self.is_name = byte == b'{';
+                self.has_url = false;
+            }
+            b'}' | b']' => {
+                self.depth = self.depth.saturating_sub(1);
+                self.objects >>= 1;
+                self.has_url = false;
+            }
+            b',' => {
+                self.is_name = self.objects & 1 == 1;
+                self.has_url = false;
+            }
+            _ => {}
+        }
+    }
+
+    fn within(&mut self, text: Text, byte: u8, context: Context<'_>, output: &mut Vec<u8>) {
+        if byte == b'"' && !text.is_escaped {
+            self.string = None;
+            return self.ended(text, context, output);
+        }
+        let mut text = Text { is_escaped: byte == b'\\' && !text.is_escaped, ..text };
+        if text.passes {
+            output.push(byte);
+        } else {
+            self.held.push(byte);
+            text.passes = self.held.len() > URL;
+            if text.passes {
+                output.append(&mut self.held);
+            }
+        }
+        self.string = Some(text);
+    }
+
+    fn ended(&mut self, text: Text, context: Context<'_>, output: &mut Vec<u8>) {
+        if text.is_name {
+            self.has_url = !text.passes && MEMBERS.contains(&&self.held[..]);
+        } else if let Some(edit) = context.map.edit(self.base, &self.held, Syntax::Json) {
+            apply(&self.held, &[edit], output);
+            self.held.clear();
+        }
+        output.append(&mut self.held);
+        output.push(b'"');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuzz::{context, in_pieces, map};
+
+    fn rewritten(base: Base, text: &str) -> String {
+        let map = map();
+        in_pieces(text.as_bytes(), |pieces| {
+            let (mut manifest, mut output) = (Manifest::new(base), Vec::new());
+            pieces.iter().for_each(|piece| manifest.write(piece, context(&map), &mut output));
+            manifest.finish(context(&map), &mut output);
+            output
+        })
+    }
+
+    #[test]
+    fn members_with_urls_are_changed() {
+        let text = r#"{"name":"https://static.example/","start_url":"https://static.example/a",
+            "icons":[{"src":"https:\/\/static.example\/i.png","sizes":"1x1"},{"src":"i"}],"id":"https://static.example/"}"#;
+        let becomes = r#"{"name":"https://static.example/","start_url":"/_s/a",
+            "icons":[{"src":"/_s\/i.png","sizes":"1x1"},{"src":"i"}],"id":"https://static.example/"}"#;
+        assert_eq!(rewritten(Base::Own, text), becomes);
+        assert_eq!(rewritten(Base::Place(0), r#"{"scope":"/","x":"/"}"#), r#"{"scope":"/_s/","x":"/"}"#);
+    }
+
+    #[test]
+    fn what_is_malformed_stays() {
+        for text in [
+            r#"["src":"https://static.example/"]"#,
+            r#"{"src" "https://static.example"#,
+            r#"{"x":{"src":1,"y":"https://static.example/"}}"#,
+            r#"{"src":"https:\u002f/static.example/"}"#,
+            "}}}]]]\"\\\"",
+        ] {
+            assert_eq!(rewritten(Base::Own, text), text);
+        }
+    }
+}

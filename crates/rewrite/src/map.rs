@@ -1,0 +1,505 @@
+//! Origins, the paths that they are served below, and what becomes of a URL.
+
+use std::fmt;
+use std::ops::Range;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::text::{Syntax, Unit};
+
+/// The longest authority that is compared: a name has 253 bytes, a port 5.
+const AUTHORITY: usize = 260;
+
+/// `http` or `https`, a host and a port (RFC 6454 section 4).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Origin {
+    is_secure: bool,
+    host: String,
+    port: u16,
+}
+
+/// Why a text is no [`Origin`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum OriginError {
+    /// No scheme that pages are loaded by.
+    #[error("it begins with https:// or http://, as \"https://static.example\"")]
+    Scheme,
+    /// More than an origin.
+    #[error("it ends after host and port, without a path")]
+    Path,
+    /// No host that a URL could have.
+    #[error("it has the ASCII name of one host, or its address, and a port where that is not the usual one")]
+    Host,
+}
+
+impl Origin {
+    /// Host and port, the latter where it is not that of the scheme.
+    pub fn authority(&self) -> String {
+        let usual = if self.is_secure { 443 } else { 80 };
+        if self.port == usual { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
+    }
+
+    /// The host, in lower case; an address of IPv6 with its brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Whether its scheme is `https`.
+    pub fn is_secure(&self) -> bool {
+        self.is_secure
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn is(&self, is_secure: bool, host: &str, port: u16) -> bool {
+        self.is_secure == is_secure && self.port == port && self.host == host
+    }
+}
+
+impl FromStr for Origin {
+    type Err = OriginError;
+
+    fn from_str(text: &str) -> Result<Self, OriginError> {
+        let lower = text.to_ascii_lowercase();
+        let (is_secure, rest) = match (lower.strip_prefix("https://"), lower.strip_prefix("http://")) {
+            (Some(rest), _) => (true, rest),
+            (_, Some(rest)) => (false, rest),
+            _ => return Err(OriginError::Scheme),
+        };
+        let authority = rest.strip_suffix('/').unwrap_or(rest);
+        if authority.contains(['/', '?', '#']) {
+            return Err(OriginError::Path);
+        }
+        let (host, port) = split_port(authority, is_secure).ok_or(OriginError::Host)?;
+        Ok(Self { is_secure, host: host.to_owned(), port })
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", if self.is_secure { "https" } else { "http" }, self.authority())
+    }
+}
+
+/// Host and port of an authority without user; `None` if it is anything else.
+fn split_port(authority: &str, is_secure: bool) -> Option<(&str, u16)> {
+    let usual = if is_secure { 443 } else { 80 };
+    let end = authority.strip_prefix('[').and_then(|rest| rest.find(']')).map_or(0, |end| end + 2);
+    let (host, port) = match authority.get(end..)?.find(':') {
+        Some(colon) => (&authority[..end + colon], &authority[end + colon + 1..]),
+        None => (authority, ""),
+    };
+    let is_address = |text: &str| text.parse::<std::net::Ipv6Addr>().is_ok();
+    let is_host = match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(address) => is_address(address),
+        None => !host.is_empty() && host.len() <= 253 && host.bytes().all(is_host_byte),
+    };
+    if !is_host {
+        return None;
+    }
+    match port {
+        "" => Some((host, usual)),
+        digits if digits.bytes().all(|byte| byte.is_ascii_digit()) => Some((host, digits.parse().ok()?)),
+        _ => None,
+    }
+}
+
+fn is_host_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)
+}
+
+/// The path that an origin is served below: `/_s`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Prefix(String);
+
+/// Why a text is no [`Prefix`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "it is a path as \"/_s\": a slash before each name of letters, digits, \"-\", \"_\", \".\" and \"~\", and none at its end"
+)]
+pub struct PrefixError;
+
+impl Prefix {
+    /// The path.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = PrefixError;
+
+    fn from_str(text: &str) -> Result<Self, PrefixError> {
+        let is_name = |name: &str| {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+            !matches!(name, "" | "." | "..") && name.bytes().all(is_plain)
+        };
+        let names = text.strip_prefix('/').ok_or(PrefixError)?;
+        if names.split('/').all(is_name) && text.len() <= 64 {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(PrefixError)
+        }
+    }
+}
+
+/// An origin and where it is served.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The origin.
+    pub origin: Origin,
+    /// The path that it is served below.
+    pub prefix: Prefix,
+}
+
+/// All origins that one host serves below paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Map {
+    /// Each origin once, and no prefix within another.
+    pub places: Vec<Place>,
+}
+
+/// What the URLs of a document are relative to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// The host that serves it.
+    Own,
+    /// An origin of the map, by its index.
+    Place(usize),
+    /// Another origin: nothing can be put in terms of the host's paths.
+    Foreign,
+}
+
+/// A change of a text: what is put in the place of some of its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Edit<'m> {
+    pub(crate) range: Range<usize>,
+    pub(crate) prefix: &'m str,
+    /// A slash follows, for a URL without a path.
+    pub(crate) slash: bool,
+}
+
+impl Edit<'_> {
+    /// Moves it by some bytes.
+    pub(crate) fn at(self, offset: usize) -> Self {
+        Self { range: self.range.start + offset..self.range.end + offset, ..self }
+    }
+
+    pub(crate) fn write(&self, output: &mut Vec<u8>) {
+        output.extend_from_slice(self.prefix.as_bytes());
+        if self.slash {
+            output.push(b'/');
+        }
+    }
+}
+
+/// Appends `text` with these changes, which are in order.
+pub(crate) fn apply(text: &[u8], edits: &[Edit<'_>], output: &mut Vec<u8>) {
+    let mut from = 0;
+    for edit in edits {
+        output.extend_from_slice(&text[from..edit.range.start]);
+        edit.write(output);
+        from = edit.range.end;
+    }
+    output.extend_from_slice(&text[from..]);
+}
+
+/// The parts of a URL as far as they matter.
+enum Begins {
+    /// With the authority of a URL with a scheme, or of one without.
+    Authority {
+        is_secure: bool,
+    },
+    /// With a path from the root.
+    Root,
+    Other,
+}
+
+impl Map {
+    /// What is to be changed of a URL: nothing if it names no origin of the map, or is not understood.
+    ///
+    /// A URL whose path climbs (`/../x`) stays: what keeps to the paths of another origin must not reach those of the host.
+    pub(crate) fn edit(&self, base: Base, url: &[u8], syntax: Syntax) -> Option<Edit<'_>> {
+        if base == Base::Foreign {
+            return None;
+        }
+        let mut units = syntax.units(url).peekable();
+        while units.next_if(|unit| unit.byte.is_some_and(|byte| byte <= b' ')).is_some() {}
+        let first = units.peek()?.start;
+        match begins(&mut units) {
+            Begins::Root => {
+                let Base::Place(index) = base else { return None };
+                let prefix = self.places.get(index)?.prefix.as_str();
+                stays_below(units).then_some(Edit { range: first..first, prefix, slash: false })
+            }
+            Begins::Authority { is_secure } => {
+                let mut authority = String::new();
+                let ends = |unit: &Unit| matches!(unit.byte, Some(b'/' | b'?' | b'#'));
+                while let Some(unit) = units.next_if(|unit| !ends(unit)) {
+                    let byte = unit.byte.filter(|byte| is_host_byte(*byte) || b":[]".contains(byte))?;
+                    if authority.len() == AUTHORITY {
+                        return None;
+                    }
+                    authority.push(char::from(byte.to_ascii_lowercase()));
+                }
+                let place = self.find(is_secure, &authority)?;
+                let next = units.peek();
+                let end = next.map_or(url.len(), |unit| unit.start);
+                let slash = next.is_none_or(|unit| unit.byte != Some(b'/'));
+                let prefix = place.prefix.as_str();
+                stays_below(units).then_some(Edit { range: first..end, prefix, slash })
+            }
+            Begins::Other => None,
+        }
+    }
+
+    /// The base of a document whose URLs are relative to `url`, which is within a document of `base` at `own`.
+    pub(crate) fn base(&self, base: Base, url: &[u8], own: &str, syntax: Syntax) -> Base {
+        let mut units = syntax.units(url).peekable();
+        while units.next_if(|unit| unit.byte.is_some_and(|byte| byte <= b' ')).is_some() {}
+        let Begins::Authority { is_secure } = begins(&mut units) else {
+            // `data:` and others: relative URLs lead nowhere then.
+            let has_scheme = {
+                let mut units = syntax.units(url);
+                let stop = units.find(|unit| {
+                    !unit.byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || b"+-. ".contains(&byte))
+                });
+                stop.is_some_and(|unit| unit.byte == Some(b':') || unit.byte.is_none())
+            };
+            return if has_scheme { Base::Foreign } else { base };
+        };
+        let mut authority = String::new();
+        for unit in units {
+            match unit.byte {
+                Some(b'/' | b'?' | b'#') => break,
+                Some(byte) if is_host_byte(byte) || b":[]".contains(&byte) => {
+                    authority.push(char::from(byte.to_ascii_lowercase()));
+                }
+                _ => return Base::Foreign,
+            }
+            if authority.len() > AUTHORITY {
+                return Base::Foreign;
+            }
+        }
+        let named = split_port(&authority, is_secure);
+        let index = named.and_then(|(host, port)| {
+            self.places.iter().position(|place| place.origin.is(is_secure, host, port))
+        });
+        match index {
+            Some(index) => Base::Place(index),
+            None if is_secure && !own.is_empty() && named == split_port(own, true) => Base::Own,
+            None => Base::Foreign,
+        }
+    }
+
+    /// The place of an origin by its parts.
+    pub(crate) fn find(&self, is_secure: bool, authority: &str) -> Option<&Place> {
+        let (host, port) = split_port(authority, is_secure)?;
+        self.places.iter().find(|place| place.origin.is(is_secure, host, port))
+    }
+
+    /// What a URL in a header becomes, where it names an origin of the map or, below `base`, a path of it.
+    pub fn url(&self, base: Base, url: &str) -> Option<String> {
+        let edit = self.edit(base, url.as_bytes(), Syntax::Plain)?;
+        let mut output = Vec::with_capacity(url.len());
+        apply(url.as_bytes(), &[edit], &mut output);
+        String::from_utf8(output).ok()
+    }
+
+    /// The URL of an origin that is served at this path of the host, with the origin's own path.
+    pub fn origin_of<'p>(&self, path: &'p str) -> Option<(&Origin, &'p str)> {
+        self.places.iter().find_map(|place| {
+            let rest = path.strip_prefix(place.prefix.as_str())?;
+            (rest.is_empty() || rest.starts_with(['/', '?'])).then_some((&place.origin, rest))
+        })
+    }
+}
+
+fn begins(units: &mut std::iter::Peekable<impl Iterator<Item = Unit>>) -> Begins {
+    let mut is = |wanted: u8| {
+        units.next_if(|unit| unit.byte.is_some_and(|byte| byte.eq_ignore_ascii_case(&wanted))).is_some()
+    };
+    if is(b'/') {
+        if is(b'/') {
+            return Begins::Authority { is_secure: true };
+        }
+        return if is(b'\\') { Begins::Other } else { Begins::Root };
+    }
+    if !b"http".iter().all(|letter| is(*letter)) {
+        return Begins::Other;
+    }
+    let is_secure = is(b's');
+    if b"://".iter().all(|byte| is(*byte)) { Begins::Authority { is_secure } } else { Begins::Other }
+}
+
+/// Whether a path, of which the first slash may have been read, has no segment that leads up or might be read so. Query and
+/// fragment may have anything.
+fn stays_below(units: impl Iterator<Item = Unit>) -> bool {
+    let mut segment = Segment::default();
+    for unit in units {
+        match unit.byte {
+            Some(b'/') => {
+                if segment.climbs() {
+                    return false;
+                }
+                segment = Segment::default();
+            }
+            Some(b'?' | b'#') => break,
+            Some(b'\\') => return false,
+            Some(byte) if byte < b' ' => return false,
+            Some(byte) => segment.push(byte),
+            None => return false,
+        }
+    }
+    !segment.climbs()
+}
+
+/// A segment of a path, as far as it could be `..` in any spelling.
+#[derive(Default)]
+struct Segment {
+    bytes: [u8; 6],
+    length: usize,
+}
+
+impl Segment {
+    fn push(&mut self, byte: u8) {
+        if let Some(place) = self.bytes.get_mut(self.length) {
+            *place = byte.to_ascii_lowercase();
+        }
+        self.length += 1;
+    }
+
+    fn climbs(&self) -> bool {
+        let segment = self.bytes.get(..self.length);
+        segment.is_some_and(|segment| {
+            [&b".."[..], b".%2e", b"%2e.", b"%2e%2e"].contains(&segment.trim_ascii_end())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn map() -> Map {
+        let place = |origin: &str, prefix: &str| Place {
+            origin: origin.parse().expect("an origin"),
+            prefix: prefix.parse().expect("a prefix"),
+        };
+        Map { places: vec![place("https://static.example", "/_s"), place("http://[::1]:8080", "/_i/6")] }
+    }
+
+    fn edited(base: Base, url: &str) -> Option<String> {
+        map().url(base, url)
+    }
+
+    #[test]
+    fn what_names_an_origin_is_put_below_its_path() {
+        for (url, becomes) in [
+            ("https://static.example/a.css?b#c", "/_s/a.css?b#c"),
+            ("  HTTPS://Static.Example:443/a", "  /_s/a"),
+            ("//static.example/a", "/_s/a"),
+            ("https://static.example", "/_s/"),
+            ("https://static.example?q=/../x", "/_s/?q=/../x"),
+            ("https://static.example#x", "/_s/#x"),
+            ("http://[::1]:8080/x", "/_i/6/x"),
+            ("https://static.example/..a/.b./...", "/_s/..a/.b./..."),
+            ("https://static.example//other.example/", "/_s//other.example/"),
+        ] {
+            assert_eq!(edited(Base::Own, url).as_deref(), Some(becomes), "{url}");
+            assert_eq!(edited(Base::Place(1), url).as_deref(), Some(becomes), "{url}");
+            assert_eq!(edited(Base::Foreign, url), None, "{url}");
+        }
+    }
+
+    #[test]
+    fn what_names_no_origin_or_is_not_understood_stays() {
+        for url in [
+            "",
+            "a.css",
+            "../a.css",
+            "#https://static.example/",
+            "https:/static.example/a",
+            "https:static.example/a",
+            "https:\\\\static.example/a",
+            "https://static.example.evil/a",
+            "https://static.example@evil/a",
+            "https://user@static.example/a",
+            "https://static.example:8443/a",
+            "https://static.example:x/a",
+            "http://static.example/a",
+            "https://static%2eexample/a",
+            "https://st\tatic.example/a",
+            "wss://static.example/a",
+            "//static.example.evil",
+            "https://static.example\\a",
+            "/\\static.example/a",
+        ] {
+            assert_eq!(edited(Base::Own, url), None, "{url}");
+            if !url.starts_with('/') {
+                assert_eq!(edited(Base::Place(0), url), None, "{url}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_path_climbs_out_of_its_origin() {
+        for url in [
+            "https://static.example/../logout",
+            "https://static.example/a/../../logout",
+            "https://static.example/a/%2E%2e/x",
+            "https://static.example/.%2e",
+            "https://static.example/a\\..\\x",
+            "https://static.example/.\n./x",
+            "/../logout",
+        ] {
+            assert_eq!(edited(Base::Place(0), url), None, "{url}");
+        }
+    }
+
+    #[test]
+    fn paths_from_the_root_are_those_of_the_base() {
+        assert_eq!(edited(Base::Place(0), "/img/a.png").as_deref(), Some("/_s/img/a.png"));
+        assert_eq!(edited(Base::Place(0), "/").as_deref(), Some("/_s/"));
+        assert_eq!(edited(Base::Place(1), "/_i/6/x").as_deref(), Some("/_i/6/_i/6/x"));
+        for base in [Base::Own, Base::Foreign] {
+            assert_eq!(edited(base, "/img/a.png"), None);
+        }
+    }
+
+    #[test]
+    fn a_base_is_an_origin_of_the_map_or_the_host_or_foreign() {
+        let base = |from, url: &str| map().base(from, url.as_bytes(), "www.example:8443", Syntax::Plain);
+        assert_eq!(base(Base::Own, "https://static.example/x/"), Base::Place(0));
+        assert_eq!(base(Base::Place(0), "//WWW.example:8443/"), Base::Own);
+        assert_eq!(base(Base::Own, "https://other.example/"), Base::Foreign);
+        assert_eq!(base(Base::Own, "data:,x"), Base::Foreign);
+        for relative in ["/x/", "x/", "", "?a:b", "./a:b"] {
+            assert_eq!(base(Base::Place(0), relative), Base::Place(0), "{relative}");
+        }
+    }
+
+    #[test]
+    fn origins_and_prefixes_are_read_or_refused() {
+        let origin = |text: &str| text.parse::<Origin>().map(|origin| origin.to_string());
+        assert_eq!(origin("HTTPS://A.example:443/").as_deref(), Ok("https://a.example"));
+        assert_eq!(origin("http://a.example:443").as_deref(), Ok("http://a.example:443"));
+        assert_eq!(origin("a.example"), Err(OriginError::Scheme));
+        assert_eq!(origin("https://a.example/x"), Err(OriginError::Path));
+        for wrong in
+            ["https://", "https://a b", "https://*.example", "https://u@a", "https://a:99999", "https://[x]"]
+        {
+            assert_eq!(origin(wrong), Err(OriginError::Host), "{wrong}");
+        }
+        for right in ["/_s", "/a/b.c", "/~x"] {
+            assert_eq!(right.parse::<Prefix>().map(|prefix| prefix.0).as_deref(), Ok(right));
+        }
+        for wrong in ["", "/", "_s", "/a/", "//a", "/a//b", "/..", "/a b", "/\"", "/a%20", "/ü"] {
+            assert_eq!(wrong.parse::<Prefix>(), Err(PrefixError), "{wrong}");
+        }
+    }
+}

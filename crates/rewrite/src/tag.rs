@@ -1,0 +1,269 @@
+//! Tags: where one ends, and what is to be changed of its attributes.
+
+use std::ops::Range;
+
+use crate::Context;
+use crate::css;
+use crate::headers::refresh_edit;
+use crate::map::{Base, Edit, apply};
+use crate::policy::policy;
+use crate::text::{Syntax, decoded};
+
+/// Where in a tag a byte is (HTML sections 13.2.5.8 and 13.2.5.32 to 13.2.5.40).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Name,
+    BeforeAttribute,
+    Attribute,
+    AfterAttribute,
+    BeforeValue,
+    Double,
+    Single,
+    Unquoted,
+    AfterValue,
+    Slash,
+}
+
+impl Place {
+    /// Where the next byte leads; `None` if it ends the tag.
+    pub(crate) fn next(self, byte: u8) -> Option<Self> {
+        let is_space = matches!(byte, b'\t' | b'\n' | 0x0c | b'\r' | b' ');
+        Some(match (self, byte) {
+            (Self::Double, b'"') | (Self::Single, b'\'') => Self::AfterValue,
+            (Self::Double | Self::Single, _) => self,
+            (_, b'>') => return None,
+            (Self::BeforeValue, b'"') => Self::Double,
+            (Self::BeforeValue, b'\'') => Self::Single,
+            (Self::BeforeValue, _) if is_space => self,
+            (Self::BeforeValue, _) => Self::Unquoted,
+            (Self::Attribute | Self::AfterAttribute, b'=') => Self::BeforeValue,
+            (Self::Attribute | Self::AfterAttribute, _) if is_space => Self::AfterAttribute,
+            (Self::Unquoted, b'/') => self,
+            (_, b'/') => Self::Slash,
+            (_, _) if is_space => Self::BeforeAttribute,
+            (Self::Name | Self::Unquoted, _) => self,
+            _ => Self::Attribute,
+        })
+    }
+}
+
+/// Attributes of a tag that are looked at: a tag with more stays.
+const MOST: usize = 500;
+
+/// A tag from `<` to `>`.
+#[derive(Debug)]
+pub(crate) struct Tag<'t> {
+    bytes: &'t [u8],
+    name: &'t [u8],
+    attributes: Vec<Attribute>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Attribute {
+    name: Range<usize>,
+    /// Without quotes.
+    value: Range<usize>,
+}
+
+/// What an attribute holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    Url,
+    /// `srcset`
+    Candidates,
+    Style,
+    Refresh,
+    Policy,
+    Base,
+}
+
+impl<'t> Tag<'t> {
+    /// Reads a start tag, whose name is known.
+    pub(crate) fn read(bytes: &'t [u8], name: &'t [u8]) -> Self {
+        let mut attributes: Vec<Attribute> = Vec::new();
+        let mut place = Place::Name;
+        for (at, &byte) in bytes.iter().enumerate().skip(1) {
+            let next = place.next(byte);
+            if place == Place::Attribute && next != Some(Place::Attribute) {
+                attributes.last_mut().expect("one began").name.end = at;
+            } else if place == Place::Unquoted && next != Some(Place::Unquoted) {
+                attributes.last_mut().expect("one began").value.end = at;
+            }
+            match next {
+                Some(Place::Attribute) if place != Place::Attribute => {
+                    attributes.push(Attribute { name: at..at, value: 0..0 });
+                }
+                Some(Place::Double | Place::Single) if place == Place::BeforeValue => {
+                    attributes.last_mut().expect("one began").value = at + 1..at + 1;
+                }
+                Some(Place::Unquoted) if place == Place::BeforeValue => {
+                    attributes.last_mut().expect("one began").value = at..at;
+                }
+                Some(Place::AfterValue) if matches!(place, Place::Double | Place::Single) => {
+                    attributes.last_mut().expect("one began").value.end = at;
+                }
+                None => break,
+                _ => {}
+            }
+            place = next.unwrap_or(place);
+        }
+        if attributes.len() > MOST {
+            attributes.clear();
+        }
+        Self { bytes, name, attributes }
+    }
+
+    /// Appends the tag with its changes. A `base` changes what the URLs after it are relative to, once.
+    pub(crate) fn write(
+        &self,
+        base: &mut Base,
+        has_base: &mut bool,
+        context: Context<'_>,
+        output: &mut Vec<u8>,
+    ) {
+        let mut from = 0;
+        let is_fixed = same(self.name, "link") && self.is_fixed_link();
+        let meta = if same(self.name, "meta") { self.meta() } else { None };
+        for attribute in &self.attributes {
+            let Some(content) = self.content(attribute, is_fixed, meta) else { continue };
+            let value = &self.bytes[attribute.value.clone()];
+            if value.is_empty() {
+                continue;
+            }
+            output.extend_from_slice(&self.bytes[from..attribute.value.start]);
+            from = attribute.value.end;
+            match content {
+                Content::Base if *has_base => apply(value, &[], output),
+                Content::Base => {
+                    *has_base = true;
+                    write_url(value, *base, context, output);
+                    *base = context.map.base(*base, value, context.own, Syntax::Html);
+                }
+                Content::Url => write_url(value, *base, context, output),
+                Content::Candidates => apply(value, &candidates(value, *base, context), output),
+                Content::Style => write_style(value, *base, context, output),
+                Content::Refresh => {
+                    let edit = refresh_edit(value, *base, context.map, Syntax::Html);
+                    apply(value, edit.as_slice(), output);
+                }
+                Content::Policy => self.write_policy(attribute, context, output),
+            }
+        }
+        output.extend_from_slice(&self.bytes[from..]);
+    }
+
+    /// What an attribute holds; `is_fixed` of a link whose URL stays, `meta` for the content of a `meta`.
+    fn content(&self, attribute: &Attribute, is_fixed: bool, meta: Option<Content>) -> Option<Content> {
+        let is_one_of = |names: &[&str]| names.iter().any(|name| same(self.name, name));
+        let name = self.bytes[attribute.name.clone()].to_ascii_lowercase();
+        // Elements of the page's own scripts may mean anything by their attributes.
+        let is_custom = self.name.contains(&b'-');
+        match &name[..] {
+            b"style" => Some(Content::Style),
+            _ if is_custom => None,
+            b"href" if is_one_of(&["base"]) => Some(Content::Base),
+            b"href" if is_fixed => None,
+            b"href" | b"src" | b"xlink:href" => Some(Content::Url),
+            b"srcset" | b"imagesrcset" => Some(Content::Candidates),
+            b"action" if is_one_of(&["form"]) => Some(Content::Url),
+            b"formaction" if is_one_of(&["button", "input"]) => Some(Content::Url),
+            b"poster" if is_one_of(&["video"]) => Some(Content::Url),
+            b"data" if is_one_of(&["object"]) => Some(Content::Url),
+            b"background" if is_one_of(&["body", "table", "td", "th", "tr"]) => Some(Content::Url),
+            b"content" => meta,
+            _ => None,
+        }
+    }
+
+    /// A style sheet with a digest stays where its bytes are those that were digested, and the address of the page itself
+    /// is what search engines know it by.
+    fn is_fixed_link(&self) -> bool {
+        let has = |name, word: &str| {
+            let value = self.value(name).unwrap_or_default();
+            value.split(u8::is_ascii_whitespace).any(|found| same(found, word))
+        };
+        let is_style = has("rel", "stylesheet") || has("as", "style");
+        has("rel", "canonical")
+            || (is_style && self.value("integrity").is_some_and(|value| !value.is_empty()))
+    }
+
+    fn meta(&self) -> Option<Content> {
+        let kind = self.value("http-equiv")?.trim_ascii();
+        if same(kind, "refresh") {
+            Some(Content::Refresh)
+        } else if same(kind, "content-security-policy") {
+            Some(Content::Policy)
+        } else {
+            None
+        }
+    }
+
+    fn value(&self, name: &str) -> Option<&'t [u8]> {
+        let found =
+            self.attributes.iter().find(|attribute| same(&self.bytes[attribute.name.clone()], name))?;
+        Some(&self.bytes[found.value.clone()])
+    }
+
+    fn write_policy(&self, attribute: &Attribute, context: Context<'_>, output: &mut Vec<u8>) {
+        let value = &self.bytes[attribute.value.clone()];
+        let is_quoted = matches!(self.bytes[attribute.value.start - 1], b'"' | b'\'');
+        let text = std::str::from_utf8(value).ok().filter(|_| is_quoted && !value.contains(&b'&'));
+        match text.and_then(|text| policy(text, context.map, context.own)) {
+            Some(changed) => output.extend_from_slice(changed.as_bytes()),
+            None => output.extend_from_slice(value),
+        }
+    }
+}
+
+fn same(bytes: &[u8], text: &str) -> bool {
+    bytes.eq_ignore_ascii_case(text.as_bytes())
+}
+
+fn write_url(value: &[u8], base: Base, context: Context<'_>, output: &mut Vec<u8>) {
+    apply(value, context.map.edit(base, value, Syntax::Html).as_slice(), output);
+}
+
+fn write_style(value: &[u8], base: Base, context: Context<'_>, output: &mut Vec<u8>) {
+    if !value.contains(&b'(') && !value.contains(&b'&') {
+        return output.extend_from_slice(value);
+    }
+    let (text, starts) = decoded(value);
+    let mut edits = css::edits(&text, base, context.map);
+    for edit in &mut edits {
+        edit.range = starts[edit.range.start]..starts[edit.range.end];
+    }
+    apply(value, &edits, output);
+}
+
+/// The changes of a `srcset` (HTML section 4.8.4.2.2): URLs, each up to white space, with descriptors up to a comma.
+fn candidates<'m>(value: &[u8], base: Base, context: Context<'m>) -> Vec<Edit<'m>> {
+    let mut edits = Vec::new();
+    let mut at = 0;
+    while at < value.len() {
+        let skipped = value[at..].iter().take_while(|byte| byte.is_ascii_whitespace() || **byte == b',');
+        at += skipped.count();
+        let length = value[at..].iter().position(u8::is_ascii_whitespace).unwrap_or(value.len() - at);
+        let url = &value[at..at + length];
+        let trimmed = url.iter().rposition(|byte| *byte != b',').map_or(0, |last| last + 1);
+        edits.extend(context.map.edit(base, &url[..trimmed], Syntax::Html).map(|edit| edit.at(at)));
+        at += length;
+        if trimmed == url.len() {
+            at += descriptors(&value[at..]);
+        }
+    }
+    edits
+}
+
+/// The length of the descriptors of one candidate: up to a comma that is in no parentheses.
+fn descriptors(text: &[u8]) -> usize {
+    let mut is_within = false;
+    for (at, byte) in text.iter().enumerate() {
+        match byte {
+            b'(' => is_within = true,
+            b')' => is_within = false,
+            b',' if !is_within => return at,
+            _ => {}
+        }
+    }
+    text.len()
+}
