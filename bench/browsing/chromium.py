@@ -74,7 +74,12 @@ class Chromium:
         self.process.kill()
         self.process.wait()
         os.close(self.input), os.close(self.output)
-        shutil.rmtree(self.profile, ignore_errors=True)
+        # Its processes end a moment after it, and write until then.
+        for _ in range(100):
+            shutil.rmtree(self.profile, ignore_errors=True)
+            if not os.path.exists(self.profile):
+                break
+            time.sleep(0.05)
 
     def call(self, method, session=None, **parameters):
         """The result of a method of the protocol."""
