@@ -88,6 +88,14 @@ impl Fleet {
         Turn::Own(Own { name: name.clone(), store: None, lock: None })
     }
 
+    /// Removes soon what is there of a certificate that is revoked: other gateways would show it.
+    pub(super) fn remove(&self, name: Name) {
+        if let Some(store) = self.store.clone().filter(|_| self.is_here()) {
+            // What cannot be removed is not taken over any more when it has lived for a while.
+            drop(spawn_blocking(move || store.remove(&name)));
+        }
+    }
+
     fn is_here(&self) -> bool {
         lock(&self.away_until).is_none_or(|until| until < Instant::now())
     }
@@ -203,6 +211,18 @@ mod tests {
         assert!(!is_worth(&staple, Some(begin), begin + hour));
         let newer = Staple { this_update: begin + hour, ..staple };
         assert!(is_worth(&newer, Some(begin), begin + hour));
+    }
+
+    #[test]
+    fn the_staple_of_a_revoked_certificate_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, name) = (Folder::new(folder.path()), Name::of(["staples", "a"]));
+        store.write(&name, GOOD[0]).unwrap();
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async { fleet(&folder).remove(name.clone()) });
+        brisk_testkit::process::wait_until("the removal", || {
+            store.read(&name).unwrap().is_none().then_some(())
+        });
     }
 
     #[test]

@@ -223,6 +223,7 @@ pub(super) fn revoked(shared: &Shared, ward: &Ward, witness: Witness, since: Sys
     let certificate = ward.certificate();
     if ward.set_revoked(witness, Some(since)) {
         forget(shared, certificate.fingerprint);
+        shared.fleet.remove(name(certificate.fingerprint));
         shared.apply(certificate.fingerprint);
         let since = crate::error::day(since);
         tracing::error!(

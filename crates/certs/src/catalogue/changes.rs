@@ -139,8 +139,11 @@ impl Catalogue {
         match self.read(name) {
             Ok(loaded) => {
                 self.statistics.changes.fetch_add(1, Ordering::Relaxed);
-                self.show(name, &place, loaded, stamp);
-                tracing::info!(name, "new handshakes are shown a new certificate");
+                if self.show(name, &place, loaded, stamp) {
+                    tracing::info!(name, "new handshakes are shown a new certificate");
+                } else {
+                    tracing::info!(name, "a new certificate is shown as soon as it has its staple");
+                }
             }
             Err(error) => {
                 self.statistics.failures.fetch_add(1, Ordering::Relaxed);

@@ -96,8 +96,14 @@ impl Catalogue {
     }
 
     /// Shows what was loaded for a place whose [right to read](Place::read) the caller has: now, or when there are staples
-    /// without which clients would refuse it.
-    pub(super) fn show(self: &Arc<Self>, name: &str, place: &Arc<Place>, loaded: Vec<Served>, stamp: u64) {
+    /// without which clients would refuse it. Whether it is shown now.
+    pub(super) fn show(
+        self: &Arc<Self>,
+        name: &str,
+        place: &Arc<Place>,
+        loaded: Vec<Served>,
+        stamp: u64,
+    ) -> bool {
         let slot = Slot::with(loaded);
         match self.care.get() {
             Some(care) if !care.tend(&slot) => {
@@ -112,8 +118,12 @@ impl Catalogue {
                         place.give_up();
                     }
                 });
+                false
             }
-            _ => self.put(place, slot, stamp),
+            _ => {
+                self.put(place, slot, stamp);
+                true
+            }
         }
     }
 
