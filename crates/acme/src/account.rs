@@ -184,16 +184,15 @@ impl Opening<'_> {
     /// Makes an account with a key that is in the store before the authority knows of it: with that key there is one account,
     /// however often it is asked for (RFC 8555 section 7.3.1).
     async fn with_key(&self, http: Box<Http>) -> Result<Made, AcmeError> {
-        let key = match self.records.account_key(self.directory)? {
-            Some(kept) => PrivatePkcs8KeyDer::from(kept.to_vec()),
-            None => {
-                let (_, new) = match Key::generate_pkcs8() {
-                    Ok(new) => new,
-                    Err(error) => return Ok(Err(error)),
-                };
-                self.records.put_account_key(self.directory, new.secret_pkcs8_der())?;
-                new
-            }
+        let key = if let Some(kept) = self.records.account_key(self.directory)? {
+            PrivatePkcs8KeyDer::from(kept.to_vec())
+        } else {
+            let new = match Key::generate_pkcs8() {
+                Ok((_, new)) => new,
+                Err(error) => return Ok(Err(error)),
+            };
+            self.records.put_account_key(self.directory, new.secret_pkcs8_der())?;
+            new
         };
         let parsed = match Key::from_pkcs8_der(key.clone_key()) {
             Ok(parsed) => parsed,
@@ -207,7 +206,13 @@ impl Opening<'_> {
         let made = builder.create_from_key((parsed, key.into()), self.directory.to_owned()).await;
         let (account, credentials) = match made {
             Ok(made) => made,
-            Err(error) => return Ok(Err(error)),
+            Err(error) => {
+                if is_refused(&error) {
+                    // Another key may be taken.
+                    self.records.remove_account_key(self.directory)?;
+                }
+                return Ok(Err(error));
+            }
         };
         let contact: Vec<_> = self.contact.iter().map(String::as_str).collect();
         if contact.is_empty() {
@@ -248,10 +253,6 @@ impl Opening<'_> {
         if is_gone(&source) {
             // The authority has forgotten it: the next attempt makes another.
             let _ = self.records.remove_account(self.directory);
-        }
-        if is_refused(&source) {
-            // Another key may be taken.
-            let _ = self.records.remove_account_key(self.directory);
         }
         AcmeError::Authority { attempt, source, retry_after: noted.retry_after() }
     }
@@ -315,17 +316,20 @@ mod tests {
             ca_file: Some(pebble.ca_file()),
             ..AuthoritySettings::new(pebble.directory())
         };
-        let acme = AcmeSettings {
+        let with_contact = |contact: &str| AcmeSettings {
             authorities: vec![own.clone()],
-            contact: vec!["mailto:admin@example.com".to_owned()],
+            contact: vec![contact.to_owned()],
             challenges: vec![ChallengeKind::TlsAlpn01],
             dns: None,
         };
+        let (acme, wrong) = (with_contact("mailto:admin@example.com"), with_contact("mailto:nonsense"));
         let open = || Authority::open(&own, &own.directory, &acme, &records);
         for _ in 0..3 {
             assert!(matches!(open().await, Err(AcmeError::Store(_))));
         }
         full.store(false, Ordering::SeqCst);
+        let refused = Authority::open(&own, &own.directory, &wrong, &records).await;
+        assert!(matches!(refused, Err(AcmeError::Authority { .. })), "the contact is no address");
         let first = open().await.unwrap();
         // Pebble numbers accounts: all attempts were about one.
         assert_eq!(pebble.log().matches("accounts in memory").count(), 1, "{}", pebble.log());

@@ -116,15 +116,14 @@ async fn run(
     while let Some(hosts) = following.recv().await {
         let mut before = mem::take(&mut running);
         for host in hosts {
-            match before.iter().position(|(own, _)| own.is_same(&host)) {
-                Some(index) => running.push(before.swap_remove(index)),
-                None => {
-                    // The one before first: two would share its questions.
-                    before.retain(|(own, _)| !Arc::ptr_eq(&own.names, &host.names));
-                    let intake = Rc::new(Intake::new(host.clone(), records.clone(), jobs.clone()));
-                    running.push((host, Running::keeping("names on demand", move || intake.clone().run())));
-                }
+            if let Some(index) = before.iter().position(|(own, _)| own.is_same(&host)) {
+                running.push(before.swap_remove(index));
+                continue;
             }
+            // The one before first: two would share its questions.
+            before.retain(|(own, _)| !Arc::ptr_eq(&own.names, &host.names));
+            let intake = Rc::new(Intake::new(host.clone(), records.clone(), jobs.clone()));
+            running.push((host, Running::keeping("names on demand", move || intake.clone().run())));
         }
     }
 }

@@ -32,8 +32,11 @@ pub(crate) struct Host {
     /// The chains that were published last.
     shown: RefCell<Vec<String>>,
     /// What was read of the store last, and what it is: most looks find the same.
-    known: RefCell<HashMap<KeyKind, (Zeroizing<Vec<u8>>, Rc<Usable>)>>,
+    known: RefCell<HashMap<KeyKind, Known>>,
 }
+
+/// A record as it is in the store, and what it holds.
+type Known = (Zeroizing<Vec<u8>>, Rc<Usable>);
 
 /// What the store has of one certificate.
 struct Look {

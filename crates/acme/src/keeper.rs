@@ -178,6 +178,6 @@ impl Life {
 fn start(host: WantedHost, common: &Rc<Common>) -> Task {
     let WantedHost { wanted, publish } = host;
     let host = Rc::new(Host::new(wanted.clone(), publish, Rc::clone(common)));
-    let life = Running::keeping(host.wanted.name().to_owned(), move || Rc::clone(&host).look_after());
+    let life = Running::keeping(wanted.name(), move || Rc::clone(&host).look_after());
     Task { wanted, _life: life }
 }

@@ -30,6 +30,11 @@ impl Standing {
         }
         all
     }
+
+    /// Whether it proves `name`, which may be a wildcard.
+    pub(crate) fn is_for(&self, name: &str) -> bool {
+        self.name.strip_prefix("_validation-persist.") == Some(name.strip_prefix("*.").unwrap_or(name))
+    }
 }
 
 /// As in the file of a zone (RFC 1035 section 5.1).
@@ -47,10 +52,9 @@ mod tests {
     #[test]
     fn one_record_is_enough_for_a_name_and_its_wildcard() {
         let names = ["a.test", "*.a.test", "b.test"].map(str::to_owned);
-        let all: Vec<_> = Standing::of(&names, "ca.test", "https://ca.test/acct/1")
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let records = Standing::of(&names, "ca.test", "https://ca.test/acct/1");
+        assert!(records[0].is_for("*.a.test") && records[0].is_for("a.test") && !records[0].is_for("b.test"));
+        let all: Vec<_> = records.iter().map(ToString::to_string).collect();
         assert_eq!(
             all,
             [

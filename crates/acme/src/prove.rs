@@ -143,7 +143,8 @@ impl Prover<'_, '_> {
             }
             (ChallengeKind::DnsPersist01, _) => {
                 // Nothing is put: the operator has set it, or is to.
-                for record in self.job.authority.standing_records(&[name]).await? {
+                let all = self.job.authority.standing_records(self.job.names).await?;
+                for record in all.iter().filter(|record| record.is_for(&name)) {
                     tracing::info!(host = self.job.host, %record, "this record has to stand in the DNS (dns-persist-01)");
                 }
             }

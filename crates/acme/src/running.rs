@@ -19,11 +19,11 @@ impl Running {
     }
 
     /// Runs what `make` makes, which has no end of its own, and again after a defect has ended it. `what` is for the log.
-    pub(crate) fn keeping<F>(what: impl ToString, make: impl Fn() -> F + 'static) -> Self
+    pub(crate) fn keeping<F>(what: &str, make: impl Fn() -> F + 'static) -> Self
     where
         F: Future<Output = ()> + 'static,
     {
-        let what = what.to_string();
+        let what = what.to_owned();
         Self::start(async move {
             loop {
                 let mut turns = Self::start(make());

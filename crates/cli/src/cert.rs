@@ -88,6 +88,7 @@ fn list(chosen: &Chosen) -> anyhow::Result<()> {
         }
     }
     print!("{}", table.to_text(WIDTH));
+    println!("kept in {}", site.operator.records().place());
     Ok(())
 }
 
@@ -222,7 +223,8 @@ fn import_certbot(arguments: &ImportCertbot) -> anyhow::Result<()> {
             imported += 1;
         }
     }
-    println!("{imported} imported; leave certbot's timer off once brisk serves these hosts");
+    let place = site.operator.records().place();
+    println!("{imported} imported into {place}; leave certbot's timer off once brisk serves these hosts");
     Ok(())
 }
 

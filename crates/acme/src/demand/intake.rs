@@ -185,7 +185,7 @@ impl Intake {
         if !kept.contains(name) && kept.len() + self.table.borrow().busy() > self.settings.most {
             let most = self.settings.most;
             self.warn(|| {
-                tracing::warn!(name, most, "as many names on demand as there may be: it is refused")
+                tracing::warn!(name, most, "as many names on demand as there may be: it is refused");
             });
             return Err(COMPARE);
         }

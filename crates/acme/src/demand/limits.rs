@@ -33,13 +33,11 @@ impl Bucket {
     pub(super) fn take(&mut self, now: Instant) -> Result<(), Duration> {
         let full_at = self.full_at.max(now) + self.pace.interval;
         let most = self.pace.interval * self.pace.burst.max(1);
-        match (full_at - now).checked_sub(most).filter(|over| !over.is_zero()) {
-            Some(over) => Err(over),
-            None => {
-                self.full_at = full_at;
-                Ok(())
-            }
+        if let Some(over) = (full_at - now).checked_sub(most).filter(|over| !over.is_zero()) {
+            return Err(over);
         }
+        self.full_at = full_at;
+        Ok(())
     }
 }
 

@@ -123,7 +123,7 @@ mod tests {
     fn what_strangers_invent_takes_no_more_memory_than_it_may() {
         let (mut table, now) = (Table::default(), Instant::now());
         for number in 0..REFUSED * 3 {
-            table.refuse(&format!("{number}.test"), Duration::from_secs(300), now);
+            table.refuse(&format!("{number}.test"), Duration::from_mins(5), now);
         }
         assert!(table.refused.len() <= REFUSED);
         let begun = (0..BUSY * 2).filter(|number| table.begin(&format!("{number}.test"), None)).count();

@@ -108,26 +108,28 @@ impl Shared {
     /// Asks pebble the same: addresses in its answers are made of `Host`.
     fn pass_on(&self, request: &Message) -> io::Result<Vec<u8>> {
         let mut stream = self.client.connect(self.pebble)?;
-        let mut text = format!("{}\r\n", request.head.line);
-        let ends_here = |name: &str| matches!(name, "connection" | "content-length" | "transfer-encoding");
-        for (name, value) in request.head.headers.iter().filter(|(name, _)| !ends_here(name)) {
-            text += &format!("{name}: {value}\r\n");
-        }
-        text += &format!("content-length: {}\r\nconnection: close\r\n\r\n", request.body.len());
-        stream.write_all(&[text.as_bytes(), &request.body].concat())?;
+        let length = request.body.len();
+        let mut text = head(&request.head);
+        text.extend([format!("content-length: {length}\r\nconnection: close\r\n\r\n")]);
+        stream.write_all(&[text.concat().as_bytes(), &request.body].concat())?;
         let answer = if request.head.line.starts_with("HEAD ") {
             let head = Head::read(&mut stream)?.ok_or(io::ErrorKind::UnexpectedEof)?;
             Message { head, ..Message::default() }
         } else {
             Message::read_response(&mut stream)?
         };
-        let mut text = format!("{}\r\n", answer.head.line);
-        for (name, value) in answer.head.headers.iter().filter(|(name, _)| !ends_here(name)) {
-            text += &format!("{name}: {value}\r\n");
-        }
-        text += &format!("content-length: {}\r\n\r\n", answer.body.len());
-        Ok([text.as_bytes(), &answer.body].concat())
+        let mut text = head(&answer.head);
+        text.extend([format!("content-length: {}\r\n\r\n", answer.body.len())]);
+        Ok([text.concat().as_bytes(), &answer.body].concat())
     }
+}
+
+/// The first line and the headers that are not about one connection.
+fn head(head: &Head) -> Vec<String> {
+    let ends_here = |name: &str| matches!(name, "connection" | "content-length" | "transfer-encoding");
+    let kept = head.headers.iter().filter(|(name, _)| !ends_here(name));
+    let lines = kept.map(|(name, value)| format!("{name}: {value}\r\n"));
+    [format!("{}\r\n", head.line)].into_iter().chain(lines).collect()
 }
 
 fn with(config: &str) -> Setup {

@@ -60,6 +60,9 @@ fn the_first_handshake_of_a_name_waits_for_its_certificate_and_others_are_refuse
     connect(&pebble, brisk.https(), "platform.test");
     assert_eq!(try_once(&pebble, &brisk, "good.shops.test"), Ok(()));
     assert_eq!(try_once(&pebble, &brisk, "good.shops.test"), Ok(()));
+    // A reload forgets nothing of it.
+    let _ = brisk.reload();
+    assert_eq!(try_once(&pebble, &brisk, "good.shops.test"), Ok(()));
     assert_eq!(asked(&decider, "good.shops.test"), 1);
     for _ in 0..3 {
         let error = try_once(&pebble, &brisk, "bad.shops.test").expect_err("it was refused");

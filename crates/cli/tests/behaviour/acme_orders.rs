@@ -96,7 +96,8 @@ fn certificates_are_listed_renewed_and_revoked_by_hand() {
         by_hand.run("cert", &words)
     };
     let table = cert(&["list"]).success();
-    for text in ["shop.test www.shop.test", "ecdsa", "Pebble Intermediate CA", "next renewal"] {
+    let place = format!("kept in {}", state.path().join("certificates").display());
+    for text in ["shop.test www.shop.test", "ecdsa", "Pebble Intermediate CA", "next renewal", &place] {
         assert!(table.contains(text), "{table}");
     }
     assert!(cert(&["inspect", "www.shop.test"]).success().contains(&pebble.directory()));
@@ -185,4 +186,20 @@ fn what_root_does_by_hand_belongs_to_the_user_of_the_service() {
     let missing = config.replace(&state.path().display().to_string(), "/nonexistent/state");
     let refused = setup().file("brisk.toml", missing).run("cert", &["list", "--config", "brisk.toml"]);
     assert!(refused.stderr.contains("/nonexistent/state does not exist yet"), "{}", refused.text());
+}
+
+#[test]
+fn what_is_damaged_in_the_store_is_made_anew() {
+    let (pebble, state) = (PebbleOptions::default().start(), state());
+    for kind in ["orders", "status", "certificates"] {
+        let folder = state.path().join("certificates").join(kind).join(HOST);
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::write(folder.join("ecdsa"), "{ \"names\": [").expect("a file");
+    }
+    let config = base(&pebble, state.path()) + &host(&[HOST], "");
+    let brisk = setup().config(&config).start();
+    connect(&pebble, brisk.https(), HOST);
+    let log = brisk.log_with("a certificate was obtained");
+    assert!(log.contains("the order under way is lost") && log.contains("is damaged"), "{log}");
+    assert_eq!(pebble.orders(), 1);
 }
