@@ -86,7 +86,9 @@ impl Tasks {
     fn follow(&mut self, shared: &Arc<Shared>) {
         let wards = lock(&shared.wards).clone();
         self.0.retain(|fingerprint, _| wards.contains_key(fingerprint));
-        wards.into_values().for_each(|ward| self.look_after(shared, ward));
+        for ward in wards.into_values() {
+            self.look_after(shared, ward);
+        }
     }
 
     fn look_after(&mut self, shared: &Arc<Shared>, ward: Arc<Ward>) {

@@ -142,7 +142,7 @@ impl Ward {
         let completed =
             whole.map(|(whole, issuer)| Arc::new(certificate.with_chain(&whole.chain[1..], issuer)));
         let tried = before.staple.is_some();
-        let state = State { issuer, completed, tried, ..before };
+        let state = State { completed, issuer, tried, ..before };
         Self { certificate, origin, since: Instant::now(), state: Mutex::new(state) }
     }
 

@@ -44,7 +44,6 @@ impl<'a> Point<'a> {
                     }
                     names = Some(name.content);
                 }
-                ONLY_USERS => {}
                 ONLY_AUTHORITIES | ONLY_ATTRIBUTES if field.content == TRUE => {
                     return Err("it is not for server certificates");
                 }
@@ -52,7 +51,7 @@ impl<'a> Point<'a> {
                 INDIRECT if field.content == TRUE => {
                     return Err("it is of several issuers (an indirect list)");
                 }
-                ONLY_AUTHORITIES | ONLY_ATTRIBUTES | INDIRECT => {}
+                ONLY_USERS | ONLY_AUTHORITIES | ONLY_ATTRIBUTES | INDIRECT => {}
                 _ => return Err("it says in an unknown way which certificates it is for"),
             }
         }
