@@ -89,8 +89,7 @@ fn shown_when(
     brisk_testkit::process::wait_until("the report", || care.report().iter().any(&wanted).then_some(()));
     // What is reported may be shown a moment later.
     care.look(&slot);
-    let shown = slot.load()[0].clone();
-    shown
+    slot.load()[0].clone()
 }
 
 #[test]
@@ -111,7 +110,7 @@ fn an_intermediate_that_has_expired_is_not_sent_and_other_addresses_are_tried() 
         ("http://ca.test/root", &site.root),
     ];
     let shown = shown_when(&site, &all, |report| report.is_complete && report.trouble.is_none());
-    assert_eq!(shown.certificate.chain[1..], [site.intermediate.clone()]);
+    assert_eq!(&shown.certificate.chain[1..], std::slice::from_ref(&site.intermediate));
     let shown = shown_when(&site, &all[..1], |report| report.trouble.is_some());
     assert_eq!(shown.certificate.chain.len(), 1);
 }
