@@ -11,11 +11,12 @@ use crate::{Context, HELD};
 /// The longest name of an element that matters.
 const NAME: usize = 32;
 
-/// Elements whose text is no markup, but within SVG and MathML.
+/// Elements whose text is no markup, but within `svg` and `math`.
 const RAW: [&[u8]; 6] = [b"iframe", b"noembed", b"noframes", b"textarea", b"title", b"xmp"];
 
 /// Rewrites markup.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Markup {
     base: Base,
     has_base: bool,
@@ -150,10 +151,10 @@ impl Markup {
             }
             State::Raw => return self.within_raw(byte, context, output),
             State::Comment(comment) => self.state = comment.next(byte).map_or(State::Text, State::Comment),
-            State::Bogus if byte == b'>' => self.state = State::Text,
-            State::Instruction(true) if byte == b'>' => self.state = State::Text,
+            State::Bogus | State::Instruction(true) | State::Data(2) if byte == b'>' => {
+                self.state = State::Text;
+            }
             State::Instruction(_) => self.state = State::Instruction(byte == b'?'),
-            State::Data(2) if byte == b'>' => self.state = State::Text,
             State::Data(brackets) => {
                 self.state = State::Data(if byte == b']' { (brackets + 1).min(2) } else { 0 });
             }

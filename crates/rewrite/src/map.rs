@@ -349,10 +349,8 @@ fn stays_below(units: impl Iterator<Item = Unit>) -> bool {
                 segment = Segment::default();
             }
             Some(b'?' | b'#') => break,
-            Some(b'\\') => return false,
-            Some(byte) if byte < b' ' => return false,
+            Some(b'\\' | 0..=0x1f) | None => return false,
             Some(byte) => segment.push(byte),
-            None => return false,
         }
     }
     !segment.climbs()

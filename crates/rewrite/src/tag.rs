@@ -26,6 +26,7 @@ pub(crate) enum Place {
 
 impl Place {
     /// Where the next byte leads; `None` if it ends the tag.
+    #[expect(clippy::match_same_arms, reason = "the first arm that fits decides")]
     pub(crate) fn next(self, byte: u8) -> Option<Self> {
         let is_space = matches!(byte, b'\t' | b'\n' | 0x0c | b'\r' | b' ');
         Some(match (self, byte) {
