@@ -9,6 +9,7 @@ mod issuers;
 mod lists;
 mod places;
 mod schedule;
+mod showing;
 mod staples;
 mod thread;
 mod ward;
@@ -30,6 +31,7 @@ use crate::error::CertError;
 use crate::ocsp::Staple;
 use crate::slot::{Served, Slot};
 use crate::store::Store;
+use showing::{Showing, is_tended};
 pub use ward::{Failures, Report};
 use ward::{Origin, Ward};
 
@@ -74,6 +76,8 @@ pub trait Fetch: fmt::Debug + Send + Sync + 'static {
 /// A function that is called with a certificate that was revoked.
 type OnRevoked = Box<dyn Fn(&Certificate) + Send + Sync>;
 
+type Wards = HashMap<Fingerprint, Arc<Ward>>;
+
 /// Looks after certificates until it is dropped.
 pub struct Care {
     shared: Arc<Shared>,
@@ -85,7 +89,7 @@ struct Shared {
     store: Option<Arc<dyn Store>>,
     fleet: fleet::Fleet,
     settings: Mutex<CareSettings>,
-    wards: Mutex<HashMap<Fingerprint, Arc<Ward>>>,
+    wards: Mutex<Wards>,
     /// Signalled whenever a ward was tried.
     tried: Condvar,
     /// The same for tasks.
@@ -96,8 +100,7 @@ struct Shared {
     /// Wards of names, on their way to the thread.
     loaded: mpsc::UnboundedSender<Arc<Ward>>,
     handle: Handle,
-    /// The slots that showed each certificate at the last look.
-    showing: Mutex<HashMap<Fingerprint, Vec<Weak<Slot>>>>,
+    showing: Mutex<Showing>,
     on_revoked: Mutex<Vec<OnRevoked>>,
     lists: lists::Lists,
     places: places::Places,
@@ -165,14 +168,16 @@ impl Care {
 
     /// The same for certificates that come from elsewhere than the settings.
     pub fn prepare_more(&self, certificates: &[Arc<Certificate>]) {
-        let wards: Vec<_> = certificates
-            .iter()
-            .map(|certificate| self.shared.ward_of_load(certificate, Origin::Host))
-            .collect();
+        for certificate in certificates {
+            self.shared.ward_of_load(certificate, Origin::Host);
+        }
         self.shared.wake.notify_one();
         let until = Instant::now() + self.shared.settings().wait;
         let mut all = lock(&self.shared.wards);
-        while wards.iter().any(|ward| !ward.is_tried()) {
+        // Two of them may be one certificate, and the second ward in the place of the first.
+        let is_tried =
+            |all: &Wards, one: &Certificate| all.get(&one.fingerprint).is_none_or(|own| own.is_tried());
+        while certificates.iter().any(|certificate| !is_tried(&all, certificate)) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -216,13 +221,14 @@ impl Care {
     }
 
     /// Calls `then`, on the thread of this, when the certificates in `slot` have staples, or it is known that there are none
-    /// now, or after the time of the settings.
+    /// now, or after the time of the settings. `then` must not block.
     pub(crate) fn when_stapled(&self, slot: &Arc<Slot>, then: impl FnOnce() + Send + 'static) {
         let (shared, slot) = (Arc::clone(&self.shared), Arc::clone(slot));
         self.shared.handle.spawn(async move {
             let wait = shared.settings().wait;
             // After the time it is shown as it is.
             let _ = tokio::time::timeout(wait, shared.until_stapled(&slot)).await;
+            shared.refresh(&slot);
             then();
         });
     }
@@ -253,14 +259,14 @@ impl Shared {
         *lock(&self.settings)
     }
 
-    /// The ward of `certificate`, with what the store has for it if it is new.
-    fn ward(&self, certificate: &Arc<Certificate>) -> Arc<Ward> {
-        if let Some(ward) = lock(&self.wards).get(&certificate.fingerprint) {
-            return Arc::clone(ward);
+    /// Looks after `certificate`, which a look found, with what the store has for it if it is new.
+    fn found(&self, certificate: &Arc<Certificate>, origin: Origin) {
+        let is_new = !lock(&self.wards).contains_key(&certificate.fingerprint);
+        if is_new && (origin == Origin::Host || is_tended(self.settings(), certificate)) {
+            let ward = Arc::new(Ward::new(Arc::clone(certificate), origin));
+            self.recall(&ward);
+            lock(&self.wards).entry(certificate.fingerprint).or_insert(ward);
         }
-        let ward = Arc::new(Ward::new(Arc::clone(certificate), Origin::Host));
-        self.recall(&ward);
-        Arc::clone(lock(&self.wards).entry(certificate.fingerprint).or_insert(ward))
     }
 
     /// The ward of `certificate` as it was loaded now: its chain or its staple file may be another.
@@ -277,41 +283,6 @@ impl Shared {
         self.recall(&new);
         lock(&self.wards).insert(certificate.fingerprint, Arc::clone(&new));
         new
-    }
-
-    fn tend(&self, slot: &Arc<Slot>) -> bool {
-        let (settings, shown) = (self.settings(), slot.load_full());
-        let is_tended = |certificate: &Certificate| {
-            (settings.staples && !certificate.services.responders.is_empty())
-                || (settings.completes && !certificate.is_complete)
-        };
-        let mut is_ready = true;
-        for served in shown.iter().filter(|served| is_tended(&served.certificate)) {
-            let certificate = &served.certificate;
-            let ward = self.ward_of_load(certificate, Origin::Folder);
-            is_ready &= ward.is_tried() || !certificate.services.must_staple;
-            lock(&self.showing).entry(certificate.fingerprint).or_default().push(Arc::downgrade(slot));
-            // An error means that the thread is gone, and so is everything.
-            let _ = self.loaded.send(ward);
-        }
-        if shown.iter().any(|served| is_tended(&served.certificate)) {
-            lock(&self.names).push(Arc::downgrade(slot));
-            self.refresh(slot);
-        }
-        is_ready
-    }
-
-    async fn until_stapled(&self, slot: &Slot) {
-        let mut tried = self.tried_tasks.subscribe();
-        let wards: Vec<_> = {
-            let all = lock(&self.wards);
-            slot.load()
-                .iter()
-                .filter_map(|served| all.get(&served.certificate.fingerprint).cloned())
-                .collect()
-        };
-        let is_done = |ward: &Arc<Ward>| ward.is_tried() || !ward.certificate().services.must_staple;
-        while !wards.iter().all(is_done) && tried.changed().await.is_ok() {}
     }
 
     fn recall(&self, ward: &Ward) {
@@ -335,44 +306,6 @@ impl Shared {
         let fetched = ward.filter(|_| self.settings().staples).and_then(|ward| ward.staple());
         let staple = certificate.staple.clone().or(fetched);
         staple.filter(|staple| staple.is_fresh(SystemTime::now()))
-    }
-
-    /// Brings what is shown of a certificate up to date, in the slots that showed it at the last look.
-    fn apply(&self, fingerprint: Fingerprint) {
-        let slots = lock(&self.showing).get(&fingerprint).cloned().unwrap_or_default();
-        slots.iter().filter_map(Weak::upgrade).for_each(|slot| self.refresh(&slot));
-    }
-
-    /// Brings what `slot` shows up to date.
-    fn refresh(&self, slot: &Slot) {
-        slot.update(|shown| {
-            let best = self.served(&shown.certificate, &shown.engine);
-            let same = best.staple == shown.staple && best.certificate.chain == shown.certificate.chain;
-            (!same).then_some(best)
-        });
-    }
-
-    /// Brings all slots up to date, notes which of them show what, and returns the certificates.
-    fn survey(&self) -> HashMap<Fingerprint, Arc<Certificate>> {
-        let mut slots = lock(&self.slots).clone();
-        lock(&self.names).retain(|slot| match slot.upgrade() {
-            Some(slot) => {
-                slots.push(slot);
-                true
-            }
-            None => false,
-        });
-        let (mut found, mut showing) = (HashMap::new(), HashMap::<_, Vec<_>>::new());
-        for slot in slots {
-            self.refresh(&slot);
-            for served in slot.load().iter() {
-                let fingerprint = served.certificate.fingerprint;
-                found.insert(fingerprint, Arc::clone(&served.certificate));
-                showing.entry(fingerprint).or_default().push(Arc::downgrade(&slot));
-            }
-        }
-        *lock(&self.showing) = showing;
-        found
     }
 
     async fn fetch(&self, url: &str, limit: usize) -> Result<Fetched, String> {

@@ -110,8 +110,11 @@ impl Collector for CertificateMetrics {
         totals(page, &reports)?;
         catalogues(page)?;
         on_demand(page)?;
-        // Stable: of the others those that end first stay first.
-        reports.sort_by_key(|report| report.revoked.is_none() && report.trouble.is_none());
+        // Those of hosts first: which names of folders are in memory is up to clients. Stable: of the others those that end
+        // first stay first.
+        reports.sort_by_key(|report| {
+            (report.is_of_folder, report.revoked.is_none() && report.trouble.is_none())
+        });
         reports.truncate(SERIES);
         let labelled: Vec<_> = reports.iter().map(Labelled::new).collect();
         let mut family =
@@ -136,6 +139,11 @@ impl Collector for CertificateMetrics {
     }
 }
 
+/// One that is asked for just now may have its staple in a moment.
+fn lacks_staple(report: &Report) -> bool {
+    report.wants_staple && report.staple.is_none() && (report.is_tried || !report.is_of_folder)
+}
+
 fn totals(page: &mut Encoder<'_, '_>, reports: &[Report]) -> fmt::Result {
     let count =
         |wanted: &dyn Fn(&Report) -> bool| reports.iter().filter(|report| wanted(report)).count() as u64;
@@ -143,7 +151,7 @@ fn totals(page: &mut Encoder<'_, '_>, reports: &[Report]) -> fmt::Result {
     family.gauge(&[], reports.len() as u64)?;
     let mut family = page.gauge("certificates_in_trouble", "Certificates that need attention, by reason.")?;
     family.gauge(&[("reason", "revoked")], count(&|report| report.revoked.is_some()))?;
-    family.gauge(&[("reason", "staple")], count(&|report| report.wants_staple && report.staple.is_none()))?;
+    family.gauge(&[("reason", "staple")], count(&lacks_staple))?;
     family.gauge(&[("reason", "chain")], count(&|report| !report.is_complete))?;
     let sum = |of: &dyn Fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
     let mut family = page.gauge(

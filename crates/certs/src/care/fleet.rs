@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
@@ -27,6 +28,11 @@ const PLACES: usize = 4;
 /// The store of the fleet, if there is one.
 pub(super) struct Fleet {
     store: Option<Arc<dyn Store>>,
+    door: Arc<Door>,
+}
+
+/// How many wait for the store, and whether it answers.
+struct Door {
     places: Semaphore,
     away_until: Mutex<Option<Instant>>,
 }
@@ -42,7 +48,9 @@ pub(super) enum Turn {
 /// This gateway's turn, until it is [ended](Self::end).
 pub(super) struct Own {
     name: Name,
-    store: Option<Arc<dyn Store>>,
+    /// `None`: there is no store, or it does not answer.
+    store: Option<(Arc<dyn Store>, Arc<Door>)>,
+    /// `None`: there is no store, or another gateway takes too long.
     lock: Option<Box<dyn Lock>>,
 }
 
@@ -52,11 +60,24 @@ enum Looked {
     Locked(Box<dyn Lock>),
     /// Another gateway asks the responder now.
     Other,
+    /// The store does not answer lately.
+    Away,
+}
+
+impl Door {
+    fn is_open(&self) -> bool {
+        lock(&self.away_until).is_none_or(|until| until < Instant::now())
+    }
+
+    fn close(&self) {
+        *lock(&self.away_until) = Some(Instant::now() + AWAY);
+    }
 }
 
 impl Fleet {
     pub(super) fn new(store: Option<Arc<dyn Store>>) -> Self {
-        Self { store, places: Semaphore::new(PLACES), away_until: Mutex::default() }
+        let door = Door { places: Semaphore::new(PLACES), away_until: Mutex::default() };
+        Self { store, door: Arc::new(door) }
     }
 
     pub(super) fn store(&self) -> Option<&Arc<dyn Store>> {
@@ -67,37 +88,33 @@ impl Fleet {
     /// it.
     pub(super) async fn turn(&self, name: &Name, question: &Question, before: Option<SystemTime>) -> Turn {
         let begun = Instant::now();
-        while let Some(store) = self.store.as_ref().filter(|_| self.is_here()) {
+        let own = |store: Option<&Arc<dyn Store>>, lock| {
+            let store = store.map(|store| (Arc::clone(store), Arc::clone(&self.door)));
+            Turn::Own(Own { name: name.clone(), store, lock })
+        };
+        while let Some(store) = &self.store {
             match self.look(store, name, question, before).await {
                 Ok(Looked::Found(staple)) => return Turn::Found(staple),
-                Ok(Looked::Locked(lock)) => {
-                    return Turn::Own(Own {
-                        name: name.clone(),
-                        store: Some(Arc::clone(store)),
-                        lock: Some(lock),
-                    });
-                }
+                Ok(Looked::Locked(lock)) => return own(Some(store), Some(lock)),
                 Ok(Looked::Other) if begun.elapsed() < OTHER => sleep(LOOK.mul_f64(0.5 + random())).await,
-                Ok(Looked::Other) => break,
+                // What this one gets is of use to others all the same.
+                Ok(Looked::Other) => return own(Some(store), None),
+                Ok(Looked::Away) => break,
                 Err(error) => {
-                    *lock(&self.away_until) = Some(Instant::now() + AWAY);
+                    self.door.close();
                     tracing::warn!(%error, "staples are not shared with the fleet for now");
                 }
             }
         }
-        Turn::Own(Own { name: name.clone(), store: None, lock: None })
+        own(None, None)
     }
 
     /// Removes soon what is there of a certificate that is revoked: other gateways would show it.
     pub(super) fn remove(&self, name: Name) {
-        if let Some(store) = self.store.clone().filter(|_| self.is_here()) {
+        if let Some(store) = self.store.clone().filter(|_| self.door.is_open()) {
             // What cannot be removed is not taken over any more when it has lived for a while.
             drop(spawn_blocking(move || store.remove(&name)));
         }
-    }
-
-    fn is_here(&self) -> bool {
-        lock(&self.away_until).is_none_or(|until| until < Instant::now())
     }
 
     async fn look(
@@ -107,7 +124,11 @@ impl Fleet {
         question: &Question,
         before: Option<SystemTime>,
     ) -> Result<Looked, StoreError> {
-        let _place = self.places.acquire().await.expect("it is never closed");
+        let _place = self.door.places.acquire().await.expect("it is never closed");
+        // Now: who had the place before may have found that it does not answer.
+        if !self.door.is_open() {
+            return Ok(Looked::Away);
+        }
         let (store, name, question) = (Arc::clone(store), name.clone(), question.clone());
         let looked = spawn_blocking(move || look(&*store, &name, &question, before)).await;
         looked.expect("it does not panic")
@@ -133,26 +154,41 @@ fn look(
     Ok(found()?.map_or(Looked::Locked(lock), Looked::Found))
 }
 
-/// Whether a staple is newer than that of `before`, and not due to be replaced itself.
+/// Whether a staple is newer than that of `before`; where there is none, whether it is not due to be replaced itself.
 fn is_worth(staple: &Staple, before: Option<SystemTime>, now: SystemTime) -> bool {
-    before.is_none_or(|before| staple.this_update > before)
-        && now < refresh(staple.this_update, staple.next_update, 1.0)
+    match before {
+        // Some responders make their answers long before: what is newer is as new as there is.
+        Some(before) => staple.this_update > before,
+        None => now < refresh(staple.this_update, staple.next_update, 1.0),
+    }
 }
 
 impl Own {
     /// Ends the turn, with the response that the responder gave.
-    pub(super) async fn end(self, response: Option<Vec<u8>>) {
-        let Self { name, store: Some(store), lock } = self else { return };
+    pub(super) async fn end(mut self, response: Option<Vec<u8>>) {
+        let Some((store, door)) = self.store.take() else { return };
+        let _place = door.places.acquire().await.expect("it is never closed");
+        let (name, lock, is_open) = (self.name.clone(), self.lock.take(), door.is_open());
         let write = move || {
-            if let Some(response) = response
-                && let Err(error) = store.write(&name, &response)
-            {
-                tracing::warn!(%error, "a staple is not shared with the fleet");
-            }
+            let written =
+                response.filter(|_| is_open).map_or(Ok(()), |response| store.write(&name, &response));
             drop(lock);
+            written
         };
         // A panic there has been logged.
-        let _ = spawn_blocking(write).await;
+        if let Ok(Err(error)) = spawn_blocking(write).await {
+            door.close();
+            tracing::warn!(%error, "a staple is not shared with the fleet");
+        }
+    }
+}
+
+impl Drop for Own {
+    /// A lock is given back by a question to the store, for which nothing here waits.
+    fn drop(&mut self) {
+        if let (Some(lock), Ok(handle)) = (self.lock.take(), Handle::try_current()) {
+            drop(handle.spawn_blocking(move || drop(lock)));
+        }
     }
 }
 
@@ -211,6 +247,7 @@ mod tests {
         assert!(!is_worth(&staple, Some(begin), begin + hour));
         let newer = Staple { this_update: begin + hour, ..staple };
         assert!(is_worth(&newer, Some(begin), begin + hour));
+        assert!(is_worth(&newer, Some(begin), begin + 8 * hour), "it was made beforehand");
     }
 
     #[test]
@@ -222,6 +259,19 @@ mod tests {
         runtime.block_on(async { fleet(&folder).remove(name.clone()) });
         brisk_testkit::process::wait_until("the removal", || {
             store.read(&name).unwrap().is_none().then_some(())
+        });
+    }
+
+    #[test]
+    fn a_turn_that_ends_early_is_given_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let (question, name) = (Question::new(LEAF, ISSUER).unwrap(), Name::of(["staples", "a"]));
+        Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+            drop(fleet(&folder).turn(&name, &question, None).await);
+            let Turn::Own(next) = fleet(&folder).turn(&name, &question, None).await else {
+                panic!("there is no staple")
+            };
+            assert!(next.lock.is_some());
         });
     }
 

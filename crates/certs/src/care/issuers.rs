@@ -40,7 +40,7 @@ pub(super) fn recall(shared: &Shared, ward: &Ward) {
     let below = std::iter::once(&certificate.chain[0]).chain(&above);
     let fits = below.zip(&above).all(|(below, above)| is_signed_by(below, above) && is_current(above, now));
     if fits && !above.is_empty() {
-        ward.complete(with(certificate, &above));
+        ward.complete(with(certificate, &above), false);
     }
 }
 
@@ -65,7 +65,7 @@ pub(super) async fn complete(shared: &Shared, ward: &Ward) -> Option<(Certificat
     let mut failures = 0;
     loop {
         if let Some(issuer) = ward.issuer() {
-            return Some((issuer, true));
+            return Some((issuer, !ward.is_partial()));
         }
         if !lacks_issuer(shared, certificate) {
             return None;
@@ -99,7 +99,7 @@ pub(super) async fn complete_rest(shared: &Shared, ward: &Ward, mut is_whole: bo
         let (above, missing) = climb(shared, &certificate.chain[0], known).await;
         is_whole = missing.is_none();
         match missing {
-            Some(reason) if above.len() == before => drop(ward.failed(Matter::Issuer, reason)),
+            Some(reason) if above.len() == before => still_missing(ward, &reason),
             missing => completed(shared, ward, &above, missing.as_deref()),
         }
     }
@@ -150,15 +150,19 @@ async fn issuer_of(
     failed.map_or(Ok(None), Err)
 }
 
+fn still_missing(ward: &Ward, reason: &str) {
+    if ward.failed(Matter::Issuer, reason.to_owned()) {
+        let title = ward.certificate().title();
+        tracing::warn!(certificate = title, "what is above its intermediate is still missing: {reason}");
+    }
+}
+
 fn completed(shared: &Shared, ward: &Ward, above: &[CertificateDer<'static>], missing: Option<&str>) {
     let certificate = ward.certificate();
-    ward.complete(with(certificate, above));
+    ward.complete(with(certificate, above), missing.is_some());
     shared.apply(certificate.fingerprint);
     if let Some(missing) = missing {
-        if ward.failed(Matter::Issuer, missing.to_owned()) {
-            let title = certificate.title();
-            tracing::warn!(certificate = title, "what is above its intermediate is still missing: {missing}");
-        }
+        still_missing(ward, missing);
     } else {
         ward.succeeded(Matter::Issuer);
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustls_pki_types::CertificateDer;
 
-use super::schedule::{pause, random, sleep_towards};
+use super::schedule::{Due, pause, random, sleep_towards};
 use super::staples::{restored, revoked};
 use super::ward::{Matter, Origin, Ward, Witness};
 use super::{Shared, lock};
@@ -111,7 +111,7 @@ pub(super) async fn watch(shared: &Shared, ward: &Ward, issuer: &CertificateDer<
             Ok(next) => {
                 failures = 0;
                 ward.succeeded(Matter::List);
-                next
+                Due::at(next)
             }
             Err(reason) => {
                 failures += 1;
@@ -119,11 +119,11 @@ pub(super) async fn watch(shared: &Shared, ward: &Ward, issuer: &CertificateDer<
                 if ward.failed(Matter::List, reason.clone()) {
                     tracing::warn!(certificate = certificate.title(), "{reason}");
                 }
-                SystemTime::now() + pause(failures, FIRST_PAUSE, LONGEST_PAUSE, random())
+                Due::after(pause(failures, FIRST_PAUSE, LONGEST_PAUSE, random()))
             }
         };
-        while SystemTime::now() < next {
-            sleep_towards(next).await;
+        while !next.is_past() {
+            sleep_towards(next.moment()).await;
         }
     }
 }

@@ -1,6 +1,6 @@
 //! When to ask again.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The longest sleep without a look at the clock, which may be set meanwhile.
 const LONGEST_SLEEP: Duration = Duration::from_mins(5);
@@ -33,6 +33,34 @@ pub(super) async fn sleep_towards(at: SystemTime) {
     tokio::time::sleep(left.clamp(Duration::from_millis(100), LONGEST_SLEEP)).await;
 }
 
+/// When there is something to do: at a moment, or after the time that was left until then, if that is over before. A clock
+/// that was ahead and is put right leaves no moment that is far off.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Due {
+    moment: SystemTime,
+    /// `None`: too far off to be counted.
+    by: Option<Instant>,
+}
+
+impl Due {
+    pub(super) fn at(moment: SystemTime) -> Self {
+        let left = moment.duration_since(SystemTime::now()).unwrap_or_default();
+        Self { moment, by: Instant::now().checked_add(left) }
+    }
+
+    pub(super) fn after(pause: Duration) -> Self {
+        Self { moment: SystemTime::now() + pause, by: Instant::now().checked_add(pause) }
+    }
+
+    pub(super) fn is_past(&self) -> bool {
+        self.moment <= SystemTime::now() || self.by.is_some_and(|by| by <= Instant::now())
+    }
+
+    pub(super) fn moment(&self) -> SystemTime {
+        self.moment
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,6 +72,16 @@ mod tests {
         let at = |random| refresh(start, start + 10 * day, random).duration_since(start).unwrap();
         assert_eq!((at(0.0), at(0.5), at(1.0)), (4 * day, 5 * day, 6 * day));
         assert_eq!(refresh(start, start - day, 0.3), start);
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_leaves_nothing_due_far_off() {
+        let year = Duration::from_hours(365 * 24);
+        // As it is after an hour's pause, when the clock went back by a year in it.
+        let due = Due { moment: SystemTime::now() + year, by: Some(Instant::now()) };
+        assert!(due.is_past());
+        assert!(!Due::at(due.moment()).is_past() && !Due::after(year).is_past());
+        assert!(Due::at(SystemTime::now()).is_past());
     }
 
     #[test]

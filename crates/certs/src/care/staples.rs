@@ -9,7 +9,7 @@ use rustls_pki_types::CertificateDer;
 
 use super::Shared;
 use super::fleet::Turn;
-use super::schedule::{pause, random, refresh, sleep_towards};
+use super::schedule::{Due, pause, random, refresh, sleep_towards};
 use super::ward::{Matter, Ward, Witness};
 use crate::certificate::{Certificate, Fingerprint};
 use crate::ocsp::{OcspError, Question, RESPONSE_LIMIT, Staple, ends};
@@ -97,7 +97,7 @@ pub(super) async fn keep(shared: &Shared, ward: &Ward, issuer: &CertificateDer<'
         shared.notify_tried();
         return;
     };
-    let (mut failures, mut next) = (0, first(ward));
+    let (mut failures, mut next) = (0, Due::at(first(ward)));
     loop {
         let now = SystemTime::now();
         let shown = ward.staple();
@@ -105,23 +105,22 @@ pub(super) async fn keep(shared: &Shared, ward: &Ward, issuer: &CertificateDer<'
             ward.set_staple(None);
             shared.apply(certificate.fingerprint);
         }
-        if now < next {
+        if !next.is_past() {
             let end = shown.as_ref().filter(|staple| staple.is_fresh(now)).map(|staple| staple.next_update);
-            sleep_towards(end.map_or(next, |end| end.min(next))).await;
+            sleep_towards(end.map_or(next.moment(), |end| end.min(next.moment()))).await;
             continue;
         }
-        let before = shown.map(|staple| staple.this_update);
-        match obtain(shared, &certificate, &question, before).await {
+        match obtain(shared, ward, &question).await {
             Ok(staple) => {
                 failures = 0;
-                next = refresh(staple.this_update, staple.next_update, random());
+                let half = refresh(staple.this_update, staple.next_update, random());
                 // One that is beyond half of its life already was made beforehand: the next is not there yet.
-                next = next.max(SystemTime::now() + LONGEST_PAUSE.min(remaining(&staple) / 4));
+                next = Due::at(half.max(SystemTime::now() + LONGEST_PAUSE.min(remaining(&staple) / 4)));
                 succeeded(shared, ward, staple);
             }
             Err(failure) => {
                 failures += 1;
-                next = SystemTime::now() + pause(failures, FIRST_PAUSE, LONGEST_PAUSE, random());
+                next = Due::after(pause(failures, FIRST_PAUSE, LONGEST_PAUSE, random()));
                 failed(shared, ward, &failure);
             }
         }
@@ -144,29 +143,41 @@ fn remaining(staple: &Staple) -> Duration {
 enum Failure {
     Fetch(String),
     Answer(OcspError),
+    /// It was made before the certificate was revoked: a cache has it still.
+    Outdated,
 }
 
-/// A staple that is newer than that of `before`: what another gateway of the fleet has got, or what the responder says.
-async fn obtain(
-    shared: &Shared,
-    certificate: &Certificate,
-    question: &Question,
-    before: Option<SystemTime>,
-) -> Result<Staple, Failure> {
-    let name = name(certificate.fingerprint);
-    match shared.fleet.turn(&name, question, before).await {
-        Turn::Found(staple) => Ok(staple),
-        Turn::Own(turn) => {
-            let staple = ask(shared, certificate, question).await;
-            turn.end(staple.as_ref().ok().map(|staple| staple.der.clone())).await;
-            staple
-        }
-    }
-}
-
-async fn ask(shared: &Shared, certificate: &Certificate, question: &Question) -> Result<Staple, Failure> {
+/// A staple that is newer than the last: what another gateway of the fleet has got, or what the responder says. Of a
+/// certificate that the responder has called revoked only the responder says that it is not.
+async fn obtain(shared: &Shared, ward: &Ward, question: &Question) -> Result<Staple, Failure> {
+    let certificate = ward.certificate();
     let url = address(&certificate.services.responders[0], &question.request());
-    let fetched = shared.fetch(&url, RESPONSE_LIMIT).await.map_err(Failure::Fetch)?;
+    // The place first: who has the turn of the fleet does nothing but ask.
+    let _place = shared.places.of(&url).await;
+    let revoked = ward.revoked_by(Witness::Responder);
+    let turn = if revoked.is_some() {
+        None
+    } else {
+        match shared.fleet.turn(&name(certificate.fingerprint), question, ward.last_update()).await {
+            Turn::Found(staple) => return Ok(staple),
+            Turn::Own(turn) => Some(turn),
+        }
+    };
+    let staple = ask(shared, question, &url).await;
+    let is_outdated = |staple: &Staple| revoked.is_some_and(|since| staple.this_update < since);
+    if staple.as_ref().is_ok_and(is_outdated) {
+        return Err(Failure::Outdated);
+    }
+    if let Some(turn) = turn {
+        // What the list calls revoked is good for no other gateway.
+        let good = staple.as_ref().ok().filter(|_| !ward.is_revoked());
+        turn.end(good.map(|staple| staple.der.clone())).await;
+    }
+    staple
+}
+
+async fn ask(shared: &Shared, question: &Question, url: &str) -> Result<Staple, Failure> {
+    let fetched = shared.fetch.get(url, RESPONSE_LIMIT).await.map_err(Failure::Fetch)?;
     question.verify(&fetched.body, SystemTime::now()).map_err(Failure::Answer)
 }
 
@@ -186,6 +197,8 @@ fn address(responder: &str, request: &[u8]) -> String {
 
 fn succeeded(shared: &Shared, ward: &Ward, staple: Staple) {
     let certificate = ward.certificate();
+    let until = crate::error::day(staple.next_update);
+    ward.set_staple(Some(staple.clone()));
     restored(ward, Witness::Responder);
     ward.succeeded(Matter::Staple);
     // What the list calls revoked is not to be shown after a restart either, when the list is not there yet.
@@ -194,10 +207,10 @@ fn succeeded(shared: &Shared, ward: &Ward, staple: Staple) {
     {
         tracing::warn!(certificate = certificate.title(), "its staple is not kept over a restart: {error}");
     }
-    let until = crate::error::day(staple.next_update);
-    ward.set_staple(Some(staple));
     shared.apply(certificate.fingerprint);
-    tracing::info!(certificate = certificate.title(), until, "new staple");
+    if !ward.is_revoked() {
+        tracing::info!(certificate = certificate.title(), until, "new staple");
+    }
 }
 
 fn failed(shared: &Shared, ward: &Ward, failure: &Failure) {
@@ -209,6 +222,7 @@ fn failed(shared: &Shared, ward: &Ward, failure: &Failure) {
     }
     let reason = match failure {
         Failure::Fetch(error) => format!("no staple from {responder}: {error}"),
+        Failure::Outdated => format!("the answer of {responder} is older than the revocation"),
         Failure::Answer(error) => format!("the answer of {responder} is not shown to clients: {error}"),
     };
     if ward.failed(Matter::Staple, reason.clone()) {

@@ -1,15 +1,20 @@
 //! What is done for certificates, with what CAs have at their addresses.
 
 use std::path::Path;
+use std::sync::atomic::AtomicUsize;
 
 use brisk_keys::{Keystore, LocalEngine};
+use brisk_testkit::ca::{Leaf, TestCa};
+use brisk_testkit::ca_site::response;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, CustomExtension, DnType, IsCa, KeyPair};
 use rustls_pki_types::CertificateDer;
 
 use super::*;
-use crate::certificate::Loaded;
+use crate::certificate::{Loaded, load};
 use crate::chain::Chain;
 use crate::der::{OID, SEQUENCE, write};
+use crate::ocsp::Question;
+use crate::store::{Folder, Name};
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -90,6 +95,63 @@ fn shown_when(
     // What is reported may be shown a moment later.
     care.look(&slot);
     slot.load()[0].clone()
+}
+
+/// Answers as a responder that calls everything revoked, and counts.
+#[derive(Debug)]
+struct Revoking {
+    response: Vec<u8>,
+    asked: AtomicUsize,
+}
+
+impl Fetch for Revoking {
+    fn get<'a>(&'a self, _url: &'a str, _limit: usize) -> Fetching<'a> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async { Ok(Fetched { body: self.response.clone(), max_age: None }) })
+    }
+}
+
+#[test]
+fn a_good_staple_in_the_store_of_a_fleet_does_not_end_a_revocation() {
+    let ca = TestCa::new();
+    let leaf = ca.server(&["a.test"]).ocsp_at("http://ocsp.test").issue();
+    let loaded = load(&leaf.chain, &leaf.key, &mut Keystore::new(), SystemTime::now()).unwrap();
+    let certificate = Arc::new(loaded.certificate);
+    let question = Question::new(&certificate.chain[0], certificate.issuer.as_ref().unwrap()).unwrap();
+    let answer = |good: &[&Leaf], bad: &[&Leaf]| response(&ca, good, bad, None, &question.request());
+    let web = Arc::new(Revoking { response: answer(&[], &[&leaf]), asked: AtomicUsize::new(0) });
+    let folder = tempfile::tempdir().unwrap();
+    let fleet: Arc<dyn Store> = Arc::new(Folder::new(folder.path()));
+    let fetch: Arc<dyn Fetch> = Arc::<Revoking>::clone(&web);
+    let care = Care::start(CareSettings::default(), fetch, None, Some(Arc::clone(&fleet))).unwrap();
+    care.prepare_more(&[certificate.clone()]);
+    let revoked = || care.report()[0].revoked;
+    brisk_testkit::process::wait_until("the revocation", revoked);
+    // Of a gateway that has not heard of it.
+    let name = Name::of(["staples", &certificate.fingerprint.to_string()]);
+    fleet.write(&name, &answer(&[&leaf], &[])).unwrap();
+    let before = web.asked.load(Ordering::Relaxed);
+    brisk_testkit::process::wait_until("the next question", || {
+        (web.asked.load(Ordering::Relaxed) > before).then_some(())
+    });
+    assert!(revoked().is_some() && care.staple(&certificate).is_none());
+}
+
+#[test]
+fn a_certificate_that_is_loaded_twice_at_once_is_waited_for_as_one() {
+    let mut first = Certificate::clone(&site(&[]).leaf);
+    first.services.responders = vec!["http://ocsp.test".to_owned()];
+    let this_update = SystemTime::now();
+    let staple = Some(Arc::new(Staple { der: vec![7], this_update, next_update: this_update + HOUR }));
+    let second = Certificate { staple, ..first.clone() };
+    let settings = CareSettings { wait: HOUR, completes: false, ..CareSettings::default() };
+    let care = Care::start(settings, Arc::new(Web::default()), None, None).unwrap();
+    let (done, waits) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        care.prepare_more(&[Arc::new(first), Arc::new(second)]);
+        done.send(()).unwrap();
+    });
+    waits.recv_timeout(Duration::from_mins(1)).expect("the second is in the place of the first");
 }
 
 #[test]

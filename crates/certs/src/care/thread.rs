@@ -44,8 +44,8 @@ pub(super) async fn run(
     let mut swept = None;
     loop {
         let shown = shared.survey();
-        for certificate in shown.values() {
-            drop(shared.ward(certificate));
+        for (certificate, origin) in shown.values() {
+            shared.found(certificate, *origin);
         }
         let shown = shown.into_keys().collect();
         forget(&shared, &shown, &last);
@@ -104,11 +104,14 @@ impl Tasks {
 /// Forgets the certificates that were shown at the look before this one and are not any more. Those that are about to be
 /// shown stay.
 fn forget(shared: &Shared, shown: &HashSet<Fingerprint>, last: &HashSet<Fingerprint>) {
-    let is_gone = |fingerprint: &Fingerprint, ward: &Ward| {
-        !shown.contains(fingerprint) && (last.contains(fingerprint) || ward.age() > PREPARED)
-    };
     let gone: Vec<_> = {
         let mut wards = lock(&shared.wards);
+        // What was tended since the look is shown too.
+        let showing = lock(&shared.showing);
+        let is_gone = |fingerprint: &Fingerprint, ward: &Ward| {
+            let is_shown = shown.contains(fingerprint) || showing.slots.contains_key(fingerprint);
+            !is_shown && (last.contains(fingerprint) || ward.age() > PREPARED)
+        };
         wards.extract_if(|fingerprint, ward| is_gone(fingerprint, ward)).collect()
     };
     // A name that has left memory may come back: its staple stays.

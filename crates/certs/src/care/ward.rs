@@ -28,6 +28,8 @@ pub(super) struct Ward {
 struct State {
     completed: Option<Arc<Certificate>>,
     issuer: Option<CertificateDer<'static>>,
+    /// Something above the issuer is known to be missing.
+    is_partial: bool,
     staple: Option<Arc<Staple>>,
     tried: bool,
     /// Since when it is revoked, as the list says and as the responder says.
@@ -125,6 +127,10 @@ pub struct Report {
     pub failures: Failures,
     /// What has failed and has not succeeded since.
     pub trouble: Option<String>,
+    /// It is of a folder by name, and in memory for as long as clients ask for it.
+    pub is_of_folder: bool,
+    /// Its staple was asked for, or there is one, or none is to come.
+    pub is_tried: bool,
 }
 
 impl Ward {
@@ -142,7 +148,8 @@ impl Ward {
         let completed =
             whole.map(|(whole, issuer)| Arc::new(certificate.with_chain(&whole.chain[1..], issuer)));
         let tried = before.staple.is_some();
-        let state = State { completed, issuer, tried, ..before };
+        let is_partial = before.is_partial && completed.is_some();
+        let state = State { completed, issuer, is_partial, tried, ..before };
         Self { certificate, origin, since: Instant::now(), state: Mutex::new(state) }
     }
 
@@ -150,14 +157,13 @@ impl Ward {
         self.origin
     }
 
-    /// Whether this is about `certificate` as it was loaded now.
+    /// Whether this is about `certificate` as it was loaded now. One certificate may be in several files.
     pub(super) fn is_of(&self, certificate: &Arc<Certificate>) -> bool {
         let own = &self.certificate;
         Arc::ptr_eq(own, certificate)
             || (own.chain == certificate.chain
                 && own.issuer == certificate.issuer
-                && own.staple == certificate.staple
-                && own.source == certificate.source)
+                && own.staple == certificate.staple)
     }
 
     /// For how long it has been looked after.
@@ -177,15 +183,27 @@ impl Ward {
         lock(&self.state).completed.clone()
     }
 
-    pub(super) fn complete(&self, whole: Certificate) {
+    /// Notes the chain as it was completed, and whether something above is known to be missing.
+    pub(super) fn complete(&self, completed: Certificate, is_partial: bool) {
         let mut state = lock(&self.state);
-        state.issuer.clone_from(&whole.issuer);
-        state.completed = Some(Arc::new(whole));
+        state.issuer.clone_from(&completed.issuer);
+        state.completed = Some(Arc::new(completed));
+        state.is_partial = is_partial;
+    }
+
+    /// Whether something above the issuer is known to be missing.
+    pub(super) fn is_partial(&self) -> bool {
+        lock(&self.state).is_partial
     }
 
     pub(super) fn staple(&self) -> Option<Arc<Staple>> {
         let state = lock(&self.state);
         state.staple.clone().filter(|_| state.revoked().is_none())
+    }
+
+    /// When the last staple was made, whether it is shown or not.
+    pub(super) fn last_update(&self) -> Option<SystemTime> {
+        lock(&self.state).staple.as_ref().map(|staple| staple.this_update)
     }
 
     pub(super) fn set_staple(&self, staple: Option<Staple>) {
@@ -209,6 +227,11 @@ impl Ward {
         let before = state.revoked().is_some();
         state.revoked[witness as usize] = since;
         before != state.revoked().is_some()
+    }
+
+    /// Since when it is revoked, as `witness` says.
+    pub(super) fn revoked_by(&self, witness: Witness) -> Option<SystemTime> {
+        lock(&self.state).revoked[witness as usize]
     }
 
     pub(super) fn is_revoked(&self) -> bool {
@@ -265,6 +288,8 @@ impl Ward {
             revoked: state.revoked(),
             failures: state.failures,
             trouble: state.trouble(),
+            is_of_folder: self.origin == Origin::Folder,
+            is_tried: state.tried,
         }
     }
 }
@@ -315,7 +340,8 @@ mod tests {
         let first = certificate(&TestCa::new().server(&["a.test"]).issue());
         let ward = Ward::new(Arc::new(first.clone()), Origin::Host);
         ward.set_staple(Some(staple()));
-        assert!(ward.is_of(&Arc::new(first.clone())));
+        let copy = Certificate { source: "copy.pem".into(), ..first.clone() };
+        assert!(ward.is_of(&Arc::new(copy)), "it is the same in another file");
         let second = Arc::new(Certificate { staple: Some(Arc::new(staple())), ..first });
         assert!(!ward.is_of(&second));
         let again = ward.again(Arc::clone(&second), Origin::Host);
@@ -331,9 +357,11 @@ mod tests {
         let first = certificate(&leaf);
         let ward = Ward::new(Arc::new(first.clone()), Origin::Host);
         let issuer = CertificateDer::from(ca.intermediate_der());
-        ward.complete(first.with_chain(std::slice::from_ref(&issuer), &issuer));
+        ward.complete(first.with_chain(std::slice::from_ref(&issuer), &issuer), true);
         let second = Arc::new(Certificate { staple: Some(Arc::new(staple())), ..first });
-        let again = ward.again(Arc::clone(&second), Origin::Host).completed().unwrap();
+        let again = ward.again(Arc::clone(&second), Origin::Host);
+        assert!(again.is_partial(), "what is above is still to be fetched");
+        let again = again.completed().unwrap();
         assert_eq!((again.chain.len(), &again.staple), (2, &second.staple));
     }
 }

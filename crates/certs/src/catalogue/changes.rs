@@ -129,7 +129,7 @@ impl Catalogue {
         let Some(place) = self.index.get(name) else { return };
         let _reading = place.read();
         place.set_failed(false);
-        if !place.is_loaded() {
+        if !place.is_read() {
             return;
         }
         let stamp = self.stamp(name);
@@ -138,10 +138,7 @@ impl Catalogue {
         }
         match self.read(name) {
             Ok(loaded) => {
-                self.statistics.changes.fetch_add(1, Ordering::Relaxed);
-                if self.show(name, &place, loaded, stamp) {
-                    tracing::info!(name, "new handshakes are shown a new certificate");
-                } else {
+                if !self.show(name, &place, loaded, stamp) {
                     tracing::info!(name, "a new certificate is shown as soon as it has its staple");
                 }
             }
@@ -185,7 +182,7 @@ impl Catalogue {
 
     /// Whether the files are others than those that were read.
     fn is_outdated(&self, name: &str) -> bool {
-        let place = self.index.get(name).filter(|place| place.is_loaded());
+        let place = self.index.get(name).filter(|place| place.is_read());
         place.is_some_and(|place| place.stamp() != self.stamp(name))
     }
 }

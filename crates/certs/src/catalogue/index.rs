@@ -45,6 +45,8 @@ pub(super) struct Place {
     loaded: ArcSwapOption<Slot>,
     /// Held by who reads its files.
     reading: Mutex<()>,
+    /// What was read last. Held for moments only, unlike `reading`.
+    turn: Mutex<Turn>,
     /// When it was last asked for.
     used: AtomicU32,
     /// The files that it was loaded from.
@@ -53,6 +55,14 @@ pub(super) struct Place {
     failed: AtomicU32,
     /// Those that wait for it. Not empty: it is being loaded.
     waiters: Mutex<Vec<oneshot::Sender<Arc<Vec<Served>>>>>,
+}
+
+/// What was read last for a place.
+#[derive(Debug, Default)]
+struct Turn {
+    number: u64,
+    /// It waits for what it is shown with.
+    is_pending: bool,
 }
 
 impl Index {
@@ -111,6 +121,7 @@ impl Index {
     pub(super) fn remove(&self, name: &str) {
         if let Some(place) = self.get(name) {
             let _reading = place.read();
+            place.begin(0);
             self.put(&place, None);
             self.change(name, |part| drop(part.remove(name)));
         }
@@ -121,14 +132,27 @@ impl Index {
         self.part(name).load().get(name).is_some_and(|own| Arc::ptr_eq(own, place))
     }
 
-    /// Puts what was loaded for a place there, or drops it.
-    pub(super) fn put(&self, place: &Place, loaded: Option<Arc<Slot>>) {
+    /// Puts what was read in `turn` for a place there, unless something was read since. Whether it was put, and in the place
+    /// of something else.
+    pub(super) fn show(&self, place: &Place, loaded: Arc<Slot>, turn: u64) -> Option<bool> {
+        let mut last = place.turn();
+        if last.number != turn {
+            return None;
+        }
+        last.is_pending = false;
+        Some(self.put(place, Some(loaded)))
+    }
+
+    /// Puts what was loaded for a place there, or drops it. Whether there was something before.
+    fn put(&self, place: &Place, loaded: Option<Arc<Slot>>) -> bool {
         let more = loaded.is_some();
-        match (place.loaded.swap(loaded).is_some(), more) {
+        let before = place.loaded.swap(loaded).is_some();
+        match (before, more) {
             (false, true) => drop(self.loaded.fetch_add(1, Ordering::Relaxed)),
             (true, false) => drop(self.loaded.fetch_sub(1, Ordering::Relaxed)),
             _ => {}
         }
+        before
     }
 
     /// All names, a part at a time.
@@ -190,12 +214,27 @@ impl Place {
         self.loaded.load().is_some()
     }
 
+    /// Whether something was read for it: it is in memory, or waits for what it is shown with.
+    pub(super) fn is_read(&self) -> bool {
+        self.turn().is_pending || self.is_loaded()
+    }
+
+    /// The stamp of what was read last.
     pub(super) fn stamp(&self) -> u64 {
         self.stamp.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_stamp(&self, stamp: u64) {
+    /// Notes that files with this stamp were read, by who has the right to. Returns the turn: what was read in those before is
+    /// not shown any more.
+    pub(super) fn begin(&self, stamp: u64) -> u64 {
+        let mut turn = self.turn();
         self.stamp.store(stamp, Ordering::Relaxed);
+        *turn = Turn { number: turn.number + 1, is_pending: true };
+        turn.number
+    }
+
+    fn turn(&self) -> MutexGuard<'_, Turn> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether it could not be loaded a moment ago.

@@ -95,7 +95,7 @@ impl Catalogue {
         }
     }
 
-    /// Shows what was loaded for a place whose [right to read](Place::read) the caller has: now, or when there are staples
+    /// Shows what was read for a place whose [right to read](Place::read) the caller has: now, or when there are staples
     /// without which clients would refuse it. Whether it is shown now.
     pub(super) fn show(
         self: &Arc<Self>,
@@ -104,35 +104,39 @@ impl Catalogue {
         loaded: Vec<Served>,
         stamp: u64,
     ) -> bool {
-        let slot = Slot::with(loaded);
+        let (slot, turn) = (Slot::with(loaded), place.begin(stamp));
         match self.care.get() {
             Some(care) if !care.tend(&slot) => {
                 let (catalogue, place, name) = (Arc::downgrade(self), Arc::clone(place), name.to_owned());
                 let own = Arc::clone(&slot);
                 care.when_stapled(&slot, move || {
                     let Some(catalogue) = catalogue.upgrade() else { return };
-                    let _reading = place.read();
-                    if catalogue.index.has_at(&name, &place) {
-                        catalogue.put(&place, own, stamp);
-                    } else {
-                        place.give_up();
-                    }
+                    catalogue.put(&name, &place, own, turn);
                 });
                 false
             }
             _ => {
-                self.put(place, slot, stamp);
+                self.put(name, place, slot, turn);
                 true
             }
         }
     }
 
-    fn put(&self, place: &Place, slot: Arc<Slot>, stamp: u64) {
-        place.set_stamp(stamp);
-        place.set_failed(false);
+    /// Shows what was read in `turn`, unless its files were read since or are gone. Waits for no one who reads files.
+    pub(super) fn put(&self, name: &str, place: &Arc<Place>, slot: Arc<Slot>, turn: u64) {
         let loaded = slot.load_full();
-        self.index.put(place, Some(slot));
+        let Some(is_change) = self.index.show(place, slot, turn) else {
+            if !self.index.has_at(name, place) {
+                place.give_up();
+            }
+            return;
+        };
+        place.set_failed(false);
         place.answer(&loaded);
+        if is_change {
+            self.statistics.changes.fetch_add(1, Ordering::Relaxed);
+            tracing::info!(name, "new handshakes are shown a new certificate");
+        }
     }
 
     fn failed(&self, name: &str, place: &Place, error: &CertError) {
@@ -216,15 +220,19 @@ impl Catalogue {
 
     /// Whether there is a chain for `name`. An error says that this cannot be known now.
     pub(super) fn is_there(&self, name: &str) -> io::Result<bool> {
-        for (chain, _) in self.files(name) {
-            match std::fs::metadata(chain) {
-                Ok(facts) if facts.is_file() => return Ok(true),
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
+        let mut is_there = false;
+        // Of all spellings: one that cannot be looked at may be the one that counts.
+        let under = name.strip_prefix("*.").map(|parent| format!("_.{parent}"));
+        for stem in under.as_deref().into_iter().chain([name]) {
+            for suffix in [".pem", ".rsa.pem"] {
+                match std::fs::metadata(self.folder.join(format!("{stem}{suffix}"))) {
+                    Ok(facts) => is_there |= facts.is_file(),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
-        Ok(false)
+        Ok(is_there)
     }
 
     /// The files of `name`: chain and key, of the first certificate and of the second.

@@ -8,6 +8,7 @@ use brisk_testkit::process::wait_until;
 use tempfile::TempDir;
 
 use super::*;
+use crate::slot::Slot;
 
 fn put(folder: &TempDir, name: &str, leaf: &Leaf) {
     for (suffix, contents) in [("key", &leaf.key_pem), ("pem", &leaf.chain_pem)] {
@@ -174,6 +175,48 @@ fn a_name_whose_files_cannot_be_looked_at_stays() {
     assert_eq!(names(&catalogue, "a.test"), ["a.test"]);
     fs::remove_file(&file).unwrap();
     wait_until("the name to go", || (!catalogue.has("a.test")).then_some(()));
+}
+
+#[test]
+fn a_wildcard_whose_files_cannot_be_looked_at_stays() {
+    let (ca, folder) = (TestCa::new(), tempfile::tempdir().unwrap());
+    put(&folder, "_.a.test", &ca.server(&["*.a.test"]).issue());
+    let catalogue = started(&folder);
+    assert_eq!(names(&catalogue, "x.a.test"), ["*.a.test"]);
+    let file = folder.path().join("_.a.test.pem");
+    std::os::unix::fs::symlink(&file, folder.path().join("link")).unwrap();
+    fs::rename(folder.path().join("link"), &file).unwrap();
+    wait_until("the look", || (catalogue.statistics().failures > 0).then_some(()));
+    assert_eq!(names(&catalogue, "x.a.test"), ["*.a.test"]);
+}
+
+#[test]
+fn what_was_read_before_is_not_shown_over_what_was_read_since() {
+    let (ca, folder) = (TestCa::new(), tempfile::tempdir().unwrap());
+    put(&folder, "a.test", &ca.server(&["a.test"]).issue());
+    let catalogue = started(&folder);
+    let place = catalogue.index.get("a.test").unwrap();
+    let slot = || Slot::with(catalogue.read("a.test").unwrap());
+    // That of the files: the thread that follows them has nothing to read.
+    let stamp = catalogue.stamp("a.test");
+    // The first waits for its staple while the second is read, which is shown at once.
+    let first = place.begin(stamp);
+    assert!(place.is_read() && !place.is_loaded(), "a change meanwhile is looked at");
+    let second = place.begin(stamp);
+    catalogue.put("a.test", &place, slot(), second);
+    let shown = catalogue.index.get("a.test").unwrap().loaded().unwrap();
+    catalogue.put("a.test", &place, slot(), first);
+    assert!(Arc::ptr_eq(&shown, &place.loaded().unwrap()));
+    assert_eq!(catalogue.statistics().changes, 0);
+    let third = place.begin(stamp);
+    catalogue.index.remove("a.test");
+    catalogue.put("a.test", &place, slot(), third);
+    assert!(place.loaded().is_none(), "its files are gone");
+    // Who reads files holds up no one who shows.
+    let _reading = place.read();
+    let fourth = place.begin(stamp);
+    catalogue.put("a.test", &place, slot(), fourth);
+    assert!(place.is_loaded());
 }
 
 #[test]
