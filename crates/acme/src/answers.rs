@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use crate::AcmeError;
 use crate::certify::{checked_as, proof};
 use crate::dns::{DnsSettings, Txt};
-use crate::records::{Records, moment};
+use crate::records::{Records, moment, seconds};
 use crate::settings::ChallengeKind;
 
 const HTTP: &str = "http";
@@ -39,7 +39,7 @@ pub(crate) struct Answers {
 /// An answer. At listeners it is withdrawn when this is dropped; a record stays until [`withdraw`](Self::withdraw).
 #[derive(Debug)]
 pub(crate) enum Given {
-    Listener(#[expect(dead_code, reason = "withdrawn when it is dropped")] Listening),
+    Listener(Listening),
     Record(DnsSettings, Txt),
 }
 
@@ -50,9 +50,20 @@ pub(crate) struct Listening {
     records: Records,
     kind: &'static str,
     subject: String,
+    /// Since when, and what: another gateway may have put its own there.
+    stored: (u64, String),
+    /// Another gateway goes on with the order.
+    is_left: bool,
 }
 
 impl Given {
+    /// Leaves it where others look for it: it is another gateway's now.
+    pub(crate) fn leave(self) {
+        if let Self::Listener(mut listening) = self {
+            listening.is_left = true;
+        }
+    }
+
     /// Takes a record away again. What fails is reported: the record proves nothing to later orders.
     pub(crate) async fn withdraw(self) {
         if let Self::Record(dns, record) = self {
@@ -94,9 +105,10 @@ impl Answers {
         };
         let stored =
             if kind == HTTP { key_authorization.to_owned() } else { format!("{name} {key_authorization}") };
-        self.records.put_answer(kind, &subject, &stored, SystemTime::now())?;
-        let records = self.records.clone();
-        Ok(Given::Listener(Listening { _here: here, records, kind, subject }))
+        let now = SystemTime::now();
+        self.records.put_answer(kind, &subject, &stored, now)?;
+        let (records, stored) = (self.records.clone(), (seconds(now), stored));
+        Ok(Given::Listener(Listening { _here: here, records, kind, subject, stored, is_left: false }))
     }
 
     /// Answers what comes to the listeners of this process, and was ordered by another: for a thread of its own, as a store may
@@ -186,7 +198,14 @@ fn answer(records: &Records, question: Look) -> Result<(), AcmeError> {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        if let Err(error) = self.records.remove_answer(self.kind, &self.subject) {
+        if self.is_left {
+            return;
+        }
+        let remove = || match self.records.answer(self.kind, &self.subject)? {
+            Some(other) if other != self.stored => Ok(()),
+            _ => self.records.remove_answer(self.kind, &self.subject),
+        };
+        if let Err(error) = remove() {
             tracing::debug!(%error, "an answer to a challenge stays in the store");
         }
     }
@@ -228,6 +247,22 @@ mod tests {
         for stranger in strangers {
             assert_eq!(stranger.await.unwrap(), None);
         }
+    }
+
+    #[test]
+    fn an_answer_that_another_gateway_gives_now_is_left_to_it() {
+        let (_folder, records) = records();
+        let answers = Answers::new(&Challenges::new(), &records);
+        let give = || answers.give(ChallengeKind::Http01, "a.test", "token", "token.thumbprint").unwrap();
+        drop(give());
+        assert!(records.answered(HTTP).unwrap().is_empty());
+        give().leave();
+        assert_eq!(records.answered(HTTP).unwrap().len(), 1);
+        let own = give();
+        let later = SystemTime::now() + Duration::from_secs(60);
+        records.put_answer(HTTP, "token", "token.thumbprint", later).unwrap();
+        drop(own);
+        assert_eq!(records.answered(HTTP).unwrap().len(), 1);
     }
 
     #[test]

@@ -20,16 +20,26 @@ const FAILURES_OF_ONE: u32 = 3;
 /// The next look while another gateway orders what is missing here.
 const SOON: Duration = Duration::from_secs(2);
 
+/// The longest pause of a name on demand that could not be verified: strangers may cause its orders before it points here.
+const UNVERIFIED: Duration = Duration::from_mins(15);
+
 /// What is done for a certificate.
 pub(crate) struct Attempt<'h> {
     common: &'h Common,
     wanted: &'h Wanted,
     kind: KeyKind,
+    /// The name is decided at run time.
+    on_demand: bool,
 }
 
 impl<'h> Attempt<'h> {
     pub(crate) fn new(common: &'h Common, wanted: &'h Wanted, kind: KeyKind) -> Self {
-        Self { common, wanted, kind }
+        Self { common, wanted, kind, on_demand: false }
+    }
+
+    /// For a name that is decided at run time: it leaves places to hosts of the configuration, and is tried again earlier.
+    pub(crate) fn on_demand(common: &'h Common, wanted: &'h Wanted, kind: KeyKind) -> Self {
+        Self { common, wanted, kind, on_demand: true }
     }
 
     /// Obtains the certificate if it is missing or due. Returns when it is to be looked at again.
@@ -46,6 +56,10 @@ impl<'h> Attempt<'h> {
             return Ok(at);
         }
         // The lock last: who holds it does nothing but order.
+        let _of_demand = match self.on_demand {
+            true => Some(self.common.demand_orders.acquire().await),
+            false => None,
+        };
         let _place = self.common.orders.acquire().await.expect("it is never closed");
         let Some(mut lock) = self.common.records.lock(self.name())? else {
             return Ok(SystemTime::now() + SOON);
@@ -90,7 +104,9 @@ impl<'h> Attempt<'h> {
         if let Some(have) = &have {
             self.listen(have).await?;
         }
-        Ok(self.due(have.as_ref(), &self.status()?))
+        let due = self.due(have.as_ref(), &self.status()?);
+        let rest = self.common.rest_of(self.name(), self.kind).map(|rest| SystemTime::now() + rest);
+        Ok(rest.map_or(due, |rest| due.max(rest)))
     }
 
     /// Whether the store takes what an order needs: nothing is asked of an authority that could not be kept.
@@ -131,7 +147,11 @@ impl<'h> Attempt<'h> {
 
     fn due(&self, have: Option<&Usable>, status: &Status) -> SystemTime {
         let now = SystemTime::now();
-        let due = due_of(have, status, now).max(retry(status, now)).max(self.all_held(status));
+        let mut pause = retry(status, now);
+        if self.on_demand && have.is_none() && status.unverified {
+            pause = pause.min(moment(status.failed) + UNVERIFIED);
+        }
+        let due = due_of(have, status, now).max(pause).max(self.all_held(status));
         if have.is_none() { due.max(self.after_revocation(now)) } else { due }
     }
 

@@ -20,6 +20,9 @@ use crate::settings::{AcmeSettings, AuthoritySettings, KeyKind};
 /// Orders under way at the same time: authorities limit them, and so do we.
 const ORDERS: usize = 8;
 
+/// How many of them may be for names on demand: the rest is for hosts of the configuration.
+const DEMAND_ORDERS: usize = 6;
+
 /// How a host stands, for people and metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostStatus {
@@ -57,6 +60,8 @@ pub(crate) struct Common {
     pub(crate) revoked: Revoked,
     /// A permit for each order under way.
     pub(crate) orders: Semaphore,
+    /// A permit beside it for each one for a name on demand.
+    pub(crate) demand_orders: Semaphore,
     /// The permit of an order whose records have no room for those of another.
     pub(crate) dns_orders: Semaphore,
     unwritten: RefCell<HashMap<(String, KeyKind), Unwritten>>,
@@ -79,10 +84,21 @@ impl Common {
         revoked: Revoked,
         statuses: Statuses,
     ) -> Self {
-        let orders = Semaphore::new(ORDERS);
+        let (orders, demand_orders) = (Semaphore::new(ORDERS), Semaphore::new(DEMAND_ORDERS));
         let (dns_orders, unwritten) = (Semaphore::new(1), RefCell::default());
         let authorities = RefCell::default();
-        Self { settings, records, answers, revoked, orders, dns_orders, unwritten, authorities, statuses }
+        Self {
+            settings,
+            records,
+            answers,
+            revoked,
+            orders,
+            demand_orders,
+            dns_orders,
+            unwritten,
+            authorities,
+            statuses,
+        }
     }
 
     /// The account with the authority of this directory, opened once.

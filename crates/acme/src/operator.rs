@@ -107,6 +107,8 @@ impl Operator {
             revoked.map_err(|error| authority.error("the certificate is not revoked", error))
         })?;
         self.common.records.end_issued(host, kind)?;
+        // Gateways that show it as one on demand look at once.
+        self.common.records.end_demanded(host)?;
         self.common.records.put_status(host, kind, &Status::default())
     }
 

@@ -46,6 +46,11 @@ impl Prover<'_, '_> {
     pub(crate) async fn prove(&mut self, order: &mut Order) -> Result<(), AcmeError> {
         let mut given = Vec::new();
         let proven = self.answer_and_settle(order, &mut given).await;
+        // Who goes on with the order gives the same answers: what is there is that gateway's now.
+        if matches!(proven, Err(AcmeError::Overtaken)) || self.job.still_ours().is_err() {
+            given.into_iter().for_each(Given::leave);
+            return Err(AcmeError::Overtaken);
+        }
         for answer in given {
             answer.withdraw().await;
         }

@@ -22,6 +22,7 @@ const ACCOUNTS: &str = "accounts";
 const ACCOUNT_KEYS: &str = "account-keys";
 const ANSWERS: &str = "answers";
 const ON_DEMAND: &str = "on-demand";
+const TRIED: &str = "on-demand-tried";
 
 /// A private key as PEM, wiped when dropped.
 #[derive(Clone, Serialize, Deserialize)]
@@ -238,6 +239,19 @@ impl Records {
 
     pub(crate) fn end_demanded(&self, name: &str) -> Result<(), AcmeError> {
         Ok(self.0.remove(&Name::of([ON_DEMAND, name]))?)
+    }
+
+    /// The names that are, or were, ordered for on demand for the first time, and have no certificate yet.
+    pub(crate) fn tried(&self) -> Result<Vec<String>, AcmeError> {
+        Ok(self.0.list(&Name::of([TRIED]))?.iter().map(Name::last).collect())
+    }
+
+    pub(crate) fn put_tried(&self, name: &str) -> Result<(), AcmeError> {
+        Ok(self.0.write(&Name::of([TRIED, name]), b"{}")?)
+    }
+
+    pub(crate) fn end_tried(&self, name: &str) -> Result<(), AcmeError> {
+        Ok(self.0.remove(&Name::of([TRIED, name]))?)
     }
 
     pub(crate) fn account(&self, directory: &str) -> Result<Option<Zeroizing<Vec<u8>>>, AcmeError> {

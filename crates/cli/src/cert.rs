@@ -52,6 +52,16 @@ impl Site {
         Ok(Self { acme, operator, on_demand })
     }
 
+    /// What is ordered for: the hosts with these names; all of the configuration if there are none. Names on demand are left to
+    /// the gateway, which asks whether they are served, unless they are named.
+    fn ordered(&self, names: &[String]) -> anyhow::Result<Vec<Wanted>> {
+        match (names.is_empty(), self.acme.wanted.is_empty()) {
+            (true, true) => bail!("no host has `acme`: write the names on demand that are meant"),
+            (true, false) => Ok(self.acme.wanted.clone()),
+            (false, _) => self.hosts(names),
+        }
+    }
+
     /// The hosts with these names; all of them, and names on demand that have certificates, if there are none.
     fn hosts(&self, names: &[String]) -> anyhow::Result<Vec<Wanted>> {
         if names.is_empty() {
@@ -179,7 +189,7 @@ fn each(
     let _log = log::start(&chosen.log)?;
     let site = Site::open(&chosen.config)?;
     let mut failed = 0;
-    for wanted in &site.hosts(&chosen.names)? {
+    for wanted in &site.ordered(&chosen.names)? {
         for kind in wanted.keys.iter().copied() {
             match act(&site, wanted, kind) {
                 Ok(outcome) => println!("{} ({kind}): {outcome}", wanted.name()),

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use brisk_fetch::{Client, Limits};
+use brisk_fetch::{Client, FetchError, Limits, Reason};
 use http::StatusCode;
 
 /// How long an answer may take.
@@ -28,8 +28,21 @@ pub(super) async fn ask(client: &Client, url: &str, name: &str, asking: Option<I
     let limits = Limits { time: TIME, body: BODY, redirects: 0 };
     match client.with_limits(limits).get(&address(url, name, asking)).await {
         Ok(answer) => meaning(answer.status),
-        Err(error) => Answer::Unknown(error.to_string()),
+        // Their texts have the whole address too, and so what may be secret in it.
+        Err(FetchError { reason: Reason::Url(_), .. }) => {
+            Answer::Unknown("it is no address that can be asked".to_owned())
+        }
+        Err(error) => Answer::Unknown(error.reason.to_string()),
     }
+}
+
+/// The address for the log: what may be secret, user and query, is left out.
+pub(super) fn without_secrets(url: &str) -> String {
+    let plain = url.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = plain.split_once("://") else { return String::new() };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}{path}")
 }
 
 /// Only 200 is a yes. What a server says of itself, and not of the name, is no answer.
@@ -70,6 +83,17 @@ mod tests {
         );
     }
 
+    #[test]
+    fn the_log_has_no_secrets_of_the_address() {
+        for (url, expected) in [
+            ("http://a:8000/ask", "http://a:8000/ask"),
+            ("https://user:p@ss@a/ask?token=secret", "https://a/ask"),
+            ("http://a?token=x/y@z", "http://a"),
+        ] {
+            assert_eq!(without_secrets(url), expected);
+        }
+    }
+
     #[tokio::test]
     async fn only_200_is_a_yes_and_no_answer_is_none() {
         let origin = Origin::answering(|request, stream| {
@@ -95,7 +119,9 @@ mod tests {
             }
         }
         drop(origin);
-        let gone = ask(&client, "http://127.0.0.1:1/", "a.test", None).await;
-        assert!(matches!(gone, Answer::Unknown(_)));
+        for gone in ["http://127.0.0.1:1/?token=secret", "http://user:secret@127.0.0.1:1/"] {
+            let Answer::Unknown(reason) = ask(&client, gone, "a.test", None).await else { panic!("{gone}") };
+            assert!(!reason.contains("secret"), "{reason}");
+        }
     }
 }

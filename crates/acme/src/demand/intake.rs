@@ -1,5 +1,7 @@
 //! Decides on what handshakes of one host ask for, and looks after what is in memory for it.
 
+mod upkeep;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
@@ -7,22 +9,22 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use brisk_certs::OnDemand;
 use brisk_certs::on_demand::Question;
-use brisk_certs::{OnDemand, Served};
 use brisk_fetch::{Client, ClientSettings};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{spawn_blocking, spawn_local};
 use tokio::time::{Instant, sleep};
 
-use super::ask::{Answer, ask};
+use super::ask::{Answer, ask, without_secrets};
 use super::job::{Job, Outcome, Task};
 use super::limits::{Asking, Bucket};
-use super::load::{Loaded, forget_ended, load};
+use super::load::{Loaded, load};
 use super::table::{Next, Table};
 use super::{DemandSettings, DemandedHost};
-use crate::attempt::rfc3339;
+use crate::AcmeError;
 use crate::records::Records;
-use crate::renewal::random_below;
+use upkeep::{LOOKING, RENEWING};
 
 /// How long a name is refused that the operator's server has refused.
 const NO: Duration = Duration::from_mins(5);
@@ -37,17 +39,6 @@ const FAILED: Duration = Duration::from_mins(10);
 const TICK: Duration = Duration::from_secs(5);
 const COMPARE: Duration = Duration::from_mins(1);
 
-/// How often a certificate that is used is looked at, and how long after its last use it is.
-const LOOK: Duration = Duration::from_hours(1);
-const USED: Duration = Duration::from_hours(48);
-
-/// Certificates that are looked at in a tick, and at a time.
-const LOOKS: usize = 50;
-const LOOKING: usize = 4;
-
-/// Names that are looked at in a minute, whether they ended long ago.
-const SWEPT: usize = 20;
-
 /// The least time between two warnings of one kind: strangers may cause them.
 const WARNINGS: Duration = Duration::from_mins(1);
 
@@ -61,14 +52,49 @@ pub(super) struct Intake {
     table: RefCell<Table>,
     asking: RefCell<Asking>,
     orders: RefCell<Bucket>,
-    /// The names that have certificates in the store.
+    /// The names of this host that have certificates in the store.
     kept: RefCell<HashSet<String>>,
+    /// The names that are ordered for, for the first time.
+    ordering: RefCell<HashSet<String>>,
     /// When what is in memory is looked at next.
     looks: RefCell<HashMap<String, Instant>>,
+    /// Names that are looked at or renewed, and how many of them wait for a look, or are looked at.
+    under_way: RefCell<HashSet<String>>,
+    waiting: Cell<usize>,
     looking: Semaphore,
+    renewing: Semaphore,
     /// Names of the store that are still to be looked at in this round.
     sweep: RefCell<VecDeque<String>>,
-    warned: Cell<Option<Instant>>,
+    /// Names that are over, and since when that is seen.
+    over: RefCell<HashMap<String, Instant>>,
+    warned: RefCell<HashMap<Warning, Instant>>,
+}
+
+/// What strangers may cause warnings of: one kind silences no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Warning {
+    Undecided,
+    Most,
+    Orders,
+    Store,
+    Renewal,
+}
+
+/// Whether the store has something to show.
+enum Stored {
+    Shown,
+    Nothing,
+    /// It cannot be read, which says nothing of the name.
+    Unreadable,
+}
+
+/// Does something when it is dropped, also by a panic.
+struct AtEnd<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for AtEnd<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
 }
 
 impl Intake {
@@ -86,10 +112,15 @@ impl Intake {
             asking: RefCell::new(Asking::new(now)),
             orders: RefCell::new(orders),
             kept: RefCell::default(),
+            ordering: RefCell::default(),
             looks: RefCell::default(),
+            under_way: RefCell::default(),
+            waiting: Cell::new(0),
             looking: Semaphore::new(LOOKING),
+            renewing: Semaphore::new(RENEWING),
             sweep: RefCell::default(),
-            warned: Cell::new(None),
+            over: RefCell::default(),
+            warned: RefCell::default(),
         }
     }
 
@@ -134,15 +165,23 @@ impl Intake {
         if !is_kept && !self.asking.borrow_mut().may(client, now) {
             return;
         }
-        if self.table.borrow_mut().begin(&name, waiter) {
+        if self.table.borrow_mut().begin(&name, waiter, is_kept) {
             let own = Rc::clone(self);
-            spawn_local(async move { own.decide(&name, client, is_kept).await });
+            spawn_local(async move {
+                // Only a defect leaves it undecided.
+                let _decided = AtEnd(|| {
+                    if own.table.borrow().is_busy(&name) {
+                        own.refuse(&name, UNKNOWN);
+                    }
+                });
+                own.decide(&name, client, is_kept).await;
+            });
         }
     }
 
     /// Whether `name` is served, and by what.
-    async fn decide(&self, name: &str, client: Option<IpAddr>, is_kept: bool) {
-        if is_kept && self.is_loaded(name).await {
+    async fn decide(self: &Rc<Self>, name: &str, client: Option<IpAddr>, is_kept: bool) {
+        if is_kept && self.is_settled(name).await {
             return;
         }
         match self.ask(name, client).await {
@@ -152,26 +191,25 @@ impl Intake {
                 return self.refuse(name, NO);
             }
             Answer::Unknown(reason) => {
-                self.warn(|| {
-                    tracing::warn!(
-                        name,
-                        reason,
-                        ask = self.settings.ask,
-                        "names on demand cannot be decided"
-                    );
+                self.warn(Warning::Undecided, || {
+                    let ask = without_secrets(&self.settings.ask);
+                    tracing::warn!(name, reason, ask, "names on demand cannot be decided");
                 });
                 return self.refuse(name, UNKNOWN);
             }
         }
         // Another gateway may have it.
-        if !is_kept && self.is_loaded(name).await {
+        if !is_kept && self.is_settled(name).await {
             return;
         }
         // The pause after an order that has failed is kept, and takes no other name's place.
-        if let Outcome::Due(at) = self.job(name, Task::Look).await
-            && let Ok(rest) = at.duration_since(SystemTime::now())
-        {
-            return self.refuse(name, rest.clamp(UNKNOWN, FAILED));
+        match self.job(name, Task::Look).await {
+            Outcome::Failed(_) => return self.refuse(name, UNKNOWN),
+            Outcome::Due(at) | Outcome::Missing(at) => {
+                if let Ok(rest) = at.duration_since(SystemTime::now()) {
+                    return self.refuse(name, rest.clamp(UNKNOWN, FAILED));
+                }
+            }
         }
         match self.admit(name) {
             Ok(()) => self.obtain(name).await,
@@ -179,18 +217,32 @@ impl Intake {
         }
     }
 
+    /// Whether the store decides: by what it has, or as it cannot be read, which costs a name no order and no long pause.
+    async fn is_settled(self: &Rc<Self>, name: &str) -> bool {
+        match self.show(name).await {
+            Stored::Shown => true,
+            Stored::Nothing => false,
+            Stored::Unreadable => {
+                self.refuse(name, UNKNOWN);
+                true
+            }
+        }
+    }
+
     /// Whether a certificate may be ordered for a name that has none; if not, how long it is refused.
     fn admit(&self, name: &str) -> Result<(), Duration> {
         let kept = self.kept.borrow();
-        if !kept.contains(name) && kept.len() + self.table.borrow().busy() > self.settings.most {
+        if !kept.contains(name) && kept.len() + self.ordering.borrow().len() >= self.settings.most {
             let most = self.settings.most;
-            self.warn(|| {
+            self.warn(Warning::Most, || {
                 tracing::warn!(name, most, "as many names on demand as there may be: it is refused");
             });
             return Err(COMPARE);
         }
         self.orders.borrow_mut().take(Instant::now()).map_err(|pause| {
-            self.warn(|| tracing::warn!(name, "as many orders on demand as there may be: it waits"));
+            self.warn(Warning::Orders, || {
+                tracing::warn!(name, "as many orders on demand as there may be: it waits");
+            });
             pause.clamp(Duration::from_secs(1), FAILED)
         })
     }
@@ -202,17 +254,30 @@ impl Intake {
         }
     }
 
-    /// Orders a certificate, and shows it.
-    async fn obtain(&self, name: &str) {
-        let until = match self.job(name, Task::Obtain).await {
-            Outcome::Due(_) => {
-                self.names.count_obtained();
-                if self.is_loaded(name).await {
-                    return;
-                }
-                SystemTime::now()
-            }
-            Outcome::Failed(until) => until,
+    /// Orders a certificate that was [admitted](Self::admit), and shows it.
+    async fn obtain(self: &Rc<Self>, name: &str) {
+        let is_new = !self.kept.borrow().contains(name);
+        if is_new {
+            self.ordering.borrow_mut().insert(name.to_owned());
+        }
+        let _ordered = AtEnd(|| {
+            self.ordering.borrow_mut().remove(name);
+        });
+        // What is tried is known to the store, to be forgotten one day.
+        if is_new && !self.has_written(name, Records::put_tried).await {
+            self.orders.borrow_mut().give_back();
+            return self.refuse(name, UNKNOWN);
+        }
+        let outcome = self.job(name, Task::Obtain).await;
+        if matches!(outcome, Outcome::Due(_)) {
+            self.names.count_obtained();
+        }
+        // Also where a certificate with another kind of key is missing.
+        if let Stored::Shown = self.show(name).await {
+            return;
+        }
+        let (Outcome::Missing(until) | Outcome::Failed(until)) = outcome else {
+            return self.refuse(name, UNKNOWN);
         };
         let pause = until.duration_since(SystemTime::now()).unwrap_or_default();
         self.refuse(name, pause.clamp(UNKNOWN, FAILED));
@@ -225,19 +290,54 @@ impl Intake {
         if sent.is_err() { failed } else { outcome.await.unwrap_or(failed) }
     }
 
-    /// Shows what the store has for `name`, and answers those who wait for it. Whether it has anything.
-    async fn is_loaded(&self, name: &str) -> bool {
-        let Some(Some(Loaded { certificates, keys, .. })) = self.stored(name).await else { return false };
-        let Some(served) = self.names.put(name, certificates, keys) else { return false };
+    /// Shows what the store has for `name`, and answers those who wait for it.
+    async fn show(self: &Rc<Self>, name: &str) -> Stored {
+        let Loaded { certificates, keys, .. } = match self.stored(name).await {
+            None => return Stored::Unreadable,
+            Some(None) => return Stored::Nothing,
+            Some(Some(loaded)) => loaded,
+        };
+        let Some(served) = self.names.put(name, certificates, keys) else { return Stored::Unreadable };
         self.looks.borrow_mut().insert(name.to_owned(), Instant::now());
-        if self.kept.borrow_mut().insert(name.to_owned()) {
-            let (records, own) = (self.records.clone(), name.to_owned());
-            if let Ok(Err(error)) = spawn_blocking(move || records.put_demanded(&own)).await {
-                tracing::warn!(name, %error, "after a restart it is asked about again");
-            }
-        }
         self.table.borrow_mut().answer(name, &served);
-        true
+        self.keep(name);
+        Stored::Shown
+    }
+
+    /// Has the store know that `name` has a certificate. No handshake waits for it.
+    fn keep(self: &Rc<Self>, name: &str) {
+        if self.kept.borrow().contains(name) {
+            return;
+        }
+        let (own, name) = (Rc::clone(self), name.to_owned());
+        spawn_local(async move {
+            let put = |records: &Records, name: &str| {
+                records.put_demanded(name)?;
+                records.end_tried(name)
+            };
+            // What fails is done with the next look.
+            if own.has_written(&name, put).await {
+                own.kept.borrow_mut().insert(name);
+            }
+        });
+    }
+
+    /// Whether the store has taken something about `name`.
+    async fn has_written(
+        &self,
+        name: &str,
+        write: impl FnOnce(&Records, &str) -> Result<(), AcmeError> + Send + 'static,
+    ) -> bool {
+        let (records, own) = (self.records.clone(), name.to_owned());
+        match spawn_blocking(move || write(&records, &own)).await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                self.warn(Warning::Store, || tracing::warn!(name, %error, "a name on demand is not noted"));
+                false
+            }
+            // Of a defect, which has said where it was.
+            Err(_) => false,
+        }
     }
 
     /// What the store has for `name`. The outer `None`: it cannot be read.
@@ -246,7 +346,9 @@ impl Intake {
         match spawn_blocking(move || load(&records, &wanted)).await {
             Ok(Ok(found)) => Some(found),
             Ok(Err(error)) => {
-                self.warn(|| tracing::warn!(name, %error, "certificates of the store are not shown"));
+                self.warn(Warning::Store, || {
+                    tracing::warn!(name, %error, "certificates of the store are not shown");
+                });
                 None
             }
             // Of a defect, which has said where it was.
@@ -258,87 +360,11 @@ impl Intake {
         self.table.borrow_mut().refuse(name, pause, Instant::now());
     }
 
-    /// Drops what no client has asked for lately, and looks at what is in use.
-    fn look_over(self: &Rc<Self>) {
+    fn warn(&self, kind: Warning, write: impl FnOnce()) {
         let now = Instant::now();
-        let mut begun = 0;
-        for (name, idle) in self.names.in_memory() {
-            if idle > USED {
-                self.names.drop_shown(&name);
-                self.looks.borrow_mut().remove(&name);
-                continue;
-            }
-            let is_due = self.looks.borrow().get(&name).is_none_or(|at| *at <= now);
-            if is_due && begun < LOOKS {
-                begun += 1;
-                let spread = Duration::from_secs(random_below(LOOK.as_secs() / 10));
-                self.looks.borrow_mut().insert(name.clone(), now + LOOK + spread);
-                let own = Rc::clone(self);
-                spawn_local(async move { own.look_at(&name).await });
-            }
-        }
-    }
-
-    /// Renews what is due, if the name is still served, and shows what another gateway has renewed.
-    async fn look_at(&self, name: &str) {
-        let _place = self.looking.acquire().await.expect("it is never closed");
-        if let Outcome::Due(at) = self.job(name, Task::Look).await
-            && at <= SystemTime::now()
-        {
-            match self.ask(name, None).await {
-                Answer::Yes => drop(self.job(name, Task::Obtain).await),
-                Answer::No => tracing::info!(name, "its certificate is not renewed: the name is refused now"),
-                Answer::Unknown(reason) => {
-                    self.warn(|| tracing::warn!(name, reason, "its renewal cannot be decided on"));
-                }
-            }
-        }
-        // What cannot be read now has not gone.
-        let Some(stored) = self.stored(name).await else { return };
-        let Some(Loaded { certificates, keys, ends }) = stored else {
-            // Nothing valid any more: the next handshake has it asked about.
-            self.looks.borrow_mut().remove(name);
-            return self.names.drop_shown(name);
-        };
-        let Some(shown) = self.names.peek(name) else { return };
-        let is_same = |one: &Served| certificates.iter().any(|own| own.chain == one.certificate.chain);
-        if !shown.iter().all(is_same) {
-            self.names.replace(name, certificates, keys);
-            tracing::info!(name, ends = rfc3339(ends), "new handshakes are shown a renewed certificate");
-        }
-    }
-
-    /// Learns which names have certificates, of this gateway or another.
-    async fn compare(&self) {
-        let records = self.records.clone();
-        match spawn_blocking(move || records.demanded()).await {
-            Ok(Ok(names)) => self.kept.borrow_mut().extend(names),
-            Ok(Err(error)) => self.warn(|| tracing::warn!(%error, "names on demand are not known")),
-            Err(_) => {}
-        }
-    }
-
-    /// Forgets names whose certificates ended long ago, a few at a time.
-    async fn sweep(&self) {
-        if self.sweep.borrow().is_empty() {
-            let kept = self.kept.borrow();
-            self.sweep.replace(kept.iter().cloned().collect());
-        }
-        for _ in 0..SWEPT {
-            let Some(name) = self.sweep.borrow_mut().pop_front() else { return };
-            let (records, own) = (self.records.clone(), name.clone());
-            let forgotten = spawn_blocking(move || forget_ended(&records, &own, SystemTime::now())).await;
-            if let Ok(Ok(true)) = forgotten {
-                self.kept.borrow_mut().remove(&name);
-                tracing::info!(name, "its certificate ended long ago: the name is forgotten");
-            }
-        }
-    }
-
-    fn warn(&self, write: impl FnOnce()) {
-        let now = Instant::now();
-        if self.warned.get().is_none_or(|last| now.duration_since(last) >= WARNINGS) {
-            self.warned.set(Some(now));
+        let last = self.warned.borrow().get(&kind).copied();
+        if last.is_none_or(|last| now.duration_since(last) >= WARNINGS) {
+            self.warned.borrow_mut().insert(kind, now);
             write();
         }
     }

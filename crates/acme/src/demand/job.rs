@@ -39,7 +39,9 @@ pub(crate) struct Job {
 pub(crate) enum Outcome {
     /// There are certificates, which are due then.
     Due(SystemTime),
-    /// There are none, or a renewal has failed. Nothing is tried before then.
+    /// One of a kind of key is missing, or not what is wanted now. Nothing is tried before then.
+    Missing(SystemTime),
+    /// It cannot be said, or done: of what is stored, or of the authority's. Nothing is tried before then.
     Failed(SystemTime),
 }
 
@@ -62,10 +64,17 @@ impl Job {
 async fn look(common: &Common, wanted: &Wanted) -> Result<Outcome, AcmeError> {
     let mut due = None;
     for kind in wanted.keys.iter().copied() {
-        let at = Attempt::new(common, wanted, kind).look().await?;
+        let at = Attempt::on_demand(common, wanted, kind).look().await?;
         due = Some(due.map_or(at, |before: SystemTime| before.min(at)));
     }
-    Ok(Outcome::Due(due.unwrap_or_else(SystemTime::now)))
+    Ok(outcome(common, wanted, due.unwrap_or_else(SystemTime::now)))
+}
+
+/// What is due then: a renewal, or what is missing.
+fn outcome(common: &Common, wanted: &Wanted, next: SystemTime) -> Outcome {
+    let mut kinds = wanted.keys.iter();
+    let has_all = kinds.all(|kind| matches!(fitting(common, wanted, *kind), Ok(Some(_))));
+    if has_all { Outcome::Due(next) } else { Outcome::Missing(next) }
 }
 
 async fn obtain(common: &Common, wanted: &Wanted) -> Result<Outcome, AcmeError> {
@@ -73,15 +82,13 @@ async fn obtain(common: &Common, wanted: &Wanted) -> Result<Outcome, AcmeError> 
     loop {
         let mut next = None;
         for kind in wanted.keys.iter().copied() {
-            let at = Attempt::new(common, wanted, kind).turn().await?;
+            let at = Attempt::on_demand(common, wanted, kind).turn().await?;
             next = Some(next.map_or(at, |before: SystemTime| before.min(at)));
         }
         let next = next.unwrap_or_else(SystemTime::now);
         let wait = next.duration_since(SystemTime::now()).unwrap_or_default();
         if wait > SHORT || Instant::now() > deadline {
-            let mut kinds = wanted.keys.iter();
-            let has_all = kinds.all(|kind| matches!(fitting(common, wanted, *kind), Ok(Some(_))));
-            return Ok(if has_all { Outcome::Due(next) } else { Outcome::Failed(next) });
+            return Ok(outcome(common, wanted, next));
         }
         sleep(wait.max(Duration::from_millis(100))).await;
     }

@@ -39,6 +39,12 @@ impl Bucket {
         self.full_at = full_at;
         Ok(())
     }
+
+    /// Gives back a token that was taken, and not used.
+    pub(super) fn give_back(&mut self) {
+        // An earlier moment than now is that of a full one.
+        self.full_at = self.full_at.checked_sub(self.pace.interval).unwrap_or(self.full_at);
+    }
 }
 
 /// How often new names are asked about. A client that invents names leaves most of it to others.
@@ -93,6 +99,9 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(bucket.take(start), Ok(()));
         }
+        assert_eq!(bucket.take(start), Err(Duration::from_secs(6)));
+        bucket.give_back();
+        assert_eq!(bucket.take(start), Ok(()));
         assert_eq!(bucket.take(start), Err(Duration::from_secs(6)));
         let later = start + Duration::from_secs(6);
         assert_eq!(bucket.take(later), Ok(()));

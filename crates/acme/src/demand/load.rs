@@ -9,11 +9,14 @@ use brisk_keys::Keystore;
 use crate::AcmeError;
 use crate::certify::first_missing;
 use crate::host::usable;
-use crate::records::Records;
+use crate::records::{Records, moment};
 use crate::settings::{KeyKind, Wanted};
 
 /// How long after its end a certificate is kept that no client asks for.
 const KEPT: Duration = Duration::from_hours(30 * 24);
+
+/// How long after its last attempt a name is remembered that has no certificate: longer than any pause.
+const TRIED: Duration = Duration::from_hours(48);
 
 /// Certificates of one name, and their keys.
 pub(super) struct Loaded {
@@ -23,7 +26,7 @@ pub(super) struct Loaded {
     pub(super) ends: SystemTime,
 }
 
-/// What the store has for `wanted`, if it is a certificate of each kind, for this name, and valid. Blocks.
+/// What the store has for `wanted` that is for this name and valid: of one kind of key, if those of others are missing. Blocks.
 pub(super) fn load(records: &Records, wanted: &Wanted) -> Result<Option<Loaded>, AcmeError> {
     let (mut certificates, mut keys, mut ends) = (Vec::new(), Keystore::new(), None);
     for kind in wanted.keys.iter().copied() {
@@ -34,10 +37,10 @@ pub(super) fn load(records: &Records, wanted: &Wanted) -> Result<Option<Loaded>,
             }
             found => found?,
         };
-        let Some(own) = found else { return Ok(None) };
+        let Some(own) = found else { continue };
         let not_after = own.certificate.not_after;
         if not_after <= SystemTime::now() || first_missing(&wanted.names, &own.certificate.names).is_some() {
-            return Ok(None);
+            continue;
         }
         keys.add_pem(own.issued.key.as_str().as_bytes())?;
         certificates.push(own.certificate);
@@ -46,15 +49,37 @@ pub(super) fn load(records: &Records, wanted: &Wanted) -> Result<Option<Loaded>,
     Ok(ends.map(|ends| Loaded { certificates, keys, ends }))
 }
 
-/// Forgets what the store has of `name`, if it ended long ago, and whether it did. Blocks.
-pub(super) fn forget_ended(records: &Records, name: &str, now: SystemTime) -> Result<bool, AcmeError> {
-    let Some(_lock) = records.lock(name)? else { return Ok(false) };
+/// Whether the certificates of `name` ended long ago, and nothing was tried for it lately. Blocks.
+pub(super) fn is_over(records: &Records, name: &str, now: SystemTime) -> Result<bool, AcmeError> {
     for kind in KeyKind::ALL {
         match usable(records, name, kind) {
             Ok(Some(own)) if own.certificate.not_after + KEPT > now => return Ok(false),
             Err(error @ AcmeError::Store(_)) => return Err(error),
             _ => {}
         }
+        let failed = of_store(records.status(name, kind))?.map_or(0, |status| status.failed);
+        let begun = of_store(records.pending(name, kind))?.flatten().map_or(0, |order| order.begun);
+        if moment(failed.max(begun)) + TRIED > now {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// What was read; `None` for what is damaged.
+fn of_store<T>(read: Result<T, AcmeError>) -> Result<Option<T>, AcmeError> {
+    match read {
+        Err(error @ AcmeError::Store(_)) => Err(error),
+        read => Ok(read.ok()),
+    }
+}
+
+/// Forgets what the store has of `name`, if that is [over](is_over), and whether it did. Blocks.
+pub(super) fn forget(records: &Records, name: &str, now: SystemTime) -> Result<bool, AcmeError> {
+    let Some(_lock) = records.lock(name)? else { return Ok(false) };
+    // Another gateway may have obtained one in the meantime.
+    if !is_over(records, name, now)? {
+        return Ok(false);
     }
     for kind in KeyKind::ALL {
         records.end_issued(name, kind)?;
@@ -62,5 +87,57 @@ pub(super) fn forget_ended(records: &Records, name: &str, now: SystemTime) -> Re
         records.end_status(name, kind)?;
     }
     records.end_demanded(name)?;
+    records.end_tried(name)?;
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_certs::store::Folder;
+    use brisk_testkit::ca::TestCa;
+
+    use super::*;
+    use crate::records::{Issued, Status, seconds};
+
+    fn records() -> (tempfile::TempDir, Records) {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::new(Arc::new(Folder::new(folder.path())));
+        (folder, records)
+    }
+
+    fn issued(name: &str) -> Issued {
+        let leaf = TestCa::new().server(&[name]).issue();
+        let [chain, key] = [&leaf.chain, &leaf.key].map(|path| std::fs::read_to_string(path).unwrap());
+        Issued::imported(&[name.to_owned()], "", &chain, &key, SystemTime::now())
+    }
+
+    #[test]
+    fn a_kind_of_key_that_is_missing_or_damaged_keeps_no_other_from_being_shown() {
+        let (_folder, records) = records();
+        let keys = vec![KeyKind::Ecdsa, KeyKind::Rsa];
+        let wanted = Wanted { names: vec!["a.test".to_owned()], keys, profile: None };
+        assert!(load(&records, &wanted).unwrap().is_none());
+        records.put_issued("a.test", KeyKind::Ecdsa, &issued("a.test")).unwrap();
+        assert_eq!(load(&records, &wanted).unwrap().unwrap().certificates.len(), 1);
+        records.put_issued("a.test", KeyKind::Rsa, &issued("b.test")).unwrap();
+        assert_eq!(load(&records, &wanted).unwrap().unwrap().certificates.len(), 1, "one of another name");
+    }
+
+    #[test]
+    fn a_name_that_was_tried_is_forgotten_later_and_one_with_a_certificate_is_not() {
+        let (_folder, records) = records();
+        let now = SystemTime::now();
+        let failed = Status { failures: 1, failed: seconds(now), ..Status::default() };
+        for name in ["tried.test", "kept.test"] {
+            records.put_tried(name).unwrap();
+            records.put_status(name, KeyKind::Ecdsa, &failed).unwrap();
+            assert!(!forget(&records, name, now).unwrap(), "{name}");
+        }
+        records.put_issued("kept.test", KeyKind::Ecdsa, &issued("kept.test")).unwrap();
+        let later = now + TRIED;
+        assert!(forget(&records, "tried.test", later).unwrap());
+        assert!(!forget(&records, "kept.test", later).unwrap());
+        assert_eq!(records.tried().unwrap(), ["kept.test"]);
+        assert_eq!(records.status("tried.test", KeyKind::Ecdsa).unwrap().failures, 0);
+    }
 }

@@ -14,6 +14,9 @@ const REFUSED: usize = 10_000;
 /// Names that are being decided at a time.
 const BUSY: usize = 256;
 
+/// Names that have certificates in the store, which are loaded, beside those.
+const LOADED: usize = 1024;
+
 /// Handshakes that wait for one name.
 const WAITING: usize = 1000;
 
@@ -55,9 +58,10 @@ impl Table {
         }
     }
 
-    /// Notes that `name` is being decided. `false`: too many are.
-    pub(super) fn begin(&mut self, name: &str, waiter: Option<Waiter>) -> bool {
-        if self.busy.len() >= BUSY {
+    /// Notes that `name` is being decided. `false`: too many are. What strangers ask for takes no place of names that are kept.
+    pub(super) fn begin(&mut self, name: &str, waiter: Option<Waiter>, is_kept: bool) -> bool {
+        let most = if is_kept { BUSY + LOADED } else { BUSY };
+        if self.busy.len() >= most {
             return false;
         }
         self.refused.remove(name);
@@ -93,9 +97,9 @@ impl Table {
         }
     }
 
-    /// Names that are being decided.
-    pub(super) fn busy(&self) -> usize {
-        self.busy.len()
+    /// Whether `name` is being decided.
+    pub(super) fn is_busy(&self, name: &str) -> bool {
+        self.busy.contains_key(name)
     }
 }
 
@@ -111,12 +115,13 @@ mod tests {
     fn a_name_is_decided_once_and_refused_for_a_while() {
         let (mut table, now) = (Table::default(), Instant::now());
         assert_eq!(join(&mut table, "a.test", now), Next::New);
-        assert!(table.begin("a.test", None));
+        assert!(table.begin("a.test", None, false));
+        assert!(table.is_busy("a.test"));
         assert_eq!(join(&mut table, "a.test", now), Next::Done);
         table.refuse("a.test", Duration::from_secs(10), now);
         assert_eq!(join(&mut table, "a.test", now), Next::Done);
         assert_eq!(join(&mut table, "a.test", now + Duration::from_secs(10)), Next::New);
-        assert_eq!(table.busy(), 0);
+        assert!(!table.is_busy("a.test"));
     }
 
     #[test]
@@ -126,8 +131,11 @@ mod tests {
             table.refuse(&format!("{number}.test"), Duration::from_mins(5), now);
         }
         assert!(table.refused.len() <= REFUSED);
-        let begun = (0..BUSY * 2).filter(|number| table.begin(&format!("{number}.test"), None)).count();
+        let begun =
+            (0..BUSY * 2).filter(|number| table.begin(&format!("{number}.test"), None, false)).count();
         assert_eq!(begun, BUSY);
+        let kept = (0..LOADED * 2).filter(|number| table.begin(&format!("{number}.kept.test"), None, true));
+        assert_eq!(kept.count(), LOADED);
         let (mut all, name) = (Vec::new(), "0.test");
         for _ in 0..WAITING * 2 {
             let (waiter, waits) = oneshot::channel();

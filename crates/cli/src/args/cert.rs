@@ -38,7 +38,7 @@ pub(crate) struct Chosen {
     /// Configuration file (TOML)
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: PathBuf,
-    /// Hosts, by one of their names [default: all that have `acme`]
+    /// Hosts, by one of their names [default: all that have `acme`; `list` and `inspect`: names on demand too]
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
     /// Log level: error, warn, info, debug, trace, or a filter

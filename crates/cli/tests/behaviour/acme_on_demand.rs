@@ -80,6 +80,10 @@ fn the_first_handshake_of_a_name_waits_for_its_certificate_and_others_are_refuse
     let listed =
         setup().file("brisk.toml", &config).run("cert", &["list", "--config", "brisk.toml"]).success();
     assert!(listed.contains("good.shops.test") && listed.contains("platform.test"), "{listed}");
+    // Without names only hosts of the file are renewed: nobody is asked about the others there.
+    let renewed =
+        setup().file("brisk.toml", &config).run("cert", &["renew", "--config", "brisk.toml"]).success();
+    assert!(renewed.contains("platform.test") && !renewed.contains("good.shops.test"), "{renewed}");
     drop(brisk);
     // What is kept needs nobody's word after a restart.
     drop(decider);
@@ -107,6 +111,12 @@ fn orders_and_names_have_limits() {
     }
     try_once(&pebble, &brisk, "good3.shops.test").expect_err("a third order would be too many");
     brisk.log_with("as many orders on demand as there may be");
+    assert!(
+        !state.path().join("certificates/on-demand-tried/good3.shops.test").exists(),
+        "nothing was tried"
+    );
+    let tried = state.path().join("certificates/on-demand-tried/good1.shops.test");
+    wait_until("a name that is kept", || (!tried.exists()).then_some(()));
     assert!(record(state.path(), "orders", "good3.shops.test", "ecdsa").is_none());
     assert_eq!(try_once(&pebble, &brisk, "good1.shops.test"), Ok(()));
     drop(brisk);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use brisk_certs::{CertError, HostMap, UnknownName};
+use brisk_certs::{CertError, HostMap, OnDemand, UnknownName};
 use brisk_tls::Demands;
 
 use crate::answer::settings::{HostSettings, ServiceSettings};
@@ -34,6 +34,11 @@ pub(crate) struct Host<T> {
     /// The names in the host's certificates, with wildcards.
     covered: HostMap<()>,
     demands: Demands,
+    /// Names that are decided at run time.
+    on_demand: Option<Arc<OnDemand>>,
+    /// Those that it has otherwise.
+    own: Names,
+    catalogue: Option<Arc<dyn brisk_certs::Names>>,
     value: T,
 }
 
@@ -56,7 +61,7 @@ impl<T> Hosts<T> {
         let mut map = HostMap::new(settings.unknown_host);
         for (host, value) in settings.hosts.iter().zip(values) {
             let names = host.tls.names.iter().map(String::as_str);
-            let number = map.add(names, Rc::new(Host::new(host, value)))?;
+            let number = map.add(names, Rc::new(Host::new(host, value)?))?;
             if let Some(catalogue) = &host.tls.catalogue {
                 map.add_further(number, Arc::clone(catalogue) as _);
             }
@@ -105,6 +110,11 @@ impl<T> Hosts<T> {
             return Ok((Rc::clone(host), false));
         };
         let own = self.map.get(server_name).host().ok_or(Misdirected)?;
+        if let Some(name) = &name
+            && host.is_undecided(name, server_name)
+        {
+            return Err(Misdirected);
+        }
         let is_own = Rc::ptr_eq(own, host);
         let may_ask = is_own || own.may_ask_for(host, name.as_deref());
         if may_ask && host.admits(demands, is_own) { Ok((Rc::clone(host), is_own)) } else { Err(Misdirected) }
@@ -121,7 +131,7 @@ pub(crate) enum Origin<'a> {
 }
 
 impl<T> Host<T> {
-    fn new(settings: &HostSettings, value: T) -> Self {
+    fn new(settings: &HostSettings, value: T) -> Result<Self, CertError> {
         let mut covered = HostMap::new(UnknownName::Refuse);
         let certificates = &settings.tls.certificates;
         let names: BTreeSet<_> = certificates.iter().flat_map(|certificate| &certificate.names).collect();
@@ -132,7 +142,24 @@ impl<T> Host<T> {
                 covered = with_name;
             }
         }
-        Self { covered, demands: settings.tls.demands.clone(), value }
+        Ok(Self {
+            covered,
+            demands: settings.tls.demands.clone(),
+            on_demand: settings.tls.on_demand.clone(),
+            own: Names::new(&settings.tls.names)?,
+            catalogue: settings.tls.catalogue.clone().map(|catalogue| catalogue as _),
+            value,
+        })
+    }
+
+    /// Whether `name` is one on demand of which it is not said that it is served: neither the connection was made for it, nor
+    /// is its certificate in memory.
+    fn is_undecided(&self, name: &str, server_name: Option<&str>) -> bool {
+        let Some(on_demand) = self.on_demand.as_ref().filter(|_| server_name != Some(name)) else {
+            return false;
+        };
+        let is_own = || self.own.include(name) || self.catalogue.as_ref().is_some_and(|own| own.has(name));
+        on_demand.peek(name).is_none() && brisk_certs::Names::has(&**on_demand, name) && !is_own()
     }
 
     /// Whether the client of a connection made under `demands` meets those of this host: its own may have other revocation
@@ -149,18 +176,28 @@ impl<T> Host<T> {
 
 /// The names of one host.
 #[derive(Debug)]
-pub(crate) struct Names(HostMap<()>);
+pub(crate) struct Names {
+    map: HostMap<()>,
+    on_demand: Option<Arc<OnDemand>>,
+}
 
 impl Names {
     pub(crate) fn new(names: &[String]) -> Result<Self, CertError> {
         let mut map = HostMap::new(UnknownName::Refuse);
         map.add(names.iter().map(String::as_str), ())?;
-        Ok(Self(map))
+        Ok(Self { map, on_demand: None })
     }
 
-    /// Whether this authority is one of the host's own, rather than a name that a client made up.
+    /// The same with names that are decided at run time.
+    pub(crate) fn with(self, on_demand: Option<&Arc<OnDemand>>) -> Self {
+        Self { on_demand: on_demand.cloned(), ..self }
+    }
+
+    /// Whether this authority is one of the host's own, rather than a name that a client made up. A name on demand is one while its
+    /// certificate is in memory.
     pub(crate) fn include(&self, authority: &str) -> bool {
-        name_of(authority).is_some_and(|name| self.0.get(Some(&name)).host().is_some())
+        let is_shown = |name: &str| self.on_demand.as_ref().is_some_and(|own| own.peek(name).is_some());
+        name_of(authority).is_some_and(|name| self.map.get(Some(&name)).host().is_some() || is_shown(&name))
     }
 }
 
@@ -178,9 +215,9 @@ fn name_of(authority: &str) -> Option<Cow<'_, str>> {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
-    use std::time::SystemTime;
+    use std::time::{Duration, SystemTime};
 
-    use brisk_certs::{Certificate, Fingerprint, Services};
+    use brisk_certs::{Certificate, Fingerprint, OnDemandSettings, Services};
     use brisk_keys::{KeyAlgorithm, KeyId};
     use brisk_tls::{ClientCertificates, Revocation, UnknownRevocation};
 
@@ -254,6 +291,23 @@ mod tests {
         }
         for other in ["", "b.example", "x.a.example", "evil.example", "a.example:x"] {
             assert!(!names.include(other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_on_demand_is_answered_on_a_connection_for_it_alone() {
+        let names = vec!["*".parse().expect("a pattern")];
+        let settings = OnDemandSettings { host: "platform.example".to_owned(), names, wait: Duration::ZERO };
+        let mut platform = host(&["platform.example", "*.platform.example"], &[]);
+        platform.tls.on_demand = Some(OnDemand::open(settings));
+        let hosts = hosts(vec![platform, host(&["b.example"], &[])], UnknownName::Default);
+        assert_eq!(find(&hosts, Some("shop.example"), "Shop.example.:443"), Some(0));
+        assert_eq!(find(&hosts, Some("shop.example"), "platform.example"), Some(0));
+        assert_eq!(find(&hosts, Some("shop.example"), "a.platform.example"), Some(0));
+        for made_up in ["refused.example", "a.refused.example:443"] {
+            assert_eq!(find(&hosts, Some("platform.example"), made_up), None);
+            assert_eq!(find(&hosts, Some("shop.example"), made_up), None);
+            assert_eq!(find(&hosts, None, made_up), None);
         }
     }
 

@@ -210,7 +210,7 @@ impl Site {
         let prepared = |route: &RouteSettings| Ok((route.path.clone(), Route::new(route, host, group)?));
         let routes: Result<Vec<_>, ServiceError> = host.routes.iter().map(prepared).collect();
         Ok(Self {
-            names: Names::new(&host.tls.names)?,
+            names: Names::new(&host.tls.names)?.with(host.tls.on_demand.as_ref()),
             client_cert: host.client_cert,
             routes: Routes::new(routes?),
             headers: OfHost::new(host),

@@ -175,6 +175,14 @@ impl Builder<'_> {
         }
         let has_more = host.certificate_folder.is_some() || host.on_demand.is_some();
         if host.certificates.is_empty() && has_more {
+            if host.certificate_folder.is_none() {
+                context.findings.warn(format!(
+                    "{}: there is no certificate for {}: names of the host are never obtained on demand; write `acme = true`, or \
+                     `certificates`",
+                    path,
+                    names.join(", ")
+                ));
+            }
             return Vec::new();
         }
         if host.certificates.is_empty() {

@@ -89,6 +89,9 @@ fn names_on_demand_need_someone_who_decides_and_patterns() {
     assert_eq!(demanded.names.settings().wait, Duration::from_secs(2));
     assert_eq!((demanded.settings.orders.interval, demanded.settings.most), (Duration::from_mins(1), 10_000));
     assert_eq!(resolved.settings.tls.unknown_host, UnknownName::Refuse);
+    // The host's own names are none of those.
+    let warning = "host[0].certificates: there is no certificate for platform.example: ";
+    assert!(resolved.warnings.iter().any(|own| own.starts_with(warning)), "{:?}", resolved.warnings);
     for (keys, expected) in [
         ("names = [\"*\"]", "host[0].on_demand: needs `ask`, the address of a server that answers 200"),
         (
