@@ -198,12 +198,13 @@ fn address(responder: &str, request: &[u8]) -> String {
 fn succeeded(shared: &Shared, ward: &Ward, staple: Staple) {
     let certificate = ward.certificate();
     let until = crate::error::day(staple.next_update);
-    ward.set_staple(Some(staple.clone()));
+    let der = staple.der.clone();
+    ward.set_staple(Some(staple));
     restored(ward, Witness::Responder);
     ward.succeeded(Matter::Staple);
     // What the list calls revoked is not to be shown after a restart either, when the list is not there yet.
     if let Some(store) = shared.store.as_ref().filter(|_| !ward.is_revoked())
-        && let Err(error) = store.write(&name(certificate.fingerprint), &staple.der)
+        && let Err(error) = store.write(&name(certificate.fingerprint), &der)
     {
         tracing::warn!(certificate = certificate.title(), "its staple is not kept over a restart: {error}");
     }

@@ -94,6 +94,7 @@ pub struct Failures {
 
 /// What is known of a certificate.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Report {
     /// The first of its names.
     pub title: String,

@@ -172,7 +172,10 @@ impl Index {
         let last = (count - 1).min(used.len() - 1);
         let (_, &mut limit, _) = used.select_nth_unstable(last);
         let old = all().filter(|place| place.is_loaded() && place.used.load(Ordering::Relaxed) <= limit);
-        old.take(count).map(|place| self.put(&place, None)).count()
+        let drop_one = |place: &Arc<Place>| {
+            self.put(place, None);
+        };
+        old.take(count).inspect(drop_one).count()
     }
 
     fn part(&self, name: &str) -> &ArcSwap<Part> {
