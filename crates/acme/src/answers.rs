@@ -259,7 +259,7 @@ mod tests {
         give().leave();
         assert_eq!(records.answered(HTTP).unwrap().len(), 1);
         let own = give();
-        let later = SystemTime::now() + Duration::from_secs(60);
+        let later = SystemTime::now() + Duration::from_mins(1);
         records.put_answer(HTTP, "token", "token.thumbprint", later).unwrap();
         drop(own);
         assert_eq!(records.answered(HTTP).unwrap().len(), 1);

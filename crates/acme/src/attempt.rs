@@ -56,10 +56,7 @@ impl<'h> Attempt<'h> {
             return Ok(at);
         }
         // The lock last: who holds it does nothing but order.
-        let _of_demand = match self.on_demand {
-            true => Some(self.common.demand_orders.acquire().await),
-            false => None,
-        };
+        let _of_demand = if self.on_demand { Some(self.common.demand_orders.acquire().await) } else { None };
         let _place = self.common.orders.acquire().await.expect("it is never closed");
         let Some(mut lock) = self.common.records.lock(self.name())? else {
             return Ok(SystemTime::now() + SOON);
