@@ -63,7 +63,8 @@ pub(in crate::answer) struct Room(usize);
 impl Room {
     /// Room for this number of bytes, unless all of it would be more than `limit`.
     pub(in crate::answer) fn take(bytes: usize, limit: usize) -> Option<Self> {
-        reserve(bytes, limit).then_some(Self(bytes))
+        // Not `then_some`: what it drops would give back what was never taken.
+        reserve(bytes, limit).then(|| Self(bytes))
     }
 }
 
