@@ -23,6 +23,7 @@ use document::Document;
 pub(crate) use error::ConfigError;
 use error::Located;
 pub(crate) use resolve::acme::{CertificatePlace, ResolvedAcme};
+pub(crate) use resolve::consolidate::MOST_ORIGINS;
 pub(crate) use resolve::keyserver::ResolvedKeyServer;
 pub(crate) use resolve::{Development, Resolved};
 use values::{Address, UpstreamServer};

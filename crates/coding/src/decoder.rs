@@ -19,6 +19,9 @@ const LARGEST_WINDOW: u32 = 23;
 /// zlib's way to ask for the frame of gzip, with a window of 32 KiB.
 const GZIP: u8 = 16 + 15;
 
+/// How members of gzip begin: what follows one and begins in another way is padding.
+const MEMBER: [u8; 3] = [0x1f, 0x8b, 8];
+
 /// What cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecoderError {
@@ -47,6 +50,10 @@ pub struct Decoder {
     is_complete: bool,
     /// What follows belongs to nothing.
     is_over: bool,
+    /// No byte has come.
+    is_empty: bool,
+    /// Bytes that have come of what may be another member of gzip.
+    begun: usize,
 }
 
 enum Codec {
@@ -70,7 +77,7 @@ impl Decoder {
             Coding::Brotli => Codec::Brotli(Box::new(BrotliState::new_strict(alloc(), alloc(), alloc()))),
             Coding::Gzip => Codec::Gzip(Box::new(Inflate::new(true, GZIP))),
         };
-        Self { coding, codec, is_complete: false, is_over: false }
+        Self { coding, codec, is_complete: false, is_over: false, is_empty: true, begun: 0 }
     }
 
     /// Bytes that a decoder takes at most, which its message decides.
@@ -88,21 +95,20 @@ impl Decoder {
         if self.is_over {
             return Ok(Decoded { taken: input.len(), has_more: false });
         }
+        self.is_empty &= input.is_empty();
+        if self.is_complete && self.coding == Coding::Gzip {
+            return Ok(self.after_member(input));
+        }
         let malformed = DecoderError::Malformed(self.coding);
         let start = output.len();
         output.resize(start + ROOM, 0);
         let stepped = match &mut self.codec {
             Codec::Zstd(context) => zstd(context, input, &mut output[start..]),
             Codec::Brotli(state) => brotli(state, input, &mut output[start..]),
-            Codec::Gzip(inflate) => gzip(inflate, input, &mut output[start..], self.is_complete),
+            Codec::Gzip(inflate) => gzip(inflate, input, &mut output[start..]),
         };
         let Some(step) = stepped else {
             output.truncate(start);
-            // What follows a whole message of gzip is padding (RFC 1952 has no say on it).
-            if self.is_complete && self.coding == Coding::Gzip {
-                self.is_over = true;
-                return Ok(Decoded { taken: input.len(), has_more: false });
-            }
             return Err(malformed);
         };
         output.truncate(start + step.made);
@@ -116,9 +122,30 @@ impl Decoder {
         Ok(Decoded { taken: step.taken, has_more: step.made == ROOM })
     }
 
-    /// The input ends here: whether the message did.
+    /// What follows a whole message of gzip is another member (RFC 1952 section 2.2) or padding, of which it has no say.
+    fn after_member(&mut self, input: &[u8]) -> Decoded {
+        for (at, byte) in input.iter().enumerate() {
+            if *byte != MEMBER[self.begun] {
+                self.is_over = true;
+                return Decoded { taken: input.len(), has_more: false };
+            }
+            self.begun += 1;
+            if self.begun == MEMBER.len() {
+                let mut inflate = Inflate::new(true, GZIP);
+                // No more than a part of the header: nothing comes out.
+                let begins = inflate.decompress(&MEMBER, &mut [0], InflateFlush::NoFlush).is_ok();
+                self.codec = Codec::Gzip(Box::new(inflate));
+                (self.begun, self.is_complete, self.is_over) = (0, !begins, !begins);
+                return Decoded { taken: at + 1, has_more: false };
+            }
+        }
+        Decoded { taken: input.len(), has_more: false }
+    }
+
+    /// The input ends here: whether the message did. No byte at all is an empty message, as browsers take it: answers without
+    /// content say how it would be coded, too.
     pub fn finish(&self) -> Result<(), DecoderError> {
-        if self.is_complete { Ok(()) } else { Err(DecoderError::Truncated(self.coding)) }
+        if self.is_complete || self.is_empty { Ok(()) } else { Err(DecoderError::Truncated(self.coding)) }
     }
 }
 
@@ -153,14 +180,7 @@ fn brotli(
     (!matches!(result, BrotliResult::ResultFailure)).then_some(Step { taken, made, ended })
 }
 
-/// A message has several members, one after the other (RFC 1952 section 2.2).
-fn gzip(inflate: &mut Inflate, input: &[u8], output: &mut [u8], is_complete: bool) -> Option<Step> {
-    if is_complete {
-        if input.is_empty() {
-            return Some(Step { taken: 0, made: 0, ended: true });
-        }
-        *inflate = Inflate::new(true, GZIP);
-    }
+fn gzip(inflate: &mut Inflate, input: &[u8], output: &mut [u8]) -> Option<Step> {
     let (taken, made) = (inflate.total_in(), inflate.total_out());
     let status = inflate.decompress(input, output, InflateFlush::NoFlush).ok()?;
     Some(Step {
@@ -225,12 +245,37 @@ mod tests {
             assert!(decoded(coding, &[&bomb]).as_deref() == Ok(&zeros[..]), "{coding:?}");
             let cut = &bomb[..bomb.len() - 1];
             assert_eq!(decoded(coding, &[cut]).err(), Some(DecoderError::Truncated(coding)));
-            assert_eq!(decoded(coding, &[]).err(), Some(DecoderError::Truncated(coding)));
+            assert_eq!(decoded(coding, &[&bomb[..1]]).err(), Some(DecoderError::Truncated(coding)));
+            assert_eq!(decoded(coding, &[]).as_deref(), Ok(&b""[..]), "no content at all");
             let noise: Vec<u8> = (0..999_u32).map(|at| (at.wrapping_mul(7919) >> 3) as u8 | 0x80).collect();
             assert!(decoded(coding, &[&noise]).is_err(), "{coding:?}");
         }
         let two =
             [encoded(Coding::Gzip, b"a"), encoded(Coding::Gzip, b"b"), b"\0\0padding".to_vec()].concat();
         assert_eq!(decoded(Coding::Gzip, &[&two]).as_deref(), Ok(&b"ab"[..]));
+    }
+
+    #[test]
+    fn what_follows_a_member_of_gzip_is_another_one_or_padding() {
+        let one = encoded(Coding::Gzip, b"a");
+        for padding in [&b"\n"[..], b"\0", b"\0\0\0", b"\x1f", b"\x1f\x8b", b"\x1f\x8b\n", b"\r\n<!-- x -->"]
+        {
+            let padded = [&one[..], padding].concat();
+            for length in [1, 2, 3, padded.len()] {
+                let pieces: Vec<_> = padded.chunks(length).collect();
+                assert_eq!(
+                    decoded(Coding::Gzip, &pieces).as_deref(),
+                    Ok(&b"a"[..]),
+                    "{padding:?} in pieces of {length}"
+                );
+            }
+        }
+        let two = [&one[..], &one].concat();
+        for length in 1..two.len() {
+            let pieces: Vec<_> = two.chunks(length).collect();
+            assert_eq!(decoded(Coding::Gzip, &pieces).as_deref(), Ok(&b"aa"[..]), "{length}");
+        }
+        let cut = &two[..two.len() - 1];
+        assert_eq!(decoded(Coding::Gzip, &[cut]).err(), Some(DecoderError::Truncated(Coding::Gzip)));
     }
 }

@@ -126,6 +126,13 @@ pub(crate) fn remove_forged(headers: &mut HeaderMap, underscores: Underscores) {
     });
 }
 
+/// Removes all claims but those of these names: what is known of a client here is not for everyone.
+pub(crate) fn remove_but(headers: &mut HeaderMap, kept: &[HeaderName]) {
+    remove_if(headers, |name| {
+        !kept.contains(name) && !matches!(Name::of(name.as_str(), Underscores::Pass), Name::Plain)
+    });
+}
+
 /// Removes from the trailers of a request what they may not hold: claims from any sender, since proxies write these
 /// into the head; names with underscores; and what decides on framing, routing, authentication and the meaning of the
 /// body (RFC 9110 section 6.5.1), which an upstream may merge into the head.

@@ -3,7 +3,18 @@
 use crate::map::{Base, Edit, Map, apply};
 use crate::text::Syntax;
 
+/// What `change` makes of a value that need not be text: bytes over 127 stay as they are.
+pub fn of_bytes(value: &[u8], change: impl Fn(&str) -> Option<String>) -> Option<Vec<u8>> {
+    if value.is_ascii() {
+        return change(std::str::from_utf8(value).ok()?).map(String::into_bytes);
+    }
+    // One character for each byte, there and back.
+    let text: String = value.iter().map(|byte| char::from(*byte)).collect();
+    change(&text)?.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect()
+}
+
 /// The value of a `Link` header with its targets changed; `None` if none is. A target is between `<` and `>`, outside of quotes.
+/// What stays in documents stays here, too: canonical addresses, and style sheets with a digest.
 pub fn link(value: &str, base: Base, map: &Map) -> Option<String> {
     let bytes = value.as_bytes();
     let mut edits = Vec::new();
@@ -15,7 +26,8 @@ pub fn link(value: &str, base: Base, map: &Map) -> Option<String> {
             b'<' if !is_quoted => {
                 let length = memchr::memchr(b'>', &bytes[at..])?;
                 let target = &bytes[at + 1..at + length];
-                edits.extend(map.edit(base, target, Syntax::Plain).map(|edit| edit.at(at + 1)));
+                let edit = map.edit(base, target, Syntax::Plain).map(|edit| edit.at(at + 1));
+                edits.extend(edit.filter(|_| !is_fixed(parameters(&value[at + length + 1..]))));
                 at += length;
             }
             _ => {}
@@ -23,6 +35,30 @@ pub fn link(value: &str, base: Base, map: &Map) -> Option<String> {
         at += 1;
     }
     changed(value, &edits)
+}
+
+/// The parameters of a link, which end before the next one.
+fn parameters(rest: &str) -> &str {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    let end = rest.bytes().position(|byte| {
+        is_quoted ^= byte == b'"' && !is_escaped;
+        is_escaped = is_quoted && byte == b'\\' && !is_escaped;
+        byte == b',' && !is_quoted
+    });
+    &rest[..end.unwrap_or(rest.len())]
+}
+
+fn is_fixed(parameters: &str) -> bool {
+    let values = |wanted: &'static str| {
+        let parts = parameters.split(';').filter_map(|part| part.split_once('='));
+        let named = parts.filter(move |(name, _)| name.trim_ascii().eq_ignore_ascii_case(wanted));
+        named.map(|(_, value)| value.trim_ascii().trim_matches('"'))
+    };
+    let has = |name, word: &str| {
+        values(name).flat_map(str::split_ascii_whitespace).any(|found| found.eq_ignore_ascii_case(word))
+    };
+    let is_style = has("rel", "stylesheet") || has("as", "style");
+    has("rel", "canonical") || (is_style && values("integrity").any(|digest| !digest.is_empty()))
 }
 
 /// The value of a `Refresh` header with its URL changed; `None` if it is not.
@@ -81,11 +117,37 @@ mod tests {
             .as_deref(),
             Some("</_s/a>; rel=preload; as=style, </b>;title=\"<https://static.example/>\"")
         );
+        assert_eq!(
+            link(
+                "<https://static.example/a>; rel=\"x Canonical\", <https://static.example/b>; as=style; integrity=\"sha384-x\"; \
+                 rel=preload, <https://static.example/c>; as=script; integrity=x; title=\"a,\\\";rel=canonical\", \
+                 <https://static.example/d>; integrity=\"\"; as=style"
+            )
+            .as_deref(),
+            Some(
+                "<https://static.example/a>; rel=\"x Canonical\", <https://static.example/b>; as=style; integrity=\"sha384-x\"; \
+                 rel=preload, <https://static.example/c>; as=script; integrity=x; title=\"a,\\\";rel=canonical\", \
+                 </_s/d>; integrity=\"\"; as=style"
+            )
+        );
         for same in
             ["</a>; rel=x", "<https://static.example/", "https://static.example/", "\"<//static.example/>"]
         {
             assert_eq!(link(same), None, "{same}");
         }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_stay_as_they_are() {
+        let map = map();
+        for (value, becomes) in [
+            (&b"/s\xc3\xbcche"[..], &b"/_s/s\xc3\xbcche"[..]),
+            (b"/s\xfcche", b"/_s/s\xfcche"),
+            (b"/search", b"/_s/search"),
+        ] {
+            assert_eq!(of_bytes(value, |url| map.url(Base::Place(0), url)).as_deref(), Some(becomes));
+        }
+        assert_eq!(of_bytes(b"s\xfcche", |url| map.url(Base::Place(0), url)), None);
     }
 
     #[test]

@@ -22,12 +22,15 @@ mod script;
 mod tag;
 mod text;
 
-pub use headers::{link, refresh};
+pub use headers::{link, of_bytes, refresh};
 pub use map::{Base, Map, Origin, OriginError, Place, Prefix, PrefixError};
 pub use policy::policy;
 
 /// The most bytes of a document that are held: a tag that is longer passes as it is.
 pub const HELD: usize = 64 << 10;
+
+/// Goes up with every change of what becomes of a document: copies that were changed in another way are old.
+pub const VERSION: u32 = 2;
 
 /// Kinds of documents that have URLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +96,7 @@ enum Inner {
     Markup(Box<html::Markup>),
     Css(css::Css),
     Manifest(manifest::Manifest),
-    /// UTF-16 by its first bytes, or over.
+    /// The document is over.
     Passing,
 }
 

@@ -302,6 +302,11 @@ impl Map {
         self.places.iter().find(|place| place.origin.is(is_secure, host, port))
     }
 
+    /// Whether a path has no segment that leads up or might be read so.
+    pub(crate) fn stays(path: &str) -> bool {
+        stays_below(Syntax::Plain.units(path.as_bytes()))
+    }
+
     /// What a URL in a header becomes, where it names an origin of the map or, below `base`, a path of it.
     pub fn url(&self, base: Base, url: &str) -> Option<String> {
         let edit = self.edit(base, url.as_bytes(), Syntax::Plain)?;

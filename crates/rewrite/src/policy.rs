@@ -1,69 +1,147 @@
 //! Content security policies (CSP level 3): who may load from an origin may load from its path, too.
 
-use crate::map::Map;
+use crate::map::{Map, Origin};
 
-/// Directives that list sources and do not end in `-src`.
-const OTHERS: [&str; 6] =
-    ["script-src-elem", "script-src-attr", "style-src-elem", "style-src-attr", "base-uri", "form-action"];
+/// Directives that list sources to load from, and those of what pages lead to.
+const LISTS: [&str; 20] = [
+    "base-uri",
+    "child-src",
+    "connect-src",
+    "default-src",
+    "fenced-frame-src",
+    "font-src",
+    "form-action",
+    "frame-src",
+    "img-src",
+    "manifest-src",
+    "media-src",
+    "navigate-to",
+    "object-src",
+    "prefetch-src",
+    "script-src",
+    "script-src-attr",
+    "script-src-elem",
+    "style-src",
+    "style-src-elem",
+    "worker-src",
+];
 
-/// A policy in which the paths of origins are added to the lists that have these origins; `None` if nothing is to be added.
-/// What is there stays: scripts go on to name the origin itself. `own` is the host that the policy comes from, with its port; without
-/// it, nothing is added.
+/// Sources of a value that are looked at, of all its lists.
+const SOURCES: usize = 500;
+
+/// A policy in which the paths of origins are added to the lists that have these origins, with the path that is written there;
+/// `None` if nothing is to be added. What is there stays: scripts go on to name the origin itself. `own` is the host that the policy
+/// comes from, with its port; without it, nothing is added.
+///
+/// Only the first directive of a name counts (CSP level 3 section 2.2.1), so only that is changed. Nothing is added any more after
+/// 500 sources, nor where the value would come to more than twice its length and 4 KiB.
 pub fn policy(value: &str, map: &Map, own: &str) -> Option<String> {
     if own.is_empty() {
         return None;
     }
-    let mut is_changed = false;
-    let directives = value.split_inclusive([';', ',']);
+    let mut work = Work { sources: SOURCES, room: value.len() + (4 << 10) };
     let mut changed = String::with_capacity(value.len());
-    for directive in directives {
+    let mut seen: Vec<&str> = Vec::new();
+    for directive in value.split_inclusive([';', ',']) {
         let body = directive.trim_end_matches([';', ',']);
         let kept = body.trim_end_matches(|c: char| c.is_ascii_whitespace());
         changed.push_str(kept);
-        for place in added(kept, map) {
-            is_changed = true;
-            let source = format!(" https://{own}{}/", place.prefix.as_str());
-            changed.push_str(&source);
+        let mut words = kept.split_ascii_whitespace();
+        let name = words.next().unwrap_or_default();
+        let list = LISTS.iter().find(|list| list.eq_ignore_ascii_case(name));
+        if let Some(list) = list.filter(|list| !seen.contains(*list)) {
+            seen.push(list);
+            work.add(words, map, own, &mut changed);
         }
         changed.push_str(&directive[kept.len()..]);
+        if directive.ends_with(',') {
+            // Another policy.
+            seen.clear();
+        }
     }
-    is_changed.then_some(changed)
+    (changed.len() > value.len()).then_some(changed)
 }
 
-/// The places whose origins a directive lists.
-fn added<'m>(directive: &str, map: &'m Map) -> impl Iterator<Item = &'m crate::Place> {
-    let mut words = directive.split_ascii_whitespace();
-    let name = words.next().unwrap_or_default().to_ascii_lowercase();
-    let is_list = name.ends_with("-src") || OTHERS.contains(&&name[..]);
-    let sources: Vec<_> = words.filter(|_| is_list).map(str::to_ascii_lowercase).collect();
-    map.places.iter().filter(move |place| sources.iter().any(|source| names(source, place)))
+/// What may still be done for one value.
+struct Work {
+    sources: usize,
+    room: usize,
 }
 
-/// Whether a source expression names a host, by a wildcard too. Schemes alone and `*` name every host.
-fn names(source: &str, place: &crate::Place) -> bool {
-    let origin = &place.origin;
-    let rest = match source.split_once("://") {
-        Some(("https", rest)) if origin.is_secure() => rest,
-        // RFC 6797 is not the only upgrade: sources of http stand for https too.
-        Some(("http", rest)) => rest,
-        Some(_) => return false,
-        None => source,
-    };
-    let authority = rest.split('/').next().unwrap_or_default();
-    let (host, port) = match authority.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
-        _ => (authority, None),
-    };
-    let is_port = match port {
-        None => origin.port() == 443 || origin.port() == 80,
-        Some("*") => true,
-        Some(port) => port.parse() == Ok(origin.port()),
-    };
-    let is_host = match host.strip_prefix('*') {
-        Some(suffix) => suffix.len() > 1 && origin.host().ends_with(suffix) && suffix.starts_with('.'),
-        None => host == origin.host(),
-    };
-    is_host && is_port
+impl Work {
+    /// Appends the host's sources for these sources.
+    fn add<'s>(
+        &mut self,
+        sources: impl Iterator<Item = &'s str>,
+        map: &Map,
+        own: &str,
+        changed: &mut String,
+    ) {
+        // Places all of which are in the list.
+        let mut whole = vec![false; map.places.len()];
+        for source in sources {
+            let Some(left) = self.sources.checked_sub(1) else { return };
+            self.sources = left;
+            let Some((named, path)) = Source::read(source) else { continue };
+            for (place, is_whole) in map.places.iter().zip(&mut whole) {
+                if *is_whole || !named.names(&place.origin) {
+                    continue;
+                }
+                let added = format!(" https://{own}{}{path}", place.prefix.as_str());
+                let Some(left) = self.room.checked_sub(added.len()) else { return };
+                self.room = left;
+                *is_whole = path == "/";
+                changed.push_str(&added);
+            }
+        }
+    }
+}
+
+/// The scheme, host and port of a source expression, in lower case.
+struct Source {
+    scheme: Option<String>,
+    host: String,
+    port: Option<String>,
+}
+
+impl Source {
+    /// With its path, which is `/` where there is none. `None` for what names no host, and for paths that are not understood.
+    fn read(source: &str) -> Option<(Self, &str)> {
+        let (scheme, rest) = match source.split_once("://") {
+            Some((scheme, rest)) => (Some(scheme.to_ascii_lowercase()), rest),
+            None => (None, source),
+        };
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let path = if path.is_empty() { "/" } else { path };
+        if path.contains(['?', '#', '\'', '"', '<', '>']) || !Map::stays(path) {
+            return None;
+        }
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, Some(port.to_owned())),
+            _ => (authority, None),
+        };
+        Some((Self { scheme, host: host.to_ascii_lowercase(), port }, path))
+    }
+
+    /// Whether it names an origin, by a wildcard too. Schemes alone and `*` name every host.
+    fn names(&self, origin: &Origin) -> bool {
+        let is_scheme = match self.scheme.as_deref() {
+            Some("https") => origin.is_secure(),
+            // RFC 6797 is not the only upgrade: sources of http stand for https too.
+            Some("http") | None => true,
+            Some(_) => false,
+        };
+        let is_port = match self.port.as_deref() {
+            None => origin.port() == 443 || origin.port() == 80,
+            Some("*") => true,
+            Some(port) => port.parse() == Ok(origin.port()),
+        };
+        let is_host = match self.host.strip_prefix('*') {
+            Some(suffix) => suffix.len() > 1 && origin.host().ends_with(suffix) && suffix.starts_with('.'),
+            None => self.host == origin.host(),
+        };
+        is_scheme && is_port && is_host
+    }
 }
 
 #[cfg(test)]
@@ -79,7 +157,7 @@ mod tests {
             "https://static.example",
             "static.example",
             "*.example",
-            "HTTPS://Static.Example:443/a/",
+            "HTTPS://Static.Example:443/",
             "http://static.example",
         ] {
             assert_eq!(
@@ -100,6 +178,44 @@ mod tests {
         ] {
             assert_eq!(policy(same), None, "{same}");
         }
+        for (list, becomes) in [
+            (
+                "script-src static.example/Our/",
+                "script-src static.example/Our/ https://www.example:8443/_s/Our/",
+            ),
+            (
+                "img-src static.example/a.js b",
+                "img-src static.example/a.js b https://www.example:8443/_s/a.js",
+            ),
+            (
+                "img-src static.example/x *.example static.example/y",
+                "img-src static.example/x *.example static.example/y https://www.example:8443/_s/x https://www.example:8443/_s/",
+            ),
+            (
+                "img-src x; IMG-src static.example, img-src static.example",
+                "img-src x; IMG-src static.example, img-src static.example https://www.example:8443/_s/",
+            ),
+        ] {
+            assert_eq!(policy(list).as_deref(), Some(becomes), "{list}");
+        }
+        for same in ["/a/../b", "/%2e%2e/b", "/a?b", "/a#b", "/\\..\\b"] {
+            assert_eq!(policy(&format!("img-src https://static.example{same}")), None, "{same}");
+        }
         assert_eq!(super::policy("img-src static.example", &map(), ""), None);
+    }
+    #[test]
+    fn a_policy_grows_no_more_than_its_bound() {
+        let place = |number: usize| crate::Place {
+            origin: format!("https://o{number}.e").parse().expect("an origin"),
+            prefix: format!("/_{number}").parse().expect("a prefix"),
+        };
+        let map = Map { places: (0..32).map(place).collect() };
+        for text in ["img-src *.e/x;", "a-src *.e;", "img-src *.e,", "img-src a *.e/b *.e/c *.e/d "] {
+            let long = text.repeat((64 << 10) / text.len());
+            let length = policy(&long, &map, "www.example").map_or(0, |changed| changed.len());
+            assert!(length <= 2 * long.len() + (4 << 10), "{text}: {length}");
+        }
+        let many = format!("img-src {}*.e", "x.example ".repeat(SOURCES));
+        assert_eq!(policy(&many, &map, "www.example"), None);
     }
 }

@@ -22,7 +22,7 @@ enum Comment {
     Script,
 }
 
-/// The text ended: what follows is the end tag, whose beginning has this length.
+/// The text ended: what is held is the beginning of the end tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EndTag;
 

@@ -4,7 +4,7 @@ pub(crate) mod acme;
 mod certificates;
 mod clients;
 mod compression;
-mod consolidate;
+pub(crate) mod consolidate;
 mod dns;
 mod early_data;
 mod early_hints;

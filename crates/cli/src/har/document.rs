@@ -1,7 +1,7 @@
 //! HAR files, version 1.2, as browsers write them: what matters of each request.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
 use anyhow::{anyhow, bail};
@@ -22,7 +22,7 @@ struct Document {
 
 #[derive(Debug, Deserialize)]
 struct Log {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "if_understood")]
     pages: Vec<Page>,
     entries: Vec<Entry>,
 }
@@ -30,27 +30,33 @@ struct Log {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Page {
+    #[serde(default, deserialize_with = "if_understood")]
     id: Option<String>,
+    #[serde(default, deserialize_with = "if_understood")]
     page_timings: Option<PageTimings>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PageTimings {
+    #[serde(default, deserialize_with = "if_understood")]
     on_load: Option<f64>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Entry {
+    #[serde(default, deserialize_with = "if_understood")]
     pageref: Option<String>,
     started_date_time: String,
+    #[serde(default, deserialize_with = "if_understood")]
     time: Option<f64>,
     request: Request,
     response: Response,
+    #[serde(default, deserialize_with = "if_understood")]
     timings: Option<Timings>,
     connection: Option<serde_json::Value>,
-    #[serde(rename = "_initiator")]
+    #[serde(rename = "_initiator", default, deserialize_with = "if_understood")]
     initiator: Option<Initiator>,
     #[serde(rename = "_fromCache")]
     from_cache: Option<serde_json::Value>,
@@ -61,31 +67,53 @@ struct Entry {
 struct Request {
     method: String,
     url: String,
+    #[serde(default, deserialize_with = "if_understood")]
     http_version: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Response {
+    #[serde(default, deserialize_with = "if_understood")]
     status: Option<f64>,
+    #[serde(default, deserialize_with = "if_understood")]
     http_version: Option<String>,
+    #[serde(default, deserialize_with = "if_understood")]
     headers_size: Option<f64>,
+    #[serde(default, deserialize_with = "if_understood")]
     body_size: Option<f64>,
-    #[serde(rename = "_transferSize")]
+    #[serde(rename = "_transferSize", default, deserialize_with = "if_understood")]
     transfer_size: Option<f64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 struct Timings {
+    #[serde(default, deserialize_with = "if_understood")]
     blocked: Option<f64>,
+    #[serde(default, deserialize_with = "if_understood")]
     dns: Option<f64>,
+    #[serde(default, deserialize_with = "if_understood")]
     connect: Option<f64>,
+    #[serde(default, deserialize_with = "if_understood")]
     ssl: Option<f64>,
 }
 
 #[derive(Debug, Deserialize)]
 struct Initiator {
+    #[serde(default, deserialize_with = "if_understood")]
     url: Option<String>,
+    #[serde(rename = "type", default, deserialize_with = "if_understood")]
+    kind: Option<String>,
+}
+
+/// Fields that may be missing have other types in the files of some programs: then they are as good as missing.
+fn if_understood<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: serde::de::DeserializeOwned + Default,
+{
+    let value = serde_json::Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
 /// A page with its requests in the order of their starts.
@@ -105,6 +133,8 @@ pub(super) struct Recording {
 pub(super) struct Asked {
     pub(super) url: String,
     pub(super) initiator: Option<String>,
+    /// A script asked for it: its URL is no part of a document.
+    pub(super) is_by_script: bool,
     pub(super) is_read: bool,
     pub(super) is_redirect: bool,
     pub(super) is_quic: bool,
@@ -132,7 +162,11 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Recording> {
     if about.len() > LARGEST {
         bail!("{name} is larger than 256 MiB: save it without the content of answers");
     }
-    let bytes = BufReader::new(file.take(LARGEST));
+    let mut bytes = BufReader::new(file.take(LARGEST));
+    // HAR 1.2 section "encoding": a byte order mark is ignored.
+    if bytes.fill_buf().map_err(unread)?.starts_with(b"\xef\xbb\xbf") {
+        bytes.consume(3);
+    }
     let document: Document = serde_json::from_reader(bytes).map_err(|error| {
         anyhow!(
             "{name} is no HAR file ({error}): save one in the network panel of a browser's developer tools"
@@ -201,6 +235,10 @@ fn asked(entry: &Entry, start: f64) -> Option<Asked> {
     Some(Asked {
         url: request.url.clone(),
         initiator: entry.initiator.as_ref().and_then(|initiator| initiator.url.clone()),
+        is_by_script: entry
+            .initiator
+            .as_ref()
+            .is_some_and(|initiator| initiator.kind.as_deref() == Some("script")),
         is_read: matches!(&request.method[..], "GET" | "HEAD"),
         is_redirect: (300.0..400.0).contains(&status) && status != 304.0,
         is_quic: version.to_ascii_lowercase().starts_with("h3") || version.to_ascii_lowercase() == "http/3",

@@ -11,6 +11,10 @@ use brisk_proxy::settings::Origin;
 use serde::Serialize;
 
 use super::document::{Asked, Recording};
+use crate::config::MOST_ORIGINS;
+
+/// Bytes of a name that a path has: paths have up to 64.
+const LABEL: usize = 48;
 
 /// Lookups that take less were answered by a cache of this machine.
 const LOOKUP: f64 = 1.0;
@@ -54,6 +58,8 @@ pub(super) struct Asks {
 /// A request as a part of the page.
 struct Step {
     origin: usize,
+    /// Its URL is in a document that is changed: neither the page's own address nor what scripts ask for is.
+    is_named: bool,
     /// The one that it follows.
     after: Option<usize>,
     /// The recorded time for its connection, or until the connection that it waited for was there.
@@ -72,7 +78,10 @@ impl Findings {
         let document = asked.iter().position(|asked| !asked.is_redirect).ok_or("no request has an answer")?;
         let own = origins[document];
         let mut all: Vec<_> = names.into_iter().map(|origin| Asks { origin, ..Asks::default() }).collect();
-        let steps = steps(asked, &origins, rtt);
+        let mut steps = steps(asked, &origins, rtt);
+        for (step, asked) in steps.iter_mut().zip(asked).skip(document + 1) {
+            step.is_named = !asked.is_by_script;
+        }
         count(asked, &origins, &mut all);
         let last = recording.loaded.unwrap_or(f64::INFINITY);
         let page = Timeline { steps, last };
@@ -122,7 +131,10 @@ fn origins(asked: &[Asked]) -> (Vec<String>, Vec<usize>) {
 fn origin(url: &str) -> String {
     let start = url.find("://").map_or(0, |at| at + 3);
     let end = url[start..].find(['/', '?', '#']).map_or(url.len(), |at| start + at);
-    url[..end].parse::<Origin>().map_or_else(|_| url[..end].to_owned(), |origin| origin.to_string())
+    url[..end].parse::<Origin>().map_or_else(
+        |_| url[..end].chars().take(100).collect::<String>().escape_debug().to_string(),
+        |origin| origin.to_string(),
+    )
 }
 
 /// The round trips that a request had for a connection of its own.
@@ -184,7 +196,7 @@ fn steps(asked: &[Asked], origins: &[usize], rtt: Option<f64>) -> Vec<Step> {
             (0.0, 0.0)
         };
         let end = request.start + request.time;
-        steps.push(Step { origin: origins[index], after, waited, waits, end });
+        steps.push(Step { origin: origins[index], is_named: false, after, waited, waits, end });
         by_url.entry(&request.url).or_insert(index);
     }
     steps
@@ -202,7 +214,7 @@ impl Timeline {
         let mut shifts: Vec<f64> = Vec::with_capacity(self.steps.len());
         let (mut loaded, mut any) = (0.0_f64, 0.0_f64);
         for step in &self.steps {
-            let waits = if is_consolidated(step.origin) { 0.0 } else { step.waits };
+            let waits = if step.is_named && is_consolidated(step.origin) { 0.0 } else { step.waits };
             let shift = step.after.map_or(0.0, |after| shifts[after]) + waits - step.waited;
             shifts.push(shift);
             any = any.max(step.end + shift);
@@ -221,13 +233,13 @@ fn toml(own: &Asks, others: &[Asks]) -> String {
     let Some(name) = host(&own.origin) else { return String::new() };
     let mut taken = Vec::new();
     let mut entries = Vec::new();
-    for origin in others.iter().filter(|origin| origin.saved_ms >= 1.0) {
+    for origin in others.iter().filter(|origin| origin.saved_ms >= 1.0).take(MOST_ORIGINS) {
         let Some(host) = host(&origin.origin) else { continue };
         let label = host.split('.').next().unwrap_or_default().replace(['[', ']', ':'], "");
-        let mut path = format!("/_{label}");
-        while taken.contains(&path) {
-            path.push('_');
-        }
+        let short = format!("/_{}", label.get(..LABEL).unwrap_or(&label));
+        let numbered = (2..).map(|number| format!("{short}_{number}"));
+        let mut paths = std::iter::once(short.clone()).chain(numbered);
+        let Some(path) = paths.find(|path| !taken.contains(path)) else { continue };
         entries.push(format!("    {:?} = {path:?}\n", origin.origin));
         taken.push(path);
     }
@@ -245,6 +257,7 @@ mod tests {
         Asked {
             url: url.to_owned(),
             initiator: None,
+            is_by_script: false,
             is_read: true,
             is_redirect: false,
             is_quic: false,
@@ -321,12 +334,44 @@ mod tests {
     }
 
     #[test]
+    fn what_scripts_ask_for_saves_nothing() {
+        let page = asked("https://www.example/", 0.0, 100.0);
+        let mut fetched = opening(asked("https://api.example/x", 100.0, 300.0), 0.0, 100.0);
+        assert_eq!(findings(vec![page.clone(), fetched.clone()], None).saved_ms, 100.0);
+        fetched.is_by_script = true;
+        let found = findings(vec![page, fetched], None);
+        assert_eq!((found.saved_ms, found.toml.as_str()), (0.0, ""));
+    }
+
+    #[test]
+    fn what_is_printed_can_be_used_whatever_the_recording() {
+        let mut page = vec![asked("https://www.example/", 0.0, 10.0)];
+        for number in 0..40 {
+            let url = format!("https://{}.n{number}.example/", "x".repeat(63));
+            page.push(opening(asked(&url, 10.0 + 50.0 * f64::from(number), 50.0), 0.0, 40.0));
+        }
+        page.push(asked("https://\u{1b}]52;c;x\u{7}/", 5000.0, 1.0));
+        let found = findings(page, None);
+        let paths: Vec<_> = found.toml.lines().filter_map(|line| line.split_once(" = \"/")).collect();
+        assert_eq!(paths.len(), MOST_ORIGINS);
+        for (_, path) in paths {
+            let path = format!("/{}", path.trim_end_matches('"'));
+            path.parse::<brisk_proxy::settings::Prefix>().expect(&path);
+        }
+        let names = found.origins.iter().flat_map(|origin| origin.origin.chars());
+        assert!(names.into_iter().all(|c| !c.is_control()));
+    }
+
+    #[test]
     fn a_page_alone_saves_nothing() {
         let mut redirect = opening(asked("http://www.example/", 0.0, 10.0), 0.0, 5.0);
         redirect.is_redirect = true;
         let found =
             findings(vec![redirect, opening(asked("https://www.example/", 10.0, 90.0), 0.0, 50.0)], Some(50));
-        assert_eq!(found.page, "https://www.example");
+        assert_eq!(
+            (found.page.as_str(), found.saved_ms, found.toml.as_str()),
+            ("https://www.example", 0.0, "")
+        );
         assert!(findings(vec![asked("https://www.example/", 0.0, 1.0)], None).toml.is_empty());
         assert!(Findings::of(&Recording::default(), None).is_err());
     }

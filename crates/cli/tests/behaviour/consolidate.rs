@@ -150,6 +150,11 @@ fn requests_and_answers_are_those_of_the_origin() {
         let head = site.curl(&[version, "--head"], "/").success().to_lowercase();
         assert!(head.contains("etag: w/\"1;brisk=") && !head.contains("content-length"), "{head}");
     }
+    // What is served at the root must not be the origin's: scripts there have the host as their scope.
+    for version in ["--http1.1", "--http2"] {
+        let folder = site.curl(&[version, "--include"], "/_s?sw").success().to_lowercase();
+        assert!(folder.contains(" 308 ") && folder.contains("location: /_s/?sw\r\n"), "{folder}");
+    }
     // No other origin is asked for, whatever a client writes.
     for path in ["/_s//other.test/x", "/_s/https://other.test/x", "/_s/..%2fx"] {
         let _ = site.curl(&["--path-as-is"], path);
@@ -265,6 +270,12 @@ fn a_recorded_page_shows_what_consolidating_would_save() {
     assert!(report.contains("https://www.test: loaded after 1060 ms, at 100 ms round trip time"), "{report}");
     assert!(report.contains("\"https://static.test\" = \"/_static\""), "{report}");
     assert!(!report.contains("\"https://img.test\""), "{report}");
+    // With a byte order mark, and fields of other types, as some programs write them.
+    let odd = RECORDING
+        .replace("\"connection\":\"3\"", "\"_initiator\":\"https://www.test/\",\"_transferSize\":\"x\"");
+    fs::write(setup.folder().join("odd.har"), format!("\u{feff}{odd}")).expect("a file");
+    let report = setup.run("check", &["--har", "odd.har", "--rtt", "100ms"]).success();
+    assert!(report.contains("\"https://static.test\" = \"/_static\""), "{report}");
     let json = setup.run("check", &["--har", "page.har", "--json"]).success();
     let json: Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!((&json["saved_ms"], &json["without_network"]), (&Value::from(120.0), &Value::from(1)));

@@ -15,7 +15,6 @@ mod request;
 mod response;
 mod tags;
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -27,6 +26,7 @@ pub use self::metrics::RewritingMetrics;
 use self::tags::Mark;
 use crate::answer::compress::{BreachGuard, Compressing, Compression, CompressionSettings};
 use crate::answer::hosts::Names;
+use crate::answer::path::RequestPath;
 use crate::body::Body;
 use crate::connection::Connection;
 
@@ -72,9 +72,10 @@ pub(crate) struct Consolidating {
     own: String,
     is_head: bool,
     is_tunnel: bool,
-    /// `Origin` and `If-None-Match` of the client.
-    origin: Option<HeaderValue>,
+    /// `If-None-Match` of the client, in one line.
     known: Option<HeaderValue>,
+    /// What was asked for, for the log.
+    path: String,
     recompressing: Option<Compressing>,
 }
 
@@ -85,15 +86,13 @@ impl Consolidated {
         rewrites: bool,
         compresses: bool,
     ) -> Rc<Self> {
-        let mut hasher = DefaultHasher::new();
-        settings.map.hash(&mut hasher);
         // The sender of a compressed answer has thought of what its length says.
         let usual = CompressionSettings { guard: BreachGuard::Off, ..CompressionSettings::default() };
         Rc::new(Self {
             settings: Arc::clone(settings),
             place,
             rewrites,
-            mark: Mark::new(hasher.finish()),
+            mark: Mark::of(&settings.map),
             recompression: (!compresses).then(|| Compression::new(&Arc::new(usual), true, None)),
         })
     }
@@ -101,6 +100,20 @@ impl Consolidated {
     /// The origin that the route serves.
     pub(crate) fn place(&self) -> Option<&Place> {
         self.settings.map.places.get(self.place?)
+    }
+
+    /// Where a request for the place itself is sent: to its folder. Served without the slash, its scripts and the URLs of its
+    /// pages would be relative to the root of the host: a service worker from there would have all of it.
+    pub(crate) fn folder(&self, path: &RequestPath<'_>, request: &Parts) -> Option<HeaderValue> {
+        let prefix = self.place()?.prefix.as_str();
+        if path.forwarded != prefix {
+            return None;
+        }
+        let folder = match request.uri.query() {
+            Some(query) => format!("{prefix}/?{query}"),
+            None => format!("{prefix}/"),
+        };
+        HeaderValue::try_from(folder).ok()
     }
 
     /// The map, where hints of the host's own pages are to be changed.
@@ -131,8 +144,8 @@ impl Consolidated {
             consolidated: Rc::clone(self),
             is_head: request.method == Method::HEAD,
             is_tunnel: request.method == Method::CONNECT,
-            origin: request.headers.get(header::ORIGIN).cloned(),
-            known: request.headers.get(header::IF_NONE_MATCH).cloned(),
+            known: tags::known(&request.headers),
+            path: String::from_utf8_lossy(path).into_owned(),
             recompressing: self.recompression.as_ref().map(|compression| compression.asked(request, path)),
             own,
         }

@@ -84,7 +84,8 @@ fn path_and_query(request: &Parts) -> &str {
     request.uri.path_and_query().map_or("/", PathAndQuery::as_str)
 }
 
-fn to(status: StatusCode, location: HeaderValue) -> Response<Body> {
+/// An answer without content that leads elsewhere.
+pub(crate) fn to(status: StatusCode, location: HeaderValue) -> Response<Body> {
     let mut response = status_only(status);
     response.headers_mut().insert(header::LOCATION, location);
     response

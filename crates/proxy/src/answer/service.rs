@@ -236,6 +236,11 @@ impl Site {
         let not_found = Refusal::new(StatusCode::NOT_FOUND, "no-route");
         let route = self.routes.find(&path.decoded).ok_or(not_found)?;
         stages.on_route(exchange.connection(), &head, &route.stages, &path.decoded);
+        if let Some(folder) =
+            route.stages.consolidated.as_ref().and_then(|origin| origin.folder(&path, &head))
+        {
+            return Ok(redirect::to(StatusCode::PERMANENT_REDIRECT, folder));
+        }
         if let Some(consolidated) = &route.stages.consolidated {
             let authority = validate::authority_of(&head);
             let asked = consolidated.asked(&head, authority, &self.names, &path.decoded);

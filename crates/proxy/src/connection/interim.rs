@@ -38,9 +38,10 @@ impl Interim {
     }
 
     fn link(&self, link: &HeaderValue) -> HeaderValue {
-        let changed =
-            self.map.as_ref().and_then(|map| brisk_rewrite::link(link.to_str().ok()?, Base::Own, map));
-        changed.and_then(|changed| changed.try_into().ok()).unwrap_or_else(|| link.clone())
+        let changed = self.map.as_ref().and_then(|map| {
+            brisk_rewrite::of_bytes(link.as_bytes(), |link| brisk_rewrite::link(link, Base::Own, map))
+        });
+        changed.and_then(|changed| HeaderValue::try_from(changed).ok()).unwrap_or_else(|| link.clone())
     }
 
     /// Sends those of `links` that the client was not sent before.

@@ -15,7 +15,7 @@ use crate::config::error::KeyPath;
 use crate::config::raw::{self, Consolidate};
 
 /// Origins of a host at most: each costs a comparison for every URL.
-const MOST: usize = 32;
+pub(crate) const MOST_ORIGINS: usize = 32;
 
 /// The origins of a host, and the routes that serve them.
 pub(super) struct Consolidated {
@@ -38,8 +38,9 @@ pub(super) fn of_host(
     if host.route.is_empty() {
         context.findings.wrong(&all, "needs a route for the host's own pages: write [[host.route]]");
     }
-    if host.consolidate.len() > MOST {
-        let message = format!("{} origins are too many: a host has {MOST} at most", host.consolidate.len());
+    if host.consolidate.len() > MOST_ORIGINS {
+        let message =
+            format!("{} origins are too many: a host has {MOST_ORIGINS} at most", host.consolidate.len());
         context.findings.wrong(&all, message);
         return None;
     }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use brisk_coding::{Coding, Dictionary, Encoder};
+use brisk_coding::{Coding, Decoder, Dictionary, Encoder};
 
 use super::metrics::Made;
 
@@ -12,6 +12,12 @@ const KEPT: usize = 3;
 
 /// Memory of all encoders in use, in bytes.
 static HELD: AtomicUsize = AtomicUsize::new(0);
+
+/// Memory of all decoders in use, in bytes.
+static DECODERS: AtomicUsize = AtomicUsize::new(0);
+
+/// What decoders take of memory however little encoders may have.
+const LEAST_OF_DECODERS: usize = 64 << 20;
 
 thread_local! {
     static IDLE: RefCell<Vec<Encoder>> = const { RefCell::new(Vec::new()) };
@@ -30,9 +36,9 @@ pub(super) struct Lease {
     made: Made,
 }
 
-/// Memory of all encoders in use, in bytes, as they take it at most.
+/// Memory of all encoders and decoders in use, in bytes, as they take it at most.
 pub(super) fn held() -> usize {
-    HELD.load(Ordering::Relaxed)
+    HELD.load(Ordering::Relaxed).saturating_add(DECODERS.load(Ordering::Relaxed))
 }
 
 /// Calls `write` with an empty buffer, and returns what is in it then.
@@ -49,28 +55,37 @@ pub(super) fn written<E>(write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> R
 }
 
 fn reserve(bytes: usize, limit: usize) -> bool {
-    let fits = HELD.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= limit;
+    reserve_of(&HELD, bytes, limit)
+}
+
+fn reserve_of(held: &AtomicUsize, bytes: usize, limit: usize) -> bool {
+    let fits = held.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= limit;
     if !fits {
-        HELD.fetch_sub(bytes, Ordering::Relaxed);
+        held.fetch_sub(bytes, Ordering::Relaxed);
     }
     fits
 }
 
-/// Room for the memory of a decoder, under the same limit.
+/// Room for the memory of a decoder, beside that of encoders: a client that has much compressed keeps no other from a
+/// document that must be decoded. Decoders have half of what encoders have, and those that take much memory no more than
+/// half of that.
 #[derive(Debug)]
 pub(in crate::answer) struct Room(usize);
 
 impl Room {
-    /// Room for this number of bytes, unless all of it would be more than `limit`.
-    pub(in crate::answer) fn take(bytes: usize, limit: usize) -> Option<Self> {
+    /// Room for a decoder, unless all of them would take more than their part of `limit`.
+    pub(in crate::answer) fn take(coding: Coding, limit: usize) -> Option<Self> {
+        let bytes = Decoder::memory(coding);
+        let share = (limit / 2).max(LEAST_OF_DECODERS);
+        let share = if coding == Coding::Gzip { share } else { share / 2 };
         // Not `then_some`: what it drops would give back what was never taken.
-        reserve(bytes, limit).then(|| Self(bytes))
+        reserve_of(&DECODERS, bytes, share).then(|| Self(bytes))
     }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
-        HELD.fetch_sub(self.0, Ordering::Relaxed);
+        DECODERS.fetch_sub(self.0, Ordering::Relaxed);
     }
 }
 

@@ -90,7 +90,8 @@ impl Collector for CompressionMetrics {
         for (name, counts) in all() {
             family.counter(&[("coding", name)], counts.bytes_out.load(Ordering::Relaxed))?;
         }
-        let mut family = page.bytes_gauge("compression_memory", "Memory of encoders in use, at most.")?;
+        let mut family =
+            page.bytes_gauge("compression_memory", "Memory of encoders and decoders in use, at most.")?;
         family.gauge(&[], encoders::held() as u64)?;
         let mut family =
             page.counter("compressed_copies_sent", "Answers that were compressed copies in memory.")?;

@@ -35,6 +35,17 @@ const LEAST_WORK: usize = 64;
 const BOMB: u64 = 4 << 20;
 const MOST_TIMES: u64 = 100;
 
+/// Where a document is.
+#[derive(Debug)]
+pub(super) struct DocumentNames {
+    /// The host, with its port; empty if it is none of its names.
+    pub(super) own: String,
+    /// The origin that it is asked of, where that is not the host.
+    pub(super) from: Option<String>,
+    /// As routes see it.
+    pub(super) path: String,
+}
+
 /// See the module.
 pub(super) struct RewrittenBody {
     source: Body,
@@ -44,7 +55,7 @@ pub(super) struct RewrittenBody {
     has_more: bool,
     rewriter: Rewriter,
     map: Arc<Map>,
-    own: String,
+    names: DocumentNames,
     /// A piece of the source that was not looked at yet.
     piece: Bytes,
     plain: Vec<u8>,
@@ -69,7 +80,7 @@ impl RewrittenBody {
         rewriter: Rewriter,
         decoder: Option<(Decoder, Room)>,
         map: Arc<Map>,
-        own: String,
+        names: DocumentNames,
         connection: Rc<Connection>,
     ) -> Self {
         metrics::rewritten();
@@ -79,7 +90,7 @@ impl RewrittenBody {
             has_more: false,
             rewriter,
             map,
-            own,
+            names,
             piece: Bytes::new(),
             plain: Vec::new(),
             bytes_in: 0,
@@ -98,7 +109,7 @@ impl RewrittenBody {
     /// All of the document, which is not coded.
     pub(super) fn whole(mut self, document: &[u8]) -> Vec<u8> {
         let mut output = Vec::with_capacity(document.len());
-        let context = brisk_rewrite::Context { map: &self.map, own: &self.own };
+        let context = brisk_rewrite::Context { map: &self.map, own: &self.names.own };
         self.rewriter.write(document, context, &mut output);
         self.rewriter.finish(context, &mut output);
         output
@@ -120,7 +131,7 @@ impl RewrittenBody {
     fn slice(&mut self, length: usize) -> Result<Bytes, BodyError> {
         let slice = self.piece.slice(..length);
         let mut output = Vec::with_capacity(length);
-        let context = brisk_rewrite::Context { map: &self.map, own: &self.own };
+        let context = brisk_rewrite::Context { map: &self.map, own: &self.names.own };
         let Some((decoder, _)) = &mut self.decoder else {
             self.piece.advance(length);
             self.rewriter.write(&slice, context, &mut output);
@@ -145,7 +156,7 @@ impl RewrittenBody {
             decoder.finish().map_err(BodyError::Decoder)?;
         }
         let mut output = Vec::new();
-        let context = brisk_rewrite::Context { map: &self.map, own: &self.own };
+        let context = brisk_rewrite::Context { map: &self.map, own: &self.names.own };
         self.rewriter.finish(context, &mut output);
         self.state = trailers.map_or(State::Over, |mut trailers| {
             for name in &DIGESTS {
@@ -159,7 +170,7 @@ impl RewrittenBody {
     fn failed(&mut self, error: BodyError) -> BodyError {
         if matches!(error, BodyError::Decoder(_) | BodyError::Bomb { .. }) {
             metrics::broken();
-            report(&error, &self.own);
+            report(&error, &self.names);
         }
         self.state = State::Over;
         self.source = Body::Empty;
@@ -169,10 +180,11 @@ impl RewrittenBody {
 }
 
 /// Logs that an answer is cut off, once a second at most.
-fn report(error: &BodyError, host: &str) {
+fn report(error: &BodyError, names: &DocumentNames) {
     static THROTTLE: OnceLock<Throttle> = OnceLock::new();
     if let Some(more) = THROTTLE.get_or_init(|| Throttle::new(Duration::from_secs(1))).pass() {
-        tracing::warn!(%error, host, more, "an answer that is to be rewritten was cut off");
+        let DocumentNames { own: host, from: origin, path } = names;
+        tracing::warn!(%error, host, origin, ?path, more, "an answer that is to be rewritten was cut off");
     }
 }
 

@@ -42,6 +42,9 @@ pub(super) fn confine(headers: &mut HeaderMap, place: &Place, policy: Cookies) {
     }
 }
 
+/// The longest path that browsers take (RFC 6265bis section 5.6): for others they use one of their own making.
+const LONGEST_PATH: usize = 1024;
+
 /// RFC 6265 section 5.2. A cookie without a name could have any.
 fn confined(line: &[u8], prefix: &str, start: &str) -> Option<HeaderValue> {
     let mut parts = line.split(|byte| *byte == b';');
@@ -62,6 +65,9 @@ fn confined(line: &[u8], prefix: &str, start: &str) -> Option<HeaderValue> {
             cookie.push(b';');
             cookie.extend_from_slice(part);
         }
+    }
+    if prefix.len() + path.len() > LONGEST_PATH {
+        path = b"/".to_vec();
     }
     cookie.extend_from_slice(b"; Path=");
     cookie.extend_from_slice(prefix.as_bytes());

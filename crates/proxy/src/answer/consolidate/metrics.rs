@@ -14,7 +14,7 @@ pub(super) fn rewritten() {
     ANSWERS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts a document that was sent as it is because codecs took as much memory as they may.
+/// Counts a document in whose place 503 was sent because decoders took as much memory as they may.
 pub(super) fn refused() {
     REFUSED.fetch_add(1, Ordering::Relaxed);
 }
@@ -34,7 +34,7 @@ impl Collector for RewritingMetrics {
             ("rewritten_answers", "Documents whose URLs of consolidated origins were changed.", &ANSWERS),
             (
                 "rewriting_refusals",
-                "Documents sent as they are because decoders took as much memory as they may.",
+                "Documents answered with 503 because decoders took as much memory as they may.",
                 &REFUSED,
             ),
             ("rewriting_failures", "Documents cut off because they could not be decoded.", &BROKEN),

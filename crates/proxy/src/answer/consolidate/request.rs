@@ -6,17 +6,25 @@ use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 
 use super::{Consolidated, Cookies, cookies};
+use crate::claims;
 
 const AVAILABLE_DICTIONARY: HeaderName = HeaderName::from_static("available-dictionary");
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Whether the answer may be a document that is changed. It is asked for in gzip, whose decoder takes little memory; what is sure
-/// to be none is asked for in all codings, since it passes as it is.
+/// All that an origin hears of the client.
+const OF_CLIENTS: [HeaderName; 3] = [
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-forwarded-proto"),
+    HeaderName::from_static("x-request-id"),
+];
+
+/// Whether the answer may be a document that is changed. It is asked for in gzip, whose decoder takes little memory. What
+/// the client says is none is asked for in all codings, since it passes as it is; where that is not true, the decoders of
+/// the others have little room of their own.
 fn may_be_document(headers: &HeaderMap) -> bool {
     let destination = headers.get(SEC_FETCH_DEST).map(HeaderValue::as_bytes);
-    !matches!(destination, Some(b"script" | b"font" | b"audio" | b"video" | b"track" | b"empty" | b"worker"))
+    !matches!(destination, Some(b"script" | b"font" | b"audio" | b"video" | b"track" | b"worker"))
 }
 
 impl Consolidated {
@@ -39,22 +47,28 @@ impl Consolidated {
         if self.cookies() != Cookies::Host {
             headers.remove(header::AUTHORIZATION);
         }
-        self.change_origin(headers, place, own);
+        if !self.change_origin(headers, place, own)
+            && headers.get(SEC_FETCH_SITE).is_some_and(|site| site == "same-origin")
+        {
+            // To the origin, pages of the host are not its own.
+            headers.insert(SEC_FETCH_SITE, HeaderValue::from_static("cross-site"));
+        }
     }
 
     /// The addresses of the origin's own pages are its own again; of other pages it gets the origin, as browsers do it
-    /// (Referrer Policy, `strict-origin-when-cross-origin`).
-    fn change_origin(&self, headers: &mut HeaderMap, place: &Place, own: &str) {
-        let Some(referer) = headers.remove(header::REFERER) else { return };
+    /// (Referrer Policy, `strict-origin-when-cross-origin`). Whether one of its own pages asks.
+    fn change_origin(&self, headers: &mut HeaderMap, place: &Place, own: &str) -> bool {
+        let Some(referer) = headers.remove(header::REFERER) else { return false };
         let text = referer.to_str().unwrap_or_default();
         let path = text.strip_prefix("https://").and_then(|rest| rest.strip_prefix(own));
-        let Some(path) = path.filter(|path| !own.is_empty() && path.starts_with('/')) else { return };
+        let Some(path) = path.filter(|path| !own.is_empty() && path.starts_with('/')) else {
+            return false;
+        };
         let from = self.settings.map.origin_of(path);
         let sender = from.map_or_else(|| format!("https://{own}"), |(origin, _)| origin.to_string());
-        let referer = match from {
-            Some((origin, rest)) if *origin == place.origin => format!("{origin}{rest}"),
-            _ => format!("{sender}/"),
-        };
+        let own_page = from.filter(|(origin, _)| **origin == place.origin);
+        let referer =
+            own_page.map_or_else(|| format!("{sender}/"), |(origin, rest)| format!("{origin}{rest}"));
         if let Ok(referer) = HeaderValue::try_from(referer) {
             headers.insert(header::REFERER, referer);
         }
@@ -64,6 +78,7 @@ impl Consolidated {
         if let (true, Ok(sender)) = (is_own, HeaderValue::try_from(sender)) {
             headers.insert(header::ORIGIN, sender);
         }
+        own_page.is_some()
     }
 
     /// The last changes before an origin gets a request: it is asked by its own name, and hears of no other.
@@ -72,7 +87,6 @@ impl Consolidated {
         if let Ok(host) = HeaderValue::try_from(place.origin.authority()) {
             headers.insert(header::HOST, host);
         }
-        headers.remove(X_FORWARDED_HOST);
-        headers.remove(header::FORWARDED);
+        claims::remove_but(headers, &OF_CLIENTS);
     }
 }

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use super::body::RewrittenBody;
-use super::{Consolidating, cookies, metrics};
+use super::body::{DocumentNames, RewrittenBody};
+use super::{Consolidating, Cookies, cookies, metrics};
 use crate::answer::compress::encoders::Room;
 use crate::answer::compress::{DIGESTS, forbids_transforming, tokens};
 use crate::body::Body;
@@ -19,7 +19,7 @@ use crate::connection::Connection;
 const AT_ONCE: usize = 32 << 10;
 
 /// What an origin says of itself as a whole would be said of the host.
-const OF_ORIGINS: [HeaderName; 11] = [
+const OF_ORIGINS: [HeaderName; 15] = [
     header::STRICT_TRANSPORT_SECURITY,
     header::ALT_SVC,
     HeaderName::from_static("accept-ch"),
@@ -28,7 +28,11 @@ const OF_ORIGINS: [HeaderName; 11] = [
     HeaderName::from_static("nel"),
     HeaderName::from_static("origin-agent-cluster"),
     HeaderName::from_static("report-to"),
+    HeaderName::from_static("sec-session-challenge"),
+    HeaderName::from_static("sec-session-registration"),
+    HeaderName::from_static("secure-session-registration"),
     HeaderName::from_static("service-worker-allowed"),
+    HeaderName::from_static("set-login"),
     HeaderName::from_static("speculation-rules"),
     HeaderName::from_static("use-as-dictionary"),
 ];
@@ -37,8 +41,8 @@ const OF_ORIGINS: [HeaderName; 11] = [
 pub(super) fn change(headers: &mut HeaderMap, name: &HeaderName, changed: impl Fn(&str) -> Option<String>) {
     let header::Entry::Occupied(mut entry) = headers.entry(name) else { return };
     for value in entry.iter_mut() {
-        let new = value.to_str().ok().and_then(&changed).and_then(|new| HeaderValue::try_from(new).ok());
-        if let Some(new) = new {
+        let new = brisk_rewrite::of_bytes(value.as_bytes(), &changed);
+        if let Some(new) = new.and_then(|new| HeaderValue::try_from(new).ok()) {
             *value = new;
         }
     }
@@ -54,26 +58,15 @@ impl Consolidating {
         for name in [header::CONTENT_SECURITY_POLICY, header::CONTENT_SECURITY_POLICY_REPORT_ONLY] {
             change(headers, &name, |value| policy(value, map, &self.own));
         }
-        self.change_allowed_origin(headers);
         if let Some(place) = self.consolidated.place() {
             for name in &OF_ORIGINS {
                 headers.remove(name);
             }
+            // A browser would ask in the host's name, and the origin would never get the password.
+            if self.consolidated.cookies() != Cookies::Host {
+                headers.remove(header::WWW_AUTHENTICATE);
+            }
             cookies::confine(headers, place, self.consolidated.cookies());
-        }
-    }
-
-    /// Pages of an origin are pages of the host here: who allows the one means the other.
-    fn change_allowed_origin(&self, headers: &mut HeaderMap) {
-        let Some(allowed) = headers.get_mut(header::ACCESS_CONTROL_ALLOW_ORIGIN) else { return };
-        let places = &self.consolidated.settings.map.places;
-        let names_one = places.iter().any(|place| allowed.as_bytes() == place.origin.to_string().as_bytes());
-        let asked = self.origin.as_ref().filter(|origin| {
-            let host = origin.as_bytes().strip_prefix(b"https://");
-            !self.own.is_empty() && host == Some(self.own.as_bytes())
-        });
-        if let (true, Some(asked)) = (names_one, asked) {
-            allowed.clone_from(asked);
         }
     }
 
@@ -85,8 +78,10 @@ impl Consolidating {
         let decoder = match coding {
             Some(coding) => {
                 let limit = connection.settings().map_or(usize::MAX, |settings| settings.compression_memory);
-                let Some(room) = Room::take(Decoder::memory(coding), limit) else {
-                    return metrics::refused();
+                let Some(room) = Room::take(coding, limit) else {
+                    metrics::refused();
+                    *response = no_room();
+                    return;
                 };
                 Some((Decoder::new(coding), room))
             }
@@ -103,7 +98,7 @@ impl Consolidating {
             let body = std::mem::take(response.body_mut());
             let map = Rc::clone(&self.consolidated);
             let map = std::sync::Arc::clone(&map.settings.map);
-            let new = RewrittenBody::new(rewriter, decoder, map, self.own.clone(), Rc::clone(connection));
+            let new = RewrittenBody::new(rewriter, decoder, map, self.names(), Rc::clone(connection));
             *response.body_mut() = match short(body, connection, coding) {
                 Ok(whole) => Body::full(new.whole(&whole)),
                 Err(body) => Body::boxed(new.streaming(body)),
@@ -137,8 +132,25 @@ impl Consolidating {
         let tag = headers.get(header::ETAG);
         if let Some(marked) = tag.and_then(|tag| self.consolidated.mark.known_as(known, tag)) {
             headers.insert(header::ETAG, marked);
+            // As in the answer that the client has: it would ask by this time.
+            headers.remove(header::LAST_MODIFIED);
         }
     }
+
+    fn names(&self) -> DocumentNames {
+        let from = self.consolidated.place().map(|place| place.origin.to_string());
+        DocumentNames { own: self.own.clone(), from, path: self.path.clone() }
+    }
+}
+
+/// In place of a document that there is no memory to decode: its URLs would not be those of the host.
+fn no_room() -> Response<Body> {
+    let mut response = Response::new(Body::Empty);
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    let headers = response.headers_mut();
+    headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
 }
 
 /// What kind of document an answer is, and its coding, if it can be changed. Parts of documents cannot.

@@ -1,5 +1,6 @@
 //! Tags of documents that are changed: the document's own, and what it was changed by.
 
+use brisk_rewrite::Map;
 use http::{HeaderMap, HeaderValue, header};
 
 /// What a tag has after that of the document: changes by 16 digits, and whether the document's own tag is strong or weak.
@@ -9,7 +10,31 @@ const MARK: &[u8] = b";brisk=";
 #[derive(Clone, Debug)]
 pub(super) struct Mark(String);
 
+/// `If-None-Match` in one line.
+pub(super) fn known(headers: &HeaderMap) -> Option<HeaderValue> {
+    let lines: Vec<_> = headers.get_all(header::IF_NONE_MATCH).iter().collect();
+    match lines[..] {
+        [] => None,
+        [line] => Some(line.clone()),
+        _ => HeaderValue::from_bytes(
+            &lines.iter().map(|line| line.as_bytes()).collect::<Vec<_>>().join(&b", "[..]),
+        )
+        .ok(),
+    }
+}
+
 impl Mark {
+    /// That of documents in which the URLs of a map are changed. All gateways of a fleet have the same.
+    pub(super) fn of(map: &Map) -> Self {
+        let places = map.places.iter().map(|place| format!("{} {}\n", place.origin, place.prefix.as_str()));
+        let text = format!("{}\n{}", brisk_rewrite::VERSION, places.collect::<String>());
+        // FNV-1a, which is the same in all builds.
+        let hashed = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        Self::new(hashed)
+    }
+
     /// `changes` stands for all that decides how documents are changed.
     pub(super) fn new(changes: u64) -> Self {
         Self(format!("{changes:016x}"))
@@ -22,13 +47,15 @@ impl Mark {
         HeaderValue::from_bytes(&[b"W/\"", opaque, MARK, self.0.as_bytes(), kind, b"\""].concat()).ok()
     }
 
-    /// Puts the documents' own tags into `If-None-Match`, and leaves out those of documents with other changes.
+    /// Puts the documents' own tags into `If-None-Match`, and leaves out those of documents with other changes. Their time
+    /// says nothing of the changes, so it is left out where the client has such a document.
     pub(super) fn change_known(&self, headers: &mut HeaderMap) {
         let header::Entry::Occupied(entry) = headers.entry(header::IF_NONE_MATCH) else { return };
         if !entry.iter().any(|value| memchr::memmem::find(value.as_bytes(), MARK).is_some()) {
             return;
         }
         let lines: Vec<_> = entry.remove_entry_mult().1.collect();
+        headers.remove(header::IF_MODIFIED_SINCE);
         let mut tags: Vec<Vec<u8>> = Vec::new();
         for line in &lines {
             tags.extend(split(line.as_bytes()).filter_map(|tag| self.own(tag)));
@@ -85,10 +112,40 @@ mod tests {
         HeaderValue::from_str(text).expect("a value")
     }
 
-    fn known(mark: &Mark, text: &str) -> Option<String> {
+    fn sent(mark: &Mark, text: &str) -> Option<String> {
         let mut headers = HeaderMap::from_iter([(header::IF_NONE_MATCH, value(text))]);
         mark.change_known(&mut headers);
         headers.get(header::IF_NONE_MATCH).map(|value| value.to_str().expect("text").to_owned())
+    }
+
+    #[test]
+    fn the_time_of_a_changed_document_says_nothing() {
+        let mark = Mark::new(1);
+        let marked = mark.of_document(&value("\"a\"")).expect("a tag");
+        for (tag, is_kept) in [(value("\"a\""), true), (marked.clone(), false)] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::IF_NONE_MATCH, tag);
+            headers.insert(header::IF_MODIFIED_SINCE, value("x"));
+            Mark::new(2).change_known(&mut headers);
+            assert_eq!(headers.contains_key(header::IF_MODIFIED_SINCE), is_kept);
+        }
+        let mut headers = HeaderMap::new();
+        assert_eq!(known(&headers), None);
+        headers.append(header::IF_NONE_MATCH, value("\"x\""));
+        headers.append(header::IF_NONE_MATCH, marked.clone());
+        let known = known(&headers).expect("two lines");
+        assert_eq!(mark.known_as(&known, &value("\"a\"")), Some(marked));
+    }
+
+    #[test]
+    fn the_mark_is_that_of_the_map_in_every_build() {
+        let place = |prefix: &str| brisk_rewrite::Place {
+            origin: "https://static.example".parse().expect("an origin"),
+            prefix: prefix.parse().expect("a prefix"),
+        };
+        let mark = |prefix| Mark::of(&Map { places: vec![place(prefix)] }).0;
+        assert_eq!(mark("/_s"), "80372cb4db545f7f");
+        assert_ne!(mark("/_s"), mark("/_t"));
     }
 
     #[test]
@@ -98,15 +155,15 @@ mod tests {
             let marked = mark.of_document(&value(tag)).expect("a tag");
             let text = marked.to_str().expect("text").to_owned();
             assert!(text.starts_with("W/\""), "{text}");
-            assert_eq!(known(&mark, &text).as_deref(), Some(tag));
-            assert_eq!(known(&mark, &format!("\"x\", {text}")), Some(format!("\"x\", {tag}")));
-            assert_eq!(known(&Mark::new(2), &text), None, "other changes");
-            assert_eq!(known(&Mark::new(2), &format!("{text}, \"x\"")).as_deref(), Some("\"x\""));
+            assert_eq!(sent(&mark, &text).as_deref(), Some(tag));
+            assert_eq!(sent(&mark, &format!("\"x\", {text}")), Some(format!("\"x\", {tag}")));
+            assert_eq!(sent(&Mark::new(2), &text), None, "other changes");
+            assert_eq!(sent(&Mark::new(2), &format!("{text}, \"x\"")).as_deref(), Some("\"x\""));
             assert_eq!(mark.known_as(&marked, &value(tag)), Some(marked.clone()));
             assert_eq!(mark.known_as(&value(tag), &value(tag)), None);
         }
         for other in ["*", "\"a\"", "W/\"a\", \"b\""] {
-            assert_eq!(known(&mark, other).as_deref(), Some(other));
+            assert_eq!(sent(&mark, other).as_deref(), Some(other));
         }
         for wrong in ["a", "\"", "\"a\"b\""] {
             assert_eq!(mark.of_document(&value(wrong)), None, "{wrong}");

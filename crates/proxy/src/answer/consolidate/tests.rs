@@ -73,6 +73,14 @@ fn an_origin_gets_nothing_of_the_hosts() {
         ("referer", "https://www.example/secret?x"),
         ("origin", "https://www.example"),
         ("x-forwarded-host", "www.example"),
+        ("x-forwarded-for", "192.0.2.1"),
+        ("forwarded", "for=192.0.2.1"),
+        ("client-cert", ":AAAA:"),
+        ("client-cert-chain", ":AAAA:"),
+        ("x-ssl-client-verify", "SUCCESS"),
+        ("remote-user", "a"),
+        ("x-original-url", "/a"),
+        ("sec-fetch-site", "same-origin"),
         ("accept-encoding", "gzip, deflate, br, dcz"),
         ("available-dictionary", ":x:"),
     ];
@@ -82,11 +90,25 @@ fn an_origin_gets_nothing_of_the_hosts() {
     assert_eq!(get(&headers, "authorization"), None);
     assert_eq!(get(&headers, "referer"), Some("https://www.example/"));
     assert_eq!(get(&headers, "origin"), Some("https://www.example"));
-    assert_eq!(get(&headers, "x-forwarded-host"), None);
+    for name in [
+        "x-forwarded-host",
+        "forwarded",
+        "client-cert",
+        "client-cert-chain",
+        "x-ssl-client-verify",
+        "remote-user",
+        "x-original-url",
+    ] {
+        assert_eq!(get(&headers, name), None, "{name}");
+    }
+    assert_eq!(get(&headers, "x-forwarded-for"), Some("192.0.2.1"));
+    assert_eq!(get(&headers, "sec-fetch-site"), Some("cross-site"));
     assert_eq!(get(&headers, "accept-encoding"), Some("gzip;q=0.9"));
     assert_eq!(get(&headers, "available-dictionary"), None);
     let script = [("accept-encoding", "gzip, deflate, br, dcz"), ("sec-fetch-dest", "script")];
     assert_eq!(get(&asked(None, Cookies::Own, &script).0, "accept-encoding"), Some("br;q=0.9, gzip;q=0.8"));
+    let fetched = [("accept-encoding", "gzip, br"), ("sec-fetch-dest", "empty")];
+    assert_eq!(get(&asked(None, Cookies::Own, &fetched).0, "accept-encoding"), Some("gzip;q=0.9"));
     assert_eq!(get(&asked(Some(0), Cookies::None, &sent).0, "cookie"), None);
     let trusted = asked(Some(0), Cookies::Host, &sent).0;
     assert_eq!(
@@ -99,8 +121,13 @@ fn an_origin_gets_nothing_of_the_hosts() {
 
 #[test]
 fn pages_of_an_origin_ask_as_its_pages() {
-    let own_page = [("referer", "https://www.example/_a/page?x"), ("origin", "https://www.example")];
+    let own_page = [
+        ("referer", "https://www.example/_a/page?x"),
+        ("origin", "https://www.example"),
+        ("sec-fetch-site", "same-origin"),
+    ];
     let (headers, _) = asked(Some(1), Cookies::Own, &own_page);
+    assert_eq!(get(&headers, "sec-fetch-site"), Some("same-origin"));
     assert_eq!(get(&headers, "referer"), Some("https://api.example:8443/page?x"));
     assert_eq!(get(&headers, "origin"), Some("https://api.example:8443"));
     let (headers, _) = asked(Some(0), Cookies::Own, &own_page);
@@ -124,13 +151,15 @@ fn headers_that_name_an_origin_are_changed() {
             ("content-location", "https://static.example/a"),
             ("refresh", "0; url=https://api.example:8443/a"),
             ("content-security-policy", "img-src https://static.example"),
-            ("access-control-allow-origin", "https://static.example"),
             ("strict-transport-security", "max-age=1; includeSubDomains"),
             ("service-worker-allowed", "/"),
             ("clear-site-data", "\"*\""),
+            ("www-authenticate", "Basic realm=x"),
+            ("set-login", "logged-in"),
             ("set-cookie", "a=1; Domain=example; Path=/x; Secure"),
             ("set-cookie", "__Host-b=2; path=/; Secure"),
             ("set-cookie", "=c"),
+            ("set-cookie", &format!("c=3; Path=/{}", "x".repeat(1021))),
         ],
         Body::Empty,
     );
@@ -143,12 +172,26 @@ fn headers_that_name_an_origin_are_changed() {
         get(headers, "content-security-policy"),
         Some("img-src https://static.example https://www.example/_s/")
     );
-    assert_eq!(get(headers, "access-control-allow-origin"), Some("https://www.example"));
-    for name in ["strict-transport-security", "service-worker-allowed", "clear-site-data"] {
+    for name in [
+        "strict-transport-security",
+        "service-worker-allowed",
+        "clear-site-data",
+        "www-authenticate",
+        "set-login",
+    ] {
         assert_eq!(get(headers, name), None, "{name}");
     }
     let cookies: Vec<_> = headers.get_all("set-cookie").iter().collect();
-    assert_eq!(cookies, ["_s~a=1; Secure; Path=/_s/x", "_s~__Host-b=2; Secure; Path=/_s/"]);
+    assert_eq!(
+        cookies,
+        ["_s~a=1; Secure; Path=/_s/x", "_s~__Host-b=2; Secure; Path=/_s/", "_s~c=3; Path=/_s/"]
+    );
+    let (_, asked) = self::asked(Some(0), Cookies::Host, &[]);
+    let mut answer = response(&[("www-authenticate", "Basic realm=x")], Body::Empty);
+    answer.headers_mut().insert("location", HeaderValue::from_bytes(b"/s\xc3\xbcche").expect("a value"));
+    asked.apply(&connection(), &mut answer);
+    assert_eq!(get(answer.headers(), "www-authenticate"), Some("Basic realm=x"));
+    assert_eq!(answer.headers()["location"].as_bytes(), b"/_s/s\xc3\xbcche");
 }
 
 #[test]
@@ -159,7 +202,7 @@ fn answers_of_the_host_keep_what_they_say_of_it() {
             ("location", "/login"),
             ("strict-transport-security", "x"),
             ("set-cookie", "a=1; Path=/"),
-            ("access-control-allow-origin", "https://static.example"),
+            ("www-authenticate", "Basic realm=x"),
         ],
         Body::Empty,
     );
@@ -192,9 +235,10 @@ async fn documents_are_changed_and_say_so() {
     // It has not changed since.
     let (sent, asking) = asked(None, Cookies::Own, &[("if-none-match", &tag)]);
     assert_eq!(get(&sent, "if-none-match"), Some("\"x\""));
-    let mut answer = response(&[("etag", "\"x\"")], Body::Empty);
+    let mut answer = response(&[("etag", "\"x\""), ("last-modified", "x")], Body::Empty);
     *answer.status_mut() = http::StatusCode::NOT_MODIFIED;
     asking.apply(&connection(), &mut answer);
+    assert_eq!(get(answer.headers(), "last-modified"), None);
     assert_eq!(get(answer.headers(), "etag"), Some(&tag[..]));
 }
 
@@ -256,6 +300,42 @@ async fn compressed_documents_are_changed_and_compressed_again() {
         assert_eq!(get(answer.headers(), "content-encoding"), Some("gzip"));
         assert!(collected(answer).await.expect("a body").len() < changed.len() / 10);
     }
+}
+
+#[test]
+fn the_place_of_an_origin_is_a_folder() {
+    let folder = |place, path: &str, target: &str| {
+        let consolidated = Consolidated::new(&settings(Cookies::Own), place, true, false);
+        let request = Request::get(target).body(()).expect("a request").into_parts().0;
+        consolidated.folder(&RequestPath::read(path).expect("a path"), &request)
+    };
+    assert_eq!(folder(Some(0), "/_s", "/_s?sw").expect("elsewhere"), "/_s/?sw");
+    assert_eq!(folder(Some(0), "/x/../_s", "/x/../_s").expect("elsewhere"), "/_s/");
+    assert_eq!(folder(Some(0), "/_s/", "/_s/?x"), None);
+    assert_eq!(folder(Some(0), "/_s/a", "/_s/a"), None);
+    assert_eq!(folder(None, "/_s", "/_s"), None);
+}
+
+#[test]
+fn decoders_that_take_much_memory_leave_room_for_the_others() {
+    use crate::answer::compress::encoders::Room;
+    use brisk_coding::Coding;
+    let limit = 256 << 20;
+    let held: Vec<_> = std::iter::from_fn(|| Room::take(Coding::Brotli, limit)).collect();
+    assert!((1..=3).contains(&held.len()), "{}", held.len());
+    assert!(Room::take(Coding::Brotli, 0).is_none());
+    assert!(Room::take(Coding::Gzip, limit).is_some());
+    drop(held);
+    assert!(Room::take(Coding::Brotli, limit).is_some());
+}
+
+#[tokio::test]
+async fn an_answer_without_content_may_say_how_it_would_be_coded() {
+    let (_, asking) = asked(None, Cookies::Own, &[]);
+    let mut answer =
+        page(&[("content-encoding", "gzip"), ("content-length", "0")], in_pieces(&Bytes::new(), 1));
+    asking.apply(&connection(), &mut answer);
+    assert_eq!(collected(answer).await.expect("a body"), "");
 }
 
 #[tokio::test]
