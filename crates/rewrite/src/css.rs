@@ -328,7 +328,9 @@ mod tests {
         let map = map();
         in_pieces(text.as_bytes(), |pieces| {
             let (mut css, mut output) = (Css::new(base), Vec::new());
-            pieces.iter().for_each(|piece| css.write(piece, context(&map), &mut output));
+            for piece in pieces {
+                css.write(piece, context(&map), &mut output);
+            }
             css.finish(context(&map), &mut output);
             output
         })

@@ -297,7 +297,9 @@ mod tests {
         let map = map();
         in_pieces(text.as_bytes(), |pieces| {
             let (mut markup, mut output) = (Markup::new(base, is_xml), Vec::new());
-            pieces.iter().for_each(|piece| markup.write(piece, context(&map), &mut output));
+            for piece in pieces {
+                markup.write(piece, context(&map), &mut output);
+            }
             markup.finish(context(&map), &mut output);
             output
         })

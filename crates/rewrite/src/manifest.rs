@@ -125,7 +125,9 @@ mod tests {
         let map = map();
         in_pieces(text.as_bytes(), |pieces| {
             let (mut manifest, mut output) = (Manifest::new(base), Vec::new());
-            pieces.iter().for_each(|piece| manifest.write(piece, context(&map), &mut output));
+            for piece in pieces {
+                manifest.write(piece, context(&map), &mut output);
+            }
             manifest.finish(context(&map), &mut output);
             output
         })

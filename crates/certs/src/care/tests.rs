@@ -124,7 +124,7 @@ fn a_good_staple_in_the_store_of_a_fleet_does_not_end_a_revocation() {
     let fleet: Arc<dyn Store> = Arc::new(Folder::new(folder.path()));
     let fetch: Arc<dyn Fetch> = Arc::<Revoking>::clone(&web);
     let care = Care::start(CareSettings::default(), fetch, None, Some(Arc::clone(&fleet))).unwrap();
-    care.prepare_more(&[certificate.clone()]);
+    care.prepare_more(std::slice::from_ref(&certificate));
     let revoked = || care.report()[0].revoked;
     brisk_testkit::process::wait_until("the revocation", revoked);
     // Of a gateway that has not heard of it.

@@ -130,6 +130,7 @@ pub(super) struct Recording {
 
 /// One request. Times are in milliseconds.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with one another")]
 pub(super) struct Asked {
     pub(super) url: String,
     pub(super) initiator: Option<String>,
@@ -240,8 +241,8 @@ fn asked(entry: &Entry, start: f64) -> Option<Asked> {
             .as_ref()
             .is_some_and(|initiator| initiator.kind.as_deref() == Some("script")),
         is_read: matches!(&request.method[..], "GET" | "HEAD"),
-        is_redirect: (300.0..400.0).contains(&status) && status != 304.0,
-        is_quic: version.to_ascii_lowercase().starts_with("h3") || version.to_ascii_lowercase() == "http/3",
+        is_redirect: (300..400).contains(&(status as u16)) && status as u16 != 304,
+        is_quic: version.to_ascii_lowercase().starts_with("h3") || version.eq_ignore_ascii_case("http/3"),
         start,
         time: known(entry.time),
         blocked: known(timings.blocked),

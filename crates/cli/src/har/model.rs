@@ -4,7 +4,7 @@
 //! ended when it began. What delays a request delays all that follow it, and the page has loaded with the last. So a connection
 //! counts as far as something waited for it that the page waited for: most are opened while the page waits for others.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use brisk_proxy::settings::Origin;
@@ -148,7 +148,7 @@ fn round_trips(asked: &Asked) -> u32 {
 }
 
 fn count(asked: &[Asked], origins: &[usize], all: &mut [Asks]) {
-    let mut connections: BTreeMap<usize, HashMap<&str, ()>> = BTreeMap::new();
+    let mut connections: BTreeMap<usize, HashSet<&str>> = BTreeMap::new();
     let mut opened = vec![0; all.len()];
     for (asked, &index) in asked.iter().zip(origins) {
         let origin = &mut all[index];
@@ -158,11 +158,11 @@ fn count(asked: &[Asked], origins: &[usize], all: &mut [Asks]) {
         origin.is_written |= !asked.is_read;
         opened[index] += usize::from(asked.connect > 0.0);
         if let Some(name) = &asked.connection {
-            connections.entry(index).or_default().insert(name, ());
+            connections.entry(index).or_default().insert(name);
         }
     }
     for (index, origin) in all.iter_mut().enumerate() {
-        let named = connections.get(&index).map_or(0, HashMap::len);
+        let named = connections.get(&index).map_or(0, HashSet::len);
         origin.connections = named.max(opened[index]);
     }
 }
@@ -250,6 +250,7 @@ fn toml(own: &Asks, others: &[Asks]) -> String {
 }
 
 #[cfg(test)]
+#[expect(clippy::float_cmp, reason = "whole milliseconds are exact")]
 mod tests {
     use super::*;
 

@@ -151,7 +151,7 @@ fn prefix(text: &str, path: &KeyPath, context: &mut Context<'_>) -> Option<Prefi
     let parsed = text.parse::<Prefix>();
     parsed
         .map_err(|error| {
-            context.findings.wrong(&place, format!("{text:?} is not a place for an origin: {error}"))
+            context.findings.wrong(&place, format!("{text:?} is not a place for an origin: {error}"));
         })
         .ok()
 }
