@@ -4,16 +4,23 @@ use aws_lc_rs::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::der_parser::Oid;
 use x509_parser::oid_registry::{
-    OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_NIST_EC_P384, OID_NIST_HASH_SHA256, OID_NIST_HASH_SHA384,
-    OID_NIST_HASH_SHA512, OID_PKCS1_RSASSAPSS, OID_PKCS1_SHA256WITHRSA, OID_PKCS1_SHA384WITHRSA,
-    OID_PKCS1_SHA512WITHRSA, OID_SIG_ECDSA_WITH_SHA256, OID_SIG_ECDSA_WITH_SHA384, OID_SIG_ECDSA_WITH_SHA512,
-    OID_SIG_ED25519,
+    OID_NIST_HASH_SHA256, OID_NIST_HASH_SHA384, OID_NIST_HASH_SHA512, OID_PKCS1_RSASSAPSS,
+    OID_PKCS1_SHA256WITHRSA, OID_PKCS1_SHA384WITHRSA, OID_PKCS1_SHA512WITHRSA, OID_SIG_ECDSA_WITH_SHA256,
+    OID_SIG_ECDSA_WITH_SHA384, OID_SIG_ECDSA_WITH_SHA512, OID_SIG_ED25519,
 };
 use x509_parser::prelude::FromDer;
 use x509_parser::signature_algorithm::RsaSsaPssParams;
 use x509_parser::x509::{AlgorithmIdentifier, SubjectPublicKeyInfo};
 
 use crate::x509::{ML_DSA_44, ML_DSA_65, ML_DSA_87};
+
+/// How keys of P-256 begin: the algorithm, the curve, and a point that is not compressed (RFC 5480). Others read more than
+/// this form, and verify with what clients refuse.
+const P256: &[u8] = b"\x30\x59\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07\x03\x42\x00\x04";
+
+/// The same of P-384.
+const P384: &[u8] =
+    b"\x30\x76\x30\x10\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x05\x2b\x81\x04\x00\x22\x03\x62\x00\x04";
 
 /// Whether `key` made `signature` over `message`. SHA-1 and MD5 are not accepted, nor RSA below 2048 bits.
 pub(crate) fn verifies(
@@ -99,11 +106,7 @@ fn ecdsa(
     key: &SubjectPublicKeyInfo<'_>,
     algorithm: &AlgorithmIdentifier<'_>,
 ) -> Option<&'static dyn VerificationAlgorithm> {
-    if key.algorithm.algorithm != OID_KEY_TYPE_EC_PUBLIC_KEY {
-        return None;
-    }
-    let curve = key.algorithm.parameters.as_ref()?.as_oid().ok()?;
-    let (p256, p384) = (curve == OID_EC_P256, curve == OID_NIST_EC_P384);
+    let (p256, p384) = (key.raw.starts_with(P256), key.raw.starts_with(P384));
     let oid = &algorithm.algorithm;
     let (sha256, sha384, sha512) = (
         *oid == OID_SIG_ECDSA_WITH_SHA256,
