@@ -2,11 +2,11 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+from processes import end, free_port, listens
 
 from .servers import BRISK, PATH
 
@@ -140,12 +140,6 @@ def installed(name):
     return shutil.which(BRISK if name == "brisk" else name, path=PATH) is not None
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class Compressing:
     """A server of this name with this coding (or none) and level, on `core`, from `with` to the end of it."""
 
@@ -170,20 +164,10 @@ class Compressing:
             # Go would start as many threads as the machine has cores.
             self.process = subprocess.Popen(self.command, stdout=log, stderr=log, env={
                 **os.environ, "PATH": PATH, "GOMAXPROCS": "1", "XDG_DATA_HOME": str(self.folder), "XDG_CONFIG_HOME": str(self.folder)})
-        until = time.monotonic() + 30
-        while time.monotonic() < until and self.process.poll() is None:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return self
-            except OSError:
-                time.sleep(0.05)
+        if listens(self.process, self.port, 30):
+            return self
         self.__exit__()
         sys.exit(f"{self.name} does not serve:\n{(self.folder / 'log').read_text(errors='replace')[-3000:]}")
 
     def __exit__(self, *_):
-        self.process.send_signal(signal.SIGTERM if self.name == "nginx" else signal.SIGINT)
-        try:
-            self.process.wait(3)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        end(self.process, signal.SIGTERM if self.name == "nginx" else signal.SIGINT, 3)

@@ -2,13 +2,13 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from string import Template
+
+from processes import end, free_port, listens
 
 from .client import NAME
 
@@ -52,12 +52,6 @@ def certificates():
     return Path(dict(line.split("=", 1) for line in prepared.splitlines())["ca"]).parent
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class Server:
     """A server of this name, from `with` to the end of it. Keyword arguments fill its template."""
 
@@ -86,25 +80,15 @@ class Server:
             self.process = subprocess.Popen(pinned + command, stdout=log, stderr=log, env={**os.environ, "PATH": PATH})
 
     def __enter__(self):
-        until = time.monotonic() + 20
-        while time.monotonic() < until and self.process.poll() is None:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return self
-            except OSError:
-                time.sleep(0.05)
+        if listens(self.process, self.port, 20):
+            return self
         log = self.log()
         self.__exit__()
         sys.exit(f"{self.name} does not serve with {FILES[self.name]}:\n{log}")
 
     def __exit__(self, *_):
         # None of them is to drain.
-        self.process.send_signal(signal.SIGTERM if self.name == "nginx" else signal.SIGINT)
-        try:
-            self.process.wait(1)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        end(self.process, signal.SIGTERM if self.name == "nginx" else signal.SIGINT, 1)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def log(self):
