@@ -214,19 +214,12 @@ impl Drop for Listening {
 #[cfg(test)]
 mod tests {
     use brisk_certs::challenge::HTTP_PATH;
-    use brisk_certs::store::Folder;
 
     use super::*;
 
-    fn records() -> (tempfile::TempDir, Records) {
-        let folder = tempfile::tempdir().unwrap();
-        let records = Records::new(Arc::new(Folder::new(folder.path())));
-        (folder, records)
-    }
-
     #[tokio::test]
     async fn strangers_who_ask_for_anything_leave_place_for_an_authority() {
-        let (_folder, records) = records();
+        let (_folder, records) = Records::of_test();
         records.put_answer(HTTP, "own-token", "own-token.thumbprint", SystemTime::now()).unwrap();
         let challenges = Challenges::new();
         let look = Answers::new(&challenges, &records).look_elsewhere();
@@ -251,7 +244,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_another_gateway_gives_now_is_left_to_it() {
-        let (_folder, records) = records();
+        let (_folder, records) = Records::of_test();
         let answers = Answers::new(&Challenges::new(), &records);
         let give = || answers.give(ChallengeKind::Http01, "a.test", "token", "token.thumbprint").unwrap();
         drop(give());
@@ -267,7 +260,7 @@ mod tests {
 
     #[test]
     fn answers_of_a_gateway_that_was_killed_do_not_stay() {
-        let (_folder, records) = records();
+        let (_folder, records) = Records::of_test();
         let now = SystemTime::now();
         records.put_answer(HTTP, "old", "old.thumbprint", now - LIFE * 2).unwrap();
         records.put_answer(HTTP, "new", "new.thumbprint", now).unwrap();

@@ -359,8 +359,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_host_that_waits_for_its_publication_keeps_no_other_waiting() {
-        let folder = tempfile::tempdir().unwrap();
-        let records = Records::new(Arc::new(Folder::new(folder.path())));
+        let (_folder, records) = Records::of_test();
         let (open, closed) = channel();
         let (_, free) = channel();
         let (slow, quick) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));

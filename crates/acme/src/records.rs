@@ -170,6 +170,14 @@ impl Records {
         Self(store)
     }
 
+    /// Records of a test, in a folder that lasts as long as the first.
+    #[cfg(test)]
+    pub(crate) fn of_test() -> (tempfile::TempDir, Self) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = brisk_certs::store::Folder::new(folder.path());
+        (folder, Self::new(Arc::new(store)))
+    }
+
     /// The certificate of this host with this kind of key.
     pub fn issued(&self, host: &str, kind: KeyKind) -> Result<Option<Issued>, AcmeError> {
         self.read(&Name::of([CERTIFICATES, host, kind.name()]))

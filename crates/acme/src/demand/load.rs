@@ -93,17 +93,10 @@ pub(super) fn forget(records: &Records, name: &str, now: SystemTime) -> Result<b
 
 #[cfg(test)]
 mod tests {
-    use brisk_certs::store::Folder;
     use brisk_testkit::ca::TestCa;
 
     use super::*;
     use crate::records::{Issued, Status, seconds};
-
-    fn records() -> (tempfile::TempDir, Records) {
-        let folder = tempfile::tempdir().unwrap();
-        let records = Records::new(Arc::new(Folder::new(folder.path())));
-        (folder, records)
-    }
 
     fn issued(name: &str) -> Issued {
         let leaf = TestCa::new().server(&[name]).issue();
@@ -113,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_kind_of_key_that_is_missing_or_damaged_keeps_no_other_from_being_shown() {
-        let (_folder, records) = records();
+        let (_folder, records) = Records::of_test();
         let keys = vec![KeyKind::Ecdsa, KeyKind::Rsa];
         let wanted = Wanted { names: vec!["a.test".to_owned()], keys, profile: None };
         assert!(load(&records, &wanted).unwrap().is_none());
@@ -125,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_name_that_was_tried_is_forgotten_later_and_one_with_a_certificate_is_not() {
-        let (_folder, records) = records();
+        let (_folder, records) = Records::of_test();
         let now = SystemTime::now();
         let failed = Status { failures: 1, failed: seconds(now), ..Status::default() };
         for name in ["tried.test", "kept.test"] {

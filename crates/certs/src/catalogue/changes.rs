@@ -48,7 +48,7 @@ impl Follower {
 fn run(catalogue: &Weak<Catalogue>, changed: &Receiver<String>, mut changes: Changes) {
     loop {
         let message = match changed.recv_timeout(changes.wait()) {
-            // Without a watcher there are no messages, and no one who could send any.
+            // Without a watcher there are no messages, and nothing sends any.
             Err(RecvTimeoutError::Disconnected) => {
                 thread::sleep(changes.wait().min(Duration::from_secs(1)));
                 None

@@ -122,7 +122,7 @@ impl Catalogue {
         }
     }
 
-    /// Shows what was read in `turn`, unless its files were read since or are gone. Waits for no one who reads files.
+    /// Shows what was read in `turn`, unless its files were read since or are gone. Does not wait for files to be read.
     pub(super) fn put(&self, name: &str, place: &Arc<Place>, slot: Arc<Slot>, turn: u64) {
         let loaded = slot.load_full();
         let Some(is_change) = self.index.show(place, slot, turn) else {

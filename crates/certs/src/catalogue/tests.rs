@@ -212,7 +212,7 @@ fn what_was_read_before_is_not_shown_over_what_was_read_since() {
     catalogue.index.remove("a.test");
     catalogue.put("a.test", &place, slot(), third);
     assert!(place.loaded().is_none(), "its files are gone");
-    // Who reads files holds up no one who shows.
+    // Reading files does not block showing.
     let _reading = place.read();
     let fourth = place.begin(stamp);
     catalogue.put("a.test", &place, slot(), fourth);

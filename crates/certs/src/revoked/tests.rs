@@ -21,7 +21,7 @@ fn extension(id: u8, is_critical: bool, value: &[u8]) -> Vec<u8> {
     write(SEQUENCE, &[&write(OID, &[&[0x55, 0x1d, id]]), &critical, &write(OCTET_STRING, &[value])])
 }
 
-/// `list` with these extensions in the place of its own, and its entries with `of_entries`. The signature is that of before.
+/// `list` with these extensions in the place of its own, and its entries with `of_entries`. The signature stays, and is wrong now.
 fn with(list: &[u8], extensions: &[u8], of_entries: &[u8]) -> Vec<u8> {
     let mut outside = sequence(list).unwrap();
     let mut inside = outside.expect(SEQUENCE).unwrap().inside();

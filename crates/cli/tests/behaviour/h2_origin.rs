@@ -29,10 +29,18 @@ pub(crate) struct H2Peer {
 pub(crate) fn h2_origin(
     talk: impl Fn(&mut H2Peer, usize) -> io::Result<()> + Send + Sync + 'static,
 ) -> Origin {
+    h2_origin_with(&[], talk)
+}
+
+/// The same with these settings, in pairs of a number and a value, in its first frame.
+pub(crate) fn h2_origin_with(
+    settings: &'static [u8],
+    talk: impl Fn(&mut H2Peer, usize) -> io::Result<()> + Send + Sync + 'static,
+) -> Origin {
     let numbers = Arc::new(AtomicUsize::new(0));
     Origin::raw(move |stream| {
         let number = numbers.fetch_add(1, Ordering::SeqCst);
-        talk(&mut H2Peer::accept(stream)?, number)
+        talk(&mut H2Peer::accept(stream, settings)?, number)
     })
 }
 
@@ -42,9 +50,9 @@ pub(crate) fn h2c(origin: &Origin) -> String {
 }
 
 impl H2Peer {
-    fn accept(mut stream: TcpStream) -> io::Result<Self> {
+    fn accept(mut stream: TcpStream, settings: &[u8]) -> io::Result<Self> {
         stream.read_exact(&mut [0; PREFACE])?;
-        stream.write_all(&frame(SETTINGS, 0, 0, &[]))?;
+        stream.write_all(&frame(SETTINGS, 0, 0, settings))?;
         Ok(Self { stream, whole: HashSet::new(), resets: 0 })
     }
 
@@ -76,6 +84,12 @@ impl H2Peer {
             }
         }
         Ok(true)
+    }
+
+    /// Waits until the client resets `stream`.
+    pub(crate) fn wait_for_reset(&mut self, stream: u32) -> io::Result<()> {
+        while self.read_frame()? != (RST_STREAM, stream) {}
+        Ok(())
     }
 
     /// Reads and answers nothing more, until the client has gone.

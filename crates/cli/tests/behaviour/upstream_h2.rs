@@ -367,18 +367,22 @@ fn heads_that_are_bombs_or_have_no_end_are_refused() {
 
 #[test]
 fn data_beyond_the_windows_is_not_kept() {
+    let (resets, reset) = mpsc::channel();
     let (origin, _) = attacking(move |peer, stream| {
         peer.send(&frame(HEADERS, END_HEADERS, stream, &[OK]))?;
         // Never waits for a window.
-        (0..1024).try_for_each(|_| peer.send(&frame(DATA, 0, stream, &[b'x'; 16_384])))
+        (0..1024).try_for_each(|_| peer.send(&frame(DATA, 0, stream, &[b'x'; 16_384])))?;
+        peer.wait_for_reset(stream)?;
+        resets.send(()).map_err(io::Error::other)
     });
     let site = site(&origin);
-    // The client takes nothing of the answer until it is broken.
+    // The client takes nothing of the answer until the server has lost its stream.
     let mut connection = site.connect();
     io::Write::write_all(&mut connection, format!("GET /beyond HTTP/1.1\r\nHost: {NAME}\r\n\r\n").as_bytes())
         .expect("a server that reads");
-    assert_eq!(error(&site, "/beyond"), "response-body");
+    assert_eq!(reset.recv_timeout(LIMIT), Ok(()));
     let mut answer = Vec::new();
     let end = io::Read::read_to_end(&mut connection, &mut answer);
     assert!(end.is_err() && answer.len() < 16 << 20, "{} bytes of an answer that is cut", answer.len());
+    assert_eq!(error(&site, "/beyond"), "response-body");
 }

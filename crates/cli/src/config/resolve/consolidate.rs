@@ -88,9 +88,6 @@ impl Found {
         if let Some(first) = self.written.insert(origin.clone(), path.clone()) {
             return context.findings.wrong(path, format!("{first} is this origin already"));
         }
-        let lies_within = |one: &str, other: &str| {
-            one.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
         let (new, places) = (prefix.as_str(), &self.map.places);
         let clash = places
             .iter()
@@ -184,24 +181,27 @@ fn group(
     Some(name.clone())
 }
 
+/// Whether a path is `prefix` or below it.
+fn lies_within(path: &str, prefix: &str) -> bool {
+    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// Routes and endpoints of the host that meet a place.
 fn neighbours(place: &Place, host: &raw::Host, path: &KeyPath, context: &mut Context<'_>) {
     let prefix = place.prefix.as_str();
-    let lies_within =
-        |other: &str| other.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     for (index, route) in host.route.iter().enumerate() {
         let route_path = path.key("route").index(index);
         if route.path.trim_end_matches('/') == prefix {
             let message = format!("{} is served there already, by `consolidate`", place.origin);
             context.findings.wrong(&route_path.key("path"), message);
-        } else if lies_within(&route.path) {
+        } else if lies_within(&route.path, prefix) {
             context.findings.warn(format!(
                 "{route_path}: {:?} is not asked of {}, which `consolidate` serves below {prefix:?}",
                 route.path, place.origin
             ));
         }
     }
-    if host.preconnect.as_ref().is_some_and(|preconnect| lies_within(&preconnect.path)) {
+    if host.preconnect.as_ref().is_some_and(|preconnect| lies_within(&preconnect.path, prefix)) {
         let message = format!("{} is served there already, by `consolidate`", place.origin);
         context.findings.wrong(&path.key("preconnect"), message);
     }
