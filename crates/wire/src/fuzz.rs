@@ -9,6 +9,8 @@ use crate::h2::hpack::{
 };
 use crate::h2::priority::Priority;
 use crate::h2::settings::PeerSettings;
+use crate::server_flight::{self, Flight, FlightError, Part, ServerHello};
+use crate::suites;
 
 const LIMIT: usize = 2048;
 
@@ -29,6 +31,56 @@ pub fn client_hello(bytes: &[u8]) {
         Ok(complete) => assert_eq!(whole, Ok(complete)),
         Err(_) => assert!(whole.is_err()),
     }
+}
+
+/// What a server answers to a hello: no bytes make its readers panic, they end alike however they come in pieces, and what
+/// is held is no more than came.
+pub fn server_flight(bytes: &[u8]) {
+    fn parts(bytes: &[u8], piece: usize) -> (Vec<Part>, Option<FlightError>) {
+        let mut flight = Flight::new(LIMIT);
+        let mut parts = Vec::new();
+        for piece in bytes.chunks(piece.max(1)) {
+            flight.push(piece);
+            assert!(flight.waiting() <= bytes.len());
+            loop {
+                match flight.next() {
+                    Ok(Some(part)) => parts.push(part),
+                    Ok(None) => break,
+                    Err(error) => return (parts, Some(error)),
+                }
+            }
+        }
+        (parts, None)
+    }
+    let whole = parts(bytes, bytes.len());
+    let piece = bytes.last().map_or(1, |&last| usize::from(last) % 16 + 1);
+    assert_eq!(parts(bytes, piece), whole);
+    let mut suite = &suites::all()[0];
+    let mut version = crate::registry::ProtocolVersion::TLS1_2;
+    for part in &whole.0 {
+        let Part::Handshake(kind, body) = part else { continue };
+        assert!(body.len() <= LIMIT);
+        match kind {
+            2 => {
+                if let Ok(hello) = ServerHello::read(body) {
+                    assert!(hello.session_id.len() <= 32);
+                    let _ = hello.alpn();
+                    suite = suites::find(hello.suite).unwrap_or(suite);
+                    version = hello.version;
+                }
+            }
+            4 => drop(server_flight::session_ticket(body)),
+            11 => {
+                if let Ok(all) = server_flight::certificates(body) {
+                    assert!(all.iter().map(Vec::len).sum::<usize>() <= body.len());
+                }
+            }
+            12 => drop(server_flight::key_exchange(body, suite, version)),
+            22 => drop(server_flight::staple(body)),
+            _ => drop(server_flight::scts(body)),
+        }
+    }
+    let _ = server_flight::sslv2_accepts(bytes);
 }
 
 /// The payloads of frames: no bytes make their readers panic, padding is taken off within its bounds, and heads are read
@@ -143,6 +195,15 @@ mod tests {
             "client_hello",
             &[b"\0\x33", b"\0\x2b", b"\0\x0a", b"\x16\x03\x01"],
             super::client_hello,
+        );
+    }
+
+    #[test]
+    fn fuzz_server_flight() {
+        brisk_testkit::fuzz::drive(
+            "server_flight",
+            &[b"\x16\x03\x03", b"\x15\x03\x01\0\x02\x02\x28", b"\x02\0\0", b"\x0c\0\0", b"\xc0\x2f"],
+            super::server_flight,
         );
     }
 

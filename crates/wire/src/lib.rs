@@ -1,5 +1,5 @@
 //! What TLS and HTTP/2 look like on the wire: code points with their registered names, the facts that a `ClientHello`
-//! states, frames and header blocks.
+//! states, hellos written for probes and what servers answer to them, frames and header blocks.
 //!
 //! Nothing here does I/O, holds a key or knows of a connection; every parser takes bytes of strangers and never panics.
 
@@ -9,6 +9,9 @@ pub mod client_hello;
 pub mod fuzz;
 pub mod h2;
 mod http_version;
+pub mod offer;
 pub mod registry;
+pub mod server_flight;
+pub mod suites;
 
 pub use http_version::HttpVersion;

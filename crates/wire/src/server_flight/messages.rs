@@ -1,0 +1,253 @@
+//! The handshake messages of a server that TLS 1.2 and before send in the clear, and the `ServerHello` of TLS 1.3.
+
+use super::FlightError;
+use crate::offer::extension;
+use crate::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
+use crate::suites::{Exchange, Suite};
+
+/// The random of a `ServerHello` that is a `HelloRetryRequest` (RFC 8446 section 4.1.3).
+const RETRY: [u8; 32] = [
+    0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2,
+    0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+];
+
+/// What a `ServerHello` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerHello {
+    /// The version agreed on: that of the extension where there is one.
+    pub version: ProtocolVersion,
+    /// The server's random.
+    pub random: [u8; 32],
+    /// The session ID, at most 32 bytes.
+    pub session_id: Vec<u8>,
+    /// The suite.
+    pub suite: CipherSuite,
+    /// The compression method.
+    pub compression: u8,
+    /// It is a `HelloRetryRequest`.
+    pub is_retry: bool,
+    /// The group of TLS 1.3's key share, or of the one that is asked for.
+    pub group: Option<NamedGroup>,
+    /// Extensions: number and content.
+    pub extensions: Vec<(u16, Vec<u8>)>,
+}
+
+impl ServerHello {
+    /// Reads the body of the message.
+    pub fn read(body: &[u8]) -> Result<Self, FlightError> {
+        Self::parse(&mut Bytes(body)).ok_or(FlightError::Malformed("ServerHello"))
+    }
+
+    /// The content of an extension.
+    pub fn extension(&self, number: u16) -> Option<&[u8]> {
+        self.extensions.iter().find(|(own, _)| *own == number).map(|(_, content)| &content[..])
+    }
+
+    /// The protocol that ALPN chose.
+    pub fn alpn(&self) -> Option<String> {
+        let mut names = Bytes(Bytes(self.extension(extension::ALPN)?).vector16()?);
+        Some(String::from_utf8_lossy(names.vector8()?).into_owned())
+    }
+
+    fn parse(body: &mut Bytes<'_>) -> Option<Self> {
+        let legacy = ProtocolVersion(body.u16()?);
+        let random: [u8; 32] = body.take(32)?.try_into().ok()?;
+        let session_id = body.vector8()?;
+        let suite = CipherSuite(body.u16()?);
+        let compression = body.u8()?;
+        let mut extensions = Vec::new();
+        if !body.0.is_empty() {
+            let mut all = Bytes(body.vector16()?);
+            while !all.0.is_empty() {
+                extensions.push((all.u16()?, all.vector16()?.to_vec()));
+            }
+        }
+        if session_id.len() > 32 || !body.0.is_empty() {
+            return None;
+        }
+        let mut hello = Self {
+            version: legacy,
+            random,
+            session_id: session_id.to_vec(),
+            suite,
+            compression,
+            is_retry: random == RETRY,
+            group: None,
+            extensions,
+        };
+        if let Some(version) = hello.extension(extension::VERSIONS) {
+            hello.version = ProtocolVersion(Bytes(version).u16()?);
+        }
+        if let Some(share) = hello.extension(extension::KEY_SHARE) {
+            hello.group = Some(NamedGroup(Bytes(share).u16()?));
+        }
+        Some(hello)
+    }
+}
+
+/// The certificates of a `Certificate` message of TLS 1.2 and before, DER, as they were sent.
+pub fn certificates(body: &[u8]) -> Result<Vec<Vec<u8>>, FlightError> {
+    fn parse(body: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let mut body = Bytes(body);
+        let mut list = Bytes(body.vector24()?);
+        let mut all = Vec::new();
+        while !list.0.is_empty() {
+            all.push(list.vector24()?.to_vec());
+        }
+        body.0.is_empty().then_some(all)
+    }
+    parse(body).ok_or(FlightError::Malformed("Certificate"))
+}
+
+/// The OCSP response of a `CertificateStatus` (RFC 6066 section 8).
+pub fn staple(body: &[u8]) -> Result<Vec<u8>, FlightError> {
+    let mut body = Bytes(body);
+    let response = body.u8().filter(|kind| *kind == 1).and_then(|_| body.vector24());
+    response.map(<[u8]>::to_vec).ok_or(FlightError::Malformed("CertificateStatus"))
+}
+
+/// The SCTs of a list (RFC 6962 section 3.3): of each the ID of its log.
+pub fn scts(list: &[u8]) -> Result<Vec<[u8; 32]>, FlightError> {
+    fn parse(list: &[u8]) -> Option<Vec<[u8; 32]>> {
+        let mut list = Bytes(Bytes(list).vector16()?);
+        let mut logs = Vec::new();
+        while !list.0.is_empty() {
+            let mut sct = Bytes(list.vector16()?);
+            sct.u8()?;
+            logs.push(sct.take(32)?.try_into().ok()?);
+        }
+        Some(logs)
+    }
+    parse(list).ok_or(FlightError::Malformed("SignedCertificateTimestampList"))
+}
+
+/// What a `ServerKeyExchange` holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exchanged {
+    /// A point on a named curve.
+    Curve {
+        /// The curve.
+        group: NamedGroup,
+        /// The server's point.
+        point: Vec<u8>,
+        /// How it is signed; `None` before TLS 1.2, and for anonymous suites.
+        scheme: Option<SignatureScheme>,
+    },
+    /// A Diffie-Hellman group and value.
+    Prime {
+        /// The prime, without leading zeros.
+        prime: Vec<u8>,
+        /// How it is signed; `None` before TLS 1.2, and for anonymous suites.
+        scheme: Option<SignatureScheme>,
+    },
+    /// A temporary RSA key: export suites.
+    Rsa {
+        /// Bits of its modulus.
+        bits: usize,
+    },
+    /// Something of another suite.
+    Other,
+}
+
+/// Reads a `ServerKeyExchange` of `suite`.
+pub fn key_exchange(body: &[u8], suite: &Suite, version: ProtocolVersion) -> Result<Exchanged, FlightError> {
+    let mut bytes = Bytes(body);
+    let read = match suite.exchange {
+        Exchange::Ecdhe => curve(&mut bytes, suite, version),
+        Exchange::Dhe => prime(&mut bytes, suite, version),
+        Exchange::Rsa => bytes.vector16().map(|modulus| Exchanged::Rsa { bits: bits(modulus) }),
+        _ => Some(Exchanged::Other),
+    };
+    read.ok_or(FlightError::Malformed("ServerKeyExchange"))
+}
+
+fn curve(bytes: &mut Bytes<'_>, suite: &Suite, version: ProtocolVersion) -> Option<Exchanged> {
+    if bytes.u8()? != 3 {
+        return Some(Exchanged::Other);
+    }
+    let group = NamedGroup(bytes.u16()?);
+    let point = bytes.vector8()?.to_vec();
+    Some(Exchanged::Curve { group, point, scheme: scheme(bytes, suite, version)? })
+}
+
+fn prime(bytes: &mut Bytes<'_>, suite: &Suite, version: ProtocolVersion) -> Option<Exchanged> {
+    let prime = bytes.vector16()?;
+    bytes.vector16()?;
+    bytes.vector16()?;
+    let prime = prime.iter().copied().skip_while(|byte| *byte == 0).collect();
+    Some(Exchanged::Prime { prime, scheme: scheme(bytes, suite, version)? })
+}
+
+fn scheme(bytes: &mut Bytes<'_>, suite: &Suite, version: ProtocolVersion) -> Option<Option<SignatureScheme>> {
+    if suite.is_anonymous || version < ProtocolVersion::TLS1_2 {
+        return Some(None);
+    }
+    Some(Some(SignatureScheme(bytes.u16()?)))
+}
+
+/// Bits of a number without its leading zeros.
+fn bits(number: &[u8]) -> usize {
+    let zeros = number.iter().take_while(|byte| **byte == 0).count();
+    let rest = &number[zeros..];
+    rest.first().map_or(0, |first| rest.len() * 8 - first.leading_zeros() as usize)
+}
+
+/// A `NewSessionTicket` of TLS 1.2 (RFC 5077 section 3.3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionTicket {
+    /// Seconds; 0 leaves it to the client.
+    pub lifetime: u32,
+    /// The ticket.
+    pub ticket: Vec<u8>,
+}
+
+/// Reads a `NewSessionTicket` of TLS 1.2.
+pub fn session_ticket(body: &[u8]) -> Result<SessionTicket, FlightError> {
+    fn parse(bytes: &mut Bytes<'_>) -> Option<SessionTicket> {
+        let lifetime = u32::from_be_bytes(bytes.take(4)?.try_into().ok()?);
+        Some(SessionTicket { lifetime, ticket: bytes.vector16()?.to_vec() })
+    }
+    parse(&mut Bytes(body)).ok_or(FlightError::Malformed("NewSessionTicket"))
+}
+
+/// Whether `bytes` begin with a `SERVER-HELLO` of SSL 2.0 that has a certificate and ciphers.
+pub fn sslv2_accepts(bytes: &[u8]) -> bool {
+    // Two bytes of length, 4 for SERVER-HELLO, session hit, certificate type, version, three lengths.
+    let Some(&[length, _, 4, _, 1, 0, 2, a, b, c, d]) = bytes.first_chunk() else { return false };
+    length & 0x80 != 0 && u16::from_be_bytes([a, b]) > 0 && u16::from_be_bytes([c, d]) >= 3
+}
+
+/// Bytes that are still to be read.
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        Some(self.take(1)?[0])
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        Some(u16::from_be_bytes(self.take(2)?.try_into().ok()?))
+    }
+
+    fn vector8(&mut self) -> Option<&'a [u8]> {
+        let length = self.u8()?;
+        self.take(length.into())
+    }
+
+    fn vector16(&mut self) -> Option<&'a [u8]> {
+        let length = self.u16()?;
+        self.take(length.into())
+    }
+
+    fn vector24(&mut self) -> Option<&'a [u8]> {
+        let high = self.u8()?;
+        let low = self.u16()?;
+        self.take(usize::from(high) << 16 | usize::from(low))
+    }
+}
