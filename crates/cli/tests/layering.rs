@@ -11,7 +11,7 @@ use toml::{Table, Value};
 const LAYERS: &[&[&str]] = &[
     &["wire", "coding", "rewrite"],
     &["net", "telemetry", "keys", "link"],
-    &["certs", "session", "report", "tls-base"],
+    &["certs", "session", "report", "tls-base", "visits"],
     &["tls", "tls-client", "keys-cuda", "keys-pkcs11"],
     &["proxy", "server", "experiment", "keyless", "fetch"],
     &["gateway", "keyserver", "bench", "speed", "acme"],

@@ -1,0 +1,55 @@
+//! What can be wrong with the database.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why visits cannot be stored or read.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum VisitsError {
+    /// The folder cannot be made.
+    #[error("cannot make the folder {}: {source}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is not one that brisk may use.
+    #[error("cannot use {}: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The database was written by a later version of brisk.
+    #[error("{} has schema {found}, and this brisk knows schema {known} at most: run the later version, or move the file away", path.display())]
+    Later {
+        /// The file.
+        path: PathBuf,
+        /// Its schema.
+        found: i64,
+        /// The latest that is known.
+        known: i64,
+    },
+    /// SQLite reports an error.
+    #[error("database of visits: {0}")]
+    Database(#[from] rusqlite::Error),
+}
+
+impl VisitsError {
+    /// Whether the file is damaged, or no database at all.
+    pub(crate) fn is_damage(&self) -> bool {
+        use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+        let Self::Database(error) = self else { return false };
+        matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
+    }
+
+    /// Whether the database has reached the size that it may have.
+    pub(crate) fn is_full(&self) -> bool {
+        let Self::Database(error) = self else { return false };
+        error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
+    }
+}

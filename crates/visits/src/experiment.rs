@@ -1,0 +1,135 @@
+//! Experiments: settings drawn per connection, and the arms that connections got.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::metric::Metric;
+
+/// Arms of one experiment.
+pub(crate) const MOST_ARMS: usize = 8;
+/// Experiments whose arms one visit can have.
+const ARMS_OF_A_VISIT: usize = 4;
+/// Definitions that one process remembers; each change of an experiment by a reload is one more.
+const MOST_DEFINITIONS: usize = 1_000;
+
+/// What is compared. Two experiments that differ in anything are different, even with the same name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Experiment {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The arms, each with the value of the setting in its text. The first is the control. Eight at most count.
+    pub arms: Vec<Arc<str>>,
+    /// The metric that decides, a time.
+    pub metric: Metric,
+    /// Relative differences up to this one do not matter: 0.02 is 2 %.
+    pub margin: f64,
+}
+
+impl Experiment {
+    /// Everything that makes it what it is, in one text.
+    pub(crate) fn definition(&self) -> String {
+        let arms: Vec<&str> = self.arms.iter().map(AsRef::as_ref).collect();
+        format!("{}\n{}\n{}\n{}", self.name, self.metric, self.margin, arms.join("\n"))
+    }
+}
+
+/// An experiment that the store knows, while the process lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ExperimentId(pub(crate) u16);
+
+impl ExperimentId {
+    /// Of an experiment that is not compared, as there are too many.
+    pub(crate) const NONE: Self = Self(u16::MAX);
+}
+
+/// What a connection got in an experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arm {
+    /// The experiment.
+    pub experiment: ExperimentId,
+    /// The place of the arm in its list.
+    pub arm: u8,
+}
+
+/// The arms of a visit, one for each experiment that its connection took part in; four at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Arms([Option<Arm>; ARMS_OF_A_VISIT]);
+
+impl Arms {
+    /// Adds an arm. Returns whether there was room.
+    pub fn push(&mut self, arm: Arm) -> bool {
+        let free = self.0.iter_mut().find(|place| place.is_none());
+        free.map(|place| *place = Some(arm)).is_some()
+    }
+
+    /// The arms.
+    pub fn iter(&self) -> impl Iterator<Item = Arm> + '_ {
+        self.0.iter().filter_map(|arm| *arm)
+    }
+}
+
+/// The experiments that this process has defined, by their ids.
+#[derive(Debug, Default)]
+pub(crate) struct Definitions(Mutex<Vec<Arc<Experiment>>>);
+
+impl Definitions {
+    /// The id of `experiment`: the same one for the same definition.
+    pub(crate) fn define(&self, experiment: &Experiment) -> ExperimentId {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = all.iter().position(|known| **known == *experiment) {
+            return ExperimentId(place as u16);
+        }
+        if all.len() >= MOST_DEFINITIONS {
+            tracing::warn!(
+                experiment = %experiment.name,
+                "not compared: experiments were changed {MOST_DEFINITIONS} times; restart brisk"
+            );
+            return ExperimentId::NONE;
+        }
+        all.push(Arc::new(experiment.clone()));
+        ExperimentId(all.len() as u16 - 1)
+    }
+
+    /// The experiment with this id.
+    pub(crate) fn get(&self, id: ExperimentId) -> Option<Arc<Experiment>> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(usize::from(id.0)).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_experiment_is_another_one() {
+        let definitions = Definitions::default();
+        let mut experiment = Experiment {
+            name: "records".into(),
+            arms: vec!["16 KiB".into(), "4 KiB".into()],
+            metric: Metric::FirstByte,
+            margin: 0.02,
+        };
+        let first = definitions.define(&experiment);
+        assert_eq!(definitions.define(&experiment), first);
+        experiment.arms[1] = "2 KiB".into();
+        let second = definitions.define(&experiment);
+        assert_ne!(first, second);
+        assert_eq!(*definitions.get(second).unwrap(), experiment);
+        for number in 0..MOST_DEFINITIONS {
+            experiment.margin = number as f64;
+            definitions.define(&experiment);
+        }
+        experiment.margin = 0.5;
+        assert_eq!(definitions.define(&experiment), ExperimentId::NONE);
+        assert_eq!(definitions.get(ExperimentId::NONE), None);
+    }
+
+    #[test]
+    fn a_visit_has_four_arms_at_most() {
+        let mut arms = Arms::default();
+        let arm = |number| Arm { experiment: ExperimentId(number), arm: 1 };
+        assert!((0..4).all(|number| arms.push(arm(number))));
+        assert!(!arms.push(arm(4)));
+        assert_eq!(arms.iter().count(), 4);
+    }
+}

@@ -1,0 +1,219 @@
+//! Visits between two writes to the database: a sample of them and histograms of all, for each minute and host.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use crate::experiment::ExperimentId;
+use crate::histogram::TimeHistogram;
+use crate::kinds::Connection;
+use crate::metric::Metric;
+use crate::random::Random;
+use crate::visit::Visit;
+
+/// The metrics that have histograms.
+pub(crate) const SERIES: [Metric; 4] =
+    [Metric::Handshake, Metric::FirstByte, Metric::LargestPaint, Metric::Interaction];
+
+/// The metrics by which the arms of an experiment can be compared.
+pub(crate) const COMPARED: [Metric; 7] = [
+    Metric::FirstByte,
+    Metric::Wait,
+    Metric::Load,
+    Metric::FirstPaint,
+    Metric::LargestPaint,
+    Metric::Interaction,
+    Metric::Handshake,
+];
+
+/// Visits of one host that are kept as rows between two writes.
+const KEPT_OF_A_HOST: usize = 512;
+/// Rows that are held at most; then they are written before their time.
+const FULL: usize = 32_768;
+
+/// Seconds of a minute, as the database counts them.
+pub(crate) const MINUTE: i64 = 60;
+
+/// What came of one host in one minute.
+#[derive(Debug, Default)]
+pub(crate) struct Portion {
+    /// Visits that came.
+    pub(crate) seen: u64,
+    /// A random sample of them.
+    pub(crate) kept: Vec<Visit>,
+    /// The histograms of [`SERIES`], of all that came.
+    pub(crate) histograms: [Option<Box<TimeHistogram>>; SERIES.len()],
+}
+
+/// Sums of the logarithms of one metric in one arm.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub(crate) struct ArmSums {
+    /// Visits with a value.
+    pub(crate) visits: u64,
+    /// Sum of logarithms.
+    pub(crate) sum: f64,
+    /// Sum of their squares.
+    pub(crate) squares: f64,
+}
+
+impl ArmSums {
+    /// Adds a time in milliseconds. What is less than a millisecond counts as one.
+    pub(crate) fn add(&mut self, ms: f64) {
+        let logarithm = ms.max(1.0).ln();
+        self.visits += 1;
+        self.sum += logarithm;
+        self.squares += logarithm * logarithm;
+    }
+}
+
+/// An arm and the place of a metric in [`COMPARED`].
+pub(crate) type ArmKey = (ExperimentId, u8, u8);
+
+/// What came since the last write.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    /// By the start of the minute in Unix seconds, and host.
+    pub(crate) portions: HashMap<(i64, Arc<str>), Portion>,
+    pub(crate) arms: HashMap<ArmKey, ArmSums>,
+    pub(crate) random: Random,
+    rows: usize,
+}
+
+impl Gathered {
+    pub(crate) fn new() -> Self {
+        Self { portions: HashMap::new(), arms: HashMap::new(), random: Random::new(), rows: 0 }
+    }
+
+    /// Takes a visit.
+    pub(crate) fn add(&mut self, visit: Visit) {
+        self.add_to_arms(&visit);
+        let seconds = visit.at.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() as i64);
+        let minute = seconds - seconds % MINUTE;
+        let portion = self.portions.entry((minute, Arc::clone(&visit.host))).or_default();
+        portion.seen += 1;
+        for (metric, histogram) in SERIES.iter().zip(&mut portion.histograms) {
+            if let Some(value) = visit.measures.get(*metric) {
+                histogram.get_or_insert_default().record(value);
+            }
+        }
+        // Every visit of a host has the same chance to be kept (Vitter's algorithm R).
+        if portion.kept.len() < KEPT_OF_A_HOST {
+            portion.kept.push(visit);
+            self.rows += 1;
+        } else if let Some(place) = portion.kept.get_mut(self.random.below(portion.seen) as usize) {
+            *place = visit;
+        }
+    }
+
+    /// Arms are drawn per connection: the visit that opened it speaks for it.
+    fn add_to_arms(&mut self, visit: &Visit) {
+        if visit.connection == Connection::Reused {
+            return;
+        }
+        for arm in visit.arms.iter().filter(|arm| arm.experiment != ExperimentId::NONE) {
+            for (number, metric) in COMPARED.iter().enumerate() {
+                if let Some(value) = visit.measures.get(*metric) {
+                    self.arms.entry((arm.experiment, arm.arm, number as u8)).or_default().add(value);
+                }
+            }
+        }
+    }
+
+    /// Whether it is to be written now.
+    pub(crate) fn is_full(&self) -> bool {
+        self.rows >= FULL || self.portions.len() >= FULL
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.portions.is_empty()
+    }
+
+    /// Forgets all, and returns the number of visits.
+    pub(crate) fn clear(&mut self) -> u64 {
+        let seen = self.portions.values().map(|portion| portion.seen).sum();
+        self.portions.clear();
+        self.arms.clear();
+        self.rows = 0;
+        seen
+    }
+}
+
+/// How many of each of `sizes` are kept so that they are `most` in all: as many of each as of every other, and small ones
+/// whole.
+pub(crate) fn fair_share(sizes: impl IntoIterator<Item = usize>, most: usize) -> usize {
+    let mut sizes: Vec<_> = sizes.into_iter().collect();
+    sizes.sort_unstable();
+    let mut left = most;
+    for (index, size) in sizes.iter().enumerate() {
+        let share = left / (sizes.len() - index);
+        if *size > share {
+            return share.max(1);
+        }
+        left -= size;
+    }
+    usize::MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::experiment::Arm;
+
+    fn visit(host: &Arc<str>, number: u32) -> Visit {
+        let mut visit = Visit::new(Arc::clone(host), "/".into());
+        visit.at = UNIX_EPOCH + Duration::from_secs(6_000);
+        visit.measures.set(Metric::FirstByte, number.into());
+        visit
+    }
+
+    #[test]
+    fn a_sample_of_a_host_is_even_and_its_histogram_whole() {
+        let mut gathered = Gathered::new();
+        gathered.random = Random::seeded(3);
+        let host: Arc<str> = "example.com".into();
+        for number in 0..20_000 {
+            gathered.add(visit(&host, number));
+        }
+        let portion = &gathered.portions[&(6_000, host)];
+        assert_eq!((portion.seen, portion.kept.len()), (20_000, KEPT_OF_A_HOST));
+        let late =
+            portion.kept.iter().filter(|visit| visit.measures.get(Metric::FirstByte) >= Some(10_000.0));
+        let late = late.count();
+        assert!((190..320).contains(&late), "{late} of the second half");
+        let histogram = portion.histograms[1].as_ref().unwrap();
+        assert_eq!(histogram.count(), 20_000);
+        assert!(portion.histograms[0].is_none());
+    }
+
+    #[test]
+    fn arms_count_visits_that_opened_their_connection() {
+        let mut gathered = Gathered::new();
+        let host: Arc<str> = "example.com".into();
+        for connection in [Connection::New, Connection::Reused, Connection::Unknown] {
+            let mut visit = visit(&host, 100);
+            visit.connection = connection;
+            visit.arms.push(Arm { experiment: ExperimentId(0), arm: 1 });
+            visit.arms.push(Arm { experiment: ExperimentId::NONE, arm: 1 });
+            gathered.add(visit);
+        }
+        assert_eq!(gathered.arms.len(), 1);
+        let sums = gathered.arms[&(ExperimentId(0), 1, 0)];
+        assert_eq!(sums.visits, 2);
+        assert!((sums.sum - 2.0 * 100_f64.ln()).abs() < 0.001);
+    }
+
+    #[test]
+    fn a_fair_share_cuts_the_largest_alone() {
+        for (sizes, most, expected) in [
+            (&[10, 20, 30][..], 60, usize::MAX),
+            (&[10, 20, 300], 60, 30),
+            (&[5, 300, 300], 65, 30),
+            (&[9; 100], 50, 1),
+            (&[], 5, usize::MAX),
+        ] {
+            assert_eq!(fair_share(sizes.iter().copied(), most), expected, "{sizes:?} of {most}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! What is known of a visit's connection and page load, each as one of a few values.
+
+use brisk_telemetry::{Resumption, ResumptionFailure, TlsFacts};
+use brisk_wire::registry::SignatureScheme;
+
+use crate::closed::closed;
+
+closed! {
+    /// How the session of the connection came about, and where it was not resumed, why.
+    Session {
+        /// Not known, or there was no TLS.
+        Unknown = "unknown",
+        /// A full handshake: the client offered no session, as a new visitor does.
+        NewVisitor = "full-new-visitor",
+        /// A full handshake: there was no such session, or no longer.
+        NoSession = "full-no-session",
+        /// A full handshake: the ticket was sealed with a key that is not on the keyring.
+        UnknownKey = "full-unknown-key",
+        /// A full handshake: the ticket had expired.
+        Expired = "full-expired",
+        /// A full handshake: the ticket or the stored session was forged or damaged.
+        Forged = "full-forged",
+        /// A full handshake: the session store did not answer in time.
+        StoreLate = "full-store-late",
+        /// A full handshake: the session store was out of order.
+        StoreDown = "full-store-down",
+        /// A full handshake: the session was taken before.
+        Used = "full-used",
+        /// A full handshake: the session was made for another name, other demands on clients, another suite or version.
+        Unsuitable = "full-unsuitable",
+        /// Resumed by TLS 1.2 session ID.
+        SessionId = "resumed-session-id",
+        /// Resumed by TLS 1.2 session ticket.
+        Ticket = "resumed-ticket",
+        /// Resumed by TLS 1.3 pre-shared key.
+        Psk = "resumed-psk",
+        /// Resumed by TLS 1.3 pre-shared key, with early data that was accepted.
+        EarlyData = "resumed-0-rtt",
+    }
+}
+
+impl Session {
+    /// The session of a finished handshake.
+    pub fn of(facts: &TlsFacts) -> Self {
+        Self::of_parts(facts.resumption, facts.resumption_failure)
+    }
+
+    /// The session that came about by `resumption`; `failure` says why a session that was offered was not resumed.
+    pub fn of_parts(resumption: Resumption, failure: Option<ResumptionFailure>) -> Self {
+        match (resumption, failure) {
+            (Resumption::SessionId, _) => Self::SessionId,
+            (Resumption::Ticket, _) => Self::Ticket,
+            (Resumption::Psk, _) => Self::Psk,
+            (Resumption::EarlyData, _) => Self::EarlyData,
+            (Resumption::Full, None) => Self::NewVisitor,
+            (Resumption::Full, Some(failure)) => match failure {
+                ResumptionFailure::NoSession => Self::NoSession,
+                ResumptionFailure::UnknownKey => Self::UnknownKey,
+                ResumptionFailure::Expired => Self::Expired,
+                ResumptionFailure::Forged => Self::Forged,
+                ResumptionFailure::StoreLate => Self::StoreLate,
+                ResumptionFailure::StoreDown => Self::StoreDown,
+                ResumptionFailure::Used => Self::Used,
+                ResumptionFailure::Unsuitable => Self::Unsuitable,
+            },
+        }
+    }
+
+    /// Whether a session was resumed; `None` where that is not known.
+    pub const fn is_resumed(self) -> Option<bool> {
+        match self {
+            Self::Unknown => None,
+            Self::SessionId | Self::Ticket | Self::Psk | Self::EarlyData => Some(true),
+            _ => Some(false),
+        }
+    }
+}
+
+closed! {
+    /// Whether the page's navigation opened its connection.
+    Connection {
+        /// Not known.
+        Unknown = "unknown",
+        /// The navigation opened it: it waited for TCP and TLS.
+        New = "new",
+        /// It was open already.
+        Reused = "reused",
+    }
+}
+
+closed! {
+    /// The kind of key in the certificate that was shown.
+    CertificateType {
+        /// Not known, as where a session was resumed.
+        Unknown = "unknown",
+        /// ECDSA.
+        Ecdsa = "ecdsa",
+        /// RSA.
+        Rsa = "rsa",
+        /// Another kind.
+        Other = "other",
+    }
+}
+
+impl CertificateType {
+    /// The kind of key that signs with `scheme`.
+    pub const fn of(scheme: SignatureScheme) -> Self {
+        match scheme {
+            SignatureScheme::ECDSA_SHA1
+            | SignatureScheme::ECDSA_SECP256R1_SHA256
+            | SignatureScheme::ECDSA_SECP384R1_SHA384
+            | SignatureScheme::ECDSA_SECP521R1_SHA512 => Self::Ecdsa,
+            SignatureScheme::RSA_PKCS1_SHA1
+            | SignatureScheme::RSA_PKCS1_SHA256
+            | SignatureScheme::RSA_PKCS1_SHA384
+            | SignatureScheme::RSA_PKCS1_SHA512
+            | SignatureScheme::RSA_PSS_RSAE_SHA256
+            | SignatureScheme::RSA_PSS_RSAE_SHA384
+            | SignatureScheme::RSA_PSS_RSAE_SHA512
+            | SignatureScheme::RSA_PSS_PSS_SHA256
+            | SignatureScheme::RSA_PSS_PSS_SHA384
+            | SignatureScheme::RSA_PSS_PSS_SHA512 => Self::Rsa,
+            _ => Self::Other,
+        }
+    }
+}
+
+closed! {
+    /// The initial congestion window of the connection, in segments.
+    Window {
+        /// Not known.
+        Unknown = "unknown",
+        /// Up to 4 segments.
+        UpTo4 = "up-to-4",
+        /// 5 to 10 segments: the default of Linux (RFC 6928).
+        UpTo10 = "5-to-10",
+        /// 11 to 20 segments.
+        UpTo20 = "11-to-20",
+        /// 21 to 32 segments.
+        UpTo32 = "21-to-32",
+        /// More.
+        Over32 = "over-32",
+    }
+}
+
+impl Window {
+    /// The class of a window of `segments`.
+    pub const fn of_segments(segments: u32) -> Self {
+        match segments {
+            0 => Self::Unknown,
+            1..=4 => Self::UpTo4,
+            5..=10 => Self::UpTo10,
+            11..=20 => Self::UpTo20,
+            21..=32 => Self::UpTo32,
+            _ => Self::Over32,
+        }
+    }
+}
+
+closed! {
+    /// How the visitor came to the page.
+    Navigation {
+        /// Not known, or another way.
+        Other = "other",
+        /// A link, a form, or the address bar.
+        Navigate = "navigate",
+        /// A reload.
+        Reload = "reload",
+        /// Back or forward, and the page was loaded again.
+        BackForward = "back_forward",
+        /// Back or forward, and the page was still in memory.
+        BackForwardCache = "back_forward_cache",
+        /// Prerendered before the visitor asked for it.
+        Prerender = "prerender",
+        /// Restored by the browser.
+        Restore = "restore",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_failure_to_resume_is_a_reason_of_its_own() {
+        let mut seen = vec![Session::of_parts(Resumption::Full, None)];
+        seen.extend(
+            ResumptionFailure::ALL.iter().map(|failure| Session::of_parts(Resumption::Full, Some(*failure))),
+        );
+        assert!(seen.iter().all(|session| session.is_resumed() == Some(false)));
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), ResumptionFailure::ALL.len() + 1);
+        // A session that was refused does not matter where another one was resumed.
+        let resumed = Session::of_parts(Resumption::Psk, Some(ResumptionFailure::Expired));
+        assert_eq!((resumed, resumed.is_resumed()), (Session::Psk, Some(true)));
+    }
+
+    #[test]
+    fn names_are_different_and_found() {
+        for session in Session::ALL {
+            assert_eq!(Session::named(session.name()), Some(*session));
+        }
+        assert_eq!(Navigation::named("back_forward"), Some(Navigation::BackForward));
+        assert_eq!(Navigation::named("<script>"), None);
+    }
+
+    #[test]
+    fn windows_have_the_class_of_their_segments() {
+        let classes = [0, 4, 5, 10, 11, 33, u32::MAX].map(Window::of_segments);
+        assert_eq!(
+            classes.map(Window::name),
+            ["unknown", "up-to-4", "5-to-10", "5-to-10", "11-to-20", "over-32", "over-32"]
+        );
+    }
+}

@@ -1,0 +1,29 @@
+//! Visits: what pages measured and what the gateway knows of their connections, kept in a database of bounded size.
+//!
+//! [`Visits`] takes a [`Visit`] from any worker without making it wait; one thread writes them. Every value of a visit is
+//! of a closed set or a name from the configuration, so that strangers cannot make more of them.
+
+mod agent;
+mod closed;
+mod error;
+mod experiment;
+mod gather;
+mod histogram;
+mod kinds;
+mod metric;
+mod network;
+mod random;
+mod row;
+mod store;
+mod visit;
+mod visits;
+mod writer;
+
+pub use agent::{Browser, Device};
+pub use error::VisitsError;
+pub use experiment::{Arm, Arms, Experiment, ExperimentId};
+pub use kinds::{CertificateType, Connection, Navigation, Session, Window};
+pub use metric::{Measures, Metric};
+pub use network::{Network, Networks, NetworksError};
+pub use visit::Visit;
+pub use visits::{Settings, Status, Visits};

@@ -1,0 +1,158 @@
+//! Labels of networks, by a table of address prefixes that an operator gives.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use thiserror::Error;
+
+/// Prefixes that a table may have: all of the Internet's routes.
+const MOST_PREFIXES: usize = 2_000_000;
+/// Different labels that a table may have.
+const MOST_LABELS: usize = 1_000;
+/// Bytes of a label.
+const LONGEST_LABEL: usize = 64;
+
+/// The label of a client's network in one table.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Network(Option<Arc<str>>);
+
+impl Network {
+    /// No label: there is no table, or no prefix of it fits.
+    pub const UNKNOWN: Self = Self(None);
+
+    /// The label.
+    pub fn label(&self) -> Option<&Arc<str>> {
+        self.0.as_ref()
+    }
+}
+
+/// A table of prefixes with their labels. The longest prefix that fits an address counts.
+#[derive(Debug, Clone, Default)]
+pub struct Networks {
+    labels: Vec<Arc<str>>,
+    prefixes: HashMap<IpNet, u16>,
+    /// The lengths of prefixes that the table has, the longest first: of IPv4 and of IPv6.
+    lengths: [Vec<u8>; 2],
+}
+
+/// Why a table cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("line {line}: {reason}")]
+pub struct NetworksError {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// What is wrong, and what would be right.
+    pub reason: String,
+}
+
+impl Networks {
+    /// Reads a table: a prefix and a label on each line, as in `203.0.113.0/24 office`. A line that is empty or begins with
+    /// `#` says nothing. The label is the rest of the line.
+    pub fn parse(text: &str) -> Result<Self, NetworksError> {
+        let mut table = Self::default();
+        let mut numbers = HashMap::new();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            table.add(line, &mut numbers).map_err(|reason| NetworksError { line: index + 1, reason })?;
+        }
+        for lengths in &mut table.lengths {
+            lengths.sort_unstable_by(|a, b| b.cmp(a));
+        }
+        Ok(table)
+    }
+
+    fn add(&mut self, line: &str, numbers: &mut HashMap<Arc<str>, u16>) -> Result<(), String> {
+        let (prefix, label) = line
+            .split_once(char::is_whitespace)
+            .ok_or("a prefix and a label are wanted, as in \"203.0.113.0/24 office\"")?;
+        let prefix: IpNet = prefix.parse().map_err(|_| {
+            format!("{:?} is no prefix such as 203.0.113.0/24 or 2001:db8::/32", shortened(prefix))
+        })?;
+        let label = label.trim();
+        if label.len() > LONGEST_LABEL || label.chars().any(char::is_control) {
+            return Err(format!(
+                "the label must have at most {LONGEST_LABEL} bytes, and no control characters"
+            ));
+        }
+        if self.prefixes.len() >= MOST_PREFIXES {
+            return Err(format!("a table has at most {MOST_PREFIXES} prefixes"));
+        }
+        let number = match numbers.get(label) {
+            Some(number) => *number,
+            None if self.labels.len() >= MOST_LABELS => {
+                return Err(format!("a table has at most {MOST_LABELS} different labels"));
+            }
+            None => {
+                let label: Arc<str> = label.into();
+                self.labels.push(Arc::clone(&label));
+                let number = self.labels.len() as u16 - 1;
+                numbers.insert(label, number);
+                number
+            }
+        };
+        let lengths = &mut self.lengths[usize::from(matches!(prefix, IpNet::V6(_)))];
+        if !lengths.contains(&prefix.prefix_len()) {
+            lengths.push(prefix.prefix_len());
+        }
+        self.prefixes.insert(prefix.trunc(), number);
+        Ok(())
+    }
+
+    /// The label of the network of `address`. A look-up per length of prefix in the table.
+    pub fn find(&self, address: IpAddr) -> Network {
+        let address = address.to_canonical();
+        let lengths = &self.lengths[usize::from(address.is_ipv6())];
+        let prefixes = lengths.iter().filter_map(|length| IpNet::new(address, *length).ok());
+        let number = prefixes.into_iter().find_map(|prefix| self.prefixes.get(&prefix.trunc()));
+        Network(number.map(|number| Arc::clone(&self.labels[usize::from(*number)])))
+    }
+}
+
+fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(60)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn label(table: &Networks, address: &str) -> Option<String> {
+        table.find(address.parse().unwrap()).label().map(ToString::to_string)
+    }
+
+    #[test]
+    fn the_longest_prefix_counts() {
+        let table = "# ours\n10.0.0.0/8 company\n10.1.2.3/16 lab in the cellar\n\n2001:db8::/32 company\n";
+        let table = Networks::parse(table).unwrap();
+        assert_eq!(label(&table, "10.9.9.9").as_deref(), Some("company"));
+        assert_eq!(label(&table, "10.1.200.1").as_deref(), Some("lab in the cellar"));
+        assert_eq!(label(&table, "::ffff:10.1.200.1").as_deref(), Some("lab in the cellar"));
+        assert_eq!(label(&table, "2001:db8:1::1").as_deref(), Some("company"));
+        assert_eq!(label(&table, "192.0.2.1"), None);
+        assert_eq!(table.labels.len(), 2);
+    }
+
+    #[test]
+    fn a_wrong_line_is_named() {
+        let found = |text: &str| Networks::parse(text).unwrap_err().to_string();
+        assert_eq!(
+            found("10.0.0.0/8 a\n10.0.0.0/33 b"),
+            "line 2: \"10.0.0.0/33\" is no prefix such as 203.0.113.0/24 or 2001:db8::/32"
+        );
+        assert_eq!(
+            found("10.0.0.0/8"),
+            "line 1: a prefix and a label are wanted, as in \"203.0.113.0/24 office\""
+        );
+        assert_eq!(
+            found(&format!("::/0 {}", "x".repeat(65))),
+            "line 1: the label must have at most 64 bytes, and no control characters"
+        );
+        let many: String = (0..=MOST_LABELS).map(|number| format!("10.0.0.0/8 {number}\n")).collect();
+        assert_eq!(found(&many), "line 1001: a table has at most 1000 different labels");
+    }
+}

@@ -1,0 +1,72 @@
+//! Numbers that decide which visits a sample keeps. Not for secrets.
+
+use std::hash::{BuildHasher, RandomState};
+
+/// A generator of random numbers: SplitMix64.
+#[derive(Debug, Clone)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// With a seed that differs for each process and each generator.
+    pub(crate) fn new() -> Self {
+        Self(RandomState::new().hash_one(0_u8))
+    }
+
+    /// With this seed, for the same numbers each time.
+    #[cfg(test)]
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Any number.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `bound`, which is not 0.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        // The product's upper half: even to within 2^-64 times the bound.
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// A number above 0 and at most 1.
+    pub(crate) fn unit(&mut self) -> f64 {
+        ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Brings `values` into a random order.
+    pub(crate) fn shuffle<T>(&mut self, values: &mut [T]) {
+        for last in (1..values.len()).rev() {
+            values.swap(last, self.below(last as u64 + 1) as usize);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_below_a_bound_are_even() {
+        let mut random = Random::seeded(7);
+        let mut counts = [0; 10];
+        for _ in 0..10_000 {
+            counts[random.below(10) as usize] += 1;
+        }
+        assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?}");
+        assert!((0..1000).map(|_| random.unit()).all(|unit| unit > 0.0 && unit <= 1.0));
+    }
+
+    #[test]
+    fn a_shuffle_keeps_every_value() {
+        let mut values: Vec<_> = (0..100).collect();
+        Random::seeded(1).shuffle(&mut values);
+        assert!(!values.is_sorted());
+        values.sort_unstable();
+        assert!(values.into_iter().eq(0..100));
+    }
+}

@@ -1,0 +1,271 @@
+//! The database: its file, its schema, and what is written into it. One thread has it; others read with connections of
+//! their own, which the write-ahead log lets them do at any time.
+
+mod names;
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params};
+
+use self::names::{Kind, Names};
+use crate::error::VisitsError;
+use crate::experiment::Definitions;
+use crate::gather::{Gathered, SERIES, fair_share};
+use crate::histogram::TimeHistogram;
+use crate::row::{self, Numbers, Row};
+use crate::visit::Visit;
+
+/// The file within the folder.
+const FILE: &str = "visits.db";
+/// Where a damaged file is moved to.
+const DAMAGED: &str = "visits.db.damaged";
+/// SQLite's mark of a file that belongs to this program: "bVis".
+const APPLICATION: i64 = 0x6256_6973;
+
+/// What brings a database from each schema to the next.
+const MIGRATIONS: &[&str] = &[include_str!("store/schema-1.sql")];
+
+/// How long a write waits for another process that writes.
+const BUSY: Duration = Duration::from_secs(5);
+/// Bytes of the write-ahead log that stay after it was copied into the database.
+const LOG_BYTES: i64 = 16 << 20;
+
+/// Figures of minutes: samples and histograms as they come.
+pub(crate) const LEVEL_MINUTE: i64 = 0;
+
+/// Rows that one write keeps of all hosts.
+const KEPT_AT_ONCE: usize = 8_192;
+
+/// In the column of hosts: all of them.
+pub(crate) const ALL_HOSTS: i64 = -1;
+
+/// The database, open for writing.
+#[derive(Debug)]
+pub(crate) struct Store {
+    path: PathBuf,
+    connection: Connection,
+    names: Names,
+}
+
+impl Store {
+    /// Opens the database in `folder`, and makes what is not there.
+    pub(crate) fn open(folder: &Path) -> Result<Self, VisitsError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(|source| VisitsError::Folder { path: folder.to_owned(), source })?;
+        let path = folder.join(FILE);
+        make_file(&path)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut connection = Connection::open_with_flags(&path, flags)?;
+        connection.busy_timeout(BUSY)?;
+        // Takes effect in a new database alone, and there before the first page is written.
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+        connection.pragma_update(None, "trusted_schema", false)?;
+        check_owner(&connection, &path)?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
+        migrate(&mut connection, &path)?;
+        Ok(Self { path, connection, names: Names::default() })
+    }
+
+    /// Moves the files of a damaged database in `folder` out of the way, over those of an earlier one. Returns where to.
+    pub(crate) fn move_damaged(folder: &Path) -> Result<PathBuf, VisitsError> {
+        let (from, to) = (folder.join(FILE), folder.join(DAMAGED));
+        let failed =
+            |source: std::io::Error| VisitsError::File { path: from.clone(), reason: source.to_string() };
+        fs::rename(&from, &to).map_err(failed)?;
+        for suffix in ["-wal", "-shm"] {
+            match fs::remove_file(folder.join(format!("{FILE}{suffix}"))) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
+                _ => {}
+            }
+        }
+        Ok(to)
+    }
+
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes of the database, without the write-ahead log.
+    pub(crate) fn bytes(&self) -> Result<u64, VisitsError> {
+        let number = |name| self.connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        let pages = number("page_count")? - number("freelist_count")?;
+        Ok((pages * number("page_size")?) as u64)
+    }
+
+    /// Writes what was gathered, all or nothing. `day` is today's, in days since 1970.
+    pub(crate) fn write(
+        &mut self,
+        gathered: &mut Gathered,
+        definitions: &Definitions,
+        day: i64,
+    ) -> Result<(), VisitsError> {
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut write = Write { transaction: &transaction, names: &mut self.names, definitions, day };
+        let written = write.all(gathered);
+        let committed = written.and_then(|()| Ok(transaction.commit()?));
+        if committed.is_err() {
+            // Numbers that were given in this transaction are not in the database.
+            self.names.forget();
+        }
+        committed
+    }
+}
+
+/// One write.
+struct Write<'a> {
+    transaction: &'a Transaction<'a>,
+    names: &'a mut Names,
+    definitions: &'a Definitions,
+    day: i64,
+}
+
+impl Write<'_> {
+    fn all(&mut self, gathered: &mut Gathered) -> Result<(), VisitsError> {
+        let kept = fair_share(gathered.portions.values().map(|portion| portion.kept.len()), KEPT_AT_ONCE);
+        let mut totals = std::collections::HashMap::<(i64, usize), TimeHistogram>::new();
+        for ((minute, host), portion) in &mut gathered.portions {
+            let host = i64::from(self.names.number(self.transaction, Kind::Host, host, self.day)?);
+            gathered.random.shuffle(&mut portion.kept);
+            let rows = portion.kept.iter().take(kept);
+            self.sample(*minute, host, portion.seen, rows)?;
+            for (number, histogram) in portion.histograms.iter().enumerate() {
+                let Some(histogram) = histogram else { continue };
+                let bytes = histogram.encode();
+                totals.entry((*minute, number)).or_default().merge(&bytes);
+                self.series(*minute, host, number, &bytes)?;
+            }
+        }
+        for ((minute, number), histogram) in totals {
+            self.series(minute, ALL_HOSTS, number, &histogram.encode())?;
+        }
+        self.arms(gathered)
+    }
+
+    fn sample<'v>(
+        &mut self,
+        minute: i64,
+        host: i64,
+        seen: u64,
+        visits: impl Iterator<Item = &'v Visit>,
+    ) -> Result<(), VisitsError> {
+        let mut rows = Vec::with_capacity(visits.size_hint().0 * row::LENGTH);
+        for visit in visits {
+            let numbers = self.numbers(visit)?;
+            Row::new(visit, numbers).write(&mut rows);
+        }
+        let text = "INSERT INTO sample (level, rolled, start, host, seen, rows) VALUES (?, 0, ?, ?, ?, ?)";
+        self.transaction.prepare_cached(text)?.execute(params![
+            LEVEL_MINUTE,
+            minute,
+            host,
+            seen as i64,
+            rows
+        ])?;
+        Ok(())
+    }
+
+    fn numbers(&mut self, visit: &Visit) -> Result<Numbers, VisitsError> {
+        let mut number = |kind, text: &_| self.names.number(self.transaction, kind, text, self.day);
+        let mut numbers = Numbers { route: number(Kind::Route, &visit.route)?, ..Numbers::default() };
+        if let Some(label) = visit.network.label() {
+            numbers.network = number(Kind::Network, label)?;
+        }
+        for (place, arm) in numbers.arms.iter_mut().zip(visit.arms.iter()) {
+            let experiment =
+                self.names.experiment(self.transaction, arm.experiment, self.definitions, self.day)?;
+            *place = (experiment, arm.arm);
+        }
+        Ok(numbers)
+    }
+
+    fn series(&self, minute: i64, host: i64, number: usize, histogram: &[u8]) -> Result<(), VisitsError> {
+        let text =
+            "INSERT INTO series (level, rolled, start, host, metric, histogram) VALUES (?, 0, ?, ?, ?, ?)";
+        let metric = SERIES[number] as u8;
+        self.transaction.prepare_cached(text)?.execute(params![
+            LEVEL_MINUTE,
+            minute,
+            host,
+            metric,
+            histogram
+        ])?;
+        Ok(())
+    }
+
+    fn arms(&mut self, gathered: &Gathered) -> Result<(), VisitsError> {
+        for ((experiment, arm, metric), sums) in &gathered.arms {
+            let experiment =
+                self.names.experiment(self.transaction, *experiment, self.definitions, self.day)?;
+            let metric = crate::gather::COMPARED[usize::from(*metric)] as u8;
+            let text =
+                "INSERT INTO arm (experiment, arm, metric, visits, sum, squares) VALUES (?, ?, ?, ?, ?, ?)
+                ON CONFLICT DO UPDATE SET visits = visits + excluded.visits, sum = sum + excluded.sum,
+                squares = squares + excluded.squares";
+            self.transaction.prepare_cached(text)?.execute(params![
+                experiment,
+                arm,
+                metric,
+                sums.visits as i64,
+                sums.sum,
+                sums.squares
+            ])?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes the file if it is not there, so that no other user can read it or the files that SQLite puts beside it.
+fn make_file(path: &Path) -> Result<(), VisitsError> {
+    let wrong = |reason: String| VisitsError::File { path: path.to_owned(), reason };
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.is_file() => Err(wrong("it is no regular file".to_owned())),
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+            match made {
+                // Another process made it just now.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+                made => made.map(drop).map_err(|error| wrong(error.to_string())),
+            }
+        }
+        Err(error) => Err(wrong(error.to_string())),
+    }
+}
+
+/// The database is new, or one of these.
+fn check_owner(connection: &Connection, path: &Path) -> Result<(), VisitsError> {
+    let application: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if application == APPLICATION || (application == 0 && tables == 0) {
+        return Ok(());
+    }
+    Err(VisitsError::File { path: path.to_owned(), reason: "it is another program's database".to_owned() })
+}
+
+/// Brings the schema to the latest.
+fn migrate(connection: &mut Connection, path: &Path) -> Result<(), VisitsError> {
+    // Within the transaction, as another process may do the same.
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let found: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let known = MIGRATIONS.len() as i64;
+    if found > known {
+        return Err(VisitsError::Later { path: path.to_owned(), found, known });
+    }
+    for migration in &MIGRATIONS[found.max(0) as usize..] {
+        transaction.execute_batch(migration)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.pragma_update(None, "user_version", known)?;
+    transaction.commit()?;
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! Names as numbers: hosts, routes, networks, experiments. Each kind has a limit; what exceeds it has number 0 with others.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rusqlite::{OptionalExtension, Transaction, params};
+
+use crate::error::VisitsError;
+use crate::experiment::{Definitions, Experiment, ExperimentId, MOST_ARMS};
+
+/// Bytes of a name that are kept.
+const LONGEST: usize = 255;
+
+/// Kinds of names; their numbers are in the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    Host = 0,
+    Route = 1,
+    Network = 2,
+}
+
+/// Names of a kind that a database has at most.
+const MOST: u16 = 8_192;
+/// Experiments that a database has at most.
+const MOST_EXPERIMENTS: i64 = 10_000;
+
+/// What is known of the database's names.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// Numbers, and the day on which the database last noted that the name is in use.
+    numbers: HashMap<(Kind, Arc<str>), (u16, i64)>,
+    experiments: HashMap<ExperimentId, u16>,
+}
+
+impl Names {
+    /// Forgets all: a transaction was undone.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The number of a name, from 1 on; 0 if there are too many.
+    pub(super) fn number(
+        &mut self,
+        transaction: &Transaction<'_>,
+        kind: Kind,
+        text: &Arc<str>,
+        day: i64,
+    ) -> Result<u16, VisitsError> {
+        let key = (kind, Arc::clone(text));
+        if let Some((number, used)) = self.numbers.get(&key)
+            && *used == day
+        {
+            return Ok(*number);
+        }
+        let name = &text[..text.floor_char_boundary(LONGEST)];
+        let number = match find(transaction, kind, name, day)? {
+            Some(number) => number,
+            None => make(transaction, kind, name, day)?,
+        };
+        if self.numbers.len() > 4 * usize::from(MOST) {
+            self.numbers.clear();
+        }
+        self.numbers.insert(key, (number, day));
+        Ok(number)
+    }
+
+    /// The number of an experiment, from 1 on; 0 if it is not known or there are too many.
+    pub(super) fn experiment(
+        &mut self,
+        transaction: &Transaction<'_>,
+        id: ExperimentId,
+        definitions: &Definitions,
+        day: i64,
+    ) -> Result<u16, VisitsError> {
+        if let Some(number) = self.experiments.get(&id) {
+            return Ok(*number);
+        }
+        let Some(experiment) = definitions.get(id) else { return Ok(0) };
+        let number = experiment_number(transaction, &experiment, day)?;
+        self.experiments.insert(id, number);
+        Ok(number)
+    }
+}
+
+fn find(transaction: &Transaction<'_>, kind: Kind, name: &str, day: i64) -> Result<Option<u16>, VisitsError> {
+    let text = "UPDATE name SET used = max(used, ?) WHERE kind = ? AND text = ? RETURNING number";
+    let mut statement = transaction.prepare_cached(text)?;
+    Ok(statement.query_row(params![day, kind as u8, name], |row| row.get(0)).optional()?)
+}
+
+/// Gives a name the number after the last, or one that is free again.
+fn make(transaction: &Transaction<'_>, kind: Kind, name: &str, day: i64) -> Result<u16, VisitsError> {
+    let text = "SELECT coalesce(max(number), 0) + 1 FROM name WHERE kind = ?";
+    let mut number: u16 = transaction.query_row(text, [kind as u8], |row| row.get(0))?;
+    if number > MOST {
+        let text = "SELECT min(number) + 1 FROM (SELECT 0 AS number UNION ALL SELECT number FROM name WHERE kind = ?1)
+            WHERE number < ?2 AND number + 1 NOT IN (SELECT number FROM name WHERE kind = ?1)";
+        let free: Option<u16> = transaction.query_row(text, params![kind as u8, MOST], |row| row.get(0))?;
+        let Some(free) = free else { return Ok(0) };
+        number = free;
+    }
+    let text = "INSERT INTO name (kind, number, text, used) VALUES (?, ?, ?, ?)";
+    transaction.prepare_cached(text)?.execute(params![kind as u8, number, name, day])?;
+    Ok(number)
+}
+
+fn experiment_number(
+    transaction: &Transaction<'_>,
+    experiment: &Experiment,
+    day: i64,
+) -> Result<u16, VisitsError> {
+    let arms: Vec<_> = experiment.arms.iter().take(MOST_ARMS).map(|arm| line(arm)).collect();
+    let (name, arms, metric) = (line(&experiment.name), arms.join("\n"), experiment.metric as u8);
+    let text = "SELECT id FROM experiment WHERE name = ? AND metric = ? AND margin = ? AND arms = ?";
+    let values = params![name, metric, experiment.margin, arms];
+    if let Some(number) = transaction.query_row(text, values, |row| row.get(0)).optional()? {
+        return Ok(number);
+    }
+    let last: i64 =
+        transaction.query_row("SELECT coalesce(max(id), 0) FROM experiment", [], |row| row.get(0))?;
+    if last >= MOST_EXPERIMENTS {
+        return Ok(0);
+    }
+    let text = "INSERT INTO experiment (id, name, metric, margin, arms, since) VALUES (?, ?, ?, ?, ?, ?)";
+    let values = params![last + 1, name, metric, experiment.margin, arms, day];
+    transaction.execute(text, values)?;
+    Ok(last as u16 + 1)
+}
+
+/// A name in one line.
+fn line(text: &str) -> String {
+    text[..text.floor_char_boundary(LONGEST)].replace(char::is_control, " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+
+    fn database() -> Connection {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(include_str!("schema-1.sql")).unwrap();
+        connection
+    }
+
+    #[test]
+    fn a_name_keeps_its_number() {
+        let mut connection = database();
+        let transaction = connection.transaction().unwrap();
+        let mut names = Names::default();
+        let number = |names: &mut Names, kind, text: &str, day| {
+            names.number(&transaction, kind, &text.into(), day).unwrap()
+        };
+        assert_eq!(number(&mut names, Kind::Host, "a", 1), 1);
+        assert_eq!(number(&mut names, Kind::Host, "b", 1), 2);
+        assert_eq!(number(&mut names, Kind::Route, "b", 1), 1);
+        assert_eq!(number(&mut names, Kind::Host, "b", 3), 2);
+        names.forget();
+        assert_eq!(number(&mut names, Kind::Host, "b", 2), 2);
+        let long = "é".repeat(200);
+        assert_eq!(number(&mut names, Kind::Host, &long, 2), 3);
+        let used: i64 = transaction
+            .query_row("SELECT used FROM name WHERE text = 'b' AND kind = 0", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(used, 3);
+        let length: i64 =
+            transaction.query_row("SELECT max(length(text)) FROM name", [], |row| row.get(0)).unwrap();
+        assert_eq!(length, 127);
+    }
+
+    #[test]
+    fn too_many_names_are_one_until_some_are_removed() {
+        let mut connection = database();
+        let transaction = connection.transaction().unwrap();
+        let mut names = Names::default();
+        let mut number = |text: String| names.number(&transaction, Kind::Host, &text.into(), 1).unwrap();
+        for index in 1..=MOST {
+            assert_eq!(number(format!("host {index}")), index);
+        }
+        assert_eq!(number("one more".to_owned()), 0);
+        transaction.execute("DELETE FROM name WHERE number IN (1, 17)", []).unwrap();
+        assert_eq!([number("new".to_owned()), number("newer".to_owned())], [1, 17]);
+        assert_eq!(number("newest".to_owned()), 0);
+    }
+}

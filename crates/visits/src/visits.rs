@@ -1,0 +1,172 @@
+//! The handle that takes visits from workers.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use crossbeam_channel::{Sender, bounded};
+
+use crate::experiment::{Definitions, Experiment, ExperimentId};
+use crate::network::{Network, Networks};
+use crate::visit::Visit;
+use crate::writer::Writer;
+
+/// Visits that wait for the writing thread; the next one is dropped.
+const QUEUE: usize = 16_384;
+
+/// How visits are kept.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How long samples of visits and hourly figures are kept. Days are kept for 400 days.
+    pub keep: Duration,
+    /// Bytes that the database may have; when it comes near, the oldest go first.
+    pub max_bytes: u64,
+    /// Labels of networks.
+    pub networks: Arc<Networks>,
+    /// The share of page views that are to be measured, from 0 to 1.
+    pub share: f64,
+}
+
+impl Default for Settings {
+    /// 30 days, 1 GiB, no networks, every page view.
+    fn default() -> Self {
+        Self {
+            keep: Duration::from_secs(30 * 24 * 3600),
+            max_bytes: 1 << 30,
+            networks: Arc::default(),
+            share: 1.0,
+        }
+    }
+}
+
+/// What the store is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// Visits taken.
+    pub recorded: u64,
+    /// Visits that were lost: the queue was full, or the database could not be written.
+    pub dropped: u64,
+    /// Bytes of the database.
+    pub bytes: u64,
+    /// Why visits are not stored now.
+    pub error: Option<String>,
+}
+
+/// Takes visits and keeps them. Cheap to clone. When the last clone is dropped, what is queued is written.
+#[derive(Debug, Clone, Default)]
+pub struct Visits(Option<Arc<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    queue: Sender<Message>,
+    shared: Arc<Shared>,
+}
+
+/// What the handle and the writing thread have in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) settings: ArcSwap<Settings>,
+    pub(crate) definitions: Definitions,
+    pub(crate) recorded: AtomicU64,
+    pub(crate) dropped: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) error: Mutex<Option<String>>,
+}
+
+/// What the writing thread receives.
+#[derive(Debug)]
+pub(crate) enum Message {
+    Visit(Visit),
+    /// Write all that came before; answer whether it is in the database.
+    Flush(Sender<bool>),
+}
+
+impl Visits {
+    /// Keeps visits in `folder`, which is made if it is not there. The database is opened by a thread of its own; where that
+    /// fails, the reason is logged and in [`status`](Self::status), and is tried again. Fails if there can be no thread.
+    pub fn open(folder: &Path, settings: Settings) -> io::Result<Self> {
+        let (queue, messages) = bounded(QUEUE);
+        let shared = Arc::new(Shared {
+            settings: ArcSwap::from_pointee(settings),
+            definitions: Definitions::default(),
+            recorded: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            error: Mutex::new(None),
+        });
+        let writer = Writer::new(folder.to_owned(), Arc::clone(&shared));
+        thread::Builder::new().name("visits".to_owned()).spawn(move || writer.run(&messages))?;
+        Ok(Self(Some(Arc::new(Inner { queue, shared }))))
+    }
+
+    /// Keeps nothing.
+    pub fn off() -> Self {
+        Self(None)
+    }
+
+    /// Whether visits are kept.
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Replaces the settings.
+    pub fn update(&self, settings: Settings) {
+        if let Some(inner) = &self.0 {
+            inner.shared.settings.store(Arc::new(settings));
+        }
+    }
+
+    /// The share of page views that are to be measured, from 0 to 1.
+    pub fn share(&self) -> f64 {
+        self.0.as_ref().map_or(0.0, |inner| inner.shared.settings.load().share)
+    }
+
+    /// Takes a visit. Never waits: where the writing thread is behind, the visit is dropped and counted.
+    pub fn record(&self, visit: Visit) {
+        let Some(inner) = &self.0 else { return };
+        let taken = inner.queue.try_send(Message::Visit(visit)).is_ok();
+        let counter = if taken { &inner.shared.recorded } else { &inner.shared.dropped };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The network of a client at `address`.
+    pub fn network(&self, address: IpAddr) -> Network {
+        let inner = self.0.as_ref();
+        inner.map_or(Network::UNKNOWN, |inner| inner.shared.settings.load().networks.find(address))
+    }
+
+    /// Makes experiments known, and returns their ids in the same order. The same definition has the same id while the process
+    /// lives; one that was changed is compared anew.
+    pub fn define(&self, experiments: &[Experiment]) -> Vec<ExperimentId> {
+        let Some(inner) = &self.0 else { return vec![ExperimentId::NONE; experiments.len()] };
+        experiments.iter().map(|experiment| inner.shared.definitions.define(experiment)).collect()
+    }
+
+    /// Has everything written that was recorded before, and waits for that until `timeout`. Returns whether it is in the
+    /// database. Blocks.
+    pub fn flush(&self, timeout: Duration) -> bool {
+        let Some(inner) = &self.0 else { return true };
+        let (reply, done) = bounded(1);
+        inner.queue.send_timeout(Message::Flush(reply), timeout).is_ok()
+            && done.recv_timeout(timeout).unwrap_or(false)
+    }
+
+    /// What the store is doing now.
+    pub fn status(&self) -> Status {
+        let shared = self.0.as_ref().map(|inner| &inner.shared);
+        let load =
+            |of: fn(&Shared) -> &AtomicU64| shared.map_or(0, |shared| of(shared).load(Ordering::Relaxed));
+        Status {
+            recorded: load(|shared| &shared.recorded),
+            dropped: load(|shared| &shared.dropped),
+            bytes: load(|shared| &shared.bytes),
+            error: shared
+                .and_then(|shared| shared.error.lock().unwrap_or_else(PoisonError::into_inner).clone()),
+        }
+    }
+}
