@@ -43,6 +43,7 @@ const DOCUMENTS: &[&str] = &[
     "docs/security.md",
     "docs/sessions.md",
     "docs/speed.md",
+    "docs/visitors.md",
 ];
 
 fn root() -> PathBuf {

@@ -62,7 +62,7 @@ pub(crate) struct Live {
     trusted_proxies: Vec<IpNet>,
     pub(crate) http: HttpSettings,
     pub(crate) redirect: HttpsRedirect,
-    /// Whether to ask the kernel for round-trip times: only if the access log or the built-in page shows them.
+    /// Whether to ask the kernel for round-trip times: only if the access log, the built-in page or `Server-Timing` shows them.
     pub(crate) measures_rtt: bool,
     /// `None` if no rate is limited.
     pub(crate) rates: Option<Arc<Rates>>,
@@ -311,6 +311,7 @@ fn live(
     let groups = group_states(&settings.upstreams, groups_before, metrics)?;
     let mut service = settings.service.clone();
     let has_page = page::fill_hosts(&mut service);
+    let has_timing = service.hosts.iter().any(|host| host.server_timing.is_some());
     let parts = ServiceParts { settings: service, groups };
     // What is wrong with it shows here and not in a worker. The tasks of this trial are dropped unstarted.
     let _context = LocalSet::new().enter();
@@ -324,7 +325,7 @@ fn live(
         trusted_proxies: settings.service.trusted_proxies.clone(),
         http: settings.protocol.clone(),
         redirect: HttpsRedirect::new(settings.redirect_port),
-        measures_rtt: settings.access_log.is_some() || has_page,
+        measures_rtt: settings.access_log.is_some() || has_page || has_timing,
         parts,
     })
 }

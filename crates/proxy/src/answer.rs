@@ -19,3 +19,4 @@ pub(crate) mod route;
 pub mod service;
 pub mod settings;
 mod stages;
+pub mod timing;

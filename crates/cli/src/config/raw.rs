@@ -11,6 +11,7 @@ mod keep_alive;
 mod keys;
 mod keyserver;
 mod redis;
+mod visits;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -34,6 +35,7 @@ pub(crate) use keyserver::{Client, KeyServers, Operation, ServerConfig, ServerSe
 pub(crate) use redis::{Redis, RedisTopology};
 
 pub(crate) use keys::{KeyFamily, Keys};
+pub(crate) use visits::ServerTiming;
 
 /// A whole file.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -233,6 +235,7 @@ pub(crate) struct Host {
     pub(crate) security_headers: Option<SecurityHeaders>,
     pub(crate) keep_alive: Option<KeepAlive>,
     pub(crate) preconnect: Option<Preconnect>,
+    pub(crate) server_timing: Option<ServerTiming>,
     #[serde(default)]
     pub(crate) consolidate: BTreeMap<String, Consolidate>,
     #[serde(default)]

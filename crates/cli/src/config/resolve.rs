@@ -24,6 +24,7 @@ mod server;
 mod sessions;
 mod tokens;
 mod upstreams;
+mod visits;
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;

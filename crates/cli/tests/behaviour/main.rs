@@ -68,6 +68,7 @@ mod reload;
 mod replay;
 mod resumption;
 mod routes;
+mod server_timing;
 mod smuggling;
 mod speed;
 mod store_trouble;

@@ -47,6 +47,8 @@ pub(crate) struct Exchange {
     telemetry: Rc<Telemetry>,
     connection: Rc<Connection>,
     id: RequestId,
+    /// Its number on its connection, from 1 on.
+    number: u32,
     started: Instant,
     status: u16,
     bytes_sent: u64,
@@ -93,10 +95,12 @@ impl Exchange {
         let started = Instant::now();
         connection.begin_at(started);
         let state = if request.method == Method::HEAD { State::Bodyless } else { State::Open };
+        let in_flight = connection.begin_request();
         Box::new(Self {
             telemetry: Rc::clone(telemetry),
             connection: Rc::clone(connection),
             id,
+            number: connection.requests(),
             started,
             status: 0,
             bytes_sent: 0,
@@ -108,12 +112,22 @@ impl Exchange {
             line: telemetry.access_log.as_ref().map(|_| Box::new(Line::of(request))),
             outcome: ForwardOutcome::default(),
             reserved: None,
-            _in_flight: connection.begin_request(),
+            _in_flight: in_flight,
         })
     }
 
     pub(crate) fn id(&self) -> RequestId {
         self.id
+    }
+
+    /// Its number on its connection, from 1 on.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The time since the head of the request.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
     }
 
     pub(crate) fn connection(&self) -> &Rc<Connection> {

@@ -131,7 +131,7 @@ impl Service {
         };
         let mut response = answered.unwrap_or_else(|refusal| refuse(refusal, version, &mut exchange));
         let headers = host.as_ref().map(|host| &host.value().headers);
-        stages.finish(connection, headers, &mut response);
+        stages.finish(&exchange, headers, &mut response);
         exchange.respond(response)
     }
 

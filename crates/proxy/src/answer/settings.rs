@@ -23,6 +23,7 @@ pub use crate::answer::consolidate::{Consolidation, Cookies};
 pub use crate::answer::early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
 pub use crate::answer::header_rules::{HeaderRules, HostHeaders};
 pub use crate::answer::hints::{EarlyHintsSettings, HintLink, HintLinkError};
+pub use crate::answer::timing::ServerTiming;
 use crate::body::Body;
 pub use crate::claims::Underscores;
 use crate::connection::Connection;
@@ -53,6 +54,8 @@ pub struct HostSettings {
     pub hsts: Option<HstsSettings>,
     /// Headers of all its responses that have none of these names. Default: none.
     pub headers: HostHeaders,
+    /// Whether, and to which pages, answers say what their times consist of. Default: they do not.
+    pub server_timing: Option<ServerTiming>,
     /// Where connections are opened before they are needed. Default: nowhere.
     pub preconnect: Option<Preconnect>,
     /// Other origins that are served below paths of this host. Default: none.
@@ -69,6 +72,7 @@ impl HostSettings {
             client_cert: ClientCert::None,
             hsts: None,
             headers: HostHeaders::default(),
+            server_timing: None,
             preconnect: None,
             consolidation: None,
             routes: Vec::new(),

@@ -3,9 +3,10 @@
 //! 1. What names an origin that the host serves below a path, in its head and in its document.
 //! 2. The headers of its host, where it brings none of their names.
 //! 3. The rules of its route.
-//! 4. Compression, where its route says so: after this neither type nor length of the body is known.
-//! 5. HEAD: the same head without a body. What changes the body or its length has to come before.
-//! 6. The end of the connection, where this response is its last.
+//! 4. What its time consists of, for its page to read, where its host says so.
+//! 5. Compression, where its route says so: after this neither type nor length of the body is known.
+//! 6. HEAD: the same head without a body. What changes the body or its length has to come before.
+//! 7. The end of the connection, where this response is its last.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,8 +17,10 @@ use http_body::Body as _;
 
 use crate::answer::compress::{Compressing, Compression};
 use crate::answer::consolidate::{Consolidated, Consolidating};
+use crate::answer::exchange::Exchange;
 use crate::answer::header_rules::{HeaderRules, HostHeaders};
 use crate::answer::settings::{HostSettings, HstsSettings, KeepAlive};
+use crate::answer::timing::ServerTiming;
 use crate::body::Body;
 use crate::connection::Connection;
 
@@ -39,11 +42,16 @@ pub(super) struct Stages {
 pub(super) struct OfHost {
     hsts: Option<HeaderValue>,
     headers: HostHeaders,
+    timing: Option<ServerTiming>,
 }
 
 impl OfHost {
     pub(super) fn new(settings: &HostSettings) -> Self {
-        Self { hsts: settings.hsts.map(transport_security), headers: settings.headers.clone() }
+        Self {
+            hsts: settings.hsts.map(transport_security),
+            headers: settings.headers.clone(),
+            timing: settings.server_timing.clone(),
+        }
     }
 }
 
@@ -84,12 +92,8 @@ impl Stages {
     }
 
     /// Takes a response through all stages.
-    pub(super) fn finish(
-        self,
-        connection: &Rc<Connection>,
-        host: Option<&OfHost>,
-        response: &mut Response<Body>,
-    ) {
+    pub(super) fn finish(self, exchange: &Exchange, host: Option<&OfHost>, response: &mut Response<Body>) {
+        let connection = exchange.connection();
         if let Some(consolidating) = &self.consolidating {
             consolidating.apply(connection, response);
         }
@@ -102,6 +106,9 @@ impl Stages {
         }
         if let Some(rules) = &self.rules {
             rules.apply(response.headers_mut());
+        }
+        if let Some(timing) = host.and_then(|host| host.timing.as_ref()) {
+            timing.apply(exchange, response.headers_mut());
         }
         if let Some(compressing) = &self.compressing {
             compressing.apply(connection, response);

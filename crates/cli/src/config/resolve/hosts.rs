@@ -14,7 +14,7 @@ use super::names::host_name;
 use super::routes::routes;
 use super::{
     Context, Development, certificates, consolidate, early_data, headers, isolation, keep_alive, on_demand,
-    remote, sessions, tokens,
+    remote, sessions, tokens, visits,
 };
 use crate::config::error::KeyPath;
 use crate::config::raw;
@@ -118,6 +118,7 @@ impl Builder<'_> {
             hsts: host.hsts.as_ref().map(|hsts| strict(hsts, &path.key("hsts"), context)).or(usual_hsts),
             headers,
             preconnect: keep_alive::preconnect(host, kept, path, context),
+            server_timing: visits::server_timing(host, path, context),
             consolidation,
             routes: routes(host, self.raw, kept, places.unwrap_or_default(), path, context),
             tls: brisk_tls::HostSettings {

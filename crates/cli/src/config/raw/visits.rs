@@ -1,0 +1,43 @@
+//! `server_timing` of hosts.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, Visitor, value};
+
+/// Whether answers say what their times consist of: a switch, or a table.
+#[derive(Clone, Debug)]
+pub(crate) enum ServerTiming {
+    Off,
+    On(ServerTimingTable),
+}
+
+/// `server_timing = { ... }`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ServerTimingTable {
+    pub(crate) allow_origins: Vec<String>,
+}
+
+impl<'de> Deserialize<'de> for ServerTiming {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = ServerTiming;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`true`, `false` or a table as { allow_origins = [\"https://www.example.com\"] }")
+            }
+
+            fn visit_bool<E: de::Error>(self, on: bool) -> Result<ServerTiming, E> {
+                Ok(if on { ServerTiming::On(ServerTimingTable::default()) } else { ServerTiming::Off })
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, table: A) -> Result<ServerTiming, A::Error> {
+                let table = ServerTimingTable::deserialize(value::MapAccessDeserializer::new(table))?;
+                Ok(ServerTiming::On(table))
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}

@@ -1,0 +1,45 @@
+//! `server_timing`: what pages can read of their answers.
+
+use brisk_proxy::settings::{Origin, ServerTiming};
+use http::HeaderValue;
+
+use super::Context;
+use crate::config::error::KeyPath;
+use crate::config::raw;
+
+/// Origins of other pages; each answer names all of them.
+const MOST_ORIGINS: usize = 16;
+
+/// Which pages can read what the answers of the host at `path` took.
+pub(super) fn server_timing(
+    raw: &raw::Host,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<ServerTiming> {
+    let Some(raw::ServerTiming::On(table)) = &raw.server_timing else { return None };
+    let path = path.key("server_timing").key("allow_origins");
+    if table.allow_origins.len() > MOST_ORIGINS {
+        let message =
+            format!("{} origins: write at most {MOST_ORIGINS}, or \"*\"", table.allow_origins.len());
+        context.findings.wrong(&path, message);
+    }
+    let mut origins = Vec::new();
+    for (index, text) in table.allow_origins.iter().enumerate() {
+        if text == "*" {
+            origins.push(text.clone());
+            continue;
+        }
+        match text.parse::<Origin>() {
+            Ok(origin) => origins.push(origin.to_string()),
+            Err(error) => {
+                let message = format!("{text:?} is no origin: {error}; \"*\" is all of them");
+                context.findings.wrong(&path.index(index), message);
+            }
+        }
+    }
+    if origins.len() > 1 && origins.iter().any(|origin| origin == "*") {
+        context.findings.wrong(&path, "\"*\" is all of them: leave the others out");
+    }
+    let joined = (!origins.is_empty()).then(|| HeaderValue::try_from(origins.join(", ")));
+    Some(ServerTiming { allowed: joined.transpose().expect("origins are ASCII") })
+}
