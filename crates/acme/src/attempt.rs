@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use brisk_certs::Certificate;
 use brisk_certs::store::Lock;
 use instant_acme::CertificateIdentifier;
 
@@ -11,7 +12,7 @@ use crate::common::Common;
 use crate::host::{Usable, fitting, usable};
 use crate::order::Job;
 use crate::records::{Held, Issued, Status, moment, seconds};
-use crate::renewal::{due, floor, pause, retry};
+use crate::renewal::{after_revocation, due, floor, held_until, pause, retry};
 use crate::settings::{AuthoritySettings, ChallengeKind, KeyKind, Wanted};
 
 /// Failures in a row after which the next authority is asked.
@@ -149,19 +150,22 @@ impl<'h> Attempt<'h> {
             pause = pause.min(moment(status.failed) + UNVERIFIED);
         }
         let due = due_of(have, status, now).max(pause).max(self.all_held(status));
-        if have.is_none() { due.max(self.after_revocation(now)) } else { due }
+        match self.revoked_unless(have) {
+            Some(Usable { issued, certificate }) => {
+                let lifetime = lifetime(&certificate);
+                due.max(after_revocation(issued.obtained, lifetime, status.revoked, now))
+            }
+            None => due,
+        }
     }
 
-    /// Before when a certificate that is revoked is not replaced: an authority that calls whatever it issues revoked is not
-    /// asked on and on.
-    fn after_revocation(&self, now: SystemTime) -> SystemTime {
-        let Ok(Some(Usable { issued, certificate })) = usable(&self.common.records, self.name(), self.kind)
-        else {
-            return moment(0);
-        };
-        let lifetime = certificate.not_after.duration_since(certificate.not_before).unwrap_or_default();
-        let is_revoked = self.common.revoked.has(certificate.fingerprint);
-        if is_revoked { floor(issued.obtained, lifetime, now) } else { moment(0) }
+    /// The certificate of the store, if it is revoked, which it is not if there is one to `have`.
+    fn revoked_unless(&self, have: Option<&Usable>) -> Option<Usable> {
+        if have.is_some() {
+            return None;
+        }
+        let own = usable(&self.common.records, self.name(), self.kind).ok()??;
+        self.common.revoked.has(own.certificate.fingerprint).then_some(own)
     }
 
     /// When one of the authorities may be asked again, if none may now.
@@ -210,11 +214,12 @@ impl<'h> Attempt<'h> {
         let directory = trial.unwrap_or(&settings.directory);
         let names = self.wanted.names.join(" ");
         tracing::info!(host = self.name(), names, key = %self.kind, authority = directory, "obtaining a certificate");
+        let replaces_revoked = self.revoked_unless(have).is_some();
         match self.order(have, status, (settings, directory), lock).await {
             Ok(issued) if trial.is_none() => {
                 self.common.records.put_issued(self.name(), self.kind, &issued)?;
                 self.common.records.end_pending(self.name(), self.kind)?;
-                Ok(Obtained::Certificate)
+                Ok(Obtained::Certificate { replaces_revoked })
             }
             Ok(_) => {
                 self.common.records.end_pending(self.name(), self.kind)?;
@@ -243,7 +248,8 @@ impl<'h> Attempt<'h> {
             Some(dns) if dns.takes_one_order() => Some(self.common.dns_orders.acquire().await),
             _ => None,
         };
-        let replaced = have.filter(|have| have.issued.authority == directory);
+        let revoked = self.revoked_unless(have);
+        let replaced = have.or(revoked.as_ref()).filter(|own| own.issued.authority == directory);
         let mut job = Job {
             host: self.name(),
             names: &self.wanted.names,
@@ -255,7 +261,7 @@ impl<'h> Attempt<'h> {
             challenges: self.challenges(status.failures),
             dns: self.common.settings.dns.as_ref(),
             replaces: replaced
-                .and_then(|have| CertificateIdentifier::try_from(&have.certificate.chain[0]).ok()),
+                .and_then(|own| CertificateIdentifier::try_from(&own.certificate.chain[0]).ok()),
             lock,
         };
         let obtained = job.obtain().await;
@@ -287,7 +293,9 @@ impl<'h> Attempt<'h> {
 
     fn note(&self, before: Status, obtained: Result<Obtained, AcmeError>) -> Result<SystemTime, AcmeError> {
         let error = match obtained {
-            Ok(Obtained::Certificate) => return self.succeeded(),
+            Ok(Obtained::Certificate { replaces_revoked }) => {
+                return self.succeeded(if replaces_revoked { before.revoked.saturating_add(1) } else { 0 });
+            }
             Ok(own @ (Obtained::Trial | Obtained::NoTrial)) => {
                 if matches!(own, Obtained::Trial) {
                     tracing::info!(host = self.name(), key = %self.kind, "the trial authority would have issued: now in earnest");
@@ -315,6 +323,7 @@ impl<'h> Attempt<'h> {
             // What fails at the authority after it went well in the trial may fail for another reason than the names.
             tried: before.tried && !error.is_about_names(),
             advice: before.advice,
+            revoked: before.revoked,
         };
         let written = self.common.records.put_status(self.name(), self.kind, &status);
         tracing::error!(host = self.name(), key = %self.kind, %error, failures, next = rfc3339(next), "no certificate was obtained");
@@ -333,8 +342,10 @@ impl<'h> Attempt<'h> {
         held
     }
 
-    fn succeeded(&self) -> Result<SystemTime, AcmeError> {
-        self.common.records.put_status(self.name(), self.kind, &Status::default())?;
+    /// There is a new certificate; `revoked` in a row were ordered as the one before was revoked.
+    fn succeeded(&self, revoked: u32) -> Result<SystemTime, AcmeError> {
+        let status = Status { revoked, ..Status::default() };
+        self.common.records.put_status(self.name(), self.kind, &status)?;
         if let Some(Usable { certificate, issued }) = self.have()? {
             let (ends, names) = (rfc3339(certificate.not_after), issued.names.join(" "));
             tracing::info!(host = self.name(), names, key = %self.kind, ends, "a certificate was obtained");
@@ -347,7 +358,10 @@ impl<'h> Attempt<'h> {
 /// What an order gave.
 enum Obtained {
     /// A certificate, which is in the store.
-    Certificate,
+    Certificate {
+        /// The one before it was revoked.
+        replaces_revoked: bool,
+    },
     /// The proof that there would have been one.
     Trial,
     /// Nothing, as the trial authority cannot be asked.
@@ -362,15 +376,11 @@ pub(crate) fn due_of(have: Option<&Usable>, status: &Status, now: SystemTime) ->
     if issued.imported {
         return due;
     }
-    let lifetime = certificate.not_after.duration_since(certificate.not_before).unwrap_or_default();
-    due.max(floor(issued.obtained, lifetime, now))
+    due.max(floor(issued.obtained, lifetime(certificate), now))
 }
 
-/// Before when an authority is left alone. No authority asks for more than the longest pause; a clock that was wrong may.
-fn held_until(status: &Status, directory: &str) -> SystemTime {
-    let held = status.held.iter().find(|held| held.authority == directory);
-    let as_retry = |held: &Held| retry(&Status { retry: held.until, ..status.clone() }, SystemTime::now());
-    held.map_or(moment(0), as_retry)
+fn lifetime(certificate: &Certificate) -> Duration {
+    certificate.not_after.duration_since(certificate.not_before).unwrap_or_default()
 }
 
 fn is_past(at: SystemTime) -> bool {

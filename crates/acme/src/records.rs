@@ -121,6 +121,8 @@ pub struct Status {
     pub held: Vec<Held>,
     /// What the authority says of the renewal (RFC 9773).
     pub advice: Option<Advice>,
+    /// Certificates in a row that were ordered as the one before was revoked.
+    pub revoked: u32,
 }
 
 /// An authority that said when it wants to be asked again.

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::rand;
 
-use crate::records::{Advice, Status, moment, seconds};
+use crate::records::{Advice, Held, Status, moment, seconds};
 
 /// What lives shorter is renewed at half of its life: there must be time for several attempts.
 const SHORT: Duration = Duration::from_hours(10 * 24);
@@ -16,6 +16,9 @@ const LATEST: Duration = Duration::from_hours(24);
 
 /// Two orders for the same that both succeed are at least this apart, whatever is advised.
 const APART: Duration = Duration::from_hours(1);
+
+/// What such a pause grows by at most.
+const LONGEST_APART: Duration = Duration::from_hours(24);
 
 /// The longest pause after a failure, and the longest that an authority asks for, with their tenth more.
 const LONGEST_PAUSE: Duration = Duration::from_hours(27);
@@ -42,11 +45,31 @@ pub(crate) fn floor(obtained: u64, lifetime: Duration, now: SystemTime) -> Syste
     if obtained > now { moment(0) } else { obtained + APART.min(lifetime / 2) }
 }
 
+/// Before when a certificate is not replaced that was obtained at `obtained` and is revoked, after `before` replacements in a row for
+/// that reason: an authority that calls whatever it issues revoked is not asked on and on.
+pub(crate) fn after_revocation(
+    obtained: u64,
+    lifetime: Duration,
+    before: u32,
+    now: SystemTime,
+) -> SystemTime {
+    let first = floor(obtained, lifetime, now);
+    let apart = first.duration_since(moment(obtained)).unwrap_or_default();
+    first + (apart * (2_u32.pow(before.min(8)) - 1)).min(LONGEST_APART)
+}
+
 /// Before when there is no attempt. What a clock left that was wrong then, or is now, counts for nothing.
 pub(crate) fn retry(status: &Status, now: SystemTime) -> SystemTime {
     let longest = status.failed.saturating_add(LONGEST_PAUSE.as_secs());
     let is_sane = status.failed <= seconds(now) && status.retry <= longest;
     if is_sane { moment(status.retry) } else { moment(0) }
+}
+
+/// Before when an authority is left alone. No authority asks for more than the longest pause; a clock that was wrong may.
+pub(crate) fn held_until(status: &Status, directory: &str) -> SystemTime {
+    let held = status.held.iter().find(|held| held.authority == directory);
+    let as_retry = |held: &Held| retry(&Status { retry: held.until, ..status.clone() }, SystemTime::now());
+    held.map_or(moment(0), as_retry)
 }
 
 /// A moment of the window, each as likely as another (RFC 9773 section 4.2); one that is over gives its start.
@@ -108,6 +131,21 @@ mod tests {
         assert_eq!(floor(999_999, 90), moment(999_999 + 3600));
         assert_eq!(super::floor(999_999, Duration::from_mins(10), now), moment(999_999 + 300));
         assert_eq!(floor(1_000_001, 90), moment(0), "of a clock that was wrong");
+    }
+
+    #[test]
+    fn one_revoked_certificate_after_another_is_replaced_ever_more_slowly() {
+        let now = moment(1_000_000);
+        let hours = |before| {
+            let at = after_revocation(900_000, Duration::from_secs(90 * DAY), before, now);
+            at.duration_since(moment(900_000)).unwrap().as_secs() / 3600
+        };
+        assert_eq!([0, 1, 2, 3, 4, 5, 40].map(hours), [1, 2, 4, 8, 16, 25, 25]);
+        assert_eq!(
+            after_revocation(1_000_001, Duration::from_secs(DAY), 3, now),
+            moment(0),
+            "of a clock that was wrong"
+        );
     }
 
     #[test]

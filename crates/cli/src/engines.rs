@@ -108,7 +108,8 @@ impl Engines for ThisMachine {
     }
 
     fn trouble(&self) -> Option<String> {
-        remote::trouble()
+        let troubles: Vec<_> = remote::trouble().into_iter().chain(tokens::trouble()).collect();
+        (!troubles.is_empty()).then(|| troubles.join("; "))
     }
 }
 

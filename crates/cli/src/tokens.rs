@@ -12,6 +12,13 @@ pub(crate) fn log() {
     }
 }
 
+/// Which tokens cannot be reached, if any.
+pub(crate) fn trouble() -> Option<String> {
+    let lost: Vec<_> = brisk_keys_pkcs11::statuses().into_iter().filter(|token| !token.is_up).collect();
+    let names: Vec<_> = lost.iter().map(|token| format!("{:?}", token.token)).collect();
+    (!names.is_empty()).then(|| format!("handshakes with keys of the token {} fail", names.join(", ")))
+}
+
 /// The tokens that are in use when the metrics are asked for.
 #[derive(Debug)]
 pub(crate) struct TokenMetrics(pub(crate) fn() -> Vec<TokenStatus>);

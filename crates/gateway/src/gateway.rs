@@ -11,7 +11,7 @@ use brisk_telemetry::metrics::{CONTENT_TYPE as METRICS_TYPE, Listening, Reload};
 use crate::GatewayError;
 use crate::connections;
 use crate::errands;
-use crate::settings::GatewaySettings;
+use crate::settings::{CertificateSettings, GatewaySettings};
 use crate::shared::{Environment, Shared};
 use crate::tickets;
 use crate::upstreams::HealthChecks;
@@ -172,6 +172,11 @@ where
     }
 }
 
+/// Where the gateways of a fleet share staples.
+fn place(settings: &CertificateSettings) -> Option<String> {
+    settings.fleet.as_ref().map(|store| store.place())
+}
+
 /// Warns of changed settings that only a restart applies, beside those of the server.
 fn warn_unchangeable(old: &GatewaySettings, new: &GatewaySettings) {
     let changed = [
@@ -179,6 +184,7 @@ fn warn_unchangeable(old: &GatewaySettings, new: &GatewaySettings) {
         ("server.max_connections_per_client", old.per_client != new.per_client),
         ("tls.session_cache", old.sessions.memory != new.sessions.memory),
         ("sessions.redis, or the secret that seals what is in it", old.sessions.fleet != new.sessions.fleet),
+        ("acme.store: staples", place(&old.certificates) != place(&new.certificates)),
     ];
     for (key, _) in changed.into_iter().filter(|(_, changed)| *changed) {
         tracing::warn!(key, "changed, but takes full effect only after a restart");

@@ -122,6 +122,8 @@ fn a_token_that_goes_under_load_fails_handshakes_at_once_and_is_used_again_when_
                 }
             };
             wait_until("a token that is missed", || up(0.0)(&site));
+            let page = site.brisk.ask_admin("/readyz").text();
+            assert!(page.contains("handshakes with keys of the token \"web\" fail"), "{page}");
             // A session needs no key.
             client.connect(site.brisk.https()).expect("a resumed handshake").get(NAME, "/");
             // A reload does not need the token for a key that is in use.
@@ -129,6 +131,7 @@ fn a_token_that_goes_under_load_fails_handshakes_at_once_and_is_used_again_when_
             assert!(!line.contains("ERROR"), "{line}");
             tokens.put_back();
             wait_until("a token that is back", || up(1.0)(&site));
+            assert_eq!(site.brisk.ask_admin("/readyz").status(), 200);
             grows("handshakes again", &done);
             let back = site.brisk.metrics().sum("brisk_key_token_reconnections_total", &[]) as usize;
             assert_eq!(back, round);
