@@ -7,6 +7,7 @@ mod check;
 mod compress;
 mod key_process;
 mod keyserver;
+mod probe;
 mod speed;
 
 use std::net::SocketAddr;
@@ -21,6 +22,7 @@ pub(crate) use check::Check;
 pub(crate) use compress::CompressArgs;
 pub(crate) use key_process::KeyProcess;
 pub(crate) use keyserver::{Enrol, Init, KeyServer, KeyServerCommand, ServeKeys};
+pub(crate) use probe::Probe;
 pub(crate) use speed::{Engine, Speed};
 
 /// The fastest HTTPS for the least CPU.
@@ -49,6 +51,8 @@ pub(crate) enum Command {
     KeyProcess(KeyProcess),
     /// Load a server with handshakes and requests, and measure latency and throughput
     Bench(Box<Bench>),
+    /// Look at one HTTPS connection step by step: what took time, and what to change
+    Probe(Box<Probe>),
     /// Measure the algorithms of TLS on one core, and forecast handshakes per second
     Speed(Speed),
 }

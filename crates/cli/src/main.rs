@@ -20,6 +20,7 @@ mod keyserver;
 mod limits;
 mod log;
 mod memory;
+mod probe;
 mod remote;
 mod serve;
 mod speed;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
             isolated::run(&arguments)
         }
         Command::Bench(arguments) => return bench::run(*arguments),
+        Command::Probe(arguments) => return probe::run(&arguments),
         Command::Speed(arguments) => return speed::run(arguments),
     };
     brisk_keys_pkcs11::close();

@@ -14,7 +14,7 @@ const LAYERS: &[&[&str]] = &[
     &["certs", "session", "report", "tls-base", "visits"],
     &["tls", "tls-client", "keys-cuda", "keys-pkcs11"],
     &["proxy", "server", "experiment", "keyless", "fetch"],
-    &["gateway", "keyserver", "bench", "speed", "acme"],
+    &["gateway", "keyserver", "bench", "probe", "speed", "acme"],
     &["cli"],
 ];
 

@@ -40,6 +40,7 @@ const DOCUMENTS: &[&str] = &[
     "docs/metrics.md",
     "docs/operations.md",
     "docs/pages.md",
+    "docs/probe.md",
     "docs/security.md",
     "docs/sessions.md",
     "docs/speed.md",

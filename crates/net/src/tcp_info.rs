@@ -14,6 +14,14 @@ const SYN_DATA: u8 = 32;
 pub struct TcpInfo {
     /// Smoothed round-trip time.
     pub rtt: Duration,
+    /// The lowest round-trip time of the connection; zero where the kernel does not report it.
+    pub least_rtt: Duration,
+    /// Bytes of data in a full segment that is sent.
+    pub segment: u32,
+    /// Bytes of data in the largest segment that was received, as far as the kernel knows.
+    pub segment_received: u32,
+    /// Segments sent again.
+    pub retransmissions: u32,
     /// Segments sent since the connection was made, including those of the TCP handshake.
     pub segments_sent: u32,
     /// Segments received since the connection was made.
@@ -28,6 +36,10 @@ impl TcpInfo {
         let info = options::tcp_info(socket)?;
         Ok(Self {
             rtt: micros(info.tcpi_rtt),
+            least_rtt: micros(if info.tcpi_min_rtt == u32::MAX { 0 } else { info.tcpi_min_rtt }),
+            segment: info.tcpi_snd_mss,
+            segment_received: info.tcpi_rcv_mss,
+            retransmissions: info.tcpi_total_retrans,
             segments_sent: info.tcpi_segs_out,
             segments_received: info.tcpi_segs_in,
             syn_data: info.tcpi_options & SYN_DATA != 0,

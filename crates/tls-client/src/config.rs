@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, SupportedCipherSuite, SupportedProtocolVersion, version};
 
 use super::error::ClientError;
-use super::notes::{CallersSessions, NotedClock};
+use super::notes::{CallersSessions, NotedClock, NotedKeyLog};
 use super::settings::{ClientIdentity, ClientSettings, SessionUse, StapleRequest, Tls12Sessions};
 use super::verify::Verifier;
 use super::{groups, staple};
@@ -36,6 +36,7 @@ pub(super) fn config(settings: &ClientSettings) -> Result<ClientConfig, ClientEr
         }
     };
     config.alpn_protocols = settings.protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    config.key_log = Arc::new(NotedKeyLog);
     config.enable_sni = settings.send_server_name;
     config.enable_secret_extraction = settings.session_use == SessionUse::Many;
     config.resumption =

@@ -36,6 +36,9 @@ pub struct ClientFacts {
     pub certificate_bytes: usize,
     /// Bytes of the stapled OCSP response; 0 without one.
     pub staple_bytes: usize,
+    /// Why the server's certificate is not trusted, with
+    /// [`Verification::Reported`](crate::Verification::Reported); `None` for a resumed session.
+    pub distrust: Option<Box<str>>,
     /// Duration of the TLS handshake, without the TCP handshake.
     pub handshake_time: Duration,
 }

@@ -1,7 +1,7 @@
 //! The handshake of a client: moves bytes between rustls and the socket, and collects facts.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use brisk_telemetry::Resumption;
 use brisk_tls_base::record::{OVERHEAD, PLAINTEXT, encode};
@@ -103,6 +103,12 @@ impl<'a> Handshake<'a> {
         }
     }
 
+    /// Makes the first flight, which no server gets.
+    pub(super) fn prepare(&mut self) {
+        // An error comes again when it matters.
+        let _ = self.advance();
+    }
+
     /// Runs to the end. Has no time limit of its own. `name` is the server's, for errors.
     pub(super) async fn run(&mut self, tcp: &mut TcpStream, name: &str) -> Result<(), ClientError> {
         let mut progress = self.advance();
@@ -134,7 +140,12 @@ impl<'a> Handshake<'a> {
             match tcp.read_buf(&mut self.incoming).await? {
                 // The system reports a reset once, and the end of the stream afterwards.
                 0 => return Err(unsent.map_or(ClientError::Closed, ClientError::from)),
-                len => self.received += len as u64,
+                len => {
+                    self.received += len as u64;
+                    if let Some(observer) = &self.notes.observer {
+                        observer.received(Instant::now(), &self.incoming[self.incoming.len() - len..]);
+                    }
+                }
             }
             self.hello_retry |= self.incoming.get(RANDOM).is_some_and(|random| random == RETRY);
             progress = self.advance();
@@ -142,6 +153,9 @@ impl<'a> Handshake<'a> {
     }
 
     async fn send(&mut self, tcp: &mut TcpStream) -> io::Result<()> {
+        if let Some(observer) = &self.notes.observer {
+            observer.sent(Instant::now(), &self.outgoing);
+        }
         let first = tcp.write(&self.outgoing).await?;
         if self.sent == 0 {
             (self.first_flight, self.first_write) = (self.outgoing.len() as u64, first as u64);
@@ -201,8 +215,8 @@ impl<'a> Handshake<'a> {
 }
 
 impl Handshake<'_> {
-    /// The facts of the handshake, which is complete after `took`.
-    pub(super) fn facts(&self, took: Duration) -> ClientFacts {
+    /// The facts of the handshake with the server `name`, which is complete after `took`.
+    pub(super) fn facts(&self, took: Duration, name: &str) -> ClientFacts {
         let tls = &self.tls;
         let resumed = tls.handshake_kind() == Some(HandshakeKind::Resumed);
         let version = ProtocolVersion(tls.protocol_version().map_or(0, u16::from));
@@ -236,6 +250,11 @@ impl Handshake<'_> {
             first_write: self.first_write,
             certificate_bytes: certificates.iter().map(|certificate| certificate.len()).sum(),
             staple_bytes: self.notes.staple_bytes,
+            distrust: self
+                .notes
+                .distrust
+                .as_ref()
+                .map(|error| ClientError::of_handshake(error, name).to_string().into()),
             handshake_time: took,
         }
     }

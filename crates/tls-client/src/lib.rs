@@ -11,6 +11,7 @@ mod groups;
 mod handshake;
 mod layer;
 mod notes;
+mod observe;
 mod records;
 mod session;
 mod settings;
@@ -31,6 +32,7 @@ use tokio::net::TcpStream;
 
 pub use error::ClientError;
 pub use facts::{ClientFacts, EarlyOutcome};
+pub use observe::Observer;
 pub use session::SavedSession;
 pub use settings::{
     ClientIdentity, ClientSettings, KeyShares, SessionUse, StapleRequest, Tls12Sessions, Verification,
@@ -75,6 +77,13 @@ impl Client {
         &self.inner.settings
     }
 
+    /// Makes a hello and drops it, so that what is prepared once for a process costs no connection time.
+    pub fn rehearse(&self) {
+        if let Ok(mut handshake) = self.begin(None, None, None) {
+            handshake.prepare();
+        }
+    }
+
     /// Performs the handshake over `tcp`, and offers `session`. The [facts](ClientStream::facts) have the result.
     ///
     /// `early` is sent with the first flight if the session allows early data of that length, otherwise not at all
@@ -84,14 +93,26 @@ impl Client {
     /// connection.
     pub async fn connect(
         &self,
-        mut tcp: TcpStream,
+        tcp: TcpStream,
         session: Option<SavedSession>,
         early: Option<&[u8]>,
     ) -> Result<ClientStream, ClientError> {
+        self.connect_observed(tcp, session, early, None).await
+    }
+
+    /// The same, watched by `observer` from the first byte to the last.
+    pub async fn connect_observed(
+        &self,
+        mut tcp: TcpStream,
+        session: Option<SavedSession>,
+        early: Option<&[u8]>,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Result<ClientStream, ClientError> {
         let started = Instant::now();
-        let mut handshake = self.begin(session, early)?;
-        handshake.run(&mut tcp, &self.inner.settings.server_name).await?;
-        let mut facts = handshake.facts(started.elapsed());
+        let name = &self.inner.settings.server_name;
+        let mut handshake = self.begin(session, early, observer.clone())?;
+        handshake.run(&mut tcp, name).await?;
+        let mut facts = handshake.facts(started.elapsed(), name);
         if early.is_some() && facts.early_data == EarlyOutcome::None {
             facts.early_data = EarlyOutcome::Unsent;
         }
@@ -106,13 +127,14 @@ impl Client {
             notes.refuses_sessions = many;
             Layer::Tls { tls, notes, closed: peer_closed }
         };
-        Ok(ClientStream::new(tcp, layer, facts, incoming, plaintext))
+        Ok(ClientStream::new(tcp, layer, facts, incoming, plaintext, observer))
     }
 
     fn begin<'a>(
         &self,
         session: Option<SavedSession>,
         early: Option<&'a [u8]>,
+        observer: Option<Arc<dyn Observer>>,
     ) -> Result<Handshake<'a>, ClientError> {
         let inner = &self.inner;
         let fits = |early: &&[u8]| {
@@ -122,7 +144,7 @@ impl Client {
         let config = if early.is_some() { &inner.early_config } else { &inner.config };
         let offered = session.as_ref().map(SavedSession::version);
         let value = session.and_then(SavedSession::into_value);
-        let mut notes = Notes { offered: value, ..Notes::default() };
+        let mut notes = Notes { offered: value, observer, ..Notes::default() };
         let tls = notes.lend(|| UnbufferedClientConnection::new(Arc::clone(config), inner.name.clone()));
         let tls = tls.map_err(|error| ClientError::Settings(error.to_string()))?;
         // A session of a version that is not offered.

@@ -5,11 +5,14 @@
 
 use std::cell::RefCell;
 use std::mem;
+use std::sync::Arc;
 
 use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
 use rustls::pki_types::{ServerName, UnixTime};
 use rustls::time_provider::TimeProvider;
-use rustls::{NamedGroup, SignatureScheme};
+use rustls::{Error, KeyLog, NamedGroup, SignatureScheme};
+
+use super::observe::Observer;
 
 /// Sessions kept of one connection until its caller takes them; a server that sends more has the oldest dropped.
 const KEPT: usize = 16;
@@ -38,6 +41,10 @@ pub(super) struct Notes {
     pub(super) scheme: Option<SignatureScheme>,
     /// Length of the stapled OCSP response.
     pub(super) staple_bytes: usize,
+    /// Why the chain or the signature is not trusted, where that is only reported.
+    pub(super) distrust: Option<Error>,
+    /// Watches the connection.
+    pub(super) observer: Option<Arc<dyn Observer>>,
     /// The time that rustls gets as the current one.
     pub(super) clock: Option<UnixTime>,
 }
@@ -110,6 +117,22 @@ fn keep(value: SessionValue) {
         }
         notes.received.push(value);
     });
+}
+
+/// Gives secrets to the observer of the connection.
+#[derive(Debug)]
+pub(super) struct NotedKeyLog;
+
+impl KeyLog for NotedKeyLog {
+    fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
+        if let Some(observer) = update(|notes| notes.observer.clone()) {
+            observer.secret(label, client_random, secret);
+        }
+    }
+
+    fn will_log(&self, _: &str) -> bool {
+        update(|notes| notes.observer.is_some())
+    }
 }
 
 /// The time of the system, unless the notes have another.

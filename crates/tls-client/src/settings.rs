@@ -78,6 +78,9 @@ pub enum Verification {
     System,
     /// The chain must lead to an authority in these PEM files.
     Authorities(Vec<PathBuf>),
+    /// As with the authorities in these PEM files, or with the system's if there are none; but a server that is not trusted is
+    /// accepted, and the reason is in the [facts](crate::ClientFacts::distrust).
+    Reported(Vec<PathBuf>),
     /// None: chain, name and signature are not checked.
     Off,
 }

@@ -5,7 +5,9 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use brisk_tls_base::record::PLAINTEXT;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -13,6 +15,7 @@ use tokio::net::TcpStream;
 
 use super::facts::ClientFacts;
 use super::layer::Layer;
+use super::observe::Observer;
 use super::session::SavedSession;
 
 /// Bytes read from a socket at once.
@@ -51,6 +54,7 @@ pub struct ClientStream {
     closing: bool,
     received_bytes: u64,
     sent_bytes: u64,
+    observer: Option<Arc<dyn Observer>>,
 }
 
 impl ClientStream {
@@ -61,6 +65,7 @@ impl ClientStream {
         facts: ClientFacts,
         incoming: Vec<u8>,
         plaintext: Vec<u8>,
+        observer: Option<Arc<dyn Observer>>,
     ) -> Self {
         let peer_closed = layer.is_closed();
         Self {
@@ -77,6 +82,7 @@ impl ClientStream {
             sent: 0,
             peer_closed,
             closing: false,
+            observer,
         }
     }
 
@@ -144,6 +150,9 @@ impl ClientStream {
                 if read == 0 {
                     return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
                 }
+                if let Some(observer) = &self.observer {
+                    observer.received(Instant::now(), &bytes[kept..kept + read]);
+                }
                 self.received_bytes += read as u64;
                 len += read;
             }
@@ -184,7 +193,11 @@ impl ClientStream {
 
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.sent < self.outgoing.len() {
+            let at = self.observer.as_ref().map(|_| Instant::now());
             let len = ready!(Pin::new(&mut self.tcp).poll_write(cx, &self.outgoing[self.sent..]))?;
+            if let (Some(observer), Some(at)) = (&self.observer, at) {
+                observer.sent(at, &self.outgoing[self.sent..self.sent + len]);
+            }
             self.sent += len;
             self.sent_bytes += len as u64;
         }

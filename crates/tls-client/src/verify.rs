@@ -32,6 +32,8 @@ const BELIEVED: Duration = Duration::from_mins(1);
 pub(super) struct Verifier {
     /// `None` accepts every server.
     chains: Option<Arc<WebPkiServerVerifier>>,
+    /// What is wrong is noted, and accepted.
+    only_reports: bool,
     algorithms: WebPkiSupportedAlgorithms,
     schemes: Vec<SignatureScheme>,
     verified: Mutex<Vec<Verified>>,
@@ -67,7 +69,10 @@ impl Verifier {
         }
         let chains = match verification {
             Verification::Off => None,
-            Verification::System => Some(system_roots().map_err(ClientError::settings)?),
+            Verification::Reported(files) if !files.is_empty() => Some(authorities(files)?),
+            Verification::System | Verification::Reported(_) => {
+                Some(system_roots().map_err(ClientError::settings)?)
+            }
             Verification::Authorities(files) => Some(authorities(files)?),
         };
         let chains = chains.map(|roots| {
@@ -75,7 +80,14 @@ impl Verifier {
             builder.build().map_err(ClientError::settings)
         });
         let schemes = if schemes.is_empty() { known } else { schemes };
-        Ok(Self { chains: chains.transpose()?, algorithms, schemes, verified: Mutex::default() })
+        let only_reports = matches!(verification, Verification::Reported(_));
+        Ok(Self {
+            chains: chains.transpose()?,
+            only_reports,
+            algorithms,
+            schemes,
+            verified: Mutex::default(),
+        })
     }
 
     fn remembers(&self, end_entity: &[u8], intermediates: &[CertificateDer<'_>], now: UnixTime) -> bool {
@@ -134,8 +146,46 @@ impl Verifier {
         if self.chains.is_none() {
             return Ok(HandshakeSignatureValid::assertion());
         }
-        self.verify_with_remembered(message, certificate, signed)
-            .unwrap_or_else(|| otherwise(message, certificate, signed, &self.algorithms))
+        let valid = self
+            .verify_with_remembered(message, certificate, signed)
+            .unwrap_or_else(|| otherwise(message, certificate, signed, &self.algorithms));
+        self.or_reported(valid, HandshakeSignatureValid::assertion)
+    }
+
+    /// The result, or the first error noted and what stands for acceptance.
+    fn or_reported<T>(&self, result: Result<T, Error>, accepted: fn() -> T) -> Result<T, Error> {
+        match result {
+            Err(error) if self.only_reports => {
+                notes::update(|notes| {
+                    notes.distrust.get_or_insert(error);
+                });
+                Ok(accepted())
+            }
+            result => result,
+        }
+    }
+
+    fn verify_chain(
+        &self,
+        chains: &WebPkiServerVerifier,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        staple: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if !self.remembers(end_entity, intermediates, now) {
+            let valid = chains.verify_server_cert(end_entity, intermediates, server_name, staple, now);
+            valid.map_err(|error| match error {
+                // An authority of the same name, but not the one that is trusted.
+                Error::InvalidCertificate(CertificateError::BadSignature) => {
+                    CertificateError::UnknownIssuer.into()
+                }
+                other => other,
+            })?;
+            self.remember(end_entity, intermediates, now);
+        }
+        Ok(ServerCertVerified::assertion())
     }
 
     /// The server may sign only as it was asked to.
@@ -157,20 +207,16 @@ impl ServerCertVerifier for Verifier {
         staple: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        notes::update(|notes| notes.staple_bytes = staple.len());
+        notes::update(|notes| {
+            notes.staple_bytes = staple.len();
+            if let Some(observer) = &notes.observer {
+                let all = [end_entity].into_iter().chain(intermediates);
+                observer.chain(&all.map(AsRef::as_ref).collect::<Vec<_>>(), staple);
+            }
+        });
         let Some(chains) = &self.chains else { return Ok(ServerCertVerified::assertion()) };
-        if !self.remembers(end_entity, intermediates, now) {
-            let valid = chains.verify_server_cert(end_entity, intermediates, server_name, staple, now);
-            valid.map_err(|error| match error {
-                // An authority of the same name, but not the one that is trusted.
-                Error::InvalidCertificate(CertificateError::BadSignature) => {
-                    CertificateError::UnknownIssuer.into()
-                }
-                other => other,
-            })?;
-            self.remember(end_entity, intermediates, now);
-        }
-        Ok(ServerCertVerified::assertion())
+        let valid = self.verify_chain(chains, end_entity, intermediates, server_name, staple, now);
+        self.or_reported(valid, ServerCertVerified::assertion)
     }
 
     fn verify_tls12_signature(

@@ -59,6 +59,7 @@ mod nagle;
 mod openssl;
 mod pages;
 mod pages_in_chromium;
+mod probe;
 mod proxy_protocol;
 mod proxying;
 mod rates;

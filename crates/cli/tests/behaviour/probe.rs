@@ -1,0 +1,226 @@
+//! `brisk probe` shows what was on the wire, as other programs saw it.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::Command;
+use std::thread;
+
+use brisk_testkit::ca::{LeafKey, TestCa};
+use brisk_testkit::nginx::Nginx;
+use brisk_testkit::process::{Finished, Process, command, run, serve_on_free_port, wait_until};
+use serde_json::Value;
+
+use crate::site::{LIMIT, NAME, NAMES, Site};
+
+/// `brisk probe` of a path of `site.test` at this port.
+pub(crate) fn probe(ca: &TestCa, port: u16, path: &str, options: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_brisk"));
+    command.arg("probe").arg(format!("https://{NAME}:{port}{path}"));
+    command.arg("--connect").arg("127.0.0.1").arg("--ca").arg(ca.root_file());
+    command.args(options.split_whitespace());
+    command
+}
+
+fn finished(command: &mut Command) -> Finished {
+    run(command, b"", LIMIT)
+}
+
+pub(crate) fn report(command: &mut Command) -> Value {
+    let text = finished(command.arg("--json")).success();
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// Name and bytes of each handshake message that `party` sent, in order.
+fn messages(report: &Value, party: &str) -> Vec<(String, u64)> {
+    let steps = report["steps"].as_array().expect("steps");
+    let is_message = |step: &&Value| {
+        let name = step["name"].as_str().expect("a name");
+        step["from"] == party
+            && !name.starts_with("alert")
+            && !["application_data", "change_cipher_spec"].contains(&name)
+    };
+    // To openssl a HelloRetryRequest is the ServerHello that it is on the wire.
+    let of = |step: &Value| {
+        (
+            step["name"].as_str().expect("a name").replace("HelloRetryRequest", "ServerHello"),
+            step["bytes"].as_u64().expect("a number"),
+        )
+    };
+    steps.iter().filter(is_message).map(of).collect()
+}
+
+/// The same of what `openssl s_server -msg` printed: `<<<` it received, `>>>` it sent.
+fn seen(output: &str, arrow: &str) -> Vec<(String, u64)> {
+    let line = |line: &str| {
+        let rest = line.strip_prefix(arrow)?.split_once("Handshake [length ")?.1;
+        let (length, name) = rest.split_once("], ")?;
+        Some((name.trim().to_owned(), u64::from_str_radix(length, 16).expect("a length")))
+    };
+    output.lines().filter_map(line).collect()
+}
+
+/// An `openssl s_server` that prints each message and answers with a page.
+fn s_server(ca: &TestCa, options: &[&str]) -> (Process, u16) {
+    let leaf = ca.server(&NAMES).issue();
+    let (process, address) = serve_on_free_port(|port| {
+        let mut openssl = command("openssl");
+        openssl.args(["s_server", "-msg", "-www", "-accept"]).arg(format!("127.0.0.1:{port}"));
+        openssl.arg("-cert").arg(&leaf.chain).arg("-cert_chain").arg(&leaf.chain).arg("-key").arg(&leaf.key);
+        openssl.args(options);
+        openssl
+    });
+    (process, address.port())
+}
+
+/// What the server printed between the hello of this probe and its answer: other connections asked whether it was up.
+fn agrees(options: &str, server: &[&str]) -> Value {
+    let ca = TestCa::new();
+    let (process, port) = s_server(&ca, server);
+    let before = process.stdout().len();
+    let report = report(&mut probe(&ca, port, "/", options));
+    let (ours, theirs) = (messages(&report, "client"), messages(&report, "server"));
+    wait_until("what openssl saw of the last message", || {
+        let output = process.stdout();
+        (seen(&output[before..], "<<<") == ours && seen(&output[before..], ">>>") == theirs).then_some(())
+    });
+    assert!(theirs.len() > 3, "{report}");
+    report
+}
+
+#[test]
+fn messages_of_tls13_are_those_that_openssl_saw() {
+    let report = agrees("", &[]);
+    let tls = &report["tls"];
+    assert_eq!((tls["version"].as_str(), tls["distrust"].is_null()), (Some("TLS 1.3"), true), "{tls}");
+    assert_eq!(tls["tickets"].as_array().map(Vec::len), Some(2), "{tls}");
+    assert_eq!(report["answer"]["status"], 200);
+}
+
+#[test]
+fn messages_of_tls12_are_those_that_openssl_saw() {
+    let report = agrees("--tls 1.2", &["-tls1_2"]);
+    assert_eq!(report["tls"]["version"], "TLS 1.2");
+    assert_eq!(report["tls"]["false_start"], false, "openssl chooses no protocol: {report}");
+}
+
+#[test]
+fn a_hello_retry_request_is_named_as_a_lost_round_trip() {
+    let report = agrees("", &["-groups", "P-384"]);
+    assert_eq!(report["tls"]["hello_retry"], "secp384r1");
+    let findings = report["findings"].as_array().expect("findings");
+    let lost = findings.iter().find(|finding| finding["id"] == "hello-retry").expect("a finding");
+    assert_eq!(lost["round_trips"], 1);
+    let rounds = report["steps"].as_array().expect("steps").iter().map(|step| step["round"].as_u64());
+    assert!(rounds.max().flatten() >= Some(4), "TCP, two of TLS, the request: {report}");
+}
+
+#[test]
+fn brisk_and_nginx_send_what_openssl_sees() {
+    let site = Site::new();
+    let ca = TestCa::new();
+    let nginx = Nginx::https(&ca.server(&NAMES).key(LeafKey::Rsa2048).issue());
+    for (ca, port) in [(&site.ca, site.brisk.https().port()), (&ca, nginx.address().port())] {
+        let report = report(&mut probe(ca, port, "/", "--tls 1.2"));
+        let mut openssl = command("openssl");
+        openssl.args([
+            "s_client",
+            "-msg",
+            "-tls1_2",
+            "-alpn",
+            "h2,http/1.1",
+            "-status",
+            "-servername",
+            NAME,
+            "-connect",
+        ]);
+        openssl.arg(format!("127.0.0.1:{port}"));
+        let output = run(&mut openssl, b"", LIMIT).text();
+        let names = |all: Vec<(String, u64)>| all.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        assert_eq!(names(messages(&report, "server")), names(seen(&output, "<<<")), "{output}");
+        let certificate = |all: &[(String, u64)]| all.iter().find(|(name, _)| name == "Certificate").cloned();
+        assert_eq!(certificate(&messages(&report, "server")), certificate(&seen(&output, "<<<")));
+        assert_eq!(report["answer"]["protocol"], "h2");
+    }
+}
+
+#[test]
+fn the_terminal_shows_phases_steps_and_findings() {
+    let site = Site::new();
+    let mut command = probe(&site.ca, site.brisk.https().port(), "/", "");
+    let text = finished(&mut command).success();
+    for part in [
+        "TLS 1.3",
+        "X25519MLKEM768",
+        "ClientHello",
+        "EncryptedExtensions",
+        "Finished",
+        "200 over h2",
+        "total",
+    ] {
+        assert!(text.contains(part), "no {part}: {text}");
+    }
+    assert!(!text.contains('\x1b'), "colours without a terminal: {text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+}
+
+#[test]
+fn a_key_log_is_written_for_the_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let site = Site::new();
+    let file = site.ca.folder().join("keys.log");
+    let mut command = probe(&site.ca, site.brisk.https().port(), "/", "");
+    finished(command.arg("--keylog").arg(&file)).success();
+    let text = fs::read_to_string(&file).expect("a key log");
+    for label in ["CLIENT_HANDSHAKE_TRAFFIC_SECRET ", "SERVER_TRAFFIC_SECRET_0 "] {
+        assert!(text.contains(label), "{text}");
+    }
+    assert_eq!(fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
+}
+
+/// A server that sends these bytes to each connection, and then waits, or closes it.
+fn stranger(bytes: &'static [u8], closes: bool) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let port = listener.local_addr().expect("an address").port();
+    thread::spawn(move || {
+        let mut held = Vec::new();
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(bytes);
+            if !closes {
+                held.push(stream);
+            }
+        }
+    });
+    port
+}
+
+#[test]
+fn failures_have_one_clear_line_and_their_exit_codes() {
+    let ca = TestCa::new();
+    let unused = TcpListener::bind("127.0.0.1:0").expect("bind").local_addr().expect("an address").port();
+    let other = TestCa::new();
+    let site = Site::new();
+    let trusted = site.brisk.https().port();
+    for (ca, port, options, code, hint) in [
+        (&ca, unused, "", 4, "refused"),
+        (&ca, stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n", false), "", 5, "not TLS"),
+        (&ca, stranger(b"", true), "", 5, "closed the connection"),
+        (&ca, stranger(b"\x15\x03\x03\0\x02\x02\x28", true), "", 5, "handshake_failure"),
+        (&ca, stranger(b"", false), "--timeout 0.5", 7, "timed out after 500ms in the TLS handshake"),
+        (&other, trusted, "", 9, "NOT TRUSTED"),
+        (&other, trusted, "--insecure", 0, "NOT TRUSTED"),
+    ] {
+        let finished = finished(&mut probe(ca, port, "/", options));
+        let text = finished.text();
+        assert_eq!(finished.status.code(), Some(code), "{text}");
+        assert!(text.contains(hint), "no {hint}: {text}");
+    }
+    let mut unknown = Command::new(env!("CARGO_BIN_EXE_brisk"));
+    let finished = finished(unknown.args(["probe", "--timeout", "10", "https://no-such-host.invalid/"]));
+    // Where no name server can be asked, the time may be over first.
+    assert!(matches!(finished.status.code(), Some(3 | 7)), "{}", finished.text());
+    assert!(finished.stderr.contains("resolv"), "{}", finished.text());
+}

@@ -1,0 +1,211 @@
+//! One connection, from the first segment to the last byte of the answer.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use brisk_net::{ConnectOptions, TcpInfo, connect_from};
+use brisk_tls_client::{Client, ClientError, ClientStream, EarlyOutcome, SavedSession};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::{Instant as Deadline, timeout, timeout_at};
+
+use crate::capture::Capture;
+use crate::error::{ProbeError, Step};
+use crate::http1;
+use crate::http2::Http2;
+use crate::trace::{Milestones, Trace};
+use crate::url::Url;
+
+/// How long the server is given to take the end of the connection.
+const FAREWELL: Duration = Duration::from_millis(50);
+
+/// What all connections of a probe have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Course {
+    pub(crate) url: Url,
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) client: Client,
+    pub(crate) agent: String,
+    pub(crate) timeout: Duration,
+}
+
+/// How one connection begins.
+#[derive(Debug, Default)]
+pub(crate) struct Start {
+    pub(crate) session: Option<SavedSession>,
+    /// The request goes with the first flight, in this protocol, if the session allows it.
+    pub(crate) early: Option<Protocol>,
+}
+
+/// A protocol of HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Http1,
+    Http2,
+}
+
+impl Protocol {
+    /// That of a name of ALPN; HTTP/1.1 without one.
+    pub(crate) fn of(name: Option<&str>) -> Self {
+        if name == Some("h2") { Self::Http2 } else { Self::Http1 }
+    }
+}
+
+/// A connection that may carry a further request.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    stream: ClientStream,
+    http2: Option<Http2>,
+}
+
+impl Course {
+    /// Connects, asks, and reads the answer. The trace has what happened, whatever the result. The connection comes back if it
+    /// can be asked again.
+    pub(crate) async fn run(&self, start: Start, trace: &mut Trace) -> Result<Option<Kept>, ProbeError> {
+        let deadline = Deadline::now() + self.timeout;
+        match timeout_at(deadline, self.steps(start, deadline, trace)).await {
+            Ok(result) => result,
+            Err(_) => Err(self.late(trace)),
+        }
+    }
+
+    fn late(&self, trace: &Trace) -> ProbeError {
+        let received = trace.capture.copy().server.total;
+        let detail = match trace.milestones.step {
+            Step::Resolve | Step::Connect => {
+                trace.address.map(|address| format!(" to {address}")).unwrap_or_default()
+            }
+            _ => format!(", with {received} bytes received"),
+        };
+        ProbeError::Timeout { limit: self.timeout, step: trace.milestones.step, detail }
+    }
+
+    async fn steps(
+        &self,
+        start: Start,
+        deadline: Deadline,
+        trace: &mut Trace,
+    ) -> Result<Option<Kept>, ProbeError> {
+        let tcp = self.dial(deadline, trace).await?;
+        trace.milestones.reach(Step::Handshake);
+        let Start { session, early } = start;
+        let mut http2 = (early == Some(Protocol::Http2)).then(Http2::new);
+        let early = early.map(|_| match &mut http2 {
+            Some(http2) => http2.request(&self.url, &self.agent),
+            None => http1::request(&self.url, &self.agent),
+        });
+        let capture = Arc::clone(&trace.capture);
+        let observer: Arc<Capture> = capture;
+        let connected = self.client.connect_observed(tcp, session, early.as_deref(), Some(observer)).await;
+        let stream = connected.map_err(|error| unsecured(&error))?;
+        trace.milestones.secured = Some(std::time::Instant::now());
+        trace.facts = Some(stream.facts().clone());
+        trace.milestones.reach(Step::Request);
+        let outcome = stream.facts().early_data;
+        let protocol = Protocol::of(stream.facts().protocol.as_deref());
+        let mut kept = Kept { stream, http2 };
+        let rest = match (outcome, early) {
+            (EarlyOutcome::Accepted, _) => None,
+            // What was rejected is sent again, in the protocol that was chosen now.
+            (_, Some(early)) if kept.http2.is_some() == (protocol == Protocol::Http2) => Some(early),
+            _ => {
+                kept.http2 = (protocol == Protocol::Http2).then(Http2::new);
+                let http2 = kept.http2.as_mut().map(|http2| http2.request(&self.url, &self.agent));
+                Some(http2.unwrap_or_else(|| http1::request(&self.url, &self.agent)))
+            }
+        };
+        let done = self.ask(&mut kept, rest.as_deref(), trace).await;
+        trace.tcp_end = TcpInfo::of(kept.stream.tcp()).ok();
+        trace.sessions = kept.stream.take_sessions();
+        done?;
+        if trace.answer.as_ref().is_some_and(|answer| answer.is_last) {
+            kept.close().await;
+            return Ok(None);
+        }
+        Ok(Some(kept))
+    }
+
+    async fn dial(&self, deadline: Deadline, trace: &mut Trace) -> Result<TcpStream, ProbeError> {
+        trace.milestones.reach(Step::Connect);
+        for (index, address) in self.addresses.iter().enumerate() {
+            let left = deadline.saturating_duration_since(Deadline::now());
+            let share = left / (self.addresses.len() - index) as u32;
+            trace.address = Some(*address);
+            trace.milestones.dialled = Some(std::time::Instant::now());
+            let found = timeout(share, connect_from(*address, ConnectOptions::default())).await;
+            match found.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+                Ok(tcp) => {
+                    trace.milestones.connected = Some(std::time::Instant::now());
+                    trace.tcp = TcpInfo::of(&tcp).ok();
+                    return Ok(tcp);
+                }
+                Err(error)
+                    if error.kind() == io::ErrorKind::TimedOut && index + 1 == self.addresses.len() =>
+                {
+                    return Err(self.late(trace));
+                }
+                Err(error) => trace.refused.push((*address, reason(&error))),
+            }
+        }
+        let each = trace.refused.iter().map(|(address, why)| format!("{address}: {why}"));
+        Err(ProbeError::Unconnected(format!("cannot connect to {}", each.collect::<Vec<_>>().join("; "))))
+    }
+
+    /// Sends the request, unless it went early, and reads the answer.
+    async fn ask(
+        &self,
+        kept: &mut Kept,
+        request: Option<&[u8]>,
+        trace: &mut Trace,
+    ) -> Result<(), ProbeError> {
+        let milestones = &mut trace.milestones;
+        milestones.reach(Step::Request);
+        milestones.asked = Some(std::time::Instant::now());
+        if let Some(request) = request {
+            let written = kept.stream.write_all(request).await;
+            written.map_err(|error| ProbeError::Answer(format!("the request cannot be sent: {error}")))?;
+        }
+        let answer = kept.read(milestones).await;
+        trace.frames = kept.http2.as_ref().map(|http2| http2.frames().to_vec()).unwrap_or_default();
+        let answer = answer?;
+        trace.milestones.done = answer.done_at;
+        trace.answer = Some(answer);
+        Ok(())
+    }
+}
+
+impl Kept {
+    async fn read(&mut self, milestones: &mut Milestones) -> Result<crate::answer::Answer, ProbeError> {
+        match &mut self.http2 {
+            Some(http2) => http2.answer(&mut self.stream, milestones).await,
+            None => http1::answer(&mut self.stream, milestones).await,
+        }
+    }
+
+    /// Ends the connection as TLS wants it.
+    pub(crate) async fn close(mut self) {
+        // A server that does not take it is none of the probe's concern.
+        let _ = timeout(FAREWELL, self.stream.shutdown()).await;
+    }
+}
+
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "refused: no server listens on this port".to_owned(),
+        io::ErrorKind::TimedOut => "no answer".to_owned(),
+        io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => "no route".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+fn unsecured(error: &ClientError) -> ProbeError {
+    match error {
+        ClientError::Settings(text) => ProbeError::Settings(text.clone()),
+        ClientError::NotTls => {
+            ProbeError::Handshake("not TLS: what the server sent first is no TLS record".to_owned())
+        }
+        other => ProbeError::Handshake(format!("the TLS handshake failed: {other}")),
+    }
+}

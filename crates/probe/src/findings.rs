@@ -1,0 +1,253 @@
+//! What costs round trips, bytes or trust, and what to change: at most five, the dearest first.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use crate::Settings;
+use crate::report::{INITIAL_WINDOW, Report, TlsFacts};
+
+/// Findings of a report at most.
+const MOST: usize = 5;
+
+/// A certificate that ends within this many days is a finding.
+const DAYS: i64 = 14;
+
+/// Something that could be better.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// A name that stays, e.g. `hello-retry`.
+    pub id: &'static str,
+    /// One sentence.
+    pub text: String,
+    /// Round trips that it costs each connection.
+    pub round_trips: u32,
+    /// Bytes.
+    pub bytes: u64,
+    /// Round trips in milliseconds, at the round-trip time of this connection.
+    pub ms: f64,
+    /// What to change in brisk's configuration; empty where nothing there changes it.
+    pub brisk: String,
+    /// The same for nginx.
+    pub nginx: String,
+    /// What else to change.
+    pub advice: String,
+    /// Clients refuse the connection.
+    #[serde(skip)]
+    is_fatal: bool,
+}
+
+impl Finding {
+    fn new(id: &'static str, text: impl Into<String>) -> Self {
+        let (brisk, nginx, advice) = (String::new(), String::new(), String::new());
+        let text = text.into();
+        Self { id, text, round_trips: 0, bytes: 0, ms: 0.0, brisk, nginx, advice, is_fatal: false }
+    }
+
+    fn costs(mut self, round_trips: u32, bytes: u64) -> Self {
+        (self.round_trips, self.bytes) = (round_trips, bytes);
+        self
+    }
+
+    fn change(mut self, brisk: &str, nginx: &str) -> Self {
+        (self.brisk, self.nginx) = (brisk.to_owned(), nginx.to_owned());
+        self
+    }
+
+    fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice = advice.into();
+        self
+    }
+
+    fn fatal(mut self) -> Self {
+        self.is_fatal = true;
+        self
+    }
+}
+
+/// The findings of a report. What the settings did not offer is no fault of the server.
+pub(crate) fn findings(report: &Report, settings: &Settings) -> Vec<Finding> {
+    let mut all = Vec::new();
+    if let Some(tls) = &report.tls {
+        handshake(tls, &mut all);
+        certificates(tls, &mut all);
+        sessions(tls, &mut all);
+    }
+    connection(report, &mut all);
+    all.retain(|finding| match finding.id {
+        "old-version" => settings.version.is_none(),
+        "no-http2" => !settings.http1,
+        _ => true,
+    });
+    let rtt = report.rtt_ms();
+    for finding in &mut all {
+        finding.ms += f64::from(finding.round_trips) * rtt;
+    }
+    let price = |finding: &Finding| (finding.is_fatal, finding.ms, finding.round_trips, finding.bytes);
+    all.sort_by(|a, b| price(b).partial_cmp(&price(a)).unwrap_or(std::cmp::Ordering::Equal));
+    all.truncate(MOST);
+    all
+}
+
+fn handshake(tls: &TlsFacts, all: &mut Vec<Finding>) {
+    if let Some(group) = &tls.hello_retry {
+        let text = format!(
+            "the server wants the group {group} and says so in a HelloRetryRequest: a round trip is lost"
+        );
+        all.push(
+            Finding::new("hello-retry", text)
+                .costs(1, 0)
+                .change("", "ssl_ecdh_curve X25519MLKEM768:X25519:prime256v1;")
+                .advise(
+                    "accept the groups of which clients send shares: X25519MLKEM768 and X25519; brisk does",
+                ),
+        );
+    }
+    if tls.flight_bytes > tls.window_bytes {
+        let text = format!(
+            "the server's flight of {} bytes is longer than {INITIAL_WINDOW} segments ({} bytes): its end waits for an acknowledgement",
+            tls.flight_bytes, tls.window_bytes
+        );
+        all.push(
+            Finding::new("flight-beyond-window", text)
+                .costs(1, tls.flight_bytes - tls.window_bytes)
+                .change(
+                    "tls.certificate_compression = true, and an ECDSA certificate",
+                    "ssl_certificate with an ECDSA chain",
+                )
+                .advise("send a shorter chain; or: ip route change default via GATEWAY initcwnd 30"),
+        );
+    }
+    if tls.version != "TLS 1.3" && tls.resumption == "full" {
+        let text =
+            format!("{} is spoken: the full handshake has two round trips in place of one", tls.version);
+        let saves = if tls.false_start == Some(true) {
+            "clients with False Start save this round trip here"
+        } else {
+            "not even False Start saves it: that takes ECDHE, an AEAD and ALPN"
+        };
+        all.push(
+            Finding::new("old-version", text)
+                .costs(1, 0)
+                .change("TLS 1.3 is always on", "ssl_protocols TLSv1.2 TLSv1.3;")
+                .advise(saves),
+        );
+    }
+    if tls.version == "TLS 1.3" && tls.group.as_deref().is_some_and(|group| !group.contains("MLKEM")) {
+        let group = tls.group.as_deref().unwrap_or_default();
+        let text = format!("the key exchange with {group} does not resist quantum computers");
+        all.push(
+            Finding::new("not-post-quantum", text).change(
+                "X25519MLKEM768 is always on",
+                "ssl_ecdh_curve X25519MLKEM768:X25519; with OpenSSL 3.5",
+            ),
+        );
+    }
+}
+
+fn certificates(tls: &TlsFacts, all: &mut Vec<Finding>) {
+    let Some(chain) = &tls.chain else { return };
+    if let Some(reason) = &tls.distrust {
+        let missing = chain.is_alone && reason.contains("authority");
+        let finding = if missing {
+            let text = "the server sends its certificate without the intermediate: clients that do not have it refuse";
+            Finding::new("missing-intermediate", text).change(
+                "certificates.complete_chains = true, or a full chain file",
+                "ssl_certificate fullchain.pem;",
+            )
+        } else {
+            Finding::new("not-trusted", format!("clients refuse the connection: {reason}"))
+        };
+        all.push(finding.fatal());
+    }
+    if let Some((name, bytes)) = &chain.root {
+        let text = format!("the root {name:?} is sent: clients have it, or do not trust it");
+        all.push(
+            Finding::new("useless-root", text)
+                .costs(0, *bytes as u64)
+                .advise("leave it out of the chain file"),
+        );
+    }
+    if !chain.out_of_order.is_empty() {
+        let text = format!(
+            "the chain is not in order: {:?} does not certify the one before it",
+            chain.out_of_order[0]
+        );
+        all.push(
+            Finding::new("chain-order", text)
+                .advise("the certificate first, then each issuer of the one before"),
+        );
+    }
+    let days = chain.certificates.first().map(|first| (first.not_after - now()) / 86_400);
+    if let Some(days) = days.filter(|days| (0..DAYS).contains(days)) {
+        let text = format!("the certificate ends in {days} days");
+        all.push(Finding::new("expires-soon", text).change("acme = true", "").advise("renew it now"));
+    }
+    if chain.compressed.is_none() && tls.version == "TLS 1.3" && chain.bytes > 2500 {
+        let text = format!(
+            "the chain of {} bytes is not compressed, though this client takes it so (RFC 8879)",
+            chain.bytes
+        );
+        all.push(
+            Finding::new("uncompressed-chain", text)
+                .costs(0, chain.bytes as u64)
+                .change("tls.certificate_compression = true", "ssl_certificate_compression on;"),
+        );
+    }
+    if chain.certificates.first().is_some_and(|first| first.names_responder) && chain.staple_bytes == 0 {
+        let text =
+            "no OCSP response is stapled: clients that check ask the authority, over a connection of its own";
+        all.push(
+            Finding::new("no-staple", text)
+                .costs(2, 0)
+                .change("certificates.staple = true", "ssl_stapling on;"),
+        );
+    }
+}
+
+fn sessions(tls: &TlsFacts, all: &mut Vec<Finding>) {
+    if tls.tickets.is_empty() && tls.resumption == "full" {
+        let is12 = tls.version != "TLS 1.3";
+        let text =
+            "the server gives no session that could be resumed: each connection pays for a full handshake";
+        all.push(
+            Finding::new("no-session", text)
+                .costs(u32::from(is12), tls.chain.as_ref().map_or(0, |chain| chain.bytes as u64))
+                .change("tls.tickets = true", "ssl_session_tickets on;"),
+        );
+    }
+}
+
+fn connection(report: &Report, all: &mut Vec<Finding>) {
+    for (address, why) in report.refused.iter().take(1) {
+        let text = format!("{address} does not connect ({why}), and clients try it first");
+        let tried = report.refused.len() as u32;
+        all.push(
+            Finding::new("dead-address", text)
+                .costs(tried, 0)
+                .advise("take it out of the name's records, or serve it"),
+        );
+    }
+    let Some(answer) = &report.answer else { return };
+    if (300..400).contains(&answer.status)
+        && let Some(location) = answer.header("location")
+    {
+        let text = format!(
+            "the answer is a redirect to {location}: a round trip, and a connection if the host is another"
+        );
+        all.push(Finding::new("redirect", text).costs(1, 0).advise("link to that URL"));
+    }
+    if answer.protocol != "h2" && report.tls.as_ref().is_some_and(|tls| tls.protocol.as_deref() != Some("h2"))
+    {
+        let text = "HTTP/2 is not offered: requests beside the first wait, or take connections of their own";
+        all.push(
+            Finding::new("no-http2", text)
+                .costs(0, 0)
+                .change("tls.protocols = [\"h2\", \"http/1.1\"]", "http2 on;"),
+        );
+    }
+}
+
+fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs().cast_signed())
+}

@@ -1,0 +1,146 @@
+//! What must hold for any bytes of a server, for tests and for libFuzzer.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use brisk_wire::registry::ProtocolVersion;
+
+use crate::capture::{Capture, Party};
+use crate::chain::Chain;
+use crate::http1;
+use crate::http2::Http2;
+use crate::message::{self, Ticket};
+use crate::records::Wire;
+use crate::resolve;
+use crate::steps::steps;
+use crate::trace::Milestones;
+use crate::url::Url;
+
+/// The records of a server, behind a byte whose lowest bit says whether there are secrets: nothing is read twice, messages lie
+/// within records, and round trips never go back on the side of the client.
+pub fn probed_wire(bytes: &[u8]) {
+    use brisk_tls_client::Observer;
+
+    let Some((&first, rest)) = bytes.split_first() else { return };
+    let (capture, began) = (Capture::default(), Instant::now());
+    capture.sent(began, &[22, 3, 1, 0, 4, 1, 0, 0, 0]);
+    if first & 1 == 1 {
+        capture.secret("SERVER_HANDSHAKE_TRAFFIC_SECRET", &[0; 32], &[7; 32]);
+        capture.secret("SERVER_TRAFFIC_SECRET_0", &[0; 32], &[9; 32]);
+    }
+    let (early, late) = rest.split_at(rest.len() / 2);
+    capture.received(began + Duration::from_millis(1), early);
+    capture.received(began + Duration::from_millis(2), late);
+    let wire = Wire::read(&capture.copy());
+    let total: usize = wire.server.iter().map(|record| record.len).sum();
+    assert!(total <= rest.len());
+    for message in wire.messages.iter().filter(|message| message.from == Party::Server) {
+        assert!(message.records > 0 && message.record + message.records <= wire.server.len());
+        let _ = message::key_exchange(&message.body);
+        let _ = message::compressed(&message.body);
+        let _ = Ticket::read(&message.body, ProtocolVersion::TLS1_3);
+        let _ = Ticket::read(&message.body, ProtocolVersion::TLS1_2);
+    }
+    let rows = steps(&wire, began, Duration::from_micros(500));
+    assert!(rows.windows(2).all(|pair| pair[0].at <= pair[1].at));
+    assert!(rows.iter().all(|row| row.round > 0));
+}
+
+/// An answer over HTTP/1.1 or HTTP/2, as the first byte says: it ends, and no more is counted than came.
+pub fn probed_answer(bytes: &[u8]) {
+    let Some((&first, rest)) = bytes.split_first() else { return };
+    let mut milestones = Milestones::default();
+    if first & 1 == 0 {
+        let answer = at_once(http1::answer(&mut &*rest, &mut milestones));
+        if let Ok(answer) = answer {
+            assert!(answer.head_bytes as u64 + answer.body_bytes <= rest.len() as u64);
+        }
+        return;
+    }
+    let url: Url = "https://example.test/".parse().expect("a URL");
+    let mut http2 = Http2::new();
+    http2.request(&url, "fuzz");
+    let mut stream = tokio::io::join(rest, tokio::io::sink());
+    if let Ok(answer) = at_once(http2.answer(&mut stream, &mut milestones)) {
+        assert!(answer.body_bytes <= rest.len() as u64 && answer.status > 0);
+    }
+}
+
+/// An answer of a name server: read, or refused with a reason.
+pub fn probed_https_record(bytes: &[u8]) {
+    if let Err(reason) = resolve::read(bytes) {
+        assert!(!reason.is_empty());
+    }
+}
+
+/// Certificates, each behind its length in two bytes: what is shown of them has no control characters.
+pub fn probed_chain(bytes: &[u8]) {
+    let (mut chain, mut input) = (Vec::new(), message::Input(bytes));
+    while let Some(certificate) = input.long() {
+        chain.push(certificate.to_vec());
+    }
+    let read = Chain::read(&chain, 0);
+    assert!(read.certificates.len() + read.unreadable <= chain.len());
+    for certificate in &read.certificates {
+        assert!(
+            !certificate.subject.contains(char::is_control) && !certificate.issuer.contains(char::is_control)
+        );
+    }
+}
+
+/// The result of a future that never waits.
+fn at_once<T>(work: impl Future<Output = T>) -> T {
+    let mut context = Context::from_waker(Waker::noop());
+    match pin!(work).poll(&mut context) {
+        Poll::Ready(result) => result,
+        Poll::Pending => panic!("it waits for bytes that are there"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_testkit::fuzz::drive;
+
+    #[test]
+    fn fuzz_probed_wire() {
+        let words: &[&[u8]] = &[
+            b"\x16\x03\x03\0",
+            b"\x17\x03\x03\0",
+            b"\x14\x03\x03\0\x01\x01",
+            b"\x02\0\0\x2a\x03\x03",
+            b"\0\x2b\0\x02\x03\x04",
+        ];
+        drive("probed_wire", words, super::probed_wire);
+    }
+
+    #[test]
+    fn fuzz_probed_answer() {
+        let words: &[&[u8]] = &[
+            b"\0HTTP/1.1 200 OK\r\n",
+            b"Transfer-Encoding: chunked\r\n\r\n",
+            b"Content-Length: 3\r\n\r\n",
+            b"ffffffffffffffff\r\n",
+            b"\x01\0\0\0\x04\0\0\0\0\0",
+            b"\0\0\x01\x01\x05\0\0\0\x01\x88",
+            b"\0\0\x03\0\x01\0\0\0\x01abc",
+        ];
+        drive("probed_answer", words, super::probed_answer);
+    }
+
+    #[test]
+    fn fuzz_probed_https_record() {
+        let words: &[&[u8]] = &[b"\0\x41\0\x01", b"\xc0\x0c", b"\0\x01\0\x03\x02h2", b"\0\x05\0\x02\0\0"];
+        drive("probed_https_record", words, super::probed_https_record);
+    }
+
+    #[test]
+    fn fuzz_probed_chain() {
+        drive(
+            "probed_chain",
+            &[b"\x30\x82", b"\x06\x03\x55\x04\x03", b"\x0c\x04a\x1b[2"],
+            super::probed_chain,
+        );
+    }
+}

@@ -1,0 +1,458 @@
+//! One request after the other over HTTP/2, with every frame of both directions noted. Bodies are counted, never kept.
+
+mod log;
+
+use std::io;
+use std::time::Instant;
+
+use brisk_wire::h2::block;
+use brisk_wire::h2::frame::{
+    FrameHead, HEAD, HeadersPayload, PREFACE, Reason, WriteFrames, flag, kind, without_padding, word,
+};
+use brisk_wire::h2::hpack::{Decoder, Encoder, Fields, Name, constant};
+use brisk_wire::h2::settings::{DEFAULT_FRAME, DEFAULT_WINDOW, PeerSettings, id, payload};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::answer::Answer;
+use crate::capture::Party;
+use crate::chain::printable;
+use crate::error::{ProbeError, Step};
+use crate::trace::Milestones;
+use crate::url::Url;
+pub use log::Frame;
+use log::Log;
+
+/// What Chrome asks for: bytes of its header table, of a stream's window, and of a head.
+const TABLE: u32 = 65_536;
+const WINDOW: u32 = 6_291_456;
+const LIST: u32 = 262_144;
+
+/// By which Chrome raises the window of the connection.
+const RAISE: u32 = 15_663_105;
+
+/// Fields of a head at most.
+const FIELDS: usize = 256;
+
+/// Frames other than `DATA` that a server may send for one answer.
+const CONTROL: u32 = 2000;
+
+/// A field as text.
+type Line = (String, String);
+
+#[derive(Debug, Default)]
+struct Lines(Vec<Line>);
+
+impl Fields for Lines {
+    type Field = Line;
+
+    fn constant(&mut self, index: usize) -> Line {
+        let (name, value) = constant(index).unwrap_or_default();
+        (name.to_owned(), value.to_owned())
+    }
+
+    fn literal(&mut self, name: Name<'_, Line>, value: &[u8]) -> Line {
+        let name = match name {
+            Name::Constant(index) => self.constant(index).0,
+            Name::Of((name, _)) => name.clone(),
+            Name::New(name) => printable(&String::from_utf8_lossy(name)),
+        };
+        (name, printable(&String::from_utf8_lossy(value)))
+    }
+
+    fn take(&mut self, field: Line) {
+        self.0.push(field);
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Http2 {
+    encoder: Encoder,
+    decoder: Decoder<Line>,
+    peer: PeerSettings,
+    /// Bytes that are to be sent.
+    out: Vec<u8>,
+    /// Bytes that have come and are no whole frame yet.
+    buffer: Vec<u8>,
+    /// A header block that goes on in `CONTINUATION`: its stream, whether the stream ends, its first parts.
+    block: Option<(u32, bool, Vec<u8>)>,
+    next: u32,
+    /// What the server may still send: on the connection, and on the stream.
+    connection_window: i64,
+    stream_window: i64,
+    control: u32,
+    goaway: Option<Reason>,
+    log: Log,
+}
+
+impl Http2 {
+    /// A connection whose preface is to be sent with the first request.
+    pub(crate) fn new() -> Self {
+        let mut new = Self {
+            encoder: Encoder::new(),
+            decoder: Decoder::new(TABLE as usize),
+            peer: PeerSettings::default(),
+            out: PREFACE.to_vec(),
+            buffer: Vec::new(),
+            block: None,
+            next: 1,
+            connection_window: i64::from(DEFAULT_WINDOW) + i64::from(RAISE),
+            stream_window: i64::from(WINDOW),
+            control: 0,
+            goaway: None,
+            log: Log::default(),
+        };
+        let settings = [
+            (id::HEADER_TABLE_SIZE, TABLE),
+            (id::ENABLE_PUSH, 0),
+            (id::INITIAL_WINDOW_SIZE, WINDOW),
+            (id::MAX_HEADER_LIST_SIZE, LIST),
+        ];
+        new.send(kind::SETTINGS, 0, 0, &payload(&settings));
+        new.send(kind::WINDOW_UPDATE, 0, 0, &RAISE.to_be_bytes());
+        new
+    }
+
+    /// The bytes of the next request, with what must go before it.
+    pub(crate) fn request(&mut self, url: &Url, agent: &str) -> Vec<u8> {
+        let stream = self.next;
+        self.next += 2;
+        (self.stream_window, self.control) = (i64::from(WINDOW), 0);
+        let at = block::begin(&mut self.out);
+        self.encoder.begin(&mut self.out);
+        let fields = [
+            (":method", "GET".to_owned()),
+            (":scheme", "https".to_owned()),
+            (":authority", url.authority()),
+            (":path", url.path.clone()),
+            ("user-agent", agent.to_owned()),
+            ("accept", "*/*".to_owned()),
+        ];
+        for (name, value) in &fields {
+            self.encoder.field(name.as_bytes(), value.as_bytes(), &mut self.out);
+        }
+        block::end(&mut self.out, at, stream, true);
+        let head = FrameHead::read(self.out[at..].first_chunk().expect("the head of a frame"));
+        let lines = fields.map(|(name, value)| (name.to_owned(), value));
+        self.log.headers(Party::Client, head, &lines, true);
+        std::mem::take(&mut self.out)
+    }
+
+    /// Reads the answer to the request that was sent last.
+    pub(crate) async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
+        &mut self,
+        stream: &mut S,
+        milestones: &mut Milestones,
+    ) -> Result<Answer, ProbeError> {
+        let wanted = self.next - 2;
+        let mut answer = Answer { protocol: "h2".to_owned(), ..Answer::default() };
+        while answer.done_at.is_none() {
+            while let Some((head, payload)) = self.next_frame()? {
+                self.frame(head, &payload, wanted, &mut answer, milestones).map_err(broken)?;
+            }
+            if !self.out.is_empty() {
+                let out = std::mem::take(&mut self.out);
+                // A server that closes does not read any more: its reason is what counts.
+                let _ = stream.write_all(&out).await;
+            }
+            if answer.done_at.is_some() {
+                break;
+            }
+            if let Some(reason) = self.goaway {
+                return Err(ProbeError::Answer(format!(
+                    "the server ended the connection: GOAWAY with {reason}"
+                )));
+            }
+            self.buffer.reserve(32 * 1024);
+            match stream.read_buf(&mut self.buffer).await {
+                Ok(0) => {
+                    return Err(ProbeError::Answer(
+                        "the server closed the connection before its answer".to_owned(),
+                    ));
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Err(ProbeError::Answer(
+                        "the server closed the connection without close_notify".to_owned(),
+                    ));
+                }
+                Err(error) => return Err(ProbeError::Answer(format!("the connection broke: {error}"))),
+            }
+        }
+        answer.is_last = self.goaway.is_some();
+        Ok(answer)
+    }
+
+    /// The frames until now.
+    pub(crate) fn frames(&self) -> &[Frame] {
+        &self.log.frames
+    }
+
+    fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        self.out.frame(kind, flags, stream, payload);
+        let head = FrameHead { length: payload.len() as u32, kind, flags, stream };
+        self.log.frame(Party::Client, head, payload, None);
+    }
+
+    fn next_frame(&mut self) -> Result<Option<(FrameHead, Vec<u8>)>, ProbeError> {
+        let Some(head) = self.buffer.first_chunk::<HEAD>() else { return Ok(None) };
+        let head = FrameHead::read(head);
+        if head.length > DEFAULT_FRAME {
+            let reason = if self.log.is_answered() {
+                "sends a frame that is too long"
+            } else {
+                "does not speak HTTP/2"
+            };
+            return Err(ProbeError::Answer(format!("the server {reason}")));
+        }
+        let end = HEAD + head.length as usize;
+        if self.buffer.len() < end {
+            return Ok(None);
+        }
+        let payload = self.buffer[HEAD..end].to_vec();
+        self.buffer.drain(..end);
+        Ok(Some((head, payload)))
+    }
+
+    fn frame(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        wanted: u32,
+        answer: &mut Answer,
+        milestones: &mut Milestones,
+    ) -> Result<(), Reason> {
+        if head.kind != kind::DATA {
+            self.control += 1;
+            if self.control > CONTROL {
+                return Err(Reason::ENHANCE_YOUR_CALM);
+            }
+        }
+        if self.block.is_some() && head.kind != kind::CONTINUATION {
+            return Err(Reason::PROTOCOL_ERROR);
+        }
+        if head.kind == kind::HEADERS && head.stream == wanted {
+            milestones.first_byte.get_or_insert_with(Instant::now);
+        }
+        match head.kind {
+            kind::HEADERS => return self.headers(head, payload, wanted, answer, milestones),
+            kind::CONTINUATION => return self.continuation(head, payload, wanted, answer, milestones),
+            kind::DATA => return self.data(head, payload, wanted, answer),
+            _ => self.log.frame(Party::Server, head, payload, None),
+        }
+        match head.kind {
+            kind::SETTINGS if !head.has(flag::ACK) => {
+                let least = self.peer.apply(payload)?;
+                self.encoder.resize(least as usize);
+                self.encoder.resize(self.peer.header_table as usize);
+                self.send(kind::SETTINGS, flag::ACK, 0, &[]);
+            }
+            kind::PING if !head.has(flag::ACK) => self.send(kind::PING, flag::ACK, 0, payload),
+            kind::GOAWAY => self.goaway = Some(Reason(word(payload.get(4..).unwrap_or_default()))),
+            kind::RST_STREAM if head.stream == wanted => return Err(Reason(word(payload))),
+            kind::PUSH_PROMISE => return Err(Reason::PROTOCOL_ERROR),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn headers(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        wanted: u32,
+        answer: &mut Answer,
+        milestones: &mut Milestones,
+    ) -> Result<(), Reason> {
+        let block = HeadersPayload::read(head.flags, payload)?.block.to_vec();
+        answer.head_bytes += HEAD + payload.len();
+        let ends = head.has(flag::END_STREAM);
+        if !head.has(flag::END_HEADERS) {
+            self.log.frame(Party::Server, head, &[], None);
+            self.block = Some((head.stream, ends, block));
+            return Ok(());
+        }
+        self.decoded(head, ends, &block, wanted, answer, milestones)
+    }
+
+    fn continuation(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        wanted: u32,
+        answer: &mut Answer,
+        milestones: &mut Milestones,
+    ) -> Result<(), Reason> {
+        let Some((stream, ends, mut block)) = self.block.take() else { return Err(Reason::PROTOCOL_ERROR) };
+        answer.head_bytes += HEAD + payload.len();
+        block.extend_from_slice(payload);
+        if stream != head.stream || block.len() > LIST as usize {
+            return Err(Reason::PROTOCOL_ERROR);
+        }
+        if !head.has(flag::END_HEADERS) {
+            self.log.frame(Party::Server, head, &[], None);
+            self.block = Some((stream, ends, block));
+            return Ok(());
+        }
+        self.decoded(head, ends, &block, wanted, answer, milestones)
+    }
+
+    fn decoded(
+        &mut self,
+        head: FrameHead,
+        ends: bool,
+        block: &[u8],
+        wanted: u32,
+        answer: &mut Answer,
+        milestones: &mut Milestones,
+    ) -> Result<(), Reason> {
+        let mut lines = Lines::default();
+        let decoded = self.decoder.decode(block, FIELDS, LIST as usize, &mut lines);
+        let whole = decoded.map_err(|_| Reason::COMPRESSION_ERROR)?.is_whole;
+        self.log.headers(Party::Server, head, &lines.0, whole);
+        if head.stream != wanted {
+            return Ok(());
+        }
+        let status = lines.0.iter().find(|(name, _)| name == ":status");
+        let status: Option<u16> = status.and_then(|(_, value)| value.parse().ok());
+        match status {
+            Some(100..200) => answer.interim += 1,
+            Some(status) if answer.status == 0 => {
+                answer.status = status;
+                answer.headers = lines.0.into_iter().filter(|(name, _)| !name.starts_with(':')).collect();
+                answer.head_at = Some(Instant::now());
+                milestones.reach(Step::Body);
+            }
+            _ if answer.status == 0 => return Err(Reason::PROTOCOL_ERROR),
+            // Trailers.
+            _ => {}
+        }
+        if ends {
+            answer.done_at = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    fn data(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        wanted: u32,
+        answer: &mut Answer,
+    ) -> Result<(), Reason> {
+        let bytes = without_padding(head.flags, payload)?.len();
+        let length = i64::from(head.length);
+        (self.connection_window, self.stream_window) =
+            (self.connection_window - length, self.stream_window - length);
+        self.log.frame(Party::Server, head, payload, Some((self.connection_window, self.stream_window)));
+        if self.connection_window < 0 || self.stream_window < 0 {
+            return Err(Reason::FLOW_CONTROL_ERROR);
+        }
+        if head.stream != wanted || answer.status == 0 {
+            return Err(Reason::PROTOCOL_ERROR);
+        }
+        answer.body_bytes += bytes as u64;
+        if head.has(flag::END_STREAM) {
+            answer.done_at = Some(Instant::now());
+        }
+        let (lacks, most) = (i64::from(WINDOW) - self.stream_window, i64::from(WINDOW) / 2);
+        if lacks > most && answer.done_at.is_none() {
+            self.stream_window += lacks;
+            self.send(kind::WINDOW_UPDATE, 0, wanted, &(lacks as u32).to_be_bytes());
+        }
+        let full = i64::from(DEFAULT_WINDOW) + i64::from(RAISE);
+        let lacks = full - self.connection_window;
+        if lacks > full / 2 {
+            self.connection_window += lacks;
+            self.send(kind::WINDOW_UPDATE, 0, 0, &(lacks as u32).to_be_bytes());
+        }
+        Ok(())
+    }
+}
+
+fn broken(reason: Reason) -> ProbeError {
+    ProbeError::Answer(match reason {
+        Reason::COMPRESSION_ERROR => "a header block of the server cannot be decoded".to_owned(),
+        Reason::ENHANCE_YOUR_CALM => {
+            format!("the server sends more than {CONTROL} control frames, and no answer")
+        }
+        Reason::FLOW_CONTROL_ERROR => "the server sends more than the window allows".to_owned(),
+        reason => format!("the stream was reset, or a frame breaks the protocol: {reason}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url() -> Url {
+        "https://example.test/a".parse().expect("a URL")
+    }
+
+    fn response(fill: impl FnOnce(&mut Vec<u8>, &mut Encoder)) -> Vec<u8> {
+        let mut out = Vec::new();
+        fill(&mut out, &mut Encoder::new());
+        out
+    }
+
+    async fn exchange(bytes: &[u8]) -> (Result<Answer, ProbeError>, Http2) {
+        let mut http2 = Http2::new();
+        http2.request(&url(), "test");
+        let (mut near, mut far) = tokio::io::duplex(1 << 20);
+        far.write_all(bytes).await.expect("room");
+        drop(far);
+        let answer = http2.answer(&mut near, &mut Milestones::default()).await;
+        (answer, http2)
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_read_with_its_frames() {
+        let bytes = response(|out, encoder| {
+            out.frame(kind::SETTINGS, 0, 0, &payload(&[(id::MAX_CONCURRENT_STREAMS, 7)]));
+            let at = block::begin(out);
+            encoder.status(200, out);
+            encoder.field(b"server", b"x", out);
+            block::end(out, at, 1, false);
+            out.frame(kind::DATA, 0, 1, b"hello");
+            out.frame(kind::DATA, flag::END_STREAM, 1, b"!");
+        });
+        let (answer, http2) = exchange(&bytes).await;
+        let answer = answer.expect("an answer");
+        assert_eq!((answer.status, answer.body_bytes), (200, 6));
+        assert_eq!(answer.headers, [("server".to_owned(), "x".to_owned())]);
+        let names: Vec<_> = http2.frames().iter().map(|frame| (frame.from, frame.kind.as_str())).collect();
+        let expected = [
+            (Party::Client, "SETTINGS"),
+            (Party::Client, "WINDOW_UPDATE"),
+            (Party::Client, "HEADERS"),
+            (Party::Server, "SETTINGS"),
+            (Party::Client, "SETTINGS"),
+            (Party::Server, "HEADERS"),
+            (Party::Server, "DATA"),
+            (Party::Server, "DATA"),
+        ];
+        assert_eq!(names, expected);
+        assert!(http2.frames()[3].detail.contains("MAX_CONCURRENT_STREAMS 7"), "{:?}", http2.frames()[3]);
+    }
+
+    #[tokio::test]
+    async fn floods_resets_and_other_protocols_are_errors() {
+        let flood = response(|out, _| {
+            for _ in 0..3000 {
+                out.frame(kind::PING, 0, 0, &[0; 8]);
+            }
+        });
+        let reset = response(|out, _| out.rst_stream(1, Reason::REFUSED_STREAM));
+        let goaway = response(|out, _| out.frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 0, 0, 0, 0, 11]));
+        for (bytes, hint) in [
+            (flood, "control frames"),
+            (reset, "REFUSED_STREAM"),
+            (goaway, "ENHANCE_YOUR_CALM"),
+            (b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), "does not speak HTTP/2"),
+            (Vec::new(), "closed the connection"),
+        ] {
+            let error = exchange(&bytes).await.0.expect_err(hint).to_string();
+            assert!(error.contains(hint), "{error}");
+        }
+    }
+}

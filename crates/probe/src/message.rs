@@ -1,0 +1,258 @@
+//! What handshake messages of a server say, and the names of all.
+
+use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
+
+pub(crate) const CLIENT_HELLO: u8 = 1;
+pub(crate) const SERVER_HELLO: u8 = 2;
+pub(crate) const NEW_SESSION_TICKET: u8 = 4;
+pub(crate) const CERTIFICATE: u8 = 11;
+pub(crate) const SERVER_KEY_EXCHANGE: u8 = 12;
+pub(crate) const CERTIFICATE_VERIFY: u8 = 15;
+pub(crate) const FINISHED: u8 = 20;
+pub(crate) const COMPRESSED_CERTIFICATE: u8 = 25;
+
+/// The random of a `HelloRetryRequest` (RFC 8446 section 4.1.3).
+const RETRY: [u8; 32] = [
+    0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2,
+    0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+];
+
+/// The name of a message type; `None` for one that has none here.
+pub(crate) const fn name(kind: u8) -> Option<&'static str> {
+    Some(match kind {
+        0 => "HelloRequest",
+        CLIENT_HELLO => "ClientHello",
+        SERVER_HELLO => "ServerHello",
+        NEW_SESSION_TICKET => "NewSessionTicket",
+        5 => "EndOfEarlyData",
+        8 => "EncryptedExtensions",
+        CERTIFICATE => "Certificate",
+        SERVER_KEY_EXCHANGE => "ServerKeyExchange",
+        13 => "CertificateRequest",
+        14 => "ServerHelloDone",
+        CERTIFICATE_VERIFY => "CertificateVerify",
+        16 => "ClientKeyExchange",
+        FINISHED => "Finished",
+        22 => "CertificateStatus",
+        24 => "KeyUpdate",
+        COMPRESSED_CERTIFICATE => "CompressedCertificate",
+        _ => return None,
+    })
+}
+
+/// The name of an alert's description (RFC 8446 section 6).
+pub(crate) const fn alert(description: u8) -> Option<&'static str> {
+    Some(match description {
+        0 => "close_notify",
+        10 => "unexpected_message",
+        20 => "bad_record_mac",
+        22 => "record_overflow",
+        40 => "handshake_failure",
+        42 => "bad_certificate",
+        43 => "unsupported_certificate",
+        44 => "certificate_revoked",
+        45 => "certificate_expired",
+        46 => "certificate_unknown",
+        47 => "illegal_parameter",
+        48 => "unknown_ca",
+        49 => "access_denied",
+        50 => "decode_error",
+        51 => "decrypt_error",
+        70 => "protocol_version",
+        71 => "insufficient_security",
+        80 => "internal_error",
+        86 => "inappropriate_fallback",
+        90 => "user_canceled",
+        100 => "no_renegotiation",
+        109 => "missing_extension",
+        110 => "unsupported_extension",
+        112 => "unrecognized_name",
+        113 => "bad_certificate_status_response",
+        115 => "unknown_psk_identity",
+        116 => "certificate_required",
+        120 => "no_application_protocol",
+        121 => "ech_required",
+        _ => return None,
+    })
+}
+
+/// Reads fields one after the other.
+pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Input<'a> {
+    pub(crate) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    pub(crate) fn byte(&mut self) -> Option<u8> {
+        self.take(1).map(|bytes| bytes[0])
+    }
+
+    pub(crate) fn two(&mut self) -> Option<u16> {
+        self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+    }
+
+    pub(crate) fn four(&mut self) -> Option<u32> {
+        self.take(4).map(|bytes| u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    }
+
+    pub(crate) fn three(&mut self) -> Option<usize> {
+        self.take(3).map(|bytes| u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]) as usize)
+    }
+
+    /// Bytes behind their length of one byte.
+    pub(crate) fn short(&mut self) -> Option<&'a [u8]> {
+        let len = self.byte()?;
+        self.take(len.into())
+    }
+
+    /// Bytes behind their length of two bytes.
+    pub(crate) fn long(&mut self) -> Option<&'a [u8]> {
+        let len = self.two()?;
+        self.take(len.into())
+    }
+}
+
+/// The extensions in a block without its length: number and content.
+pub(crate) fn extensions(block: &[u8]) -> Vec<(u16, &[u8])> {
+    let mut input = Input(block);
+    let mut found = Vec::new();
+    while let Some(number) = input.two()
+        && let Some(content) = input.long()
+    {
+        found.push((number, content));
+    }
+    found
+}
+
+/// A `ServerHello` (RFC 8446 section 4.1.3, RFC 5246 section 7.4.1.3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hello {
+    pub(crate) is_retry: bool,
+    pub(crate) version: ProtocolVersion,
+    pub(crate) suite: CipherSuite,
+    /// Of the key share; of a `HelloRetryRequest`, the group that it asks for.
+    pub(crate) group: Option<NamedGroup>,
+    /// A pre-shared key was chosen.
+    pub(crate) is_resumed: bool,
+}
+
+impl Hello {
+    /// Reads the body; `None` where it ends too early.
+    pub(crate) fn read(body: &[u8]) -> Option<Self> {
+        let mut input = Input(body);
+        let mut version = ProtocolVersion(input.two()?);
+        let is_retry = input.take(32)? == RETRY;
+        input.short()?;
+        let suite = CipherSuite(input.two()?);
+        input.byte()?;
+        let (mut group, mut is_resumed) = (None, false);
+        for (number, content) in extensions(input.long().unwrap_or_default()) {
+            let mut content = Input(content);
+            match number {
+                41 => is_resumed = true,
+                43 => version = content.two().map_or(version, ProtocolVersion),
+                51 => group = content.two().map(NamedGroup),
+                _ => {}
+            }
+        }
+        Some(Self { is_retry, version, suite, group, is_resumed })
+    }
+}
+
+/// A session that the server gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Ticket {
+    /// How long it may be used, in seconds; 0 in TLS 1.2 leaves it to the client.
+    pub lifetime_s: u32,
+    /// Bytes of the ticket.
+    pub bytes: usize,
+    /// Bytes of early data that it allows; 0 for none.
+    pub early_data: u32,
+}
+
+impl Ticket {
+    /// Reads the body of a `NewSessionTicket` (RFC 8446 section 4.6.1, RFC 5077 section 3.3).
+    pub(crate) fn read(body: &[u8], version: ProtocolVersion) -> Option<Self> {
+        let mut input = Input(body);
+        let lifetime_s = input.four()?;
+        if version != ProtocolVersion::TLS1_3 {
+            return Some(Self { lifetime_s, bytes: input.long()?.len(), early_data: 0 });
+        }
+        input.four()?;
+        input.short()?;
+        let bytes = input.long()?.len();
+        let all = extensions(input.long()?);
+        let early = all.iter().find(|(number, _)| *number == 42);
+        let early_data = early.and_then(|(_, content)| Input(content).four()).unwrap_or(0);
+        Some(Self { lifetime_s, bytes, early_data })
+    }
+}
+
+/// Group and scheme of a `ServerKeyExchange` with a named curve (RFC 8422 section 5.4).
+pub(crate) fn key_exchange(body: &[u8]) -> Option<(NamedGroup, SignatureScheme)> {
+    let mut input = Input(body);
+    if input.byte()? != 3 {
+        return None;
+    }
+    let group = NamedGroup(input.two()?);
+    input.short()?;
+    Some((group, SignatureScheme(input.two()?)))
+}
+
+/// The scheme of a `CertificateVerify`.
+pub(crate) fn scheme(body: &[u8]) -> Option<SignatureScheme> {
+    Input(body).two().map(SignatureScheme)
+}
+
+/// Algorithm and uncompressed length of a `CompressedCertificate` (RFC 8879 section 4).
+pub(crate) fn compressed(body: &[u8]) -> Option<(&'static str, usize)> {
+    let mut input = Input(body);
+    let algorithm = match input.two()? {
+        1 => "zlib",
+        2 => "brotli",
+        3 => "zstd",
+        _ => "unknown",
+    };
+    Some((algorithm, input.three()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello(random: [u8; 32], extensions: &[u8]) -> Vec<u8> {
+        let mut body = vec![3, 3];
+        body.extend(random);
+        body.extend([0, 0x13, 2, 0]);
+        body.extend((extensions.len() as u16).to_be_bytes());
+        body.extend(extensions);
+        body
+    }
+
+    #[test]
+    fn a_hello_of_tls13_and_a_retry_are_read() {
+        let body = hello([1; 32], &[0, 43, 0, 2, 3, 4, 0, 51, 0, 4, 0x11, 0xec, 0, 0, 0, 41, 0, 2, 0, 0]);
+        let read = Hello::read(&body).expect("a hello");
+        assert_eq!((read.version, read.suite), (ProtocolVersion::TLS1_3, CipherSuite(0x1302)));
+        assert_eq!(
+            (read.group, read.is_resumed, read.is_retry),
+            (Some(NamedGroup::X25519MLKEM768), true, false)
+        );
+        let retry = Hello::read(&hello(RETRY, &[0, 43, 0, 2, 3, 4, 0, 51, 0, 2, 0, 23])).expect("a hello");
+        assert!(retry.is_retry && retry.group == Some(NamedGroup::SECP256R1));
+        assert!((0..37).all(|end| Hello::read(&body[..end]).is_none()));
+    }
+
+    #[test]
+    fn tickets_of_both_versions_are_read() {
+        let of13 = [0, 0, 0x1c, 0x20, 9, 9, 9, 9, 1, 0, 0, 3, 7, 7, 7, 0, 8, 0, 42, 0, 4, 0, 0, 0x40, 0];
+        let ticket = Ticket { lifetime_s: 7200, bytes: 3, early_data: 16384 };
+        assert_eq!(Ticket::read(&of13, ProtocolVersion::TLS1_3), Some(ticket));
+        let of12 = [0, 0, 0x1c, 0x20, 0, 2, 7, 7];
+        let ticket = Ticket { lifetime_s: 7200, bytes: 2, early_data: 0 };
+        assert_eq!(Ticket::read(&of12, ProtocolVersion::TLS1_2), Some(ticket));
+    }
+}

@@ -1,0 +1,149 @@
+//! Opens records of TLS 1.3 with logged secrets (RFC 8446 section 5.2).
+
+use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::hmac;
+use brisk_wire::registry::CipherSuite;
+
+/// Key updates followed on one connection.
+const UPDATES: usize = 64;
+
+/// Opens the records of one direction, in their order.
+pub(crate) struct Opener {
+    cipher: &'static aead::Algorithm,
+    hash: hmac::Algorithm,
+    /// Secrets whose turn has not come, the next one last.
+    later: Vec<Vec<u8>>,
+    /// The secret in use.
+    secret: Option<Vec<u8>>,
+    key: Option<Key>,
+    updates: usize,
+}
+
+struct Key {
+    key: LessSafeKey,
+    iv: [u8; 12],
+    seq: u64,
+}
+
+impl Opener {
+    /// For a suite of TLS 1.3, with the secrets in the order of their use. Without secrets nothing can be opened.
+    pub(crate) fn new<'a>(suite: CipherSuite, secrets: impl Iterator<Item = &'a [u8]>) -> Self {
+        let (cipher, hash) = match suite {
+            CipherSuite::TLS_AES_256_GCM_SHA384 => (&aead::AES_256_GCM, hmac::HMAC_SHA384),
+            CipherSuite::TLS_CHACHA20_POLY1305_SHA256 => (&aead::CHACHA20_POLY1305, hmac::HMAC_SHA256),
+            _ => (&aead::AES_128_GCM, hmac::HMAC_SHA256),
+        };
+        let mut later: Vec<Vec<u8>> = secrets.map(<[u8]>::to_vec).collect();
+        later.reverse();
+        Self { cipher, hash, later, secret: None, key: None, updates: 0 }
+    }
+
+    /// The type and the content of a record; `None` where no key opens it. A record that the present key does not open is the
+    /// first of the next key.
+    pub(crate) fn open(&mut self, header: [u8; 5], payload: &[u8]) -> Option<(u8, Vec<u8>)> {
+        if let Some(opened) = self.key.as_mut().and_then(|key| key.open(header, payload)) {
+            return Some(opened);
+        }
+        while let Some(secret) = self.later.pop() {
+            let mut key = self.key_of(&secret)?;
+            let opened = key.open(header, payload);
+            if opened.is_some() {
+                (self.key, self.secret) = (Some(key), Some(secret));
+                return opened;
+            }
+            // The first secret may be of early data that was not sent; others come one after the other.
+            if self.later.is_empty() {
+                self.later.push(secret);
+                break;
+            }
+        }
+        self.updated(header, payload)
+    }
+
+    /// RFC 8446 section 7.2: the secret after a `KeyUpdate`.
+    fn updated(&mut self, header: [u8; 5], payload: &[u8]) -> Option<(u8, Vec<u8>)> {
+        if self.updates == UPDATES {
+            return None;
+        }
+        let secret = expand(self.hash, self.secret.as_ref()?, b"traffic upd", self.secret.as_ref()?.len());
+        let mut key = self.key_of(&secret)?;
+        let opened = key.open(header, payload)?;
+        self.updates += 1;
+        (self.key, self.secret) = (Some(key), Some(secret));
+        Some(opened)
+    }
+
+    fn key_of(&self, secret: &[u8]) -> Option<Key> {
+        let key = expand(self.hash, secret, b"key", self.cipher.key_len());
+        let iv = expand(self.hash, secret, b"iv", 12).try_into().ok()?;
+        let key = LessSafeKey::new(UnboundKey::new(self.cipher, &key).ok()?);
+        Some(Key { key, iv, seq: 0 })
+    }
+}
+
+impl Key {
+    fn open(&mut self, header: [u8; 5], payload: &[u8]) -> Option<(u8, Vec<u8>)> {
+        let mut nonce = self.iv;
+        for (byte, part) in nonce[4..].iter_mut().zip(self.seq.to_be_bytes()) {
+            *byte ^= part;
+        }
+        let mut buffer = payload.to_vec();
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let plain = self.key.open_in_place(nonce, Aad::from(header), &mut buffer).ok()?;
+        self.seq += 1;
+        let end = plain.iter().rposition(|byte| *byte != 0)?;
+        Some((plain[end], plain[..end].to_vec()))
+    }
+}
+
+/// HKDF-Expand-Label with an empty context (RFC 8446 section 7.1).
+fn expand(hash: hmac::Algorithm, secret: &[u8], label: &[u8], len: usize) -> Vec<u8> {
+    let mut info = (len as u16).to_be_bytes().to_vec();
+    info.push((6 + label.len()) as u8);
+    info.extend_from_slice(b"tls13 ");
+    info.extend_from_slice(label);
+    info.push(0);
+    let key = hmac::Key::new(hash, secret);
+    let (mut output, mut block) = (Vec::new(), Vec::new());
+    for counter in 1..=u8::MAX {
+        if output.len() >= len {
+            break;
+        }
+        block.extend_from_slice(&info);
+        block.push(counter);
+        block = hmac::sign(&key, &block).as_ref().to_vec();
+        output.extend_from_slice(&block);
+    }
+    output.truncate(len);
+    output
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex")).collect()
+    }
+
+    /// RFC 8448 section 3: the server's handshake traffic secret, its key and its IV.
+    #[test]
+    fn keys_are_those_of_the_rfc() {
+        let secret = bytes("b67b7d690cc16c4e75e54213cb2d37b4e9c912bcded9105d42befd59d391ad38");
+        assert_eq!(expand(hmac::HMAC_SHA256, &secret, b"key", 16), bytes("3fce516009c21727d0f2e4e86ee403bc"));
+        assert_eq!(expand(hmac::HMAC_SHA256, &secret, b"iv", 12), bytes("5d313eb2671276ee13000b30"));
+    }
+
+    #[test]
+    fn what_no_key_opens_leaves_the_keys_alone() {
+        let secret = [7; 32];
+        let mut opener = Opener::new(CipherSuite::TLS_AES_128_GCM_SHA256, [&secret[..]].into_iter());
+        assert_eq!(opener.open([23, 3, 3, 0, 20], &[0; 20]), None);
+        let key = opener.key_of(&secret).expect("a key");
+        let mut sealed = b"hello\x16\0\0".to_vec();
+        let header = [23, 3, 3, 0, 8 + 16];
+        let nonce = Nonce::assume_unique_for_key(key.iv);
+        key.key.seal_in_place_append_tag(nonce, Aad::from(header), &mut sealed).expect("sealed");
+        assert_eq!(opener.open(header, &sealed), Some((22, b"hello".to_vec())));
+    }
+}

@@ -1,0 +1,199 @@
+//! Names into addresses, and the HTTPS record beside them.
+//!
+//! Addresses come from the system's resolver (`getaddrinfo`), as other programs get them. It does not know of HTTPS records
+//! (RFC 9460), so the query for that one goes from here, over UDP, to the first server of `/etc/resolv.conf`; hickory encodes
+//! and reads it. It runs beside everything else and holds nothing up.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use hickory_proto::op::{Message, Query, ResponseCode};
+use hickory_proto::rr::rdata::svcb::SvcParamValue;
+use hickory_proto::rr::{Name, RData, RecordType};
+use serde::Serialize;
+use tokio::net::{UdpSocket, lookup_host};
+use tokio::time::timeout;
+
+use crate::chain::printable;
+use crate::error::ProbeError;
+use crate::url::Url;
+
+/// How long the answer to the query is waited for.
+const WAIT: Duration = Duration::from_millis(800);
+
+/// A largest answer over UDP.
+const ANSWER: usize = 4096;
+
+/// Addresses looked at.
+const ADDRESSES: usize = 64;
+
+/// An HTTPS record (RFC 9460 section 9).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HttpsRecord {
+    /// 0 for an alias.
+    pub priority: u16,
+    /// The name that serves; `.` for the one that was asked for.
+    pub target: String,
+    /// Protocols.
+    pub alpn: Vec<String>,
+    /// The record has keys for encrypted hellos (ECH).
+    pub has_ech: bool,
+    /// Addresses that it hints at.
+    pub hints: Vec<IpAddr>,
+    /// Another port.
+    pub port: Option<u16>,
+}
+
+/// What is known of the HTTPS record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "state", content = "value")]
+pub enum HttpsAnswer {
+    /// Not asked for: the host is an address or this machine.
+    NotAsked,
+    /// The server says that there is none.
+    None,
+    /// The records, by priority.
+    Found(Vec<HttpsRecord>),
+    /// There is no answer, for this reason.
+    Failed(String),
+}
+
+/// The addresses of the host, at least one, in the resolver's order.
+pub(crate) async fn addresses(url: &Url) -> Result<Vec<SocketAddr>, ProbeError> {
+    if let Some(ip) = url.address() {
+        return Ok(vec![SocketAddr::new(ip, url.port)]);
+    }
+    let failed = |reason: String| ProbeError::Unresolved { host: url.host.clone(), reason };
+    let found =
+        lookup_host((url.host.as_str(), url.port)).await.map_err(|error| failed(error.to_string()))?;
+    let mut addresses: Vec<SocketAddr> = Vec::new();
+    for address in found {
+        if !addresses.contains(&address) && addresses.len() < ADDRESSES {
+            addresses.push(address);
+        }
+    }
+    if addresses.is_empty() {
+        return Err(failed("it has no address".to_owned()));
+    }
+    Ok(addresses)
+}
+
+/// The HTTPS record of the host, from `server` or the first server of the system.
+pub(crate) async fn https(url: &Url, server: Option<SocketAddr>) -> HttpsAnswer {
+    let is_local = url.host == "localhost" || url.host.ends_with(".localhost");
+    if server.is_none() && (url.address().is_some() || is_local) {
+        return HttpsAnswer::NotAsked;
+    }
+    let Some(server) = server.or_else(|| first_server(&fs::read_to_string("/etc/resolv.conf").ok()?)) else {
+        return HttpsAnswer::Failed("/etc/resolv.conf names no server".to_owned());
+    };
+    match timeout(WAIT, ask(url, server)).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(reason)) => HttpsAnswer::Failed(reason),
+        Err(_) => HttpsAnswer::Failed(format!("{server} did not answer within {WAIT:?}")),
+    }
+}
+
+fn first_server(text: &str) -> Option<SocketAddr> {
+    let addresses = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
+    addresses.filter_map(|rest| rest.trim().parse().ok()).map(|ip: IpAddr| SocketAddr::new(ip, 53)).next()
+}
+
+async fn ask(url: &Url, server: SocketAddr) -> Result<HttpsAnswer, String> {
+    // RFC 9460 section 9.1: other ports have a name of their own.
+    let owner = match url.port {
+        443 => format!("{}.", url.host),
+        port => format!("_{port}._https.{}.", url.host),
+    };
+    let name = Name::from_ascii(&owner).map_err(|error| error.to_string())?;
+    let mut query = Message::query();
+    query.metadata.recursion_desired = true;
+    query.add_query(Query::query(name, RecordType::HTTPS));
+    let bytes = query.to_vec().map_err(|error| error.to_string())?;
+    let local: SocketAddr = if server.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0; 8], 0).into() };
+    let socket = UdpSocket::bind(local).await.map_err(|error| error.to_string())?;
+    socket.connect(server).await.map_err(|error| error.to_string())?;
+    socket.send(&bytes).await.map_err(|error| error.to_string())?;
+    let mut answer = vec![0; ANSWER];
+    loop {
+        let len = socket.recv(&mut answer).await.map_err(|error| format!("{server}: {error}"))?;
+        if answer[..len].first_chunk::<2>() == bytes.first_chunk::<2>() {
+            return read(&answer[..len]);
+        }
+    }
+}
+
+/// Reads an answer.
+pub(crate) fn read(bytes: &[u8]) -> Result<HttpsAnswer, String> {
+    let message = Message::from_vec(bytes).map_err(|error| format!("the answer cannot be read: {error}"))?;
+    match message.metadata.response_code {
+        ResponseCode::NoError | ResponseCode::NXDomain => {}
+        code => return Err(format!("the name server answered {code}")),
+    }
+    let mut records: Vec<HttpsRecord> = Vec::new();
+    for record in &message.answers {
+        if let RData::HTTPS(https) = &record.data {
+            records.push(HttpsRecord::of(&https.0));
+        }
+    }
+    records.sort_by_key(|record| record.priority);
+    Ok(if records.is_empty() { HttpsAnswer::None } else { HttpsAnswer::Found(records) })
+}
+
+impl HttpsRecord {
+    fn of(svcb: &hickory_proto::rr::rdata::SVCB) -> Self {
+        let mut record = Self { priority: svcb.svc_priority, ..Self::default() };
+        record.target = printable(&svcb.target_name.to_string());
+        for (_, value) in &svcb.svc_params {
+            match value {
+                SvcParamValue::Alpn(names) => {
+                    record.alpn = names.0.iter().map(|name| printable(name)).collect()
+                }
+                SvcParamValue::EchConfigList(_) => record.has_ech = true,
+                SvcParamValue::Port(port) => record.port = Some(*port),
+                SvcParamValue::Ipv4Hint(hint) => {
+                    record.hints.extend(hint.0.iter().map(|ip| IpAddr::V4(ip.0)))
+                }
+                SvcParamValue::Ipv6Hint(hint) => {
+                    record.hints.extend(hint.0.iter().map(|ip| IpAddr::V6(ip.0)))
+                }
+                _ => {}
+            }
+        }
+        record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_server_of_the_system_is_found() {
+        let text = "# nameserver 9.9.9.9\nsearch a\n nameserver  192.0.2.1\nnameserver ::1\n";
+        assert_eq!(first_server(text), Some("192.0.2.1:53".parse().expect("an address")));
+        assert_eq!(first_server("search a"), None);
+    }
+
+    #[test]
+    fn an_answer_with_alpn_ech_and_hints_is_read() {
+        let mut answer = vec![0, 7, 0x81, 0x80, 0, 0, 0, 1, 0, 0, 0, 0];
+        answer.extend(b"\x01a\x04test\0\0\x41\0\x01\0\0\0\x3c");
+        let mut data = vec![0, 1, 0];
+        data.extend(b"\0\x01\0\x06\x02h3\x02h2\0\x04\0\x04\xc0\0\x02\x01\0\x05\0\x02\0\0");
+        answer.extend((data.len() as u16).to_be_bytes());
+        answer.extend(data);
+        let HttpsAnswer::Found(records) = read(&answer).expect("an answer") else { panic!("no record") };
+        assert_eq!((records.len(), records[0].priority), (1, 1));
+        assert_eq!(records[0].alpn, ["h3", "h2"]);
+        assert_eq!(records[0].hints, ["192.0.2.1".parse::<IpAddr>().expect("an address")]);
+    }
+
+    #[test]
+    fn a_name_without_a_record_and_a_failure_differ() {
+        assert_eq!(read(&[0, 7, 0x81, 0x83, 0, 0, 0, 0, 0, 0, 0, 0]), Ok(HttpsAnswer::None));
+        assert!(read(&[0, 7, 0x81, 0x82, 0, 0, 0, 0, 0, 0, 0, 0]).is_err());
+        assert!(read(&[0, 7]).is_err());
+    }
+}

@@ -1,0 +1,238 @@
+//! Everything on the wire as a list of steps: which message, of how many bytes, when, in which round trip, and which side
+//! was waiting.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::capture::Party;
+use crate::message;
+use crate::records::{Content, Message, Record, Wire};
+
+/// A step of a connection: a handshake message, or a record that carries something else.
+#[derive(Clone, Debug, Serialize)]
+pub struct StepRow {
+    /// Who sent it.
+    pub from: Party,
+    /// Its name: of a message or a record.
+    pub name: String,
+    /// Where its first record begins among all bytes of its direction.
+    pub offset: u64,
+    /// Bytes of the message, or on the wire of what is no message.
+    pub bytes: u64,
+    /// Number of its first record in its direction, from 1.
+    pub record: usize,
+    /// Records that it takes, in whole or in part.
+    pub records: usize,
+    /// Bytes of these records on the wire, with headers and tags.
+    pub wire_bytes: u64,
+    /// The records are encrypted.
+    pub is_encrypted: bool,
+    /// Since the connection began, in milliseconds.
+    pub at_ms: f64,
+    /// Since the step before, in milliseconds.
+    pub since_ms: f64,
+    /// The round trip, from 1, which is that of TCP.
+    pub round: u32,
+    /// What this step waited for.
+    pub waited: Waited,
+    #[serde(skip)]
+    pub(crate) at: Instant,
+}
+
+/// What took the time before a step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "for")]
+pub enum Waited {
+    /// Nothing: it came with the step before.
+    Nothing,
+    /// The server waited for this client.
+    Client,
+    /// The client waited: this long for packets to travel, and the rest for the server.
+    Server {
+        /// A round trip, or less where less time passed.
+        network_ms: f64,
+        /// The rest.
+        server_ms: f64,
+    },
+}
+
+/// Times below are of one flight: what was read in one go, or nearly.
+const TOGETHER: Duration = Duration::from_micros(200);
+
+/// The steps in their order. `began` is when TCP began to connect.
+pub(crate) fn steps(wire: &Wire, began: Instant, rtt: Duration) -> Vec<StepRow> {
+    let mut rows: Vec<StepRow> =
+        wire.messages.iter().map(|message| of_message(wire, message, began)).collect();
+    for party in [Party::Client, Party::Server] {
+        rows.extend(of_records(wire.from(party), began));
+    }
+    rows.sort_by_key(|row| (row.at, row.from == Party::Server, row.offset));
+    number(&mut rows, began, rtt);
+    rows
+}
+
+fn of_message(wire: &Wire, message: &Message, began: Instant) -> StepRow {
+    let records = &wire.from(message.from)[message.record..message.record + message.records];
+    let name = match message.kind {
+        Some(message::SERVER_HELLO)
+            if message::Hello::read(&message.body).is_some_and(|hello| hello.is_retry) =>
+        {
+            "HelloRetryRequest".to_owned()
+        }
+        Some(kind) => message::name(kind).map_or_else(|| format!("message {kind}"), str::to_owned),
+        None => "Finished".to_owned(),
+    };
+    StepRow {
+        from: message.from,
+        name,
+        offset: records[0].offset,
+        bytes: message.len as u64,
+        record: message.record + 1,
+        records: records.len(),
+        wire_bytes: records.iter().map(|record| record.len as u64).sum(),
+        is_encrypted: records[0].is_encrypted,
+        at_ms: millis(message.at.saturating_duration_since(began)),
+        since_ms: 0.0,
+        round: 0,
+        waited: Waited::Nothing,
+        at: message.at,
+    }
+}
+
+/// Records that carry no handshake message. Application data that follows upon the same is one step.
+fn of_records(records: &[Record], began: Instant) -> Vec<StepRow> {
+    let mut rows: Vec<StepRow> = Vec::new();
+    let mut last: Option<usize> = None;
+    for (index, record) in records.iter().enumerate() {
+        if record.content == Content::Handshake {
+            last = None;
+            continue;
+        }
+        let is_data = record.content == Content::ApplicationData;
+        if let Some(row) = rows.last_mut().filter(|row| {
+            is_data
+                && last == Some(index.wrapping_sub(1))
+                && row.name == Content::ApplicationData.name()
+                && record.at.saturating_duration_since(row.at) < TOGETHER
+        }) {
+            row.records += 1;
+            row.bytes += record.plaintext.unwrap_or(record.len) as u64;
+            row.wire_bytes += record.len as u64;
+            last = Some(index);
+            continue;
+        }
+        last = is_data.then_some(index);
+        rows.push(StepRow {
+            from: record.from,
+            name: name(record),
+            offset: record.offset,
+            bytes: record.plaintext.unwrap_or(record.len) as u64,
+            record: index + 1,
+            records: 1,
+            wire_bytes: record.len as u64,
+            is_encrypted: record.is_encrypted,
+            at_ms: millis(record.at.saturating_duration_since(began)),
+            since_ms: 0.0,
+            round: 0,
+            waited: Waited::Nothing,
+            at: record.at,
+        });
+    }
+    rows
+}
+
+fn name(record: &Record) -> String {
+    match record.alert {
+        Some((_, description)) => {
+            let name = message::alert(description).map_or_else(|| description.to_string(), str::to_owned);
+            format!("alert {name}")
+        }
+        None => record.content.name().to_owned(),
+    }
+}
+
+/// Round trips and waits. Something of the server answers what was sent at least most of a round trip before it.
+fn number(rows: &mut [StepRow], began: Instant, rtt: Duration) {
+    let near = rtt.mul_f64(0.7);
+    // When the client sent what began a round, by round.
+    let mut flights: Vec<(Instant, u32)> = Vec::new();
+    let (mut heard, mut before, mut last) = (1, began, None);
+    for row in rows {
+        let since = row.at.saturating_duration_since(before);
+        row.since_ms = millis(since);
+        match row.from {
+            Party::Client => {
+                let round = heard + 1;
+                if flights.last().is_none_or(|(_, last)| *last < round) {
+                    flights.push((row.at, round));
+                }
+                row.round = flights.last().map_or(round, |(_, last)| *last);
+                row.waited = if last == Some(Party::Client) { Waited::Nothing } else { Waited::Client };
+            }
+            Party::Server => {
+                let answered = flights.iter().rev().find(|(sent, _)| *sent + near <= row.at);
+                row.round = answered.or(flights.first()).map_or(1, |(_, round)| *round).max(heard);
+                heard = row.round;
+                row.waited = waited(since, rtt, last);
+            }
+        }
+        (before, last) = (row.at, Some(row.from));
+    }
+}
+
+fn waited(since: Duration, rtt: Duration, last: Option<Party>) -> Waited {
+    if since < TOGETHER && last == Some(Party::Server) {
+        return Waited::Nothing;
+    }
+    let network = since.min(rtt);
+    Waited::Server { network_ms: millis(network), server_ms: millis(since - network) }
+}
+
+/// Milliseconds, to the microsecond.
+pub(crate) fn millis(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(from: Party, at: Instant) -> StepRow {
+        StepRow {
+            from,
+            name: String::new(),
+            offset: 0,
+            bytes: 0,
+            record: 1,
+            records: 1,
+            wire_bytes: 0,
+            is_encrypted: false,
+            at_ms: 0.0,
+            since_ms: 0.0,
+            round: 0,
+            waited: Waited::Nothing,
+            at,
+        }
+    }
+
+    #[test]
+    fn rounds_follow_from_who_answers_whom() {
+        let (began, ms) = (Instant::now(), Duration::from_millis);
+        let at = |time: u64| began + ms(time);
+        let mut rows = vec![
+            row(Party::Client, at(20)),
+            row(Party::Server, at(41)),
+            row(Party::Server, at(41)),
+            row(Party::Client, at(42)),
+            // Sent before the client's second flight can have arrived.
+            row(Party::Server, at(45)),
+            row(Party::Server, at(65)),
+        ];
+        number(&mut rows, began, ms(20));
+        assert_eq!(rows.iter().map(|row| row.round).collect::<Vec<_>>(), [2, 2, 2, 3, 2, 3]);
+        assert_eq!(rows[1].waited, Waited::Server { network_ms: 20.0, server_ms: 1.0 });
+        assert_eq!(rows[2].waited, Waited::Nothing);
+        assert_eq!(rows[3].waited, Waited::Client);
+    }
+}

@@ -1,0 +1,281 @@
+//! Reports for a terminal.
+
+mod paint;
+mod waterfall;
+
+use brisk_report::figures::{bytes, count};
+use brisk_report::{Table, wrapped};
+
+use crate::capture::Party;
+use crate::findings::Finding;
+use crate::report::{Report, TlsFacts};
+use crate::resolve::HttpsAnswer;
+use crate::steps::{StepRow, Waited};
+pub use paint::{Paint, Style};
+use waterfall::waterfall;
+
+/// The whole report, but for the reason of a failure.
+pub fn text(report: &Report, paint: &Paint) -> String {
+    let mut text = format!("{}\n\n", paint.style(Style::Title, &report.url));
+    text.push_str(&facts(report, paint));
+    if !report.steps.is_empty() {
+        text.push('\n');
+        text.push_str(&steps(report, paint));
+    }
+    if report.phases.connect_ms.is_some() {
+        text.push('\n');
+        text.push_str(&waterfall(report, paint));
+    }
+    if report.failure.is_none() || !report.findings.is_empty() {
+        text.push('\n');
+        text.push_str(&findings(report, paint));
+    }
+    text
+}
+
+/// A time in milliseconds.
+pub(crate) fn ms(value: f64) -> String {
+    match value {
+        _ if value >= 1000.0 => format!("{:.2} s", value / 1000.0),
+        _ if value >= 99.95 => format!("{value:.0} ms"),
+        _ if value >= 0.995 => format!("{value:.1} ms"),
+        _ => format!("{value:.2} ms"),
+    }
+}
+
+/// Names and values, one to a line.
+pub(crate) fn pairs(report: &Report) -> Vec<(&'static str, String)> {
+    let mut all = vec![("resolve", resolved(report))];
+    match &report.https_record {
+        HttpsAnswer::NotAsked => {}
+        HttpsAnswer::None => all.push(("HTTPS record", "none".to_owned())),
+        HttpsAnswer::Failed(reason) => all.push(("HTTPS record", format!("unknown: {reason}"))),
+        HttpsAnswer::Found(records) => {
+            for record in records.iter().take(4) {
+                let alpn = if record.alpn.is_empty() { "no ALPN".to_owned() } else { record.alpn.join(", ") };
+                let ech = if record.has_ech { "with ECH" } else { "without ECH" };
+                all.push(("HTTPS record", format!("{} {}, {alpn}, {ech}", record.priority, record.target)));
+            }
+        }
+    }
+    tcp(report, &mut all);
+    if let Some(tls) = &report.tls {
+        self::tls(tls, &mut all);
+    }
+    if let Some(answer) = &report.answer {
+        let body = bytes(answer.body_bytes as f64);
+        let head = count(answer.head_bytes as u64);
+        all.push((
+            "answer",
+            format!("{} over {}, head {head} B, body {body}", answer.status, answer.protocol),
+        ));
+    }
+    all
+}
+
+fn resolved(report: &Report) -> String {
+    let time = report.phases.resolve_ms.map_or_else(String::new, |time| format!(" in {}", ms(time)));
+    match report.addresses.len() {
+        0 => "no address".to_owned(),
+        1..=8 => format!("{}{time}", report.addresses.join(", ")),
+        many => format!("{} and {} more{time}", report.addresses[..8].join(", "), many - 8),
+    }
+}
+
+fn tcp(report: &Report, all: &mut Vec<(&'static str, String)>) {
+    for (address, why) in report.refused.iter().take(4) {
+        all.push(("refused", format!("{address}: {why}")));
+    }
+    let (Some(tcp), Some(address)) = (&report.tcp, &report.address) else { return };
+    let segment = count(tcp.segment.into());
+    all.push(("TCP", format!("{address}, RTT {}, segments of {segment} B", ms(tcp.rtt_ms))));
+    if let Some(window) = tcp.window {
+        let (segments, bytes) = (window.segments, count(window.bytes));
+        let text = if window.is_limit {
+            format!("{segments} segments ({bytes} B): the rest of the flight waited for an acknowledgement")
+        } else {
+            format!("at least {segments} segments ({bytes} B came at once)")
+        };
+        all.push(("window", text));
+    }
+    if tcp.retransmissions > 0 {
+        all.push(("lost", format!("{} segments were sent again", tcp.retransmissions)));
+    }
+    if tcp.fast_open != crate::FastOpen::NotAsked {
+        all.push(("Fast Open", tcp.fast_open.text().to_owned()));
+    }
+}
+
+fn tls(tls: &TlsFacts, all: &mut Vec<(&'static str, String)>) {
+    let group = tls.group.as_deref().unwrap_or("no exchange");
+    let scheme = tls.scheme.as_deref().unwrap_or("no signature");
+    all.push(("TLS", format!("{}, {}, {group}, {scheme}", tls.version, tls.suite)));
+    let protocol = tls.protocol.as_deref().unwrap_or("none");
+    let early =
+        if tls.early_data == "none" { String::new() } else { format!(", early data {}", tls.early_data) };
+    all.push(("", format!("ALPN {protocol}, {}{early}", session(tls.resumption))));
+    if let Some(group) = &tls.hello_retry {
+        all.push(("", format!("HelloRetryRequest for {group}: a lost round trip")));
+    }
+    let (flight, window) = (count(tls.flight_bytes), count(tls.window_bytes));
+    all.push((
+        "first flight",
+        format!("{flight} B of {window} B in ten segments ({} B over QUIC)", count(tls.quic_bytes)),
+    ));
+    if let Some(chain) = &tls.chain {
+        chain_pairs(chain, tls.distrust.as_deref(), all);
+    }
+    for ticket in tls.tickets.iter().take(4) {
+        let early = if ticket.early_data > 0 {
+            format!(", 0-RTT up to {} B", count(ticket.early_data.into()))
+        } else {
+            String::new()
+        };
+        all.push(("ticket", format!("{} B, for {} s{early}", ticket.bytes, count(ticket.lifetime_s.into()))));
+    }
+    match tls.false_start {
+        Some(true) => all.push((
+            "False Start",
+            "possible (ECDHE, AEAD, ALPN): saves clients that do it a round trip".to_owned(),
+        )),
+        Some(false) => all.push(("False Start", "not possible: it takes ECDHE, an AEAD and ALPN".to_owned())),
+        None => {}
+    }
+}
+
+fn session(resumption: &str) -> String {
+    if resumption == "full" { "full handshake".to_owned() } else { format!("resumed ({resumption})") }
+}
+
+fn chain_pairs(chain: &crate::Chain, distrust: Option<&str>, all: &mut Vec<(&'static str, String)>) {
+    let compressed = chain.compressed.as_ref().map_or_else(String::new, |(bytes, algorithm)| {
+        format!(", {} B compressed with {algorithm}", count(*bytes as u64))
+    });
+    let staple = if chain.staple_bytes == 0 {
+        "no staple".to_owned()
+    } else {
+        format!("staple of {} B", count(chain.staple_bytes as u64))
+    };
+    let trust = distrust.map_or_else(|| "trusted".to_owned(), |reason| format!("NOT TRUSTED: {reason}"));
+    all.push(("chain", format!("{} B{compressed}, {staple}, {trust}", count(chain.bytes as u64))));
+    for certificate in chain.certificates.iter().take(6) {
+        let subject = &certificate.subject;
+        all.push((
+            "",
+            format!("{subject} ({}, {} B) by {}", certificate.key, certificate.bytes, certificate.issuer),
+        ));
+    }
+}
+
+fn facts(report: &Report, paint: &Paint) -> String {
+    let all = pairs(report);
+    let width = all.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default();
+    let room = paint.width().saturating_sub(width + 4).max(20);
+    let mut text = String::new();
+    for (name, value) in all {
+        let name = paint.style(Style::Soft, &format!("{name:<width$}"));
+        for (index, line) in wrapped(&value, room).lines().enumerate() {
+            let lead = if index == 0 { name.clone() } else { " ".repeat(width) };
+            text.push_str(&format!("  {lead}{line}\n"));
+        }
+    }
+    text
+}
+
+/// The table of steps.
+pub(crate) fn table(report: &Report) -> Table {
+    let mut table = Table::new("Steps")
+        .figure("at ms")
+        .figure("+ms")
+        .figure("trip")
+        .text("who")
+        .text("what")
+        .figure("bytes")
+        .figure("offset")
+        .text("record")
+        .text("waited for");
+    for row in &report.steps {
+        table.row([
+            format!("{:.2}", row.at_ms),
+            format!("{:.2}", row.since_ms),
+            row.round.to_string(),
+            if row.from == Party::Client { "→".to_owned() } else { "←".to_owned() },
+            row.name.clone(),
+            count(row.bytes),
+            count(row.offset),
+            record(row),
+            waited(row.waited),
+        ]);
+    }
+    table
+}
+
+fn record(row: &StepRow) -> String {
+    let lock = if row.is_encrypted { " enc" } else { "" };
+    match row.records {
+        1 => format!("{}{lock}", row.record),
+        more => format!("{}-{}{lock}", row.record, row.record + more - 1),
+    }
+}
+
+fn waited(waited: Waited) -> String {
+    match waited {
+        Waited::Nothing => String::new(),
+        Waited::Client => "client".to_owned(),
+        Waited::Server { network_ms, server_ms } if server_ms < 0.05 => format!("network {network_ms:.1}"),
+        Waited::Server { network_ms, server_ms } => format!("network {network_ms:.1}, server {server_ms:.1}"),
+    }
+}
+
+fn steps(report: &Report, paint: &Paint) -> String {
+    let text = table(report).to_text(paint.width());
+    let mut lines = text.lines();
+    let title = lines.next().unwrap_or_default();
+    let heading = lines.next().unwrap_or_default();
+    let mut painted =
+        format!("{}\n{}\n", paint.style(Style::Title, title), paint.style(Style::Soft, heading));
+    for line in lines {
+        let style = if line.contains(" → ") { Style::Client } else { Style::Server };
+        painted.push_str(&format!("{}\n", paint.style(style, line)));
+    }
+    painted
+}
+
+/// The findings, numbered.
+pub(crate) fn findings(report: &Report, paint: &Paint) -> String {
+    if report.findings.is_empty() {
+        return format!("{}\n", paint.style(Style::Good, "Nothing to improve was found."));
+    }
+    let mut text = format!("{}\n", paint.style(Style::Title, "Findings"));
+    for (index, finding) in report.findings.iter().enumerate() {
+        let lines = wrapped(&format!("{}. {} ({})", index + 1, finding.text, cost(finding)), paint.width());
+        text.push_str(&paint.style(Style::Warn, lines.trim_end()));
+        text.push('\n');
+        for (name, change) in
+            [("brisk", &finding.brisk), ("nginx", &finding.nginx), ("else", &finding.advice)]
+        {
+            if !change.is_empty() {
+                let lines = wrapped(change, paint.width().saturating_sub(11));
+                for (line, text_line) in lines.lines().enumerate() {
+                    let lead = if line == 0 { format!("{name:<6}") } else { " ".repeat(6) };
+                    text.push_str(&format!("     {}{text_line}\n", paint.style(Style::Soft, &lead)));
+                }
+            }
+        }
+    }
+    text
+}
+
+/// What a finding costs, in words.
+pub(crate) fn cost(finding: &Finding) -> String {
+    let mut parts = Vec::new();
+    match finding.round_trips {
+        0 => {}
+        1 => parts.push(format!("1 round trip, {}", ms(finding.ms))),
+        more => parts.push(format!("{more} round trips, {}", ms(finding.ms))),
+    }
+    if finding.bytes > 0 {
+        parts.push(format!("{} B", count(finding.bytes)));
+    }
+    if parts.is_empty() { "no round trip".to_owned() } else { parts.join(", ") }
+}

@@ -1,0 +1,86 @@
+//! Colours and the width of a terminal.
+
+use std::env;
+use std::io::{self, IsTerminal};
+
+/// Columns without a terminal, and at most.
+const WIDTH: usize = 100;
+const WIDEST: usize = 140;
+
+/// A terminal narrower than this gets lines that wrap.
+const NARROWEST: usize = 60;
+
+/// How something is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// Headings.
+    Title,
+    /// What is of less interest.
+    Soft,
+    /// What the client sent.
+    Client,
+    /// What the server sent.
+    Server,
+    /// Right.
+    Good,
+    /// Could be better.
+    Warn,
+    /// Wrong.
+    Bad,
+}
+
+impl Style {
+    const fn code(self) -> &'static str {
+        match self {
+            Self::Title => "1",
+            Self::Soft => "2",
+            Self::Client => "36",
+            Self::Server => "32",
+            Self::Good => "32",
+            Self::Warn => "33",
+            Self::Bad => "1;31",
+        }
+    }
+}
+
+/// What the output can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paint {
+    is_coloured: bool,
+    width: usize,
+}
+
+impl Paint {
+    /// For standard output: colours and the window's width where it is a terminal, unless the variable `NO_COLOR` is set
+    /// (<https://no-color.org>).
+    pub fn of_stdout() -> Self {
+        let stdout = io::stdout();
+        if !stdout.is_terminal() {
+            return Self::plain();
+        }
+        let window = rustix::termios::tcgetwinsize(&stdout).ok().map(|size| usize::from(size.ws_col));
+        let width = window.filter(|width| *width > 0).unwrap_or(WIDTH).clamp(NARROWEST, WIDEST);
+        let is_refused = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let is_dumb = env::var_os("TERM").is_some_and(|value| value == "dumb");
+        Self { is_coloured: !is_refused && !is_dumb, width }
+    }
+
+    /// Without colours, 100 columns wide.
+    pub const fn plain() -> Self {
+        Self { is_coloured: false, width: WIDTH }
+    }
+
+    /// Columns.
+    pub const fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The text in this style.
+    pub fn style(&self, style: Style, text: &str) -> String {
+        if self.is_coloured && !text.is_empty() {
+            format!("\x1b[{}m{text}\x1b[0m", style.code())
+        } else {
+            text.to_owned()
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The phases of a connection as bars.
+
+use super::{Paint, Style, ms};
+use crate::report::Report;
+
+/// An eighth of a column each.
+const PARTS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+
+/// One line for each phase, drawn where it lies within the whole.
+pub(super) fn waterfall(report: &Report, paint: &Paint) -> String {
+    let phases = report.phases.named();
+    let total: f64 = phases.iter().map(|(_, time)| time).sum();
+    let room = paint.width().saturating_sub(26).max(10);
+    let mut text = format!("{}\n", paint.style(Style::Title, "Time"));
+    let mut before = 0.0;
+    for (index, (name, time)) in phases.iter().enumerate() {
+        let scale = if total > 0.0 { room as f64 / total } else { 0.0 };
+        let style = [Style::Soft, Style::Warn, Style::Client, Style::Server, Style::Good][index % 5];
+        let bar = paint.style(style, &bar(before * scale, time * scale));
+        text.push_str(&format!("  {name:<8}{:>9}  {bar}\n", ms(*time)));
+        before += time;
+    }
+    text.push_str(&format!("  {:<8}{:>9}\n", "total", ms(report.phases.total_ms.unwrap_or(total))));
+    text
+}
+
+/// A bar of `length` columns behind `begin` columns, which it does not exceed by more than one.
+fn bar(begin: f64, length: f64) -> String {
+    let begin = begin.max(0.0).floor() as usize;
+    let eighths = (length.max(0.0) * 8.0).round() as usize;
+    let mut bar = " ".repeat(begin);
+    bar.extend(std::iter::repeat_n('█', eighths / 8));
+    if !eighths.is_multiple_of(8) {
+        bar.push(PARTS[eighths % 8]);
+    }
+    if eighths == 0 {
+        bar.push(PARTS[1]);
+    }
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_lie_one_behind_the_other() {
+        assert_eq!(bar(0.0, 2.0), "██");
+        assert_eq!(bar(2.9, 1.5), "  █▌");
+        assert_eq!(bar(3.0, 0.0), "   ▏");
+    }
+}

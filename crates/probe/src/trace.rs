@@ -1,0 +1,69 @@
+//! What is known of one connection, filled in while it goes on, so that a failure leaves what came before it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use brisk_net::TcpInfo;
+use brisk_tls_client::{ClientFacts, SavedSession};
+
+use crate::answer::Answer;
+use crate::capture::Capture;
+use crate::error::Step;
+use crate::http2::Frame;
+
+/// When a connection reached what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Milestones {
+    /// The step that it is in.
+    pub(crate) step: Step,
+    /// The last connection attempt began.
+    pub(crate) dialled: Option<Instant>,
+    pub(crate) connected: Option<Instant>,
+    /// The client has sent the last byte of its handshake.
+    pub(crate) secured: Option<Instant>,
+    /// The request was sent.
+    pub(crate) asked: Option<Instant>,
+    /// The first byte of the answer.
+    pub(crate) first_byte: Option<Instant>,
+    pub(crate) done: Option<Instant>,
+}
+
+impl Default for Milestones {
+    fn default() -> Self {
+        Self {
+            step: Step::Connect,
+            dialled: None,
+            connected: None,
+            secured: None,
+            asked: None,
+            first_byte: None,
+            done: None,
+        }
+    }
+}
+
+impl Milestones {
+    /// The next step begins.
+    pub(crate) fn reach(&mut self, step: Step) {
+        self.step = step;
+    }
+}
+
+/// A connection, as far as it got.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    pub(crate) address: Option<SocketAddr>,
+    /// Addresses that did not connect before, and why.
+    pub(crate) refused: Vec<(SocketAddr, String)>,
+    pub(crate) milestones: Milestones,
+    pub(crate) capture: Arc<Capture>,
+    /// After TCP's handshake, and at the end.
+    pub(crate) tcp: Option<TcpInfo>,
+    pub(crate) tcp_end: Option<TcpInfo>,
+    pub(crate) facts: Option<ClientFacts>,
+    pub(crate) answer: Option<Answer>,
+    pub(crate) frames: Vec<Frame>,
+    /// Sessions that the server gave.
+    pub(crate) sessions: Vec<SavedSession>,
+}
