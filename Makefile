@@ -51,7 +51,7 @@ RESULTS ?= resumption certificates stapling ciphers peers peers-http
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
-.PHONY: run build test fuzz check peers results agreement flood page compression strangers neighbours keyless soak many-certificates clients httpwg sbom kernels check-kernels check-lanes check-timing setup
+.PHONY: run build test fuzz check peers results agreement flood page probe compression strangers neighbours keyless soak many-certificates clients httpwg sbom kernels check-kernels check-lanes check-timing setup
 run: build
 	@exec $(CARGO_TARGET_DIR)/release/brisk serve $(ARGS)
 
@@ -108,6 +108,13 @@ keyless: build
 	@CACHE=$(CACHE) tools/setup flood
 	@mkdir -p docs/results
 	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/keyless --output docs/results/keyless.md $(KEYLESS)
+
+probe: build
+	cargo build --locked --release --package brisk-link
+	@CACHE=$(CACHE) tools/setup test peers
+	@mkdir -p docs/results
+	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk LINK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk-link \
+	  bench/probe --output docs/results/probe.md $(PROBE)
 
 page: build
 	cargo build --locked --release --package brisk-link

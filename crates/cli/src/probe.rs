@@ -1,4 +1,4 @@
-//! `brisk probe`: looks at one HTTPS connection.
+//! `brisk probe`: looks at HTTPS connections.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -8,18 +8,28 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use brisk_probe::terminal::{self, Paint};
-use brisk_probe::{ProbeError, Report};
+use brisk_probe::{Browser, ProbeError, Report, browser, compare, page, timing};
 use brisk_report::json;
 use brisk_report::terminal::StatusLine;
+use serde::Serialize;
 
 use crate::args::Probe;
+use crate::bench::PROGRAM;
+
+/// Exit code where the answer came later than `--max-ttfb` allows.
+const TOO_LATE: u8 = 8;
 
 /// Exit code where everything was measured, and clients would not trust the certificate.
 const NOT_TRUSTED: u8 = 9;
 
-/// Exit code: 0 if an answer came, otherwise that of [`ProbeError::exit_code`], or [`NOT_TRUSTED`].
+/// Exit code: 0 if an answer came, otherwise that of [`ProbeError::exit_code`], [`TOO_LATE`] or [`NOT_TRUSTED`].
 pub(crate) fn run(arguments: &Probe) -> ExitCode {
-    probe(arguments).unwrap_or_else(|error| {
+    let done = match arguments {
+        Probe { timing: true, .. } => measure(arguments),
+        Probe { compare: Some(_), .. } => beside(arguments),
+        _ => probe(arguments),
+    };
+    done.unwrap_or_else(|error| {
         eprintln!("{error:#}");
         error
             .downcast_ref::<ProbeError>()
@@ -27,31 +37,96 @@ pub(crate) fn run(arguments: &Probe) -> ExitCode {
     })
 }
 
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    browser: Option<Browser>,
+}
+
 fn probe(arguments: &Probe) -> anyhow::Result<ExitCode> {
     let settings = arguments.settings();
     let mut status = StatusLine::on_stderr();
     status.show(&format!("probing {}", settings.url));
-    let report = settings.run();
+    let report = settings.run(arguments.mode());
     status.clear();
     let report = report?;
+    let browser =
+        if arguments.browser && report.failure.is_none() { Some(browser(&settings, &report)?) } else { None };
     if let Some(file) = &arguments.keylog {
         append(file, report.key_log()).with_context(|| format!("cannot write {}", file.display()))?;
     }
-    let text =
-        if arguments.json { json::document(&report) } else { terminal::text(&report, &Paint::of_stdout()) };
-    io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
+    write_page(arguments, || page::report(&report, PROGRAM))?;
+    let paint = Paint::of_stdout();
+    if arguments.json {
+        print(&json::document(&Document { report: &report, browser }))?;
+    } else {
+        let text = if arguments.frames { terminal::with_frames } else { terminal::text };
+        let browser = browser.map(|browser| format!("\n{}", terminal::browser(&browser, &paint)));
+        print(&(text(&report, &paint) + &browser.unwrap_or_default()))?;
+    }
     if let Some(failure) = &report.failure {
         eprintln!("{}", failure.message);
     }
-    Ok(exit_code(&report, arguments.insecure))
+    Ok(exit_code(&report, arguments))
 }
 
-fn exit_code(report: &Report, insecure: bool) -> ExitCode {
+fn exit_code(report: &Report, arguments: &Probe) -> ExitCode {
     if let Some(failure) = &report.failure {
         return ExitCode::from(failure.exit_code);
     }
+    let first_byte = report.first_byte_ms();
+    if is_late(first_byte, arguments) {
+        return ExitCode::from(TOO_LATE);
+    }
     let distrust = report.tls.as_ref().is_some_and(|tls| tls.distrust.is_some());
-    if distrust && !insecure { ExitCode::from(NOT_TRUSTED) } else { ExitCode::SUCCESS }
+    if distrust && !arguments.insecure { ExitCode::from(NOT_TRUSTED) } else { ExitCode::SUCCESS }
+}
+
+fn measure(arguments: &Probe) -> anyhow::Result<ExitCode> {
+    let settings = arguments.settings();
+    let mut status = StatusLine::on_stderr();
+    let found = timing(&settings, arguments.rounds.into(), &mut |text| status.show(text));
+    status.clear();
+    let found = found?;
+    write_page(arguments, || page::timing(&found, PROGRAM))?;
+    let text =
+        if arguments.json { json::document(&found) } else { terminal::timing(&found, &Paint::of_stdout()) };
+    print(&text)?;
+    Ok(if is_late(found.first_byte_ms(), arguments) { ExitCode::from(TOO_LATE) } else { ExitCode::SUCCESS })
+}
+
+fn beside(arguments: &Probe) -> anyhow::Result<ExitCode> {
+    let sides = arguments.sides()?;
+    let mut status = StatusLine::on_stderr();
+    let found = compare(&sides, arguments.rounds.into(), &mut |text| status.show(text));
+    status.clear();
+    let found = found?;
+    write_page(arguments, || page::compared(&found, PROGRAM))?;
+    let text =
+        if arguments.json { json::document(&found) } else { terminal::compared(&found, &Paint::of_stdout()) };
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the limit was exceeded, which is reported then.
+fn is_late(first_byte: Option<f64>, arguments: &Probe) -> bool {
+    let (Some(most), Some(time)) = (arguments.max_ttfb, first_byte) else { return false };
+    if time > most {
+        eprintln!("the first byte came after {time:.1} ms: more than {most} ms (--max-ttfb)");
+    }
+    time > most
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+}
+
+fn write_page(arguments: &Probe, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+    let Some(file) = &arguments.html else { return Ok(()) };
+    fs::write(file, text()).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// Key logs are appended to, as other programs do; only the owner may read a new one.

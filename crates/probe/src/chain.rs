@@ -10,6 +10,9 @@ const MOST: usize = 16;
 /// Characters kept of a name.
 const NAME: usize = 200;
 
+/// Characters kept of the value of a header field.
+const VALUE: usize = 2000;
+
 /// A certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Certificate {
@@ -101,7 +104,16 @@ fn name(name: &x509_parser::x509::X509Name<'_>) -> String {
 
 /// Text of a stranger for a terminal: no control characters, no more than [`NAME`] characters.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars().take(NAME).map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+    cleaned(text, NAME)
+}
+
+/// The value of a header field for a terminal.
+pub(crate) fn value(text: &str) -> String {
+    cleaned(text, VALUE)
+}
+
+fn cleaned(text: &str, most: usize) -> String {
+    text.chars().take(most).map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
 /// RFC 5280 section 4.2.2.1

@@ -71,6 +71,16 @@ impl Course {
         }
     }
 
+    /// One more request on a connection. The trace begins with it.
+    pub(crate) async fn again(&self, kept: &mut Kept, trace: &mut Trace) -> Result<(), ProbeError> {
+        let request = kept.http2.as_mut().map(|http2| http2.request(&self.url, &self.agent));
+        let request = request.unwrap_or_else(|| http1::request(&self.url, &self.agent));
+        match timeout(self.timeout, self.ask(kept, Some(&request), trace)).await {
+            Ok(result) => result,
+            Err(_) => Err(self.late(trace)),
+        }
+    }
+
     fn late(&self, trace: &Trace) -> ProbeError {
         let received = trace.capture.copy().server.total;
         let detail = match trace.milestones.step {
@@ -125,6 +135,11 @@ impl Course {
             return Ok(None);
         }
         Ok(Some(kept))
+    }
+
+    /// A TCP connection alone.
+    pub(crate) async fn connect(&self) -> Result<TcpStream, ProbeError> {
+        self.dial(Deadline::now() + self.timeout, &mut Trace::default()).await
     }
 
     async fn dial(&self, deadline: Deadline, trace: &mut Trace) -> Result<TcpStream, ProbeError> {
@@ -182,6 +197,14 @@ impl Kept {
             Some(http2) => http2.answer(&mut self.stream, milestones).await,
             None => http1::answer(&mut self.stream, milestones).await,
         }
+    }
+
+    /// Waits shortly for sessions, which TLS 1.3 servers may send after their answer.
+    pub(crate) async fn sessions(&mut self, wait: Duration) -> Vec<SavedSession> {
+        if let Ok(Ok(Some(session))) = timeout(wait, self.stream.next_session()).await {
+            return vec![session];
+        }
+        Vec::new()
     }
 
     /// Ends the connection as TLS wants it.

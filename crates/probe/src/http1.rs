@@ -5,7 +5,7 @@ use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::answer::Answer;
-use crate::chain::printable;
+use crate::chain::{printable, value as text};
 use crate::error::{ProbeError, Step};
 use crate::trace::Milestones;
 use crate::url::Url;
@@ -136,7 +136,7 @@ fn parse(bytes: &[u8]) -> Result<Option<(Answer, Body, usize)>, ProbeError> {
             "connection" => answer.is_last |= value.to_ascii_lowercase().contains("close"),
             _ => {}
         }
-        answer.headers.push((printable(&name), printable(&value)));
+        answer.headers.push((printable(&name), text(&value)));
     }
     if matches!(answer.status, 100..200 | 204 | 304) {
         body = Some(Body::Length(0));

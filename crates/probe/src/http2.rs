@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::answer::Answer;
 use crate::capture::Party;
-use crate::chain::printable;
+use crate::chain::{printable, value as text};
 use crate::error::{ProbeError, Step};
 use crate::trace::Milestones;
 use crate::url::Url;
@@ -56,7 +56,7 @@ impl Fields for Lines {
             Name::Of((name, _)) => name.clone(),
             Name::New(name) => printable(&String::from_utf8_lossy(name)),
         };
-        (name, printable(&String::from_utf8_lossy(value)))
+        (name, text(&String::from_utf8_lossy(value)))
     }
 
     fn take(&mut self, field: Line) {
@@ -433,6 +433,23 @@ mod tests {
         ];
         assert_eq!(names, expected);
         assert!(http2.frames()[3].detail.contains("MAX_CONCURRENT_STREAMS 7"), "{:?}", http2.frames()[3]);
+    }
+
+    #[tokio::test]
+    async fn a_header_block_that_unfolds_is_cut() {
+        let bytes = response(|out, _| {
+            let at = block::begin(out);
+            // A field of 4000 bytes into the table, and then that field 12,000 times, in a byte each.
+            out.extend(b"\x88\x40\x01x\x7f\xa1\x1e");
+            out.extend([b'y'; 4000]);
+            out.extend([0xbe; 12_000]);
+            block::end(out, at, 1, true);
+        });
+        let (answer, http2) = exchange(&bytes).await;
+        let answer = answer.expect("an answer");
+        assert!(answer.headers.len() < FIELDS, "{}", answer.headers.len());
+        let last = http2.frames().last().expect("a frame");
+        assert!(last.detail.contains("left out"), "{last:?}");
     }
 
     #[tokio::test]

@@ -4,10 +4,13 @@
 //! bytes, times and secrets, so that also what TLS 1.3 encrypts of its handshake can be listed.
 
 mod answer;
+mod browser;
 mod capture;
 mod chain;
+mod compare;
 mod connection;
 mod error;
+mod fast_open;
 mod findings;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
@@ -16,11 +19,14 @@ mod http1;
 mod http2;
 mod message;
 mod open;
+pub mod page;
+mod prober;
 mod records;
 mod report;
 mod resolve;
 mod steps;
 pub mod terminal;
+mod timing;
 mod trace;
 mod url;
 mod window;
@@ -28,28 +34,31 @@ mod window;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use brisk_tls_client::{Client, ClientSettings, Verification};
 use brisk_wire::registry::ProtocolVersion;
 
+pub use browser::{Browser, Check, browser};
 pub use capture::Party;
 pub use chain::{Certificate, Chain};
+pub use compare::{Compared, ComparedStep, Side, compare};
 pub use error::{ProbeError, Step};
 pub use findings::Finding;
 pub use http2::Frame;
 pub use message::Ticket;
+pub use prober::Mode;
 pub use report::{
     AnswerFacts, Failure, FastOpen, FrameRow, INITIAL_WINDOW, Phases, Report, TcpFacts, TlsFacts,
 };
 pub use resolve::{HttpsAnswer, HttpsRecord};
 pub use steps::{StepRow, Waited};
+pub use timing::{Column, KINDS, Median, NAMES, Timing, timing};
 pub use url::Url;
 pub use window::Window;
 
-use connection::{Course, Start};
+use prober::Prober;
 use report::Resolved;
-use trace::Trace;
 
 /// What is probed, and how.
 #[derive(Clone, Debug)]
@@ -87,18 +96,16 @@ impl Settings {
         }
     }
 
-    /// Probes one connection. The report says what happened also if the connection failed; an error means that nothing could
-    /// be tried. Blocks for as long as it takes: the timeout, and as long again for the resolver.
-    pub fn run(&self) -> Result<Report, ProbeError> {
-        let client = self.client()?;
-        client.rehearse();
-        block_on(self.probe(client))?
+    /// Probes one connection that begins in this way. The report says what happened also if the connection failed; an error
+    /// means that nothing could be tried. Blocks for as long as it takes: the timeout, and as long again for the resolver, and
+    /// twice that where a session is needed.
+    pub fn run(&self, mode: Mode) -> Result<Report, ProbeError> {
+        let prober = Prober::new(self)?;
+        block_on(self.probe(prober, mode))?
     }
 
-    async fn probe(&self, client: Client) -> Result<Report, ProbeError> {
-        let began = Instant::now();
-        let addresses = resolve::addresses(&self.url);
-        // The query for the HTTPS record goes beside the addresses, and holds nothing up.
+    async fn probe(&self, prober: Prober<'_>, mode: Mode) -> Result<Report, ProbeError> {
+        // The query for the HTTPS record goes beside everything else, and holds nothing up.
         let https = tokio::spawn({
             let (url, server, is_fixed) = (self.url.clone(), self.name_server, self.connect.is_some());
             async move {
@@ -109,32 +116,16 @@ impl Settings {
                 }
             }
         });
-        let addresses = match self.connect {
-            Some(ip) => Ok(vec![SocketAddr::new(ip, self.url.port)]),
-            None => tokio::time::timeout(self.timeout, addresses).await.unwrap_or_else(|_| {
-                let detail = format!(" {}", self.url.host);
-                Err(ProbeError::Timeout { limit: self.timeout, step: Step::Resolve, detail })
-            }),
-        };
-        let took = began.elapsed();
-        let mut trace = Trace::default();
-        let (list, error) = match addresses {
-            Ok(addresses) => {
-                let list = addresses.iter().map(|address| address.ip().to_string()).collect();
-                let course = self.course(client, addresses);
-                let ended = course.run(Start::default(), &mut trace).await;
-                (list, end(ended).await)
-            }
-            Err(error) => (Vec::new(), Some(error)),
-        };
+        let mut trip = prober.trip_as(mode).await?;
+        let error = trip.close().await;
         let https = https.await.unwrap_or_else(|error| HttpsAnswer::Failed(error.to_string()));
-        let resolved = Resolved { addresses: list, took, https };
-        Ok(Report::of(self, resolved, &trace, error.as_ref()))
-    }
-
-    fn course(&self, client: Client, addresses: Vec<SocketAddr>) -> Course {
-        let (url, agent, timeout) = (self.url.clone(), self.agent.clone(), self.timeout);
-        Course { url, addresses, client, agent, timeout }
+        let addresses = trip.addresses.iter().map(|address| address.ip().to_string()).collect();
+        let resolved = Resolved { addresses, took: trip.resolved, https };
+        let mut report = Report::of(self, resolved, &trip.trace, error.as_ref());
+        if let (Some(tcp), Some(address), None) = (&mut report.tcp, trip.trace.address, &report.failure) {
+            tcp.fast_open = fast_open::fast_open(address).await;
+        }
+        Ok(report)
     }
 
     /// The TLS client. Reads the authorities' files.
@@ -146,19 +137,6 @@ impl Settings {
         let protocols: &[&str] = if self.http1 { &["http/1.1"] } else { &["h2", "http/1.1"] };
         settings.protocols = protocols.iter().map(|name| (*name).to_owned()).collect();
         Client::new(settings).map_err(|error| ProbeError::Settings(error.to_string()))
-    }
-}
-
-/// Closes the connection, or returns why there is none.
-async fn end(ended: Result<Option<connection::Kept>, ProbeError>) -> Option<ProbeError> {
-    match ended {
-        Ok(kept) => {
-            if let Some(kept) = kept {
-                kept.close().await;
-            }
-            None
-        }
-        Err(error) => Some(error),
     }
 }
 

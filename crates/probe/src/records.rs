@@ -151,7 +151,7 @@ fn overhead(suite: CipherSuite) -> usize {
 }
 
 /// The hellos at the beginning of what the server sent, which are not encrypted.
-fn server_hellos(bytes: &[u8]) -> Vec<Hello> {
+pub(crate) fn server_hellos(bytes: &[u8]) -> Vec<Hello> {
     let mut hellos = Vec::new();
     let (mut rest, mut handshake) = (bytes, Vec::new());
     while let Some((header, payload, after)) = split(rest) {
@@ -180,7 +180,7 @@ fn server_hellos(bytes: &[u8]) -> Vec<Hello> {
 }
 
 /// Header, payload and the rest, where the record is whole.
-fn split(bytes: &[u8]) -> Option<(&[u8; HEADER], &[u8], &[u8])> {
+pub(crate) fn split(bytes: &[u8]) -> Option<(&[u8; HEADER], &[u8], &[u8])> {
     let (header, rest) = bytes.split_first_chunk::<HEADER>()?;
     let len = usize::from(u16::from_be_bytes([header[3], header[4]]));
     let (payload, after) = rest.split_at_checked(len)?;

@@ -112,10 +112,10 @@ pub enum FastOpen {
     NotAsked,
     /// This machine does not use it as a client (`net.ipv4.tcp_fastopen`).
     OffHere,
-    /// The server gave a cookie, and data in the SYN was accepted.
-    Accepted,
-    /// Data in the SYN was not accepted.
-    Refused,
+    /// The server gave a cookie: it takes data in the SYN.
+    Cookie,
+    /// It gave none.
+    NoCookie,
 }
 
 impl FastOpen {
@@ -124,8 +124,8 @@ impl FastOpen {
         match self {
             Self::NotAsked => "not looked at",
             Self::OffHere => "off on this machine (net.ipv4.tcp_fastopen)",
-            Self::Accepted => "cookie given, data in the SYN accepted",
-            Self::Refused => "no cookie",
+            Self::Cookie => "cookie given: data may go with the SYN",
+            Self::NoCookie => "no cookie",
         }
     }
 }
@@ -259,6 +259,11 @@ impl Report {
     /// The least round-trip time, in milliseconds; 0 where TCP did not connect.
     pub fn rtt_ms(&self) -> f64 {
         self.tcp.as_ref().map_or(0.0, |tcp| tcp.rtt_ms)
+    }
+
+    /// The time to the first byte, from the beginning, in milliseconds; `None` without an answer.
+    pub fn first_byte_ms(&self) -> Option<f64> {
+        Some(self.phases.total_ms? - self.phases.body_ms?)
     }
 
     /// The secrets of the connection in the format of NSS key logs.

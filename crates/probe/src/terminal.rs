@@ -1,16 +1,20 @@
 //! Reports for a terminal.
 
 mod paint;
+pub(crate) mod tables;
 mod waterfall;
 
 use brisk_report::figures::{bytes, count};
 use brisk_report::{Table, wrapped};
 
+use crate::browser::Browser;
 use crate::capture::Party;
+use crate::compare::Compared;
 use crate::findings::Finding;
 use crate::report::{Report, TlsFacts};
 use crate::resolve::HttpsAnswer;
 use crate::steps::{StepRow, Waited};
+use crate::timing::Timing;
 pub use paint::{Paint, Style};
 use waterfall::waterfall;
 
@@ -31,6 +35,43 @@ pub fn text(report: &Report, paint: &Paint) -> String {
         text.push_str(&findings(report, paint));
     }
     text
+}
+
+/// The report, and every frame of HTTP/2.
+pub fn with_frames(report: &Report, paint: &Paint) -> String {
+    format!("{}\n{}", text(report, paint), tables::frames(report))
+}
+
+/// The times of `curl -w`.
+pub fn timing(timing: &Timing, paint: &Paint) -> String {
+    titled(&tables::timing(timing), paint)
+}
+
+/// Both sides of a comparison.
+pub fn compared(compared: &Compared, paint: &Paint) -> String {
+    titled(&tables::compared(compared), paint)
+}
+
+/// What a client like Chrome gets.
+pub fn browser(browser: &Browser, paint: &Paint) -> String {
+    let mut text = format!("{}\n", paint.style(Style::Title, "A client like Chrome"));
+    for check in &browser.checks {
+        let (style, mark) = if check.is_right { (Style::Good, "✓") } else { (Style::Warn, "✗") };
+        let should = if check.is_right { String::new() } else { format!("; should be {}", check.should) };
+        let lines = wrapped(&format!("{mark} {:<17} {}{should}", check.name, check.gets), paint.width());
+        text.push_str(&format!("{}\n", paint.style(style, lines.trim_end())));
+    }
+    text.push_str(&paint.style(Style::Soft, "  Chrome differs:\n"));
+    for difference in browser.differences {
+        text.push_str(&paint.style(Style::Soft, &wrapped(&format!("- {difference}"), paint.width())));
+    }
+    text
+}
+
+fn titled(table: &Table, paint: &Paint) -> String {
+    let text = table.to_text(paint.width());
+    let (title, rest) = text.split_once('\n').unwrap_or((&text, ""));
+    format!("{}\n{rest}", paint.style(Style::Title, title))
 }
 
 /// A time in milliseconds.

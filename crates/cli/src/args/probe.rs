@@ -4,7 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use brisk_probe::{Settings, Url};
+use anyhow::bail;
+use brisk_probe::{Mode, ProbeError, Settings, Side, Url};
 use brisk_wire::registry::ProtocolVersion;
 use clap::{Args, ValueEnum};
 
@@ -33,13 +34,40 @@ pub(crate) struct Probe {
     /// Offer HTTP/1.1 only
     #[arg(long)]
     http1: bool,
+    /// Resume a session of a connection before
+    #[arg(long, conflicts_with = "timing")]
+    resume: bool,
+    /// The same, and send the request with the first flight
+    #[arg(long = "0rtt", conflicts_with_all = ["timing", "resume"])]
+    early: bool,
+    /// Measure the times of curl -w: of first, resumed, 0-RTT and kept connections
+    #[arg(long, conflicts_with_all = ["compare", "frames", "browser", "keylog"])]
+    pub(crate) timing: bool,
+    /// Compare with this server in turns; without URL, the given settings with the default ones
+    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["frames", "browser", "keylog", "max_ttfb"])]
+    pub(crate) compare: Option<String>,
+    /// Rounds of --timing and --compare
+    #[arg(long, short = 'n', value_name = "NUMBER", default_value = "10", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) rounds: u16,
+    /// Exit with 8 if the first byte comes later, in milliseconds: with --timing the median of first connections
+    #[arg(long, value_name = "NUMBER", value_parser = millis)]
+    pub(crate) max_ttfb: Option<f64>,
+    /// Show every frame of HTTP/2 of both sides
+    #[arg(long)]
+    pub(crate) frames: bool,
+    /// Also send a hello as Chrome does, and say what such a client gets
+    #[arg(long)]
+    pub(crate) browser: bool,
     /// All that a connection may take, in seconds
     #[arg(long, value_name = "NUMBER", default_value = "10", value_parser = seconds)]
     timeout: Duration,
     /// Append the secrets of the connection to this file, for Wireshark (NSS key log)
     #[arg(long, value_name = "FILE")]
     pub(crate) keylog: Option<PathBuf>,
-    /// Print the report as JSON
+    /// Also write the result as an HTML page to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -71,14 +99,62 @@ impl Probe {
     }
 }
 
+impl Probe {
+    /// How connections begin.
+    pub(crate) fn mode(&self) -> Mode {
+        match (self.resume, self.early) {
+            (_, true) => Mode::Early,
+            (true, _) => Mode::Resume,
+            _ => Mode::Full,
+        }
+    }
+
+    /// Both sides of `--compare`: two URLs with the same settings, or one URL with the default settings and with those given.
+    pub(crate) fn sides(&self) -> anyhow::Result<[Side; 2]> {
+        let (settings, mode) = (self.settings(), self.mode());
+        let side = |name: String, settings: Settings, mode| Side { name, settings, mode };
+        let other = self.compare.as_deref().unwrap_or_default();
+        if !other.is_empty() {
+            let url: Url = other.parse().map_err(ProbeError::Settings)?;
+            let second = Settings { url, ..settings.clone() };
+            let names = [settings.url.to_string(), second.url.to_string()];
+            let [first_name, second_name] = names;
+            return Ok([side(first_name, settings, mode), side(second_name, second, mode)]);
+        }
+        let words = self.words();
+        if words.is_empty() {
+            bail!(ProbeError::Settings(
+                "--compare takes a second URL, or settings: --resume, --0rtt, --tls VERSION or --http1"
+                    .to_owned()
+            ));
+        }
+        let plain = Settings { version: None, http1: false, ..settings.clone() };
+        Ok([side("default".to_owned(), plain, Mode::Full), side(words.join(" "), settings, mode)])
+    }
+
+    /// The settings that differ from the default ones, as they were given.
+    fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        if let Some(version) = self.tls {
+            words.push(format!("--tls {}", if version == Version::Tls12 { "1.2" } else { "1.3" }));
+        }
+        let flags = [(self.http1, "--http1"), (self.resume, "--resume"), (self.early, "--0rtt")];
+        words.extend(flags.into_iter().filter(|(is_given, _)| *is_given).map(|(_, word)| word.to_owned()));
+        words
+    }
+}
+
 const AFTER_PROBE: &str = "\
 Examples:
   brisk probe https://example.com/                every step of one connection, and what could be better
   brisk probe example.com --tls 1.2 --http1       the same as an older client
   brisk probe example.com --connect 192.0.2.7     one server of several
+  brisk probe example.com --compare --0rtt        what 0-RTT saves, step by step
+  brisk probe example.com --compare example.net   two servers in turns
+  brisk probe example.com --timing -n 20          the times of curl -w, for four kinds of connections
   brisk probe example.com --json                  for programs
 Exit codes: 0 an answer came, 1 this machine failed, 2 wrong arguments, 3 the name does not resolve, 4 no connection,
-5 no TLS handshake, 6 no answer by the protocol, 7 out of time, 9 an answer came and the certificate is not trusted.
+5 no TLS handshake, 6 no answer by the protocol, 7 out of time, 8 later than --max-ttfb, 9 an answer came and the certificate is not trusted.
 docs/probe.md describes the report.";
 
 /// Maximum of `--timeout`.
@@ -86,6 +162,11 @@ const LONGEST: f64 = 600.0;
 
 fn url(text: &str) -> Result<Url, String> {
     text.parse()
+}
+
+fn millis(text: &str) -> Result<f64, String> {
+    let time = text.parse::<f64>().ok().filter(|time| *time > 0.0 && time.is_finite());
+    time.ok_or_else(|| "write milliseconds, e.g. 200".to_owned())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -121,12 +202,29 @@ mod tests {
     }
 
     #[test]
+    fn the_sides_of_a_comparison_follow_from_the_line() {
+        let sides = |line: &str| parse(line).expect(line).sides();
+        let [first, second] = sides("https://a --compare --0rtt --http1").expect("sides");
+        assert_eq!((first.mode, first.settings.http1, first.name.as_str()), (Mode::Full, false, "default"));
+        assert_eq!(
+            (second.mode, second.settings.http1, second.name.as_str()),
+            (Mode::Early, true, "--http1 --0rtt")
+        );
+        let [first, second] = sides("https://a --tls 1.2 --compare https://b").expect("sides");
+        assert_eq!((first.name.as_str(), second.name.as_str()), ("https://a/", "https://b/"));
+        assert_eq!(first.settings.version, second.settings.version);
+        assert!(sides("https://a --compare").is_err() && sides("https://a --compare http://b").is_err());
+    }
+
+    #[test]
     fn a_wrong_line_says_what_would_be_right() {
         for (line, hint) in [
             ("", "<URL>"),
             ("http://a/", "only https can be probed"),
             ("a --timeout 0", "write seconds, at most 600"),
             ("a --tls 1.1", "1.2, 1.3"),
+            ("a --max-ttfb x", "write milliseconds"),
+            ("a --timing --frames", "cannot be used with"),
         ] {
             let error = parse(line).expect_err(line);
             assert_eq!(error.exit_code(), 2, "{line}");

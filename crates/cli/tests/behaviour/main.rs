@@ -60,6 +60,8 @@ mod openssl;
 mod pages;
 mod pages_in_chromium;
 mod probe;
+mod probe_hostile;
+mod probe_link;
 mod proxy_protocol;
 mod proxying;
 mod rates;

@@ -1,5 +1,6 @@
 //! `brisk probe` shows what was on the wire, as other programs saw it.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -20,6 +21,14 @@ pub(crate) fn probe(ca: &TestCa, port: u16, path: &str, options: &str) -> Comman
     command.arg("--connect").arg("127.0.0.1").arg("--ca").arg(ca.root_file());
     command.args(options.split_whitespace());
     command
+}
+
+/// The words that run another command at this end of a link.
+pub(crate) fn words_before(end: &Command) -> Vec<OsString> {
+    let words = std::iter::once(end.get_program()).chain(end.get_args());
+    let mut words: Vec<_> = words.map(ToOwned::to_owned).collect();
+    words.pop();
+    words
 }
 
 fn finished(command: &mut Command) -> Finished {
@@ -223,4 +232,126 @@ fn failures_have_one_clear_line_and_their_exit_codes() {
     // Where no name server can be asked, the time may be over first.
     assert!(matches!(finished.status.code(), Some(3 | 7)), "{}", finished.text());
     assert!(finished.stderr.contains("resolv"), "{}", finished.text());
+}
+
+#[test]
+fn the_access_log_of_brisk_has_the_same_milestones() {
+    let site = Site::custom("access_log.format = \"json\"", "", |setup| setup);
+    let mut seen = Vec::new();
+    // On a busy machine one side is late now and then.
+    for attempt in 0..20 {
+        let path = format!("/?probe={attempt}");
+        let report = report(&mut probe(&site.ca, site.brisk.https().port(), &path, ""));
+        let line: Value = serde_json::from_str(&site.brisk.logged(&path)).expect("JSON");
+        let tls = &report["tls"];
+        for (ours, theirs) in [
+            (&tls["version"], "tls"),
+            (&tls["suite"], "suite"),
+            (&tls["group"], "group"),
+            (&tls["scheme"], "scheme"),
+        ] {
+            assert_eq!(ours, &line[theirs], "{line}");
+        }
+        assert_eq!(report["answer"]["body_bytes"], line["bytes_sent"], "{line}");
+        let steps = report["steps"].as_array().expect("steps");
+        let at = |name: &str| {
+            let ours = steps.iter().find(|step| step["from"] == "client" && step["name"] == name);
+            ours.and_then(|step| step["at_ms"].as_f64()).expect("a time")
+        };
+        let ours = at("Finished") - at("ClientHello");
+        let theirs = line["handshake_us"].as_f64().expect("a time") / 1000.0;
+        if (ours - theirs).abs() < 1.0 {
+            return;
+        }
+        seen.push((ours, theirs));
+    }
+    panic!("milliseconds of handshakes: {seen:?}");
+}
+
+#[test]
+fn sessions_are_resumed_and_early_data_is_sent() {
+    let site = Site::with("early_data = \"safe\"\n");
+    let port = site.brisk.https().port();
+    let resumed = report(&mut probe(&site.ca, port, "/", "--resume"));
+    assert_eq!(
+        (resumed["tls"]["resumption"].as_str(), resumed["tls"]["chain"].is_null()),
+        (Some("psk"), true)
+    );
+    let early = report(&mut probe(&site.ca, port, "/", "--0rtt"));
+    assert_eq!(
+        (&early["tls"]["resumption"], &early["tls"]["early_data"]),
+        (&"0-rtt".into(), &"accepted".into())
+    );
+    assert_eq!(early["answer"]["status"], 200);
+    let names = messages(&early, "client");
+    assert_eq!(
+        names.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+        ["ClientHello", "EndOfEarlyData", "Finished"]
+    );
+}
+
+#[test]
+fn frames_page_and_browser_are_shown() {
+    let site = Site::new();
+    let (port, page) = (site.brisk.https().port(), site.ca.folder().join("probe.html"));
+    let mut command = probe(&site.ca, port, "/", "--frames --browser");
+    let text = finished(command.arg("--html").arg(&page)).success();
+    for part in
+        ["SETTINGS", "HEADERS", ":status: 200", "END_STREAM", "window", "A client like Chrome", "✓ hello"]
+    {
+        assert!(text.contains(part), "no {part}: {text}");
+    }
+    assert!(!text.contains("✗"), "{text}");
+    let html = fs::read_to_string(page).expect("a page");
+    assert!(html.contains("<svg") && html.contains("ClientHello") && !html.contains("<script"), "{html}");
+    assert!(html.ends_with("</html>\n"));
+}
+
+#[test]
+fn a_late_first_byte_has_its_exit_code() {
+    let site = Site::new();
+    let port = site.brisk.https().port();
+    for options in ["--max-ttfb 0.001", "--max-ttfb 0.001 --timing -n 1"] {
+        let finished = finished(&mut probe(&site.ca, port, "/", options));
+        assert_eq!(finished.status.code(), Some(8), "{}", finished.text());
+        assert!(finished.stderr.contains("--max-ttfb"), "{}", finished.text());
+    }
+    let text = finished(&mut probe(&site.ca, port, "/", "--timing -n 2 --max-ttfb 60000")).success();
+    for part in ["namelookup", "appconnect", "starttransfer", "resumed (2)", "kept (2)"] {
+        assert!(text.contains(part), "no {part}: {text}");
+    }
+}
+
+/// A HAProxy with this certificate, which answers everything.
+fn haproxy(ca: &TestCa) -> (Process, u16) {
+    let leaf = ca.server(&NAMES).issue();
+    let read = |path| fs::read_to_string(path).expect("a PEM file");
+    let (pem, file) = (ca.folder().join("haproxy.pem"), ca.folder().join("haproxy.cfg"));
+    fs::write(&pem, read(&leaf.chain) + &read(&leaf.key)).expect("a file");
+    let (process, address) = serve_on_free_port(|port| {
+        let text = format!(
+            "defaults\n  mode http\n  timeout client 30s\n  timeout connect 1s\n  timeout server 1s\nfrontend all\n  \
+             bind 127.0.0.1:{port} ssl crt {} alpn http/1.1\n  http-request return status 200\n",
+            pem.display()
+        );
+        fs::write(&file, text).expect("a file");
+        let mut haproxy = command("haproxy");
+        haproxy.arg("-db").arg("-f").arg(&file);
+        haproxy
+    });
+    (process, address.port())
+}
+
+#[test]
+fn haproxy_without_http2_is_found() {
+    let ca = TestCa::new();
+    let (_process, port) = haproxy(&ca);
+    let report = report(&mut probe(&ca, port, "/", ""));
+    assert_eq!(report["answer"]["protocol"], "http/1.1");
+    let ids: Vec<_> =
+        report["findings"].as_array().expect("findings").iter().map(|found| &found["id"]).collect();
+    assert!(ids.contains(&&Value::from("no-http2")), "{report}");
+    // OpenSSL 3.5 has the group.
+    let is_old = report["tls"]["group"] == "x25519";
+    assert_eq!(ids.contains(&&Value::from("not-post-quantum")), is_old, "{report}");
 }

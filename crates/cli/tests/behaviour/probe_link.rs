@@ -1,0 +1,130 @@
+//! What `brisk probe` measures where round trips take time: over a link between two network namespaces.
+
+use std::path::Path;
+use std::process::Command;
+
+use brisk_link::{Direction, Link, SERVER};
+use brisk_testkit::process::run;
+use brisk_testkit::programs::program;
+use serde_json::Value;
+
+use crate::probe::words_before;
+use crate::site::{LIMIT, NAME, Site};
+
+/// Milliseconds of a round trip.
+const RTT: f64 = 40.0;
+
+/// On a busy machine a single measurement is late now and then.
+const TRIES: usize = 10;
+
+/// A link with this round trip, or `None` with a word about it where this machine allows none.
+fn link() -> Option<Link> {
+    for name in ["ip", "unshare", "nsenter"] {
+        program(name);
+    }
+    let half: Direction = "delay=20ms".parse().expect("a direction");
+    let helper = Path::new(env!("CARGO_BIN_EXE_brisk")).with_file_name("brisk-link");
+    assert!(helper.exists(), "{} is missing: cargo build --workspace --bins", helper.display());
+    match Link::start(&helper, half, half) {
+        Ok(link) => Some(link),
+        Err(error) if brisk_link::is_forbidden(&error) => {
+            eprintln!("skipped, since this machine allows no network namespaces or TUN devices: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A brisk at the far end.
+fn far(link: &Link) -> Site {
+    let keys = format!("server.https = [\"{SERVER}:0\"]");
+    Site::custom(&keys, "", |setup| setup.behind(&words_before(&link.server(""))))
+}
+
+fn probe(link: &Link, site: &Site, options: &str) -> Command {
+    let mut command = link.client(env!("CARGO_BIN_EXE_brisk"));
+    command.arg("probe").arg(format!("https://{NAME}:{}/", site.brisk.https().port()));
+    command.arg("--connect").arg(SERVER.to_string()).arg("--ca").arg(site.ca.root_file());
+    command.args(options.split_whitespace()).arg("--json");
+    command
+}
+
+fn json(command: &mut Command) -> Value {
+    let text = run(command, b"", LIMIT).success();
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn is_near(value: &Value, wanted: f64, part: f64) -> bool {
+    value.as_f64().is_some_and(|value| (value - wanted).abs() <= wanted * part)
+}
+
+#[test]
+fn the_round_trip_is_that_of_the_link_and_steps_are_in_the_right_one() {
+    let Some(link) = link() else { return };
+    let site = far(&link);
+    let mut seen = Vec::new();
+    for _ in 0..TRIES {
+        let report = json(&mut probe(&link, &site, ""));
+        let rounds = |name: &str| {
+            let steps = report["steps"].as_array().expect("steps");
+            steps.iter().find(|step| step["name"] == name).and_then(|step| step["round"].as_u64())
+        };
+        assert_eq!((rounds("ClientHello"), rounds("CertificateVerify")), (Some(2), Some(2)), "{report}");
+        assert_eq!(rounds("NewSessionTicket"), Some(3), "{report}");
+        let (rtt, connect) = (report["tcp"]["rtt_ms"].clone(), report["phases"]["connect_ms"].clone());
+        if is_near(&rtt, RTT, 0.1) && is_near(&connect, RTT, 0.1) {
+            return;
+        }
+        seen.push((rtt, connect));
+    }
+    panic!("round trips and times to connect: {seen:?}");
+}
+
+#[test]
+fn times_of_the_four_kinds_differ_by_their_round_trips() {
+    let Some(link) = link() else { return };
+    let site =
+        Site::custom(&format!("server.https = [\"{SERVER}:0\"]"), "early_data = \"safe\"\n", |setup| {
+            setup.behind(&words_before(&link.server("")))
+        });
+    let mut seen = Vec::new();
+    for _ in 0..TRIES {
+        let timing = json(&mut probe(&link, &site, "--timing -n 3"));
+        // Round trips to the first byte: TCP, TLS and the request; with early data one less; alone the request.
+        let trips = [3.0, 3.0, 2.0, 1.0];
+        let columns = timing["columns"].as_array().expect("columns");
+        assert_eq!(columns.len(), trips.len());
+        let is_right =
+            |(column, trips): (&Value, f64)| is_near(&column["times"][4]["median"], RTT * trips, 0.25);
+        if columns.iter().zip(trips).all(is_right) {
+            return;
+        }
+        seen.push(timing);
+    }
+    panic!("{seen:#?}");
+}
+
+#[test]
+fn what_early_data_saves_is_a_round_trip_of_the_comparison() {
+    let Some(link) = link() else { return };
+    let site =
+        Site::custom(&format!("server.https = [\"{SERVER}:0\"]"), "early_data = \"safe\"\n", |setup| {
+            setup.behind(&words_before(&link.server("")))
+        });
+    let mut seen = Vec::new();
+    for _ in 0..TRIES {
+        let compared = json(&mut probe(&link, &site, "--compare --0rtt -n 3"));
+        let steps = compared["steps"].as_array().expect("steps");
+        let step = |name: &str| steps.iter().find(|step| step["name"] == name).expect("a step");
+        assert!(
+            step("← CompressedCertificate")["times"][1].is_null(),
+            "a resumed handshake sends none: {compared}"
+        );
+        let total = step("total")["difference"]["median"].clone();
+        if total.as_f64().is_some_and(|total| (total + RTT).abs() < RTT * 0.25) {
+            return;
+        }
+        seen.push(total);
+    }
+    panic!("{seen:?}");
+}

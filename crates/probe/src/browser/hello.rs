@@ -1,0 +1,146 @@
+//! A `ClientHello` as Chrome writes it (version 131 and later), in the bytes of its record.
+
+use aws_lc_rs::agreement::{PrivateKey, X25519};
+use aws_lc_rs::kem::{DecapsulationKey, ML_KEM_768};
+use aws_lc_rs::rand;
+
+use crate::error::ProbeError;
+use crate::url::Url;
+
+/// A value that every server has to ignore (RFC 8701 section 2): `0x0a0a`, `0x1a1a` and so on.
+fn reserved(random: u8) -> [u8; 2] {
+    [(random & 0xf0) | 0x0a; 2]
+}
+
+/// The suites of Chrome behind its reserved one.
+const SUITES: &[u16] = &[
+    0x1301, 0x1302, 0x1303, 0xc02b, 0xc02f, 0xc02c, 0xc030, 0xcca9, 0xcca8, 0xc013, 0xc014, 0x009c, 0x009d,
+    0x002f, 0x0035,
+];
+const GROUPS: &[u16] = &[0x11ec, 0x001d, 0x0017, 0x0018];
+const SCHEMES: &[u16] = &[0x0403, 0x0804, 0x0401, 0x0503, 0x0805, 0x0501, 0x0806, 0x0601];
+
+/// Bytes of what stands in place of an encrypted hello (ECH GREASE).
+const ECH: usize = 208;
+
+/// The hello for this host.
+pub(super) fn chrome(url: &Url) -> Result<Vec<u8>, ProbeError> {
+    let failed = |_| ProbeError::System("no keys can be made for a hello".to_owned());
+    let mut random = [0; 32 + 32 + 8 + 1 + 32 + ECH];
+    rand::fill(&mut random).map_err(failed)?;
+    let (nonce, rest) = random.split_at(32);
+    let (session, rest) = rest.split_at(32);
+    let (grease, rest) = rest.split_at(8);
+    let quantum = DecapsulationKey::generate(&ML_KEM_768).map_err(failed)?;
+    let quantum = quantum.encapsulation_key().map_err(failed)?.key_bytes().map_err(failed)?;
+    let classical = PrivateKey::generate(&X25519).map_err(failed)?.compute_public_key().map_err(failed)?;
+    let hybrid = [quantum.as_ref(), classical.as_ref()].concat();
+
+    let mut body = vec![3, 3];
+    body.extend_from_slice(nonce);
+    body.push(32);
+    body.extend_from_slice(session);
+    put(&mut body, &[&reserved(grease[0])[..], &words(SUITES)].concat());
+    body.extend_from_slice(&[1, 0]);
+    let shares = shares(reserved(grease[1]), &hybrid, classical.as_ref());
+    let extensions = extensions(url, grease, &shares, rest);
+    put(&mut body, &extensions);
+
+    let mut record = vec![22, 3, 1];
+    record.extend_from_slice(&((body.len() + 4) as u16).to_be_bytes());
+    record.push(1);
+    record.extend_from_slice(&(body.len() as u32).to_be_bytes()[1..]);
+    record.extend_from_slice(&body);
+    Ok(record)
+}
+
+fn shares(reserved: [u8; 2], hybrid: &[u8], classical: &[u8]) -> Vec<u8> {
+    let mut shares = Vec::new();
+    for (group, share) in [(reserved, &[0][..]), ([0x11, 0xec], hybrid), ([0, 0x1d], classical)] {
+        shares.extend_from_slice(&group);
+        put(&mut shares, share);
+    }
+    let mut list = Vec::new();
+    put(&mut list, &shares);
+    list
+}
+
+fn extensions(url: &Url, grease: &[u8], shares: &[u8], random: &[u8]) -> Vec<u8> {
+    let mut all = Vec::new();
+    let mut add = |number: [u8; 2], content: &[u8]| {
+        all.extend_from_slice(&number);
+        put(&mut all, content);
+    };
+    add(reserved(grease[2]), &[]);
+    // RFC 6066 section 3: an address is no host name.
+    if url.address().is_none() {
+        let mut name = vec![0];
+        put(&mut name, url.host.as_bytes());
+        add([0, 0], &list(&name));
+    }
+    add([0, 23], &[]);
+    add([0xff, 1], &[0]);
+    add([0, 10], &list(&[&reserved(grease[1])[..], &words(GROUPS)].concat()));
+    add([0, 11], &[1, 0]);
+    add([0, 35], &[]);
+    add([0, 16], &list(b"\x02h2\x08http/1.1"));
+    add([0, 5], &[1, 0, 0, 0, 0]);
+    add([0, 13], &list(&words(SCHEMES)));
+    add([0, 18], &[]);
+    add([0, 51], shares);
+    add([0, 45], &[1, 1]);
+    add([0, 43], &[&[6][..], &reserved(grease[3]), &[3, 4, 3, 3]].concat());
+    add([0, 27], &[2, 0, 2]);
+    // ALPS, for HTTP/2.
+    add([0x44, 0xcd], &list(b"\x02h2"));
+    add([0xfe, 0x0d], &ech(random));
+    add(reserved(grease[4].wrapping_add(0x10)), &[0]);
+    all
+}
+
+/// What looks like an encrypted hello: HKDF-SHA256 and AES-128-GCM, a random key and random bytes.
+fn ech(random: &[u8]) -> Vec<u8> {
+    let (id, rest) = random.split_at(1);
+    let (key, payload) = rest.split_at(32);
+    let mut content = vec![0, 0, 1, 0, 1, id[0]];
+    put(&mut content, key);
+    put(&mut content, payload);
+    content
+}
+
+fn words(values: &[u16]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_be_bytes()).collect()
+}
+
+fn list(content: &[u8]) -> Vec<u8> {
+    let mut list = Vec::new();
+    put(&mut list, content);
+    list
+}
+
+/// Appends `content` behind its length in two bytes.
+fn put(out: &mut Vec<u8>, content: &[u8]) {
+    out.extend_from_slice(&(content.len() as u16).to_be_bytes());
+    out.extend_from_slice(content);
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_wire::client_hello::{ClientHello, Progress};
+    use brisk_wire::registry::{NamedGroup, ProtocolVersion};
+
+    use super::*;
+
+    #[test]
+    fn the_hello_says_what_chrome_says() {
+        let bytes = chrome(&"https://example.test/".parse().expect("a URL")).expect("a hello");
+        let Ok(Progress::Complete(hello)) = ClientHello::read(&bytes, 16 * 1024) else { panic!("no hello") };
+        assert_eq!(hello.server_name.as_deref(), Some("example.test"));
+        assert_eq!(hello.alpn, [b"h2".to_vec(), b"http/1.1".to_vec()]);
+        assert_eq!(hello.versions[1..], [ProtocolVersion::TLS1_3, ProtocolVersion::TLS1_2]);
+        assert_eq!(hello.groups[1], NamedGroup::X25519MLKEM768);
+        assert_eq!(hello.key_shares.map(|shares| shares.len()), Some(3));
+        assert_eq!(hello.versions[0].0 & 0x0f0f, 0x0a0a);
+        assert!(bytes.len() > 1500, "{}", bytes.len());
+    }
+}

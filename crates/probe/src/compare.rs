@@ -1,0 +1,163 @@
+//! Two servers, or two settings, in turns: the steps side by side, with the difference of each.
+
+use serde::Serialize;
+
+use crate::capture::Party;
+use crate::error::ProbeError;
+use crate::prober::{Mode, Prober};
+use crate::report::{Report, Resolved};
+use crate::resolve::HttpsAnswer;
+use crate::timing::Median;
+use crate::{Settings, block_on};
+
+/// One of the two sides.
+#[derive(Clone, Debug)]
+pub struct Side {
+    /// Its name in tables.
+    pub name: String,
+    /// What is probed.
+    pub settings: Settings,
+    /// How its connections begin.
+    pub mode: Mode,
+}
+
+/// A step, or a phase, of both sides.
+#[derive(Clone, Debug, Serialize)]
+pub struct ComparedStep {
+    /// Its name; a message has an arrow before it, and a number behind it from the second of its name on.
+    pub name: String,
+    /// It is a phase, whose duration is compared. Of a message it is the time since the connection began.
+    pub is_phase: bool,
+    /// Milliseconds of each side; `None` where it does not have the step.
+    pub times: [Option<Median>; 2],
+    /// Bytes of the message, of the last round.
+    pub bytes: [Option<u64>; 2],
+    /// The second less the first in each round, in milliseconds.
+    pub difference: Option<Median>,
+}
+
+/// Both sides.
+#[derive(Clone, Debug, Serialize)]
+pub struct Compared {
+    /// Names of the sides.
+    pub names: [String; 2],
+    /// Rounds.
+    pub rounds: usize,
+    /// Phases, then messages.
+    pub steps: Vec<ComparedStep>,
+}
+
+/// What one connection had: name, whether it is a phase, time, bytes.
+type Row = (String, bool, f64, Option<u64>);
+
+/// Measures `rounds` connections of each side, in turns, of which every second round begins with the second side. `progress`
+/// is called before each round.
+pub fn compare(
+    sides: &[Side; 2],
+    rounds: usize,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Compared, ProbeError> {
+    let probers = [Prober::new(&sides[0].settings)?, Prober::new(&sides[1].settings)?];
+    let mut all: Vec<[Vec<Row>; 2]> = Vec::new();
+    block_on(async {
+        for round in 0..rounds {
+            progress(&format!("round {} of {rounds}", round + 1));
+            let mut both = [Vec::new(), Vec::new()];
+            for turn in 0..2 {
+                let side = (turn + round) % 2;
+                both[side] = rows(&probers[side], sides[side].mode)
+                    .await
+                    .map_err(|error| named(&sides[side], error))?;
+            }
+            all.push(both);
+        }
+        Ok::<(), ProbeError>(())
+    })??;
+    Ok(Compared { names: sides.clone().map(|side| side.name), rounds, steps: aligned(&all) })
+}
+
+fn named(side: &Side, error: ProbeError) -> ProbeError {
+    let text = |reason: String| format!("{}: {reason}", side.name);
+    match error {
+        ProbeError::Unconnected(reason) => ProbeError::Unconnected(text(reason)),
+        ProbeError::Handshake(reason) => ProbeError::Handshake(text(reason)),
+        ProbeError::Answer(reason) => ProbeError::Answer(text(reason)),
+        other => other,
+    }
+}
+
+async fn rows(prober: &Prober<'_>, mode: Mode) -> Result<Vec<Row>, ProbeError> {
+    let mut trip = prober.trip_as(mode).await?;
+    if let Some(error) = trip.close().await {
+        return Err(error);
+    }
+    let resolved = Resolved { addresses: Vec::new(), took: trip.resolved, https: HttpsAnswer::NotAsked };
+    let report = Report::of(prober.settings, resolved, &trip.trace, None);
+    let phases = report.phases.named().into_iter().map(|(name, time)| (name.to_owned(), true, time, None));
+    let total = report.phases.total_ms.map(|time| ("total".to_owned(), true, time, None));
+    let mut rows: Vec<Row> = phases.chain(total).collect();
+    for step in &report.steps {
+        let arrow = if step.from == Party::Client { "→" } else { "←" };
+        let plain = format!("{arrow} {}", step.name);
+        let before = rows.iter().filter(|(name, ..)| name.split(" #").next() == Some(&plain)).count();
+        let name = if before == 0 { plain } else { format!("{plain} #{}", before + 1) };
+        rows.push((name, false, step.at_ms, Some(step.bytes)));
+    }
+    Ok(rows)
+}
+
+/// Names in the order of the first round that has them; what only the second side has comes behind what precedes it there.
+fn names(all: &[[Vec<Row>; 2]]) -> Vec<(String, bool)> {
+    let mut names: Vec<(String, bool)> = Vec::new();
+    for rows in all.iter().flatten() {
+        let mut at = 0;
+        for (name, is_phase, ..) in rows {
+            match names.iter().position(|(found, _)| found == name) {
+                Some(place) => at = place + 1,
+                None => {
+                    names.insert(at, (name.clone(), *is_phase));
+                    at += 1;
+                }
+            }
+        }
+    }
+    names
+}
+
+fn aligned(all: &[[Vec<Row>; 2]]) -> Vec<ComparedStep> {
+    let find = |rows: &[Row], name: &str| rows.iter().find(|(found, ..)| found == name).cloned();
+    let step = |(name, is_phase): (String, bool)| {
+        let times = [0, 1].map(|side| {
+            Median::of(all.iter().filter_map(|both| find(&both[side], &name).map(|(_, _, time, _)| time)))
+        });
+        let bytes = [0, 1]
+            .map(|side| all.iter().rev().find_map(|both| find(&both[side], &name)).and_then(|row| row.3));
+        let difference = Median::of(
+            all.iter().filter_map(|[first, second]| Some(find(second, &name)?.2 - find(first, &name)?.2)),
+        );
+        ComparedStep { name, is_phase, times, bytes, difference }
+    };
+    names(all).into_iter().map(step).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, time: f64) -> Row {
+        (name.to_owned(), false, time, Some(1))
+    }
+
+    #[test]
+    fn steps_are_aligned_and_differences_are_those_of_rounds() {
+        let first = |shift: f64| vec![row("a", 1.0 + shift), row("c", 3.0 + shift)];
+        let second = |shift: f64| vec![row("a", 1.5 + shift), row("b", 2.0), row("c", 5.0 + shift)];
+        let all: Vec<_> = (0..7).map(|round| [first(f64::from(round)), second(f64::from(round))]).collect();
+        let steps = aligned(&all);
+        let names: Vec<_> = steps.iter().map(|step| step.name.as_str()).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+        let difference = steps[2].difference.expect("both have it");
+        assert!((difference.median - 2.0).abs() < 1e-9 && (difference.high - 2.0).abs() < 1e-9);
+        assert!(steps[1].times[0].is_none() && steps[1].difference.is_none());
+    }
+}

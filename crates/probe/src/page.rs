@@ -1,0 +1,153 @@
+//! Reports as HTML pages: one file, no script, no network.
+
+use std::fmt::Write;
+
+use brisk_report::{Table, escape, html};
+
+use crate::capture::Party;
+use crate::compare::Compared;
+use crate::report::Report;
+use crate::steps::StepRow;
+use crate::terminal::{self, tables};
+use crate::timing::Timing;
+
+/// Width of the charts, and of the names beside them.
+const WIDTH: f64 = 900.0;
+const NAMES: f64 = 220.0;
+
+/// Height of a line.
+const LINE: f64 = 20.0;
+
+/// Lines of the chart at most; the table has all.
+const LINES: usize = 120;
+
+/// The page of a connection.
+pub fn report(report: &Report, program: &str) -> String {
+    let lead = format!("One HTTPS connection, step by step, as {program} saw it.");
+    let mut body = html::head(&report.url, &lead);
+    let highlights: Vec<_> = report
+        .phases
+        .named()
+        .into_iter()
+        .chain(report.phases.total_ms.map(|time| ("total", time)))
+        .map(|(name, time)| (name.to_owned(), terminal::ms(time)))
+        .collect();
+    body.push_str(&html::highlights(&highlights));
+    if let Some(failure) = &report.failure {
+        let _ = writeln!(body, "<p><strong>{}</strong></p>", escape(&failure.message));
+    }
+    let pairs = terminal::pairs(report);
+    body.push_str(&html::facts(&pairs.iter().map(|(name, text)| (*name, text.clone())).collect::<Vec<_>>()));
+    body.push_str(&findings(report).to_html());
+    body.push_str(&waterfall(report));
+    body.push_str(&terminal::table(report).to_html());
+    html::page(&format!("Probe of {}", report.url), &body)
+}
+
+/// The page of a timing.
+pub fn timing(timing: &Timing, program: &str) -> String {
+    let lead = format!("The times of curl -w for four kinds of connections, as {program} measured them.");
+    let body = html::head(&timing.url, &lead) + &tables::timing(timing).to_html();
+    html::page(&format!("Timing of {}", timing.url), &body)
+}
+
+/// The page of a comparison.
+pub fn compared(compared: &Compared, program: &str) -> String {
+    let title = compared.names.join(" and ");
+    let lead = format!("Connections in turns, step by step, as {program} measured them.");
+    let body = html::head(&title, &lead) + &tables::compared(compared).to_html();
+    html::page(&format!("Comparison of {title}"), &body)
+}
+
+fn findings(report: &Report) -> Table {
+    let mut table = Table::new("Findings").text("what").text("cost").text("brisk").text("nginx").text("else");
+    for finding in &report.findings {
+        let cost = terminal::cost(finding);
+        table.row([&finding.text, &cost, &finding.brisk, &finding.nginx, &finding.advice]);
+    }
+    if report.findings.is_empty() {
+        table.note("Nothing to improve was found.");
+    }
+    table
+}
+
+/// Phases as bars, and below them each step where it happened.
+fn waterfall(report: &Report) -> String {
+    let resolve = report.phases.resolve_ms.unwrap_or_default();
+    let last = report.steps.last().map_or(0.0, |step| step.at_ms);
+    let most = (resolve + last).max(report.phases.total_ms.unwrap_or_default()).max(0.001);
+    let place = |time: f64| NAMES + (time / most).clamp(0.0, 1.0) * (WIDTH - NAMES - 90.0);
+    let phases = report.phases.named();
+    let steps = &report.steps[..report.steps.len().min(LINES)];
+    let height = (phases.len() + steps.len()) as f64 * LINE + 10.0;
+    let mut svg = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"Time\" xmlns=\"http://www.w3.org/2000/svg\">"
+    );
+    let (mut top, mut begin) = (0.0, 0.0);
+    for (index, (name, time)) in phases.iter().enumerate() {
+        let (left, right) = (place(begin), place(begin + time).max(place(begin) + 1.0));
+        line(&mut svg, top, name, right, &terminal::ms(*time));
+        let class = index % 6 + 1;
+        let _ = write!(
+            svg,
+            "<path class=\"b c{class}\" d=\"M{left:.1} {:.1}H{right:.1}v12H{left:.1}Z\"/>",
+            top + 4.0
+        );
+        begin += time;
+        top += LINE;
+    }
+    for step in steps {
+        self::step(
+            &mut svg,
+            top,
+            step,
+            place(resolve + step.at_ms - step.since_ms),
+            place(resolve + step.at_ms),
+        );
+        top += LINE;
+    }
+    format!("<section>\n<h2>Time</h2>\n<div class=\"wide\">{svg}</svg></div>\n</section>\n")
+}
+
+fn line(svg: &mut String, top: f64, name: &str, right: f64, text: &str) {
+    let (names, middle) = (NAMES - 10.0, top + 14.0);
+    let _ = write!(svg, "<text class=\"t e\" x=\"{names:.1}\" y=\"{middle:.1}\">{}</text>", escape(name));
+    let _ =
+        write!(svg, "<text class=\"t\" x=\"{:.1}\" y=\"{middle:.1}\">{}</text>", right + 8.0, escape(text));
+}
+
+/// A line through the time before the step, and a dot where it happened.
+fn step(svg: &mut String, top: f64, step: &StepRow, from: f64, to: f64) {
+    let (arrow, class) = if step.from == Party::Client { ("→", 5) } else { ("←", 2) };
+    line(svg, top, &format!("{arrow} {}", step.name), to, &format!("{} B", step.bytes));
+    let middle = top + 10.0;
+    let _ = write!(svg, "<path class=\"l c{class}\" d=\"M{from:.1} {middle:.1}H{to:.1}\"/>");
+    let _ = write!(svg, "<circle class=\"p c{class}\" cx=\"{to:.1}\" cy=\"{middle:.1}\" r=\"4\"/>");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Resolved;
+    use crate::resolve::HttpsAnswer;
+    use crate::trace::Trace;
+    use crate::{ProbeError, Settings};
+
+    #[test]
+    fn a_page_escapes_what_strangers_wrote_and_names_no_other_file() {
+        let resolved = Resolved {
+            addresses: vec!["<script>".to_owned()],
+            took: std::time::Duration::from_millis(1),
+            https: HttpsAnswer::NotAsked,
+        };
+        let settings = Settings::new("https://example.test/".parse().expect("a URL"));
+        let error = ProbeError::Answer("<b>".to_owned());
+        let found = Report::of(&settings, resolved, &Trace::default(), Some(&error));
+        let page = report(&found, "test");
+        assert!(
+            page.contains("&lt;script&gt;") && page.contains("&lt;b&gt;") && !page.contains("<script"),
+            "{page}"
+        );
+        assert!(!page.contains("src=") && !page.contains("@import") && !page.contains("NaN"), "{page}");
+    }
+}
