@@ -21,6 +21,7 @@ use crate::outcome::{EarlyData, EarlyRequest, HandshakeOutcome, ResumptionFailur
 use crate::record::{ConnectionRecord, TlsFacts};
 pub use encoder::{Collector, Encoder, Family, Labels};
 use handshakes::Handshakes;
+pub use histogram::Histogram;
 pub use series::{KeyOperationFacts, KeyOutcome, UpstreamMetrics};
 use series::{KeyOperations, Upstreams};
 pub(crate) use shard::PerWorker;

@@ -7,7 +7,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, MetricEnc
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
-use super::histogram::Totals;
+use super::histogram::{Histogram, Totals};
 
 /// A component that publishes metrics of its own. [`Metrics::register`](super::Metrics::register) puts them on the page.
 pub trait Collector: fmt::Debug + Send + Sync + 'static {
@@ -59,11 +59,7 @@ impl Encoder<'_, '_> {
     }
 
     /// A histogram of durations.
-    pub(super) fn seconds<'s>(
-        &'s mut self,
-        name: &'static str,
-        help: &str,
-    ) -> Result<Family<'s>, fmt::Error> {
+    pub fn seconds<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
         self.0.encode_descriptor(name, help, Some(SECONDS), MetricType::Histogram).map(Family)
     }
 }
@@ -99,6 +95,11 @@ impl Family<'_> {
             return self.0.encode_gauge(&value);
         }
         self.0.encode_family(&labels)?.encode_gauge(&value)
+    }
+
+    /// What a histogram has observed, as the series with these labels.
+    pub fn durations(&mut self, labels: &Labels<'_>, histogram: &Histogram) -> fmt::Result {
+        self.histogram(labels, &Totals::of([histogram]))
     }
 
     /// The observations of the series with these labels.
