@@ -18,6 +18,7 @@
 # make sbom       which crates brisk is made of, as CycloneDX  (SBOM=brisk.cdx.json, FEATURES=brisk-cli/cuda)
 # make kernels  cycles of the SIMD kernels by llvm-mca, and whether they are compiled as they must be
 # make check-lanes   100,000 operations of each kind in lanes beside aws-lc, on portable lanes too; two minutes
+# make visits        a million visits with a hidden effect, and how large the store of 30 days of 100 hosts is
 # make check-timing  does the time of RSA, X25519 and ECDSA in lanes depend on secrets? minutes on a quiet machine
 #
 # Each installs what it lacks on Debian: tools/setup does, from the list tools/programs.
@@ -51,7 +52,7 @@ RESULTS ?= resumption certificates stapling ciphers peers peers-http
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
-.PHONY: run build test fuzz check peers results agreement flood page probe compression strangers neighbours keyless soak many-certificates clients httpwg sbom kernels check-kernels check-lanes check-timing setup
+.PHONY: run build test fuzz check peers results agreement flood page probe compression strangers neighbours keyless soak many-certificates clients httpwg sbom kernels check-kernels check-lanes check-timing visits setup
 run: build
 	@exec $(CARGO_TARGET_DIR)/release/brisk serve $(ARGS)
 
@@ -170,6 +171,10 @@ endif
 
 check-lanes:
 	cargo test --locked --release --package brisk-keys --lib -- --ignored a_hundred_thousand
+
+# Some minutes: a million visits with a hidden effect, and 30 days of 100 hosts.
+visits:
+	cargo test --locked --release --package brisk-visits --lib -- --ignored a_million thirty_days --nocapture --test-threads 1
 
 check-timing:
 	cargo test --locked --release --package brisk-keys --lib -- --ignored timing_reveals --nocapture --test-threads 1

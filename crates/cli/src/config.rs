@@ -25,6 +25,7 @@ use error::Located;
 pub(crate) use resolve::acme::{CertificatePlace, ResolvedAcme};
 pub(crate) use resolve::consolidate::MOST_ORIGINS;
 pub(crate) use resolve::keyserver::ResolvedKeyServer;
+pub(crate) use resolve::visit_store::VisitSettings;
 pub(crate) use resolve::{Development, Resolved};
 use values::{Address, UpstreamServer};
 

@@ -27,6 +27,7 @@ mod speed;
 mod summary;
 mod tokens;
 mod tune;
+mod visits;
 
 use std::process::ExitCode;
 

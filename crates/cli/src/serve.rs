@@ -15,6 +15,7 @@ use brisk_telemetry::Metrics;
 use crate::acme::Obtained;
 use crate::args::Serve;
 use crate::config::{self, Resolved};
+use crate::visits::KeptVisits;
 use crate::{engines, isolated, limits, log, memory, remote, summary};
 
 /// The functions that the server calls.
@@ -34,7 +35,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let _log = log::start(&arguments.log)?;
     isolated::log_rights();
     let sockets = early.unwrap_or_else(Sockets::inherited);
-    let Resolved { settings, keys, warnings, remote, acme, development } =
+    let Resolved { settings, keys, warnings, remote, acme, visits, development } =
         config::settings_of(arguments, text.as_deref())?;
     drop(text);
     // From before the engines start, which takes a while with a GPU.
@@ -45,6 +46,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     }
     let sessions = summary::sessions(&settings);
     let metrics = Metrics::new();
+    let kept_visits = KeptVisits::start(visits.as_ref(), &metrics);
     let engines = engines::start(&keys, &settings.keystore, &metrics).map_err(ServerError::Threads)?;
     if let Some(isolation) = &keys.isolation {
         isolated::settle(true);
@@ -69,6 +71,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     obtained.look_after(&acme).map_err(ServerError::Threads)?;
     let mut last_keys = keys.clone();
     let (next_remote, next_acme) = (Cell::new(Vec::new()), Cell::new(Some(acme)));
+    let next_visits = Cell::new(visits);
     let read = || {
         // The keys of a configuration that is refused are given up.
         let resolved = config::settings(arguments).inspect_err(|_| isolated::settle(false))?;
@@ -76,6 +79,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
         remote::connect(&resolved.remote);
         next_remote.set(resolved.remote);
         next_acme.set(Some(resolved.acme));
+        next_visits.set(resolved.visits);
         if mem::replace(&mut last_keys, resolved.keys.clone()) != resolved.keys && resolved.keys != keys {
             tracing::warn!(key = "keys", "changed, but takes full effect only after a restart");
         }
@@ -83,16 +87,18 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     };
     // What is not in force is dropped, and its connections with it.
     let settled = |is_in_force| {
-        let (remote, acme) = (next_remote.take(), next_acme.take());
+        let (remote, acme, visits) = (next_remote.take(), next_acme.take(), next_visits.take());
         isolated::settle(is_in_force);
         if is_in_force {
             remote::keep(remote);
+            kept_visits.configure(visits.as_ref());
             if let Some(Err(error)) = acme.map(|acme| obtained.look_after(&acme)) {
                 tracing::error!(%error, "certificates are not looked after");
             }
         }
     };
     let served = gateway.run(read, settled);
+    kept_visits.end();
     isolated::end();
     Ok(served?)
 }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::metric::Metric;
+
 /// Why visits cannot be stored or read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -34,6 +36,9 @@ pub enum VisitsError {
         /// The latest that is known.
         known: i64,
     },
+    /// There are no histograms of this metric.
+    #[error("there is no series of {0}: handshake, ttfb, lcp and inp have one")]
+    NoSeries(Metric),
     /// SQLite reports an error.
     #[error("database of visits: {0}")]
     Database(#[from] rusqlite::Error),

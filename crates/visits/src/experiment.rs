@@ -24,16 +24,8 @@ pub struct Experiment {
     pub margin: f64,
 }
 
-impl Experiment {
-    /// Everything that makes it what it is, in one text.
-    pub(crate) fn definition(&self) -> String {
-        let arms: Vec<&str> = self.arms.iter().map(AsRef::as_ref).collect();
-        format!("{}\n{}\n{}\n{}", self.name, self.metric, self.margin, arms.join("\n"))
-    }
-}
-
 /// An experiment that the store knows, while the process lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExperimentId(pub(crate) u16);
 
 impl ExperimentId {
@@ -87,6 +79,12 @@ impl Definitions {
         }
         all.push(Arc::new(experiment.clone()));
         ExperimentId(all.len() as u16 - 1)
+    }
+
+    /// The ids of all.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = ExperimentId> + use<> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).len();
+        (0..known as u16).map(ExperimentId)
     }
 
     /// The experiment with this id.

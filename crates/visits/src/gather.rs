@@ -34,7 +34,7 @@ const FULL: usize = 32_768;
 /// Seconds of a minute, as the database counts them.
 pub(crate) const MINUTE: i64 = 60;
 
-/// What came of one host in one minute.
+/// The visits of one host in one minute.
 #[derive(Debug, Default)]
 pub(crate) struct Portion {
     /// Visits that came.

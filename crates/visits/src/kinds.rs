@@ -158,7 +158,7 @@ impl Window {
 }
 
 closed! {
-    /// How the visitor came to the page.
+    /// How the visitor reached the page.
     Navigation {
         /// Not known, or another way.
         Other = "other",

@@ -5,25 +5,38 @@
 
 mod agent;
 mod closed;
+mod cuts;
 mod error;
 mod experiment;
+mod experiments;
+mod figures;
 mod gather;
 mod histogram;
 mod kinds;
 mod metric;
 mod network;
 mod random;
+mod reader;
 mod row;
+mod sequential;
+mod statistics;
 mod store;
 mod visit;
 mod visits;
+mod worth;
 mod writer;
 
 pub use agent::{Browser, Device};
+pub use cuts::{Cut, CutValue, Cuts, Dimension};
 pub use error::VisitsError;
 pub use experiment::{Arm, Arms, Experiment, ExperimentId};
+pub use experiments::{ArmReport, ExperimentReport};
 pub use kinds::{CertificateType, Connection, Navigation, Session, Window};
 pub use metric::{Measures, Metric};
 pub use network::{Network, Networks, NetworksError};
+pub use reader::{Point, Query, Reader, Series, Span};
+pub use sequential::{Decision, Interval};
+pub use statistics::Estimate;
 pub use visit::Visit;
 pub use visits::{Settings, Status, Visits};
+pub use worth::{Finding, Imbalance, Share, Worth};

@@ -1,7 +1,9 @@
 //! The database: its file, its schema, and what is written into it. One thread has it; others read with connections of
 //! their own, which the write-ahead log lets them do at any time.
 
+mod decisions;
 mod names;
+mod roll_up;
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::ErrorKind;
@@ -11,7 +13,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params};
 
-use self::names::{Kind, Names};
+use self::names::Names;
 use crate::error::VisitsError;
 use crate::experiment::Definitions;
 use crate::gather::{Gathered, SERIES, fair_share};
@@ -19,8 +21,11 @@ use crate::histogram::TimeHistogram;
 use crate::row::{self, Numbers, Row};
 use crate::visit::Visit;
 
+pub(crate) use self::names::Kind;
+pub(crate) use self::roll_up::{DAY, HOUR, SAMPLE_HOUR, SERIES_HOUR, SERIES_TEN_MINUTES};
+
 /// The file within the folder.
-const FILE: &str = "visits.db";
+pub(crate) const FILE: &str = "visits.db";
 /// Where a damaged file is moved to.
 const DAMAGED: &str = "visits.db.damaged";
 /// SQLite's mark of a file that belongs to this program: "bVis".
@@ -46,7 +51,6 @@ pub(crate) const ALL_HOSTS: i64 = -1;
 /// The database, open for writing.
 #[derive(Debug)]
 pub(crate) struct Store {
-    path: PathBuf,
     connection: Connection,
     names: Names,
 }
@@ -72,7 +76,7 @@ impl Store {
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
         migrate(&mut connection, &path)?;
-        Ok(Self { path, connection, names: Names::default() })
+        Ok(Self { connection, names: Names::default() })
     }
 
     /// Moves the files of a damaged database in `folder` out of the way, over those of an earlier one. Returns where to.
@@ -90,11 +94,6 @@ impl Store {
         Ok(to)
     }
 
-    /// The file.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Bytes of the database, without the write-ahead log.
     pub(crate) fn bytes(&self) -> Result<u64, VisitsError> {
         let number = |name| self.connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
@@ -102,15 +101,15 @@ impl Store {
         Ok((pages * number("page_size")?) as u64)
     }
 
-    /// Writes what was gathered, all or nothing. `day` is today's, in days since 1970.
+    /// Writes what was gathered, all or nothing.
     pub(crate) fn write(
         &mut self,
         gathered: &mut Gathered,
         definitions: &Definitions,
-        day: i64,
+        now: i64,
     ) -> Result<(), VisitsError> {
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut write = Write { transaction: &transaction, names: &mut self.names, definitions, day };
+        let mut write = Write { transaction: &transaction, names: &mut self.names, definitions, now };
         let written = write.all(gathered);
         let committed = written.and_then(|()| Ok(transaction.commit()?));
         if committed.is_err() {
@@ -126,7 +125,8 @@ struct Write<'a> {
     transaction: &'a Transaction<'a>,
     names: &'a mut Names,
     definitions: &'a Definitions,
-    day: i64,
+    /// In Unix seconds.
+    now: i64,
 }
 
 impl Write<'_> {
@@ -134,7 +134,7 @@ impl Write<'_> {
         let kept = fair_share(gathered.portions.values().map(|portion| portion.kept.len()), KEPT_AT_ONCE);
         let mut totals = std::collections::HashMap::<(i64, usize), TimeHistogram>::new();
         for ((minute, host), portion) in &mut gathered.portions {
-            let host = i64::from(self.names.number(self.transaction, Kind::Host, host, self.day)?);
+            let host = i64::from(self.names.number(self.transaction, Kind::Host, host, self.now)?);
             gathered.random.shuffle(&mut portion.kept);
             let rows = portion.kept.iter().take(kept);
             self.sample(*minute, host, portion.seen, rows)?;
@@ -175,14 +175,14 @@ impl Write<'_> {
     }
 
     fn numbers(&mut self, visit: &Visit) -> Result<Numbers, VisitsError> {
-        let mut number = |kind, text: &_| self.names.number(self.transaction, kind, text, self.day);
+        let mut number = |kind, text: &_| self.names.number(self.transaction, kind, text, self.now);
         let mut numbers = Numbers { route: number(Kind::Route, &visit.route)?, ..Numbers::default() };
         if let Some(label) = visit.network.label() {
             numbers.network = number(Kind::Network, label)?;
         }
         for (place, arm) in numbers.arms.iter_mut().zip(visit.arms.iter()) {
             let experiment =
-                self.names.experiment(self.transaction, arm.experiment, self.definitions, self.day)?;
+                self.names.experiment(self.transaction, arm.experiment, self.definitions, self.now)?;
             *place = (experiment, arm.arm);
         }
         Ok(numbers)
@@ -205,7 +205,7 @@ impl Write<'_> {
     fn arms(&mut self, gathered: &Gathered) -> Result<(), VisitsError> {
         for ((experiment, arm, metric), sums) in &gathered.arms {
             let experiment =
-                self.names.experiment(self.transaction, *experiment, self.definitions, self.day)?;
+                self.names.experiment(self.transaction, *experiment, self.definitions, self.now)?;
             let metric = crate::gather::COMPARED[usize::from(*metric)] as u8;
             let text =
                 "INSERT INTO arm (experiment, arm, metric, visits, sum, squares) VALUES (?, ?, ?, ?, ?, ?)

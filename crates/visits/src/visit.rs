@@ -46,7 +46,7 @@ pub struct Visit {
     pub browser: Browser,
     /// Class of the device.
     pub device: Device,
-    /// How the visitor came to the page.
+    /// How the visitor reached the page.
     pub navigation: Navigation,
     /// What the connection got in experiments.
     pub arms: Arms,

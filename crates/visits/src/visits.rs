@@ -1,5 +1,6 @@
 //! The handle that takes visits from workers.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
@@ -9,10 +10,14 @@ use std::thread;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use brisk_telemetry::metrics::Collector;
 use crossbeam_channel::{Sender, bounded};
 
 use crate::experiment::{Definitions, Experiment, ExperimentId};
+use crate::figures::{Figures, VisitsCollector};
 use crate::network::{Network, Networks};
+use crate::reader::Reader;
+use crate::sequential::Decision;
 use crate::visit::Visit;
 use crate::writer::Writer;
 
@@ -63,6 +68,7 @@ pub struct Visits(Option<Arc<Inner>>);
 
 #[derive(Debug)]
 struct Inner {
+    folder: Arc<Path>,
     queue: Sender<Message>,
     shared: Arc<Shared>,
 }
@@ -76,6 +82,8 @@ pub(crate) struct Shared {
     pub(crate) dropped: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) error: Mutex<Option<String>>,
+    pub(crate) figures: Figures,
+    pub(crate) decisions: ArcSwap<HashMap<ExperimentId, Decision>>,
 }
 
 /// What the writing thread receives.
@@ -98,10 +106,13 @@ impl Visits {
             dropped: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             error: Mutex::new(None),
+            figures: Figures::default(),
+            decisions: ArcSwap::default(),
         });
-        let writer = Writer::new(folder.to_owned(), Arc::clone(&shared));
+        let folder: Arc<Path> = folder.into();
+        let writer = Writer::new(Arc::clone(&folder), Arc::clone(&shared));
         thread::Builder::new().name("visits".to_owned()).spawn(move || writer.run(&messages))?;
-        Ok(Self(Some(Arc::new(Inner { queue, shared }))))
+        Ok(Self(Some(Arc::new(Inner { folder, queue, shared }))))
     }
 
     /// Keeps nothing.
@@ -145,6 +156,22 @@ impl Visits {
     pub fn define(&self, experiments: &[Experiment]) -> Vec<ExperimentId> {
         let Some(inner) = &self.0 else { return vec![ExperimentId::NONE; experiments.len()] };
         experiments.iter().map(|experiment| inner.shared.definitions.define(experiment)).collect()
+    }
+
+    /// The decision on an experiment, once there is one: then no connection should be drawn for it any more. It is there within
+    /// a minute after a restart, too.
+    pub fn decision(&self, experiment: ExperimentId) -> Option<Decision> {
+        self.0.as_ref()?.shared.decisions.load().get(&experiment).copied()
+    }
+
+    /// The metrics of all of this, for [`Metrics::register`](brisk_telemetry::Metrics::register); `None` where nothing is kept.
+    pub fn collector(&self) -> Option<impl Collector> {
+        self.0.as_ref().map(|inner| VisitsCollector(Arc::clone(&inner.shared)))
+    }
+
+    /// What asks the database; `None` where there is none.
+    pub fn reader(&self) -> Option<Reader> {
+        self.0.as_ref().map(|inner| Reader::new(&inner.folder))
     }
 
     /// Has everything written that was recorded before, and waits for that until `timeout`. Returns whether it is in the

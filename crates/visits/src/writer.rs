@@ -1,6 +1,6 @@
 //! The thread that writes: it gathers visits, and puts them into the database a few times a minute.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -14,22 +14,24 @@ use crate::visits::{Message, Shared};
 
 /// Between two writes. What was taken since the last one is lost with the process.
 const INTERVAL: Duration = Duration::from_secs(20);
-
-/// Seconds of a day.
-const DAY: i64 = 86_400;
+/// Between two removals of what is too old.
+const REMOVAL: Duration = Duration::from_secs(600);
+/// By how much the clock may have been set in that time, in seconds: what is old by a wrong clock must not be removed.
+const SET: u64 = 300;
 
 /// The thread's part of the store.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    folder: PathBuf,
+    folder: Arc<Path>,
     shared: Arc<Shared>,
     gathered: Gathered,
     store: Option<Store>,
+    clock: Clock,
 }
 
 impl Writer {
-    pub(crate) fn new(folder: PathBuf, shared: Arc<Shared>) -> Self {
-        Self { folder, shared, gathered: Gathered::new(), store: None }
+    pub(crate) fn new(folder: Arc<Path>, shared: Arc<Shared>) -> Self {
+        Self { folder, shared, gathered: Gathered::new(), store: None, clock: Clock::new() }
     }
 
     /// Writes until every handle is gone and everything is written.
@@ -37,8 +39,15 @@ impl Writer {
         self.write();
         let mut due = Instant::now() + INTERVAL;
         loop {
-            match messages.recv_deadline(due) {
+            // A queue that is never empty must not keep things from being written.
+            let message = if Instant::now() < due {
+                messages.recv_deadline(due)
+            } else {
+                Err(RecvTimeoutError::Timeout)
+            };
+            match message {
                 Ok(Message::Visit(visit)) => {
+                    self.shared.figures.count(&visit, &self.shared.definitions);
                     self.gathered.add(visit);
                     if self.gathered.is_full() {
                         self.write_or_drop();
@@ -107,24 +116,60 @@ impl Writer {
             Some(store) => store,
             none => none.insert(Store::open(&self.folder)?),
         };
+        let (now, settings) = (unix_seconds(), self.shared.settings.load());
+        store.limit(settings.max_bytes)?;
         if !self.gathered.is_empty() {
-            store.write(&mut self.gathered, &self.shared.definitions, unix_seconds() / DAY)?;
+            let written = store.write(&mut self.gathered, &self.shared.definitions, now);
+            if written.as_ref().is_err_and(VisitsError::is_full) {
+                store.remove_old(now, &settings)?;
+            }
+            written?;
             self.gathered.clear();
+        }
+        self.shared.decisions.store(Arc::new(store.decide(&self.shared.definitions, now)?));
+        store.roll_up(now, &settings)?;
+        if self.clock.is_removal_due(now) {
+            store.remove_old(now, &settings)?;
         }
         self.shared.bytes.store(store.bytes()?, Ordering::Relaxed);
         Ok(())
     }
 }
 
+/// When things are removed.
+#[derive(Debug)]
+struct Clock {
+    looked: Instant,
+    at: i64,
+}
+
+impl Clock {
+    fn new() -> Self {
+        Self { looked: Instant::now(), at: unix_seconds() }
+    }
+
+    /// Whether it is time, and the clock has gone evenly since the last time.
+    fn is_removal_due(&mut self, now: i64) -> bool {
+        let passed = self.looked.elapsed();
+        if passed < REMOVAL {
+            return false;
+        }
+        let by_clock = now - self.at;
+        *self = Self { looked: Instant::now(), at: now };
+        by_clock.abs_diff(passed.as_secs() as i64) < SET
+    }
+}
+
 /// Now.
-fn unix_seconds() -> i64 {
+pub(crate) fn unix_seconds() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() as i64)
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::io::Write;
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Command, Stdio};
 
     use rusqlite::Connection;
 
@@ -143,7 +188,7 @@ mod tests {
         visit
     }
 
-    fn seen(folder: &std::path::Path) -> i64 {
+    fn seen(folder: &Path) -> i64 {
         let connection = Connection::open(folder.join("visits.db")).unwrap();
         connection.query_row("SELECT coalesce(sum(seen), 0) FROM sample", [], |row| row.get(0)).unwrap()
     }
@@ -259,6 +304,71 @@ mod tests {
         fs::remove_file(&blocked).unwrap();
         assert!(visits.flush(LONG), "{:?}", visits.status());
         assert_eq!((seen(&blocked.join("visits")), visits.status().error), (1, None));
+    }
+
+    const KILLED: &str = "BRISK_TEST_KILLED_VISITS";
+
+    /// The process that the next test kills.
+    #[test]
+    #[ignore = "runs until it is killed, by the test that starts it"]
+    fn writes_until_it_is_killed() {
+        let Some(folder) = std::env::var_os(KILLED) else { return };
+        let visits = Visits::open(Path::new(&folder), Settings::default()).unwrap();
+        for round in 1_u64.. {
+            for _ in 0..100 {
+                visits.record(visit("a", 1.0));
+            }
+            assert!(visits.flush(LONG));
+            println!("\nwritten: {}", 100 * round);
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_there_after_the_process_was_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "writer::tests::writes_until_it_is_killed", "--nocapture"])
+            .env(KILLED, folder.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut written = 0;
+        for line in lines {
+            let line = line.unwrap();
+            let Some(count) = line.strip_prefix("written: ") else { continue };
+            written = count.parse::<i64>().unwrap();
+            if written == 500 {
+                // In the midst of the next rounds; what it says until then counts.
+                child.kill().unwrap();
+            }
+        }
+        child.wait().unwrap();
+        assert!(written >= 500, "{written}");
+        let connection = Connection::open(folder.path().join("visits.db")).unwrap();
+        let check: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+        assert_eq!(check, "ok");
+        drop(connection);
+        let visits = Visits::open(folder.path(), Settings::default()).unwrap();
+        visits.record(visit("a", 1.0));
+        assert!(visits.flush(LONG), "{:?}", visits.status());
+        assert!(seen(folder.path()) > written);
+    }
+
+    #[test]
+    fn nothing_is_removed_when_the_clock_was_set() {
+        let ago = |seconds: u64| {
+            Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap_or_else(Instant::now)
+        };
+        let clock = |looked, at| Clock { looked, at };
+        let long = ago(700);
+        if long.elapsed() < REMOVAL {
+            return; // The machine started just now.
+        }
+        assert!(clock(long, 1_000_000).is_removal_due(1_000_700));
+        assert!(!clock(long, 1_000_000).is_removal_due(1_000_700 + 86_400), "set forward");
+        assert!(!clock(long, 1_000_000).is_removal_due(1_000_000 - 86_400), "set back");
+        assert!(!clock(Instant::now(), 1_000_000).is_removal_due(1_000_000), "too early");
     }
 
     #[test]

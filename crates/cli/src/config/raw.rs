@@ -11,6 +11,7 @@ mod keep_alive;
 mod keys;
 mod keyserver;
 mod redis;
+mod visit_store;
 mod visits;
 
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ pub(crate) use keyserver::{Client, KeyServers, Operation, ServerConfig, ServerSe
 pub(crate) use redis::{Redis, RedisTopology};
 
 pub(crate) use keys::{KeyFamily, Keys};
+pub(crate) use visit_store::Visits;
 pub(crate) use visits::ServerTiming;
 
 /// A whole file.
@@ -47,6 +49,7 @@ pub(crate) struct Config {
     pub(crate) keys: Keys,
     pub(crate) access_log: AccessLog,
     pub(crate) admin: Admin,
+    pub(crate) visits: Visits,
     pub(crate) acme: Acme,
     pub(crate) certificates: Certificates,
     pub(crate) host: Vec<Host>,

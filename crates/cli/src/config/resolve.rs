@@ -24,6 +24,7 @@ mod server;
 mod sessions;
 mod tokens;
 mod upstreams;
+pub(crate) mod visit_store;
 mod visits;
 
 use std::collections::HashSet;
@@ -44,6 +45,7 @@ use crate::engines::KeySettings;
 use acme::{CertificatePlace, ResolvedAcme};
 use isolation::Isolated;
 use tokens::TokenDefaults;
+use visit_store::VisitSettings;
 
 /// Settings, and what was noticed on the way to them.
 #[derive(Debug)]
@@ -58,6 +60,8 @@ pub(crate) struct Resolved {
     pub(crate) remote: Vec<Arc<RemoteEngine>>,
     /// The certificates that are obtained.
     pub(crate) acme: ResolvedAcme,
+    /// How visits are kept, if they are.
+    pub(crate) visits: Option<VisitSettings>,
     /// The development CA, where a host uses its certificates.
     pub(crate) development: Option<DevelopmentCa>,
 }
@@ -125,6 +129,7 @@ pub(super) fn resolve(
     let remote = remote::engines(raw, &mut context);
     let hosts = hosts::hosts(raw, server.state_dir.as_deref(), development, &remote, &mut context);
     let acme = acme::acme(raw, &hosts.all, server.state_dir.as_deref(), &server.sessions, &mut context);
+    let visits = visit_store::visits(&raw.visits, server.state_dir.as_deref(), &mut context);
     let remote = remote::used(raw, remote, &mut context);
     isolation::read(&raw.keys, development, &mut context);
     isolation::warn_of_exceptions(raw, &mut context);
@@ -135,7 +140,7 @@ pub(super) fn resolve(
     let keys = server.keys.clone();
     let mut settings = server.complete(hosts.all, upstreams, Arc::new(keystore), files.into_iter().collect());
     settings.certificates.fleet = acme.place.as_ref().and_then(CertificatePlace::shared);
-    Ok(Resolved { settings, keys, warnings, remote, acme, development: hosts.development })
+    Ok(Resolved { settings, keys, warnings, remote, acme, visits, development: hosts.development })
 }
 
 /// Warns of upstreams that no route uses.

@@ -10,6 +10,7 @@ mod keys;
 mod pages;
 mod sessions;
 mod tokens;
+mod visit_store;
 mod visits;
 
 use std::collections::HashSet;

@@ -84,5 +84,6 @@ mod upstream_h2;
 mod upstream_limits;
 mod upstream_neighbours;
 mod upstream_reload;
+mod visit_store;
 mod websocket;
 mod websocket_h2;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, Transaction, params};
 
+use super::DAY;
 use crate::error::VisitsError;
 use crate::experiment::{Definitions, Experiment, ExperimentId, MOST_ARMS};
 
@@ -30,6 +31,8 @@ pub(super) struct Names {
     /// Numbers, and the day on which the database last noted that the name is in use.
     numbers: HashMap<(Kind, Arc<str>), (u16, i64)>,
     experiments: HashMap<ExperimentId, u16>,
+    /// Kinds that have as many as they may, and the day on which that was found.
+    full: HashMap<Kind, i64>,
 }
 
 impl Names {
@@ -44,8 +47,9 @@ impl Names {
         transaction: &Transaction<'_>,
         kind: Kind,
         text: &Arc<str>,
-        day: i64,
+        now: i64,
     ) -> Result<u16, VisitsError> {
+        let day = now / DAY;
         let key = (kind, Arc::clone(text));
         if let Some((number, used)) = self.numbers.get(&key)
             && *used == day
@@ -55,8 +59,12 @@ impl Names {
         let name = &text[..text.floor_char_boundary(LONGEST)];
         let number = match find(transaction, kind, name, day)? {
             Some(number) => number,
+            None if self.full.get(&kind) == Some(&day) => 0,
             None => make(transaction, kind, name, day)?,
         };
+        if number == 0 {
+            self.full.insert(kind, day);
+        }
         if self.numbers.len() > 4 * usize::from(MOST) {
             self.numbers.clear();
         }
@@ -70,13 +78,13 @@ impl Names {
         transaction: &Transaction<'_>,
         id: ExperimentId,
         definitions: &Definitions,
-        day: i64,
+        now: i64,
     ) -> Result<u16, VisitsError> {
         if let Some(number) = self.experiments.get(&id) {
             return Ok(*number);
         }
         let Some(experiment) = definitions.get(id) else { return Ok(0) };
-        let number = experiment_number(transaction, &experiment, day)?;
+        let number = experiment_number(transaction, &experiment, now)?;
         self.experiments.insert(id, number);
         Ok(number)
     }
@@ -107,7 +115,7 @@ fn make(transaction: &Transaction<'_>, kind: Kind, name: &str, day: i64) -> Resu
 fn experiment_number(
     transaction: &Transaction<'_>,
     experiment: &Experiment,
-    day: i64,
+    now: i64,
 ) -> Result<u16, VisitsError> {
     let arms: Vec<_> = experiment.arms.iter().take(MOST_ARMS).map(|arm| line(arm)).collect();
     let (name, arms, metric) = (line(&experiment.name), arms.join("\n"), experiment.metric as u8);
@@ -122,7 +130,7 @@ fn experiment_number(
         return Ok(0);
     }
     let text = "INSERT INTO experiment (id, name, metric, margin, arms, since) VALUES (?, ?, ?, ?, ?, ?)";
-    let values = params![last + 1, name, metric, experiment.margin, arms, day];
+    let values = params![last + 1, name, metric, experiment.margin, arms, now];
     transaction.execute(text, values)?;
     Ok(last as u16 + 1)
 }
@@ -150,7 +158,7 @@ mod tests {
         let transaction = connection.transaction().unwrap();
         let mut names = Names::default();
         let number = |names: &mut Names, kind, text: &str, day| {
-            names.number(&transaction, kind, &text.into(), day).unwrap()
+            names.number(&transaction, kind, &text.into(), day * DAY).unwrap()
         };
         assert_eq!(number(&mut names, Kind::Host, "a", 1), 1);
         assert_eq!(number(&mut names, Kind::Host, "b", 1), 2);
@@ -174,13 +182,15 @@ mod tests {
         let mut connection = database();
         let transaction = connection.transaction().unwrap();
         let mut names = Names::default();
-        let mut number = |text: String| names.number(&transaction, Kind::Host, &text.into(), 1).unwrap();
+        let mut number =
+            |text: String, day| names.number(&transaction, Kind::Host, &text.into(), day * DAY).unwrap();
         for index in 1..=MOST {
-            assert_eq!(number(format!("host {index}")), index);
+            assert_eq!(number(format!("host {index}"), 1), index);
         }
-        assert_eq!(number("one more".to_owned()), 0);
+        assert_eq!(number("one more".to_owned(), 1), 0);
         transaction.execute("DELETE FROM name WHERE number IN (1, 17)", []).unwrap();
-        assert_eq!([number("new".to_owned()), number("newer".to_owned())], [1, 17]);
-        assert_eq!(number("newest".to_owned()), 0);
+        assert_eq!(number("on the same day".to_owned(), 1), 0);
+        assert_eq!(["new", "newer"].map(|name| number(name.to_owned(), 2)), [1, 17]);
+        assert_eq!(number("newest".to_owned(), 2), 0);
     }
 }

@@ -1,0 +1,91 @@
+//! `[visits]`: where visits are kept, for how long, and what networks are called.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use brisk_visits::{Networks, Settings};
+
+use super::Context;
+use crate::config::error::KeyPath;
+use crate::config::raw;
+use crate::config::units::{Period, Size};
+
+/// Bytes of a table of networks.
+const LARGEST_TABLE: u64 = 64 << 20;
+
+const DAY: Duration = Duration::from_hours(24);
+
+/// How visits are kept.
+#[derive(Clone, Debug)]
+pub(crate) struct VisitSettings {
+    /// The folder of the database.
+    pub(crate) folder: PathBuf,
+    /// What can be changed by a reload.
+    pub(crate) settings: Settings,
+}
+
+/// Where and how visits are kept; `None` if they are not.
+pub(super) fn visits(
+    raw: &raw::Visits,
+    state_dir: Option<&Path>,
+    context: &mut Context<'_>,
+) -> Option<VisitSettings> {
+    let path = KeyPath::of("visits");
+    let default = Settings::default();
+    let share = context.findings.within(&path.key("share"), raw.share, default.share, &(0.0..=1.0));
+    let keep = context.findings.within(
+        &path.key("keep"),
+        raw.keep,
+        Period(default.keep),
+        &(Period(DAY)..=Period(400 * DAY)),
+    );
+    let max_size = context.findings.within(
+        &path.key("max_size"),
+        raw.max_size,
+        Size(default.max_bytes),
+        &(Size(16 << 20)..=Size(1 << 40)),
+    );
+    let networks = raw.networks.as_ref().map(|file| networks(file, &path.key("networks"), context));
+    if !raw.enabled.unwrap_or(false) {
+        return None;
+    }
+    let folder = match (&raw.folder, state_dir) {
+        (Some(folder), _) => context.base.join(folder),
+        (None, Some(state_dir)) => state_dir.join("visits"),
+        (None, None) => {
+            let message = "visits need a folder: write visits.folder = \"/var/lib/brisk/visits\"";
+            context.findings.incomplete(&path, message);
+            return None;
+        }
+    };
+    let networks = networks.unwrap_or_default();
+    Some(VisitSettings {
+        folder,
+        settings: Settings { keep: keep.0, max_bytes: max_size.0, networks, share },
+    })
+}
+
+/// The table in `file`.
+fn networks(file: &Path, path: &KeyPath, context: &mut Context<'_>) -> Arc<Networks> {
+    let file = context.file(file);
+    match read(&file).and_then(|text| Networks::parse(&text).map_err(|error| error.to_string())) {
+        Ok(networks) => Arc::new(networks),
+        Err(error) => {
+            context.findings.wrong(path, format!("{}: {error}", file.display()));
+            Arc::default()
+        }
+    }
+}
+
+fn read(file: &Path) -> Result<String, String> {
+    let opened = File::open(file).map_err(|error| error.to_string())?;
+    let mut text = String::new();
+    opened.take(LARGEST_TABLE + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    if text.len() as u64 > LARGEST_TABLE {
+        return Err(format!("has more than {} MiB", LARGEST_TABLE >> 20));
+    }
+    Ok(text)
+}

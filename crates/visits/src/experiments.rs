@@ -1,0 +1,139 @@
+//! What experiments have shown, in figures and in a sentence.
+
+use serde::Serialize;
+
+use crate::gather::ArmSums;
+use crate::metric::Metric;
+use crate::sequential::{Decision, FEWEST, Interval, decide, difference};
+
+/// An experiment and what it has shown so far.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ExperimentReport {
+    /// Its name.
+    pub name: String,
+    /// The name of the metric that decides.
+    pub metric: &'static str,
+    /// Relative differences up to this one do not matter.
+    pub margin: f64,
+    /// Its beginning, in Unix seconds.
+    pub since: i64,
+    /// When it was decided, in Unix seconds.
+    pub decided: Option<i64>,
+    /// The arms; the first is the control.
+    pub arms: Vec<ArmReport>,
+    /// What it has shown; `None` to go on.
+    pub decision: Option<Decision>,
+    /// That in words.
+    pub text: String,
+}
+
+/// An arm of an experiment.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ArmReport {
+    /// Its name.
+    pub name: String,
+    /// Visits with a value, without those on connections that were open already.
+    pub visits: u64,
+    /// Geometric mean in milliseconds; `None` without visits.
+    pub mean: Option<f64>,
+    /// Relative difference to the control, with the interval that holds at every look; `None` for the control, and with too few
+    /// visits.
+    pub difference: Option<Interval>,
+}
+
+/// The report of an experiment with these arms, and with the decision that ended it.
+pub(crate) fn report(
+    name: String,
+    metric: Metric,
+    margin: f64,
+    names: Vec<String>,
+    sums: &[ArmSums],
+    decision: Option<Decision>,
+) -> ExperimentReport {
+    let decision = decision.or_else(|| decide(sums, margin));
+    let text = text(decision.as_ref(), &names, sums, metric);
+    let control = sums.first().copied().unwrap_or_default();
+    let others = sums.len().saturating_sub(1);
+    let arms = names.into_iter().zip(sums).enumerate().map(|(place, (name, sums))| ArmReport {
+        name,
+        visits: sums.visits,
+        mean: (sums.visits > 0).then(|| (sums.sum / sums.visits as f64).exp()),
+        difference: if place == 0 { None } else { difference(&control, sums, others) },
+    });
+    let arms = arms.collect();
+    ExperimentReport { name, metric: metric.name(), margin, since: 0, decided: None, arms, decision, text }
+}
+
+fn text(decision: Option<&Decision>, names: &[String], sums: &[ArmSums], metric: Metric) -> String {
+    let name = |place: u8| names.get(usize::from(place)).map_or("", String::as_str);
+    match decision {
+        Some(Decision::Better { arm, by }) => {
+            format!(
+                "\"{}\" is better than \"{}\": {} less {metric}.",
+                name(*arm),
+                name(0),
+                range(-by.value, -by.high, -by.low)
+            )
+        }
+        Some(Decision::ControlBetter { arm, by }) => format!(
+            "\"{}\" is better: \"{}\" has {} more {metric}.",
+            name(0),
+            name(*arm),
+            range(by.value, by.low, by.high)
+        ),
+        Some(Decision::NoDifference { beyond }) => {
+            format!("No arm differs from \"{}\" by more than {:.1} % of {metric}.", name(0), beyond * 100.0)
+        }
+        None if sums.iter().any(|arm| arm.visits < FEWEST) => {
+            format!("Go on: each arm needs at least {FEWEST} visits with {metric}.")
+        }
+        None => "Go on: nothing is decided yet.".to_owned(),
+    }
+}
+
+fn range(value: f64, low: f64, high: f64) -> String {
+    format!("{:.1} % ({:.1} to {:.1})", value * 100.0, low * 100.0, high * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arm(mean: f64) -> ArmSums {
+        let mut sums = ArmSums::default();
+        for number in 0..5_000 {
+            sums.add(mean * if number % 2 == 0 { 0.8 } else { 1.25 });
+        }
+        sums
+    }
+
+    fn words(sums: &[ArmSums], margin: f64) -> String {
+        let names = ["16 KiB", "4 KiB"].map(str::to_owned).to_vec();
+        report("records".to_owned(), Metric::FirstByte, margin, names, sums, None).text
+    }
+
+    #[test]
+    fn what_an_experiment_has_shown_in_words() {
+        let text = words(&[arm(100.0), arm(90.0)], 0.02);
+        assert!(text.starts_with("\"4 KiB\" is better than \"16 KiB\": 10.0 % ("), "{text}");
+        assert!(text.ends_with(") less ttfb."), "{text}");
+        let text = words(&[arm(100.0), arm(120.0)], 0.02);
+        assert!(text.starts_with("\"16 KiB\" is better: \"4 KiB\" has 20.0 % ("), "{text}");
+        assert_eq!(words(&[arm(100.0), arm(100.0)], 0.001), "Go on: nothing is decided yet.");
+        let text = words(&[arm(100.0), arm(100.0)], 0.05);
+        assert!(text.starts_with("No arm differs from \"16 KiB\" by more than "), "{text}");
+        let text = words(&[arm(100.0), ArmSums::default()], 0.05);
+        assert_eq!(text, "Go on: each arm needs at least 250 visits with ttfb.");
+    }
+
+    #[test]
+    fn a_report_has_an_interval_for_all_but_the_control() {
+        let names = ["a", "b"].map(str::to_owned).to_vec();
+        let report =
+            report("e".to_owned(), Metric::LargestPaint, 0.02, names, &[arm(100.0), arm(50.0)], None);
+        assert!(report.arms[0].difference.is_none());
+        let by = report.arms[1].difference.unwrap();
+        assert!(by.low < -0.5 && by.high > -0.5 && by.high < -0.4, "{by:?}");
+        assert!((report.arms[1].mean.unwrap() - 50.0).abs() < 0.1);
+    }
+}

@@ -1,0 +1,233 @@
+//! What becomes of figures as they age: minutes become hours and days, and what is too old or too much is removed.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Transaction, TransactionBehavior, params};
+
+use super::{LEVEL_MINUTE, Store};
+use crate::error::VisitsError;
+use crate::gather::fair_share;
+use crate::histogram::TimeHistogram;
+use crate::random::Random;
+use crate::row;
+use crate::visits::Settings;
+
+/// Samples of hours.
+pub(crate) const SAMPLE_HOUR: i64 = 1;
+/// Histograms of ten minutes, hours, days.
+pub(crate) const SERIES_TEN_MINUTES: i64 = 1;
+pub(crate) const SERIES_HOUR: i64 = 2;
+pub(crate) const SERIES_DAY: i64 = 3;
+
+pub(crate) const HOUR: i64 = 3_600;
+pub(crate) const DAY: i64 = 24 * HOUR;
+
+/// An hour is rolled up when it has been over for this time: visits that were queued at its end are in it.
+const GRACE: i64 = 120;
+/// How long minutes are kept after they were rolled up: the last hour is shown by minutes.
+const KEEP_MINUTES: i64 = 3 * HOUR;
+const KEEP_TEN_MINUTES: i64 = 2 * DAY;
+const KEEP_DAYS: i64 = 400 * DAY;
+
+/// Visits that the sample of an hour has of all hosts.
+const KEPT_OF_AN_HOUR: u64 = 6_000;
+/// The part of the database that samples may take.
+const SAMPLES_PART: f64 = 0.45;
+
+/// Hours that are rolled up at once; more than two are there only after a time without a database.
+const HOURS_AT_ONCE: i64 = 8;
+
+impl Store {
+    /// Rolls up the hours that were over at `now`. Each host is a transaction of its own: whatever is cut off is done again,
+    /// and never twice.
+    pub(crate) fn roll_up(&mut self, now: i64, settings: &Settings) -> Result<(), VisitsError> {
+        let over = (now - GRACE).div_euclid(HOUR) * HOUR;
+        let text =
+            "SELECT DISTINCT start / 3600 FROM sample WHERE level = 0 AND rolled = 0 AND start < ? LIMIT ?";
+        let hours = self
+            .connection
+            .prepare_cached(text)?
+            .query_map([over, HOURS_AT_ONCE], |row| row.get(0))?
+            .collect::<Result<Vec<i64>, _>>()?;
+        let mut random = Random::new();
+        for hour in hours {
+            self.roll_up_hour(hour * HOUR, kept_of_an_hour(settings), &mut random)?;
+        }
+        Ok(())
+    }
+
+    fn roll_up_hour(&mut self, hour: i64, most: usize, random: &mut Random) -> Result<(), VisitsError> {
+        let text = "SELECT host, sum(length(rows)) FROM sample
+            WHERE level = 0 AND rolled = 0 AND start >= ?1 AND start < ?1 + 3600 GROUP BY host
+            UNION ALL SELECT -1, 0";
+        let hosts = self
+            .connection
+            .prepare_cached(text)?
+            .query_map([hour], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? as usize / row::LENGTH)))?
+            .collect::<Result<Vec<(i64, usize)>, _>>()?;
+        let kept = fair_share(hosts.iter().map(|(_, rows)| *rows), most);
+        for (host, _) in hosts {
+            let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            roll_up_sample(&transaction, hour, host, kept, random)?;
+            roll_up_series(&transaction, hour, host)?;
+            transaction.commit()?;
+        }
+        Ok(())
+    }
+
+    /// Removes what is older than it may be, then the oldest if the database is too large. What is of the future was written
+    /// when the clock was wrong.
+    pub(crate) fn remove_old(&mut self, now: i64, settings: &Settings) -> Result<(), VisitsError> {
+        let keep = now - settings.keep.as_secs() as i64;
+        for (table, level, oldest) in [
+            ("sample", LEVEL_MINUTE, now - KEEP_MINUTES),
+            ("sample", SAMPLE_HOUR, keep),
+            ("series", LEVEL_MINUTE, now - KEEP_MINUTES),
+            ("series", SERIES_TEN_MINUTES, now - KEEP_TEN_MINUTES),
+            ("series", SERIES_HOUR, keep),
+            ("series", SERIES_DAY, now - KEEP_DAYS),
+        ] {
+            let text = format!("DELETE FROM {table} WHERE level = ? AND rolled = 1 AND start < ?");
+            self.connection.prepare_cached(&text)?.execute([level, oldest])?;
+            let text = format!("DELETE FROM {table} WHERE level = ? AND rolled IN (0, 1) AND start > ?");
+            self.connection.prepare_cached(&text)?.execute([level, now + DAY])?;
+        }
+        let unused = (now - KEEP_DAYS) / DAY - 1;
+        self.connection.execute("DELETE FROM name WHERE used < ?", [unused])?;
+        self.fit(settings.max_bytes)?;
+        self.connection.execute_batch("PRAGMA incremental_vacuum")?;
+        Ok(())
+    }
+
+    /// Has SQLite refuse to let the file grow beyond `max_bytes` and a quarter, whatever happens between two removals.
+    pub(crate) fn limit(&self, max_bytes: u64) -> Result<(), VisitsError> {
+        let page: i64 = self.connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
+        let pages = (max_bytes + max_bytes / 4) as i64 / page;
+        // It answers with the limit, so it is a query.
+        self.connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?;
+        Ok(())
+    }
+
+    /// Removes the oldest days until nine tenths of `max_bytes` are enough.
+    fn fit(&mut self, max_bytes: u64) -> Result<(), VisitsError> {
+        if self.bytes()? <= max_bytes {
+            return Ok(());
+        }
+        tracing::warn!(
+            "the database of visits has reached its limit of {} MiB: the oldest days are removed; a greater \
+             visits.max_size or a smaller visits.keep avoids that",
+            max_bytes >> 20
+        );
+        while self.bytes()? > max_bytes / 10 * 9 {
+            let text = "SELECT min(start) FROM (SELECT min(start) AS start FROM sample WHERE level = 1 AND rolled = 1
+                UNION ALL SELECT min(start) FROM series WHERE level IN (1, 2) AND rolled = 1)";
+            let oldest: Option<i64> = self.connection.query_row(text, [], |row| row.get(0))?;
+            let Some(oldest) = oldest else { break };
+            let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            for text in [
+                "DELETE FROM sample WHERE level = 1 AND rolled = 1 AND start < ?",
+                "DELETE FROM series WHERE level IN (1, 2) AND rolled = 1 AND start < ?",
+            ] {
+                transaction.execute(text, [oldest + DAY])?;
+            }
+            transaction.commit()?;
+        }
+        Ok(())
+    }
+}
+
+/// Visits of all hosts that the sample of an hour has.
+fn kept_of_an_hour(settings: &Settings) -> usize {
+    let hours = (settings.keep.as_secs() / HOUR as u64).max(1);
+    let room = settings.max_bytes as f64 * SAMPLES_PART / (hours as usize * row::LENGTH) as f64;
+    KEPT_OF_AN_HOUR.min(room as u64).max(64) as usize
+}
+
+/// Draws the sample of the hour from those of its minutes. Each row stands for as many visits as its minute has for each of its
+/// rows, and has that weight in the draw (Efraimidis and Spirakis 2006).
+fn roll_up_sample(
+    transaction: &Transaction<'_>,
+    hour: i64,
+    host: i64,
+    kept: usize,
+    random: &mut Random,
+) -> Result<(), VisitsError> {
+    let text = "SELECT seen, rows FROM sample
+        WHERE level = 0 AND rolled = 0 AND start >= ?1 AND start < ?1 + 3600 AND host = ?2";
+    let mut statement = transaction.prepare_cached(text)?;
+    let mut found = statement.query([hour, host])?;
+    let (mut seen, mut drawn) = (0, Vec::new());
+    while let Some(minute) = found.next()? {
+        let (of_minute, rows): (i64, Vec<u8>) = (minute.get(0)?, minute.get(1)?);
+        seen += of_minute;
+        let (rows, _) = rows.as_chunks::<{ row::LENGTH }>();
+        let weight = of_minute as f64 / rows.len() as f64;
+        drawn.extend(rows.iter().map(|row| (random.unit().powf(1.0 / weight), *row)));
+    }
+    if seen == 0 {
+        return Ok(());
+    }
+    drawn.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
+    drawn.truncate(kept);
+    random.shuffle(&mut drawn);
+    let rows: Vec<u8> = drawn.into_iter().flat_map(|(_, row)| row).collect();
+    let text = "INSERT INTO sample (level, rolled, start, host, seen, rows) VALUES (?, 1, ?, ?, ?, ?)";
+    transaction.prepare_cached(text)?.execute(params![SAMPLE_HOUR, hour, host, seen, rows])?;
+    let text = "UPDATE sample SET rolled = 1
+        WHERE level = 0 AND rolled = 0 AND start >= ?1 AND start < ?1 + 3600 AND host = ?2";
+    transaction.prepare_cached(text)?.execute([hour, host])?;
+    Ok(())
+}
+
+/// Adds up the histograms of the minutes of an hour.
+fn roll_up_series(transaction: &Transaction<'_>, hour: i64, host: i64) -> Result<(), VisitsError> {
+    let text = "SELECT metric, start, histogram FROM series
+        WHERE level = 0 AND rolled = 0 AND start >= ?1 AND start < ?1 + 3600 AND host = ?2";
+    let mut statement = transaction.prepare_cached(text)?;
+    let mut found = statement.query([hour, host])?;
+    let mut sums = BTreeMap::<(i64, u8, i64), TimeHistogram>::new();
+    while let Some(minute) = found.next()? {
+        let (metric, start, histogram): (u8, i64, Vec<u8>) = (minute.get(0)?, minute.get(1)?, minute.get(2)?);
+        for (level, start) in [
+            (SERIES_TEN_MINUTES, start - start.rem_euclid(600)),
+            (SERIES_HOUR, hour),
+            (SERIES_DAY, hour - hour.rem_euclid(DAY)),
+        ] {
+            sums.entry((level, metric, start)).or_default().merge(&histogram);
+        }
+    }
+    for ((level, metric, start), mut histogram) in sums {
+        if level == SERIES_DAY {
+            take_day(transaction, metric, host, start, &mut histogram)?;
+        }
+        let text =
+            "INSERT INTO series (level, rolled, start, host, metric, histogram) VALUES (?, 1, ?, ?, ?, ?)";
+        let values = params![level, start, host, metric, histogram.encode()];
+        transaction.prepare_cached(text)?.execute(values)?;
+    }
+    let text = "UPDATE series SET rolled = 1
+        WHERE level = 0 AND rolled = 0 AND start >= ?1 AND start < ?1 + 3600 AND host = ?2";
+    transaction.prepare_cached(text)?.execute([hour, host])?;
+    Ok(())
+}
+
+/// Adds what the database has of a day to `histogram` and removes it there.
+fn take_day(
+    transaction: &Transaction<'_>,
+    metric: u8,
+    host: i64,
+    day: i64,
+    histogram: &mut TimeHistogram,
+) -> Result<(), VisitsError> {
+    let text =
+        "DELETE FROM series WHERE level = ? AND metric = ? AND host = ? AND start = ? RETURNING histogram";
+    let mut statement = transaction.prepare_cached(text)?;
+    let mut found = statement.query(params![SERIES_DAY, metric, host, day])?;
+    while let Some(row) = found.next()? {
+        histogram.merge(&row.get::<_, Vec<u8>>(0)?);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
