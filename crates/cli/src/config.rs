@@ -133,6 +133,7 @@ fn first_run(upstream: Option<ServerUrl>) -> raw::Config {
             unknown_host: Some(raw::UnknownHost::Default),
             ..raw::Server::default()
         },
+        dashboard: Some(raw::Dashboard { or_any_port: true, ..raw::Dashboard::default() }),
         host: vec![host],
         upstream: upstream.map(|url| (name, group(url))).into_iter().collect(),
         ..raw::Config::default()

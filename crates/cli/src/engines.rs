@@ -10,9 +10,10 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use brisk_keys::turn::TurnFigures;
 use brisk_keys::{
-    BatchChoice, BatchEngine, BatchSettings, BatchStatistics, Engines, Keystore, LanesUse, Metered,
-    OperationObserver, OperationOutcome, OperationReport, Performer, PrivateKeyEngine,
+    BatchChoice, BatchEngine, BatchSettings, BatchStatistics, EngineFigures, Engines, Gathered, Keystore,
+    LanesUse, Metered, OperationObserver, OperationOutcome, OperationReport, Performer, PrivateKeyEngine,
 };
 use brisk_keys_pkcs11::TokenSettings;
 use brisk_telemetry::Metrics;
@@ -111,6 +112,21 @@ impl Engines for ThisMachine {
         let troubles: Vec<_> = remote::trouble().into_iter().chain(tokens::trouble()).collect();
         (!troubles.is_empty()).then(|| troubles.join("; "))
     }
+
+    fn figures(&self) -> EngineFigures {
+        let statistics = self.processor.statistics();
+        let gathered = gathered_kinds(&gather::figures()).map(|(operation, of)| Gathered {
+            operation,
+            in_lanes: of.in_lanes,
+            alone: of.alone,
+            batches: of.batches,
+        });
+        EngineFigures {
+            waiting: statistics.waiting() as u64,
+            batches: statistics.performed().to_vec(),
+            gathered: gathered.to_vec(),
+        }
+    }
 }
 
 /// Counts key operations, whichever engine performs them.
@@ -177,12 +193,13 @@ fn lanes(simd: bool) -> String {
 }
 
 /// What workers gathered, by kind of operation.
+fn gathered_kinds(figures: &GatherFigures) -> [(&'static str, TurnFigures); 3] {
+    let GatherFigures { exchanges, encapsulations, signatures, .. } = *figures;
+    [("exchange", exchanges), ("encapsulation", encapsulations), ("signature", signatures)]
+}
+
 fn gathered(page: &mut Encoder<'_, '_>, figures: &GatherFigures) -> fmt::Result {
-    let kinds = [
-        ("exchange", figures.exchanges),
-        ("encapsulation", figures.encapsulations),
-        ("signature", figures.signatures),
-    ];
+    let kinds = gathered_kinds(figures);
     let mut family = page.counter(
         "key_gathered_operations",
         "Operations that workers gathered in a turn of their event loop, by engine.",

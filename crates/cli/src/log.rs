@@ -3,18 +3,26 @@
 //! Peers can cause any number of lines, and no worker waits for the reader of standard error: lines wait in a bounded
 //! queue, and when it is full they are dropped and counted.
 
+use std::fmt::{self, Write};
 use std::io::{self, IsTerminal};
 use std::panic;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::anyhow;
+use brisk_telemetry::{Problems, Source};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Lines that may wait to be written. About a megabyte.
 const WAITING_LINES: usize = 4096;
 
 static DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
+
+static PROBLEMS: OnceLock<Arc<Problems>> = OnceLock::new();
 
 /// The log while it is open. Dropping it writes what waits, for at most about a second.
 #[must_use = "the log ends when this is dropped"]
@@ -35,10 +43,51 @@ pub(crate) fn start(filter: &str) -> anyhow::Result<Log> {
     // Set once: there is one log in a process.
     let _ = DROPPED.set(lines.error_counter());
     let color = io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines).with_ansi(color).init();
+    let lines = tracing_subscriber::fmt::layer().with_writer(lines).with_ansi(color);
+    tracing_subscriber::registry().with(filter).with(lines).with(Notes).init();
     // The standard hook writes to standard error itself, which may block a worker for good.
     panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
     Ok(Log { _writer: writer })
+}
+
+/// From here on warnings and errors are counted among these problems too.
+pub(crate) fn note_in(problems: &Arc<Problems>) {
+    // Set once: there is one gateway in a process.
+    let _ = PROBLEMS.set(Arc::clone(problems));
+}
+
+/// Notes warnings and errors for the dashboard.
+struct Notes;
+
+impl<S: Subscriber> Layer<S> for Notes {
+    fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+        let source = match *event.metadata().level() {
+            Level::ERROR => Source::Error,
+            Level::WARN => Source::Warning,
+            _ => return,
+        };
+        let Some(problems) = PROBLEMS.get() else { return };
+        let mut line = Line::default();
+        event.record(&mut line);
+        problems.note(source, &line.message, || line.fields);
+    }
+}
+
+/// What a line of the log says, and its other fields.
+#[derive(Default)]
+struct Line {
+    message: String,
+    fields: String,
+}
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // A string takes everything.
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, "{}{name}={value:?}", if self.fields.is_empty() { "" } else { " " }),
+        };
+    }
 }
 
 /// The number of lines dropped so far because standard error was not read fast enough.

@@ -47,6 +47,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let sessions = summary::sessions(&settings);
     let metrics = Metrics::new();
     let kept_visits = KeptVisits::start(visits.as_ref(), &metrics);
+    log::note_in(metrics.problems());
     let engines = engines::start(&keys, &settings.keystore, &metrics).map_err(ServerError::Threads)?;
     if let Some(isolation) = &keys.isolation {
         isolated::settle(true);
@@ -124,6 +125,9 @@ fn print_start(addresses: &Addresses, sessions: &str, development: Option<&Devel
     }
     if let Some(address) = addresses.admin {
         writeln!(out, "  admin  http://{address}")?;
+    }
+    if let Some(url) = &addresses.dashboard {
+        writeln!(out, "  dashboard {url}")?;
     }
     writeln!(out, "  resume {sessions}")?;
     if let Some(ca) = development {

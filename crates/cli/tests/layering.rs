@@ -13,7 +13,7 @@ const LAYERS: &[&[&str]] = &[
     &["net", "telemetry", "keys", "link"],
     &["certs", "session", "report", "tls-base", "visits"],
     &["tls", "tls-client", "keys-cuda", "keys-pkcs11"],
-    &["proxy", "server", "experiment", "keyless", "fetch"],
+    &["proxy", "server", "experiment", "keyless", "fetch", "dashboard"],
     &["gateway", "keyserver", "bench", "probe", "speed", "acme"],
     &["cli"],
 ];

@@ -71,6 +71,7 @@ fn is_pinned(source: &str, package: &str) -> bool {
     let (separator, exact): (_, fn(char) -> bool) = match source.trim_end_matches('?') {
         "debian" => return !package.contains(['@', '=']),
         "go" => ("@v", |c| c.is_ascii_alphanumeric() || ".-+".contains(c)),
+        "npm" => ("@", |c| c.is_ascii_digit() || c == '.'),
         "python" => ("==", |c| c.is_ascii_digit() || c == '.'),
         _ => return false,
     };

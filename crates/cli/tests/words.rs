@@ -34,6 +34,7 @@ const DOCUMENTS: &[&str] = &[
     "docs/bench.md",
     "docs/certificates.md",
     "docs/configuration.md",
+    "docs/dashboard.md",
     "docs/keyless-protocol.md",
     "docs/keyless.md",
     "docs/keys.md",

@@ -1,6 +1,7 @@
 //! Why a gateway cannot start, or cannot take over new settings.
 
 use brisk_certs::CertError;
+use brisk_dashboard::DashboardError;
 use brisk_server::ServerError;
 use brisk_session::RedisError;
 use brisk_telemetry::AccessLogError;
@@ -26,6 +27,9 @@ pub enum GatewayError {
     /// The access log cannot be opened.
     #[error(transparent)]
     AccessLog(#[from] AccessLogError),
+    /// The dashboard cannot start.
+    #[error(transparent)]
+    Dashboard(#[from] DashboardError),
     /// Routes or upstreams are not valid.
     #[error(transparent)]
     Service(#[from] brisk_proxy::ServiceError),

@@ -10,6 +10,7 @@ use brisk_telemetry::metrics::{CONTENT_TYPE as METRICS_TYPE, Listening, Reload};
 
 use crate::GatewayError;
 use crate::connections;
+use crate::dashboard::Served;
 use crate::errands;
 use crate::settings::{CertificateSettings, GatewaySettings};
 use crate::shared::{Environment, Shared};
@@ -25,6 +26,8 @@ pub struct Addresses {
     pub http: Vec<SocketAddr>,
     /// Metrics and health.
     pub admin: Option<SocketAddr>,
+    /// The URL of the dashboard.
+    pub dashboard: Option<String>,
 }
 
 /// A gateway that has everything it needs and serves nothing yet.
@@ -34,6 +37,7 @@ pub struct Gateway {
     shared: Arc<Shared>,
     server: Server<Listening>,
     addresses: Addresses,
+    dashboard: Served,
 }
 
 impl Gateway {
@@ -49,7 +53,8 @@ impl Gateway {
         let shared = Shared::new(&settings, environment)?;
         let server = Server::bind(settings.server.clone(), &listeners(&settings), process)?;
         shared.metrics.register(server.metrics());
-        let addresses = addresses(&server);
+        let dashboard = Served::start(settings.dashboard.as_ref(), &shared, server.loads())?;
+        let addresses = Addresses { dashboard: dashboard.url(), ..addresses(&server) };
         if addresses.admin.is_some_and(|address| !address.ip().is_loopback()) {
             tracing::warn!(
                 "the admin listener is not on loopback: its clients can read the metrics and the recent connections, with \
@@ -57,7 +62,7 @@ impl Gateway {
                  rotate ticket keys"
             );
         }
-        Ok(Self { settings, shared, server, addresses })
+        Ok(Self { settings, shared, server, addresses, dashboard })
     }
 
     /// The addresses that it listens on.
@@ -73,10 +78,10 @@ impl Gateway {
         read: impl FnMut() -> Result<GatewaySettings, E>,
         settled: impl FnMut(bool),
     ) -> Result<(), GatewayError> {
-        let Self { settings, shared, server, .. } = self;
+        let Self { settings, shared, server, dashboard, .. } = self;
         let pages = pages(&shared);
         let checks = HealthChecks::default();
-        let reloads = Reloads { shared: Arc::clone(&shared), settings, read, settled, checks };
+        let reloads = Reloads { shared: Arc::clone(&shared), settings, read, settled, checks, dashboard };
         Ok(server.run(&shared, reloads, pages)?)
     }
 }
@@ -125,6 +130,7 @@ struct Reloads<R, S> {
     read: R,
     settled: S,
     checks: HealthChecks,
+    dashboard: Served,
 }
 
 impl<R, S, E> Control for Reloads<R, S>
@@ -144,7 +150,7 @@ where
     }
 
     fn apply(&mut self, settings: GatewaySettings) -> Result<(), String> {
-        let applied = self.shared.apply(&settings).map_err(|error| error.to_string());
+        let applied = self.apply_whole(&settings).map_err(|error| error.to_string());
         (self.settled)(applied.is_ok());
         applied?;
         self.checks.follow(self.shared.groups());
@@ -175,6 +181,16 @@ where
 /// Where the gateways of a fleet share staples.
 fn place(settings: &CertificateSettings) -> Option<String> {
     settings.fleet.as_ref().map(|store| store.place())
+}
+
+impl<R, S> Reloads<R, S> {
+    /// Puts new settings in force. On an error nothing changes.
+    fn apply_whole(&mut self, settings: &GatewaySettings) -> Result<(), GatewayError> {
+        let dashboard = self.dashboard.prepare(settings.dashboard.as_ref())?;
+        self.shared.apply(settings)?;
+        self.dashboard.take_over(dashboard);
+        Ok(())
+    }
 }
 
 /// Warns of changed settings that only a restart applies, beside those of the server.

@@ -4,6 +4,7 @@ mod accept;
 mod client;
 mod connection;
 mod connections;
+mod dashboard;
 mod errands;
 mod error;
 mod gateway;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use brisk_certs::store::Folder;
 use brisk_certs::{CareSettings, Store};
+use brisk_dashboard::DashboardSettings;
 use brisk_keys::Keystore;
 use brisk_net::{ListenerSettings, RateLimits};
 use brisk_proxy::client::HttpSettings;
@@ -54,6 +55,8 @@ pub struct GatewaySettings {
     pub upstreams: Vec<GroupSettings>,
     /// The access log; `None` writes none.
     pub access_log: Option<AccessLogSettings>,
+    /// The dashboard; `None` shows none.
+    pub dashboard: Option<DashboardSettings>,
 }
 
 /// What is done for certificates beside showing them.

@@ -22,4 +22,34 @@ pub trait Engines: fmt::Debug + Send + Sync + 'static {
     fn trouble(&self) -> Option<String> {
         None
     }
+
+    /// What waits for the engines and how operations were performed together, for who shows it. Must not block. Default:
+    /// nothing is known.
+    fn figures(&self) -> EngineFigures {
+        EngineFigures::default()
+    }
+}
+
+/// The queue of engines, and the batches that were performed since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EngineFigures {
+    /// Operations in the queue.
+    pub waiting: u64,
+    /// Operations that the engine's threads performed, by the size of their batch, 1 first.
+    pub batches: Vec<u64>,
+    /// What workers gathered in a turn of their event loop.
+    pub gathered: Vec<Gathered>,
+}
+
+/// Operations of one kind that workers gathered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gathered {
+    /// The kind: `signature`.
+    pub operation: &'static str,
+    /// Operations performed in vector lanes, several at once.
+    pub in_lanes: u64,
+    /// Operations performed one by one.
+    pub alone: u64,
+    /// Batches of those in lanes.
+    pub batches: u64,
 }

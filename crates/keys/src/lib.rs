@@ -33,7 +33,7 @@ pub use algorithm::KeyAlgorithm;
 pub use batch::{BatchChoice, BatchEngine, BatchSettings, BatchStatistics, Offload, Threads};
 pub use ec_lanes::{Exchange, KeyPair, LanesUse};
 pub use engine::{Performer, PrivateKeyEngine};
-pub use engines::Engines;
+pub use engines::{EngineFigures, Engines, Gathered};
 pub use error::KeyError;
 pub use keystore::Keystore;
 pub use local::LocalEngine;

@@ -19,7 +19,7 @@ use crate::service::Service;
 use crate::settings::{Listen, Program, ServerSettings};
 use crate::signals::Signals;
 use crate::sockets::{AllBound, Bound, Sockets};
-use crate::watchdog::Watchdog;
+use crate::watchdog::{Watchdog, WorkerLoads};
 use crate::worker::{self, Start};
 
 /// What a server takes over from the program that starts it.
@@ -81,6 +81,11 @@ impl<L: Copy + Send + 'static> Server<L> {
     pub fn metrics(&self) -> ServerMetrics {
         let pulse = Arc::clone(&self.shared.pulse);
         ServerMetrics { pulse, dropped_log_lines: self.program.dropped_log_lines }
+    }
+
+    /// How busy its workers are.
+    pub fn loads(&self) -> WorkerLoads {
+        WorkerLoads(Arc::clone(&self.shared.pulse))
     }
 
     /// Serves until SIGTERM or SIGINT and the end of the drain. Reloads on SIGHUP and when a file of the settings has

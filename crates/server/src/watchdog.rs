@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use brisk_net::listener;
 
+use crate::load::{Measured, WorkerLoad};
 use crate::sockets::Bound;
 
 /// Interval at which workers show that they turn, and at which the watchdog looks.
@@ -25,6 +26,7 @@ pub(crate) struct Pulse(Box<[WorkerPulse]>);
 struct WorkerPulse {
     beats: AtomicU64,
     stuck: AtomicBool,
+    measured: Measured,
 }
 
 impl Pulse {
@@ -37,10 +39,31 @@ impl Pulse {
         self.0[worker].beats.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// What `worker` has measured of itself.
+    pub(crate) fn measured(&self, worker: usize) -> &Measured {
+        &self.0[worker].measured
+    }
+
+    /// How busy each worker is.
+    pub(crate) fn loads(&self) -> Vec<WorkerLoad> {
+        self.0.iter().map(|worker| worker.measured.load(worker.stuck.load(Ordering::Relaxed))).collect()
+    }
+
     /// The numbers of the workers that do not turn.
     pub(crate) fn stuck(&self) -> Vec<usize> {
         let stuck = self.0.iter().enumerate().filter(|(_, worker)| worker.stuck.load(Ordering::Relaxed));
         stuck.map(|(number, _)| number).collect()
+    }
+}
+
+/// How busy the workers of a server are. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct WorkerLoads(pub(crate) Arc<Pulse>);
+
+impl WorkerLoads {
+    /// All workers, by their number.
+    pub fn now(&self) -> Vec<WorkerLoad> {
+        self.0.loads()
     }
 }
 

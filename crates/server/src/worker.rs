@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use crate::ServerError;
 use crate::accept::accept;
 use crate::context::{Shared, WorkerContext};
+use crate::load::Meter;
 use crate::service::Service;
 use crate::watchdog::BEAT;
 
@@ -114,9 +115,11 @@ async fn panicked(tasks: &mut JoinSet<()>) -> io::Error {
 /// Shows that the worker turns. And after a burst its memory goes back, although nothing is allocated any more.
 async fn each_second(context: WorkerContext) {
     let mut seconds = tokio::time::interval(BEAT);
+    let mut meter = Meter::start();
     loop {
-        seconds.tick().await;
+        let due = seconds.tick().await;
         context.shared.pulse.beat(context.number);
+        meter.note(due, context.shared.pulse.measured(context.number));
         (context.shared.program.give_back_memory)();
     }
 }

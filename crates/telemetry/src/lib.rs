@@ -6,6 +6,7 @@
 pub mod access_log;
 pub mod metrics;
 mod outcome;
+mod problems;
 mod recent;
 mod record;
 mod request_id;
@@ -16,6 +17,7 @@ mod timeline;
 pub use access_log::{AccessLog, AccessLogError, AccessLogSettings};
 pub use metrics::Metrics;
 pub use outcome::{EarlyData, EarlyRequest, HandshakeOutcome, Resumption, ResumptionFailure, Side};
+pub use problems::{MINUTES as PROBLEM_MINUTES, Problem, Problems, Source};
 pub use recent::RecentConnection;
 pub use record::{ConnectionEnd, ConnectionRecord, RequestRecord, TlsFacts};
 pub use request_id::{RequestId, RequestIds};

@@ -7,6 +7,7 @@ mod encoder;
 mod handshakes;
 mod histogram;
 mod page;
+mod reading;
 mod series;
 mod shard;
 
@@ -18,10 +19,12 @@ use arc_swap::ArcSwap;
 
 use crate::access_log::AccessLog;
 use crate::outcome::{EarlyData, EarlyRequest, HandshakeOutcome, ResumptionFailure, Side, named};
+use crate::problems::Problems;
 use crate::record::{ConnectionRecord, TlsFacts};
 pub use encoder::{Collector, Encoder, Family, Labels};
 use handshakes::Handshakes;
 pub use histogram::Histogram;
+pub use reading::{HandshakeCount, KeyReading, Reading, UpstreamReading};
 pub use series::{KeyOperationFacts, KeyOutcome, UpstreamMetrics};
 use series::{KeyOperations, Upstreams};
 pub(crate) use shard::PerWorker;
@@ -117,6 +120,7 @@ pub struct Metrics {
     certificates: ArcSwap<Vec<CertificateExpiry>>,
     lost_lines: Mutex<Vec<Arc<AtomicU64>>>,
     collectors: Mutex<Vec<Box<dyn Collector>>>,
+    problems: Arc<Problems>,
 }
 
 impl Metrics {
@@ -136,6 +140,7 @@ impl Metrics {
             certificates: ArcSwap::default(),
             lost_lines: Mutex::default(),
             collectors: Mutex::default(),
+            problems: Arc::default(),
         })
     }
 
@@ -268,6 +273,11 @@ impl Metrics {
     /// Shows how many lines `log` loses. Logs attached before count on, so that the sum never falls.
     pub fn attach_access_log(&self, log: &AccessLog) {
         self.lost_lines.lock().unwrap_or_else(PoisonError::into_inner).push(log.dropped_counter());
+    }
+
+    /// What has gone wrong in the last minutes.
+    pub fn problems(&self) -> &Arc<Problems> {
+        &self.problems
     }
 
     /// All metrics in the OpenMetrics text format; see [`CONTENT_TYPE`].

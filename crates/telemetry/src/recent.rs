@@ -4,15 +4,21 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::metrics::{Listening, PerWorker};
 use crate::outcome::ResumptionFailure;
 use crate::record::{ConnectionEnd, ConnectionRecord, TlsFacts};
-use crate::timeline::Timeline;
+use crate::timeline::{Milestone, Timeline};
 
 /// Connections that are kept for each worker, and that are shown in all. Each takes some 400 bytes.
 const KEPT: usize = 256;
+
+/// Slow connections that are kept for each worker, and that are shown in all.
+const SLOW: usize = 32;
+
+/// How long a slow connection is kept.
+const SLOW_FOR: Duration = Duration::from_mins(10);
 
 /// The longest subject of a client certificate that is kept, in bytes; clients choose its length.
 const LONGEST_SUBJECT: usize = 256;
@@ -70,6 +76,14 @@ impl RecentConnection {
     fn ended_at(&self) -> SystemTime {
         self.timeline.time_of_day() + self.duration
     }
+
+    /// What its client waited for: the handshake, and the head of the first response. Not the time until it asked. `None`
+    /// without a finished handshake: how long a stranger took to give up says nothing.
+    pub fn waited(&self) -> Option<Duration> {
+        let handshake = self.timeline.offset(Milestone::HandshakeFinished)?;
+        let response = self.timeline.between(Milestone::FirstRequest, Milestone::FirstResponse);
+        Some(handshake + response.unwrap_or_default())
+    }
 }
 
 fn without_certificates(facts: &TlsFacts) -> TlsFacts {
@@ -82,9 +96,52 @@ fn without_certificates(facts: &TlsFacts) -> TlsFacts {
     }
 }
 
-/// The connections that ended last on each worker.
+/// The connections that ended last on each worker, and those of the last minutes that were slow.
 #[derive(Debug)]
-pub(crate) struct RecentConnections(PerWorker<Mutex<VecDeque<Arc<RecentConnection>>>>);
+pub(crate) struct RecentConnections(PerWorker<Mutex<Shelf>>);
+
+#[derive(Debug, Default)]
+struct Shelf {
+    latest: VecDeque<Arc<RecentConnection>>,
+    slow: Vec<Slow>,
+    /// From which wait on a connection is among the slow ones.
+    threshold: Duration,
+}
+
+#[derive(Debug)]
+struct Slow {
+    waited: Duration,
+    until: Instant,
+    connection: Arc<RecentConnection>,
+}
+
+impl Shelf {
+    /// Keeps `connection` if it is among the slowest of the last minutes. For all others one comparison.
+    fn keep_slow(&mut self, connection: &Arc<RecentConnection>) {
+        let Some(waited) = connection.waited().filter(|waited| *waited >= self.threshold) else { return };
+        let now = connection.timeline.started() + connection.duration;
+        self.slow.retain(|slow| slow.until > now);
+        if self.slow.len() == SLOW {
+            let least = self.slow.iter().enumerate().min_by_key(|(_, slow)| slow.waited);
+            if let Some((place, _)) = least.filter(|(_, slow)| slow.waited <= waited) {
+                self.slow.swap_remove(place);
+            }
+        }
+        if self.slow.len() < SLOW {
+            self.slow.push(Slow { waited, until: now + SLOW_FOR, connection: Arc::clone(connection) });
+        }
+        let least = self.slow.iter().map(|slow| slow.waited).min();
+        self.threshold = least.filter(|_| self.slow.len() == SLOW).unwrap_or_default();
+    }
+
+    /// Forgets what is too old, whereupon others may be slow.
+    fn forget_slow(&mut self, now: Instant) {
+        self.slow.retain(|slow| slow.until > now);
+        if self.slow.len() < SLOW {
+            self.threshold = Duration::ZERO;
+        }
+    }
+}
 
 impl RecentConnections {
     pub(crate) fn new() -> Self {
@@ -95,19 +152,34 @@ impl RecentConnections {
     /// the connections are read now.
     pub(crate) fn push(&self, connection: RecentConnection) {
         let new = Arc::new(connection);
-        let mut ring = lock(self.0.mine());
-        let oldest = if ring.len() < KEPT { None } else { ring.pop_front() };
-        ring.push_back(new);
-        drop(ring);
+        let mut shelf = lock(self.0.mine());
+        shelf.keep_slow(&new);
+        let oldest = if shelf.latest.len() < KEPT { None } else { shelf.latest.pop_front() };
+        shelf.latest.push_back(new);
+        drop(shelf);
         drop(oldest);
     }
 
     /// The last ones of all workers, the latest first.
     pub(crate) fn latest(&self) -> Vec<Arc<RecentConnection>> {
         let mut all: Vec<_> =
-            self.0.all().flat_map(|ring| lock(ring).iter().cloned().collect::<Vec<_>>()).collect();
+            self.0.all().flat_map(|shelf| lock(shelf).latest.iter().cloned().collect::<Vec<_>>()).collect();
         all.sort_by_key(|connection| Reverse(connection.ended_at()));
         all.truncate(KEPT);
+        all
+    }
+
+    /// The slowest ones of the last minutes of all workers, the slowest first.
+    pub(crate) fn slowest(&self) -> Vec<Arc<RecentConnection>> {
+        let now = Instant::now();
+        let of_shelf = |shelf: &Mutex<Shelf>| {
+            let mut shelf = lock(shelf);
+            shelf.forget_slow(now);
+            shelf.slow.iter().map(|slow| Arc::clone(&slow.connection)).collect::<Vec<_>>()
+        };
+        let mut all: Vec<_> = self.0.all().flat_map(of_shelf).collect();
+        all.sort_by_key(|connection| Reverse(connection.waited()));
+        all.truncate(SLOW);
         all
     }
 }
@@ -118,7 +190,7 @@ fn lock<T>(ring: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Instant, UNIX_EPOCH};
+    use std::time::UNIX_EPOCH;
 
     use super::*;
     use crate::metrics::Metrics;
@@ -145,6 +217,43 @@ mod tests {
         }
         let ids: Vec<_> = sink.recent().iter().map(|connection| connection.id).collect();
         assert_eq!(ids, (KEPT as u64..2 * KEPT as u64).rev().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_slowest_ones_are_kept_however_many_come_after_them() {
+        let sink = Sink::new(Metrics::new());
+        let waits = |id: u64| Duration::from_millis(if id == 7 { 900 } else { id % 5 });
+        for id in 0..3 * KEPT as u64 {
+            let mut record = record(id, 1_700_000_000);
+            record.report_to(&sink, Listening::Https);
+            record.timeline.mark_after(Milestone::HandshakeFinished, waits(id));
+            // A client that rests before it asks waits for nothing.
+            record.timeline.mark_after(Milestone::FirstRequest, Duration::from_secs(60));
+            record.timeline.mark_after(Milestone::FirstResponse, Duration::from_secs(60) + waits(id));
+            record.finish(ConnectionEnd::Served("idle"));
+        }
+        finished(&sink, 10_000, ConnectionEnd::HandshakeFailed(HandshakeOutcome::TimedOut));
+        let slowest = sink.slowest();
+        assert_eq!(slowest.len(), SLOW);
+        assert_eq!((slowest[0].id, slowest[0].waited()), (7, Some(Duration::from_millis(1800))));
+        assert!(slowest[1..].iter().all(|slow| slow.waited() == Some(Duration::from_millis(8))));
+    }
+
+    #[test]
+    fn a_slow_connection_is_forgotten_and_faster_ones_count_again() {
+        let mut shelf = Shelf::default();
+        let slow = |id: u64, millis: u64| {
+            let mut record = record(id, 1_700_000_000);
+            record.timeline.mark_after(Milestone::HandshakeFinished, Duration::from_millis(millis));
+            Arc::new(RecentConnection::new(&record, ConnectionEnd::Served("idle")))
+        };
+        (0..SLOW as u64).for_each(|id| shelf.keep_slow(&slow(id, 500)));
+        shelf.keep_slow(&slow(100, 20));
+        assert!(shelf.slow.iter().all(|slow| slow.waited == Duration::from_millis(500)));
+        shelf.forget_slow(Instant::now() + 2 * SLOW_FOR);
+        assert!(shelf.slow.is_empty());
+        shelf.keep_slow(&slow(101, 20));
+        assert_eq!(shelf.slow.len(), 1);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use arc_swap::{ArcSwapOption, Guard};
 
 use crate::access_log::AccessLog;
 use crate::metrics::Metrics;
+use crate::problems::Source;
 use crate::recent::{RecentConnection, RecentConnections};
 use crate::record::{ConnectionEnd, ConnectionRecord};
 
@@ -38,10 +39,16 @@ impl Sink {
         self.recent.latest()
     }
 
+    /// Those of the last minutes whose handshake or first response took longest, the slowest first.
+    pub fn slowest(&self) -> Vec<Arc<RecentConnection>> {
+        self.recent.slowest()
+    }
+
     /// Takes the record of a connection. Takes a lock that only [`recent`](Self::recent) contends for.
     pub(crate) fn finished(&self, record: &ConnectionRecord, end: ConnectionEnd) {
         self.metrics.connection_closed(record);
         if let ConnectionEnd::HandshakeFailed(outcome) = end {
+            self.metrics.problems().note(Source::Handshake, outcome.name(), || record.client.to_string());
             // A record with TLS facts is of a connection with accepted early data, which resumed.
             let resumption = record.resumption_failure.filter(|_| record.tls.is_none());
             self.metrics.handshake_failed(outcome, resumption);

@@ -255,6 +255,11 @@ impl Brisk {
         self.listeners.address("admin")
     }
 
+    /// The dashboard's listener.
+    pub fn dashboard(&self) -> SocketAddr {
+        self.listeners.address("dashboard")
+    }
+
     /// The folder it runs in.
     pub fn folder(&self) -> &Path {
         self.folder.path()

@@ -17,6 +17,7 @@ mod groups;
 mod handshake;
 mod hooks;
 mod host_config;
+pub mod internal;
 mod key_exchange;
 mod key_log;
 pub mod mutual;

@@ -5,6 +5,7 @@
 mod acme;
 mod compression;
 mod consolidate;
+mod dashboard;
 mod early_hints;
 mod headers;
 mod keep_alive;
@@ -29,6 +30,7 @@ pub(crate) use acme::{
 };
 pub(crate) use compression::{BreachGuard, CodingName, Compression, CompressionTable};
 pub(crate) use consolidate::{Consolidate, ConsolidateTable, Cookies};
+pub(crate) use dashboard::Dashboard;
 pub(crate) use early_hints::EarlyHints;
 pub(crate) use headers::{HeaderRules, Hsts, SecurityHeaders, TextOrOff};
 pub(crate) use keep_alive::{KeepAlive, Preconnect, Profile};
@@ -50,6 +52,7 @@ pub(crate) struct Config {
     pub(crate) access_log: AccessLog,
     pub(crate) admin: Admin,
     pub(crate) visits: Visits,
+    pub(crate) dashboard: Option<Dashboard>,
     pub(crate) acme: Acme,
     pub(crate) certificates: Certificates,
     pub(crate) host: Vec<Host>,

@@ -5,6 +5,7 @@ mod certificates;
 mod clients;
 mod compression;
 pub(crate) mod consolidate;
+mod dashboard;
 mod dns;
 mod early_data;
 mod early_hints;

@@ -3,6 +3,7 @@
 mod acme;
 mod certificates;
 mod clients;
+mod dashboard;
 mod forms;
 mod fuzz;
 mod keyless;

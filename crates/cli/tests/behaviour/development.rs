@@ -36,6 +36,20 @@ fn the_first_run_serves_a_page_under_a_certificate_one_can_trust() {
 }
 
 #[test]
+fn the_first_run_has_a_dashboard_for_this_machine() {
+    let (first, second) = (first_run(setup()).start(), first_run(setup()).start());
+    // The port that it would have, and one that is free.
+    assert_ne!(first.dashboard(), second.dashboard());
+    for brisk in [&first, &second] {
+        let address = brisk.dashboard();
+        assert!(address.ip().is_loopback());
+        let page =
+            run(command("curl").args(["--silent", &format!("http://{address}/")]), b"", LIMIT).success();
+        assert!(page.contains("<title>brisk: dashboard</title>"), "{page}");
+    }
+}
+
+#[test]
 fn private_keys_are_for_their_owner_alone_and_stay_the_same() {
     let brisk = first_run(setup()).start();
     let state = brisk.folder().join("state");

@@ -1,18 +1,20 @@
 //! One request and its response, counted and logged once, on whatever path they end.
 
+mod line;
+
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use brisk_telemetry::{AccessLog, EarlyRequest, Metrics, RequestId, RequestRecord, Side};
-use brisk_wire::HttpVersion;
+use brisk_telemetry::{AccessLog, EarlyRequest, Metrics, Milestone, RequestId, RequestRecord, Side, Source};
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderValue, Method, Response, StatusCode, Uri, Version, header};
+use http::{HeaderValue, Method, Response, StatusCode};
 use http_body::{Body as _, Frame, SizeHint};
 
+use self::line::{Line, http_version};
 use crate::body::Body;
 use crate::connection::chunk::{Chunk, Reserved};
 use crate::connection::interim::Interim;
@@ -73,17 +75,6 @@ enum State {
     Complete,
 }
 
-/// The parts of a request that only the access log needs.
-#[derive(Debug)]
-struct Line {
-    method: Method,
-    uri: Uri,
-    version: Version,
-    host: Option<HeaderValue>,
-    referer: Option<HeaderValue>,
-    user_agent: Option<HeaderValue>,
-}
-
 impl Exchange {
     /// Begins with a request's head.
     pub(crate) fn begin(
@@ -94,6 +85,7 @@ impl Exchange {
     ) -> Box<Self> {
         let started = Instant::now();
         connection.begin_at(started);
+        mark_first(connection, Milestone::FirstRequest, || started);
         let state = if request.method == Method::HEAD { State::Bodyless } else { State::Open };
         let in_flight = connection.begin_request();
         Box::new(Self {
@@ -169,6 +161,7 @@ impl Exchange {
             self.state = State::Bodyless;
         }
         self.outcome.answered();
+        mark_first(&self.connection, Milestone::FirstResponse, Instant::now);
         self.hold(true);
         response.map(|body| RecordedBody { body, exchange: self, broken: None })
     }
@@ -241,6 +234,26 @@ impl Exchange {
         }
     }
 
+    /// Notes the failure among the problems of the last minutes.
+    fn note(&self, Failure { side, reason }: Failure) {
+        let source = match side {
+            Side::Client => Source::Client,
+            Side::Upstream => Source::Upstream,
+            Side::Internal => Source::Internal,
+        };
+        self.telemetry.metrics.problems().note(source, reason, || {
+            let mut example = self.connection.record.borrow().client.to_string();
+            if let Some(line) = &self.line {
+                example += ", ";
+                example += &line.text();
+            }
+            if let Some(server) = self.outcome.server() {
+                example += &format!(", upstream {}", server.name());
+            }
+            example
+        });
+    }
+
     fn log(&self, log: &AccessLog, line: &Line, duration: Duration) {
         let server = self.outcome.server();
         log.log(&RequestRecord {
@@ -248,7 +261,7 @@ impl Exchange {
             id: self.id,
             method: line.method.as_str(),
             host: line.host(),
-            path: line.uri.path_and_query().map_or("", |path| path.as_str()),
+            path: line.path(),
             version: http_version(line.version),
             status: self.status,
             bytes_sent: self.bytes_sent,
@@ -280,6 +293,9 @@ impl Drop for Exchange {
             multiplexed.earn(self.earned(duration));
         }
         let side = self.failure.map(|failure| failure.side);
+        if let Some(failure) = self.failure {
+            self.note(failure);
+        }
         self.telemetry.metrics.request(self.status, side, self.outcome.time(), duration);
         if let Some(treatment) = self.early {
             self.telemetry.metrics.early_request(treatment);
@@ -291,30 +307,11 @@ impl Drop for Exchange {
     }
 }
 
-impl Line {
-    fn of(request: &Parts) -> Self {
-        let header = |name| request.headers.get(name).cloned();
-        Self {
-            method: request.method.clone(),
-            uri: request.uri.clone(),
-            version: request.version,
-            host: header(header::HOST),
-            referer: header(header::REFERER),
-            user_agent: header(header::USER_AGENT),
-        }
-    }
-
-    fn host(&self) -> &str {
-        let host = self.host.as_ref().and_then(|host| host.to_str().ok());
-        self.uri.authority().map(http::uri::Authority::as_str).or(host).unwrap_or_default()
-    }
-}
-
-fn http_version(version: Version) -> HttpVersion {
-    match version {
-        Version::HTTP_10 => HttpVersion::Http10,
-        Version::HTTP_2 => HttpVersion::Http2,
-        _ => HttpVersion::Http11,
+/// Marks a milestone of the connection's first request; the others cost a comparison.
+fn mark_first(connection: &Connection, milestone: Milestone, time: impl FnOnce() -> Instant) {
+    let mut record = connection.record.borrow_mut();
+    if !record.timeline.is_reached(milestone) {
+        record.timeline.mark_at(milestone, time());
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use brisk_certs::UnknownName;
 use brisk_certs::store::Folder;
+use brisk_dashboard::DashboardSettings;
 use brisk_gateway::settings::{
     CertificateSettings, ClientLimit, GatewaySettings, ProxyProtocol, SessionSettings,
 };
@@ -26,7 +27,7 @@ use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
 use ipnet::IpNet;
 
-use super::{Context, certificates, isolation, keys, limits, sessions};
+use super::{Context, certificates, dashboard, isolation, keys, limits, sessions};
 use crate::config::error::KeyPath;
 use crate::config::findings::Findings;
 use crate::config::raw;
@@ -62,6 +63,7 @@ pub(super) struct Server {
     pub(super) keys: KeySettings,
     access_log: Option<AccessLogSettings>,
     certificates: CertificateSettings,
+    dashboard: Option<DashboardSettings>,
 }
 
 impl Server {
@@ -104,6 +106,7 @@ impl Server {
             upstreams,
             access_log: self.access_log,
             certificates: self.certificates,
+            dashboard: self.dashboard,
         }
     }
 }
@@ -167,6 +170,7 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
         tls,
         keys,
         access_log: access_log(&raw.access_log, context),
+        dashboard: dashboard::dashboard(raw.dashboard.as_ref(), context),
     }
 }
 
@@ -182,8 +186,12 @@ fn addresses(raw: &raw::Config, context: &mut Context<'_>) {
         addresses.iter().enumerate().map(|(index, address)| (address.0, path.index(index))).collect()
     };
     let admin = raw.admin.listen.map(|address| (address.0, KeyPath::of("admin").key("listen")));
-    let all =
-        listed("https", &raw.server.https).into_iter().chain(listed("http", &raw.server.http)).chain(admin);
+    let dashboard = raw.dashboard.as_ref().filter(|dashboard| !dashboard.or_any_port).map(|dashboard| {
+        let address = dashboard.listen.map_or(dashboard::LISTEN, |address| address.0);
+        (address, KeyPath::of("dashboard").key("listen"))
+    });
+    let servers = listed("https", &raw.server.https).into_iter().chain(listed("http", &raw.server.http));
+    let all = servers.chain(admin).chain(dashboard);
     let mut taken: HashMap<SocketAddr, KeyPath> = HashMap::new();
     for (address, path) in all.filter(|(address, _)| address.port() != 0) {
         match taken.get(&address) {

@@ -1,0 +1,148 @@
+//! Which requests are answered: of a host that is the dashboard's own, not sent by a stranger's page, and by who may look.
+
+use std::net::IpAddr;
+
+use http::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, ORIGIN};
+use http::uri::Authority;
+use http::{Method, Request};
+
+use crate::settings::DashboardSettings;
+use crate::token::Keeper;
+
+/// The name of the cookie.
+pub(crate) const NAME: &str = "brisk-dashboard";
+
+/// Whether a request asks for an own host wherever it names one: not for the name of a stranger, which may lead here (DNS
+/// rebinding). Without any host it does not; no browser leaves it out.
+pub(crate) fn is_for_own_host<B>(settings: &DashboardSettings, request: &Request<B>) -> bool {
+    let in_uri = request.uri().authority().is_none_or(|authority| is_own(settings, authority));
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let own = |host: &http::HeaderValue| {
+        Authority::try_from(host.as_bytes()).is_ok_and(|authority| is_own(settings, &authority))
+    };
+    let first = hosts.next().is_some_and(own);
+    in_uri && first && hosts.next().is_none()
+}
+
+fn is_own(settings: &DashboardSettings, authority: &Authority) -> bool {
+    // With a user name in front it is no host.
+    if authority.as_str().contains('@') {
+        return false;
+    }
+    let host = authority.host();
+    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if let Ok(address) = address.parse::<IpAddr>() {
+        return !settings.is_local() || address.to_canonical().is_loopback();
+    }
+    host.eq_ignore_ascii_case("localhost")
+        || settings.names.iter().any(|name| host.eq_ignore_ascii_case(name))
+}
+
+/// Whether a page of another origin had the browser send this. Such a page may lead here, by a link, and no more.
+pub(crate) fn is_from_elsewhere<B>(request: &Request<B>) -> bool {
+    let headers = request.headers();
+    let is = |name: &str, values: &[&str]| {
+        headers.get(name).is_some_and(|value| values.iter().any(|wanted| value == wanted))
+    };
+    let site = "sec-fetch-site";
+    let foreign = headers.contains_key(site) && !is(site, &["same-origin", "none"]);
+    let is_visit = request.method() == Method::GET
+        && request.uri().path() == "/"
+        && is("sec-fetch-mode", &["navigate"])
+        && is("sec-fetch-dest", &["document"]);
+    (foreign && !is_visit) || !is_own_origin(headers)
+}
+
+/// Whether the origin, if there is one, is the host that is asked for. Older browsers send no more than that.
+fn is_own_origin(headers: &HeaderMap) -> bool {
+    let Some(origin) = headers.get(ORIGIN) else { return true };
+    let origin = origin.as_bytes();
+    let rest = origin.strip_prefix(b"https://").or_else(|| origin.strip_prefix(b"http://"));
+    rest.is_some() && rest == headers.get(HOST).map(http::HeaderValue::as_bytes)
+}
+
+/// Whether who asks may look: with the token in `Authorization: Bearer`, or a cookie for it. Without a token anyone may who
+/// can connect.
+pub(crate) fn may_look(settings: &DashboardSettings, keeper: &Keeper, headers: &HeaderMap) -> bool {
+    let Some(token) = &settings.token else { return true };
+    let bearer = headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+    if let Some(presented) = bearer {
+        return keeper.is_token(token, presented.trim_ascii());
+    }
+    let texts = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let pairs = texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    // Of cookies with one name the first few are looked at: a neighbour on this host may have set others.
+    pairs.filter(|(name, _)| *name == NAME).take(4).any(|(_, value)| keeper.is_cookie(token, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(listen: &str) -> DashboardSettings {
+        let names = vec!["dash.example".to_owned()];
+        DashboardSettings { names, ..DashboardSettings::new(listen.parse().expect("an address")) }
+    }
+
+    fn asked(listen: &str, host: &str) -> bool {
+        is_for_own_host(&settings(listen), &Request::get("/").header(HOST, host).body(()).expect("a request"))
+    }
+
+    #[test]
+    fn only_own_hosts_are_answered() {
+        let (local, open) = ("127.0.0.1:8440", "0.0.0.0:8440");
+        for host in
+            ["127.0.0.1:8440", "localhost", "LOCALHOST:1", "[::1]:8440", "dash.example", "Dash.Example:8440"]
+        {
+            assert!(asked(local, host) && asked(open, host), "{host}");
+        }
+        assert!(asked(open, "192.0.2.1:8440") && !asked(local, "192.0.2.1:8440"));
+        for host in [
+            "evil.test",
+            "evil.test:8440",
+            "localhost.evil.test",
+            "127.0.0.1.evil.test",
+            "localhost@evil.test",
+            "evil@localhost",
+            "",
+        ] {
+            assert!(!asked(local, host) && !asked(open, host), "{host}");
+        }
+        let settings = settings(local);
+        let none = Request::get("/").body(()).expect("a request");
+        assert!(!is_for_own_host(&settings, &none));
+        let two = Request::get("/")
+            .header(HOST, "localhost")
+            .header(HOST, "evil.test")
+            .body(())
+            .expect("a request");
+        assert!(!is_for_own_host(&settings, &two));
+        let absolute =
+            Request::get("http://evil.test/").header(HOST, "localhost").body(()).expect("a request");
+        assert!(!is_for_own_host(&settings, &absolute));
+    }
+
+    #[test]
+    fn a_strangers_page_can_lead_here_and_ask_for_nothing() {
+        let asked = |path: &str, site: &str, mode: &str| {
+            let request = Request::get(path).header("sec-fetch-site", site).header("sec-fetch-mode", mode);
+            let request = request.header("sec-fetch-dest", "document").body(()).expect("a request");
+            !is_from_elsewhere(&request)
+        };
+        assert!(asked("/", "cross-site", "navigate"));
+        assert!(asked("/", "none", "navigate"));
+        assert!(asked("/events", "same-origin", "cors"));
+        for (path, site) in [("/events", "cross-site"), ("/events", "same-site"), ("/app.js", "cross-site")] {
+            assert!(!asked(path, site, "no-cors"), "{path} {site}");
+        }
+        assert!(!asked("/api/history", "cross-site", "navigate"));
+        let posted = |origin: &str| {
+            let request = Request::post("/login").header(HOST, "localhost:8440").header(ORIGIN, origin);
+            !is_from_elsewhere(&request.body(()).expect("a request"))
+        };
+        assert!(posted("http://localhost:8440") && posted("https://localhost:8440"));
+        for origin in ["http://localhost", "http://evil.test", "null", "localhost:8440", ""] {
+            assert!(!posted(origin), "{origin}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+// The dashboard: takes events, keeps the last minute, and asks for lists while the page is seen.
+
+import { ask, byId, count, rate, say, share } from './parts.js';
+import { Chart, stepLegend } from './charts.js';
+import { certificates, connections, handshakes, keys, problems, upstreams, workers } from './tables.js';
+
+const MINUTE = 60000;
+const LISTS_EVERY = 5000;
+
+/** What was counted, with the time of this page; the oldest is a minute old. */
+const past = [];
+const charts = [
+  new Chart('requests', 'Requests per second', [{ name: 'all', column: 2, colour: '--blue' }, { name: 'failed', column: 3, colour: '--red' }]),
+  new Chart('kinds', 'Handshakes per second', [
+    { name: 'full', column: 5, colour: '--blue' }, { name: 'resumed', column: 6, colour: '--teal' },
+    { name: '0-RTT', column: 7, colour: '--violet' }, { name: 'failed', column: 8, colour: '--red' },
+  ]),
+];
+
+const sum = (list) => list.reduce((all, one) => all + one, 0);
+const order = () => document.querySelector('input[name=order]:checked').value;
+
+function kinds(now) {
+  const of = (wanted) => sum(now.handshakes.filter((row) => wanted(row[2])).map((row) => row[3]));
+  return { full: of((kind) => kind === 'full'), resumed: of((kind) => kind !== 'full') };
+}
+
+function show(now) {
+  const at = performance.now();
+  while (past.length > 1 && at - past[1].at > MINUTE) past.shift();
+  const before = (past[0] || { now }).now;
+  past.push({ at, now });
+  const [, open, requests, errors, accepted, full, resumed, early, failed] = now.row || [0, now.open, 0, 0, 0, 0, 0, 0, 0];
+  const minute = (all, old) => `${count(all - old)} in the last minute`;
+  say('t-requests', rate(requests));
+  say('s-requests', minute(sum(now.requests), sum(before.requests)));
+  say('t-errors', rate(errors));
+  say('s-errors', minute(sum(now.errors), sum(before.errors)));
+  byId('t-errors').closest('.tile').classList.toggle('bad', errors > 0 && errors > requests / 20);
+  say('t-handshakes', rate(full + resumed + early));
+  say('s-handshakes', failed ? `${rate(failed)} failed /s` : 'none failed just now');
+  const [then, all] = [kinds(before), kinds(now)];
+  const recent = { full: all.full - then.full, resumed: all.resumed - then.resumed };
+  const of = recent.full + recent.resumed > 0 ? recent : all;
+  say('t-resumed', share(of.resumed, of.full + of.resumed));
+  say('s-resumed', of === recent ? 'of the last minute' : 'since the start');
+  say('t-open', count(open));
+  say('s-open', `${rate(accepted)} new /s`);
+  const busy = now.workers.map(([part]) => part);
+  say('t-busy', String(Math.round(100 * Math.max(0, ...busy))));
+  say('s-busy', `${now.workers.length} workers, mean ${Math.round(100 * sum(busy) / Math.max(1, busy.length))} %`);
+  handshakes(now, before);
+  keys(now.keys, before.keys);
+  workers(now.workers);
+}
+
+function state(name, text) {
+  byId('state').className = name;
+  say('state-text', text);
+}
+
+/** Lists are asked for while the page can be seen. One that fails is asked for again the next time. */
+async function lists() {
+  if (document.hidden) return;
+  const asked = [problems(), connections(order()), upstreams.ask(), certificates.ask()];
+  await Promise.allSettled(asked);
+}
+
+async function begin() {
+  const { rows, login, past: kept } = await ask('/api/history');
+  byId('logout').hidden = !login;
+  past.push(...kept.map(({ ago, now }) => ({ at: performance.now() - ago, now })));
+  charts.forEach((chart) => chart.show(rows));
+}
+
+function follow() {
+  const events = new EventSource('/events');
+  let last = 0;
+  events.addEventListener('message', (event) => {
+    const now = JSON.parse(event.data);
+    state('live', 'live');
+    show(now);
+    if (now.row && now.row[0] > last) {
+      last = now.row[0];
+      const known = charts[0].rows.at(-1);
+      if (!known || known[0] < last) charts.forEach((chart) => chart.add(now.row));
+    }
+  });
+  events.addEventListener('error', () => {
+    state('lost', 'connection lost');
+    // A client that may not look any more is asked to log in.
+    if (events.readyState === EventSource.CLOSED) {
+      setTimeout(() => ask('/api/history').then(follow, follow), 5000);
+    }
+  });
+}
+
+stepLegend();
+document.querySelectorAll('input[name=order]').forEach((input) => input.addEventListener('change', () => connections(order())));
+document.addEventListener('visibilitychange', lists);
+setInterval(lists, LISTS_EVERY);
+lists();
+begin().finally(follow);

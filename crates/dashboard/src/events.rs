@@ -1,0 +1,95 @@
+//! Server-sent events: one line of JSON a second to everyone who looks. A bounded number may, and who does not read is
+//! dropped.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::Frame;
+use tokio::sync::mpsc::{self, Receiver, Sender};
+
+/// Those who may look at a time.
+pub(crate) const MOST: usize = 32;
+
+/// Events that wait for one who looks. Beyond that the connection is given up: it has not been read for as many seconds.
+const WAITING: usize = 8;
+
+/// All who look.
+#[derive(Debug, Default)]
+pub(crate) struct Audience(Vec<Sender<Bytes>>);
+
+/// The events for one of them, as a body.
+#[derive(Debug)]
+pub(crate) struct Events(Receiver<Bytes>);
+
+impl Audience {
+    /// One more, who gets `first` at once; `None` if there are too many.
+    pub(crate) fn join(&mut self, first: Bytes) -> Option<Events> {
+        self.0.retain(|one| !one.is_closed());
+        if self.0.len() >= MOST {
+            return None;
+        }
+        let (sender, receiver) = mpsc::channel(WAITING);
+        sender.try_send(first).ok()?;
+        self.0.push(sender);
+        Some(Events(receiver))
+    }
+
+    /// Whether it is empty now: those that have left are forgotten.
+    pub(crate) fn is_empty(&mut self) -> bool {
+        self.0.retain(|one| !one.is_closed());
+        self.0.is_empty()
+    }
+
+    /// Sends an event to all. Who has no room for it is dropped.
+    pub(crate) fn send(&mut self, event: &Bytes) {
+        self.0.retain(|one| one.try_send(event.clone()).is_ok());
+    }
+}
+
+/// An event with this line of data.
+pub(crate) fn event(data: &str) -> Bytes {
+    Bytes::from(format!("data: {data}\n\n"))
+}
+
+impl http_body::Body for Events {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(context).map(|event| event.map(|event| Ok(Frame::data(event))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bounded_number_may_look_and_who_leaves_makes_room() {
+        let mut audience = Audience::default();
+        let mut all: Vec<_> = (0..MOST).map(|_| audience.join(event("{}")).expect("room")).collect();
+        assert!(audience.join(event("{}")).is_none());
+        all.pop();
+        assert!(audience.join(event("{}")).is_some());
+        all.clear();
+        assert!(audience.is_empty());
+    }
+
+    #[test]
+    fn who_does_not_read_is_dropped_and_the_others_are_not() {
+        let mut audience = Audience::default();
+        let _slow = audience.join(event("{}")).expect("room");
+        let mut other = audience.join(event("{}")).expect("room");
+        for _ in 0..2 * WAITING {
+            audience.send(&event("1"));
+            while other.0.try_recv().is_ok() {}
+        }
+        assert_eq!(audience.0.len(), 1);
+        assert!(!audience.is_empty());
+    }
+}

@@ -1,0 +1,47 @@
+//! The token in exchange for a cookie. It comes in the body of a POST, so that it is in no URL and no log.
+
+use http::header::{HeaderValue, LOCATION, SET_COOKIE};
+use http::{Response, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use zeroize::Zeroizing;
+
+use crate::admission::NAME;
+use crate::assets::LOGIN;
+use crate::form;
+use crate::responses::{self, Body};
+use crate::settings::DashboardSettings;
+use crate::token::{Keeper, LIFETIME};
+
+/// Bytes of a form at most.
+const FORM: usize = 8 << 10;
+
+/// Answers the form with a cookie and the page, or with the form again.
+pub(crate) async fn log_in(settings: &DashboardSettings, keeper: &Keeper, body: Incoming) -> Response<Body> {
+    let Some(token) = &settings.token else { return to_page(None) };
+    let Ok(form) = Limited::new(body, FORM).collect().await else {
+        return responses::text(StatusCode::PAYLOAD_TOO_LARGE, "too large for a form with a token\n");
+    };
+    let presented = form::field(&form.to_bytes(), "token", FORM).map(Zeroizing::new);
+    if !presented.is_some_and(|presented| keeper.is_token(token, presented.trim_ascii())) {
+        return responses::asset(&LOGIN, StatusCode::FORBIDDEN, &http::HeaderMap::new());
+    }
+    let secure = if settings.tls.is_some() { "; Secure" } else { "" };
+    let (cookie, age) = (keeper.cookie(token), LIFETIME.as_secs());
+    to_page(Some(&format!("{NAME}={cookie}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict{secure}")))
+}
+
+/// Takes the cookie away.
+pub(crate) fn log_out() -> Response<Body> {
+    to_page(Some(&format!("{NAME}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict")))
+}
+
+fn to_page(cookie: Option<&str>) -> Response<Body> {
+    let mut response = responses::text(StatusCode::SEE_OTHER, "");
+    let headers = response.headers_mut();
+    headers.insert(LOCATION, HeaderValue::from_static("/"));
+    if let Some(cookie) = cookie.and_then(|cookie| HeaderValue::from_str(cookie).ok()) {
+        headers.insert(SET_COOKIE, cookie);
+    }
+    response
+}

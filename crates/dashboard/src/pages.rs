@@ -1,0 +1,95 @@
+//! What each path answers.
+
+use std::rc::Rc;
+
+use http::header::{ALLOW, HeaderValue, WWW_AUTHENTICATE};
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+
+use crate::assets::{self, LOGIN, PAGE};
+use crate::board::Board;
+use crate::responses::{self, Body};
+use crate::settings::DashboardSettings;
+use crate::token::Keeper;
+use crate::{admission, form, login};
+
+/// Bytes of a search text at most.
+const LONGEST_TEXT: usize = 100;
+
+/// Answers a request to a dashboard with these settings.
+pub(crate) async fn answer(
+    board: &Rc<Board>,
+    settings: &DashboardSettings,
+    keeper: &Keeper,
+    request: Request<Incoming>,
+) -> Response<Body> {
+    responses::protected(admitted(board, settings, keeper, request).await)
+}
+
+async fn admitted(
+    board: &Rc<Board>,
+    settings: &DashboardSettings,
+    keeper: &Keeper,
+    request: Request<Incoming>,
+) -> Response<Body> {
+    if !admission::is_for_own_host(settings, &request) {
+        return responses::text(
+            StatusCode::MISDIRECTED_REQUEST,
+            "not shown under this name: ask by an IP address or localhost, or add the name to `names` in [dashboard]\n",
+        );
+    }
+    if admission::is_from_elsewhere(&request) {
+        return responses::text(StatusCode::FORBIDDEN, "not for pages of other origins\n");
+    }
+    match (request.method(), request.uri().path()) {
+        (&Method::POST, "/login") => return login::log_in(settings, keeper, request.into_body()).await,
+        (&Method::POST, "/logout") => return login::log_out(),
+        (&Method::GET | &Method::HEAD, _) => {}
+        _ => {
+            let mut response = responses::text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return response;
+        }
+    }
+    if let Some(asset) = assets::public(request.uri().path()) {
+        return responses::asset(asset, StatusCode::OK, request.headers());
+    }
+    if admission::may_look(settings, keeper, request.headers()) {
+        return shown(board, settings, &request);
+    }
+    let mut response = match request.uri().path() {
+        "/" => responses::asset(&LOGIN, StatusCode::UNAUTHORIZED, request.headers()),
+        _ => responses::text(
+            StatusCode::UNAUTHORIZED,
+            "open / and log in, or send Authorization: Bearer TOKEN\n",
+        ),
+    };
+    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"brisk\""));
+    response
+}
+
+/// What only those see who may.
+fn shown(board: &Rc<Board>, settings: &DashboardSettings, request: &Request<Incoming>) -> Response<Body> {
+    let query = request.uri().query().unwrap_or_default();
+    let text = parameter(query, "q").to_lowercase();
+    let page = parameter(query, "page").parse().unwrap_or(0);
+    match request.uri().path() {
+        "/" => responses::asset(&PAGE, StatusCode::OK, request.headers()),
+        "/events" if request.method() == Method::GET => match board.join() {
+            Some(events) => responses::events(events),
+            None => responses::text(StatusCode::SERVICE_UNAVAILABLE, "too many look already: 32 at most\n"),
+        },
+        "/api/history" => responses::json(&board.history(settings.token.is_some())),
+        "/api/connections" => responses::json(&board.connections(parameter(query, "order") == "latest")),
+        "/api/problems" => responses::json(&board.problems()),
+        "/api/upstreams" => responses::json(&board.upstreams(&text, page)),
+        "/api/certificates" => responses::json(&board.certificates(&text, page)),
+        _ => responses::text(StatusCode::NOT_FOUND, "not found\n"),
+    }
+}
+
+/// The value of a parameter; empty if there is none.
+fn parameter(query: &str, name: &str) -> String {
+    let value = form::field(query.as_bytes(), name, LONGEST_TEXT).unwrap_or_default();
+    String::from_utf8_lossy(&value).into_owned()
+}

@@ -1,0 +1,90 @@
+//! Answers, with the headers that all of them have.
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap,
+    HeaderName, HeaderValue, IF_NONE_MATCH, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{Response, StatusCode};
+use http_body_util::{Either, Full};
+use serde_json::Value;
+
+use crate::assets::Asset;
+use crate::events::Events;
+
+/// Whole, or events as they come.
+pub(crate) type Body = Either<Full<Bytes>, Events>;
+
+/// Scripts and styles of this origin alone, none within the page, and no text that becomes markup.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+                      form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
+                      trusted-types 'none'";
+
+pub(crate) fn whole(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Either::Left(Full::new(body.into())));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+pub(crate) fn text(status: StatusCode, body: &'static str) -> Response<Body> {
+    whole(status, "text/plain; charset=utf-8", body)
+}
+
+pub(crate) fn json(value: &Value) -> Response<Body> {
+    whole(StatusCode::OK, "application/json", value.to_string())
+}
+
+pub(crate) fn events(events: Events) -> Response<Body> {
+    let mut response = Response::new(Either::Right(events));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// A file of the page, as the client can take it. What the client has already is not sent again.
+pub(crate) fn asset(asset: &'static Asset, status: StatusCode, asked: &HeaderMap) -> Response<Body> {
+    let tag = asset.tag();
+    let has_it = asked.get(IF_NONE_MATCH).is_some_and(|tags| tags.as_bytes() == tag.as_bytes());
+    let takes_gzip = asked.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    let takes_gzip = takes_gzip.flat_map(|value| value.split(',')).any(|coding| coding.trim() == "gzip");
+    let compressed = if takes_gzip { asset.gzip() } else { None };
+    let is_compressed = compressed.is_some();
+    let body = match compressed {
+        _ if has_it && status == StatusCode::OK => Bytes::new(),
+        Some(compressed) => compressed,
+        None => Bytes::from_static(asset.bytes),
+    };
+    let status = if has_it && status == StatusCode::OK { StatusCode::NOT_MODIFIED } else { status };
+    let mut response = whole(status, asset.content_type, body);
+    let headers = response.headers_mut();
+    if is_compressed {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    if status == StatusCode::OK || status == StatusCode::NOT_MODIFIED {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        headers.insert(ETAG, HeaderValue::try_from(tag).expect("digits in quotes"));
+    }
+    headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+    response
+}
+
+/// Adds what every answer has.
+pub(crate) fn protected(mut response: Response<Body>) -> Response<Body> {
+    let headers = response.headers_mut();
+    let fixed = [
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        // With `no-referrer` the form that logs in would have the origin `null`.
+        (REFERRER_POLICY, "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ];
+    for (name, value) in fixed {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}

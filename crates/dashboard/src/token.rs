@@ -1,0 +1,228 @@
+//! The secret that opens a dashboard, and the cookies that it is exchanged for.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use aws_lc_rs::{hmac, rand};
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+/// Bytes of a token at least: as many cannot be guessed, however often an attacker tries.
+const LEAST: usize = 20;
+
+/// Bytes of a token at most.
+const MOST: usize = 1024;
+
+/// How long a cookie opens the dashboard.
+pub(crate) const LIFETIME: Duration = Duration::from_hours(12);
+
+/// What a client has to know.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(Arc<Zeroizing<Vec<u8>>>);
+
+/// Why a file holds no token.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// It cannot be read.
+    #[error("cannot read {path}: {1}", path = .0.display())]
+    Unreadable(PathBuf, #[source] io::Error),
+    /// Others than its owner may read or change it.
+    #[error("{path}: others than its owner may read or change it (its mode is {1:04o}): `chmod 600 {path}`", path = .0.display())]
+    Open(PathBuf, u32),
+    /// What is in it is no token.
+    #[error("{path}: {1}: make one with `openssl rand -hex 32`", path = .0.display())]
+    Wrong(PathBuf, &'static str),
+}
+
+impl Token {
+    /// Reads the first and only line of a file that is for its owner alone.
+    pub fn read(path: &Path) -> Result<Self, TokenError> {
+        let unreadable = |error| TokenError::Unreadable(path.to_owned(), error);
+        // Looked at before it is opened: to open a pipe would wait for its other end.
+        if !path.metadata().map_err(unreadable)?.is_file() {
+            return Err(TokenError::Wrong(path.to_owned(), "is no file"));
+        }
+        let mut file = File::open(path).map_err(unreadable)?;
+        let mode = file.metadata().map_err(unreadable)?.permissions().mode() & 0o7777;
+        if mode & 0o077 != 0 {
+            return Err(TokenError::Open(path.to_owned(), mode));
+        }
+        let mut bytes = Zeroizing::new(Vec::with_capacity(2 * MOST));
+        file.by_ref().take(2 * MOST as u64).read_to_end(&mut bytes).map_err(unreadable)?;
+        Self::of(&bytes).map_err(|reason| TokenError::Wrong(path.to_owned(), reason))
+    }
+
+    /// Takes a token without the white space around it.
+    fn of(text: &[u8]) -> Result<Self, &'static str> {
+        let token = text.trim_ascii();
+        if token.len() < LEAST {
+            return Err("has fewer than 20 characters, which can be guessed");
+        }
+        if token.len() > MOST {
+            return Err("has more than 1024 characters");
+        }
+        if !token.iter().all(u8::is_ascii_graphic) {
+            return Err("has other characters than visible ones of ASCII, or several lines");
+        }
+        Ok(Self(Arc::new(Zeroizing::new(token.to_vec()))))
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token").finish_non_exhaustive()
+    }
+}
+
+/// Recognizes tokens, in constant time, and the cookies that it has given for them. One for the life of a process.
+pub(crate) struct Keeper {
+    key: hmac::Key,
+    started: Instant,
+}
+
+impl Keeper {
+    pub(crate) fn new() -> Result<Self, &'static str> {
+        let random = rand::SystemRandom::new();
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &random).map_err(|_| "no random numbers")?;
+        Ok(Self { key, started: Instant::now() })
+    }
+
+    /// Whether `presented` is the token.
+    pub(crate) fn is_token(&self, token: &Token, presented: &[u8]) -> bool {
+        let expected = self.tag(b"token", 0, &token.0);
+        let given = message(b"token", 0, presented);
+        // Compares two digests of equal length in constant time.
+        hmac::verify(&self.key, &given, expected.as_ref()).is_ok()
+    }
+
+    /// A cookie for who knows the token.
+    pub(crate) fn cookie(&self, token: &Token) -> String {
+        self.cookie_at(token, self.now())
+    }
+
+    fn cookie_at(&self, token: &Token, now: u64) -> String {
+        let until = now + LIFETIME.as_secs();
+        let tag = self.tag(b"cookie", until, &token.0);
+        let digits = tag.as_ref().iter().map(|byte| format!("{byte:02x}"));
+        format!("{until:x}-{}", digits.collect::<String>())
+    }
+
+    /// Whether `value` is a cookie that was given for this token, and not too long ago.
+    pub(crate) fn is_cookie(&self, token: &Token, value: &str) -> bool {
+        self.is_cookie_at(token, value, self.now())
+    }
+
+    fn is_cookie_at(&self, token: &Token, value: &str, now: u64) -> bool {
+        let Some((until, digits)) = value.split_once('-') else { return false };
+        let Ok(until) = u64::from_str_radix(until, 16) else { return false };
+        let Some(tag) = bytes_of(digits) else { return false };
+        let genuine = hmac::verify(&self.key, &message(b"cookie", until, &token.0), &tag).is_ok();
+        genuine && now < until
+    }
+
+    fn tag(&self, kind: &[u8], until: u64, token: &[u8]) -> hmac::Tag {
+        hmac::sign(&self.key, &message(kind, until, token))
+    }
+
+    /// Seconds by a clock that cannot be set.
+    fn now(&self) -> u64 {
+        self.started.elapsed().as_secs()
+    }
+}
+
+fn message(kind: &[u8], until: u64, token: &[u8]) -> Zeroizing<Vec<u8>> {
+    let mut message = Zeroizing::new(Vec::with_capacity(kind.len() + 8 + token.len()));
+    message.extend_from_slice(kind);
+    message.extend_from_slice(&until.to_be_bytes());
+    message.extend_from_slice(token);
+    message
+}
+
+/// The 32 bytes of 64 hexadecimal digits.
+fn bytes_of(digits: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (place, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(digits.get(2 * place..2 * place + 2)?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const TEXT: &str = "0123456789abcdef0123";
+
+    fn written(text: &str, mode: u32) -> Result<Token, String> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("token");
+        fs::write(&file, text).expect("a file");
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("its owner's");
+        Token::read(&file)
+            .map_err(|error| error.to_string().replace(&folder.path().display().to_string(), ""))
+    }
+
+    #[test]
+    fn a_token_is_read_from_a_file_that_is_for_its_owner_alone() {
+        assert_eq!(written(&format!("{TEXT}\n"), 0o600), Token::of(TEXT.as_bytes()).map_err(str::to_owned));
+        for (text, mode, message) in [
+            (
+                TEXT,
+                0o640,
+                "/token: others than its owner may read or change it (its mode is 0640): `chmod 600 /token`",
+            ),
+            (
+                "short",
+                0o600,
+                "/token: has fewer than 20 characters, which can be guessed: make one with `openssl rand -hex 32`",
+            ),
+            (
+                "",
+                0o600,
+                "/token: has fewer than 20 characters, which can be guessed: make one with `openssl rand -hex 32`",
+            ),
+        ] {
+            assert_eq!(written(text, mode).expect_err(text), message);
+        }
+        assert!(written(&"x".repeat(5000), 0o600).expect_err("long").contains("more than 1024"));
+        assert!(written(&format!("{TEXT}\n{TEXT}"), 0o600).expect_err("lines").contains("several lines"));
+        assert!(Token::read(Path::new("/")).expect_err("a folder").to_string().contains("is no file"));
+    }
+
+    #[test]
+    fn the_token_and_nothing_else_is_recognized() {
+        let (keeper, token) = (Keeper::new().expect("a key"), Token::of(TEXT.as_bytes()).expect("a token"));
+        assert!(keeper.is_token(&token, TEXT.as_bytes()));
+        for other in ["", "0123456789abcdef012", "0123456789abcdef01234", "0123456789abcdef0124"] {
+            assert!(!keeper.is_token(&token, other.as_bytes()), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_cookie_opens_until_it_is_too_old_and_only_for_its_token() {
+        let (keeper, token) = (Keeper::new().expect("a key"), Token::of(TEXT.as_bytes()).expect("a token"));
+        let cookie = keeper.cookie_at(&token, 100);
+        let last = 100 + LIFETIME.as_secs();
+        assert!(keeper.is_cookie_at(&token, &cookie, last - 1));
+        assert!(!keeper.is_cookie_at(&token, &cookie, last));
+        let other = Token::of(b"ffffffffffffffffffff").expect("a token");
+        assert!(!keeper.is_cookie_at(&other, &cookie, 100));
+        let (until, tag) = cookie.split_once('-').expect("two parts");
+        let later = format!("{:x}-{tag}", last + 1);
+        for forged in [later.as_str(), until, tag, "", "-", &cookie[..cookie.len() - 1], "1-\u{e9}\u{e9}"] {
+            assert!(!keeper.is_cookie_at(&token, forged, 100), "{forged}");
+        }
+        assert!(!Keeper::new().expect("a key").is_cookie_at(&token, &cookie, 100), "of another process");
+    }
+}

@@ -1,0 +1,75 @@
+//! The dashboard of a gateway, through reloads.
+
+use std::sync::Arc;
+
+use brisk_dashboard::{Dashboard, DashboardError, DashboardSettings, Prepared, Sources, WorkerLoad};
+use brisk_server::WorkerLoads;
+
+use crate::shared::Shared;
+
+/// The dashboard that is served now, if any.
+#[derive(Debug)]
+pub(crate) struct Served {
+    sources: Sources,
+    present: Option<Dashboard>,
+}
+
+/// What other settings ask for, made ready.
+pub(crate) enum Next {
+    None,
+    Same(Prepared),
+    Other(Dashboard),
+}
+
+impl Served {
+    /// Starts what `settings` ask for.
+    pub(crate) fn start(
+        settings: Option<&DashboardSettings>,
+        shared: &Shared,
+        loads: WorkerLoads,
+    ) -> Result<Self, DashboardError> {
+        let load = |load: brisk_server::WorkerLoad| WorkerLoad {
+            busy: load.busy,
+            delay: load.delay,
+            is_stuck: load.is_stuck,
+        };
+        let sources = Sources {
+            metrics: Arc::clone(&shared.metrics),
+            sink: Arc::clone(&shared.sink),
+            care: Arc::clone(shared.care()),
+            engines: Arc::clone(shared.engines()),
+            workers: Arc::new(move || loads.now().into_iter().map(load).collect()),
+        };
+        let start = |settings: &DashboardSettings| Dashboard::start(settings.clone(), sources.clone());
+        let present = settings.map(start).transpose()?;
+        Ok(Self { sources, present })
+    }
+
+    /// Its URL.
+    pub(crate) fn url(&self) -> Option<String> {
+        self.present.as_ref().map(Dashboard::url)
+    }
+
+    /// Makes ready what other settings ask for: binds another address, reads certificates. Nothing is in force yet.
+    pub(crate) fn prepare(&self, settings: Option<&DashboardSettings>) -> Result<Next, DashboardError> {
+        let Some(settings) = settings else { return Ok(Next::None) };
+        if self.present.as_ref().is_some_and(|present| present.is_at(settings)) {
+            return Dashboard::prepare(settings).map(Next::Same);
+        }
+        Dashboard::start(settings.clone(), self.sources.clone()).map(Next::Other)
+    }
+
+    /// Puts it in force.
+    pub(crate) fn take_over(&mut self, next: Next) {
+        match (next, &mut self.present) {
+            (Next::None, present) => *present = None,
+            (Next::Same(prepared), Some(present)) => present.take_over(prepared),
+            // It was prepared for the one that is there.
+            (Next::Same(_), None) => {}
+            (Next::Other(dashboard), present) => {
+                tracing::info!(url = dashboard.url(), "the dashboard has moved");
+                *present = Some(dashboard);
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What a log says of a request's head.
+
+use brisk_wire::HttpVersion;
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Method, Uri, Version, header};
+
+/// The parts of a request that only the access log needs.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) method: Method,
+    pub(super) uri: Uri,
+    pub(super) version: Version,
+    pub(super) host: Option<HeaderValue>,
+    pub(super) referer: Option<HeaderValue>,
+    pub(super) user_agent: Option<HeaderValue>,
+}
+
+impl Line {
+    pub(super) fn of(request: &Parts) -> Self {
+        let header = |name| request.headers.get(name).cloned();
+        Self {
+            method: request.method.clone(),
+            uri: request.uri.clone(),
+            version: request.version,
+            host: header(header::HOST),
+            referer: header(header::REFERER),
+            user_agent: header(header::USER_AGENT),
+        }
+    }
+
+    pub(super) fn host(&self) -> &str {
+        let host = self.host.as_ref().and_then(|host| host.to_str().ok());
+        self.uri.authority().map(http::uri::Authority::as_str).or(host).unwrap_or_default()
+    }
+
+    /// Method, host and path with query.
+    pub(super) fn text(&self) -> String {
+        format!("{} {}{}", self.method, self.host(), self.path())
+    }
+
+    /// Path and query.
+    pub(super) fn path(&self) -> &str {
+        self.uri.path_and_query().map_or("", PathAndQuery::as_str)
+    }
+}
+
+pub(super) fn http_version(version: Version) -> HttpVersion {
+    match version {
+        Version::HTTP_10 => HttpVersion::Http10,
+        Version::HTTP_2 => HttpVersion::Http2,
+        _ => HttpVersion::Http11,
+    }
+}

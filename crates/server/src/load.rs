@@ -1,0 +1,101 @@
+//! How busy workers are: what each used of a processor, and by how much its event loop was late. Measured once a second, by
+//! the worker itself.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use tokio::time::Instant;
+
+/// How busy one worker is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WorkerLoad {
+    /// The share of the last second in which it used a processor, 0 to 1.
+    pub busy: f64,
+    /// Time for which it has used a processor since its start.
+    pub busy_time: Duration,
+    /// By how much its event loop was late at the last beat.
+    pub delay: Duration,
+    /// Whether its event loop is blocked.
+    pub is_stuck: bool,
+}
+
+/// What a worker has measured of itself last.
+#[derive(Debug, Default)]
+pub(crate) struct Measured {
+    /// In thousandths.
+    share: AtomicU64,
+    busy_nanos: AtomicU64,
+    delay_nanos: AtomicU64,
+}
+
+impl Measured {
+    pub(crate) fn load(&self, is_stuck: bool) -> WorkerLoad {
+        WorkerLoad {
+            busy: self.share.load(Ordering::Relaxed) as f64 / 1000.0,
+            busy_time: Duration::from_nanos(self.busy_nanos.load(Ordering::Relaxed)),
+            delay: Duration::from_nanos(self.delay_nanos.load(Ordering::Relaxed)),
+            is_stuck,
+        }
+    }
+}
+
+/// Measures the thread that it is used on.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    at: Instant,
+    busy: Duration,
+}
+
+impl Meter {
+    pub(crate) fn start() -> Self {
+        Self { at: Instant::now(), busy: used() }
+    }
+
+    /// Notes what the thread did since the last call. This one was due at `due`.
+    pub(crate) fn note(&mut self, due: Instant, measured: &Measured) {
+        let (now, busy) = (Instant::now(), used());
+        let passed = now.duration_since(self.at).as_secs_f64().max(1e-3);
+        let share = busy.saturating_sub(self.busy).as_secs_f64() / passed;
+        measured.share.store((share.min(1.0) * 1000.0).round() as u64, Ordering::Relaxed);
+        measured.busy_nanos.store(nanos(busy), Ordering::Relaxed);
+        measured.delay_nanos.store(nanos(now.saturating_duration_since(due)), Ordering::Relaxed);
+        (self.at, self.busy) = (now, busy);
+    }
+}
+
+/// Time for which the calling thread has used a processor.
+fn used() -> Duration {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(used.tv_sec).unwrap_or(0), u32::try_from(used.tv_nsec).unwrap_or(0))
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_works_is_busy_and_one_that_waits_is_late() {
+        let (measured, mut meter) = (Measured::default(), Meter::start());
+        let begun = std::time::Instant::now();
+        let mut turns = 0_u64;
+        while used() - meter.busy < Duration::from_millis(20) && begun.elapsed() < Duration::from_secs(30) {
+            turns = std::hint::black_box(turns + 1);
+        }
+        let due = Instant::now() - Duration::from_millis(7);
+        meter.note(due, &measured);
+        let load = measured.load(false);
+        assert!(load.busy > 0.0 && load.busy <= 1.0, "{load:?}");
+        assert!(
+            load.busy_time >= Duration::from_millis(20) && load.delay >= Duration::from_millis(7),
+            "{load:?}"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+        meter.note(Instant::now(), &measured);
+        assert!(measured.load(false).busy < 0.9, "{:?}", measured.load(false));
+    }
+}

@@ -1,0 +1,223 @@
+//! The counters as values, for who shows them otherwise than as the page of a scrape.
+
+use std::sync::atomic::Ordering;
+
+use super::histogram::Totals;
+use super::{Listening, Metrics};
+use crate::outcome::{EarlyData, HandshakeOutcome, Resumption, ResumptionFailure, Side};
+
+/// What was counted since the start of the process.
+#[derive(Debug, Clone, Default)]
+pub struct Reading {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections that are open.
+    pub open: u64,
+    /// Connections closed at once because of a limit.
+    pub refused: u64,
+    /// Requests by the first digit of the status code; the first without a response.
+    pub requests: [u64; 6],
+    /// Failed requests, by the side that caused the failure, in the order of [`Side::ALL`].
+    pub errors: [u64; Side::ALL.len()],
+    /// Completed handshakes by version and kind, where there were any.
+    pub handshakes: Vec<HandshakeCount>,
+    /// Failed handshakes by outcome, where there were any.
+    pub failures: Vec<(HandshakeOutcome, u64)>,
+    /// Why sessions were not resumed, where there were any.
+    pub resumption_failures: Vec<(ResumptionFailure, u64)>,
+    /// Connections with early data by outcome, where there were any.
+    pub early_data: Vec<(EarlyData, u64)>,
+    /// Private-key operations by engine and algorithm.
+    pub key_operations: Vec<KeyReading>,
+}
+
+/// Handshakes of one kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandshakeCount {
+    /// The version of TLS.
+    pub version: &'static str,
+    /// The key exchange group; `none` without a key exchange.
+    pub group: &'static str,
+    /// How the session came about.
+    pub resumption: &'static str,
+    /// How many.
+    pub count: u64,
+}
+
+/// Key operations of one engine with one algorithm.
+#[derive(Debug, Clone)]
+pub struct KeyReading {
+    /// The engine.
+    pub engine: &'static str,
+    /// The family of the key.
+    pub algorithm: &'static str,
+    /// Operations with a result.
+    pub done: u64,
+    /// Operations without.
+    pub failed: u64,
+    /// What operations waited, in seconds, in all.
+    pub wait: f64,
+    /// What they were computed for, in seconds, in all.
+    pub compute: f64,
+}
+
+/// The figures of one upstream server.
+#[derive(Debug, Clone)]
+pub struct UpstreamReading {
+    /// Its group.
+    pub group: Box<str>,
+    /// Its address.
+    pub server: Box<str>,
+    /// Whether it gets requests.
+    pub healthy: bool,
+    /// Open connections.
+    pub open: u64,
+    /// Connections that were made.
+    pub connections: u64,
+    /// Requests sent to it.
+    pub requests: u64,
+    /// Requests that it failed.
+    pub failures: u64,
+}
+
+impl Metrics {
+    /// What was counted so far. Some microseconds, no lock.
+    pub fn reading(&self) -> Reading {
+        let shards = &self.shards;
+        // Closed before accepted: a connection that comes and goes in between must not make the difference negative.
+        let closed: u64 =
+            Listening::ALL.iter().map(|kind| shards.sum(|shard| &shard.closed[*kind as usize])).sum();
+        let accepted: u64 =
+            Listening::ALL.iter().map(|kind| shards.sum(|shard| &shard.accepted[*kind as usize])).sum();
+        let mut requests = [0; 6];
+        for (status, count) in shards.statuses() {
+            requests[usize::from(status / 100)] += count;
+        }
+        let mut errors = [0; Side::ALL.len()];
+        for (error, side) in errors.iter_mut().zip(Side::ALL) {
+            *error = shards.sum(|shard| &shard.errors[*side as usize]);
+        }
+        Reading {
+            accepted,
+            open: accepted.saturating_sub(closed),
+            refused: self.refused.iter().map(|count| count.load(Ordering::Relaxed)).sum(),
+            requests,
+            errors,
+            handshakes: self.handshake_counts(),
+            failures: self.handshakes.failures().filter(|(_, count)| *count > 0).collect(),
+            resumption_failures: self
+                .handshakes
+                .resumption_failures()
+                .filter(|(_, count)| *count > 0)
+                .collect(),
+            early_data: self.handshakes.early_data_outcomes().filter(|(_, count)| *count > 0).collect(),
+            key_operations: self.key_readings(),
+        }
+    }
+
+    /// The figures of the upstream servers in use. Takes a lock that only reloads and scrapes take.
+    pub fn upstream_readings(&self) -> Vec<UpstreamReading> {
+        let all = self.upstreams.all();
+        let reading = |upstream: &super::UpstreamMetrics| UpstreamReading {
+            group: upstream.group.clone(),
+            server: upstream.server.clone(),
+            healthy: upstream.health() == 1,
+            open: u64::try_from(upstream.open_connections()).unwrap_or(0),
+            connections: upstream.connections.load(Ordering::Relaxed),
+            requests: upstream.requests.load(Ordering::Relaxed),
+            failures: upstream.failures.load(Ordering::Relaxed),
+        };
+        all.iter().map(|upstream| reading(upstream)).collect()
+    }
+
+    /// Schemes add up.
+    fn handshake_counts(&self) -> Vec<HandshakeCount> {
+        let mut counts: Vec<HandshakeCount> = Vec::new();
+        for agreed in self.handshakes.agreed() {
+            let same = counts.iter_mut().find(|known| {
+                (known.version, known.group, known.resumption)
+                    == (agreed.version, agreed.group, agreed.resumption)
+            });
+            match same {
+                Some(known) => known.count += agreed.count,
+                None => counts.push(HandshakeCount {
+                    version: agreed.version,
+                    group: agreed.group,
+                    resumption: agreed.resumption,
+                    count: agreed.count,
+                }),
+            }
+        }
+        counts
+    }
+
+    fn key_readings(&self) -> Vec<KeyReading> {
+        let all = self.key_operations.all();
+        let reading = |series: &super::series::KeySeries| {
+            let (mut done, mut failed) = (0, 0);
+            for (outcome, count) in series.outcomes() {
+                *(if outcome == super::KeyOutcome::Ok { &mut done } else { &mut failed }) += count;
+            }
+            KeyReading {
+                engine: series.engine,
+                algorithm: series.algorithm,
+                done,
+                failed,
+                wait: Totals::of([&series.wait]).sum_seconds(),
+                compute: Totals::of([&series.compute]).sum_seconds(),
+            }
+        };
+        all.iter().map(|series| reading(series)).collect()
+    }
+}
+
+impl HandshakeCount {
+    /// Whether a session was resumed.
+    pub fn is_resumed(&self) -> bool {
+        self.resumption != Resumption::Full.name()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::metrics::tests::facts;
+    use crate::metrics::{KeyOperationFacts, KeyOutcome};
+    use crate::record::TlsFacts;
+
+    #[test]
+    fn a_reading_has_what_was_counted() {
+        let metrics = Metrics::new();
+        for (status, side) in [(200, None), (204, None), (502, Some(Side::Upstream)), (0, Some(Side::Client))]
+        {
+            metrics.request(status, side, None, Duration::from_millis(1));
+        }
+        metrics.handshake(&facts());
+        metrics.handshake(&TlsFacts { resumption: Resumption::Psk, scheme: None, ..facts() });
+        metrics.handshake_failed(HandshakeOutcome::NotTls, Some(ResumptionFailure::Expired));
+        let operation = |outcome| KeyOperationFacts {
+            engine: Some("ifma"),
+            algorithm: "rsa",
+            outcome,
+            wait: Duration::from_millis(3),
+            compute: Duration::from_millis(1),
+        };
+        metrics.key_operation(&operation(KeyOutcome::Ok));
+        metrics.key_operation(&operation(KeyOutcome::Failed));
+        let upstream = metrics.upstream("app", "127.0.0.1:80");
+        upstream.unhealthy();
+        upstream.request();
+        let reading = metrics.reading();
+        assert_eq!(reading.requests, [1, 0, 2, 0, 0, 1]);
+        assert_eq!(reading.errors, [1, 1, 0]);
+        assert_eq!(reading.handshakes.iter().filter(|kind| kind.is_resumed()).count(), 1);
+        assert_eq!(reading.failures, [(HandshakeOutcome::NotTls, 1)]);
+        assert!(reading.resumption_failures.contains(&(ResumptionFailure::Expired, 1)));
+        let [key] = &reading.key_operations[..] else { panic!("{:?}", reading.key_operations) };
+        assert_eq!((key.engine, key.done, key.failed), ("ifma", 1, 1));
+        let [upstream] = &metrics.upstream_readings()[..] else { panic!("one upstream") };
+        assert_eq!((upstream.healthy, upstream.requests), (false, 1));
+    }
+}

@@ -1,0 +1,102 @@
+//! TLS 1.2 and 1.3 for a listener of the program's own, which its operators use: one certificate, HTTP/1.1, and a
+//! certificate of the client where it is asked for.
+//!
+//! Not for clients of a gateway: no name is looked at, no session is resumed, the key is in a file.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use brisk_tls_base::file_roots;
+use rustls::ServerConfig;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::version::{TLS12, TLS13};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::TlsError;
+use crate::connector::Identity;
+
+/// Settings of such a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InternalSettings {
+    /// The certificate to show, and its key.
+    pub identity: Identity,
+    /// PEM file with the authorities that may issue certificates of clients. Without it none is asked for; with it a client
+    /// without one is refused.
+    pub clients: Option<PathBuf>,
+}
+
+/// Takes connections through the handshake. Cheap to clone.
+#[derive(Clone)]
+pub struct InternalAcceptor(TlsAcceptor);
+
+/// An encrypted connection.
+#[derive(Debug)]
+pub struct InternalStream(TlsStream<TcpStream>);
+
+impl InternalAcceptor {
+    /// Reads certificates and the key. Blocks on files, so it must not be called in a worker.
+    pub fn new(settings: &InternalSettings) -> Result<Self, TlsError> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&TLS13, &TLS12])?;
+        let builder = match &settings.clients {
+            None => builder.with_no_client_auth(),
+            Some(file) => {
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(file_roots(file)?), provider)
+                        .build()
+                        .map_err(|error| TlsError::Connector(format!("authorities of clients: {error}")))?;
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let (chain, key) = settings.identity.read("server certificate")?;
+        let mut config = builder.with_single_cert(chain, key)?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // Every connection proves anew that its client still has a valid certificate.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Ok(Self(TlsAcceptor::from(Arc::new(config))))
+    }
+
+    /// Performs the handshake over `tcp`. Has no time limit of its own.
+    pub async fn accept(&self, tcp: TcpStream) -> io::Result<InternalStream> {
+        self.0.accept(tcp).await.map(InternalStream)
+    }
+}
+
+impl fmt::Debug for InternalAcceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InternalAcceptor").finish_non_exhaustive()
+    }
+}
+
+impl AsyncRead for InternalStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().0).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for InternalStream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().0).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().0).poll_shutdown(context)
+    }
+}
