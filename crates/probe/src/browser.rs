@@ -109,7 +109,7 @@ fn checks(outcome: &Outcome, report: &Report) -> Vec<Check> {
     let mut add = |name, gets: String, is_right, should| checks.push(Check { name, gets, is_right, should });
     match outcome {
         Outcome::Failed(reason) => {
-            add("hello", reason.clone(), false, "accepted: reserved values are to be ignored (RFC 8701)")
+            add("hello", reason.clone(), false, "accepted: reserved values are to be ignored (RFC 8701)");
         }
         Outcome::Hello { version, group, is_retry } => {
             add(

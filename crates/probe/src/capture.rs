@@ -95,7 +95,7 @@ impl Noted {
 
     /// A key log in the format of NSS, which Wireshark reads.
     pub(crate) fn key_log(&self) -> String {
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let hex = |bytes: &[u8]| bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
         let line = |secret: &Secret| {
             format!("{} {} {}\n", secret.label, hex(&secret.client_random), hex(&secret.value))
         };

@@ -1,11 +1,15 @@
 //! The certificates that a server sent: which order they have, which is missing, which is of no use.
 
+use brisk_coding::{Coding, Encoder};
 use serde::Serialize;
 use x509_parser::prelude::{FromDer, ParsedExtension, X509Certificate};
 use x509_parser::public_key::PublicKey;
 
 /// Certificates looked at; a chain has three or four.
 const MOST: usize = 16;
+
+/// Level of brotli for the estimate.
+const LEVEL: u8 = 5;
 
 /// Characters kept of a name.
 const NAME: usize = 200;
@@ -41,6 +45,8 @@ pub struct Chain {
     pub bytes: usize,
     /// Bytes and algorithm of the compressed message, if it was compressed.
     pub compressed: Option<(usize, String)>,
+    /// Bytes that brotli makes of all, if they were not compressed.
+    pub compressible: Option<usize>,
     /// Bytes of the stapled OCSP response; 0 for none.
     pub staple_bytes: usize,
     /// Certificates that do not certify the one before them (RFC 8446 section 4.4.2 wants that they do).
@@ -79,6 +85,21 @@ impl Chain {
             chain.len() == 1 && found.certificates.first().is_some_and(|only| !only.is_self_signed);
         found
     }
+}
+
+impl Chain {
+    /// Bytes that compression would save.
+    pub(crate) fn saving(&self) -> usize {
+        self.bytes.saturating_sub(self.compressible.unwrap_or(self.bytes))
+    }
+}
+
+/// Bytes that brotli makes of the certificates.
+pub(crate) fn compressible(chain: &[Vec<u8>]) -> Option<usize> {
+    let mut output = Vec::new();
+    let mut encoder = Encoder::new(Coding::Brotli, LEVEL);
+    encoder.write_whole(&chain.concat(), &mut output).ok()?;
+    Some(output.len())
 }
 
 impl Certificate {

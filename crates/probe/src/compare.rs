@@ -112,13 +112,11 @@ fn names(all: &[[Vec<Row>; 2]]) -> Vec<(String, bool)> {
     for rows in all.iter().flatten() {
         let mut at = 0;
         for (name, is_phase, ..) in rows {
-            match names.iter().position(|(found, _)| found == name) {
-                Some(place) => at = place + 1,
-                None => {
-                    names.insert(at, (name.clone(), *is_phase));
-                    at += 1;
-                }
-            }
+            let place = names.iter().position(|(found, _)| found == name).unwrap_or_else(|| {
+                names.insert(at, (name.clone(), *is_phase));
+                at
+            });
+            at = place + 1;
         }
     }
     names

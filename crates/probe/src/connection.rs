@@ -18,6 +18,9 @@ use crate::http2::Http2;
 use crate::trace::{Milestones, Trace};
 use crate::url::Url;
 
+/// The reason where this machine cannot reach an address.
+pub(crate) const NO_ROUTE: &str = "no route";
+
 /// How long the server is given to take the end of the connection.
 const FAREWELL: Duration = Duration::from_millis(50);
 
@@ -218,7 +221,7 @@ fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "refused: no server listens on this port".to_owned(),
         io::ErrorKind::TimedOut => "no answer".to_owned(),
-        io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => "no route".to_owned(),
+        io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => NO_ROUTE.to_owned(),
         _ => error.to_string(),
     }
 }

@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use crate::Settings;
+use crate::connection::NO_ROUTE;
 use crate::report::{INITIAL_WINDOW, Report, TlsFacts};
 
 /// Findings of a report at most.
@@ -190,18 +191,14 @@ fn certificates(tls: &TlsFacts, all: &mut Vec<Finding>) {
         );
         all.push(
             Finding::new("uncompressed-chain", text)
-                .costs(0, chain.bytes as u64)
+                .costs(0, chain.saving() as u64)
                 .change("tls.certificate_compression = true", "ssl_certificate_compression on;"),
         );
     }
     if chain.certificates.first().is_some_and(|first| first.names_responder) && chain.staple_bytes == 0 {
         let text =
             "no OCSP response is stapled: clients that check ask the authority, over a connection of its own";
-        all.push(
-            Finding::new("no-staple", text)
-                .costs(2, 0)
-                .change("certificates.staple = true", "ssl_stapling on;"),
-        );
+        all.push(Finding::new("no-staple", text).change("certificates.staple = true", "ssl_stapling on;"));
     }
 }
 
@@ -219,9 +216,11 @@ fn sessions(tls: &TlsFacts, all: &mut Vec<Finding>) {
 }
 
 fn connection(report: &Report, all: &mut Vec<Finding>) {
-    for (address, why) in report.refused.iter().take(1) {
+    // Without a route it is this machine that has none.
+    let dead = || report.refused.iter().filter(|(_, why)| why != NO_ROUTE);
+    for (address, why) in dead().take(1) {
         let text = format!("{address} does not connect ({why}), and clients try it first");
-        let tried = report.refused.len() as u32;
+        let tried = dead().count() as u32;
         all.push(
             Finding::new("dead-address", text)
                 .costs(tried, 0)

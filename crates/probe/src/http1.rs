@@ -125,7 +125,7 @@ fn parse(bytes: &[u8]) -> Result<Option<(Answer, Body, usize)>, ProbeError> {
         let (name, value) = (header.name.to_ascii_lowercase(), String::from_utf8_lossy(header.value));
         match name.as_str() {
             "transfer-encoding" if value.to_ascii_lowercase().contains("chunked") => {
-                body = Some(Body::Chunked)
+                body = Some(Body::Chunked);
             }
             "content-length" if body.is_none() => {
                 let length = value.trim().parse().map_err(|_| {

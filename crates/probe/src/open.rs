@@ -20,7 +20,7 @@ pub(crate) struct Opener {
 }
 
 struct Key {
-    key: LessSafeKey,
+    cipher: LessSafeKey,
     iv: [u8; 12],
     seq: u64,
 }
@@ -76,8 +76,8 @@ impl Opener {
     fn key_of(&self, secret: &[u8]) -> Option<Key> {
         let key = expand(self.hash, secret, b"key", self.cipher.key_len());
         let iv = expand(self.hash, secret, b"iv", 12).try_into().ok()?;
-        let key = LessSafeKey::new(UnboundKey::new(self.cipher, &key).ok()?);
-        Some(Key { key, iv, seq: 0 })
+        let cipher = LessSafeKey::new(UnboundKey::new(self.cipher, &key).ok()?);
+        Some(Key { cipher, iv, seq: 0 })
     }
 }
 
@@ -89,7 +89,7 @@ impl Key {
         }
         let mut buffer = payload.to_vec();
         let nonce = Nonce::assume_unique_for_key(nonce);
-        let plain = self.key.open_in_place(nonce, Aad::from(header), &mut buffer).ok()?;
+        let plain = self.cipher.open_in_place(nonce, Aad::from(header), &mut buffer).ok()?;
         self.seq += 1;
         let end = plain.iter().rposition(|byte| *byte != 0)?;
         Some((plain[end], plain[..end].to_vec()))
@@ -143,7 +143,7 @@ mod tests {
         let mut sealed = b"hello\x16\0\0".to_vec();
         let header = [23, 3, 3, 0, 8 + 16];
         let nonce = Nonce::assume_unique_for_key(key.iv);
-        key.key.seal_in_place_append_tag(nonce, Aad::from(header), &mut sealed).expect("sealed");
+        key.cipher.seal_in_place_append_tag(nonce, Aad::from(header), &mut sealed).expect("sealed");
         assert_eq!(opener.open(header, &sealed), Some((22, b"hello".to_vec())));
     }
 }

@@ -191,8 +191,11 @@ fn whole(handshake: &[u8]) -> bool {
     first(handshake).is_some()
 }
 
-/// The first message, type and body, and what follows it.
-fn first(handshake: &[u8]) -> Option<((u8, &[u8]), &[u8])> {
+/// Type and body of a message.
+type Part<'a> = (u8, &'a [u8]);
+
+/// The first message, and what follows it.
+fn first(handshake: &[u8]) -> Option<(Part<'_>, &[u8])> {
     let &[kind, high, middle, low, ref rest @ ..] = handshake else { return None };
     let len = u32::from_be_bytes([0, high, middle, low]) as usize;
     let (body, after) = rest.split_at_checked(len)?;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::Settings;
 use crate::answer::Answer;
 use crate::capture::{Noted, Party};
-use crate::chain::Chain;
+use crate::chain::{Chain, compressible};
 use crate::error::{ProbeError, Step};
 use crate::findings::{Finding, findings};
 use crate::http2::Frame;
@@ -62,7 +62,7 @@ pub struct Report {
 pub struct Phases {
     /// The name into addresses.
     pub resolve_ms: Option<f64>,
-    /// TCP, with addresses that did not connect.
+    /// TCP, of the address that connected.
     pub connect_ms: Option<f64>,
     /// TLS, to the last byte that the client sends for it.
     pub tls_ms: Option<f64>,
@@ -70,7 +70,7 @@ pub struct Phases {
     pub wait_ms: Option<f64>,
     /// From there to the last byte.
     pub body_ms: Option<f64>,
-    /// All of it.
+    /// All of it, without the time that other addresses took.
     pub total_ms: Option<f64>,
 }
 
@@ -368,6 +368,9 @@ fn tls(trace: &Trace, noted: &Noted, wire: &Wire) -> Option<TlsFacts> {
 fn chain(noted: &Noted, wire: &Wire) -> Chain {
     let mut chain = Chain::read(&noted.chain, noted.staple.len());
     let compressed = wire.message(Party::Server, message::COMPRESSED_CERTIFICATE);
+    if compressed.is_none() {
+        chain.compressible = compressible(&noted.chain);
+    }
     chain.compressed = compressed.and_then(|message| {
         message::compressed(&message.body).map(|(algorithm, _)| (message.len, algorithm.to_owned()))
     });

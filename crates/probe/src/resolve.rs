@@ -148,15 +148,15 @@ impl HttpsRecord {
         for (_, value) in &svcb.svc_params {
             match value {
                 SvcParamValue::Alpn(names) => {
-                    record.alpn = names.0.iter().map(|name| printable(name)).collect()
+                    record.alpn = names.0.iter().map(|name| printable(name)).collect();
                 }
                 SvcParamValue::EchConfigList(_) => record.has_ech = true,
                 SvcParamValue::Port(port) => record.port = Some(*port),
                 SvcParamValue::Ipv4Hint(hint) => {
-                    record.hints.extend(hint.0.iter().map(|ip| IpAddr::V4(ip.0)))
+                    record.hints.extend(hint.0.iter().map(|ip| IpAddr::V4(ip.0)));
                 }
                 SvcParamValue::Ipv6Hint(hint) => {
-                    record.hints.extend(hint.0.iter().map(|ip| IpAddr::V6(ip.0)))
+                    record.hints.extend(hint.0.iter().map(|ip| IpAddr::V6(ip.0)));
                 }
                 _ => {}
             }

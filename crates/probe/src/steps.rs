@@ -186,7 +186,7 @@ fn waited(since: Duration, rtt: Duration, last: Option<Party>) -> Waited {
         return Waited::Nothing;
     }
     let network = since.min(rtt);
-    Waited::Server { network_ms: millis(network), server_ms: millis(since - network) }
+    Waited::Server { network_ms: millis(network), server_ms: millis(since.saturating_sub(network)) }
 }
 
 /// Milliseconds, to the microsecond.

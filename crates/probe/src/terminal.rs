@@ -4,6 +4,8 @@ mod paint;
 pub(crate) mod tables;
 mod waterfall;
 
+use std::fmt::Write;
+
 use brisk_report::figures::{bytes, count};
 use brisk_report::{Table, wrapped};
 
@@ -59,7 +61,7 @@ pub fn browser(browser: &Browser, paint: &Paint) -> String {
         let (style, mark) = if check.is_right { (Style::Good, "✓") } else { (Style::Warn, "✗") };
         let should = if check.is_right { String::new() } else { format!("; should be {}", check.should) };
         let lines = wrapped(&format!("{mark} {:<17} {}{should}", check.name, check.gets), paint.width());
-        text.push_str(&format!("{}\n", paint.style(style, lines.trim_end())));
+        let _ = writeln!(text, "{}", paint.style(style, lines.trim_end()));
     }
     text.push_str(&paint.style(Style::Soft, "  Chrome differs:\n"));
     for difference in browser.differences {
@@ -217,7 +219,7 @@ fn facts(report: &Report, paint: &Paint) -> String {
         let name = paint.style(Style::Soft, &format!("{name:<width$}"));
         for (index, line) in wrapped(&value, room).lines().enumerate() {
             let lead = if index == 0 { name.clone() } else { " ".repeat(width) };
-            text.push_str(&format!("  {lead}{line}\n"));
+            let _ = writeln!(text, "  {lead}{line}");
         }
     }
     text
@@ -277,7 +279,7 @@ fn steps(report: &Report, paint: &Paint) -> String {
         format!("{}\n{}\n", paint.style(Style::Title, title), paint.style(Style::Soft, heading));
     for line in lines {
         let style = if line.contains(" → ") { Style::Client } else { Style::Server };
-        painted.push_str(&format!("{}\n", paint.style(style, line)));
+        let _ = writeln!(painted, "{}", paint.style(style, line));
     }
     painted
 }
@@ -299,7 +301,7 @@ pub(crate) fn findings(report: &Report, paint: &Paint) -> String {
                 let lines = wrapped(change, paint.width().saturating_sub(11));
                 for (line, text_line) in lines.lines().enumerate() {
                     let lead = if line == 0 { format!("{name:<6}") } else { " ".repeat(6) };
-                    text.push_str(&format!("     {}{text_line}\n", paint.style(Style::Soft, &lead)));
+                    let _ = writeln!(text, "     {}{text_line}", paint.style(Style::Soft, &lead));
                 }
             }
         }

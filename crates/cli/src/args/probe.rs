@@ -12,6 +12,7 @@ use clap::{Args, ValueEnum};
 /// Arguments of `brisk probe`.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_PROBE)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Probe {
     /// What to probe, e.g. https://example.com/
     #[arg(value_name = "URL", value_parser = url)]

@@ -35,8 +35,7 @@ impl Style {
             Self::Title => "1",
             Self::Soft => "2",
             Self::Client => "36",
-            Self::Server => "32",
-            Self::Good => "32",
+            Self::Server | Self::Good => "32",
             Self::Warn => "33",
             Self::Bad => "1;31",
         }

@@ -1,5 +1,7 @@
 //! Timing, comparison and frames as tables.
 
+use std::fmt::Write;
+
 use brisk_report::Table;
 use brisk_report::figures::count;
 
@@ -94,7 +96,7 @@ fn frame(FrameRow { at_ms, frame }: &FrameRow) -> String {
     text.push_str(&parts.join(", "));
     text.push('\n');
     for (name, value) in frame.headers.iter().take(FIELDS) {
-        text.push_str(&format!("{:>33}{name}: {value}\n", ""));
+        let _ = writeln!(text, "{:>33}{name}: {value}", "");
     }
     text
 }

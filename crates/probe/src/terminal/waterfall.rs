@@ -1,5 +1,7 @@
 //! The phases of a connection as bars.
 
+use std::fmt::Write;
+
 use super::{Paint, Style, ms};
 use crate::report::Report;
 
@@ -17,10 +19,10 @@ pub(super) fn waterfall(report: &Report, paint: &Paint) -> String {
         let scale = if total > 0.0 { room as f64 / total } else { 0.0 };
         let style = [Style::Soft, Style::Warn, Style::Client, Style::Server, Style::Good][index % 5];
         let bar = paint.style(style, &bar(before * scale, time * scale));
-        text.push_str(&format!("  {name:<8}{:>9}  {bar}\n", ms(*time)));
+        let _ = writeln!(text, "  {name:<8}{:>9}  {bar}", ms(*time));
         before += time;
     }
-    text.push_str(&format!("  {:<8}{:>9}\n", "total", ms(report.phases.total_ms.unwrap_or(total))));
+    let _ = writeln!(text, "  {:<8}{:>9}", "total", ms(report.phases.total_ms.unwrap_or(total)));
     text
 }
 
