@@ -14,6 +14,7 @@
 # make soak       a steady load beside 10,000 slow clients, resets and floods (SOAK='--minutes 5'); half an hour, quiet
 # make many-certificates  what 100,000 certificates cost brisk, nginx and HAProxy (MANY='--names 10000'); five minutes, 1 GB of disk
 # make clients    what TLS clients agree on with brisk, all that Debian or a registry has (CLIENTS='--only curl'); ten minutes
+# make audit      whether brisk probe --audit and testssl.sh find the same of servers with one fault each (AUDIT='--only HSTS'); half an hour
 # make httpwg     loona's suite for HTTP/2 servers, of the crate httpwg-cli; a minute, and two to install it
 # make sbom       which crates brisk is made of, as CycloneDX  (SBOM=brisk.cdx.json, FEATURES=brisk-cli/cuda)
 # make kernels  cycles of the SIMD kernels by llvm-mca, and whether they are compiled as they must be
@@ -27,8 +28,8 @@ CACHE ?= $(HOME)/.cache/brisk
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 export PATH := $(CACHE)/bin:$(PATH):/usr/sbin:/sbin
 
-# Options of bench/agreement, bench/flood, bench/strangers, bench/neighbours, bench/keyless, bench/soak, bench/page, bench/compression and
-# bench/clients/run.
+# Options of bench/agreement, bench/flood, bench/strangers, bench/neighbours, bench/keyless, bench/soak, bench/page, bench/compression,
+# bench/clients/run and bench/audit/run.
 AGREEMENT ?=
 FLOOD ?=
 STRANGERS ?=
@@ -38,6 +39,7 @@ PAGE ?=
 COMPRESSION ?=
 SOAK ?=
 CLIENTS ?=
+AUDIT ?=
 
 # Where the bill of materials goes, and the features of the brisk that it is of.
 SBOM ?= $(CARGO_TARGET_DIR)/brisk.cdx.json
@@ -52,7 +54,7 @@ RESULTS ?= resumption certificates stapling ciphers peers peers-http
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
-.PHONY: run build test fuzz check peers results agreement flood page probe compression strangers neighbours keyless soak many-certificates clients httpwg sbom kernels check-kernels check-lanes check-timing visits setup
+.PHONY: run build test fuzz check peers results agreement flood page probe compression strangers neighbours keyless soak many-certificates clients audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup
 run: build
 	@exec $(CARGO_TARGET_DIR)/release/brisk serve $(ARGS)
 
@@ -148,6 +150,11 @@ clients: build
 	@CACHE=$(CACHE) tools/setup clients
 	@mkdir -p docs/results
 	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/clients/run --output docs/results/clients.md $(CLIENTS)
+
+audit: build
+	@CACHE=$(CACHE) tools/setup test
+	@mkdir -p docs/results
+	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/audit/run --output docs/results/audit.md $(AUDIT)
 
 httpwg: build
 	@CACHE=$(CACHE) tools/setup strangers

@@ -1,6 +1,7 @@
 //! The command line, as typed.
 #![expect(clippy::doc_markdown, reason = "doc comments of arguments are help texts for a terminal")]
 
+mod audit;
 mod bench;
 mod cert;
 mod check;
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 use brisk_proxy::upstream_settings::ServerUrl;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use audit::{AuditArgs, Format};
 pub(crate) use bench::{Bench, BenchCommand, Compare, Load};
 pub(crate) use cert::{Cert, CertCommand, Chosen, ImportCertbot, Revoke};
 pub(crate) use check::Check;

@@ -1,5 +1,8 @@
 //! `brisk probe`: looks at HTTPS connections.
 
+mod audit;
+mod inside;
+
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,7 +16,7 @@ use brisk_report::json;
 use brisk_report::terminal::StatusLine;
 use serde::Serialize;
 
-use crate::args::Probe;
+use crate::args::{AuditArgs, Probe};
 use crate::bench::PROGRAM;
 
 /// Exit code where the answer came later than `--max-ttfb` allows.
@@ -25,6 +28,8 @@ const NOT_TRUSTED: u8 = 9;
 /// Exit code: 0 if an answer came, otherwise that of [`ProbeError::exit_code`], [`TOO_LATE`] or [`NOT_TRUSTED`].
 pub(crate) fn run(arguments: &Probe) -> ExitCode {
     let done = match arguments {
+        Probe { audit: AuditArgs { config: Some(file), .. }, .. } => inside::run(file, arguments.json),
+        Probe { audit: AuditArgs { audit: true, .. }, .. } => audit::run(arguments),
         Probe { timing: true, .. } => measure(arguments),
         Probe { compare: Some(_), .. } => beside(arguments),
         _ => probe(arguments),
@@ -47,7 +52,7 @@ struct Document<'a> {
 }
 
 fn probe(arguments: &Probe) -> anyhow::Result<ExitCode> {
-    let settings = arguments.settings();
+    let settings = arguments.settings()?;
     let mut status = StatusLine::on_stderr();
     status.show(&format!("probing {}", settings.url));
     let report = settings.run(arguments.mode());
@@ -86,7 +91,7 @@ fn exit_code(report: &Report, arguments: &Probe) -> ExitCode {
 }
 
 fn measure(arguments: &Probe) -> anyhow::Result<ExitCode> {
-    let settings = arguments.settings();
+    let settings = arguments.settings()?;
     let mut status = StatusLine::on_stderr();
     let found = timing(&settings, arguments.rounds.into(), &mut |text| status.show(text));
     status.clear();

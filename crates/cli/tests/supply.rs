@@ -10,13 +10,14 @@ use brisk_testkit::process::{TIMEOUT, command, run};
 use toml::{Table, Value};
 
 /// The licences that crates may have. All allow binaries to be passed on under brisk's own; MPL-2.0 asks that changes to
-/// its files are published.
+/// its files are published, CDLA-Permissive-2.0 is for data.
 const LICENCES: &[&str] = &[
     "Apache-2.0",
     "BSD-2-Clause",
     "BSD-3-Clause",
     "BSL-1.0",
     "CC0-1.0",
+    "CDLA-Permissive-2.0",
     "ISC",
     "MIT",
     "MIT-0",

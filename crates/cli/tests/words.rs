@@ -31,6 +31,7 @@ const DOCUMENTS: &[&str] = &[
     "ARCHITECTURE.md",
     "README.md",
     "docs/access-log.md",
+    "docs/audit.md",
     "docs/bench.md",
     "docs/certificates.md",
     "docs/configuration.md",

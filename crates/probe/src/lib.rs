@@ -4,6 +4,7 @@
 //! bytes, times and secrets, so that also what TLS 1.3 encrypts of its handshake can be listed.
 
 mod answer;
+pub mod audit;
 mod browser;
 mod capture;
 mod chain;
@@ -17,6 +18,7 @@ mod findings;
 pub mod fuzz;
 mod http1;
 mod http2;
+pub mod inside;
 mod message;
 mod open;
 pub mod page;

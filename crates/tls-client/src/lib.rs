@@ -17,6 +17,7 @@ mod session;
 mod settings;
 mod staple;
 mod stream;
+mod trust;
 mod verify;
 
 use std::fmt;
@@ -38,6 +39,7 @@ pub use settings::{
     ClientIdentity, ClientSettings, KeyShares, SessionUse, StapleRequest, Tls12Sessions, Verification,
 };
 pub use stream::ClientStream;
+pub use trust::{Authorities, Distrust, Judge};
 
 use handshake::Handshake;
 use layer::Layer;

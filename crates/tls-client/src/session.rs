@@ -51,6 +51,29 @@ impl SavedSession {
         }
     }
 
+    /// Seconds for which the server lets a TLS 1.3 session be resumed; `None` where rustls keeps it to itself, as it does of
+    /// sessions for one use.
+    pub fn lifetime(&self) -> Option<u32> {
+        let seconds = self.message()?.first_chunk()?;
+        Some(u32::from_be_bytes(*seconds))
+    }
+
+    /// The ticket of a TLS 1.3 session; `None` in the same cases.
+    pub fn ticket(&self) -> Option<&[u8]> {
+        // RFC 8446 section 4.6.1: lifetime, age_add, then the nonce with its length.
+        let rest = self.message()?.get(8..)?;
+        let rest = rest.get(1 + usize::from(*rest.first()?)..)?;
+        let length = usize::from(u16::from_be_bytes(*rest.first_chunk()?));
+        rest.get(2..2 + length)
+    }
+
+    fn message(&self) -> Option<&[u8]> {
+        match &self.0 {
+            Saved::Once(_) => None,
+            Saved::Many(session) => Some(&session.ticket),
+        }
+    }
+
     /// A copy for another connection; `None` for a TLS 1.3 session that may be resumed only once
     /// ([`SessionUse::Once`](crate::SessionUse::Once)).
     pub fn try_clone(&self) -> Option<Self> {

@@ -4,10 +4,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use brisk_probe::{Mode, ProbeError, Settings, Side, Url};
 use brisk_wire::registry::ProtocolVersion;
 use clap::{Args, ValueEnum};
+
+use super::AuditArgs;
 
 /// Arguments of `brisk probe`.
 #[derive(Args, Debug)]
@@ -15,17 +17,17 @@ use clap::{Args, ValueEnum};
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Probe {
     /// What to probe, e.g. https://example.com/
-    #[arg(value_name = "URL", value_parser = url)]
-    url: Url,
+    #[arg(value_name = "URL", value_parser = url, required_unless_present = "config")]
+    pub(crate) url: Option<Url>,
     /// Connect to this address, whatever the name resolves to
     #[arg(long, value_name = "ADDRESS")]
-    connect: Option<IpAddr>,
+    pub(crate) connect: Option<IpAddr>,
     /// Name server that is asked for the HTTPS record [default: the first of the system]
     #[arg(long, value_name = "ADDRESS:PORT")]
     name_server: Option<SocketAddr>,
     /// Trusted authorities (PEM); can be repeated [default: the system's]
     #[arg(long, value_name = "FILE")]
-    ca: Vec<PathBuf>,
+    pub(crate) ca: Vec<PathBuf>,
     /// Exit with 0 although the certificate is not trusted
     #[arg(long)]
     pub(crate) insecure: bool,
@@ -59,9 +61,9 @@ pub(crate) struct Probe {
     /// Also send a hello as Chrome does, and say what such a client gets
     #[arg(long)]
     pub(crate) browser: bool,
-    /// All that a connection may take, in seconds
-    #[arg(long, value_name = "NUMBER", default_value = "10", value_parser = seconds)]
-    timeout: Duration,
+    /// All that a connection may take, in seconds, or an audit [default: 10, of an audit 120]
+    #[arg(long, value_name = "NUMBER", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
     /// Append the secrets of the connection to this file, for Wireshark (NSS key log)
     #[arg(long, value_name = "FILE")]
     pub(crate) keylog: Option<PathBuf>,
@@ -71,6 +73,8 @@ pub(crate) struct Probe {
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) audit: AuditArgs,
 }
 
 /// Versions of TLS that can be offered alone.
@@ -83,20 +87,20 @@ pub(crate) enum Version {
 }
 
 impl Probe {
-    /// The settings of the probe.
-    pub(crate) fn settings(&self) -> Settings {
+    /// The settings of the probe. An error without a URL, which an audit of a configuration does not need.
+    pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
         let version = self.tls.map(|version| match version {
             Version::Tls12 => ProtocolVersion::TLS1_2,
             Version::Tls13 => ProtocolVersion::TLS1_3,
         });
-        let mut settings = Settings::new(self.url.clone());
+        let mut settings = Settings::new(self.url.clone().context("name a URL, e.g. https://example.com/")?);
         settings.connect = self.connect;
         settings.name_server = self.name_server;
         settings.authorities.clone_from(&self.ca);
         settings.version = version;
         settings.http1 = self.http1;
-        settings.timeout = self.timeout;
-        settings
+        settings.timeout = self.timeout.unwrap_or(settings.timeout);
+        Ok(settings)
     }
 }
 
@@ -112,7 +116,7 @@ impl Probe {
 
     /// Both sides of `--compare`: two URLs with the same settings, or one URL with the default settings and with those given.
     pub(crate) fn sides(&self) -> anyhow::Result<[Side; 2]> {
-        let (settings, mode) = (self.settings(), self.mode());
+        let (settings, mode) = (self.settings()?, self.mode());
         let side = |name: String, settings: Settings, mode| Side { name, settings, mode };
         let other = self.compare.as_deref().unwrap_or_default();
         if !other.is_empty() {
@@ -154,8 +158,10 @@ Examples:
   brisk probe example.com --compare example.net   two servers in turns
   brisk probe example.com --timing -n 20          the times of curl -w, for four kinds of connections
   brisk probe example.com --json                  for programs
+  brisk probe example.com --audit --fail-below A  everything that can be judged of its TLS; docs/audit.md
 Exit codes: 0 an answer came, 1 this machine failed, 2 wrong arguments, 3 the name does not resolve, 4 no connection,
-5 no TLS handshake, 6 no answer by the protocol, 7 out of time, 8 later than --max-ttfb, 9 an answer came and the certificate is not trusted.
+5 no TLS handshake, 6 no answer by the protocol, 7 out of time, 8 later than --max-ttfb, 9 an answer came and the certificate is not trusted,
+10 the grade is worse than --fail-below.
 docs/probe.md describes the report.";
 
 /// Maximum of `--timeout`.
@@ -195,7 +201,7 @@ mod tests {
         let line = "https://a:1/b --connect ::1 --name-server 127.0.0.1:53 --ca f --tls 1.2 --http1 --timeout 0.5 --json";
         let probe = parse(line).expect("a right line");
         assert!(probe.json && !probe.insecure);
-        let settings = probe.settings();
+        let settings = probe.settings().expect("a URL");
         assert_eq!(settings.url.to_string(), "https://a:1/b");
         assert_eq!(settings.connect, Some("::1".parse().expect("an address")));
         assert_eq!((settings.http1, settings.timeout), (true, Duration::from_millis(500)));

@@ -64,6 +64,7 @@ mod openssl;
 mod pages;
 mod pages_in_chromium;
 mod probe;
+mod probe_audit;
 mod probe_findings;
 mod probe_hostile;
 mod probe_link;

@@ -1,0 +1,101 @@
+//! `brisk probe --config`: gathers the facts of a configuration, which `brisk_probe::inside` judges.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use brisk_certs::Certificate;
+use brisk_gateway::settings::GatewaySettings;
+use brisk_keys::KeyAlgorithm;
+use brisk_probe::inside::{self, CertificateFacts, Facts, HostFacts, KeyFile, Machine};
+use brisk_proxy::settings::{EarlyDataPolicy, EarlyPath, HostSettings};
+use brisk_report::terminal::WIDTH;
+use brisk_tls::FirstFlight;
+use brisk_tls::flight::TCP_FLIGHT;
+
+use crate::config;
+
+/// Prints advice. A file that is wrong is an error, as of `brisk check`.
+pub(super) fn run(file: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
+    let resolved = match config::check(file) {
+        Ok(resolved) => resolved,
+        Err(error) => {
+            eprintln!("{error}");
+            return Ok(ExitCode::from(2));
+        }
+    };
+    for warning in &resolved.warnings {
+        eprintln!("warning: {warning}");
+    }
+    let facts = facts(file, &resolved.settings);
+    let advice = inside::judge(&facts, SystemTime::now());
+    let text = if as_json { inside::json(&facts, &advice) } else { inside::text(&facts, &advice, WIDTH) };
+    super::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn facts(file: &Path, settings: &GatewaySettings) -> Facts {
+    let listeners = settings.https.iter();
+    Facts {
+        file: file.to_owned(),
+        hosts: settings.service.hosts.iter().map(host).collect(),
+        keys: settings.server.files.iter().filter_map(|file| key_file(file)).collect(),
+        fast_open: listeners.clone().any(|listener| listener.fast_open.is_some()),
+        backlog: listeners.map(|listener| listener.backlog.unsigned_abs()).max().unwrap_or(0),
+        machine: Machine::this(),
+    }
+}
+
+fn host(host: &HostSettings) -> HostFacts {
+    let early = host.routes.iter().flat_map(|route| match &route.early_data {
+        EarlyDataPolicy::Paths(paths) => paths.as_slice(),
+        _ => &[],
+    });
+    let early = early.map(|path| match path {
+        EarlyPath::Exact(path) => path.clone(),
+        EarlyPath::Prefix(path) => format!("{path}*"),
+    });
+    HostFacts {
+        name: host.tls.names.first().cloned().unwrap_or_default(),
+        certificates: host
+            .tls
+            .certificates
+            .iter()
+            .map(|certificate| self::certificate(certificate))
+            .collect(),
+        has_acme: host.tls.obtained,
+        hsts: host.hsts.is_some(),
+        early_paths: early.collect(),
+    }
+}
+
+fn certificate(certificate: &Certificate) -> CertificateFacts {
+    let parts: Vec<usize> = certificate.chain.iter().map(|der| der.len()).collect();
+    CertificateFacts {
+        file: certificate.source.clone(),
+        algorithm: certificate.algorithm.to_string(),
+        is_rsa: matches!(certificate.algorithm, KeyAlgorithm::Rsa { .. }),
+        fingerprint: format!("{:?}", certificate.fingerprint),
+        key: format!("{:?}", certificate.key),
+        not_before: certificate.not_before,
+        not_after: certificate.not_after,
+        chain_bytes: parts.iter().sum(),
+        flight: FirstFlight::of(certificate, certificate.staple.as_deref()).most(),
+        window: TCP_FLIGHT,
+        parts,
+    }
+}
+
+/// The file with its permissions, if it begins with a private key in PEM.
+fn key_file(file: &Path) -> Option<KeyFile> {
+    const HEAD: u64 = 64 << 10;
+    let opened = File::open(file).ok()?;
+    let mode = opened.metadata().ok()?.permissions().mode();
+    let mut text = Vec::new();
+    opened.take(HEAD).read_to_end(&mut text).ok()?;
+    let has_key = text.windows(16).any(|window| window == b"PRIVATE KEY-----");
+    has_key.then(|| KeyFile { file: file.to_owned(), mode })
+}

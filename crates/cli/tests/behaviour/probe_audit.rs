@@ -1,0 +1,244 @@
+//! `brisk probe --audit`: servers with one fault each, found by its ID, and right servers, of which nothing is found.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use brisk_testkit::ca::{Leaf, LeafKey, TestCa};
+use brisk_testkit::nginx::Nginx;
+use brisk_testkit::process::{Finished, Process, command, run, serve_on_free_port};
+use serde_json::Value;
+
+use crate::site::Site;
+
+/// As long as an audit may last beside builds.
+const LIMIT: Duration = Duration::from_mins(3);
+
+/// What makes a server right, beside its certificates.
+const RIGHT: &str = "ssl_protocols TLSv1.2 TLSv1.3;\nssl_ciphers ECDHE+AESGCM:ECDHE+CHACHA20;\n\
+                     add_header Strict-Transport-Security max-age=31536000 always;\n";
+
+fn brisk() -> Command {
+    let mut brisk = Command::new(env!("CARGO_BIN_EXE_brisk"));
+    brisk.args(["probe"]);
+    brisk
+}
+
+fn audit(ca: &Path, address: SocketAddr, options: &[&str]) -> Finished {
+    let mut brisk = brisk();
+    brisk.arg(format!("https://localhost:{}/1k", address.port())).args(["--audit", "--connect", "127.0.0.1"]);
+    brisk.args(["--http-port", "0", "--timeout", "150", "--ca"]).arg(ca).args(options);
+    run(&mut brisk, b"", LIMIT)
+}
+
+fn document(ca: &Path, address: SocketAddr, options: &[&str]) -> Value {
+    let text = audit(ca, address, &[options, &["--json"]].concat()).success();
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}"))
+}
+
+/// IDs of findings, those above `info` first.
+fn ids(document: &Value) -> (Vec<String>, Vec<String>) {
+    let all = document["findings"].as_array().expect("findings").iter();
+    let (above, info): (Vec<_>, Vec<_>) = all.partition(|finding| finding["severity"] != "info");
+    let id = |finding: &Value| finding["id"].as_str().expect("an ID").to_owned();
+    (above.into_iter().map(id).collect(), info.into_iter().map(id).collect())
+}
+
+/// An nginx that is right but for these directives, and what is found of it above `info`.
+fn found_of_nginx(leaf: &Leaf, ca: &TestCa, directives: &str) -> Vec<String> {
+    let nginx = Nginx::https_with(leaf, directives);
+    ids(&document(&ca.root_file(), nginx.address(), &[])).0
+}
+
+#[test]
+fn nothing_is_found_of_a_right_server() {
+    let site = Site::with_both_certificates("hsts = { max_age = \"365d\" }\n");
+    let found = document(&site.ca.root_file(), site.brisk.https(), &[]);
+    assert_eq!(ids(&found).0, Vec::<String>::new(), "{found:#}");
+    assert_eq!(found["grade"]["letter"], "A+", "{:#}", found["grade"]);
+    assert_eq!(found["groups"]["post_quantum"], true);
+    assert_eq!(found["certificates"].as_array().map(Vec::len), Some(2));
+    site.assert_alive();
+
+    let ca = TestCa::new();
+    assert_eq!(found_of_nginx(&ca.server(&["localhost"]).issue(), &ca, RIGHT), Vec::<String>::new());
+}
+
+#[test]
+fn each_fault_of_a_configuration_is_found_and_no_other() {
+    let ca = TestCa::new();
+    let leaf = ca.server(&["localhost"]).issue();
+    let weak = "ssl_ciphers ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:@SECLEVEL=0;";
+    let tls10 =
+        RIGHT.replace("TLSv1.2", "TLSv1 TLSv1.2").replace("ssl_ciphers ECDHE+AESGCM:ECDHE+CHACHA20;", weak);
+    let found = found_of_nginx(&leaf, &ca, &tls10);
+    assert!(found.contains(&"protocol-tls10".to_owned()), "{found:?}");
+    // With TLS 1.0 come block ciphers, SHA-1 and clients' order.
+    let companions =
+        ["protocol-tls10", "suite-cbc-tls10", "suite-client-order", "scheme-sha1", "fallback-accepted"];
+    assert!(found.iter().all(|id| companions.contains(&id.as_str())), "{found:?}");
+
+    let no_hsts = RIGHT.lines().take(2).collect::<String>();
+    assert_eq!(found_of_nginx(&leaf, &ca, &no_hsts), ["hsts-missing"]);
+
+    let rsa = ca.server(&["localhost"]).key(LeafKey::Rsa2048).issue();
+    assert_eq!(found_of_nginx(&rsa, &ca, RIGHT), ["certificate-no-ecdsa"]);
+
+    let expired = ca.server(&["localhost"]).expired().issue();
+    assert_eq!(found_of_nginx(&expired, &ca, RIGHT), ["certificate-expired"]);
+
+    let other = ca.server(&["other.test"]).issue();
+    assert_eq!(found_of_nginx(&other, &ca, RIGHT), ["certificate-name"]);
+}
+
+#[test]
+fn chains_are_judged_as_they_are_sent() {
+    let ca = TestCa::new();
+    let leaf = ca.server(&["localhost"]).issue();
+    let own = leaf.certificate_pem.clone();
+    let chains = [
+        ("chain-incomplete", own.clone()),
+        ("chain-order", format!("{own}{}{}", ca.root_pem(), ca.intermediate_pem())),
+        (
+            "chain-stray",
+            format!("{own}{}{}", ca.intermediate_pem(), ca.server(&["b"]).issue().certificate_pem),
+        ),
+    ];
+    for (id, chain) in chains {
+        fs::write(&leaf.chain, chain).expect("a file of the test");
+        assert_eq!(found_of_nginx(&leaf, &ca, RIGHT), [id]);
+    }
+}
+
+#[test]
+fn early_data_that_can_be_replayed_and_ticket_keys_that_stay_are_found() {
+    let ca = TestCa::new();
+    let leaf = ca.server(&["localhost"]).issue();
+    let key = ca.unique_file("ticket.key");
+    fs::write(&key, [7; 80]).expect("a file of the test");
+    let fixed = format!("{RIGHT}ssl_early_data on;\nssl_session_ticket_key {};\n", key.display());
+    let nginx = Nginx::https_with(&leaf, &fixed);
+    let found = document(&ca.root_file(), nginx.address(), &["--watch", "2s"]);
+    let (above, info) = ids(&found);
+    assert_eq!(above, ["early-data-replayed"], "{found:#}");
+    assert!(info.contains(&"ticket-keys-fixed".to_owned()), "{info:?}");
+
+    // brisk takes a session for early data once.
+    let site = Site::with("early_data = \"safe\"\nhsts = { max_age = \"365d\" }\n");
+    let found = document(&site.ca.root_file(), site.brisk.https(), &[]);
+    assert_eq!(ids(&found).0, Vec::<String>::new(), "{found:#}");
+    assert!(found["sessions"]["early_data"].as_u64() > Some(0), "{found:#}");
+    assert_eq!(found["sessions"]["early_data_replayed"], false, "{found:#}");
+}
+
+fn openssl_server(certificate: &Path, key: &Path, options: &[&str]) -> (Process, SocketAddr) {
+    serve_on_free_port(|port| {
+        let mut server = command("openssl");
+        server.args(["s_server", "-www", "-accept", &format!("127.0.0.1:{port}"), "-cert"]);
+        server.arg(certificate).arg("-key").arg(key).args(options);
+        server
+    })
+}
+
+#[test]
+fn renegotiation_small_groups_and_sha1_are_found() {
+    let ca = TestCa::new();
+    let leaf = ca.server(&["localhost"]).issue();
+    let (process, address) = openssl_server(&leaf.chain, &leaf.key, &["-client_renegotiation"]);
+    let found = ids(&document(&ca.root_file(), address, &[])).0;
+    assert!(found.contains(&"renegotiation-by-client".to_owned()), "{found:?}");
+    drop(process);
+
+    let rsa = ca.server(&["localhost"]).key(LeafKey::Rsa2048).issue();
+    let group = ca.unique_file("dh.pem");
+    let mut make = command("openssl");
+    make.args(["dhparam", "-dsaparam", "-out"]).arg(&group).arg("1024");
+    run(&mut make, b"", LIMIT).success();
+    let small = RIGHT.replace("ECDHE+CHACHA20", "DHE+AESGCM:@SECLEVEL=0");
+    let nginx = Nginx::https_with(&rsa, &format!("{small}ssl_dhparam {};\n", group.display()));
+    let found = document(&ca.root_file(), nginx.address(), &[]);
+    assert!(ids(&found).0.contains(&"dh-small".to_owned()), "{found:#}");
+    assert_eq!(found["groups"]["dh_bits"], 1024);
+    drop(nginx);
+
+    let (certificate, key) = (ca.unique_file("sha1.crt"), ca.unique_file("sha1.key"));
+    let (issuer, issuer_key) = ca.intermediate_files();
+    let mut request = command("openssl");
+    request.args([
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-sha1",
+        "-days",
+        "30",
+        "-subj",
+        "/CN=localhost",
+    ]);
+    request
+        .args(["-addext", "subjectAltName=DNS:localhost", "-out"])
+        .arg(&certificate)
+        .arg("-keyout")
+        .arg(&key);
+    run(request.arg("-CA").arg(issuer).arg("-CAkey").arg(issuer_key), b"", LIMIT).success();
+    let options = ["-cipher", "ALL:@SECLEVEL=0"];
+    let (_process, address) = openssl_server(&certificate, &key, &options);
+    let found = ids(&document(&ca.root_file(), address, &[])).0;
+    assert!(found.contains(&"certificate-sha1".to_owned()), "{found:?}");
+}
+
+#[test]
+fn formats_and_exit_codes_are_for_ci() {
+    let ca = TestCa::new();
+    let nginx =
+        Nginx::https_with(&ca.server(&["localhost"]).issue(), &RIGHT.lines().take(2).collect::<String>());
+    let (root, address) = (ca.root_file(), nginx.address());
+    let failed = audit(&root, address, &["--fail-below", "A+", "--format", "junit"]);
+    assert_eq!(failed.status.code(), Some(10), "{}", failed.text());
+    assert!(
+        failed.stdout.contains("name=\"hsts-missing\">") && failed.stdout.contains("<failure type=\"low\"")
+    );
+    let passed = audit(&root, address, &["--fail-below", "A", "--format", "sarif"]).success();
+    let sarif: Value = serde_json::from_str(&passed).expect("JSON");
+    assert_eq!(sarif["runs"][0]["properties"]["grade"], "A");
+    let text = audit(&root, address, &[]).success();
+    for part in ["Grade A\n", "hsts-missing", "add_header Strict-Transport-Security", "SSL Labs"] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+    drop(nginx);
+    let closed = audit(&root, address, &[]);
+    assert_eq!(closed.status.code(), Some(4), "{}", closed.text());
+    assert_eq!(closed.stderr.lines().count(), 1, "{}", closed.stderr);
+}
+
+#[test]
+fn a_configuration_is_judged_without_network() {
+    let ca = TestCa::new();
+    let leaf = ca.server(&["inside.test"]).key(LeafKey::Rsa2048).issue();
+    let file = ca.unique_file("brisk.toml");
+    let (chain, key) = (leaf.chain.display(), leaf.key.display());
+    let host = format!(
+        "[server]\nhttps = [\"127.0.0.1:0\"]\n\n[[host]]\nnames = [\"inside.test\"]\nearly_data = [\"/buy/*\"]\n\
+         certificates = [{{ chain = \"{chain}\", key = \"{key}\" }}]\n"
+    );
+    fs::write(&file, format!("{host}[[host.route]]\npath = \"/\"\nrespond = {{ body = \"x\" }}\n"))
+        .expect("a file");
+    let mut chmod = command("sh");
+    chmod.args(["-c", "chmod 644 \"$0\""]).arg(&leaf.key);
+    run(&mut chmod, b"", LIMIT).success();
+    let judged = run(brisk().arg("--config").arg(&file).arg("--json"), b"", LIMIT).success();
+    let judged: Value = serde_json::from_str(&judged).expect("JSON");
+    let found: Vec<_> =
+        judged["advice"].as_array().expect("advice").iter().map(|one| one["id"].clone()).collect();
+    for id in ["inside-no-ecdsa", "inside-early-data", "inside-no-hsts", "inside-key-readable"] {
+        assert!(found.iter().any(|own| own == id), "no {id} in {found:?}");
+    }
+    let text = run(brisk().arg("--config").arg(&file), b"", LIMIT).success();
+    assert!(text.contains("chmod 600") && text.contains("This machine"), "{text}");
+    fs::write(&file, "[server]\nhttps = 7\n").expect("a file");
+    let wrong = run(brisk().arg("--config").arg(&file), b"", LIMIT);
+    assert_eq!(wrong.status.code(), Some(2), "{}", wrong.text());
+}

@@ -1,0 +1,327 @@
+//! The chains that a server shows, as they were sent, and what is wrong with each.
+
+use std::time::{Duration, SystemTime};
+
+use brisk_certs::ocsp::Question;
+use brisk_report::json::timestamp;
+use brisk_tls_client::{Authorities, Distrust, Judge};
+use brisk_wire::server_flight;
+use serde::Serialize;
+use x509_parser::oid_registry::{
+    OID_HASH_SHA1, OID_PKCS1_MD5WITHRSAENC, OID_PKCS1_RSASSAPSS, OID_PKCS1_SHA1WITHRSA, OID_SHA1_WITH_RSA,
+};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_parser::public_key::PublicKey;
+use x509_parser::signature_algorithm::RsaSsaPssParams;
+
+use super::error::AuditError;
+
+/// A chain as a server shows it, and what else came with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shown {
+    /// DER, in the order in which they were sent.
+    pub(super) chain: Vec<Vec<u8>>,
+    pub(super) staple: Option<Vec<u8>>,
+    /// The list of SCTs of the TLS extension.
+    pub(super) scts: Option<Vec<u8>>,
+}
+
+/// What was found of one chain.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Certificate {
+    /// Subject of the server's certificate.
+    pub subject: String,
+    /// Its issuer.
+    pub issuer: String,
+    /// Host names and addresses.
+    pub names: Vec<String>,
+    /// `RSA`, `ECDSA` or another.
+    pub key: String,
+    /// Bits of the key.
+    pub key_bits: usize,
+    /// Until when it is valid.
+    pub not_after: String,
+    /// Days until then; negative afterwards.
+    pub days_left: i64,
+    /// Days from its begin to its end.
+    pub lifetime_days: i64,
+    /// Certificates sent.
+    pub sent: usize,
+    /// Bytes of the chain.
+    pub bytes: usize,
+    /// Whether the host's name is one of its names.
+    pub name_matches: bool,
+    /// Each certificate is followed by its issuer.
+    pub in_order: bool,
+    /// An intermediate is missing: the last one that belongs to the chain is no authority, and its issuer is not there.
+    pub is_complete: bool,
+    /// The root was sent as well, which no client needs.
+    pub has_root: bool,
+    /// Certificates sent that do not belong to the chain.
+    pub strays: usize,
+    /// Hashes of signatures that are broken: `SHA-1`, `MD5`.
+    pub weak_hash: Option<String>,
+    /// Keys of the chain that are too short, with their bits.
+    pub weak_key: Option<String>,
+    /// An intermediate that has expired or is not valid yet, or the server's own.
+    pub wrong_time: Option<String>,
+    /// Clients demand a staple (RFC 7633).
+    pub must_staple: bool,
+    /// What of the staple: `none`, `good`, or why it is wrong.
+    pub staple: String,
+    /// A staple came, and clients refuse it.
+    #[serde(skip)]
+    pub staple_is_wrong: bool,
+    /// A staple came.
+    #[serde(skip)]
+    pub is_stapled: bool,
+    /// Logs that have it, by SCTs within the certificate, the TLS extension and the staple.
+    pub sct_logs: usize,
+    /// Verdict of each set of authorities.
+    pub trust: Vec<Trust>,
+}
+
+/// The verdict of a set of authorities.
+#[derive(Clone, Debug, Serialize)]
+pub struct Trust {
+    /// Whose.
+    pub authorities: &'static str,
+    /// `None` if they trust it.
+    pub distrust: Option<String>,
+    /// It leads to one of them, whatever else is wrong with it.
+    #[serde(skip)]
+    pub is_anchored: bool,
+}
+
+/// Whose authorities judge.
+#[derive(Debug)]
+pub(super) struct Judges(Vec<(&'static str, Judge)>);
+
+impl Judges {
+    /// Mozilla's, the system's where there are any, and those of `files`.
+    pub(super) fn new(files: &[std::path::PathBuf]) -> Result<Self, AuditError> {
+        let mut all = Vec::new();
+        if !files.is_empty() {
+            all.push(("those of --ca", Judge::new(&Authorities::Files(files.to_vec()))?));
+        }
+        all.push(("Mozilla", Judge::new(&Authorities::Mozilla)?));
+        if let Ok(system) = Judge::new(&Authorities::System) {
+            all.push(("this system", system));
+        }
+        Ok(Self(all))
+    }
+}
+
+/// Judges a chain; `None` if the server's own certificate cannot be read.
+pub(super) fn judge(shown: &Shown, host: &str, judges: &Judges, now: SystemTime) -> Option<Certificate> {
+    let parsed: Vec<_> = shown.chain.iter().map(|der| X509Certificate::from_der(der).ok()).collect();
+    let all: Vec<&X509Certificate<'_>> =
+        parsed.iter().flatten().map(|(_, certificate)| certificate).collect();
+    let own = parsed.first()?.as_ref().map(|(_, certificate)| certificate)?;
+    let (key, key_bits) = key(own);
+    let mut found = Certificate {
+        subject: own.subject().to_string(),
+        issuer: own.issuer().to_string(),
+        names: names(own),
+        key,
+        key_bits,
+        not_after: timestamp(time(own.validity().not_after.timestamp())),
+        days_left: days(own.validity().not_after.timestamp() - seconds(now)),
+        lifetime_days: days(own.validity().not_after.timestamp() - own.validity().not_before.timestamp()),
+        sent: shown.chain.len(),
+        bytes: shown.chain.iter().map(Vec::len).sum(),
+        ..Certificate::default()
+    };
+    found.name_matches = found.names.iter().any(|name| matches(name, host));
+    links(&all, &mut found);
+    found.weak_hash = all.iter().find_map(|certificate| weak_hash(certificate));
+    found.weak_key = all.iter().find_map(|certificate| weak_key(certificate));
+    found.wrong_time = all.iter().find_map(|certificate| wrong_time(certificate, seconds(now)));
+    found.must_staple = must_staple(own);
+    staple(shown, now, &mut found);
+    found.sct_logs = logs(own, shown);
+    for (authorities, judge) in &judges.0 {
+        let distrust = judge.judge(&shown.chain, host).err();
+        // What has expired is refused before its issuers are looked for.
+        let is_anchored = matches!(distrust, None | Some(Distrust::Name));
+        let distrust = distrust.map(|distrust| match distrust {
+            _ if is_self_signed(own) => "it is signed by itself".to_owned(),
+            Distrust::UnknownIssuer => "it leads to none of these authorities".to_owned(),
+            Distrust::Time => "a certificate is not valid at this time".to_owned(),
+            Distrust::Name => format!("it is not for {host}"),
+            Distrust::Other(reason) => reason,
+        });
+        found.trust.push(Trust { authorities, distrust, is_anchored });
+    }
+    // An authority that clients have needs not be sent.
+    found.is_complete |= found.trust.iter().any(|trust| trust.is_anchored);
+    Some(found)
+}
+
+fn is_self_signed(certificate: &X509Certificate<'_>) -> bool {
+    certificate.subject().as_raw() == certificate.issuer().as_raw()
+}
+
+/// Follows the issuers from the server's certificate on.
+fn links(all: &[&X509Certificate<'_>], found: &mut Certificate) {
+    let issues = |issuer: &X509Certificate<'_>, below: &X509Certificate<'_>| {
+        below.issuer().as_raw() == issuer.subject().as_raw()
+    };
+    found.in_order = all.windows(2).all(|pair| issues(pair[1], pair[0]));
+    let mut used = vec![false; all.len()];
+    let mut last = 0;
+    used[0] = true;
+    while !is_self_signed(all[last]) {
+        let next = (0..all.len()).find(|index| !used[*index] && issues(all[*index], all[last]));
+        let Some(next) = next else { break };
+        used[next] = true;
+        last = next;
+    }
+    found.strays = used.iter().filter(|used| !**used).count();
+    found.has_root = all.len() > 1 && is_self_signed(all[last]);
+    // A chain whose order is right but for what does not belong to it has strays, not a wrong order.
+    let steps = used.iter().filter(|used| **used).count();
+    found.is_complete = steps > 1 || is_self_signed(all[0]);
+}
+
+fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
+    let alternatives = certificate.subject_alternative_name().ok().flatten();
+    let all = alternatives.into_iter().flat_map(|found| &found.value.general_names);
+    all.filter_map(|name| match name {
+        GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
+        GeneralName::IPAddress(bytes) => match bytes.len() {
+            4 => <[u8; 4]>::try_from(*bytes).ok().map(|bytes| std::net::IpAddr::from(bytes).to_string()),
+            _ => <[u8; 16]>::try_from(*bytes).ok().map(|bytes| std::net::IpAddr::from(bytes).to_string()),
+        },
+        _ => None,
+    })
+    .collect()
+}
+
+/// RFC 9525 section 6.3: a wildcard is the whole first label, and stands for one.
+fn matches(pattern: &str, host: &str) -> bool {
+    let host = host.trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase();
+    match pattern.strip_prefix("*.") {
+        Some(parent) => host.split_once('.').is_some_and(|(_, rest)| rest == parent),
+        None => pattern == host,
+    }
+}
+
+fn key(certificate: &X509Certificate<'_>) -> (String, usize) {
+    match certificate.public_key().parsed() {
+        Ok(PublicKey::RSA(key)) => ("RSA".to_owned(), key.key_size()),
+        Ok(PublicKey::EC(point)) => ("ECDSA".to_owned(), point.key_size()),
+        Ok(PublicKey::DSA(key)) => ("DSA".to_owned(), key.len() * 8),
+        _ => {
+            let algorithm = certificate.public_key().algorithm.algorithm.to_id_string();
+            let name = match algorithm.as_str() {
+                "1.3.101.112" => ("Ed25519".to_owned(), 256),
+                "1.3.101.113" => ("Ed448".to_owned(), 448),
+                _ => (algorithm, certificate.public_key().subject_public_key.data.len() * 8),
+            };
+            name
+        }
+    }
+}
+
+fn weak_key(certificate: &X509Certificate<'_>) -> Option<String> {
+    let (kind, bits) = key(certificate);
+    let least = if kind == "RSA" || kind == "DSA" { 2048 } else { 224 };
+    (bits < least).then(|| format!("{} has a key of {kind} with {bits} bits", certificate.subject()))
+}
+
+fn weak_hash(certificate: &X509Certificate<'_>) -> Option<String> {
+    // A root's own signature is verified by no client.
+    if is_self_signed(certificate) {
+        return None;
+    }
+    let signed = &certificate.signature_algorithm;
+    let oid = &signed.algorithm;
+    let pss_sha1 = *oid == OID_PKCS1_RSASSAPSS
+        && signed.parameters.as_ref().is_none_or(|parameters| {
+            RsaSsaPssParams::try_from(parameters).is_ok_and(|pss| *pss.hash_algorithm_oid() == OID_HASH_SHA1)
+        });
+    let sha1 = [OID_PKCS1_SHA1WITHRSA, OID_SHA1_WITH_RSA].contains(oid)
+        || ["1.2.840.10045.4.1", "1.2.840.10040.4.3"].contains(&oid.to_id_string().as_str());
+    let hash = if sha1 || pss_sha1 { "SHA-1" } else { (*oid == OID_PKCS1_MD5WITHRSAENC).then_some("MD5")? };
+    Some(format!("{} is signed with {hash}", certificate.subject()))
+}
+
+fn wrong_time(certificate: &X509Certificate<'_>, now: i64) -> Option<String> {
+    let (begin, end) = (certificate.validity().not_before, certificate.validity().not_after);
+    let day = |at: i64| timestamp(time(at));
+    if now > end.timestamp() {
+        return Some(format!("{} expired on {}", certificate.subject(), day(end.timestamp())));
+    }
+    let early = now < begin.timestamp();
+    early.then(|| format!("{} is not valid before {}", certificate.subject(), day(begin.timestamp())))
+}
+
+/// `id-pe-tlsfeature` with `status_request` (RFC 7633).
+fn must_staple(certificate: &X509Certificate<'_>) -> bool {
+    let mut all = certificate.extensions().iter();
+    all.any(|extension| {
+        extension.oid.to_id_string() == "1.3.6.1.5.5.7.1.24"
+            && extension.value.windows(3).any(|window| window == [2, 1, 5])
+    })
+}
+
+fn staple(shown: &Shown, now: SystemTime, found: &mut Certificate) {
+    let Some(staple) = shown.staple.as_deref().filter(|staple| !staple.is_empty()) else {
+        "none".clone_into(&mut found.staple);
+        return;
+    };
+    found.is_stapled = true;
+    let own = &shown.chain[0];
+    let issuer = shown.chain.iter().skip(1).find_map(|issuer| {
+        let question = Question::new(own, issuer)?;
+        let verdict = question.verify(staple, now);
+        Some((verdict, issuer))
+    });
+    found.staple = match issuer {
+        Some((Ok(staple), _)) => format!("good until {}", timestamp(staple.next_update)),
+        Some((Err(error), _)) => {
+            found.staple_is_wrong = true;
+            error.to_string()
+        }
+        None => "not verified: the issuer's certificate was not sent".to_owned(),
+    };
+}
+
+/// Logs that signed SCTs: counted, not verified, since their keys change with lists that are not bundled.
+fn logs(certificate: &X509Certificate<'_>, shown: &Shown) -> usize {
+    const EMBEDDED: &str = "1.3.6.1.4.1.11129.2.4.2";
+    let mut logs: Vec<[u8; 32]> = Vec::new();
+    for extension in certificate.extensions() {
+        if extension.oid.to_id_string() == EMBEDDED {
+            // An OCTET STRING around the list: its header has 2 to 4 bytes.
+            let skipped = match extension.value.get(1) {
+                Some(0x81) => 3,
+                Some(0x82) => 4,
+                _ => 2,
+            };
+            logs.extend(
+                server_flight::scts(extension.value.get(skipped..).unwrap_or_default()).unwrap_or_default(),
+            );
+        }
+    }
+    if let Some(list) = &shown.scts {
+        logs.extend(server_flight::scts(list).unwrap_or_default());
+    }
+    logs.sort_unstable();
+    logs.dedup();
+    logs.len()
+}
+
+fn seconds(at: SystemTime) -> i64 {
+    at.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
+}
+
+fn time(seconds: i64) -> SystemTime {
+    // The year 9999, in which certificates without an end end, is the last that can be written.
+    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.clamp(0, 253_402_300_799) as u64)
+}
+
+fn days(seconds: i64) -> i64 {
+    seconds.div_euclid(24 * 3600)
+}

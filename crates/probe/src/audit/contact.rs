@@ -1,0 +1,305 @@
+//! Connections of an audit: their number, rate and time are bounded, and so is what a server may send.
+
+use std::cell::Cell;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use brisk_wire::offer::Offer;
+use brisk_wire::registry::ProtocolVersion;
+use brisk_wire::server_flight::{self, Exchanged, Flight, FlightError, Part, ServerHello};
+use brisk_wire::suites::{self, Suite};
+
+use super::error::AuditError;
+
+/// A handshake message at most. Chains of today have 10 KB; a server that announces more is not audited.
+pub(super) const LONGEST_MESSAGE: usize = 128 << 10;
+
+/// Bytes taken of one connection at most.
+const MOST_BYTES: usize = 512 << 10;
+
+/// What an audit may cost the server and the caller.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Of each connection, until its answer is complete. Default: 5 s.
+    pub step: Duration,
+    /// Of the whole audit. Default: 60 s.
+    pub whole: Duration,
+    /// Connections in all. Default: 600.
+    pub connections: u32,
+    /// Connections begun per second. Default: 50.
+    pub rate: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { step: Duration::from_secs(5), whole: Duration::from_mins(1), connections: 600, rate: 50 }
+    }
+}
+
+/// A server and what may be asked of it still.
+#[derive(Debug)]
+pub(super) struct Contact {
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) address: SocketAddr,
+    /// The address was named by the caller: others of the name are left alone.
+    pub(super) is_fixed: bool,
+    limits: Limits,
+    begun: Instant,
+    used: Cell<u32>,
+    last: Cell<Option<Instant>>,
+    step: Cell<&'static str>,
+}
+
+impl Contact {
+    pub(super) fn new(host: &str, address: SocketAddr, is_fixed: bool, limits: Limits) -> Self {
+        Self {
+            host: host.to_owned(),
+            port: address.port(),
+            address,
+            is_fixed,
+            limits,
+            begun: Instant::now(),
+            used: Cell::new(0),
+            last: Cell::new(None),
+            step: Cell::new("the first contact"),
+        }
+    }
+
+    /// Names what is done now, for messages.
+    pub(super) fn step(&self, step: &'static str) {
+        self.step.set(step);
+    }
+
+    /// Connections so far.
+    pub(super) fn used(&self) -> u32 {
+        self.used.get()
+    }
+
+    /// The name for SNI: none of an address.
+    pub(super) fn name(&self) -> Option<&str> {
+        let is_address = self.host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
+        (!is_address).then_some(self.host.as_str())
+    }
+
+    /// A place for one more connection, to `address` if the caller makes it: waits for the rate. Returns its deadline.
+    pub(super) fn place(&self) -> Result<Instant, AuditError> {
+        if self.used.get() >= self.limits.connections {
+            return Err(AuditError::Connections { step: self.step.get(), limit: self.limits.connections });
+        }
+        if let Some(last) = self.last.get() {
+            let due = last + Duration::from_secs(1) / self.limits.rate.max(1);
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+        }
+        let now = Instant::now();
+        let end = self.begun + self.limits.whole;
+        if now >= end {
+            return Err(AuditError::Time { step: self.step.get(), limit: self.limits.whole });
+        }
+        self.used.set(self.used.get() + 1);
+        self.last.set(Some(now));
+        Ok(end.min(now + self.limits.step))
+    }
+
+    /// Lets the audit last until `time` later: a watch is not held against its limit.
+    pub(super) fn extend(&mut self, time: Duration) {
+        self.limits.whole += time;
+    }
+
+    /// A new connection.
+    pub(super) fn open(&self) -> Result<Line, AuditError> {
+        self.open_at(self.address)
+    }
+
+    fn open_at(&self, address: SocketAddr) -> Result<Line, AuditError> {
+        let mut failure = None;
+        // A server that counts connections may refuse one; it gets another after a moment.
+        for wait in [0, 300, 1000] {
+            thread::sleep(Duration::from_millis(wait));
+            let deadline = self.place()?;
+            let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            match TcpStream::connect_timeout(&address, left) {
+                Ok(stream) => {
+                    let _ = stream.set_nodelay(true);
+                    return Ok(Line { stream, deadline, flight: Flight::new(LONGEST_MESSAGE), received: 0 });
+                }
+                Err(error) if self.used.get() == 1 => return Err(AuditError::Connect { address, error }),
+                Err(error) => failure = Some(error),
+            }
+        }
+        Err(match failure {
+            Some(error) => AuditError::Connect { address, error },
+            None => AuditError::Time { step: self.step.get(), limit: self.limits.whole },
+        })
+    }
+
+    /// Sends a hello, and reads until the server waits for the client or ends.
+    pub(super) fn ask(&self, offer: &Offer) -> Result<Answer, AuditError> {
+        self.ask_keeping(offer).map(|(answer, _)| answer)
+    }
+
+    /// The same, and keeps the connection.
+    pub(super) fn ask_keeping(&self, offer: &Offer) -> Result<(Answer, Line), AuditError> {
+        let mut line = self.open()?;
+        let mut answer = Answer::default();
+        if let Err(end) = line.send(&offer.to_bytes()) {
+            answer.end = Some(end);
+            return Ok((answer, line));
+        }
+        while !answer.is_whole() {
+            match line.part() {
+                Ok(part) => answer.take(part)?,
+                Err(End::Wrong(error)) => return Err(AuditError::Flight { step: self.step.get(), error }),
+                Err(end) => answer.end = Some(end),
+            }
+        }
+        Ok((answer, line))
+    }
+}
+
+/// How a connection ended before its answer was whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The server closed it.
+    Closed,
+    /// It was reset, or another error of the network.
+    Broken,
+    /// Nothing, or not all, came in time.
+    Silent,
+    /// It sent what is no TLS.
+    Wrong(FlightError),
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Line {
+    stream: TcpStream,
+    deadline: Instant,
+    flight: Flight,
+    received: usize,
+}
+
+impl Line {
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), End> {
+        self.stream.set_write_timeout(Some(self.left()?)).map_err(|_| End::Broken)?;
+        self.stream.write_all(bytes).map_err(|error| end_of(&error))
+    }
+
+    fn left(&self) -> Result<Duration, End> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(End::Silent) } else { Ok(left) }
+    }
+
+    /// Waits at most this much longer from now on, and never longer than before.
+    pub(super) fn hurry(&mut self, time: Duration) {
+        self.deadline = self.deadline.min(Instant::now() + time);
+    }
+
+    /// The next part of the flight.
+    pub(super) fn part(&mut self) -> Result<Part, End> {
+        loop {
+            match self.flight.next() {
+                Ok(Some(part)) => return Ok(part),
+                Ok(None) => self.read()?,
+                Err(error) => return Err(End::Wrong(error)),
+            }
+        }
+    }
+
+    /// Raw bytes: what comes within the time, at most 4 KiB.
+    pub(super) fn raw(&mut self) -> Result<Vec<u8>, End> {
+        let mut buffer = [0; 4096];
+        let len = self.read_into(&mut buffer)?;
+        Ok(buffer[..len].to_vec())
+    }
+
+    fn read(&mut self) -> Result<(), End> {
+        let mut buffer = [0; 16 << 10];
+        let len = self.read_into(&mut buffer)?;
+        self.flight.push(&buffer[..len]);
+        Ok(())
+    }
+
+    fn read_into(&mut self, buffer: &mut [u8]) -> Result<usize, End> {
+        if self.received > MOST_BYTES {
+            let what = "answer";
+            return Err(End::Wrong(FlightError::TooLong { what, length: self.received, limit: MOST_BYTES }));
+        }
+        self.stream.set_read_timeout(Some(self.left()?)).map_err(|_| End::Broken)?;
+        match self.stream.read(buffer) {
+            Ok(0) => Err(End::Closed),
+            Ok(len) => {
+                self.received += len;
+                Ok(len)
+            }
+            Err(error) => Err(end_of(&error)),
+        }
+    }
+}
+
+fn end_of(error: &io::Error) -> End {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => End::Silent,
+        _ => End::Broken,
+    }
+}
+
+/// What a server answered to a hello.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    pub(super) hello: Option<ServerHello>,
+    pub(super) certificates: Vec<Vec<u8>>,
+    pub(super) staple: Option<Vec<u8>>,
+    exchange: Option<Vec<u8>>,
+    pub(super) alert: Option<u8>,
+    pub(super) end: Option<End>,
+    is_done: bool,
+}
+
+impl Answer {
+    fn is_whole(&self) -> bool {
+        self.is_done || self.end.is_some() || self.alert.is_some()
+    }
+
+    fn take(&mut self, part: Part) -> Result<(), AuditError> {
+        let wrong = |error| AuditError::Flight { step: "the handshake", error };
+        match part {
+            Part::Handshake(2, body) => {
+                let hello = ServerHello::read(&body).map_err(wrong)?;
+                // All that follows is encrypted.
+                self.is_done = hello.version >= ProtocolVersion::TLS1_3;
+                self.hello = Some(hello);
+            }
+            Part::Handshake(11, body) => {
+                self.certificates = server_flight::certificates(&body).map_err(wrong)?
+            }
+            Part::Handshake(12, body) => self.exchange = Some(body),
+            // The end of a flight, or a session that is resumed.
+            Part::Handshake(14, _) | Part::ChangeCipherSpec => self.is_done = true,
+            Part::Handshake(22, body) => self.staple = server_flight::staple(&body).ok(),
+            // A warning, as that the name is unknown, ends nothing; other than close_notify.
+            Part::Alert(Some((1, description))) if description != 0 => {}
+            Part::Alert(alert) => self.alert = Some(alert.map_or(0, |(_, description)| description)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The hello, if a handshake would go on from here with `version`.
+    pub(super) fn agreed(&self, version: ProtocolVersion) -> Option<&ServerHello> {
+        self.hello.as_ref().filter(|hello| hello.version == version)
+    }
+
+    /// The suite of the hello.
+    pub(super) fn suite(&self) -> Option<&'static Suite> {
+        suites::find(self.hello.as_ref()?.suite)
+    }
+
+    /// What the key exchange says.
+    pub(super) fn exchanged(&self) -> Option<Exchanged> {
+        let hello = self.hello.as_ref()?;
+        server_flight::key_exchange(self.exchange.as_ref()?, self.suite()?, hello.version).ok()
+    }
+}

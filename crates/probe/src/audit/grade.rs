@@ -1,0 +1,352 @@
+//! The grade: SSL Labs' Server Rating Guide, version 2009r (2025).
+//!
+//! Scores for protocol, key exchange and cipher make a number, the number a letter, and rules lower the letter. What the guide
+//! judges by simulated clients, which is one rule, is judged here by the suites that are accepted.
+
+use std::fmt;
+
+use brisk_wire::registry::ProtocolVersion;
+use brisk_wire::suites::{Cipher, Exchange};
+use serde::{Serialize, Serializer};
+
+use super::Audit;
+use super::protocols::Protocols;
+
+/// The guide.
+pub const GUIDE: &str = "SSL Labs Server Rating Guide 2009r";
+
+/// A grade, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Letter {
+    /// A+
+    APlus,
+    /// A
+    A,
+    /// A-
+    AMinus,
+    /// B
+    B,
+    /// C
+    C,
+    /// D
+    D,
+    /// E
+    E,
+    /// F
+    F,
+    /// The certificate is not trusted.
+    T,
+    /// The certificate is for other names.
+    M,
+}
+
+const ALL: [(Letter, &str); 10] = [
+    (Letter::APlus, "A+"),
+    (Letter::A, "A"),
+    (Letter::AMinus, "A-"),
+    (Letter::B, "B"),
+    (Letter::C, "C"),
+    (Letter::D, "D"),
+    (Letter::E, "E"),
+    (Letter::F, "F"),
+    (Letter::T, "T"),
+    (Letter::M, "M"),
+];
+
+impl fmt::Display for Letter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (_, name) = ALL.iter().find(|(own, _)| own == self).unwrap_or(&ALL[7]);
+        f.pad(name)
+    }
+}
+
+impl Serialize for Letter {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl std::str::FromStr for Letter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = ALL[..8].iter().find(|(_, name)| name.eq_ignore_ascii_case(text));
+        found.map(|(letter, _)| *letter).ok_or_else(|| "write a grade from A+ to F".to_owned())
+    }
+}
+
+/// A grade and how it came about.
+#[derive(Clone, Debug, Serialize)]
+pub struct Grade {
+    /// The letter.
+    pub letter: Letter,
+    /// What it would be with a trusted certificate; the same where it is trusted.
+    pub if_trusted: Letter,
+    /// The guide and its version.
+    pub guide: &'static str,
+    /// Out of 100, for the versions.
+    pub protocol: u32,
+    /// Out of 100, for keys and groups.
+    pub key_exchange: u32,
+    /// Out of 100, for ciphers.
+    pub cipher: u32,
+    /// All three, weighted by 30, 30 and 40 percent.
+    pub score: u32,
+    /// Rules that lowered it, or that keep it from A+.
+    pub reasons: Vec<String>,
+}
+
+/// Grades what was found.
+pub(super) fn grade(audit: &Audit) -> Grade {
+    let (protocol, key_exchange, cipher) =
+        (protocol(&audit.protocols), key_exchange(audit), cipher(&audit.protocols));
+    let score = (protocol * 30 + key_exchange * 30 + cipher * 40) / 100;
+    let mut rules = Rules { letter: by_score(score), reasons: Vec::new() };
+    if [protocol, key_exchange, cipher].contains(&0) {
+        rules.cap(Letter::F, "one of the three scores is 0");
+    }
+    protocols(audit, &mut rules);
+    suites(audit, &mut rules);
+    keys(audit, &mut rules);
+    attacks(audit, &mut rules);
+    warnings(audit, &mut rules);
+    let if_trusted = rules.letter;
+    trust(audit, &mut rules);
+    let Rules { letter, reasons } = rules;
+    Grade { letter, if_trusted, guide: GUIDE, protocol, key_exchange, cipher, score, reasons }
+}
+
+fn by_score(score: u32) -> Letter {
+    match score {
+        80.. => Letter::APlus,
+        65.. => Letter::B,
+        50.. => Letter::C,
+        35.. => Letter::D,
+        20.. => Letter::E,
+        _ => Letter::F,
+    }
+}
+
+fn protocol(found: &Protocols) -> u32 {
+    let score = |version: u16| match ProtocolVersion(version) {
+        ProtocolVersion::SSL3_0 => 80,
+        ProtocolVersion::TLS1_0 => 90,
+        ProtocolVersion::TLS1_1 => 95,
+        _ => 100,
+    };
+    let offered = found.versions.iter().filter(|own| own.offered).map(|own| score(own.version));
+    mean(offered.chain(found.sslv2.then_some(0)))
+}
+
+/// The mean of the best and the worst.
+fn mean(scores: impl Iterator<Item = u32>) -> u32 {
+    let all: Vec<u32> = scores.collect();
+    match (all.iter().max(), all.iter().min()) {
+        (Some(most), Some(least)) => u32::midpoint(*most, *least),
+        _ => 0,
+    }
+}
+
+/// The strength of the weakest, in bits of RSA.
+fn key_exchange(audit: &Audit) -> u32 {
+    if audit.protocols.suites().any(|(_, suite)| suite.is_anonymous) {
+        return 0;
+    }
+    let certificates = audit.certificates.iter().map(|certificate| match certificate.key.as_str() {
+        "RSA" | "DSA" => certificate.key_bits,
+        // As the guide counts elliptic curves: 256 bits are worth 3072 of RSA.
+        _ => certificate.key_bits * 12,
+    });
+    let bits = certificates.chain(audit.groups.dh_bits).min().unwrap_or(0);
+    let is_export = audit.protocols.suites().any(|(_, suite)| suite.is_export);
+    let score = match bits {
+        ..512 => 20,
+        512..1024 => 40,
+        1024..2048 => 80,
+        2048..4096 => 90,
+        _ => 100,
+    };
+    if is_export { score.min(40) } else { score }
+}
+
+fn cipher(found: &Protocols) -> u32 {
+    mean(found.suites().map(|(_, suite)| match suite.bits {
+        0 => 0,
+        ..128 => 20,
+        ..256 => 80,
+        _ => 100,
+    }))
+}
+
+struct Rules {
+    letter: Letter,
+    reasons: Vec<String>,
+}
+
+impl Rules {
+    fn cap(&mut self, letter: Letter, reason: impl Into<String>) {
+        self.letter = self.letter.max(letter);
+        self.reasons.push(format!("{letter} at most: {}", reason.into()));
+    }
+}
+
+fn protocols(audit: &Audit, rules: &mut Rules) {
+    let has = |version| audit.protocols.version(version).is_some();
+    if audit.protocols.sslv2 {
+        rules.cap(Letter::F, "SSL 2.0 is spoken");
+    }
+    if has(ProtocolVersion::SSL3_0) {
+        let cbc = audit.protocols.suites().any(|(version, suite)| {
+            version == ProtocolVersion::SSL3_0 && !matches!(suite.cipher, Cipher::Rc4 | Cipher::Null)
+        });
+        if cbc {
+            rules.cap(Letter::C, "SSL 3.0 with block ciphers (POODLE)");
+        } else {
+            rules.cap(Letter::B, "SSL 3.0 is spoken");
+        }
+    }
+    if has(ProtocolVersion::TLS1_0) || has(ProtocolVersion::TLS1_1) {
+        rules.cap(Letter::B, "TLS 1.0 or TLS 1.1 is spoken");
+    }
+    if !has(ProtocolVersion::TLS1_2) && !has(ProtocolVersion::TLS1_3) {
+        rules.cap(Letter::C, "neither TLS 1.2 nor TLS 1.3 is spoken");
+    }
+}
+
+fn suites(audit: &Audit, rules: &mut Rules) {
+    let all = || audit.protocols.suites();
+    if all().any(|(_, suite)| suite.is_anonymous || suite.is_export || suite.cipher == Cipher::Null) {
+        rules.cap(Letter::F, "suites without authentication, without encryption, or made weak for export");
+    }
+    let modern_rc4 =
+        |version: ProtocolVersion, cipher| version >= ProtocolVersion::TLS1_1 && cipher == Cipher::Rc4;
+    if all().any(|(version, suite)| modern_rc4(version, suite.cipher)) {
+        rules.cap(Letter::C, "RC4 with TLS 1.1 or newer");
+    } else if all().any(|(_, suite)| suite.cipher == Cipher::Rc4) {
+        rules.cap(Letter::B, "RC4");
+    }
+    let modern = |version| version >= ProtocolVersion::TLS1_1;
+    if all().any(|(version, suite)| modern(version) && suite.cipher == Cipher::TripleDes) {
+        rules.cap(Letter::C, "Triple DES with TLS 1.1 or newer");
+    }
+    if all().any(|(_, suite)| suite.bits == 56 && !suite.is_export) {
+        rules.cap(Letter::F, "DES");
+    }
+    if !all().any(|(_, suite)| suite.has_forward_secrecy()) {
+        rules.cap(Letter::B, "no forward secrecy");
+    }
+    if !all().any(|(_, suite)| suite.cipher == Cipher::Aead) {
+        rules.cap(Letter::B, "no suite with authenticated encryption (AEAD)");
+    }
+}
+
+fn keys(audit: &Audit, rules: &mut Rules) {
+    let uses_dh = audit.protocols.suites().any(|(_, suite)| suite.exchange == Exchange::Dhe);
+    match audit.groups.dh_bits.filter(|_| uses_dh) {
+        Some(bits) if bits < 1024 => rules.cap(Letter::F, format!("Diffie-Hellman with {bits} bits")),
+        Some(bits) if bits < 2048 => rules.cap(Letter::B, format!("Diffie-Hellman with {bits} bits")),
+        _ => {}
+    }
+    for certificate in &audit.certificates {
+        if certificate.key == "RSA" && certificate.key_bits < 1024 {
+            rules.cap(Letter::F, format!("a key of {} bits", certificate.key_bits));
+        } else if certificate.key == "RSA" && certificate.key_bits < 2048 {
+            rules.cap(Letter::B, format!("a key of {} bits", certificate.key_bits));
+        }
+        match &certificate.weak_hash {
+            Some(hash) if hash.ends_with("MD5") => rules.cap(Letter::F, hash),
+            Some(hash) => rules.cap(Letter::T, hash),
+            None => {}
+        }
+        if !certificate.is_complete {
+            rules.cap(Letter::B, "the chain lacks an intermediate");
+        }
+    }
+}
+
+fn attacks(audit: &Audit, rules: &mut Rules) {
+    let weak = &audit.weaknesses;
+    for (found, name) in [
+        (weak.heartbleed, "Heartbleed"),
+        (weak.early_ccs, "CCS injection"),
+        (weak.robot, "ROBOT"),
+        (weak.ticketbleed, "Ticketbleed"),
+    ] {
+        if found == Some(true) {
+            rules.cap(Letter::F, name);
+        }
+    }
+    let insecure = audit.protocols.secure_renegotiation == Some(false);
+    if insecure && weak.client_renegotiation == Some(true) {
+        rules.cap(Letter::F, "insecure renegotiation");
+    }
+    if audit.protocols.compression {
+        rules.cap(Letter::C, "TLS compression (CRIME)");
+    }
+}
+
+/// What keeps a good server from A+, or makes it A-.
+fn warnings(audit: &Audit, rules: &mut Rules) {
+    if audit.protocols.version(ProtocolVersion::TLS1_3).is_none() {
+        rules.cap(Letter::AMinus, "no TLS 1.3");
+    }
+    if audit.protocols.secure_renegotiation == Some(false) {
+        rules.cap(Letter::AMinus, "renegotiation is not secured (RFC 5746)");
+    }
+    let weak = audit.protocols.suites().any(|(_, suite)| !suite.has_forward_secrecy());
+    let strong = audit.protocols.suites().any(|(_, suite)| suite.has_forward_secrecy());
+    if weak && strong && audit.protocols.versions.iter().any(|own| own.server_order == Some(false)) {
+        rules.cap(Letter::AMinus, "clients may choose suites without forward secrecy");
+    }
+    if audit.protocols.fallback_signal == Some(false) {
+        rules.cap(Letter::A, "a fallback to an older version is not refused (RFC 7507)");
+    }
+    let age = audit.http.as_ref().and_then(|http| http.hsts.as_ref()).and_then(|hsts| hsts.max_age);
+    match age {
+        None => rules.cap(Letter::A, "no HSTS"),
+        Some(age) if age < HALF_A_YEAR => {
+            rules.cap(Letter::A, format!("HSTS of {age} s, less than 180 days"));
+        }
+        Some(_) => {}
+    }
+}
+
+/// Seconds of HSTS from which on it counts.
+pub(super) const HALF_A_YEAR: u64 = 180 * 24 * 3600;
+
+fn trust(audit: &Audit, rules: &mut Rules) {
+    if audit.certificates.iter().any(|certificate| !certificate.name_matches) {
+        rules.letter = Letter::M;
+        rules.reasons.insert(0, "M: a certificate is not for this name".to_owned());
+        return;
+    }
+    let untrusted = audit.certificates.iter().any(|certificate| !super::judged::is_trusted(certificate));
+    if untrusted && rules.letter < Letter::T {
+        rules.letter = Letter::T;
+        rules.reasons.insert(0, "T: a certificate is not trusted".to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_read_as_they_are_written() {
+        for (letter, name) in ALL {
+            assert_eq!(letter.to_string(), name);
+        }
+        assert_eq!("a+".parse(), Ok(Letter::APlus));
+        assert!("T".parse::<Letter>().is_err() && "G".parse::<Letter>().is_err());
+        assert!(Letter::APlus < Letter::A && Letter::F < Letter::T);
+    }
+
+    #[test]
+    fn scores_become_letters() {
+        assert_eq!(by_score(80), Letter::APlus);
+        assert_eq!(by_score(79), Letter::B);
+        assert_eq!(by_score(19), Letter::F);
+        assert_eq!(mean([100, 90, 80].into_iter()), 90);
+        assert_eq!(mean([].into_iter()), 0);
+    }
+}

@@ -1,0 +1,286 @@
+//! What a server says over HTTP: HSTS, headers that protect pages, cookies, and where port 80 leads.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use serde::Serialize;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout_at;
+
+use super::contact::Contact;
+use super::error::AuditError;
+
+/// A head at most.
+const LONGEST_HEAD: usize = 64 << 10;
+
+/// Redirects that are followed.
+const HOPS: usize = 5;
+
+/// What was said.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Http {
+    /// Status of the answer to `GET /`.
+    pub status: u16,
+    /// `Strict-Transport-Security`; `None` without.
+    pub hsts: Option<Hsts>,
+    /// Other headers that were looked for, those that are there.
+    pub headers: BTreeMap<String, String>,
+    /// Cookies that lack an attribute.
+    pub cookies: Vec<Cookie>,
+    /// What port 80 does.
+    pub plain: Plain,
+}
+
+/// `Strict-Transport-Security` (RFC 6797).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Hsts {
+    /// Seconds; `None` if it cannot be read, and then the header says nothing.
+    pub max_age: Option<u64>,
+    /// Subdomains too.
+    pub include_subdomains: bool,
+    /// It asks for a place on the preload list.
+    pub preload: bool,
+}
+
+/// A cookie that lacks an attribute. Its value is not kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Cookie {
+    /// Its name.
+    pub name: String,
+    /// `Secure`, `HttpOnly` or `SameSite`.
+    pub lacks: Vec<&'static str>,
+}
+
+/// What port 80 does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Plain {
+    /// It was not asked.
+    #[default]
+    Unasked,
+    /// Nothing listens there, which is safe.
+    Closed,
+    /// Redirects, one after the other, the last of them to HTTPS on the same host.
+    Redirects(Vec<String>),
+    /// It redirects to another host before it redirects to HTTPS: the browser learns no HSTS of the first.
+    OtherHost(Vec<String>),
+    /// It answers without HTTPS; the status.
+    Answers(u16),
+}
+
+impl Hsts {
+    fn read(value: &str) -> Self {
+        let mut hsts = Self::default();
+        for directive in value.split(';') {
+            let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
+            match name.trim().to_ascii_lowercase().as_str() {
+                "max-age" => hsts.max_age = value.trim().trim_matches('"').parse().ok(),
+                "includesubdomains" => hsts.include_subdomains = true,
+                "preload" => hsts.preload = true,
+                _ => {}
+            }
+        }
+        hsts
+    }
+
+    /// What the preload list asks for: a year, subdomains, and the wish (hstspreload.org).
+    pub fn fits_preload_list(&self) -> bool {
+        self.preload && self.include_subdomains && self.max_age.is_some_and(|age| age >= 31_536_000)
+    }
+}
+
+/// A response head.
+#[derive(Debug, Default)]
+pub(super) struct Head {
+    pub(super) status: u16,
+    pub(super) fields: Vec<(String, String)>,
+}
+
+impl Head {
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let mut fields = [httparse::EMPTY_HEADER; 128];
+        let mut response = httparse::Response::new(&mut fields);
+        if !matches!(response.parse(bytes), Ok(httparse::Status::Complete(_))) {
+            return None;
+        }
+        let fields = response.headers.iter().map(|field| {
+            (field.name.to_ascii_lowercase(), String::from_utf8_lossy(field.value).trim().to_owned())
+        });
+        Some(Self { status: response.code.unwrap_or(0), fields: fields.collect() })
+    }
+
+    fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// The request whose answer is looked at.
+pub(super) fn request(contact: &Contact, path: &str) -> String {
+    let authority =
+        if contact.port == 443 { contact.host.clone() } else { format!("{}:{}", contact.host, contact.port) };
+    format!(
+        "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: brisk-probe\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+    )
+}
+
+/// Reads a head; interim ones are skipped. `None` if there is none in time, or it is too long.
+pub(super) async fn head(stream: &mut (impl AsyncRead + Unpin), deadline: Instant) -> Option<Head> {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+            let head = Head::parse(&bytes[..end + 4])?;
+            if (100..200).contains(&head.status) && head.status != 101 {
+                bytes.drain(..end + 4);
+                continue;
+            }
+            return Some(head);
+        }
+        if bytes.len() > LONGEST_HEAD {
+            return None;
+        }
+        let read = timeout_at(deadline.into(), stream.read(&mut buffer)).await.ok()?.ok()?;
+        if read == 0 {
+            return None;
+        }
+        bytes.extend_from_slice(&buffer[..read]);
+    }
+}
+
+/// Asks over a connection that is there.
+pub(super) async fn ask(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    request: &str,
+    deadline: Instant,
+) -> Option<Head> {
+    timeout_at(deadline.into(), stream.write_all(request.as_bytes())).await.ok()?.ok()?;
+    let _ = timeout_at(deadline.into(), stream.flush()).await;
+    head(stream, deadline).await
+}
+
+/// What a head says.
+pub(super) fn judge(head: &Head) -> Http {
+    const LOOKED_FOR: [&str; 8] = [
+        "alt-svc",
+        "content-security-policy",
+        "permissions-policy",
+        "public-key-pins",
+        "referrer-policy",
+        "server",
+        "x-content-type-options",
+        "x-frame-options",
+    ];
+    let named = LOOKED_FOR.iter().filter_map(|name| {
+        let value: String = head.field(name)?.chars().take(200).collect();
+        Some(((*name).to_owned(), value))
+    });
+    let cookies = head.fields.iter().filter(|(name, _)| name == "set-cookie");
+    Http {
+        status: head.status,
+        hsts: head.field("strict-transport-security").map(Hsts::read),
+        headers: named.collect(),
+        cookies: cookies.filter_map(|(_, value)| cookie(value)).collect(),
+        plain: Plain::Unasked,
+    }
+}
+
+fn cookie(value: &str) -> Option<Cookie> {
+    let mut parts = value.split(';');
+    let name = parts.next()?.split('=').next()?.trim();
+    let attributes: Vec<String> =
+        parts.map(|part| part.split('=').next().unwrap_or("").trim().to_ascii_lowercase()).collect();
+    let all = [("Secure", "secure"), ("HttpOnly", "httponly"), ("SameSite", "samesite")];
+    let lacks: Vec<_> = all
+        .iter()
+        .filter(|(_, own)| !attributes.iter().any(|had| had == own))
+        .map(|(name, _)| *name)
+        .collect();
+    (!lacks.is_empty()).then(|| Cookie { name: name.chars().take(64).collect(), lacks })
+}
+
+/// Follows redirects from `http://host:port/` to HTTPS.
+pub(super) async fn plain(contact: &Contact, port: u16) -> Result<Plain, AuditError> {
+    contact.step("port 80");
+    let mut url = format!("http://{}/", authority(&contact.host, port, 80));
+    let mut hops = Vec::new();
+    let (mut at_port, mut path) = (port, "/".to_owned());
+    for _ in 0..HOPS {
+        let deadline = contact.place()?;
+        let address = std::net::SocketAddr::new(contact.address.ip(), at_port);
+        let Ok(Ok(mut stream)) = timeout_at(deadline.into(), TcpStream::connect(address)).await else {
+            return Ok(Plain::Closed);
+        };
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nUser-Agent: brisk-probe\r\nConnection: close\r\n\r\n",
+            authority(&contact.host, at_port, 80)
+        );
+        let Some(head) = ask(&mut stream, &request, deadline).await else { return Ok(Plain::Closed) };
+        let location = head.field("location").filter(|_| (300..400).contains(&head.status));
+        let Some(location) = location else { return Ok(Plain::Answers(head.status)) };
+        let next: String = if location.starts_with('/') {
+            let origin = url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
+            format!("{origin}{location}")
+        } else {
+            location.to_owned()
+        };
+        hops.push(next.chars().take(300).collect());
+        let is_own = |rest: &str| {
+            let authority = rest.split(['/', '?', '#']).next().unwrap_or("");
+            let host = if authority.ends_with(']') {
+                authority
+            } else {
+                authority.rsplit_once(':').map_or(authority, |(host, _)| host)
+            };
+            host.eq_ignore_ascii_case(&contact.host)
+        };
+        if let Some(rest) = next.strip_prefix("https://") {
+            return Ok(if is_own(rest) { Plain::Redirects(hops) } else { Plain::OtherHost(hops) });
+        }
+        let Some(rest) = next.strip_prefix("http://").filter(|rest| is_own(rest)) else {
+            return Ok(Plain::OtherHost(hops));
+        };
+        let (authority, rest) = rest.split_once('/').unwrap_or((rest, ""));
+        at_port = authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(80);
+        path = format!("/{rest}");
+        if path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+            return Ok(Plain::Answers(head.status));
+        }
+        url = next;
+    }
+    Ok(Plain::Answers(310))
+}
+
+fn authority(host: &str, port: u16, default: u16) -> String {
+    if port == default { host.to_owned() } else { format!("{host}:{port}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hsts_is_read_as_clients_read_it() {
+        let hsts = Hsts::read("max-age=\"63072000\"; includeSubDomains ;PRELOAD");
+        assert_eq!(hsts, Hsts { max_age: Some(63_072_000), include_subdomains: true, preload: true });
+        assert!(hsts.fits_preload_list());
+        assert_eq!(Hsts::read("includeSubDomains").max_age, None);
+        assert!(!Hsts::read("max-age=31535999; includeSubDomains; preload").fits_preload_list());
+    }
+
+    #[test]
+    fn a_cookie_is_named_with_what_it_lacks_and_without_its_value() {
+        assert_eq!(cookie("a=secret; Secure; HttpOnly; SameSite=Lax"), None);
+        let found = cookie("a=secret; path=/; HTTPONLY").expect("it lacks something");
+        assert_eq!(found, Cookie { name: "a".to_owned(), lacks: vec!["Secure", "SameSite"] });
+    }
+
+    #[test]
+    fn a_head_is_judged_by_its_fields() {
+        let head =
+            b"HTTP/1.1 200 OK\r\nStrict-Transport-Security: max-age=1\r\nX-Frame-Options: DENY\r\n\r\n";
+        let http = judge(&Head::parse(head).expect("a head"));
+        assert_eq!(http.hsts.and_then(|hsts| hsts.max_age), Some(1));
+        assert_eq!(http.headers.get("x-frame-options").map(String::as_str), Some("DENY"));
+    }
+}

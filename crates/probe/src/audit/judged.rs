@@ -1,0 +1,292 @@
+//! What was found, judged: each finding with the evidence for it.
+
+use brisk_wire::registry::ProtocolVersion;
+use brisk_wire::suites::{Cipher, Suite};
+use serde::Serialize;
+
+use super::catalogue::{self, Kind, Severity};
+use super::certificate::Certificate;
+use super::grade::HALF_A_YEAR;
+use super::http::{Http, Plain};
+use super::protocols::{has_short_blocks, names};
+use super::{Audit, grade};
+
+/// A finding: what, how bad, and how it was seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Which.
+    #[serde(flatten)]
+    pub kind: Kind,
+    /// What was seen.
+    pub evidence: String,
+}
+
+/// Days before its end from which on a certificate expires soon, or a third of its life where that is shorter.
+const SOON: i64 = 14;
+
+/// Whether the authorities that the caller named, or else any set, trust a certificate.
+pub(super) fn is_trusted(certificate: &Certificate) -> bool {
+    certificate.trust.iter().any(|trust| trust.distrust.is_none())
+}
+
+/// All findings, the worst first.
+pub(super) fn findings(audit: &Audit) -> Vec<Finding> {
+    let mut found = Findings::default();
+    protocols(audit, &mut found);
+    suites(audit, &mut found);
+    groups(audit, &mut found);
+    for certificate in &audit.certificates {
+        chain(certificate, &mut found);
+        certificate_itself(certificate, &mut found);
+    }
+    let is_rsa = |certificate: &Certificate| certificate.key == "RSA";
+    if !audit.certificates.is_empty() && audit.certificates.iter().all(is_rsa) {
+        let bits = audit.certificates[0].key_bits;
+        found.add(catalogue::NO_ECDSA, format!("only a certificate with RSA of {bits} bits is shown"));
+    }
+    attacks(audit, &mut found);
+    sessions(audit, &mut found);
+    if let Some(http) = &audit.http {
+        self::http(http, &mut found);
+    }
+    let mut found = found.0;
+    found.sort_by_key(|finding| std::cmp::Reverse(finding.kind.severity));
+    found
+}
+
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, kind: Kind, evidence: impl Into<String>) {
+        let evidence = evidence.into();
+        match self.0.iter_mut().find(|finding| finding.kind.id == kind.id) {
+            Some(finding) if finding.evidence != evidence => {
+                finding.evidence.push_str("; ");
+                finding.evidence.push_str(&evidence);
+            }
+            Some(_) => {}
+            None => self.0.push(Finding { kind, evidence }),
+        }
+    }
+
+    fn add_if(&mut self, is_so: bool, kind: Kind, evidence: &str) {
+        if is_so {
+            self.add(kind, evidence);
+        }
+    }
+}
+
+fn protocols(audit: &Audit, found: &mut Findings) {
+    let has = |version| audit.protocols.version(version);
+    found.add_if(
+        audit.protocols.sslv2,
+        catalogue::SSLV2,
+        "a hello of SSL 2.0 is answered with a certificate",
+    );
+    for (version, kind) in [
+        (ProtocolVersion::SSL3_0, catalogue::SSLV3),
+        (ProtocolVersion::TLS1_0, catalogue::TLS10),
+        (ProtocolVersion::TLS1_1, catalogue::TLS11),
+    ] {
+        if let Some(own) = has(version) {
+            found.add(kind, format!("{} suites, the first is {}", own.suites.len(), own.suites[0].name));
+        }
+    }
+    let no_tls13 = has(ProtocolVersion::TLS1_3).is_none();
+    found.add_if(no_tls13, catalogue::NO_TLS13, "a hello of TLS 1.3 is refused");
+    found.add_if(audit.protocols.compression, catalogue::COMPRESSION, "DEFLATE is chosen when it is offered");
+    let fallback = audit.protocols.fallback_signal == Some(false);
+    found.add_if(fallback, catalogue::NO_FALLBACK_SIGNAL, "TLS_FALLBACK_SCSV in an older version is ignored");
+}
+
+fn suites(audit: &Audit, found: &mut Findings) {
+    let all = || audit.protocols.suites();
+    let mut add = |kind: Kind, fits: &dyn Fn(ProtocolVersion, &Suite) -> bool| {
+        let evidence = names(all().filter(|(version, suite)| fits(*version, suite)));
+        if !evidence.is_empty() {
+            found.add(kind, evidence);
+        }
+    };
+    add(catalogue::SUITE_NULL, &|_, suite| suite.cipher == Cipher::Null);
+    add(catalogue::SUITE_ANONYMOUS, &|_, suite| suite.is_anonymous);
+    add(catalogue::SUITE_EXPORT, &|_, suite| suite.is_export);
+    add(catalogue::SUITE_RC4, &|_, suite| suite.cipher == Cipher::Rc4);
+    add(catalogue::SUITE_SHORT_BLOCKS, &|_, suite| has_short_blocks(suite));
+    add(catalogue::NO_FORWARD_SECRECY, &|_, suite| !suite.has_forward_secrecy());
+    add(catalogue::BEAST, &|version, suite| {
+        version <= ProtocolVersion::TLS1_0 && !matches!(suite.cipher, Cipher::Rc4 | Cipher::Null)
+    });
+    let has_aead = all().any(|(_, suite)| suite.cipher == Cipher::Aead);
+    if !has_aead && all().next().is_some() {
+        found.add(catalogue::NO_AEAD, names(all()));
+    }
+    for own in audit.protocols.versions.iter().filter(|own| own.server_order == Some(false)) {
+        let is_weak =
+            |suite: &Suite| !suite.has_forward_secrecy() || suite.cipher != Cipher::Aead || suite.bits < 128;
+        if own.suites.iter().any(|suite| is_weak(&suite.suite)) {
+            found.add(catalogue::CLIENT_ORDER, format!("in {}", own.name));
+        }
+    }
+}
+
+fn groups(audit: &Audit, found: &mut Findings) {
+    let groups = &audit.groups;
+    if let Some(bits) = groups.dh_bits.filter(|bits| *bits < 2048) {
+        found.add(catalogue::DH_SMALL, format!("a prime of {bits} bits"));
+    }
+    let quantum = groups.post_quantum == Some(false);
+    found.add_if(quantum, catalogue::NO_POST_QUANTUM, &format!("groups: {}", groups.tls13.join(", ")));
+    let weak: Vec<_> = groups.tls12.iter().filter(|name| name.contains("192")).cloned().collect();
+    if !weak.is_empty() {
+        found.add(catalogue::GROUP_WEAK, weak.join(", "));
+    }
+    let sha1: Vec<_> = groups.schemes_tls12.iter().filter(|name| name.ends_with("sha1")).cloned().collect();
+    if !sha1.is_empty() {
+        found.add(catalogue::SCHEME_SHA1, sha1.join(", "));
+    }
+}
+
+fn chain(certificate: &Certificate, found: &mut Findings) {
+    let about = |text: &str| format!("{} ({}): {text}", certificate.subject, certificate.key);
+    if !certificate.is_complete {
+        found.add(
+            catalogue::CHAIN_INCOMPLETE,
+            about(&format!("its issuer {} is not sent", certificate.issuer)),
+        );
+    }
+    if certificate.strays > 0 {
+        found.add(catalogue::CHAIN_STRAY, about(&format!("{} of {}", certificate.strays, certificate.sent)));
+    } else if !certificate.in_order {
+        found.add(catalogue::CHAIN_ORDER, about("a certificate is not followed by its issuer"));
+    }
+    found.add_if(certificate.has_root, catalogue::CHAIN_ROOT, &about("the last one is signed by itself"));
+    if !certificate.name_matches {
+        let names = certificate.names.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
+        found.add(catalogue::WRONG_NAME, format!("it is for {names}"));
+    }
+    if let Some(reason) = &certificate.wrong_time {
+        found.add(catalogue::EXPIRED, reason);
+    } else if certificate.days_left < SOON.min(certificate.lifetime_days / 3) {
+        let (days, end) = (certificate.days_left, &certificate.not_after);
+        found.add(catalogue::EXPIRES_SOON, about(&format!("{days} days left, until {end}")));
+    }
+    let untrusted = !is_trusted(certificate)
+        && certificate.is_complete
+        && certificate.name_matches
+        && certificate.wrong_time.is_none();
+    if untrusted {
+        let verdicts = certificate
+            .trust
+            .iter()
+            .filter_map(|trust| Some(format!("{}: {}", trust.authorities, trust.distrust.as_ref()?)));
+        found.add(catalogue::UNTRUSTED, about(&verdicts.collect::<Vec<_>>().join("; ")));
+    }
+}
+
+fn certificate_itself(certificate: &Certificate, found: &mut Findings) {
+    if let Some(reason) = &certificate.weak_hash {
+        found.add(catalogue::SHA1, reason);
+    }
+    if let Some(reason) = &certificate.weak_key {
+        found.add(catalogue::KEY_SMALL, reason);
+    }
+    let mozilla = certificate.trust.iter().find(|trust| trust.authorities == "Mozilla");
+    let is_public = mozilla.is_some_and(|trust| trust.is_anchored);
+    if is_public && certificate.lifetime_days > 398 {
+        found.add(catalogue::LIFETIME, format!("{} days", certificate.lifetime_days));
+    }
+    if is_public && certificate.sct_logs < 2 {
+        found.add(catalogue::NO_SCT, format!("SCTs of {} logs", certificate.sct_logs));
+    }
+    let missing = certificate.must_staple && !certificate.is_stapled;
+    found.add_if(missing, catalogue::MUST_STAPLE, "TLS feature status_request, and no CertificateStatus");
+    found.add_if(certificate.staple_is_wrong, catalogue::STAPLE_WRONG, &certificate.staple);
+}
+
+fn attacks(audit: &Audit, found: &mut Findings) {
+    let weak = &audit.weaknesses;
+    for (is_so, kind, evidence) in [
+        (
+            weak.heartbleed,
+            catalogue::HEARTBLEED,
+            "a heartbeat that announces 32 bytes and has none is answered",
+        ),
+        (weak.early_ccs, catalogue::EARLY_CCS, "what follows an early change_cipher_spec is decrypted"),
+        (weak.robot, catalogue::ROBOT, "answers depend on the padding of the premaster secret, twice alike"),
+        (weak.ticketbleed, catalogue::TICKETBLEED, "a session ID of 16 bytes comes back longer"),
+        (
+            weak.client_renegotiation,
+            catalogue::CLIENT_RENEGOTIATION,
+            "a second handshake within a connection begins",
+        ),
+    ] {
+        found.add_if(is_so == Some(true), kind, evidence);
+    }
+    let insecure = audit.protocols.secure_renegotiation == Some(false);
+    found.add_if(insecure, catalogue::INSECURE_RENEGOTIATION, "the hello lacks renegotiation_info");
+}
+
+fn sessions(audit: &Audit, found: &mut Findings) {
+    const WEEK: u32 = 7 * 24 * 3600;
+    let lifetimes = [audit.sessions.ticket_lifetime, audit.weaknesses.ticket_lifetime];
+    if let Some(longest) = lifetimes.into_iter().flatten().max().filter(|longest| *longest > WEEK) {
+        found.add(catalogue::TICKET_LIFETIME, format!("{longest} s"));
+    }
+    if audit.sessions.early_data_replayed == Some(true) {
+        let status = audit.sessions.replay_status.unwrap_or(0);
+        let evidence = format!("a GET of one session was answered twice, the second time with {status}");
+        found.add(catalogue::REPLAY, evidence);
+    }
+    if let Some((seconds, Some(false))) = audit.sessions.watched {
+        let mut kind = catalogue::TICKET_KEYS;
+        if seconds < 24 * 3600 {
+            kind.severity = Severity::Info;
+        }
+        found.add(kind, format!("the name of the key stayed for the {seconds} s of the watch"));
+    }
+    let apart: Vec<_> = audit.sessions.addresses.iter().filter(|(_, resumed)| !resumed).collect();
+    if !apart.is_empty() {
+        let all: Vec<_> = apart.iter().map(|(address, _)| address.as_str()).collect();
+        found.add(catalogue::NOT_SHARED, all.join(", "));
+    }
+}
+
+fn http(http: &Http, found: &mut Findings) {
+    match &http.hsts {
+        None => found.add(catalogue::NO_HSTS, format!("an answer {} without the header", http.status)),
+        Some(hsts) => {
+            match hsts.max_age {
+                None => found.add(catalogue::NO_HSTS, "max-age cannot be read"),
+                Some(age) if age < HALF_A_YEAR => found.add(catalogue::SHORT_HSTS, format!("max-age={age}")),
+                Some(_) => {}
+            }
+            if hsts.preload && !hsts.fits_preload_list() {
+                found.add(catalogue::PRELOAD, "max-age of a year and includeSubDomains are needed");
+            }
+        }
+    }
+    match &http.plain {
+        Plain::Answers(status) => found.add(catalogue::PLAIN, format!("status {status}")),
+        Plain::OtherHost(hops) => found.add(catalogue::PLAIN_OTHER, hops.join(" -> ")),
+        _ => {}
+    }
+    for cookie in &http.cookies {
+        found.add(catalogue::COOKIE, format!("{} lacks {}", cookie.name, cookie.lacks.join(", ")));
+    }
+    let missing: Vec<_> = ["content-security-policy", "referrer-policy", "x-content-type-options"]
+        .into_iter()
+        .filter(|name| !http.headers.contains_key(*name))
+        .collect();
+    if !missing.is_empty() {
+        found.add(catalogue::HEADERS, missing.join(", "));
+    }
+    if http.headers.contains_key("public-key-pins") {
+        found.add(catalogue::PINS, "Public-Key-Pins");
+    }
+}
+
+/// Whether a grade is worse than what is demanded.
+pub fn is_below(audit: &Audit, least: grade::Letter) -> bool {
+    audit.grade.letter > least
+}

@@ -1,0 +1,274 @@
+//! What takes a whole handshake: the chain that TLS 1.3 hides, sessions, early data, and HTTP.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use brisk_telemetry::Resumption;
+use brisk_tls_client::{
+    Client, ClientSettings, ClientStream, EarlyOutcome, Observer, SavedSession, SessionUse, Verification,
+};
+use brisk_wire::registry::{ProtocolVersion, SignatureScheme};
+use serde::Serialize;
+use tokio::net::TcpStream;
+use tokio::time::{timeout, timeout_at};
+
+use super::certificate::Shown;
+use super::contact::Contact;
+use super::error::AuditError;
+use super::http::{self, Http};
+use super::protocols::Protocols;
+use super::weaknesses::SILENCE;
+
+/// Other addresses of a name that are asked at most.
+const ADDRESSES: usize = 4;
+
+/// Sessions as clients have them.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Sessions {
+    /// A session of TLS 1.3 came, and its lifetime in seconds.
+    pub ticket_lifetime: Option<u32>,
+    /// It was resumed; `None` without a session.
+    pub resumed: Option<bool>,
+    /// Bytes of early data that the server takes at most; 0 for none.
+    pub early_data: u32,
+    /// Early data was taken twice with one session; `None` where it was not taken once.
+    pub early_data_replayed: Option<bool>,
+    /// The answer to the second one.
+    pub replay_status: Option<u16>,
+    /// Other addresses of the name, and whether they resumed a session of the first.
+    pub addresses: Vec<(String, bool)>,
+    /// With a watch: how long, in seconds, and whether the keys of tickets changed. `None` where tickets have no name of a key.
+    pub watched: Option<(u64, Option<bool>)>,
+}
+
+/// Keeps the chain of a connection.
+#[derive(Debug, Default)]
+struct Keep(Mutex<Option<Shown>>);
+
+impl Observer for Keep {
+    fn sent(&self, _: Instant, _: &[u8]) {}
+
+    fn received(&self, _: Instant, _: &[u8]) {}
+
+    fn chain(&self, certificates: &[&[u8]], staple: &[u8]) {
+        let chain = certificates.iter().map(|der| der.to_vec()).collect();
+        let staple = (!staple.is_empty()).then(|| staple.to_vec());
+        let shown = Shown { chain, staple, scts: None };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
+    }
+
+    fn secret(&self, _: &str, _: &[u8], _: &[u8]) {}
+}
+
+/// Schemes that ask for a certificate with a key for ECDSA, or for RSA.
+const ECDSA: &[SignatureScheme] = &[
+    SignatureScheme::ECDSA_SECP256R1_SHA256,
+    SignatureScheme::ECDSA_SECP384R1_SHA384,
+    SignatureScheme::ED25519,
+];
+const RSA: &[SignatureScheme] = &[
+    SignatureScheme::RSA_PSS_RSAE_SHA256,
+    SignatureScheme::RSA_PSS_RSAE_SHA384,
+    SignatureScheme::RSA_PSS_RSAE_SHA512,
+];
+
+fn settings(contact: &Contact, version: ProtocolVersion) -> ClientSettings {
+    let mut settings = ClientSettings::new(contact.host.clone());
+    settings.versions = vec![version];
+    settings.verification = Verification::Off;
+    settings.protocols = vec!["http/1.1".to_owned()];
+    settings.session_use = SessionUse::Many;
+    settings
+}
+
+/// A connection to `address`; `None` if there is no handshake.
+async fn connect(
+    contact: &Contact,
+    client: &Client,
+    address: SocketAddr,
+    session: Option<SavedSession>,
+    early: Option<&[u8]>,
+    observer: Option<Arc<dyn Observer>>,
+) -> Result<Option<(ClientStream, Instant)>, AuditError> {
+    let deadline = contact.place()?;
+    let Ok(Ok(tcp)) = timeout_at(deadline.into(), TcpStream::connect(address)).await else { return Ok(None) };
+    let _ = tcp.set_nodelay(true);
+    let handshake = client.connect_observed(tcp, session, early, observer);
+    let stream = timeout_at(deadline.into(), handshake).await;
+    Ok(stream.ok().and_then(Result::ok).map(|stream| (stream, deadline)))
+}
+
+/// The chains that a server shows to clients of TLS 1.3: one for ECDSA, one for RSA, and one of each alone.
+pub(super) async fn chains(contact: &Contact) -> Result<Vec<Shown>, AuditError> {
+    contact.step("certificates");
+    let mut found: Vec<Shown> = Vec::new();
+    for schemes in [ECDSA, RSA] {
+        let mut settings = settings(contact, ProtocolVersion::TLS1_3);
+        settings.schemes = schemes.to_vec();
+        let client = Client::new(settings)?;
+        let keep = Arc::new(Keep::default());
+        let observer: Arc<dyn Observer> = Arc::clone(&keep) as _;
+        connect(contact, &client, contact.address, None, None, Some(observer)).await?;
+        let shown = keep.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        found.extend(shown.filter(|shown| !found.contains(shown)));
+    }
+    Ok(found)
+}
+
+/// HTTP and sessions, with the newest version.
+pub(super) async fn sessions(
+    contact: &Contact,
+    protocols: &Protocols,
+    path: &str,
+) -> Result<(Option<Http>, Sessions), AuditError> {
+    contact.step("HTTP");
+    let mut found = Sessions::default();
+    let version = [ProtocolVersion::TLS1_3, ProtocolVersion::TLS1_2];
+    let version = version.into_iter().find(|version| protocols.version(*version).is_some());
+    let Some(version) = version else { return Ok((None, found)) };
+    let client = Client::new(settings(contact, version))?;
+    let Some((mut stream, deadline)) = connect(contact, &client, contact.address, None, None, None).await?
+    else {
+        return Ok((None, found));
+    };
+    let head = http::ask(&mut stream, &http::request(contact, path), deadline).await;
+    let session = match stream.take_sessions().pop() {
+        Some(session) => Some(session),
+        None => timeout(SILENCE, stream.next_session()).await.ok().and_then(Result::ok).flatten(),
+    };
+    drop(stream);
+    contact.step("sessions");
+    if let Some(session) = session {
+        found.ticket_lifetime = session.lifetime();
+        found.early_data = session.early_data_limit();
+        resume(contact, &client, &session, &mut found).await?;
+        replay(contact, &client, &session, path, &mut found).await?;
+        addresses(contact, &client, &session, &mut found).await?;
+    }
+    Ok((head.as_ref().map(http::judge), found))
+}
+
+async fn resume(
+    contact: &Contact,
+    client: &Client,
+    session: &SavedSession,
+    found: &mut Sessions,
+) -> Result<(), AuditError> {
+    let again = connect(contact, client, contact.address, session.try_clone(), None, None).await?;
+    found.resumed = Some(again.is_some_and(|(stream, _)| stream.facts().resumption != Resumption::Full));
+    Ok(())
+}
+
+/// Sends the same harmless request early, twice with one session.
+async fn replay(
+    contact: &Contact,
+    client: &Client,
+    session: &SavedSession,
+    path: &str,
+    found: &mut Sessions,
+) -> Result<(), AuditError> {
+    if session.early_data_limit() == 0 {
+        return Ok(());
+    }
+    contact.step("early data");
+    // A session that was resumed may be used up: the test begins with one of its own.
+    let Some((mut stream, deadline)) = connect(contact, client, contact.address, None, None, None).await?
+    else {
+        return Ok(());
+    };
+    http::ask(&mut stream, &http::request(contact, path), deadline).await;
+    let fresh = match stream.take_sessions().pop() {
+        Some(session) => Some(session),
+        None => timeout(SILENCE, stream.next_session()).await.ok().and_then(Result::ok).flatten(),
+    };
+    drop(stream);
+    let Some(fresh) = fresh else { return Ok(()) };
+    let request = http::request(contact, path);
+    let mut accepted = Vec::new();
+    for _ in 0..2 {
+        let early = Some(request.as_bytes());
+        let again = connect(contact, client, contact.address, fresh.try_clone(), early, None).await?;
+        let Some((mut stream, deadline)) = again else {
+            accepted.push(false);
+            continue;
+        };
+        let is_early = stream.facts().early_data == EarlyOutcome::Accepted;
+        let head = if is_early { http::head(&mut stream, deadline).await } else { None };
+        // 425 (RFC 8470): it was taken and not acted on.
+        accepted.push(is_early && head.as_ref().is_some_and(|head| head.status != 425));
+        found.replay_status = head.map(|head| head.status);
+    }
+    if accepted[0] {
+        found.early_data_replayed = Some(accepted[1]);
+    }
+    Ok(())
+}
+
+async fn addresses(
+    contact: &Contact,
+    client: &Client,
+    session: &SavedSession,
+    found: &mut Sessions,
+) -> Result<(), AuditError> {
+    contact.step("resumption across addresses");
+    if contact.is_fixed {
+        return Ok(());
+    }
+    let all = super::resolve(&contact.host, contact.port, SILENCE * 3).unwrap_or_default();
+    let others = all.into_iter().filter(|address| *address != contact.address).take(ADDRESSES);
+    for address in others {
+        let again = connect(contact, client, address, session.try_clone(), None, None).await?;
+        // An address without an answer, as IPv6 where there is none, says nothing.
+        if let Some((stream, _)) = again {
+            let resumed = stream.facts().resumption != Resumption::Full;
+            found.addresses.push((address.to_string(), resumed));
+        }
+    }
+    Ok(())
+}
+
+/// The first 16 bytes of a ticket, where servers write the name of its key.
+async fn key_name(contact: &Contact, client: &Client) -> Result<Option<[u8; 16]>, AuditError> {
+    let Some((mut stream, deadline)) = connect(contact, client, contact.address, None, None, None).await?
+    else {
+        return Ok(None);
+    };
+    http::ask(&mut stream, &http::request(contact, "/"), deadline).await;
+    let session = stream.take_sessions().pop();
+    let session = match session {
+        Some(session) => Some(session),
+        None => timeout(SILENCE, stream.next_session()).await.ok().and_then(Result::ok).flatten(),
+    };
+    Ok(session.and_then(|session| session.ticket().and_then(|ticket| ticket.first_chunk().copied())))
+}
+
+/// Watches the names of ticket keys for `time`. Blocks.
+pub(super) fn watch(
+    runtime: &tokio::runtime::Runtime,
+    contact: &mut Contact,
+    time: Duration,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Option<bool>, AuditError> {
+    contact.step("ticket keys");
+    let client = Client::new(settings(contact, ProtocolVersion::TLS1_3))?;
+    let first = runtime.block_on(key_name(contact, &client))?;
+    let second = runtime.block_on(key_name(contact, &client))?;
+    // Tickets that begin with random bytes name no key.
+    let (Some(first), true) = (first, first == second) else { return Ok(None) };
+    contact.extend(time);
+    let begun = Instant::now();
+    loop {
+        let left = time.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            return Ok(Some(false));
+        }
+        progress(&format!("watching ticket keys for {} s more", left.as_secs()));
+        thread::sleep(left.min(time / 4).max(Duration::from_millis(100)));
+        match runtime.block_on(key_name(contact, &client))? {
+            Some(name) if name != first => return Ok(Some(true)),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! An audit as text for a terminal, as an HTML page, as JSON, SARIF and JUnit.
+
+mod ci;
+mod page;
+
+use brisk_report::{Table, json};
+
+pub use ci::{junit, sarif};
+pub use page::html;
+
+use super::{Audit, Plain};
+
+/// JSON: the [`Audit`] as it is.
+pub fn json(audit: &Audit) -> String {
+    json::document(audit)
+}
+
+/// Text of at most `width` columns.
+pub fn text(audit: &Audit, width: usize) -> String {
+    let mut text = format!("{} ({}), {}\n\n", audit.host, audit.address, audit.time);
+    for table in tables(audit) {
+        text.push_str(&table.to_text(width));
+        text.push('\n');
+    }
+    // Servers are quoted, and terminals obey control characters.
+    text.retain(|letter| letter == '\n' || !letter.is_control());
+    text
+}
+
+/// All tables: the grade, findings, and what was seen.
+pub(super) fn tables(audit: &Audit) -> Vec<Table> {
+    let mut all = vec![grade(audit), findings(audit), protocols(audit), keys(audit)];
+    all.extend(audit.certificates.iter().map(certificate));
+    all.push(behaviour(audit));
+    all
+}
+
+fn grade(audit: &Audit) -> Table {
+    let grade = &audit.grade;
+    let mut table = Table::new(format!("Grade {}", grade.letter)).text("").text("");
+    if grade.if_trusted != grade.letter {
+        table.row(["with a trusted certificate".to_owned(), grade.if_trusted.to_string()]);
+    }
+    table.row([
+        "scores".to_owned(),
+        format!(
+            "{} of 100 (protocol {}, key exchange {}, cipher {})",
+            grade.score, grade.protocol, grade.key_exchange, grade.cipher
+        ),
+    ]);
+    for reason in &grade.reasons {
+        table.row(["", reason]);
+    }
+    table.note(format!("By the {}.", grade.guide));
+    table
+}
+
+fn findings(audit: &Audit) -> Table {
+    if audit.findings.is_empty() {
+        let mut table = Table::new("Findings").text("");
+        table.row(["none"]);
+        return table;
+    }
+    let mut table =
+        Table::new(format!("Findings ({})", audit.findings.len())).text("severity").text("id").text("");
+    for finding in &audit.findings {
+        let kind = &finding.kind;
+        table.row([kind.severity.to_string(), kind.id.to_owned(), kind.what.to_owned()]);
+        table.row(["".to_owned(), String::new(), format!("seen: {}", finding.evidence)]);
+        table.row(["".to_owned(), String::new(), format!("brisk: {}", kind.brisk)]);
+        table.row(["".to_owned(), String::new(), format!("nginx: {}", kind.nginx)]);
+    }
+    table
+}
+
+fn protocols(audit: &Audit) -> Table {
+    let mut table = Table::new("Versions and suites").text("version").text("suite").figure("bits").text("");
+    if audit.protocols.sslv2 {
+        table.row(["SSL 2.0"]);
+    }
+    for own in audit.protocols.versions.iter().rev() {
+        if !own.offered {
+            table.row([own.name.as_str(), "not spoken"]);
+        }
+        for (index, suite) in own.suites.iter().enumerate() {
+            let name = if index == 0 { own.name.as_str() } else { "" };
+            let remark = if suite.forward_secrecy { "" } else { "no forward secrecy" };
+            table.row([name, suite.name, &suite.bits.to_string(), remark]);
+        }
+        if let Some(is_server) = own.server_order {
+            table.row(["", if is_server { "order: the server's" } else { "order: the client's" }]);
+        }
+    }
+    table
+}
+
+fn keys(audit: &Audit) -> Table {
+    let groups = &audit.groups;
+    let mut table = Table::new("Groups and signatures").text("").text("");
+    let mut list = |name: &str, all: &[String]| {
+        if !all.is_empty() {
+            table.row([name.to_owned(), all.join(", ")]);
+        }
+    };
+    list("groups, TLS 1.3", &groups.tls13);
+    list("groups, TLS 1.2", &groups.tls12);
+    list("schemes, TLS 1.3", &groups.schemes_tls13);
+    list("schemes, TLS 1.2", &groups.schemes_tls12);
+    if let Some(bits) = groups.dh_bits {
+        table.row(["Diffie-Hellman".to_owned(), format!("{bits} bits")]);
+    }
+    if let Some(quantum) = groups.post_quantum {
+        table.row(["post-quantum", yes(quantum)]);
+    }
+    if let Some(is_server) = groups.server_order {
+        table.row(["order of groups", if is_server { "the server's" } else { "the client's" }]);
+    }
+    table
+}
+
+fn certificate(certificate: &super::Certificate) -> Table {
+    let title = format!("Certificate with {} of {} bits", certificate.key, certificate.key_bits);
+    let mut table = Table::new(title).text("").text("");
+    table.row(["subject", &certificate.subject]);
+    table.row(["issuer", &certificate.issuer]);
+    table.row(["names".to_owned(), certificate.names.join(", ")]);
+    table.row(["ends".to_owned(), format!("{} ({} days)", certificate.not_after, certificate.days_left)]);
+    table
+        .row(["chain".to_owned(), format!("{} certificates, {} bytes", certificate.sent, certificate.bytes)]);
+    table.row(["staple", &certificate.staple]);
+    table.row(["CT logs".to_owned(), certificate.sct_logs.to_string()]);
+    for trust in &certificate.trust {
+        let verdict = trust.distrust.as_deref().unwrap_or("trusted");
+        table.row([format!("for {}", trust.authorities), verdict.to_owned()]);
+    }
+    table
+}
+
+fn behaviour(audit: &Audit) -> Table {
+    let mut table = Table::new("Behaviour").text("").text("");
+    let mut row = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            table.row([name.to_owned(), value]);
+        }
+    };
+    let yes = |value: Option<bool>| value.map(|value| yes(value).to_owned());
+    let (weak, sessions) = (&audit.weaknesses, &audit.sessions);
+    row("Heartbleed", yes(weak.heartbleed));
+    row("CCS injection", yes(weak.early_ccs));
+    row("ROBOT", yes(weak.robot));
+    row("Ticketbleed", yes(weak.ticketbleed));
+    row("secure renegotiation", yes(audit.protocols.secure_renegotiation));
+    row("renegotiation by clients", yes(weak.client_renegotiation));
+    row("fallback refused", yes(audit.protocols.fallback_signal));
+    row("ALPN", audit.protocols.alpn.clone());
+    row("ticket lifetime", sessions.ticket_lifetime.or(weak.ticket_lifetime).map(|time| format!("{time} s")));
+    row("resumption", yes(sessions.resumed));
+    row("early data", (sessions.early_data > 0).then(|| format!("up to {} bytes", sessions.early_data)));
+    row("early data replayed", yes(sessions.early_data_replayed));
+    for (address, resumed) in &sessions.addresses {
+        row(&format!("resumption at {address}"), yes(Some(*resumed)));
+    }
+    if let Some(http) = &audit.http {
+        let hsts = http.hsts.as_ref().and_then(|hsts| hsts.max_age).map(|age| format!("max-age={age}"));
+        row("HSTS", Some(hsts.unwrap_or_else(|| "no".to_owned())));
+        row("port 80", plain(&http.plain));
+        row("Alt-Svc", http.headers.get("alt-svc").cloned());
+        row("server", http.headers.get("server").cloned());
+    }
+    for reason in &audit.not_judged {
+        table.note(format!("Not judged: {reason}."));
+    }
+    table.note(format!("{} connections.", audit.connections));
+    table
+}
+
+fn plain(plain: &Plain) -> Option<String> {
+    Some(match plain {
+        Plain::Unasked => return None,
+        Plain::Closed => "closed".to_owned(),
+        Plain::Redirects(hops) | Plain::OtherHost(hops) => hops.join(" -> "),
+        Plain::Answers(status) => format!("answers {status}"),
+    })
+}
+
+fn yes(value: bool) -> &'static str {
+    if value { "yes" } else { "no" }
+}

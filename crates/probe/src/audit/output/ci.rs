@@ -1,0 +1,84 @@
+//! Findings for continuous integration: SARIF 2.1.0 and JUnit.
+
+use brisk_report::{escape, json};
+use serde_json::{Value, json};
+
+use crate::audit::Audit;
+use crate::audit::catalogue::{self, Kind, Severity};
+
+/// SARIF 2.1.0: every kind as a rule, every finding as a result.
+pub fn sarif(audit: &Audit, version: &str) -> String {
+    let rule = |kind: &Kind| {
+        json!({
+            "id": kind.id,
+            "shortDescription": { "text": kind.what },
+            "help": { "text": format!("brisk: {}. nginx: {}", kind.brisk, kind.nginx) },
+            "defaultConfiguration": { "level": level(kind.severity) },
+        })
+    };
+    let result = |finding: &crate::audit::Finding| {
+        json!({
+            "ruleId": finding.kind.id,
+            "level": level(finding.kind.severity),
+            "message": { "text": format!("{}: {}", finding.kind.what, finding.evidence) },
+            "locations": [{
+                "logicalLocations": [{ "fullyQualifiedName": audit.host, "kind": "resource" }],
+            }],
+        })
+    };
+    let document: Value = json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": {
+                "name": "brisk probe --audit",
+                "version": version,
+                "rules": catalogue::ALL.iter().map(rule).collect::<Vec<_>>(),
+            } },
+            "results": audit.findings.iter().map(result).collect::<Vec<_>>(),
+            "properties": { "grade": audit.grade.letter.to_string() },
+        }],
+    });
+    json::document(&document)
+}
+
+fn level(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Info => "note",
+        Severity::Low | Severity::Medium => "warning",
+        Severity::High | Severity::Critical => "error",
+    }
+}
+
+/// JUnit: every kind is a test, and one with a finding above `info` has failed.
+pub fn junit(audit: &Audit) -> String {
+    let failed = |kind: &Kind| {
+        let own = audit.findings.iter().find(|finding| finding.kind.id == kind.id);
+        own.filter(|finding| finding.kind.severity > Severity::Info)
+    };
+    let count = catalogue::ALL.iter().filter(|kind| failed(kind).is_some()).count();
+    let mut text = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"{}\" tests=\"{}\" failures=\"{count}\">\n",
+        attribute(&audit.host),
+        catalogue::ALL.len()
+    );
+    for kind in catalogue::ALL {
+        text.push_str(&format!("  <testcase classname=\"{}\" name=\"{}\"", attribute(&audit.host), kind.id));
+        match failed(kind) {
+            None => text.push_str("/>\n"),
+            Some(finding) => text.push_str(&format!(
+                ">\n    <failure type=\"{}\" message=\"{}\">{}</failure>\n  </testcase>\n",
+                finding.kind.severity,
+                attribute(kind.what),
+                attribute(&finding.evidence)
+            )),
+        }
+    }
+    text + "</testsuite>\n"
+}
+
+/// Characters that XML 1.0 has no way to write are left out: evidence quotes servers.
+fn attribute(text: &str) -> String {
+    let legal = |letter: &char| !letter.is_control() && !matches!(letter, '\u{fffe}' | '\u{ffff}');
+    escape(&text.chars().filter(legal).collect::<String>())
+}

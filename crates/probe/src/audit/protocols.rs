@@ -1,0 +1,306 @@
+//! Which versions and suites a server accepts, found by asking: a hello for each answer, and the accepted suite left out of
+//! the next one.
+
+use brisk_wire::offer::{Offer, extension, sslv2_hello};
+use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
+use brisk_wire::server_flight::{alert_name, sslv2_accepts};
+use brisk_wire::suites::{self, Cipher, Exchange, Suite};
+use serde::Serialize;
+
+use super::contact::{Answer, Contact, End};
+use super::error::AuditError;
+use super::random;
+
+/// Suites of one hello: servers are known that do not answer to more than 128.
+const CHUNK: usize = 110;
+
+/// Groups in hellos that do not ask for groups.
+pub(super) const GROUPS: &[NamedGroup] = &[
+    NamedGroup::X25519,
+    NamedGroup::SECP256R1,
+    NamedGroup::SECP384R1,
+    NamedGroup::SECP521R1,
+    NamedGroup::X448,
+    NamedGroup::FFDHE2048,
+    NamedGroup::FFDHE3072,
+];
+
+/// Schemes in hellos that do not ask for schemes.
+pub(super) const SCHEMES: &[SignatureScheme] = SignatureScheme::ALL;
+
+/// A version, what it accepts and in whose order.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Protocol {
+    /// Its name.
+    pub name: String,
+    /// The number on the wire.
+    #[serde(skip)]
+    pub version: u16,
+    /// Whether it is spoken.
+    pub offered: bool,
+    /// What it accepts, first what the server chose first.
+    pub suites: Vec<AcceptedSuite>,
+    /// Whether the server's order counts; `None` where there is nothing to choose.
+    pub server_order: Option<bool>,
+}
+
+/// A suite that a server accepts.
+#[derive(Clone, Debug, Serialize)]
+pub struct AcceptedSuite {
+    /// Its registered name.
+    pub name: &'static str,
+    /// Bits of strength.
+    pub bits: u16,
+    /// Keys of the server cannot decrypt what was recorded.
+    pub forward_secrecy: bool,
+    /// What it is.
+    #[serde(skip)]
+    pub suite: Suite,
+}
+
+impl From<&Suite> for AcceptedSuite {
+    fn from(suite: &Suite) -> Self {
+        Self {
+            name: suite.name,
+            bits: suite.bits,
+            forward_secrecy: suite.has_forward_secrecy(),
+            suite: *suite,
+        }
+    }
+}
+
+/// What is the same in all versions, seen in passing.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Protocols {
+    /// SSL 2.0 is spoken.
+    pub sslv2: bool,
+    /// The others, oldest first.
+    pub versions: Vec<Protocol>,
+    /// TLS compression is accepted (CRIME).
+    pub compression: bool,
+    /// Renegotiation is secured (RFC 5746); `None` where only TLS 1.3 is spoken, which has none.
+    pub secure_renegotiation: Option<bool>,
+    /// A fallback to an older version is refused (RFC 7507); `None` without one to fall back to.
+    pub fallback_signal: Option<bool>,
+    /// ALPN's choice of `h2` and `http/1.1`.
+    pub alpn: Option<String>,
+}
+
+impl Protocols {
+    /// A version's part.
+    pub fn version(&self, version: ProtocolVersion) -> Option<&Protocol> {
+        self.versions.iter().find(|own| own.version == version.0 && own.offered)
+    }
+
+    /// Every accepted suite with its version.
+    pub fn suites(&self) -> impl Iterator<Item = (ProtocolVersion, &Suite)> {
+        self.versions
+            .iter()
+            .flat_map(|own| own.suites.iter().map(|suite| (ProtocolVersion(own.version), &suite.suite)))
+    }
+
+    /// The newest version up to TLS 1.2.
+    pub fn newest_before_13(&self) -> Option<ProtocolVersion> {
+        let old = self.versions.iter().filter(|own| own.offered && own.version < ProtocolVersion::TLS1_3.0);
+        old.map(|own| ProtocolVersion(own.version)).max()
+    }
+}
+
+/// A hello of `version` with everything that servers expect.
+pub(super) fn offer(
+    contact: &Contact,
+    version: ProtocolVersion,
+    suites: Vec<CipherSuite>,
+) -> Result<Offer, AuditError> {
+    let mut offer = Offer::new(version, random::bytes()?, suites);
+    if version == ProtocolVersion::SSL3_0 {
+        offer.suites.push(CipherSuite::TLS_EMPTY_RENEGOTIATION_INFO_SCSV);
+        return Ok(offer);
+    }
+    if let Some(name) = contact.name() {
+        offer = offer.server_name(name);
+    }
+    offer = offer.with(extension::RENEGOTIATION, vec![0]);
+    if version == ProtocolVersion::TLS1_3 {
+        offer.session_id = random::bytes::<32>()?.to_vec();
+        return Ok(offer.versions(&[version]).groups(super::groups::EVERY).schemes(SCHEMES).key_shares(&[]));
+    }
+    offer = offer.groups(GROUPS);
+    if version == ProtocolVersion::TLS1_2 {
+        offer = offer.schemes(SCHEMES);
+    }
+    Ok(offer)
+}
+
+/// Finds versions and suites.
+pub(super) fn find(contact: &Contact) -> Result<Protocols, AuditError> {
+    contact.step("versions and suites");
+    let mut found = Protocols::default();
+    let mut refusal = String::new();
+    for version in [
+        ProtocolVersion::TLS1_3,
+        ProtocolVersion::TLS1_2,
+        ProtocolVersion::TLS1_1,
+        ProtocolVersion::TLS1_0,
+        ProtocolVersion::SSL3_0,
+    ] {
+        let mut protocol = Protocol { name: version.to_string(), version: version.0, ..Protocol::default() };
+        enumerate(contact, version, &mut protocol, &mut refusal, found.versions.is_empty())?;
+        found.versions.insert(0, protocol);
+    }
+    found.sslv2 = sslv2(contact)?;
+    if !found.sslv2 && found.versions.iter().all(|version| !version.offered) {
+        return Err(AuditError::NoTls { address: contact.address, reason: refusal });
+    }
+    in_passing(contact, &mut found)?;
+    Ok(found)
+}
+
+fn candidates(version: ProtocolVersion) -> Vec<Vec<CipherSuite>> {
+    let fits = |suite: &&Suite| suite.is_tls13() == (version == ProtocolVersion::TLS1_3);
+    let mut all: Vec<_> = suites::all().iter().filter(fits).collect();
+    // Those that servers have, first: a version that is refused needs one hello.
+    all.sort_by_key(|suite| (suite.exchange == Exchange::Shared, suite.is_anonymous, !is_common(suite)));
+    all.chunks(CHUNK).map(|chunk| chunk.iter().map(|suite| suite.code).collect()).collect()
+}
+
+fn is_common(suite: &Suite) -> bool {
+    let kind = ["_RSA_WITH", "TLS_RSA", "ECDHE_ECDSA"].iter().any(|part| suite.name.contains(part));
+    kind && !["ARIA", "CAMELLIA"].iter().any(|part| suite.name.contains(part))
+}
+
+fn enumerate(
+    contact: &Contact,
+    version: ProtocolVersion,
+    protocol: &mut Protocol,
+    refusal: &mut String,
+    is_first: bool,
+) -> Result<(), AuditError> {
+    let mut found: Vec<&'static Suite> = Vec::new();
+    for mut chunk in candidates(version) {
+        while !chunk.is_empty() {
+            let answer = contact.ask(&offer(contact, version, chunk.clone())?)?;
+            let Some(suite) = answer.agreed(version).and_then(|_| answer.suite()) else {
+                if found.is_empty() && (is_first || refusal.is_empty()) {
+                    *refusal = describe(&answer);
+                }
+                // 70, protocol_version: no other suite would do.
+                if found.is_empty() && (answer.alert == Some(70) || answer.hello.is_some()) {
+                    return Ok(());
+                }
+                break;
+            };
+            let Some(index) = chunk.iter().position(|code| *code == suite.code) else { break };
+            chunk.remove(index);
+            found.push(suite);
+        }
+    }
+    protocol.offered = !found.is_empty();
+    protocol.server_order = order(contact, version, &mut found)?;
+    protocol.suites = found.into_iter().map(AcceptedSuite::from).collect();
+    Ok(())
+}
+
+/// Whose order counts: the server chooses the same suite of two orders, or each time the first.
+fn order(
+    contact: &Contact,
+    version: ProtocolVersion,
+    found: &mut [&'static Suite],
+) -> Result<Option<bool>, AuditError> {
+    if found.len() < 2 {
+        return Ok(None);
+    }
+    let codes: Vec<_> = found.iter().map(|suite| suite.code).collect();
+    let reversed: Vec<_> = codes.iter().rev().copied().collect();
+    let chosen = |codes: Vec<CipherSuite>| -> Result<Option<CipherSuite>, AuditError> {
+        let answer = contact.ask(&offer(contact, version, codes)?)?;
+        Ok(answer.agreed(version).map(|hello| hello.suite))
+    };
+    let (one, other) = (chosen(codes)?, chosen(reversed)?);
+    if let (Some(one), true) = (one, one == other) {
+        // Chunks were asked one after the other: what is chosen of all is the first.
+        if let Some(index) = found.iter().position(|suite| suite.code == one) {
+            found[..=index].rotate_right(1);
+        }
+        return Ok(Some(true));
+    }
+    Ok((one.is_some() && other.is_some()).then_some(false))
+}
+
+pub(super) fn describe(answer: &Answer) -> String {
+    match (answer.alert, answer.end, &answer.hello) {
+        (Some(alert), ..) => format!("it answers a hello with the alert {}", alert_name(alert)),
+        (_, Some(End::Closed), _) => "it closes the connection after a hello".to_owned(),
+        (_, Some(End::Broken), _) => "it resets the connection after a hello".to_owned(),
+        (_, Some(End::Silent), _) => "it does not answer a hello in time".to_owned(),
+        (_, Some(End::Wrong(error)), _) => error.to_string(),
+        (_, _, Some(hello)) => format!("it answers with {}, which was not offered", hello.version),
+        _ => "it does not answer".to_owned(),
+    }
+}
+
+fn sslv2(contact: &Contact) -> Result<bool, AuditError> {
+    let mut line = contact.open()?;
+    let answer = line.send(&sslv2_hello(random::bytes()?)).and_then(|()| line.raw());
+    Ok(answer.is_ok_and(|bytes| sslv2_accepts(&bytes)))
+}
+
+/// Compression, renegotiation, ALPN and fallback, with the newest version that shows them.
+fn in_passing(contact: &Contact, found: &mut Protocols) -> Result<(), AuditError> {
+    contact.step("compression and fallback");
+    let Some(newest) = found.newest_before_13() else { return Ok(()) };
+    let codes = |found: &Protocols, version: ProtocolVersion| -> Vec<CipherSuite> {
+        let own = found.versions.iter().filter(|own| own.version == version.0);
+        own.flat_map(|own| own.suites.iter().map(|suite| suite.suite.code)).collect()
+    };
+    let mut asked = offer(contact, newest, codes(found, newest))?;
+    asked.compression = vec![1, 0];
+    if newest > ProtocolVersion::SSL3_0 {
+        asked = asked.alpn(&["h2", "http/1.1"]);
+    }
+    let answer = contact.ask(&asked)?;
+    if let Some(hello) = answer.agreed(newest) {
+        found.compression = hello.compression != 0;
+        found.secure_renegotiation = Some(hello.extension(extension::RENEGOTIATION).is_some());
+        found.alpn = hello.alpn();
+    }
+    found.fallback_signal = fallback(contact, found, &codes)?;
+    Ok(())
+}
+
+/// A fallback to the oldest version of TLS, where a newer one is spoken as well.
+fn fallback(
+    contact: &Contact,
+    found: &Protocols,
+    codes: &dyn Fn(&Protocols, ProtocolVersion) -> Vec<CipherSuite>,
+) -> Result<Option<bool>, AuditError> {
+    let offered = found.versions.iter().filter(|own| own.offered);
+    let mut versions: Vec<_> = offered.map(|own| ProtocolVersion(own.version)).collect();
+    versions.sort_unstable();
+    // From TLS 1.3 to TLS 1.2 the random protects (RFC 8446 section 4.1.3).
+    let (Some(&oldest), Some(&newest)) = (versions.first(), versions.last()) else { return Ok(None) };
+    if oldest >= ProtocolVersion::TLS1_2 || oldest == newest {
+        return Ok(None);
+    }
+    let mut suites = codes(found, oldest);
+    suites.push(CipherSuite::TLS_FALLBACK_SCSV);
+    let answer = contact.ask(&offer(contact, oldest, suites)?)?;
+    Ok(Some(answer.agreed(oldest).is_none()))
+}
+
+/// Suites that share the cipher, as text.
+pub(super) fn names<'a>(suites: impl Iterator<Item = (ProtocolVersion, &'a Suite)>) -> String {
+    let mut names: Vec<_> = suites.map(|(_, suite)| suite.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    match names.len() {
+        0..=4 => names.join(", "),
+        count => format!("{} and {} more", names[..4].join(", "), count - 4),
+    }
+}
+
+/// Whether blocks have 64 bits, so that collisions come within gigabytes (SWEET32).
+pub(super) fn has_short_blocks(suite: &Suite) -> bool {
+    let ciphers = ["_DES_", "IDEA", "RC2", "DES40"];
+    suite.cipher == Cipher::TripleDes || ciphers.iter().any(|part| suite.name.contains(part))
+}

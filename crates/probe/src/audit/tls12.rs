@@ -1,0 +1,230 @@
+//! A handshake of TLS 1.2 without a TLS library, for probes that none lets happen: renegotiation, tickets as they are.
+//!
+//! It proves nothing of the server: neither certificate nor signature nor `Finished` is verified, and nothing secret is
+//! sent. Suites: ECDHE with AES-GCM, on X25519 and secp256r1.
+
+use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::agreement::{ECDH_P256, EphemeralPrivateKey, UnparsedPublicKey, X25519, agree_ephemeral};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::{digest, hmac};
+use brisk_wire::offer::{extension, handshake, record};
+use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion};
+use brisk_wire::server_flight::{self, Exchanged, Part, ServerHello, SessionTicket};
+use brisk_wire::suites;
+
+use super::contact::{Contact, End, Line};
+use super::error::AuditError;
+use super::protocols::{Protocols, offer};
+use super::random;
+
+const V12: ProtocolVersion = ProtocolVersion::TLS1_2;
+
+/// What is spoken here.
+const SUITES: [u16; 4] = [0xc02f, 0xc02b, 0xc030, 0xc02c];
+
+/// A connection after its handshake.
+pub(super) struct Session {
+    pub(super) line: Line,
+    pub(super) hello: ServerHello,
+    pub(super) ticket: Option<SessionTicket>,
+    /// The client's `verify_data`, which a renegotiation names.
+    pub(super) verify_data: Vec<u8>,
+    sealer: Sealer,
+}
+
+impl Session {
+    /// Sends a handshake message, encrypted.
+    pub(super) fn send_handshake(&mut self, message: &[u8]) -> Result<(), End> {
+        let bytes = self.sealer.seal(22, message).ok_or(End::Broken)?;
+        self.line.send(&bytes)
+    }
+}
+
+/// A full handshake; `None` if the server has no suite that is spoken here, or ends it.
+pub(super) fn connect(contact: &Contact, protocols: &Protocols) -> Result<Option<Session>, AuditError> {
+    let own = protocols.suites().filter(|(version, suite)| *version == V12 && SUITES.contains(&suite.code.0));
+    let suites: Vec<CipherSuite> = own.map(|(_, suite)| suite.code).collect();
+    if suites.is_empty() {
+        return Ok(None);
+    }
+    let mut asked = offer(contact, V12, suites)?;
+    asked.extensions.retain(|(number, _)| ![extension::GROUPS, extension::POINT_FORMATS].contains(number));
+    let asked =
+        asked.groups(&[NamedGroup::X25519, NamedGroup::SECP256R1]).with(extension::TICKET, Vec::new());
+    let mut line = contact.open()?;
+    let mut transcript = asked.message();
+    if line.send(&asked.to_bytes()).is_err() {
+        return Ok(None);
+    }
+    let Some(flight) = flight(&mut line, &mut transcript) else { return Ok(None) };
+    Ok(finish(line, transcript, flight, &asked.random))
+}
+
+/// The server's first flight.
+struct Flight {
+    hello: ServerHello,
+    group: NamedGroup,
+    point: Vec<u8>,
+    wants_certificate: bool,
+}
+
+fn flight(line: &mut Line, transcript: &mut Vec<u8>) -> Option<Flight> {
+    let (mut hello, mut exchange, mut wants_certificate) = (None, None, false);
+    loop {
+        let Part::Handshake(kind, body) = line.part().ok()? else { return None };
+        transcript.extend(handshake(kind, &body));
+        match kind {
+            2 => hello = ServerHello::read(&body).ok(),
+            12 => {
+                let own: &ServerHello = hello.as_ref()?;
+                exchange = server_flight::key_exchange(&body, suites::find(own.suite)?, own.version).ok();
+            }
+            13 => wants_certificate = true,
+            14 => break,
+            _ => {}
+        }
+    }
+    let Exchanged::Curve { group, point, .. } = exchange? else { return None };
+    Some(Flight { hello: hello?, group, point, wants_certificate })
+}
+
+fn finish(mut line: Line, mut transcript: Vec<u8>, flight: Flight, client: &[u8; 32]) -> Option<Session> {
+    let Flight { hello, group, point, wants_certificate } = flight;
+    let (share, premaster) = agree(group, &point)?;
+    let mut messages = Vec::new();
+    if wants_certificate {
+        messages.extend(handshake(11, &[0, 0, 0]));
+    }
+    messages.extend(handshake(16, &[&[share.len() as u8][..], &share].concat()));
+    transcript.extend(&messages);
+    let hash = Hash::of(hello.suite);
+    let server = hello.random;
+    let master = hash.prf(&premaster, b"master secret", &[&client[..], &server].concat(), 48);
+    let keys = hash.prf(&master, b"key expansion", &[&server[..], client].concat(), 2 * (hash.key + 4));
+    let verify_data = hash.prf(&master, b"client finished", &hash.digest(&transcript), 12);
+    let mut sealer = Sealer::new(hash, &keys)?;
+    let mut bytes = record(22, V12, &messages);
+    bytes.extend(record(20, V12, &[1]));
+    bytes.extend(sealer.seal(22, &handshake(20, &verify_data))?);
+    line.send(&bytes).ok()?;
+    let mut ticket = None;
+    let mut is_encrypted = false;
+    loop {
+        match line.part().ok()? {
+            Part::Handshake(4, body) => ticket = server_flight::session_ticket(&body).ok(),
+            Part::ChangeCipherSpec => is_encrypted = true,
+            // The server's `Finished`: it has accepted the client's.
+            Part::Data(_) if is_encrypted => {
+                return Some(Session { line, hello, ticket, verify_data, sealer });
+            }
+            Part::Handshake(..) => {}
+            _ => return None,
+        }
+    }
+}
+
+fn agree(group: NamedGroup, point: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let algorithm = if group == NamedGroup::X25519 { &X25519 } else { &ECDH_P256 };
+    let own = EphemeralPrivateKey::generate(algorithm, &SystemRandom::new()).ok()?;
+    let share = own.compute_public_key().ok()?.as_ref().to_vec();
+    let peer = UnparsedPublicKey::new(algorithm, point);
+    let secret = agree_ephemeral(own, peer, (), |secret| Ok(secret.to_vec())).ok()?;
+    Some((share, secret))
+}
+
+/// What a suite hashes and encrypts with.
+#[derive(Clone, Copy)]
+struct Hash {
+    mac: hmac::Algorithm,
+    digest: &'static digest::Algorithm,
+    /// Bytes of a key.
+    key: usize,
+}
+
+impl Hash {
+    fn of(suite: CipherSuite) -> Self {
+        if [0xc030, 0xc02c].contains(&suite.0) {
+            return Self { mac: hmac::HMAC_SHA384, digest: &digest::SHA384, key: 32 };
+        }
+        Self { mac: hmac::HMAC_SHA256, digest: &digest::SHA256, key: 16 }
+    }
+
+    fn digest(&self, bytes: &[u8]) -> Vec<u8> {
+        digest::digest(self.digest, bytes).as_ref().to_vec()
+    }
+
+    // RFC 5246 section 5.
+    fn prf(&self, secret: &[u8], label: &[u8], seed: &[u8], length: usize) -> Vec<u8> {
+        let key = hmac::Key::new(self.mac, secret);
+        let seed = [label, seed].concat();
+        let mut a = seed.clone();
+        let mut out = Vec::with_capacity(length + 48);
+        while out.len() < length {
+            a = hmac::sign(&key, &a).as_ref().to_vec();
+            out.extend_from_slice(hmac::sign(&key, &[&a[..], &seed].concat()).as_ref());
+        }
+        out.truncate(length);
+        out
+    }
+}
+
+/// Encrypts the client's records (RFC 5288).
+struct Sealer {
+    key: LessSafeKey,
+    salt: [u8; 4],
+    sequence: u64,
+}
+
+impl Sealer {
+    fn new(hash: Hash, keys: &[u8]) -> Option<Self> {
+        let algorithm = if hash.key == 32 { &AES_256_GCM } else { &AES_128_GCM };
+        let key = UnboundKey::new(algorithm, keys.get(..hash.key)?).ok()?;
+        let salt = keys.get(2 * hash.key..2 * hash.key + 4)?.try_into().ok()?;
+        Some(Self { key: LessSafeKey::new(key), salt, sequence: 0 })
+    }
+
+    fn seal(&mut self, kind: u8, plaintext: &[u8]) -> Option<Vec<u8>> {
+        let explicit = self.sequence.to_be_bytes();
+        let nonce: [u8; 12] = [&self.salt[..], &explicit].concat().try_into().ok()?;
+        let length = (plaintext.len() as u16).to_be_bytes();
+        let aad = [&explicit[..], &[kind, 3, 3], &length].concat();
+        let mut sealed = plaintext.to_vec();
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        self.key.seal_in_place_append_tag(nonce, Aad::from(aad), &mut sealed).ok()?;
+        self.sequence += 1;
+        Some(record(kind, V12, &[&explicit[..], &sealed].concat()))
+    }
+}
+
+/// Asks for a second handshake within the connection: `None` if there is no first one, otherwise whether the server begins it.
+pub(super) fn renegotiates(contact: &Contact, protocols: &Protocols) -> Result<Option<bool>, AuditError> {
+    contact.step("renegotiation");
+    let Some(mut session) = connect(contact, protocols)? else { return Ok(None) };
+    let mut asked = offer(contact, V12, vec![session.hello.suite])?;
+    asked.extensions.retain(|(number, _)| *number != extension::RENEGOTIATION);
+    if session.hello.extension(extension::RENEGOTIATION).is_some() {
+        let own = [&[session.verify_data.len() as u8][..], &session.verify_data].concat();
+        asked = asked.with(extension::RENEGOTIATION, own);
+    }
+    if session.send_handshake(&asked.message()).is_err() {
+        return Ok(Some(false));
+    }
+    session.line.hurry(super::weaknesses::SILENCE);
+    // Encrypted or not: a handshake record is the hello of the second handshake, everything else a refusal.
+    Ok(Some(matches!(session.line.part(), Ok(Part::Data(_) | Part::Handshake(..)))))
+}
+
+/// Whether the server repeats a short session ID with bytes of its memory (CVE-2016-9244): offers a ticket of it with an ID of 16 bytes.
+pub(super) fn bleeds_ids(
+    contact: &Contact,
+    ticket: &SessionTicket,
+    suite: CipherSuite,
+) -> Result<bool, AuditError> {
+    contact.step("Ticketbleed");
+    let mut asked = offer(contact, V12, vec![suite])?.with(extension::TICKET, ticket.ticket.clone());
+    asked.session_id = random::bytes::<16>()?.to_vec();
+    let answer = contact.ask(&asked)?;
+    Ok(answer
+        .agreed(V12)
+        .is_some_and(|hello| hello.session_id.len() > 16 && hello.session_id.starts_with(&asked.session_id)))
+}

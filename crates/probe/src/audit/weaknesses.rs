@@ -1,0 +1,221 @@
+//! Known weaknesses, found by how a server behaves. Each probe reads only: it asks for less than an attack needs, keeps
+//! nothing of what a weak server gives away, and ends its own connection at most.
+
+use std::time::Duration;
+
+use brisk_wire::offer::{extension, handshake, record};
+use brisk_wire::registry::{CipherSuite, ProtocolVersion};
+use brisk_wire::server_flight::Part;
+use brisk_wire::suites::Exchange;
+use num_bigint::BigUint;
+use serde::Serialize;
+use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::public_key::PublicKey;
+
+use super::contact::{Contact, End, Line};
+use super::error::AuditError;
+use super::protocols::{Protocols, offer};
+use super::{random, tls12};
+
+/// How long an answer that need not come is waited for.
+pub(super) const SILENCE: Duration = Duration::from_millis(1500);
+
+/// What was found; `None` where it cannot be judged, or the server lacks what it takes.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Weaknesses {
+    /// Memory is given away by heartbeats (CVE-2014-0160).
+    pub heartbleed: Option<bool>,
+    /// `change_cipher_spec` is taken before its time (CVE-2014-0224).
+    pub early_ccs: Option<bool>,
+    /// RSA decryption is an oracle (ROBOT).
+    pub robot: Option<bool>,
+    /// Session IDs are filled with memory (CVE-2016-9244).
+    pub ticketbleed: Option<bool>,
+    /// A client may ask for a second handshake.
+    pub client_renegotiation: Option<bool>,
+    /// Lifetime of a TLS 1.2 ticket, in seconds.
+    pub ticket_lifetime: Option<u32>,
+}
+
+/// Tries all.
+pub(super) fn find(contact: &Contact, protocols: &Protocols) -> Result<Weaknesses, AuditError> {
+    let mut found = Weaknesses::default();
+    let Some(version) = protocols.newest_before_13() else { return Ok(found) };
+    let own = protocols.suites().filter(|(own, _)| *own == version);
+    let suites: Vec<_> = own.map(|(_, suite)| suite.code).collect();
+    if version > ProtocolVersion::SSL3_0 {
+        found.heartbleed = Some(heartbleed(contact, version, suites.clone())?);
+    }
+    found.early_ccs = early_ccs(contact, version, suites)?;
+    found.robot = robot(contact, protocols)?;
+    found.client_renegotiation = tls12::renegotiates(contact, protocols)?;
+    if let Some(session) = tls12::connect(contact, protocols)?
+        && let Some(ticket) = &session.ticket
+    {
+        found.ticket_lifetime = Some(ticket.lifetime);
+        found.ticketbleed = Some(tls12::bleeds_ids(contact, ticket, session.hello.suite)?);
+    }
+    Ok(found)
+}
+
+/// Announces 32 bytes and sends none: a right server is silent (RFC 6520 section 4).
+fn heartbleed(
+    contact: &Contact,
+    version: ProtocolVersion,
+    suites: Vec<CipherSuite>,
+) -> Result<bool, AuditError> {
+    contact.step("Heartbleed");
+    let asked = offer(contact, version, suites)?.with(extension::HEARTBEAT, vec![1]);
+    let (answer, mut line) = contact.ask_keeping(&asked)?;
+    if answer.agreed(version).is_none_or(|hello| hello.extension(extension::HEARTBEAT).is_none()) {
+        return Ok(false);
+    }
+    line.hurry(SILENCE);
+    if line.send(&record(24, version, &[1, 0, 32])).is_err() {
+        return Ok(false);
+    }
+    Ok(matches!(line.part(), Ok(Part::Heartbeat(body)) if body.first() == Some(&2) && body.len() > 3))
+}
+
+/// A `change_cipher_spec` before any key is agreed on: a right server refuses it. One that takes it decrypts what follows, with
+/// keys of nothing, and so fails otherwise.
+fn early_ccs(
+    contact: &Contact,
+    version: ProtocolVersion,
+    suites: Vec<CipherSuite>,
+) -> Result<Option<bool>, AuditError> {
+    contact.step("CCS injection");
+    let (answer, mut line) = contact.ask_keeping(&offer(contact, version, suites)?)?;
+    if answer.agreed(version).is_none() || answer.end.is_some() {
+        return Ok(None);
+    }
+    line.hurry(SILENCE * 2);
+    let mut bytes = record(20, version, &[1]);
+    bytes.extend(record(22, version, &random::bytes::<40>()?));
+    if line.send(&bytes).is_err() {
+        return Ok(Some(false));
+    }
+    Ok(match line.part() {
+        // decryption_failed or bad_record_mac: it took the message and tried to decrypt.
+        Ok(Part::Alert(Some((_, 20 | 21)) | None)) => Some(true),
+        Ok(_) | Err(End::Closed | End::Broken) => Some(false),
+        Err(_) => None,
+    })
+}
+
+/// How a server answers to a premaster secret of some form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reaction {
+    Alert(Option<u8>),
+    End(End),
+    Other,
+}
+
+/// Bleichenbacher's oracle (RFC 8446 appendix C; ROBOT, 2018): whether answers depend on the form of what was decrypted.
+fn robot(contact: &Contact, protocols: &Protocols) -> Result<Option<bool>, AuditError> {
+    contact.step("ROBOT");
+    let rsa = protocols.suites().filter(|(version, suite)| {
+        *version >= ProtocolVersion::TLS1_0 && suite.exchange == Exchange::Rsa && !suite.is_export
+    });
+    let Some((version, suite)) = rsa.max_by_key(|(version, _)| *version) else { return Ok(Some(false)) };
+    let code = suite.code;
+    let mut first = None;
+    for _ in 0..2 {
+        let mut reactions = Vec::new();
+        for form in FORMS {
+            match react(contact, version, code, *form)? {
+                Some(reaction) => reactions.push(reaction),
+                None => return Ok(None),
+            }
+        }
+        if reactions.windows(2).all(|pair| pair[0] == pair[1]) {
+            return Ok(Some(false));
+        }
+        // The network may have made the difference: the same one twice is the server's.
+        if first.as_ref() == Some(&reactions) {
+            return Ok(Some(true));
+        }
+        first = Some(reactions);
+    }
+    Ok(None)
+}
+
+/// Makes a padded premaster secret out of random bytes that are not zero.
+type Form = fn(&mut [u8], ProtocolVersion);
+
+/// A right one, and four that are wrong in the ways that leaks are known by.
+const FORMS: &[Form] = &[
+    |block, version| padded(block, 49, version),
+    |block, version| {
+        padded(block, 49, version);
+        block[0] = 0x41;
+        block[1] = 0x17;
+    },
+    |block, _| block[..2].copy_from_slice(&[0, 2]),
+    |block, version| {
+        padded(block, 3, version);
+    },
+    |block, _| padded(block, 49, ProtocolVersion(0x0202)),
+];
+
+/// RFC 8017 section 7.2.1, with the zero `distance` bytes before the end.
+fn padded(block: &mut [u8], distance: usize, version: ProtocolVersion) {
+    block[..2].copy_from_slice(&[0, 2]);
+    let zero = block.len() - distance;
+    block[zero] = 0;
+    block[zero + 1..zero + 3].copy_from_slice(&version.0.to_be_bytes());
+}
+
+fn react(
+    contact: &Contact,
+    version: ProtocolVersion,
+    suite: CipherSuite,
+    form: Form,
+) -> Result<Option<Reaction>, AuditError> {
+    let (answer, mut line) = contact.ask_keeping(&offer(contact, version, vec![suite])?)?;
+    let Some((modulus, exponent)) = answer.certificates.first().and_then(|der| rsa_key(der)) else {
+        return Ok(None);
+    };
+    if answer.agreed(version).is_none() || modulus.bits() < 512 || modulus.bits() > 16384 {
+        return Ok(None);
+    }
+    let length = modulus.bits().div_ceil(8) as usize;
+    let mut block = Vec::with_capacity(length);
+    while block.len() < length {
+        block.extend(random::bytes::<64>()?.into_iter().filter(|byte| *byte != 0));
+    }
+    block.truncate(length);
+    form(&mut block, version);
+    let secret = BigUint::from_bytes_be(&block).modpow(&exponent, &modulus).to_bytes_be();
+    let mut body = (length as u16).to_be_bytes().to_vec();
+    body.resize(2 + length - secret.len(), 0);
+    body.extend(secret);
+    let mut bytes = record(22, version, &handshake(16, &body));
+    bytes.extend(record(20, version, &[1]));
+    bytes.extend(record(22, version, &random::bytes::<64>()?));
+    line.hurry(SILENCE * 2);
+    Ok(Some(match line.send(&bytes) {
+        Ok(()) => reaction(&mut line),
+        Err(end) => Reaction::End(end),
+    }))
+}
+
+fn reaction(line: &mut Line) -> Reaction {
+    match line.part() {
+        Ok(Part::Alert(alert)) => Reaction::Alert(alert.map(|(_, description)| description)),
+        Ok(_) => Reaction::Other,
+        // Whether the system reports an end or a reset depends on what it had read.
+        Err(End::Broken) => Reaction::End(End::Closed),
+        Err(end) => Reaction::End(end),
+    }
+}
+
+fn rsa_key(der: &[u8]) -> Option<(BigUint, BigUint)> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    match certificate.public_key().parsed().ok()? {
+        PublicKey::RSA(key) => {
+            Some((BigUint::from_bytes_be(key.modulus), BigUint::from_bytes_be(key.exponent)))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,333 @@
+//! `brisk probe --config`: what a gateway with a configuration would do, and the machine that it would run on, judged without
+//! network.
+//!
+//! [`Facts`] are plain data, which the program gathers from its settings; here they are judged, and advice has the command
+//! that mends what is wrong.
+
+mod machine;
+mod route;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use brisk_report::{Table, json};
+use serde::Serialize;
+
+pub use machine::Machine;
+
+use crate::audit::catalogue::Severity;
+
+/// A configuration, as far as it is judged.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Facts {
+    /// The file.
+    pub file: PathBuf,
+    /// Hosts.
+    pub hosts: Vec<HostFacts>,
+    /// Key files and their permissions.
+    pub keys: Vec<KeyFile>,
+    /// Listeners ask for TCP Fast Open.
+    pub fast_open: bool,
+    /// Connections that may wait to be accepted, of the listener with most.
+    pub backlog: u32,
+    /// The machine.
+    pub machine: Machine,
+}
+
+/// A host.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct HostFacts {
+    /// Its first name.
+    pub name: String,
+    /// Its certificates.
+    pub certificates: Vec<CertificateFacts>,
+    /// Certificates come from an authority by themselves.
+    pub has_acme: bool,
+    /// It sends HSTS.
+    pub hsts: bool,
+    /// Paths whose requests are answered as early data whatever their method.
+    pub early_paths: Vec<String>,
+}
+
+/// A certificate.
+#[derive(Clone, Debug, Serialize)]
+pub struct CertificateFacts {
+    /// Its file.
+    pub file: PathBuf,
+    /// The algorithm of its key.
+    pub algorithm: String,
+    /// It is for RSA.
+    pub is_rsa: bool,
+    /// The SHA-256 of the certificate.
+    pub fingerprint: String,
+    /// What its key has in common with certificates of the same key.
+    pub key: String,
+    /// From when on it is valid.
+    pub not_before: SystemTime,
+    /// Until when.
+    pub not_after: SystemTime,
+    /// Bytes of the chain.
+    pub chain_bytes: usize,
+    /// Bytes of the first flight at most.
+    pub flight: usize,
+    /// Bytes that TCP sends at once with the usual 10 segments.
+    pub window: usize,
+    /// Bytes of a chain's certificates, each.
+    pub parts: Vec<usize>,
+}
+
+/// A file with a private key.
+#[derive(Clone, Debug, Serialize)]
+pub struct KeyFile {
+    /// The file.
+    pub file: PathBuf,
+    /// Permissions, as of `chmod`.
+    pub mode: u32,
+}
+
+/// What is wrong, and what mends it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    /// Stable name.
+    pub id: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What was seen.
+    pub evidence: String,
+    /// What mends it: a command, or a setting.
+    pub remedy: String,
+}
+
+/// Every ID.
+pub const IDS: &[(&str, Severity)] = &[
+    ("inside-flight", Severity::Medium),
+    ("inside-no-ecdsa", Severity::Low),
+    ("inside-key-reused", Severity::Low),
+    ("inside-expired", Severity::High),
+    ("inside-expires-soon", Severity::Medium),
+    ("inside-early-data", Severity::Medium),
+    ("inside-no-hsts", Severity::Low),
+    ("inside-key-readable", Severity::High),
+    ("inside-fast-open", Severity::Low),
+    ("inside-somaxconn", Severity::Medium),
+    ("inside-notsent-lowat", Severity::Low),
+    ("inside-congestion", Severity::Low),
+    ("inside-initcwnd", Severity::Medium),
+    ("inside-slow-start", Severity::Low),
+];
+
+/// Days before its end from which on a certificate without a renewal needs one, or a third of its life where that is less.
+const SOON: Duration = Duration::from_hours(24 * 14);
+
+/// Judges all, the worst first.
+pub fn judge(facts: &Facts, now: SystemTime) -> Vec<Advice> {
+    let mut all = Found::default();
+    for host in &facts.hosts {
+        self::host(host, now, facts.machine.initcwnd, &mut all);
+    }
+    reused(facts, &mut all);
+    for key in facts.keys.iter().filter(|key| key.mode & 0o077 != 0) {
+        let file = key.file.display();
+        let evidence =
+            format!("{file} has the permissions {:04o}: others may read or change it", key.mode & 0o7777);
+        all.add("inside-key-readable", evidence, format!("chmod 600 {file}"));
+    }
+    machine(facts, &mut all);
+    let mut all = all.0;
+    all.sort_by_key(|advice| std::cmp::Reverse(advice.severity));
+    all
+}
+
+#[derive(Default)]
+struct Found(Vec<Advice>);
+
+impl Found {
+    fn add(&mut self, id: &'static str, evidence: impl Into<String>, remedy: impl Into<String>) {
+        let severity =
+            IDS.iter().find(|(own, _)| *own == id).map_or(Severity::Info, |(_, severity)| *severity);
+        let advice = Advice { id, severity, evidence: evidence.into(), remedy: remedy.into() };
+        if !self.0.contains(&advice) {
+            self.0.push(advice);
+        }
+    }
+}
+
+fn host(host: &HostFacts, now: SystemTime, initcwnd: Option<u32>, all: &mut Found) {
+    let name = &host.name;
+    for certificate in &host.certificates {
+        self::certificate(host, certificate, now, initcwnd, all);
+    }
+    if !host.certificates.is_empty() && host.certificates.iter().all(|certificate| certificate.is_rsa) {
+        all.add(
+            "inside-no-ecdsa",
+            format!("{name} has certificates for RSA only"),
+            format!(
+                "brisk cert obtain --key ecdsa, or a second entry in certificates of {name} with an ECDSA key"
+            ),
+        );
+    }
+    if !host.early_paths.is_empty() {
+        all.add(
+            "inside-early-data",
+            format!("{name} answers requests of any method early: {}", host.early_paths.join(", ")),
+            "early_data = \"safe\", unless a request that arrives twice does no harm there",
+        );
+    }
+    if !host.hsts && !is_local(name) {
+        all.add("inside-no-hsts", format!("{name} sends no HSTS"), "hsts = { max_age = \"365d\" }");
+    }
+}
+
+fn is_local(name: &str) -> bool {
+    name == "localhost" || name.ends_with(".localhost") || name.parse::<std::net::IpAddr>().is_ok()
+}
+
+fn certificate(
+    host: &HostFacts,
+    certificate: &CertificateFacts,
+    now: SystemTime,
+    initcwnd: Option<u32>,
+    all: &mut Found,
+) {
+    let file = certificate.file.display();
+    let window = initcwnd.map_or(certificate.window, |segments| segments as usize * 1460);
+    if certificate.flight > window {
+        let parts: Vec<_> = certificate.parts.iter().map(ToString::to_string).collect();
+        all.add(
+            "inside-flight",
+            format!(
+                "{file}: a first flight of up to {} bytes, more than the {window} that TCP sends at once: a round trip more \
+                 (certificates of {} bytes)",
+                certificate.flight,
+                parts.join(" + ")
+            ),
+            "a chain without its root, an ECDSA certificate, or `ip route change default via GATEWAY initcwnd 20`",
+        );
+    }
+    let life = certificate.not_after.duration_since(certificate.not_before).unwrap_or_default();
+    let left = certificate.not_after.duration_since(now);
+    let end = json::timestamp(certificate.not_after);
+    let renew = if host.has_acme {
+        format!("brisk cert renew {}", host.name)
+    } else {
+        "acme = true of the host".to_owned()
+    };
+    match left {
+        Err(_) => all.add("inside-expired", format!("{file} expired on {end}"), renew),
+        Ok(left) if left < SOON.min(life / 3) => {
+            let days = left.as_secs() / (24 * 3600);
+            all.add("inside-expires-soon", format!("{file} ends on {end}, in {days} days"), renew);
+        }
+        Ok(_) => {}
+    }
+}
+
+/// Keys that several certificates have: who gets one key has all of them, and none can be revoked alone.
+fn reused(facts: &Facts, all: &mut Found) {
+    let mut by_key: BTreeMap<&str, Vec<&CertificateFacts>> = BTreeMap::new();
+    for certificate in facts.hosts.iter().flat_map(|host| &host.certificates) {
+        let own = by_key.entry(&certificate.key).or_default();
+        if own.iter().all(|other| other.fingerprint != certificate.fingerprint) {
+            own.push(certificate);
+        }
+    }
+    for certificates in by_key.values().filter(|own| own.len() > 1) {
+        let files: Vec<_> = certificates.iter().map(|own| own.file.display().to_string()).collect();
+        all.add(
+            "inside-key-reused",
+            format!("one key for {}", files.join(", ")),
+            "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out NEW.key, and a certificate for it",
+        );
+    }
+}
+
+fn machine(facts: &Facts, all: &mut Found) {
+    let machine = &facts.machine;
+    if facts.fast_open
+        && let Some(value) = machine.fast_open.filter(|value| value & 2 == 0)
+    {
+        all.add(
+            "inside-fast-open",
+            format!("tcp_fastopen is {value}: the kernel ignores that listeners ask for Fast Open"),
+            format!("sysctl -w net.ipv4.tcp_fastopen={}", value | 2),
+        );
+    }
+    if let Some(value) = machine.somaxconn.filter(|value| *value < facts.backlog) {
+        all.add(
+            "inside-somaxconn",
+            format!(
+                "somaxconn is {value}, less than the backlog of {}: bursts of connections are dropped",
+                facts.backlog
+            ),
+            format!("sysctl -w net.core.somaxconn={}", facts.backlog),
+        );
+    }
+    if let Some(value) = machine.notsent_lowat.filter(|value| *value > 1 << 20) {
+        all.add(
+            "inside-notsent-lowat",
+            format!("tcp_notsent_lowat is {value}: urgent answers wait behind what the kernel holds"),
+            "sysctl -w net.ipv4.tcp_notsent_lowat=131072",
+        );
+    }
+    if let Some(name) = machine.congestion.as_deref().filter(|name| *name != "bbr") {
+        let has_bbr = machine.congestion_available.iter().any(|name| name == "bbr");
+        let load = if has_bbr { "" } else { "modprobe tcp_bbr && " };
+        all.add(
+            "inside-congestion",
+            format!("congestion control is {name}: links that lose packets are not filled"),
+            format!("{load}sysctl -w net.core.default_qdisc=fq net.ipv4.tcp_congestion_control=bbr"),
+        );
+    }
+    if let Some(segments) = machine.initcwnd.filter(|segments| *segments < 10) {
+        all.add(
+            "inside-initcwnd",
+            format!("the default route has initcwnd {segments}, less than the 10 of RFC 6928"),
+            "ip route change default via GATEWAY initcwnd 10",
+        );
+    }
+    if machine.slow_start_after_idle == Some(1) {
+        all.add(
+            "inside-slow-start",
+            "tcp_slow_start_after_idle is 1: kept connections begin slowly again after a pause",
+            "sysctl -w net.ipv4.tcp_slow_start_after_idle=0",
+        );
+    }
+}
+
+/// The document of `--json`.
+#[derive(Serialize)]
+struct Document<'a> {
+    format: u32,
+    advice: &'a [Advice],
+    facts: &'a Facts,
+}
+
+/// JSON.
+pub fn json(facts: &Facts, advice: &[Advice]) -> String {
+    json::document(&Document { format: 1, advice, facts })
+}
+
+/// Text of at most `width` columns.
+pub fn text(facts: &Facts, advice: &[Advice], width: usize) -> String {
+    let mut text = format!("{}\n\n", facts.file.display());
+    if advice.is_empty() {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "Nothing to mend.\n");
+    } else {
+        let mut table =
+            Table::new(format!("To mend ({})", advice.len())).text("severity").text("id").text("");
+        for advice in advice {
+            table.row([advice.severity.to_string(), advice.id.to_owned(), advice.evidence.clone()]);
+            table.row([String::new(), String::new(), advice.remedy.clone()]);
+        }
+        text.push_str(&table.to_text(width));
+        text.push('\n');
+    }
+    text.push_str(&facts.machine.table().to_text(width));
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! What the kernel of this machine is set to, as far as it matters for TLS.
+
+use std::fs;
+use std::str::FromStr;
+
+use brisk_report::Table;
+use serde::Serialize;
+
+use super::route;
+
+/// Settings of the kernel; `None` where it does not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Machine {
+    /// `net.ipv4.tcp_fastopen`, a set of bits: 2 is for servers.
+    pub fast_open: Option<u32>,
+    /// `net.core.somaxconn`.
+    pub somaxconn: Option<u32>,
+    /// `net.ipv4.tcp_notsent_lowat`, bytes.
+    pub notsent_lowat: Option<u64>,
+    /// `net.ipv4.tcp_congestion_control`.
+    pub congestion: Option<String>,
+    /// `net.ipv4.tcp_available_congestion_control`.
+    pub congestion_available: Vec<String>,
+    /// `net.ipv4.tcp_slow_start_after_idle`.
+    pub slow_start_after_idle: Option<u32>,
+    /// `initcwnd` of the default route; `None` where it is the kernel's 10, or not known.
+    pub initcwnd: Option<u32>,
+}
+
+impl Machine {
+    /// This machine. Reads files of the kernel, and asks it for the default route.
+    pub fn this() -> Self {
+        Self {
+            fast_open: number("net/ipv4/tcp_fastopen"),
+            somaxconn: number("net/core/somaxconn"),
+            notsent_lowat: number("net/ipv4/tcp_notsent_lowat"),
+            congestion: text("net/ipv4/tcp_congestion_control"),
+            congestion_available: text("net/ipv4/tcp_available_congestion_control")
+                .map(|names| names.split_whitespace().map(str::to_owned).collect())
+                .unwrap_or_default(),
+            slow_start_after_idle: number("net/ipv4/tcp_slow_start_after_idle"),
+            initcwnd: route::initcwnd(),
+        }
+    }
+
+    /// All of it.
+    pub(super) fn table(&self) -> Table {
+        let mut table = Table::new("This machine").text("").text("");
+        let mut row = |name: &str, value: Option<String>| {
+            table.row([name.to_owned(), value.unwrap_or_else(|| "not known".to_owned())]);
+        };
+        row("tcp_fastopen", self.fast_open.map(|value| value.to_string()));
+        row("somaxconn", self.somaxconn.map(|value| value.to_string()));
+        row("tcp_notsent_lowat", self.notsent_lowat.map(|value| value.to_string()));
+        row("tcp_congestion_control", self.congestion.clone());
+        row("tcp_slow_start_after_idle", self.slow_start_after_idle.map(|value| value.to_string()));
+        row(
+            "initcwnd",
+            Some(self.initcwnd.map_or_else(|| "10, the kernel's".to_owned(), |value| value.to_string())),
+        );
+        table
+    }
+}
+
+fn text(name: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/sys/{name}")).ok()?;
+    Some(text.trim().to_owned())
+}
+
+fn number<T: FromStr>(name: &str) -> Option<T> {
+    text(name)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_says_what_its_congestion_control_is() {
+        let machine = Machine::this();
+        assert_eq!(machine.congestion.is_some(), text("net/ipv4/tcp_congestion_control").is_some());
+    }
+}
