@@ -40,7 +40,7 @@ pub fn report(report: &Report, program: &str) -> String {
     body.push_str(&html::facts(&pairs.iter().map(|(name, text)| (*name, text.clone())).collect::<Vec<_>>()));
     body.push_str(&findings(report).to_html());
     body.push_str(&waterfall(report));
-    body.push_str(&terminal::table(report).to_html());
+    body.push_str(&terminal::table(report, true).to_html());
     html::page(&format!("Probe of {}", report.url), &body)
 }
 

@@ -20,6 +20,9 @@ use crate::timing::Timing;
 pub use paint::{Paint, Style};
 use waterfall::waterfall;
 
+/// Columns from which on offsets are shown.
+const WIDE: usize = 92;
+
 /// The whole report, but for the reason of a failure.
 pub fn text(report: &Report, paint: &Paint) -> String {
     let mut text = format!("{}\n\n", paint.style(Style::Title, &report.url));
@@ -225,30 +228,26 @@ fn facts(report: &Report, paint: &Paint) -> String {
     text
 }
 
-/// The table of steps.
-pub(crate) fn table(report: &Report) -> Table {
-    let mut table = Table::new("Steps")
-        .figure("at ms")
-        .figure("+ms")
-        .figure("trip")
-        .text("who")
-        .text("what")
-        .figure("bytes")
-        .figure("offset")
-        .text("record")
-        .text("waited for");
+/// The table of steps. Without offsets it fits into 80 columns.
+pub(crate) fn table(report: &Report, offsets: bool) -> Table {
+    let mut table =
+        Table::new("Steps").figure("at ms").figure("+ms").figure("trip").text("what").figure("bytes");
+    if offsets {
+        table = table.figure("offset");
+    }
+    table = table.text("record").text("waited for");
     for row in &report.steps {
-        table.row([
+        let arrow = if row.from == Party::Client { "→" } else { "←" };
+        let mut cells = vec![
             format!("{:.2}", row.at_ms),
             format!("{:.2}", row.since_ms),
             row.round.to_string(),
-            if row.from == Party::Client { "→".to_owned() } else { "←".to_owned() },
-            row.name.clone(),
+            format!("{arrow} {}", row.name),
             count(row.bytes),
-            count(row.offset),
-            record(row),
-            waited(row.waited),
-        ]);
+        ];
+        cells.extend(offsets.then(|| count(row.offset)));
+        cells.extend([record(row), waited(row.waited)]);
+        table.row(cells);
     }
     table
 }
@@ -265,13 +264,13 @@ fn waited(waited: Waited) -> String {
     match waited {
         Waited::Nothing => String::new(),
         Waited::Client => "client".to_owned(),
-        Waited::Server { network_ms, server_ms } if server_ms < 0.05 => format!("network {network_ms:.1}"),
-        Waited::Server { network_ms, server_ms } => format!("network {network_ms:.1}, server {server_ms:.1}"),
+        Waited::Server { network_ms, server_ms } if server_ms < 0.05 => format!("net {network_ms:.1}"),
+        Waited::Server { network_ms, server_ms } => format!("net {network_ms:.1}, server {server_ms:.1}"),
     }
 }
 
 fn steps(report: &Report, paint: &Paint) -> String {
-    let text = table(report).to_text(paint.width());
+    let text = table(report, paint.width() >= WIDE).to_text(paint.width());
     let mut lines = text.lines();
     let title = lines.next().unwrap_or_default();
     let heading = lines.next().unwrap_or_default();
