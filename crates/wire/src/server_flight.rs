@@ -9,7 +9,11 @@ pub use messages::{
     staple,
 };
 
+use crate::registry::ProtocolVersion;
+
 const HEADER: usize = 5;
+
+const SERVER_HELLO: u8 = 2;
 
 /// A record's payload at most: TLS 1.2 lets a ciphertext be 2048 bytes longer than a plaintext.
 const LONGEST_RECORD: usize = (1 << 14) + 2048;
@@ -59,12 +63,20 @@ pub struct Flight {
     longest_message: usize,
     is_begun: bool,
     is_encrypted: bool,
+    is_tls13: bool,
 }
 
 impl Flight {
     /// Refuses handshake messages of more than `longest_message` bytes.
     pub fn new(longest_message: usize) -> Self {
-        Self { bytes: Vec::new(), message: Vec::new(), longest_message, is_begun: false, is_encrypted: false }
+        Self {
+            bytes: Vec::new(),
+            message: Vec::new(),
+            longest_message,
+            is_begun: false,
+            is_encrypted: false,
+            is_tls13: false,
+        }
     }
 
     /// Adds bytes as they came; call [`next`](Self::next) until it has no more before adding others.
@@ -112,6 +124,11 @@ impl Flight {
         }
         let rest = self.message.split_off(4 + length);
         let body = std::mem::replace(&mut self.message, rest).split_off(4);
+        if kind == SERVER_HELLO
+            && ServerHello::read(&body).is_ok_and(|hello| hello.version == ProtocolVersion::TLS1_3)
+        {
+            self.is_tls13 = true;
+        }
         Ok(Some(Part::Handshake(kind, body)))
     }
 
@@ -148,7 +165,8 @@ impl Flight {
     fn other(&mut self, kind: u8, payload: Vec<u8>) -> Result<Part, FlightError> {
         Ok(match kind {
             20 if payload == [1] => {
-                self.is_encrypted = true;
+                // In TLS 1.3 it means nothing (RFC 8446 appendix D.4), and what is encrypted has a type of its own.
+                self.is_encrypted = !self.is_tls13;
                 Part::ChangeCipherSpec
             }
             20 => return Err(FlightError::Malformed("change_cipher_spec")),

@@ -60,7 +60,9 @@ pub struct Suite {
 impl Suite {
     /// Whether keys of the server cannot decrypt what was recorded.
     pub fn has_forward_secrecy(&self) -> bool {
+        // Those with a shared secret may exchange keys beside it (RFC 4279, 5489).
         matches!(self.exchange, Exchange::Any | Exchange::Dhe | Exchange::Ecdhe)
+            || self.name.contains("DHE_PSK")
     }
 
     /// Whether it belongs to TLS 1.3.
@@ -187,5 +189,7 @@ mod tests {
         assert_eq!(named("TLS_DH_RSA_WITH_AES_128_CBC_SHA").exchange, Exchange::StaticDh);
         assert_eq!(named("TLS_RSA_WITH_AES_256_CCM_8").bits, 256);
         assert!(named("TLS_AES_128_GCM_SHA256").is_tls13());
+        assert!(named("TLS_ECDHE_PSK_WITH_AES_128_GCM_SHA256").has_forward_secrecy());
+        assert!(!named("TLS_RSA_PSK_WITH_AES_128_GCM_SHA256").has_forward_secrecy());
     }
 }

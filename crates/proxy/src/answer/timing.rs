@@ -1,12 +1,13 @@
 //! `Server-Timing`: what the gateway knows of a request and its connection, for the page that asked.
 //!
 //! The header is added to what an upstream says there. A browser shows it to pages of the same origin, and to those of others
-//! only where `Timing-Allow-Origin` names them.
+//! only where `Timing-Allow-Origin` names them. What is of one visitor stays out of answers that a cache may show to others, and
+//! all of it out of those that an upstream shows to origins that this host does not allow.
 
 use std::time::Duration;
 
 use brisk_telemetry::{ConnectionRecord, Resumption, TlsFacts};
-use http::header::HeaderName;
+use http::header::{CACHE_CONTROL, EXPIRES, HeaderName, LAST_MODIFIED};
 use http::{HeaderMap, HeaderValue};
 
 use crate::answer::exchange::Exchange;
@@ -28,8 +29,12 @@ pub struct ServerTiming {
 impl ServerTiming {
     /// Adds both headers to the answer to a request.
     pub(crate) fn apply(&self, exchange: &Exchange, headers: &mut HeaderMap) {
+        let is_for_others = self.shows_to_others(headers);
         if let Some(allowed) = &self.allowed {
             headers.append(TIMING_ALLOW_ORIGIN, allowed.clone());
+        }
+        if is_for_others {
+            return;
         }
         let connection = exchange.connection();
         let facts = Facts {
@@ -39,11 +44,50 @@ impl ServerTiming {
             elapsed: exchange.elapsed(),
             upstream: exchange.outcome.time(),
             request: exchange.id().digits(),
+            is_shared: may_be_shared(headers),
         };
         if let Ok(value) = HeaderValue::from_maybe_shared(facts.written()) {
             headers.append(SERVER_TIMING, value);
         }
     }
+
+    /// Whether the upstream shows the answer's timing to origins that are not allowed here.
+    fn shows_to_others(&self, headers: &HeaderMap) -> bool {
+        let allowed = self.allowed.as_ref().and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let is_allowed = |origin: &str| tokens(allowed).any(|own| own == "*" || own == origin);
+        let named = headers.get_all(TIMING_ALLOW_ORIGIN);
+        !named.iter().all(|value| value.to_str().is_ok_and(|value| tokens(value).all(is_allowed)))
+    }
+}
+
+/// Whether a cache may show the answer to other clients (RFC 9111 section 3). Nothing is known of `Authorization`, which would forbid
+/// some.
+fn may_be_shared(headers: &HeaderMap) -> bool {
+    let mut has_control = false;
+    for value in headers.get_all(CACHE_CONTROL) {
+        let Ok(value) = value.to_str() else { return true };
+        for directive in tokens(value) {
+            has_control = true;
+            let name = directive.split('=').next().unwrap_or_default();
+            if ["private", "no-store"].iter().any(|own| name.eq_ignore_ascii_case(own)) && name == directive {
+                return false;
+            }
+        }
+    }
+    let says = |name: &str| {
+        let values = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
+        let mut names = values.flat_map(tokens).map(|own| own.split('=').next().unwrap_or_default());
+        names.any(|own| own.eq_ignore_ascii_case(name))
+    };
+    if has_control {
+        return ["public", "max-age", "s-maxage", "immutable"].into_iter().any(says);
+    }
+    headers.contains_key(EXPIRES) || headers.contains_key(LAST_MODIFIED)
+}
+
+/// The elements of a list (RFC 9110 section 5.6.1).
+fn tokens(value: &str) -> impl Iterator<Item = &str> {
+    value.split(',').map(str::trim).filter(|token| !token.is_empty())
 }
 
 /// What is said.
@@ -57,31 +101,42 @@ struct Facts<'a> {
     elapsed: Duration,
     upstream: Option<Duration>,
     request: [u8; 16],
+    /// A cache may show the answer to others: nothing is said that is of this client.
+    is_shared: bool,
 }
 
 impl Facts<'_> {
     /// The entries of the header. One allocation, and no formatter: all answers of a host may have them.
     fn written(&self) -> bytes::Bytes {
         let mut text = Vec::with_capacity(ROOM);
-        if let Some(tls) = &self.record.tls {
-            self.write_tls(tls, &mut text);
+        if !self.is_shared {
+            self.write_connection(&mut text);
         }
-        if let Some(rtt) = self.record.rtt {
-            text.extend_from_slice(b"rtt;dur=");
-            write_milliseconds(rtt, &mut text);
-            text.extend_from_slice(b", ");
-        }
-        text.extend_from_slice(b"connection;desc=");
-        text.extend_from_slice(if self.is_first { b"new" } else { b"reused" });
-        text.extend_from_slice(b", queue;dur=");
+        text.extend_from_slice(b"queue;dur=");
         write_milliseconds(self.elapsed.saturating_sub(self.upstream.unwrap_or_default()), &mut text);
         if let Some(upstream) = self.upstream {
             text.extend_from_slice(b", upstream;dur=");
             write_milliseconds(upstream, &mut text);
         }
-        text.extend_from_slice(b", request;desc=");
-        text.extend_from_slice(&self.request);
+        if !self.is_shared {
+            text.extend_from_slice(b", request;desc=");
+            text.extend_from_slice(&self.request);
+        }
         text.into()
+    }
+
+    fn write_connection(&self, text: &mut Vec<u8>) {
+        if let Some(tls) = &self.record.tls {
+            self.write_tls(tls, text);
+        }
+        if let Some(rtt) = self.record.rtt {
+            text.extend_from_slice(b"rtt;dur=");
+            write_milliseconds(rtt, text);
+            text.extend_from_slice(b", ");
+        }
+        text.extend_from_slice(b"connection;desc=");
+        text.extend_from_slice(if self.is_first { b"new" } else { b"reused" });
+        text.extend_from_slice(b", ");
     }
 
     fn write_tls(&self, tls: &TlsFacts, text: &mut Vec<u8>) {
@@ -154,6 +209,7 @@ mod tests {
             elapsed: Duration::from_micros(5_010),
             upstream: upstream.map(Duration::from_micros),
             request: *b"0123456789abcdef",
+            is_shared: false,
         };
         let written = facts.written();
         assert!(written.len() <= ROOM, "{}", written.len());
@@ -178,6 +234,53 @@ mod tests {
             written(&record(None), true, None),
             "connection;desc=new, queue;dur=5.010, request;desc=0123456789abcdef"
         );
+    }
+
+    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        let field = |&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value));
+        fields.iter().map(field).collect()
+    }
+
+    #[test]
+    fn answers_that_caches_may_show_to_others_say_nothing_of_a_client() {
+        for (field, is_shared) in [
+            (("cache-control", "public, max-age=60"), true),
+            (("cache-control", "Max-Age=60"), true),
+            (("cache-control", "s-maxage=5, must-revalidate"), true),
+            (("cache-control", "private, max-age=60"), false),
+            (("cache-control", "max-age=60, No-Store"), false),
+            // The fields that it names alone are private.
+            (("cache-control", "public, private=\"set-cookie\""), true),
+            (("cache-control", "no-cache"), false),
+            (("last-modified", "Thu, 01 Jan 1970 00:00:00 GMT"), true),
+            (("content-type", "text/html"), false),
+        ] {
+            assert_eq!(may_be_shared(&headers(&[field])), is_shared, "{field:?}");
+        }
+        let mut record = record(Some(facts()));
+        record.rtt = Some(Duration::from_millis(50));
+        let facts = Facts {
+            record: &record,
+            is_confirmed: true,
+            is_first: true,
+            elapsed: Duration::from_micros(5_010),
+            upstream: Some(Duration::from_micros(4_010)),
+            request: *b"0123456789abcdef",
+            is_shared: true,
+        };
+        assert_eq!(facts.written(), "queue;dur=1.000, upstream;dur=4.010");
+    }
+
+    #[test]
+    fn origins_that_an_upstream_allows_are_not_those_of_the_host() {
+        let shows = |allowed: Option<&'static str>, named: &'static str| {
+            let timing = ServerTiming { allowed: allowed.map(HeaderValue::from_static) };
+            timing.shows_to_others(&headers(&[("timing-allow-origin", named)]))
+        };
+        assert!(shows(None, "*") && shows(None, "https://a.test") && shows(Some("https://a.test"), "*"));
+        assert!(shows(Some("https://a.test"), "https://a.test, https://b.test"));
+        assert!(!shows(Some("https://a.test, https://b.test"), "https://b.test") && !shows(Some("*"), "*"));
+        assert!(!ServerTiming::default().shows_to_others(&HeaderMap::new()));
     }
 
     #[test]

@@ -70,6 +70,21 @@ fn a_hello_is_read_with_its_extensions() {
 }
 
 #[test]
+fn behind_a_retry_the_second_hello_is_read() {
+    let mut hello = hello();
+    hello.truncate(hello.len() - 7);
+    // supported_versions: TLS 1.3.
+    hello.extend([0, 6, 0, 43, 0, 2, 3, 4]);
+    let hello = record(22, ProtocolVersion::TLS1_2, &handshake(2, &hello));
+    let change = record(20, ProtocolVersion::TLS1_2, &[1]);
+    let parts = parts(&[&hello[..], &change, &hello, &change].concat(), 7).expect("a right flight");
+    assert!(matches!(
+        parts[..],
+        [Part::Handshake(2, _), Part::ChangeCipherSpec, Part::Handshake(2, _), Part::ChangeCipherSpec]
+    ));
+}
+
+#[test]
 fn a_key_exchange_names_curve_and_scheme() {
     let suite = suites::find(CipherSuite(0xc02f)).expect("a suite");
     let body = [3, 0, 29, 2, 8, 9, 4, 1, 0, 1, 5];
