@@ -54,7 +54,7 @@ const NEVER: &str = "brisk never does this";
 macro_rules! kinds {
     ($($name:ident = $id:literal, $severity:ident, $what:literal, $brisk:expr, $nginx:literal;)+) => {
         $(
-            #[doc = $what]
+            #[doc = concat!("`", $id, "`")]
             pub const $name: Kind =
                 Kind { id: $id, severity: Severity::$severity, what: $what, brisk: $brisk, nginx: $nginx };
         )+

@@ -28,6 +28,7 @@ pub(super) struct Shown {
 
 /// What was found of one chain.
 #[derive(Clone, Debug, Default, Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, and a field of the document")]
 pub struct Certificate {
     /// Subject of the server's certificate.
     pub subject: String,
@@ -214,12 +215,11 @@ fn key(certificate: &X509Certificate<'_>) -> (String, usize) {
         Ok(PublicKey::DSA(key)) => ("DSA".to_owned(), key.len() * 8),
         _ => {
             let algorithm = certificate.public_key().algorithm.algorithm.to_id_string();
-            let name = match algorithm.as_str() {
+            match algorithm.as_str() {
                 "1.3.101.112" => ("Ed25519".to_owned(), 256),
                 "1.3.101.113" => ("Ed448".to_owned(), 448),
                 _ => (algorithm, certificate.public_key().subject_public_key.data.len() * 8),
-            };
-            name
+            }
         }
     }
 }
@@ -314,7 +314,8 @@ fn logs(certificate: &X509Certificate<'_>, shown: &Shown) -> usize {
 }
 
 fn seconds(at: SystemTime) -> i64 {
-    at.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
+    at.duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }
 
 fn time(seconds: i64) -> SystemTime {

@@ -273,7 +273,7 @@ impl Answer {
                 self.hello = Some(hello);
             }
             Part::Handshake(11, body) => {
-                self.certificates = server_flight::certificates(&body).map_err(wrong)?
+                self.certificates = server_flight::certificates(&body).map_err(wrong)?;
             }
             Part::Handshake(12, body) => self.exchange = Some(body),
             // The end of a flight, or a session that is resumed.

@@ -172,8 +172,8 @@ fn key_exchange(audit: &Audit) -> u32 {
 fn cipher(found: &Protocols) -> u32 {
     mean(found.suites().map(|(_, suite)| match suite.bits {
         0 => 0,
-        ..128 => 20,
-        ..256 => 80,
+        1..128 => 20,
+        128..256 => 80,
         _ => 100,
     }))
 }

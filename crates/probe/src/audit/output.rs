@@ -1,4 +1,4 @@
-//! An audit as text for a terminal, as an HTML page, as JSON, SARIF and JUnit.
+//! An audit as text for a terminal, as an HTML page, as JSON, SARIF and `JUnit`.
 
 mod ci;
 mod page;
@@ -66,9 +66,9 @@ fn findings(audit: &Audit) -> Table {
     for finding in &audit.findings {
         let kind = &finding.kind;
         table.row([kind.severity.to_string(), kind.id.to_owned(), kind.what.to_owned()]);
-        table.row(["".to_owned(), String::new(), format!("seen: {}", finding.evidence)]);
-        table.row(["".to_owned(), String::new(), format!("brisk: {}", kind.brisk)]);
-        table.row(["".to_owned(), String::new(), format!("nginx: {}", kind.nginx)]);
+        table.row([String::new(), String::new(), format!("seen: {}", finding.evidence)]);
+        table.row([String::new(), String::new(), format!("brisk: {}", kind.brisk)]);
+        table.row([String::new(), String::new(), format!("nginx: {}", kind.nginx)]);
     }
     table
 }

@@ -20,6 +20,7 @@ use super::*;
 
 /// What a server of bytes does, beside letting clients agree on a version and a suite with RSA encryption.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fault of its own")]
 struct Manners {
     versions: Vec<ProtocolVersion>,
     suites: Vec<u16>,

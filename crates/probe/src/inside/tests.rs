@@ -68,7 +68,7 @@ fn each_fault_is_found_with_what_mends_it() {
     let cases: &[(&str, &str, Change)] = &[
         ("inside-flight", "ECDSA", |facts| facts.hosts[0].certificates[0].flight = 15_000),
         ("inside-no-ecdsa", "certificates of a.example", |facts| {
-            facts.hosts[0].certificates[0].is_rsa = true
+            facts.hosts[0].certificates[0].is_rsa = true;
         }),
         ("inside-key-reused", "openssl genpkey", |facts| {
             facts.hosts[1].certificates[0].key = facts.hosts[0].certificates[0].key.clone();

@@ -167,7 +167,7 @@ fn curve(bytes: &mut Bytes<'_>, suite: &Suite, version: ProtocolVersion) -> Opti
     }
     let group = NamedGroup(bytes.u16()?);
     let point = bytes.vector8()?.to_vec();
-    Some(Exchanged::Curve { group, point, scheme: scheme(bytes, suite, version)? })
+    Some(Exchanged::Curve { group, point, scheme: scheme(bytes, suite, version).ok()? })
 }
 
 fn prime(bytes: &mut Bytes<'_>, suite: &Suite, version: ProtocolVersion) -> Option<Exchanged> {
@@ -175,15 +175,23 @@ fn prime(bytes: &mut Bytes<'_>, suite: &Suite, version: ProtocolVersion) -> Opti
     bytes.vector16()?;
     bytes.vector16()?;
     let prime = prime.iter().copied().skip_while(|byte| *byte == 0).collect();
-    Some(Exchanged::Prime { prime, scheme: scheme(bytes, suite, version)? })
+    Some(Exchanged::Prime { prime, scheme: scheme(bytes, suite, version).ok()? })
 }
 
-fn scheme(bytes: &mut Bytes<'_>, suite: &Suite, version: ProtocolVersion) -> Option<Option<SignatureScheme>> {
+/// `Err` where the message ends before its scheme.
+fn scheme(
+    bytes: &mut Bytes<'_>,
+    suite: &Suite,
+    version: ProtocolVersion,
+) -> Result<Option<SignatureScheme>, Ended> {
     if suite.is_anonymous || version < ProtocolVersion::TLS1_2 {
-        return Some(None);
+        return Ok(None);
     }
-    Some(Some(SignatureScheme(bytes.u16()?)))
+    bytes.u16().map(|scheme| Some(SignatureScheme(scheme))).ok_or(Ended)
 }
+
+/// A message ends before what it must hold.
+struct Ended;
 
 /// Bits of a number without its leading zeros.
 fn bits(number: &[u8]) -> usize {

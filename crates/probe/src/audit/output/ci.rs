@@ -1,4 +1,6 @@
-//! Findings for continuous integration: SARIF 2.1.0 and JUnit.
+//! Findings for continuous integration: SARIF 2.1.0 and `JUnit`.
+
+use std::fmt::Write;
 
 use brisk_report::{escape, json};
 use serde_json::{Value, json};
@@ -50,7 +52,7 @@ fn level(severity: Severity) -> &'static str {
     }
 }
 
-/// JUnit: every kind is a test, and one with a finding above `info` has failed.
+/// `JUnit`: every kind is a test, and one with a finding above `info` has failed.
 pub fn junit(audit: &Audit) -> String {
     let failed = |kind: &Kind| {
         let own = audit.findings.iter().find(|finding| finding.kind.id == kind.id);
@@ -63,16 +65,19 @@ pub fn junit(audit: &Audit) -> String {
         catalogue::ALL.len()
     );
     for kind in catalogue::ALL {
-        text.push_str(&format!("  <testcase classname=\"{}\" name=\"{}\"", attribute(&audit.host), kind.id));
-        match failed(kind) {
-            None => text.push_str("/>\n"),
-            Some(finding) => text.push_str(&format!(
-                ">\n    <failure type=\"{}\" message=\"{}\">{}</failure>\n  </testcase>\n",
-                finding.kind.severity,
-                attribute(kind.what),
-                attribute(&finding.evidence)
-            )),
-        }
+        // Writing to a string cannot fail.
+        let _ = write!(text, "  <testcase classname=\"{}\" name=\"{}\"", attribute(&audit.host), kind.id);
+        let Some(finding) = failed(kind) else {
+            text.push_str("/>\n");
+            continue;
+        };
+        let _ = write!(
+            text,
+            ">\n    <failure type=\"{}\" message=\"{}\">{}</failure>\n  </testcase>\n",
+            finding.kind.severity,
+            attribute(kind.what),
+            attribute(&finding.evidence)
+        );
     }
     text + "</testsuite>\n"
 }
