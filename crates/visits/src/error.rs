@@ -39,7 +39,7 @@ pub enum VisitsError {
     /// There are no histograms of this metric.
     #[error("there is no series of {0}: handshake, ttfb, lcp and inp have one")]
     NoSeries(Metric),
-    /// SQLite reports an error.
+    /// `SQLite` reports an error.
     #[error("database of visits: {0}")]
     Database(#[from] rusqlite::Error),
 }

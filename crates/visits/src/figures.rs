@@ -181,7 +181,7 @@ mod tests {
             visit.arms.push(Arm { experiment: ids[0], arm: 1 });
             store.record(visit);
         }
-        assert!(store.flush(Duration::from_secs(60)));
+        assert!(store.flush(Duration::from_mins(1)));
         let metrics = Metrics::new();
         metrics.register(store.collector().unwrap());
         metrics.render()

@@ -163,7 +163,7 @@ mod tests {
 
     fn visit(host: &Arc<str>, number: u32) -> Visit {
         let mut visit = Visit::new(Arc::clone(host), "/".into());
-        visit.at = UNIX_EPOCH + Duration::from_secs(6_000);
+        visit.at = UNIX_EPOCH + Duration::from_mins(100);
         visit.measures.set(Metric::FirstByte, number.into());
         visit
     }

@@ -3,6 +3,11 @@
 //! [`Visits`] takes a [`Visit`] from any worker without making it wait; one thread writes them. Every value of a visit is
 //! of a closed set or a name from the configuration, so that strangers cannot make more of them.
 
+#![expect(
+    clippy::cast_possible_wrap,
+    reason = "integers of SQLite are signed, and no count, time or size here comes near their limit"
+)]
+
 mod agent;
 mod closed;
 mod cuts;

@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-/// A generator of random numbers: SplitMix64.
+/// A generator of random numbers: `SplitMix64`.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 

@@ -216,7 +216,9 @@ mod tests {
         }
         assert_eq!(decide(&arms, 1.0), None);
         assert_eq!(decide(&arms[..1], 1.0), None);
-        arms.iter_mut().for_each(|arm| arm.add(10.0));
+        for arm in &mut arms {
+            arm.add(10.0);
+        }
         assert!(matches!(decide(&arms, 1.0), Some(Decision::ControlBetter { .. })));
     }
 }

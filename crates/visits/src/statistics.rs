@@ -215,7 +215,9 @@ mod tests {
             }
             let none = shift(strata.iter().map(copied).collect(), 1.96).unwrap();
             claimed += u32::from(none.excludes_zero());
-            strata.iter_mut().for_each(|stratum| stratum.first.iter_mut().for_each(|value| *value -= 80.0));
+            for value in strata.iter_mut().flat_map(|stratum| &mut stratum.first) {
+                *value -= 80.0;
+            }
             let found = shift(strata, 1.96).unwrap();
             assert!(found.high < -60.0, "{found:?}");
             held += u32::from(found.low <= -80.0 && found.high >= -80.0);

@@ -28,7 +28,7 @@ pub(crate) use self::roll_up::{DAY, HOUR, SAMPLE_HOUR, SERIES_HOUR, SERIES_TEN_M
 pub(crate) const FILE: &str = "visits.db";
 /// Where a damaged file is moved to.
 const DAMAGED: &str = "visits.db.damaged";
-/// SQLite's mark of a file that belongs to this program: "bVis".
+/// `SQLite`'s mark of a file that belongs to this program: "bVis".
 const APPLICATION: i64 = 0x6256_6973;
 
 /// What brings a database from each schema to the next.
@@ -224,7 +224,7 @@ impl Write<'_> {
     }
 }
 
-/// Makes the file if it is not there, so that no other user can read it or the files that SQLite puts beside it.
+/// Makes the file if it is not there, so that no other user can read it or the files that `SQLite` puts beside it.
 fn make_file(path: &Path) -> Result<(), VisitsError> {
     let wrong = |reason: String| VisitsError::File { path: path.to_owned(), reason };
     match fs::symlink_metadata(path) {

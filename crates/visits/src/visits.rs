@@ -40,12 +40,7 @@ pub struct Settings {
 impl Default for Settings {
     /// 30 days, 1 GiB, no networks, every page view.
     fn default() -> Self {
-        Self {
-            keep: Duration::from_secs(30 * 24 * 3600),
-            max_bytes: 1 << 30,
-            networks: Arc::default(),
-            share: 1.0,
-        }
+        Self { keep: Duration::from_hours(30 * 24), max_bytes: 1 << 30, networks: Arc::default(), share: 1.0 }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::visits::{Message, Shared};
 /// Between two writes. What was taken since the last one is lost with the process.
 const INTERVAL: Duration = Duration::from_secs(20);
 /// Between two removals of what is too old.
-const REMOVAL: Duration = Duration::from_secs(600);
+const REMOVAL: Duration = Duration::from_mins(10);
 /// By how much the clock may have been set in that time, in seconds: what is old by a wrong clock must not be removed.
 const SET: u64 = 300;
 
@@ -180,7 +180,7 @@ mod tests {
 
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(60);
+    const LONG: Duration = Duration::from_mins(1);
 
     fn visit(host: &str, ms: f64) -> Visit {
         let mut visit = Visit::new(host.into(), "/".into());

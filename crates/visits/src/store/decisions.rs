@@ -78,3 +78,72 @@ fn sums(
     }
     Ok(arms)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::experiment::Arm;
+    use crate::metric::Metric;
+    use crate::random::Random;
+    use crate::visit::Visit;
+    use crate::{Settings, Visits};
+
+    const LONG: Duration = Duration::from_mins(1);
+
+    fn experiment(name: &str) -> Experiment {
+        Experiment {
+            name: name.into(),
+            arms: vec!["16 KiB".into(), "4 KiB".into()],
+            metric: Metric::FirstByte,
+            margin: 0.01,
+        }
+    }
+
+    /// Visits whose second arm takes `factor` of the time of the first.
+    fn record(visits: &Visits, id: ExperimentId, factor: f64, random: &mut Random) {
+        for _ in 0..2_000 {
+            let arm = random.below(2) as u8;
+            let mut visit = Visit::new("example.com".into(), "/".into());
+            let ms = 100.0 * (0.5 + random.unit()) * if arm == 1 { factor } else { 1.0 };
+            visit.measures.set(Metric::FirstByte, ms);
+            visit.arms.push(Arm { experiment: id, arm });
+            visits.record(visit);
+        }
+        assert!(visits.flush(LONG), "{:?}", visits.status());
+    }
+
+    fn open(folder: &Path) -> (Visits, ExperimentId, ExperimentId) {
+        let visits = Visits::open(folder, Settings::default()).unwrap();
+        let ids = visits.define(&[experiment("records"), experiment("hints")]);
+        (visits, ids[0], ids[1])
+    }
+
+    #[test]
+    fn a_decision_is_made_by_itself_and_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut random = Random::seeded(5);
+        let (visits, records, hints) = open(folder.path());
+        assert!(visits.flush(LONG));
+        assert_eq!(visits.decision(records), None);
+        record(&visits, records, 0.8, &mut random);
+        record(&visits, hints, 1.0, &mut random);
+        let decided = visits.decision(records);
+        let Some(Decision::Better { arm: 1, by }) = decided else { panic!("{decided:?}") };
+        assert!(by.low < -0.2 && by.high > -0.2 && by.high < 0.0, "{by:?}");
+        assert_eq!(visits.decision(hints), None, "equal arms go on");
+        // What comes later, or a restart, does not change it.
+        record(&visits, records, 2.0, &mut random);
+        assert_eq!(visits.decision(records), decided);
+        let reports = visits.reader().unwrap().experiments().unwrap();
+        let report = reports.iter().find(|report| report.name == "records").unwrap();
+        assert_eq!((report.decision, report.arms.len()), (decided, 2));
+        assert!(report.decided.is_some() && report.text.contains("is better than"), "{}", report.text);
+        drop(visits);
+        let (visits, records, hints) = open(folder.path());
+        assert!(visits.flush(LONG));
+        assert_eq!((visits.decision(records), visits.decision(hints)), (decided, None));
+    }
+}

@@ -99,7 +99,7 @@ impl Store {
         Ok(())
     }
 
-    /// Has SQLite refuse to let the file grow beyond `max_bytes` and a quarter, whatever happens between two removals.
+    /// Has `SQLite` refuse to let the file grow beyond `max_bytes` and a quarter, whatever happens between two removals.
     pub(crate) fn limit(&self, max_bytes: u64) -> Result<(), VisitsError> {
         let page: i64 = self.connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
         let pages = (max_bytes + max_bytes / 4) as i64 / page;

@@ -9,7 +9,7 @@ pub(super) fn text(finding: &Finding, lever: &Lever, metric: Metric) -> String {
     let scope = if lever.scope.is_empty() { String::new() } else { format!(" {}", lever.scope) };
     let reasons: Vec<_> = finding.reasons.iter().map(reason).collect();
     let reasons = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) };
-    let mut text = format!(
+    let claim = format!(
         "{} of visits{scope} {}{reasons}. Those that {} had {} less {}.",
         percent(finding.share),
         finding.worse,
@@ -17,17 +17,17 @@ pub(super) fn text(finding: &Finding, lever: &Lever, metric: Metric) -> String {
         amount(finding, metric),
         what(metric)
     );
-    if !finding.imbalances.is_empty() {
-        let names: Vec<_> = finding.imbalances.iter().map(imbalance).collect();
-        text += &format!(
-            " Both differ in other things too: {}. So only visits that agree in those were compared: {} of them have \
-             a counterpart. Without that the difference would seem to be {}.",
-            names.join("; "),
-            percent(finding.matched),
-            value(finding.unadjusted, metric)
-        );
+    if finding.imbalances.is_empty() {
+        return claim;
     }
-    text
+    let names: Vec<_> = finding.imbalances.iter().map(imbalance).collect();
+    format!(
+        "{claim} Both differ in other things too: {}. So only visits that agree in those were compared: {} of them have \
+         a counterpart. Without that the difference would seem to be {}.",
+        names.join("; "),
+        percent(finding.matched),
+        value(finding.unadjusted, metric)
+    )
 }
 
 fn reason(share: &Share) -> String {

@@ -167,7 +167,7 @@ fn a_database_that_is_too_large_loses_its_oldest_days() {
     store.remove_old(now, &settings).unwrap();
     assert!(store.bytes().unwrap() <= before / 2);
     let oldest = count(&store, "SELECT min(start) FROM sample") - START;
-    assert!(oldest >= 2 * DAY && oldest < 6 * DAY, "{oldest}");
+    assert!((2 * DAY..6 * DAY).contains(&oldest), "{oldest}");
     // And it cannot grow far beyond the limit meanwhile, whatever comes.
     store.limit(before / 2).unwrap();
     let error = (0..50).find_map(|_| {
