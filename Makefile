@@ -8,6 +8,7 @@
 # make flood      latency of requests while RSA handshakes flood the server (FLOOD='--rounds 15'); ten minutes, quiet
 # make keyless    what private keys on a key server, or in a process of their own, cost (KEYLESS='--rounds 9'); three minutes, quiet
 # make page       what HTTPS costs a page in Chromium over a slow link, and what brings it back (PAGE='--only records'); fifteen minutes
+# make beacons    how near the waits that pages measure are to what the gateway knows, over a link; three minutes, into docs/results
 # make compression  text compressed per second of processor time, beside nginx, Caddy and Envoy (COMPRESSION='--rounds 9'); four minutes
 # make strangers  what attacks cost brisk, nginx, HAProxy and Envoy (STRANGERS='--attack resets'); four minutes
 # make neighbours what clients get when the upstream breaks the protocol, of the same four (NEIGHBOURS='--case reset'); four minutes
@@ -54,7 +55,7 @@ RESULTS ?= resumption certificates stapling ciphers peers peers-http
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
-.PHONY: run build test fuzz check peers results agreement flood page probe compression strangers neighbours keyless soak many-certificates clients audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup
+.PHONY: run build test fuzz check peers results agreement flood page beacons probe compression strangers neighbours keyless soak many-certificates clients audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup
 run: build
 	@exec $(CARGO_TARGET_DIR)/release/brisk serve $(ARGS)
 
@@ -125,6 +126,13 @@ page: build
 	@mkdir -p docs/results
 	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk LINK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk-link \
 	  bench/page --output docs/results/page.md $(PAGE)
+
+beacons: build
+	cargo build --locked --release --package brisk-link
+	@CACHE=$(CACHE) tools/setup page
+	@mkdir -p docs/results
+	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk LINK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk-link \
+	  bench/beacons --output docs/results/beacons.md $(BEACONS)
 
 compression: build
 	@CACHE=$(CACHE) tools/setup peers page

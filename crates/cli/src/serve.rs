@@ -65,6 +65,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
         metrics,
         challenges: Arc::clone(obtained.challenges()),
         obtainer: Arc::clone(&obtained) as _,
+        visits: kept_visits.visits(),
     };
     let gateway = Gateway::bind(settings, process, environment)?;
     print_start(gateway.addresses(), &sessions, development.as_ref())

@@ -12,7 +12,7 @@ const LAYERS: &[&[&str]] = &[
     &["wire", "coding", "rewrite"],
     &["net", "telemetry", "keys", "link"],
     &["certs", "session", "report", "tls-base", "visits"],
-    &["tls", "tls-client", "keys-cuda", "keys-pkcs11"],
+    &["tls", "tls-client", "keys-cuda", "keys-pkcs11", "beacon"],
     &["proxy", "server", "experiment", "keyless", "fetch", "dashboard"],
     &["gateway", "keyserver", "bench", "probe", "speed", "acme"],
     &["cli"],

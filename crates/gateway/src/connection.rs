@@ -118,8 +118,11 @@ async fn secure(
     };
     let accepted = live.tls.acceptor.accept_from(client, tcp, received, trace);
     let accepted = deadline.within(accepted).await.unwrap_or_else(|| Err(timed_out(deadline)))?;
-    if live.measures_rtt {
-        record.rtt = TcpInfo::of(accepted.stream.tcp()).ok().map(|info| info.rtt);
+    if live.measures_rtt
+        && let Ok(info) = TcpInfo::of(accepted.stream.tcp())
+    {
+        record.rtt = Some(info.rtt);
+        record.window = Some(info.window);
     }
     let Accepted { stream, facts, demands } = accepted;
     record.tls = Some(Box::new(facts));

@@ -8,6 +8,7 @@ mod dashboard;
 mod errands;
 mod error;
 mod gateway;
+mod measured;
 mod metrics;
 mod obtained;
 mod page;

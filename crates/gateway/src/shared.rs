@@ -20,12 +20,14 @@ use brisk_proxy::{CompressionMetrics, RewritingMetrics, Service, ServiceError, T
 use brisk_telemetry::metrics::{CertificateExpiry, Metrics};
 use brisk_telemetry::{AccessLog, Sink, Throttle};
 use brisk_tls::{HostSettings, KeyGate, Resources};
+use brisk_visits::Visits;
 use ipnet::IpNet;
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 
 use crate::GatewayError;
 use crate::errands::{self, CertificateMetrics};
+use crate::measured::Measured;
 use crate::metrics::RateMetrics;
 use crate::obtained::{ObtainedHost, Obtainer};
 use crate::page;
@@ -52,6 +54,8 @@ pub struct Environment {
     pub challenges: Arc<Challenges>,
     /// Obtains the certificates of hosts that have none of files.
     pub obtainer: Arc<dyn Obtainer>,
+    /// Where the visits of pages go.
+    pub visits: Visits,
 }
 
 /// Everything built from one configuration. Replaced whole on reload.
@@ -128,6 +132,7 @@ pub(crate) struct Shared {
     engines: Arc<dyn Engines>,
     pub(crate) challenges: Arc<Challenges>,
     obtainer: Arc<dyn Obtainer>,
+    measured: Measured,
     /// For those who publish certificates later.
     own: Weak<Self>,
     care: Arc<Care>,
@@ -143,7 +148,7 @@ impl Shared {
         settings: &GatewaySettings,
         environment: Environment,
     ) -> Result<Arc<Self>, GatewayError> {
-        let Environment { engines, gathers, metrics, challenges, obtainer } = environment;
+        let Environment { engines, gathers, metrics, challenges, obtainer, visits } = environment;
         let resumption = Resumption::new(&settings.sessions, &metrics)?;
         let sink = Sink::new(Arc::clone(&metrics));
         sink.set_access_log(open_access_log(settings, &metrics)?);
@@ -151,7 +156,8 @@ impl Shared {
         let rates = rates(settings, None, &rate_refusals);
         let gate = KeyGate { share: Some(key_share.clone()), rates };
         let resources = resumption.resources(gate, Arc::clone(&challenges));
-        let live = live(settings, &*engines, resources, &metrics, None)?;
+        let measured = Measured::new(visits, &metrics);
+        let live = live(settings, &*engines, resources, &metrics, &measured, None)?;
         let care = Arc::new(errands::start(&settings.certificates)?);
         let replaces = Arc::clone(&obtainer);
         care.on_revoked(move |certificate| replaces.revoked(certificate));
@@ -174,6 +180,7 @@ impl Shared {
             engines,
             challenges,
             obtainer,
+            measured,
             own: Weak::clone(own),
             care,
             key_share,
@@ -192,7 +199,7 @@ impl Shared {
         let rates = rates(settings, before.rates.as_ref(), &self.rate_refusals);
         let gate = KeyGate { share: Some(self.key_share.clone()), rates };
         let resources = self.resumption.resources(gate, Arc::clone(&self.challenges));
-        let live = live(settings, &*self.engines, resources, &self.metrics, Some(&before))?;
+        let live = live(settings, &*self.engines, resources, &self.metrics, &self.measured, Some(&before))?;
         let access_log = open_access_log(settings, &self.metrics)?;
         self.resumption.configure(&settings.sessions)?;
         self.sink.set_access_log(access_log);
@@ -304,6 +311,7 @@ fn live(
     engines: &dyn Engines,
     resources: Resources,
     metrics: &Arc<Metrics>,
+    measured: &Measured,
     before: Option<&Live>,
 ) -> Result<Live, GatewayError> {
     let tls = Termination::new(settings, &resources, engines, before.map(|before| &before.tls))?;
@@ -311,7 +319,9 @@ fn live(
     let groups = group_states(&settings.upstreams, groups_before, metrics)?;
     let mut service = settings.service.clone();
     let has_page = page::fill_hosts(&mut service);
-    let has_timing = service.hosts.iter().any(|host| host.server_timing.is_some());
+    service.beacons = measured.beacons(&service);
+    let has_timing =
+        service.beacons.is_some() || service.hosts.iter().any(|host| host.server_timing.is_some());
     let parts = ServiceParts { settings: service, groups };
     // What is wrong with it shows here and not in a worker. The tasks of this trial are dropped unstarted.
     let _context = LocalSet::new().enter();

@@ -22,6 +22,8 @@ pub struct TcpInfo {
     pub segment_received: u32,
     /// Segments sent again.
     pub retransmissions: u32,
+    /// Congestion window of what is sent, in segments.
+    pub window: u32,
     /// Segments sent since the connection was made, including those of the TCP handshake.
     pub segments_sent: u32,
     /// Segments received since the connection was made.
@@ -40,6 +42,7 @@ impl TcpInfo {
             segment: info.tcpi_snd_mss,
             segment_received: info.tcpi_rcv_mss,
             retransmissions: info.tcpi_total_retrans,
+            window: info.tcpi_snd_cwnd,
             segments_sent: info.tcpi_segs_out,
             segments_received: info.tcpi_segs_in,
             syn_data: info.tcpi_options & SYN_DATA != 0,

@@ -20,3 +20,4 @@ pub mod service;
 pub mod settings;
 mod stages;
 pub mod timing;
+pub mod visits;

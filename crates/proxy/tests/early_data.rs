@@ -296,6 +296,7 @@ fn service(origin: &Origin, wheel: &DeadlineWheel, metrics: &Arc<Metrics>) -> Se
         unknown_host: brisk_certs::UnknownName::Default,
         trusted_proxies: Vec::new(),
         underscores: Underscores::Drop,
+        beacons: None,
     };
     let telemetry = Telemetry { metrics: Arc::clone(metrics), access_log: None };
     Service::new(&settings, telemetry, |_| Some(Rc::clone(&group))).expect("a service")

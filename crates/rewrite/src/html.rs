@@ -54,7 +54,7 @@ enum State {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Comment {
+pub(crate) enum Comment {
     Start,
     StartDash,
     Text,
@@ -65,7 +65,7 @@ enum Comment {
 
 impl Comment {
     /// `None`: it ends.
-    fn next(self, byte: u8) -> Option<Self> {
+    pub(crate) fn next(self, byte: u8) -> Option<Self> {
         Some(match (self, byte) {
             (Self::Start | Self::StartDash | Self::End | Self::EndBang, b'>') => return None,
             (Self::Start, b'-') => Self::StartDash,

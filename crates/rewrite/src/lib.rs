@@ -15,6 +15,7 @@ mod css;
 pub mod fuzz;
 mod headers;
 mod html;
+mod insert;
 mod manifest;
 mod map;
 mod policy;
@@ -23,6 +24,7 @@ mod tag;
 mod text;
 
 pub use headers::{link, of_bytes, refresh};
+pub use insert::Insertion;
 pub use map::{Base, Map, Origin, OriginError, Place, Prefix, PrefixError};
 pub use policy::policy;
 

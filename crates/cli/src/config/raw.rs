@@ -3,6 +3,7 @@
 //! Defaults and cross checks are in `resolve`; every key is described in `docs/configuration.md`.
 
 mod acme;
+mod clients;
 mod compression;
 mod consolidate;
 mod dashboard;
@@ -28,6 +29,7 @@ use super::values::{
 pub(crate) use acme::{
     Acme, AcmeKey, AcmeStore, Challenge, Dns, ExternalAccount, HostAcme, KeyAlgorithm, OnDemand, Trial,
 };
+pub(crate) use clients::{ClientCertificateMode, ClientCertificates, CrlMode, ForwardCertificate};
 pub(crate) use compression::{BreachGuard, CodingName, Compression, CompressionTable};
 pub(crate) use consolidate::{Consolidate, ConsolidateTable, Cookies};
 pub(crate) use dashboard::Dashboard;
@@ -39,7 +41,7 @@ pub(crate) use redis::{Redis, RedisTopology};
 
 pub(crate) use keys::{KeyFamily, Keys};
 pub(crate) use visit_store::Visits;
-pub(crate) use visits::ServerTiming;
+pub(crate) use visits::{HostVisits, ServerTiming};
 
 /// A whole file.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -242,6 +244,7 @@ pub(crate) struct Host {
     pub(crate) keep_alive: Option<KeepAlive>,
     pub(crate) preconnect: Option<Preconnect>,
     pub(crate) server_timing: Option<ServerTiming>,
+    pub(crate) visits: Option<HostVisits>,
     #[serde(default)]
     pub(crate) consolidate: BTreeMap<String, Consolidate>,
     #[serde(default)]
@@ -256,43 +259,6 @@ pub(crate) struct Certificate {
     pub(crate) key: KeyPlace,
     pub(crate) fallback_key: Option<PathBuf>,
     pub(crate) staple: Option<PathBuf>,
-}
-
-/// `client_certificates`: whether clients must prove who they are.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ClientCertificates {
-    pub(crate) mode: ClientCertificateMode,
-    pub(crate) ca: PathBuf,
-    #[serde(default)]
-    pub(crate) crl: Vec<PathBuf>,
-    pub(crate) crl_mode: Option<CrlMode>,
-    pub(crate) forward: Option<ForwardCertificate>,
-}
-
-/// What upstreams get of a client's certificate.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum ForwardCertificate {
-    No,
-    Certificate,
-    Chain,
-}
-
-/// The treatment of certificates whose revocation is unknown.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum CrlMode {
-    Strict,
-    Lenient,
-}
-
-/// Whether a client without a certificate is let in.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum ClientCertificateMode {
-    Optional,
-    Required,
 }
 
 /// `[[host.route]]`: a path and exactly one of `upstream`, `static`, `respond`, `redirect`.

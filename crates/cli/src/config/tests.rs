@@ -12,7 +12,6 @@ mod pages;
 mod sessions;
 mod tokens;
 mod visit_store;
-mod visits;
 
 use std::collections::HashSet;
 use std::fs;

@@ -23,6 +23,7 @@ mod attacks_memory;
 mod attacks_streams;
 mod attacks_uploads;
 mod bad_input;
+mod beacons;
 mod bench;
 mod bench_compare;
 mod bench_failures;

@@ -176,7 +176,7 @@ fn preloads_of_a_page_begin_before_the_head_of_its_answer() {
 }
 
 /// A link, or `None` with a word about it where this machine allows none.
-fn link(half: &str) -> Option<Link> {
+pub(crate) fn link(half: &str) -> Option<Link> {
     for name in ["ip", "unshare", "nsenter"] {
         program(name);
     }
@@ -194,7 +194,7 @@ fn link(half: &str) -> Option<Link> {
 }
 
 /// The words that run another command at this end of a link.
-fn before(end: &Command) -> Vec<OsString> {
+pub(crate) fn before(end: &Command) -> Vec<OsString> {
     let words = std::iter::once(end.get_program()).chain(end.get_args());
     let mut words: Vec<_> = words.map(ToOwned::to_owned).collect();
     words.pop();

@@ -305,7 +305,7 @@ pub(in crate::answer) fn tokens<'h>(
     values.flat_map(|value| value.split(',')).map(str::trim)
 }
 
-fn is_identity(headers: &HeaderMap) -> bool {
+pub(in crate::answer) fn is_identity(headers: &HeaderMap) -> bool {
     tokens(headers, &header::CONTENT_ENCODING).all(|coding| coding.eq_ignore_ascii_case("identity"))
 }
 
@@ -340,7 +340,7 @@ fn mark(headers: &mut HeaderMap, coding: &'static str) {
 }
 
 /// RFC 9110 section 8.8.3.3: the bytes are others, so a strong tag must not stay.
-fn weaken(headers: &mut HeaderMap) {
+pub(in crate::answer) fn weaken(headers: &mut HeaderMap) {
     let Some(tag) = headers.get(header::ETAG).filter(|tag| tag.as_bytes().starts_with(b"\"")) else { return };
     if let Ok(weak) = HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat()) {
         headers.insert(header::ETAG, weak);

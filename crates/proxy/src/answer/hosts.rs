@@ -252,6 +252,7 @@ mod tests {
             unknown_host,
             trusted_proxies: Vec::new(),
             underscores: Underscores::Drop,
+            beacons: None,
         };
         Hosts::new(&settings, 0..count).expect("hosts")
     }

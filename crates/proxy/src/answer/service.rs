@@ -10,8 +10,9 @@ use std::time::Duration;
 use brisk_telemetry::{RequestId, RequestIds, Throttle};
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body::Body as _;
+use ipnet::IpNet;
 
 use self::answers::{fixed, found, no_content, over_rate, preconnected, refuse, said};
 use self::passage::{Passage, upstream_target};
@@ -34,6 +35,7 @@ use crate::answer::settings::{
     UpstreamPath,
 };
 use crate::answer::stages::{OfHost, OfRoute, Stages};
+use crate::answer::visits::{Own, SiteVisits};
 use crate::body::Body;
 use crate::body::client::ClientBody;
 use crate::body::upload::Upload;
@@ -62,11 +64,13 @@ struct Site {
     routes: Routes<Route>,
     headers: OfHost,
     preconnect: Option<Preconnect>,
+    /// `None` where no visits are measured.
+    visits: Option<Rc<SiteVisits>>,
 }
 
 #[derive(Debug)]
 struct Route {
-    path: String,
+    path: Arc<str>,
     body_limit: u64,
     buffer_request: bool,
     early_data: EarlyDataPolicy,
@@ -97,7 +101,9 @@ impl Service {
         if settings.hosts.is_empty() {
             return Err(ServiceError::NoHost);
         }
-        let sites: Result<Vec<_>, _> = settings.hosts.iter().map(|host| Site::new(host, &group)).collect();
+        let trusted: Rc<[_]> = settings.trusted_proxies.clone().into();
+        let site = |host| Site::new(host, settings, &trusted, &group);
+        let sites: Result<Vec<_>, _> = settings.hosts.iter().map(site).collect();
         Ok(Self {
             hosts: Hosts::new(settings, sites?)?,
             forwarding: Forwarding::new(settings.trusted_proxies.clone(), settings.underscores),
@@ -206,7 +212,13 @@ enum Found {
 }
 
 impl Site {
-    fn new(host: &HostSettings, group: &impl Fn(&str) -> Option<Rc<Group>>) -> Result<Self, ServiceError> {
+    fn new(
+        host: &HostSettings,
+        all: &ServiceSettings,
+        trusted: &Rc<[IpNet]>,
+        group: &impl Fn(&str) -> Option<Rc<Group>>,
+    ) -> Result<Self, ServiceError> {
+        let measured = host.visits.as_ref().zip(all.beacons.as_ref());
         let prepared = |route: &RouteSettings| Ok((route.path.clone(), Route::new(route, host, group)?));
         let routes: Result<Vec<_>, ServiceError> = host.routes.iter().map(prepared).collect();
         Ok(Self {
@@ -215,6 +227,8 @@ impl Site {
             routes: Routes::new(routes?),
             headers: OfHost::new(host),
             preconnect: host.preconnect.clone(),
+            visits: measured
+                .map(|(visits, beacons)| SiteVisits::new(visits, beacons, host.tls.names.first(), trusted)),
         })
     }
 
@@ -233,6 +247,14 @@ impl Site {
             exchange.connection().keep(Some(preconnect.keep_alive));
             return Ok(preconnected());
         }
+        if let Some(visits) = self.visits.as_ref().filter(|_| !is_tunnel)
+            && let Some(own) = Own::of(&path.decoded)
+        {
+            if own == Own::Script {
+                stages.compress_by(visits.compression(), &head, head.uri.path());
+            }
+            return Box::pin(visits.answer(own, &head, body, exchange)).await;
+        }
         let not_found = Refusal::new(StatusCode::NOT_FOUND, "no-route");
         let route = self.routes.find(&path.decoded).ok_or(not_found)?;
         stages.on_route(exchange.connection(), &head, &route.stages, &path.decoded);
@@ -246,6 +268,15 @@ impl Site {
             let asked = consolidated.asked(&head, authority, &self.names, &path.decoded);
             asked.change_request(&mut head.headers);
             stages.consolidating = Some(Box::new(asked));
+        }
+        if let Some(visits) = &self.visits {
+            let may_be_hinted = route.hints.is_some();
+            stages.visiting = visits.asked(exchange, &head, &route.path, may_be_hinted);
+            if let Some(visiting) = stages.visiting.as_ref().filter(|visiting| visiting.inserts()) {
+                let compression = Rc::clone(visiting.compression());
+                stages.compress_by(&compression, &head, head.uri.path());
+                head.headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+            }
         }
         if body.size_hint().lower() > route.body_limit {
             return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "request-body-too-large"));
@@ -315,7 +346,7 @@ impl Route {
         };
         let may_leak = matches!(action, Prepared::Upstream { .. } | Prepared::Page(_));
         Ok(Self {
-            path: path.to_owned(),
+            path: path.into(),
             body_limit: route.body_limit.unwrap_or(u64::MAX),
             buffer_request: route.buffer_request,
             early_data: route.early_data.clone(),

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brisk_beacon::Beacons;
 use brisk_certs::UnknownName;
 use bytes::Bytes;
 use http::request::Parts;
@@ -24,6 +25,7 @@ pub use crate::answer::early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
 pub use crate::answer::header_rules::{HeaderRules, HostHeaders};
 pub use crate::answer::hints::{EarlyHintsSettings, HintLink, HintLinkError};
 pub use crate::answer::timing::ServerTiming;
+pub use crate::answer::visits::HostVisits;
 use crate::body::Body;
 pub use crate::claims::Underscores;
 use crate::connection::Connection;
@@ -40,6 +42,8 @@ pub struct ServiceSettings {
     pub trusted_proxies: Vec<IpNet>,
     /// What is done with request headers that have `_` in their names.
     pub underscores: Underscores,
+    /// What takes the beacons of pages; `None` measures no visits, whatever hosts say.
+    pub beacons: Option<Arc<Beacons>>,
 }
 
 /// The settings of one host.
@@ -56,6 +60,8 @@ pub struct HostSettings {
     pub headers: HostHeaders,
     /// Whether, and to which pages, answers say what their times consist of. Default: they do not.
     pub server_timing: Option<ServerTiming>,
+    /// What is measured of its visits. Default: nothing.
+    pub visits: Option<HostVisits>,
     /// Where connections are opened before they are needed. Default: nowhere.
     pub preconnect: Option<Preconnect>,
     /// Other origins that are served below paths of this host. Default: none.
@@ -73,6 +79,7 @@ impl HostSettings {
             hsts: None,
             headers: HostHeaders::default(),
             server_timing: None,
+            visits: None,
             preconnect: None,
             consolidation: None,
             routes: Vec::new(),

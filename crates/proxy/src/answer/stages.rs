@@ -3,10 +3,11 @@
 //! 1. What names an origin that the host serves below a path, in its head and in its document.
 //! 2. The headers of its host, where it brings none of their names.
 //! 3. The rules of its route.
-//! 4. What its time consists of, for its page to read, where its host says so.
-//! 5. Compression, where its route says so: after this neither type nor length of the body is known.
-//! 6. HEAD: the same head without a body. What changes the body or its length has to come before.
-//! 7. The end of the connection, where this response is its last.
+//! 4. The script that measures the visit, where it is drawn for that, and the id of its beacon.
+//! 5. What its time consists of, for its page to read, where its host says so.
+//! 6. Compression, where its route says so: after this neither type nor length of the body is known.
+//! 7. HEAD: the same head without a body. What changes the body or its length has to come before.
+//! 8. The end of the connection, where this response is its last.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::answer::exchange::Exchange;
 use crate::answer::header_rules::{HeaderRules, HostHeaders};
 use crate::answer::settings::{HostSettings, HstsSettings, KeepAlive};
 use crate::answer::timing::ServerTiming;
+use crate::answer::visits::Visiting;
 use crate::body::Body;
 use crate::connection::Connection;
 
@@ -35,6 +37,8 @@ pub(super) struct Stages {
     pub(super) consolidating: Option<Box<Consolidating>>,
     compressing: Option<Box<Compressing>>,
     rules: Option<Arc<HeaderRules>>,
+    /// The visit that the response is to be measured of.
+    pub(super) visiting: Option<Box<Visiting>>,
 }
 
 /// What all responses of a host have.
@@ -73,7 +77,14 @@ impl Stages {
             consolidating: None,
             compressing: None,
             rules: None,
+            visiting: None,
         }
+    }
+
+    /// The response is compressed as `compression` says, unless its route says how.
+    pub(super) fn compress_by(&mut self, compression: &Rc<Compression>, request: &Parts, path: &str) {
+        let usual = || Box::new(compression.asked(request, path.as_bytes()));
+        self.compressing = Some(self.compressing.take().unwrap_or_else(usual));
     }
 
     /// The route that answers is known.
@@ -106,6 +117,9 @@ impl Stages {
         }
         if let Some(rules) = &self.rules {
             rules.apply(response.headers_mut());
+        }
+        if let Some(visiting) = &self.visiting {
+            visiting.apply(exchange, response);
         }
         if let Some(timing) = host.and_then(|host| host.timing.as_ref()) {
             timing.apply(exchange, response.headers_mut());

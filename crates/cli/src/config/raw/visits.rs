@@ -1,4 +1,4 @@
-//! `server_timing` of hosts.
+//! `server_timing` and `visits` of hosts.
 
 use std::fmt;
 
@@ -17,6 +17,44 @@ pub(crate) enum ServerTiming {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ServerTimingTable {
     pub(crate) allow_origins: Vec<String>,
+}
+
+/// Whether visits of the host are measured: a switch, or a table.
+#[derive(Clone, Debug)]
+pub(crate) enum HostVisits {
+    Off,
+    On(HostVisitsTable),
+}
+
+/// `visits = { ... }` of a host.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct HostVisitsTable {
+    pub(crate) share: Option<f64>,
+    pub(crate) insert: Option<bool>,
+    pub(crate) network_errors: bool,
+}
+
+impl<'de> Deserialize<'de> for HostVisits {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = HostVisits;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`true`, `false` or a table as { share = 0.1 }")
+            }
+
+            fn visit_bool<E: de::Error>(self, on: bool) -> Result<HostVisits, E> {
+                Ok(if on { HostVisits::On(HostVisitsTable::default()) } else { HostVisits::Off })
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, table: A) -> Result<HostVisits, A::Error> {
+                HostVisitsTable::deserialize(value::MapAccessDeserializer::new(table)).map(HostVisits::On)
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
 }
 
 impl<'de> Deserialize<'de> for ServerTiming {

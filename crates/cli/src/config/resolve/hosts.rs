@@ -119,6 +119,7 @@ impl Builder<'_> {
             headers,
             preconnect: keep_alive::preconnect(host, kept, path, context),
             server_timing: visits::server_timing(host, path, context),
+            visits: visits::of_host(host, path, context),
             consolidation,
             routes: routes(host, self.raw, kept, places.unwrap_or_default(), path, context),
             tls: brisk_tls::HostSettings {

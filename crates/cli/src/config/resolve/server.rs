@@ -75,12 +75,6 @@ impl Server {
         keystore: Arc<Keystore>,
         files: Vec<PathBuf>,
     ) -> GatewaySettings {
-        let service = ServiceSettings {
-            hosts,
-            unknown_host: self.tls.unknown_host,
-            trusted_proxies: self.trusted_proxies,
-            underscores: self.underscores,
-        };
         GatewaySettings {
             server: ServerSettings {
                 workers: self.workers,
@@ -99,10 +93,16 @@ impl Server {
             rates: self.rates,
             handshake_timeout: self.handshake_timeout,
             protocol: self.protocol,
+            service: ServiceSettings {
+                hosts,
+                unknown_host: self.tls.unknown_host,
+                trusted_proxies: self.trusted_proxies,
+                underscores: self.underscores,
+                beacons: None,
+            },
             tls: self.tls,
             sessions: self.sessions,
             keystore,
-            service,
             upstreams,
             access_log: self.access_log,
             certificates: self.certificates,

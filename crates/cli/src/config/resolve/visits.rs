@@ -1,6 +1,6 @@
-//! `server_timing`: what pages can read of their answers.
+//! `server_timing` and `visits` of hosts: what pages can read of their answers, and what they send back.
 
-use brisk_proxy::settings::{Origin, ServerTiming};
+use brisk_proxy::settings::{HostVisits, Origin, ServerTiming};
 use http::HeaderValue;
 
 use super::Context;
@@ -42,4 +42,18 @@ pub(super) fn server_timing(
     }
     let joined = (!origins.is_empty()).then(|| HeaderValue::try_from(origins.join(", ")));
     Some(ServerTiming { allowed: joined.transpose().expect("origins are ASCII") })
+}
+
+/// What is measured of visits of the host at `path`.
+pub(super) fn of_host(raw: &raw::Host, path: &KeyPath, context: &mut Context<'_>) -> Option<HostVisits> {
+    let Some(raw::HostVisits::On(table)) = &raw.visits else { return None };
+    let path = path.key("visits");
+    if table.share.is_some() {
+        context.findings.within(&path.key("share"), table.share, 1.0, &(0.0..=1.0));
+    }
+    Some(HostVisits {
+        share: table.share,
+        insert: table.insert.unwrap_or(true),
+        network_errors: table.network_errors,
+    })
 }

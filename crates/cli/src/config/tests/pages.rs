@@ -1,4 +1,4 @@
-//! Compression, header rules, keep-alive: what is said of them.
+//! Compression, header rules, keep-alive, `Server-Timing`, visits: what is said of them.
 
 use brisk_coding::Coding;
 use brisk_proxy::settings::{BreachGuard, RouteSettings};
@@ -230,4 +230,60 @@ fn consolidated_origins_are_origins_below_paths() {
     let groups: Vec<_> = resolved.upstreams.iter().map(|group| group.name.as_str()).collect();
     assert_eq!(groups, ["https://a.example:8443", "https://static.example"]);
     assert!(resolved.upstreams[1].servers[0].url.to_string() == "https://static.example");
+}
+
+fn host(lines: &str) -> String {
+    format!("{LISTENER}{HOST}{lines}\n")
+}
+
+#[test]
+fn server_timing_is_a_switch_or_a_table_of_origins() {
+    for (lines, message) in [
+        (
+            "server_timing = \"on\"",
+            "5:17: host[0].server_timing: expected `true`, `false` or a table as { allow_origins = \
+             [\"https://www.example.com\"] }, found the text \"on\"",
+        ),
+        (
+            "server_timing = { allow_origins = [\"example.com\"] }",
+            "5:36: host[0].server_timing.allow_origins[0]: \"example.com\" is no origin: it begins with https:// or \
+             http://, as \"https://static.example\"; \"*\" is all of them",
+        ),
+        (
+            "server_timing = { allow_origins = [\"*\", \"https://a.example\"] }",
+            "5:35: host[0].server_timing.allow_origins: \"*\" is all of them: leave the others out",
+        ),
+    ] {
+        refused(&host(lines), &format!("brisk.toml:{message}"));
+    }
+    let resolved = |lines: &str| accepted(&host(lines)).settings.service.hosts[0].server_timing.clone();
+    assert!(resolved("").is_none() && resolved("server_timing = false").is_none());
+    assert_eq!(resolved("server_timing = true").expect("on").allowed, None);
+    let some = resolved(
+        "server_timing = { allow_origins = [\"https://A.example:443\", \"http://b.example:8080\"] }",
+    );
+    assert_eq!(some.expect("on").allowed.expect("origins"), "https://a.example, http://b.example:8080");
+}
+
+#[test]
+fn visits_of_a_host_are_a_switch_or_a_table() {
+    for (lines, message) in [
+        (
+            "visits = 0.5",
+            "5:10: host[0].visits: expected `true`, `false` or a table as { share = 0.1 }, found the number 0.5",
+        ),
+        ("visits = { share = 1.5 }", "5:20: host[0].visits.share: 1.5 is out of range: write 0 to 1"),
+        (
+            "visits = { sample = 0.5 }",
+            "5:12: host[0].visits.sample: unknown key; known here: `share`, `insert`, `network_errors`",
+        ),
+    ] {
+        refused(&host(lines), &format!("brisk.toml:{message}"));
+    }
+    let resolved = |lines: &str| accepted(&host(lines)).settings.service.hosts[0].visits.clone();
+    assert!(resolved("").is_none() && resolved("visits = false").is_none());
+    let on = resolved("visits = true").expect("on");
+    assert_eq!((on.share, on.insert, on.network_errors), (None, true, false));
+    let table = resolved("visits = { share = 0.25, insert = false, network_errors = true }").expect("on");
+    assert_eq!((table.share, table.insert, table.network_errors), (Some(0.25), false, true));
 }

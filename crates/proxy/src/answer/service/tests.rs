@@ -39,6 +39,7 @@ fn settings(hosts: Vec<HostSettings>) -> ServiceSettings {
         unknown_host: brisk_certs::UnknownName::Default,
         trusted_proxies: Vec::new(),
         underscores: Underscores::Drop,
+        beacons: None,
     }
 }
 

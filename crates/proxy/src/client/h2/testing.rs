@@ -104,6 +104,7 @@ fn service() -> Service {
         unknown_host: brisk_certs::UnknownName::Default,
         trusted_proxies: Vec::new(),
         underscores: Underscores::Drop,
+        beacons: None,
     };
     let telemetry = Telemetry { metrics: Metrics::new(), access_log: None };
     Service::new(&settings, telemetry, |_| None).expect("a service")

@@ -1,0 +1,147 @@
+//! Which beacons are read at all: limits of rate and memory, of each client and of all together.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use brisk_net::rates::{Event, Rate, RateLimits, Rates};
+
+use crate::Refusal;
+
+/// The most bytes of a beacon.
+pub const LARGEST: usize = 64 << 10;
+
+/// Bytes of beacons that are arriving, all together.
+const ARRIVING: usize = 16 << 20;
+
+/// Of one client: visitors of one address that look at pages together. Page views that are measured, and beacons.
+const OF_CLIENT: Rate = Rate { interval: Duration::from_millis(500), burst: 60 };
+
+/// Of all clients: beacons in a second, and at once.
+const IN_SECOND: u64 = 1000;
+const AT_ONCE: u64 = 2000;
+
+/// The limits.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    rates: Rates,
+    all: Bucket,
+    arriving: AtomicUsize,
+}
+
+impl Admission {
+    pub(crate) fn new() -> Self {
+        // The table counts events of its own kinds: here connections are page views and requests are beacons.
+        let limits =
+            RateLimits { connections: Some(OF_CLIENT), requests: Some(OF_CLIENT), ..RateLimits::default() };
+        Self { rates: Rates::new(limits, Arc::default()), all: Bucket::new(), arriving: AtomicUsize::new(0) }
+    }
+
+    /// Whether one more page view of `client` may be measured; `None` is many clients.
+    pub(crate) fn may_measure(&self, client: Option<IpAddr>) -> bool {
+        client.is_none_or(|client| self.rates.take(client, Event::Connection).is_ok())
+    }
+
+    /// Whether one more beacon of `client` is read; `None` is many clients. One that is refused takes nothing of what all
+    /// share.
+    pub(crate) fn may_read(&self, client: Option<IpAddr>) -> Result<(), Refusal> {
+        if client.is_some_and(|client| self.rates.take(client, Event::Request).is_err()) {
+            return Err(Refusal::ClientRate);
+        }
+        if self.all.take() { Ok(()) } else { Err(Refusal::Rate) }
+    }
+
+    pub(crate) fn hold(&self) -> Held<'_> {
+        Held { arriving: &self.arriving, bytes: 0 }
+    }
+}
+
+/// The bytes of one beacon that have arrived. Gives their room back when it is dropped.
+#[derive(Debug)]
+pub struct Held<'a> {
+    arriving: &'a AtomicUsize,
+    bytes: usize,
+}
+
+impl Held<'_> {
+    /// Adds `bytes`, if they are not too many for one beacon or for all.
+    pub fn add(&mut self, bytes: usize) -> Result<(), Refusal> {
+        if self.bytes + bytes > LARGEST {
+            return Err(Refusal::TooLarge);
+        }
+        let before = self.arriving.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes += bytes;
+        if before + bytes > ARRIVING { Err(Refusal::Busy) } else { Ok(()) }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.arriving.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// A token bucket for all clients: the time, in nanoseconds after the start, at which it is full again.
+#[derive(Debug)]
+struct Bucket {
+    started: Instant,
+    full_at: AtomicU64,
+}
+
+impl Bucket {
+    fn new() -> Self {
+        Self { started: Instant::now(), full_at: AtomicU64::new(0) }
+    }
+
+    fn take(&self) -> bool {
+        self.take_at(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn take_at(&self, now: u64) -> bool {
+        const INTERVAL: u64 = 1_000_000_000 / IN_SECOND;
+        let taken = self.full_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full_at| {
+            let later = full_at.max(now).saturating_add(INTERVAL);
+            (later - now <= AT_ONCE * INTERVAL).then_some(later)
+        });
+        taken.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_clients_share_a_bucket() {
+        let bucket = Bucket::new();
+        assert_eq!((0..2 * AT_ONCE).filter(|_| bucket.take_at(0)).count() as u64, AT_ONCE);
+        assert_eq!((0..10).filter(|_| bucket.take_at(5_000_000)).count(), 5, "five more after 5 ms");
+    }
+
+    #[test]
+    fn one_client_cannot_take_what_all_share() {
+        let admission = Admission::new();
+        let client = |number: u32| Some(IpAddr::from((0x0a00_0000 + number).to_be_bytes()));
+        let read = (0..10_000).filter(|_| admission.may_read(client(1)).is_ok()).count();
+        assert!(read < 200, "{read}");
+        assert_eq!(admission.may_read(client(1)), Err(Refusal::ClientRate));
+        assert_eq!(admission.may_read(client(2)), Ok(()));
+        assert!(admission.may_measure(client(1)) && admission.may_measure(None));
+    }
+
+    #[test]
+    fn room_comes_back() {
+        let admission = Admission::new();
+        let mut one = admission.hold();
+        assert_eq!(one.add(LARGEST), Ok(()));
+        assert_eq!(one.add(1), Err(Refusal::TooLarge));
+        let mut others: Vec<_> = (1..ARRIVING / LARGEST).map(|_| admission.hold()).collect();
+        assert!(others.iter_mut().all(|other| other.add(LARGEST).is_ok()));
+        assert_eq!(admission.hold().add(1), Err(Refusal::Busy));
+        drop(one);
+        assert_eq!(admission.hold().add(LARGEST), Ok(()));
+        drop(others);
+        assert_eq!(admission.arriving.load(Ordering::Relaxed), 0);
+    }
+}

@@ -1,0 +1,187 @@
+//! The way of a beacon: from the id of its page to a visit.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use brisk_telemetry::RequestId;
+use brisk_visits::{Metric, Visit, Visits};
+
+use crate::admission::{Admission, Held};
+use crate::counts::{Counts, Insertion, add};
+use crate::page::Page;
+use crate::pages::{Issued, Pages};
+use crate::refusal::Refusal;
+use crate::reports;
+use crate::token::Token;
+
+/// The form of a post.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Keys and values: a beacon.
+    Form,
+    /// A list of reports in JSON.
+    Reports,
+}
+
+impl Kind {
+    /// That of a post with this `Content-Type`. Scripts can post text and forms without asking first, so all else is a form.
+    pub fn of(content_type: Option<&[u8]>) -> Self {
+        let essence = content_type.unwrap_or_default().split(|byte| *byte == b';').next().unwrap_or_default();
+        let is_reports = essence.trim_ascii().eq_ignore_ascii_case(b"application/reports+json");
+        if is_reports { Self::Reports } else { Self::Form }
+    }
+}
+
+/// Takes beacons. One for all workers; it outlives reloads.
+#[derive(Debug)]
+pub struct Beacons {
+    visits: Visits,
+    pages: Pages,
+    admission: Admission,
+    counts: Counts,
+}
+
+impl Beacons {
+    /// Without any page view yet. Visits go to `visits`.
+    pub fn new(visits: Visits) -> Arc<Self> {
+        Arc::new(Self { visits, pages: Pages::new(), admission: Admission::new(), counts: Counts::new() })
+    }
+
+    /// Where visits go.
+    pub fn visits(&self) -> &Visits {
+        &self.visits
+    }
+
+    /// Whether one more page view of `client` may be measured: a client that has many others forgotten is not. `None` is an
+    /// address of many clients.
+    pub fn may_measure(&self, client: Option<IpAddr>) -> bool {
+        self.admission.may_measure(client)
+    }
+
+    /// Gives a page view an id and remembers it. Takes a lock that few contend for.
+    pub fn issue(&self, issued: Issued) -> Token {
+        let token = Token::random();
+        add(&self.counts.issued, 1);
+        if self.pages.put(token, issued, Instant::now()) {
+            add(&self.counts.forgotten, 1);
+        }
+        token
+    }
+
+    /// Counts the outcome for a page that was to get the script.
+    pub fn insertion(&self, insertion: Insertion) {
+        self.counts.insertion(insertion);
+    }
+
+    /// Counts a beacon that arrives.
+    pub fn arrived(&self) {
+        add(&self.counts.received, 1);
+    }
+
+    /// Whether a beacon of `client` is read; `None` is an address of many clients. What is held of it counts until its room is
+    /// given back.
+    pub fn admit(&self, client: Option<IpAddr>) -> Result<Held<'_>, Refusal> {
+        self.admission.may_read(client).map(|()| self.admission.hold())
+    }
+
+    /// Counts a beacon that is dropped.
+    pub fn refused(&self, refusal: Refusal) {
+        self.counts.refused(refusal);
+    }
+
+    /// Takes a whole post that arrived for `host`, the first name of the configured one.
+    pub fn take(&self, kind: Kind, body: &[u8], host: &Arc<str>) -> Result<(), Refusal> {
+        match kind {
+            Kind::Form => self.join(&Page::read(body)?, host),
+            Kind::Reports => {
+                for report in reports::read(body)? {
+                    self.counts.report(report);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn join(&self, page: &Page, host: &Arc<str>) -> Result<(), Refusal> {
+        let token = page.token.ok_or(Refusal::UnknownId)?;
+        let (issued, ago) = self.pages.take(token, host, Instant::now())?;
+        let (request, answered_in) = (issued.request, issued.answered_in);
+        let visit = issued.joined(page, ago)?;
+        log(request, answered_in, &visit);
+        add(&self.counts.joined, 1);
+        self.counts.resources(&page.resources);
+        self.visits.record(visit);
+        Ok(())
+    }
+
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+}
+
+/// With the id of the request, under which the access log has the same connection.
+fn log(request: RequestId, answered_in: Option<Duration>, visit: &Visit) {
+    tracing::debug!(
+        %request,
+        session = visit.session.name(),
+        connection = visit.connection.name(),
+        navigation = visit.navigation.name(),
+        wait = visit.measures.get(Metric::Wait),
+        answered_in = answered_in.map(|time| time.as_secs_f64() * 1e3),
+        ttfb = visit.measures.get(Metric::FirstByte),
+        handshake = visit.measures.get(Metric::Handshake),
+        rtt = visit.measures.get(Metric::RoundTrip),
+        "a beacon joined the visit of its page"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use brisk_telemetry::metrics::Metrics;
+
+    use super::*;
+    use crate::BeaconMetrics;
+
+    #[test]
+    fn a_beacon_becomes_a_visit_once() {
+        let beacons = Beacons::new(Visits::off());
+        let host: Arc<str> = "a.example".into();
+        let token = beacons.issue(Issued {
+            request: brisk_telemetry::RequestId(1),
+            visit: Visit::new(Arc::clone(&host), "/".into()),
+            answered_in: None,
+        });
+        let digits = token.digits();
+        let form = format!("id={}&ttfb=1&h2=3", String::from_utf8_lossy(&digits));
+        assert_eq!(beacons.take(Kind::Form, b"ttfb=1", &host), Err(Refusal::UnknownId));
+        assert_eq!(beacons.take(Kind::Form, form.as_bytes(), &host), Ok(()));
+        assert_eq!(beacons.take(Kind::Form, form.as_bytes(), &host), Err(Refusal::UnknownId));
+        assert_eq!(beacons.counts.joined.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn what_strangers_send_makes_no_series() {
+        let beacons = Beacons::new(Visits::off());
+        let reports = Kind::of(Some(b"Application/Reports+JSON; charset=utf-8"));
+        let json = br#"[{"type":"network-error","body":{"type":"tcp.reset"}},{"type":"<script>"}]"#;
+        assert_eq!(beacons.take(reports, json, &"a".into()), Ok(()));
+        beacons.refused(Refusal::ClientRate);
+        beacons.insertion(Insertion::Done);
+        let metrics = Metrics::new();
+        metrics.register(BeaconMetrics(beacons));
+        let page = metrics.render();
+        for line in [
+            "brisk_beacons_refused_total{reason=\"client-rate\"} 1",
+            "brisk_beacon_scripts_total{outcome=\"inserted\"} 1",
+            "brisk_browser_reports_total{type=\"network-error\"} 1",
+            "brisk_browser_reports_total{type=\"other\"} 1",
+            "brisk_network_errors_total{type=\"tcp.reset\"} 1",
+        ] {
+            assert!(page.lines().any(|shown| shown == line), "{line} is not in {page}");
+        }
+        assert!(!page.contains("<script>"));
+    }
+}

@@ -1,0 +1,66 @@
+//! What must hold for any post, for tests and for libFuzzer.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use brisk_telemetry::RequestId;
+use brisk_visits::{Metric, Visit, Visits};
+
+use crate::{Beacons, Issued, Kind, Page};
+
+/// The first byte chooses the kind of a post. A page is read or refused; what is kept of it is within the limits of each
+/// metric, comes without an id of brisk's to nothing, and with one to one visit.
+pub fn beacon(bytes: &[u8]) {
+    let Some((choice, body)) = bytes.split_first() else { return };
+    static BEACONS: OnceLock<Arc<Beacons>> = OnceLock::new();
+    let beacons = BEACONS.get_or_init(|| Beacons::new(Visits::off()));
+    let host: Arc<str> = "a.example".into();
+    if choice % 4 == 0 {
+        let _ = beacons.take(Kind::Reports, body, &host);
+        return;
+    }
+    if let Ok(page) = Page::read(body) {
+        for metric in Metric::ALL {
+            let value = page.measures.get(*metric).unwrap_or_default();
+            assert!((0.0..=metric.limit() * 1.001).contains(&value), "{metric}: {value}");
+        }
+    }
+    assert!(beacons.take(Kind::Form, body, &host).is_err(), "it has joined a page that was never answered");
+    let visit = Visit::new(Arc::clone(&host), "/".into());
+    let answered_in = Some(Duration::from_millis((*choice).into()));
+    let token = beacons.issue(Issued { request: RequestId(1), visit, answered_in });
+    let own = [b"id=", &token.digits()[..], b"&", body].concat();
+    let joined = (0..2).filter(|_| beacons.take(Kind::Form, &own, &host).is_ok()).count();
+    assert!(joined <= 1, "it has joined twice");
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn fuzz_beacon() {
+        let words: &[&[u8]] = &[
+            b"id=0123456789abcdef0011223344556677",
+            b"&nav=navigate",
+            b"&ttfb=12.5",
+            b"&wait=",
+            b"&lcp=1e9",
+            b"&cls=0.1",
+            b"&bytes=-1",
+            b"&h2=7",
+            b"&t_done=900",
+            b"&nt_con_st=1700000000100",
+            b"&nt_con_end=1700000000202",
+            b"&brisk=",
+            b"%3D",
+            b"%",
+            b"NaN",
+            b"inf",
+            b"99999999999999999999",
+            b"[{\"type\":\"network-error\",\"body\":{\"type\":\"tcp.reset\"}}]",
+            b"{\"type\":",
+            b"[[[[",
+            b"\\u003c",
+        ];
+        brisk_testkit::fuzz::drive("beacon", words, super::beacon);
+    }
+}

@@ -1,0 +1,198 @@
+//! What a page measured: beacons of the script here, and those that Boomerang sends.
+
+use brisk_visits::{Measures, Metric, Navigation};
+
+use crate::Refusal;
+use crate::form::{decoded, number, pairs, room};
+use crate::token::Token;
+
+/// What a page measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page {
+    /// The id that came with its answer.
+    pub token: Option<Token>,
+    /// How the visitor reached it.
+    pub navigation: Option<Navigation>,
+    /// Its measurements.
+    pub measures: Measures,
+    /// Resources by the protocol that they came by; see [`PROTOCOLS`].
+    pub resources: [u32; PROTOCOLS.len()],
+}
+
+/// Protocols of resources, by their keys in a beacon.
+pub(crate) const PROTOCOLS: [&str; 4] = ["h1", "h2", "h3", "other"];
+
+/// Resources that one page can have loaded: browsers keep 250 unless a page asks for more.
+const MOST_RESOURCES: u32 = 10_000;
+
+/// What the page measures itself, by the names of the metrics.
+const OWN: [Metric; 12] = [
+    Metric::Dns,
+    Metric::Connect,
+    Metric::Tls,
+    Metric::Wait,
+    Metric::FirstByte,
+    Metric::Load,
+    Metric::FirstPaint,
+    Metric::LargestPaint,
+    Metric::Interaction,
+    Metric::Shift,
+    Metric::Connections,
+    Metric::Bytes,
+];
+
+/// Keys of Boomerang that say the same as a metric.
+const BOOMERANG: [(&str, Metric); 7] = [
+    ("t_resp", Metric::FirstByte),
+    ("t_done", Metric::Load),
+    ("pt.fcp", Metric::FirstPaint),
+    ("pt.lcp", Metric::LargestPaint),
+    ("et.inp", Metric::Interaction),
+    ("c.cls", Metric::Shift),
+    ("nt_trn_size", Metric::Bytes),
+];
+
+/// Points in time of Boomerang, in milliseconds since 1970.
+const TIMES: [&str; 7] =
+    ["nt_dns_st", "nt_dns_end", "nt_con_st", "nt_con_end", "nt_ssl_st", "nt_req_st", "nt_res_st"];
+
+impl Page {
+    /// Reads a form or the query of a URL. Takes time in proportion to it, and no memory.
+    pub fn read(form: &[u8]) -> Result<Self, Refusal> {
+        let mut page = Self::default();
+        let mut times = [None; TIMES.len()];
+        let mut is_any = false;
+        pairs(form, Refusal::Malformed, |key, value| {
+            let taken = page.take(key, value, &mut times)?;
+            is_any |= taken;
+            Ok(())
+        })?;
+        page.between(&times)?;
+        if is_any { Ok(page) } else { Err(Refusal::Malformed) }
+    }
+
+    /// Takes a pair. Whether its key is known.
+    fn take(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        times: &mut [Option<f64>; TIMES.len()],
+    ) -> Result<bool, Refusal> {
+        let Ok(key) = std::str::from_utf8(key) else { return Ok(false) };
+        let mut room = room();
+        let mut read = || decoded(value, &mut room).ok_or(Refusal::Malformed).map(<[u8]>::to_owned);
+        if matches!(key, "id" | "brisk") {
+            let token = Token::read(&read()?).ok_or(Refusal::Malformed)?;
+            return fill(&mut self.token, token).map(|()| true);
+        }
+        if key == "nav" {
+            let name = read()?;
+            let name = std::str::from_utf8(&name).unwrap_or_default();
+            return fill(&mut self.navigation, Navigation::named(name).unwrap_or(Navigation::Other))
+                .map(|()| true);
+        }
+        let mut read = || number(&read()?).ok_or(Refusal::Malformed);
+        if let Some(place) = PROTOCOLS.iter().position(|known| *known == key) {
+            let count = read()?;
+            if !(0.0..=f64::from(MOST_RESOURCES)).contains(&count) {
+                return Err(Refusal::Implausible);
+            }
+            self.resources[place] = count as u32;
+            return Ok(true);
+        }
+        if let Some(place) = TIMES.iter().position(|known| *known == key) {
+            return fill(&mut times[place], read()?).map(|()| true);
+        }
+        let own = OWN.iter().find(|metric| metric.name() == key).copied();
+        let metric =
+            own.or_else(|| BOOMERANG.iter().find(|(known, _)| *known == key).map(|(_, metric)| *metric));
+        let Some(metric) = metric else { return Ok(false) };
+        self.set(metric, read()?).map(|()| true)
+    }
+
+    /// The times between what Boomerang has as points in time.
+    fn between(&mut self, times: &[Option<f64>; TIMES.len()]) -> Result<(), Refusal> {
+        let [dns_start, dns_end, connect_start, connect_end, tls_start, asked, answered] = *times;
+        let tls_start = tls_start.filter(|start| *start > 0.0);
+        for (metric, from, to) in [
+            (Metric::Dns, dns_start, dns_end),
+            (Metric::Connect, connect_start, tls_start.or(connect_end)),
+            (Metric::Tls, tls_start, connect_end),
+            (Metric::Wait, asked, answered),
+        ] {
+            if let (Some(from), Some(to)) = (from, to) {
+                self.set(metric, to - from)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, metric: Metric, value: f64) -> Result<(), Refusal> {
+        if self.measures.get(metric).is_some() {
+            return Err(Refusal::Malformed);
+        }
+        if self.measures.set(metric, value) { Ok(()) } else { Err(Refusal::Implausible) }
+    }
+}
+
+/// Fills a place that is empty: what is said twice is wrong.
+fn fill<T>(place: &mut Option<T>, value: T) -> Result<(), Refusal> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(Refusal::Malformed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "0123456789abcdef0011223344556677";
+
+    fn near(page: &Page, metric: Metric) -> f64 {
+        (page.measures.get(metric).unwrap_or(-1.0) * 10.0).round() / 10.0
+    }
+
+    #[test]
+    fn a_beacon_of_the_script_is_read() {
+        let form = format!(
+            "id={ID}&nav=reload&dns=0&connect=50.1&tls=51.2&wait=60&ttfb=170.5&fcp=300&cls=0.0312&connections=1&bytes=12345&h1=0&h2=7&h3=0&other=1&x=%"
+        );
+        let page = Page::read(form.as_bytes()).expect("a page");
+        assert_eq!(page.token, Token::read(ID.as_bytes()));
+        assert_eq!(page.navigation, Some(Navigation::Reload));
+        assert_eq!((near(&page, Metric::Tls), near(&page, Metric::FirstByte)), (51.2, 170.5));
+        assert_eq!(page.measures.get(Metric::LargestPaint), None);
+        assert_eq!(page.resources, [0, 7, 0, 1]);
+    }
+
+    #[test]
+    fn a_beacon_of_boomerang_is_read() {
+        let form = format!(
+            "v=1.8&rt.start=navigation&t_resp=120&t_done=900&nt_con_st=1700000000100&nt_ssl_st=1700000000150&nt_con_end=1700000000202&nt_req_st=1700000000203&nt_res_st=1700000000300&pt.lcp=610&u=https%3A%2F%2Fa.example%2F&brisk={ID}"
+        );
+        let page = Page::read(form.as_bytes()).expect("a page");
+        assert!(page.token.is_some());
+        assert_eq!((near(&page, Metric::Connect), near(&page, Metric::Tls)), (50.0, 52.0));
+        assert_eq!((near(&page, Metric::Wait), near(&page, Metric::LargestPaint)), (97.0, 610.0));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        for (form, refusal) in [
+            ("", Refusal::Malformed),
+            ("{\"ttfb\":1}", Refusal::Malformed),
+            ("id=1", Refusal::Malformed),
+            ("ttfb=1e3", Refusal::Malformed),
+            ("ttfb=1&ttfb=2", Refusal::Malformed),
+            ("nav=a&nav=b", Refusal::Malformed),
+            ("ttfb=", Refusal::Malformed),
+            ("ttfb=-1", Refusal::Implausible),
+            ("lcp=86400001", Refusal::Implausible),
+            ("h2=99999999999", Refusal::Implausible),
+            ("nt_con_st=2&nt_con_end=1", Refusal::Implausible),
+        ] {
+            assert_eq!(Page::read(form.as_bytes()), Err(refusal), "{form}");
+        }
+    }
+}

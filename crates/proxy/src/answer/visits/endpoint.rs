@@ -1,0 +1,205 @@
+//! Where pages load the script and send their beacons to: `/.brisk/` of their own host.
+//!
+//! A beacon is answered with 204 whatever is done with it: its sender does not wait for the answer, and a stranger learns
+//! nothing from it. Metrics say how many were dropped and why.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::time::Duration;
+
+use brisk_beacon::{Held, Kind, LARGEST, Refusal as Dropped, SCRIPT, script_version};
+use bytes::Bytes;
+use http::header::HeaderName;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use http_body::Body as _;
+
+use super::{SEC_FETCH_SITE, SiteVisits, wants_privacy};
+use crate::answer::exchange::Exchange;
+use crate::body::Body;
+use crate::body::upload::Upload;
+use crate::connection::Connection;
+use crate::validate::{self, Refusal};
+
+pub(super) const SCRIPT_PATH: &str = "/.brisk/rum.js";
+pub(super) const BEACON_PATH: &str = "/.brisk/beacon";
+
+/// The longest that a beacon may take to arrive.
+const ARRIVAL: Duration = Duration::from_secs(5);
+
+/// A path that no route of the host gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Own {
+    Script,
+    Beacon,
+}
+
+impl Own {
+    /// The one that a path, without percent-encoding, is.
+    pub(crate) fn of(path: &[u8]) -> Option<Self> {
+        if path == SCRIPT_PATH.as_bytes() {
+            Some(Self::Script)
+        } else if path == BEACON_PATH.as_bytes() {
+            Some(Self::Beacon)
+        } else {
+            None
+        }
+    }
+}
+
+impl SiteVisits {
+    /// Answers a request for one of these paths.
+    pub(in crate::answer) async fn answer(
+        &self,
+        own: Own,
+        head: &Parts,
+        body: Upload,
+        exchange: &Exchange,
+    ) -> Result<Response<Body>, Refusal> {
+        let is_get = head.method == Method::GET;
+        match own {
+            Own::Script if is_get || head.method == Method::HEAD => Ok(script(head)),
+            // Boomerang sends short beacons as the query of a picture.
+            Own::Beacon if head.method == Method::POST || (is_get && head.uri.query().is_some()) => {
+                self.beacons.arrived();
+                if let Err(dropped) = self.receive(head, body, exchange.connection()).await {
+                    tracing::debug!(request = %exchange.id(), reason = dropped.name(), "a beacon was dropped");
+                    self.beacons.refused(dropped);
+                }
+                Ok(taken())
+            }
+            _ => Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method")),
+        }
+    }
+
+    async fn receive(&self, head: &Parts, body: Upload, connection: &Connection) -> Result<(), Dropped> {
+        let headers = &head.headers;
+        if wants_privacy(headers) {
+            return Err(Dropped::Privacy);
+        }
+        let kind = Kind::of(headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes));
+        if !is_of_own_page(headers, validate::authority_of(head), kind) {
+            return Err(Dropped::OtherSite);
+        }
+        if body.size_hint().lower() > LARGEST as u64 {
+            return Err(Dropped::TooLarge);
+        }
+        let held = self.beacons.admit(self.client(connection))?;
+        if head.method == Method::GET {
+            let query = head.uri.query().unwrap_or_default();
+            return self.beacons.take(Kind::Form, query.as_bytes(), &self.host);
+        }
+        let arriving = Box::pin(arrived(body, held));
+        let whole = match connection.register_deadline() {
+            Some(deadline) => {
+                deadline.set(ARRIVAL);
+                deadline.within(arriving).await.unwrap_or(Err(Dropped::CutOff))
+            }
+            None => arriving.await,
+        };
+        self.beacons.take(kind, &whole?.0, &self.host)
+    }
+}
+
+/// The whole body, and its room.
+async fn arrived(mut body: Upload, mut held: Held<'_>) -> Result<(Vec<u8>, Held<'_>), Dropped> {
+    let mut whole = Vec::new();
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let frame = frame.map_err(|_| Dropped::CutOff)?;
+        if let Ok(piece) = frame.into_data() {
+            held.add(piece.len())?;
+            whole.extend_from_slice(&piece);
+        }
+    }
+    Ok((whole, held))
+}
+
+/// Whether a page of this very origin sent it. Browsers add these headers, and no page can change them. Reports come from the
+/// browser itself, which may add none.
+fn is_of_own_page(headers: &HeaderMap, authority: &str, kind: Kind) -> bool {
+    let site = headers.get(SEC_FETCH_SITE).map(|site| site == "same-origin");
+    let origin = headers.get(header::ORIGIN).map(|origin| {
+        let origin = origin.as_bytes().strip_prefix(b"https://").unwrap_or_default();
+        let usual =
+            |authority: &[u8]| authority.strip_suffix(b":443").unwrap_or(authority).to_ascii_lowercase();
+        !origin.is_empty() && usual(origin) == usual(authority.as_bytes())
+    });
+    match (site, origin) {
+        (None, None) => kind == Kind::Reports,
+        (site, origin) => site.unwrap_or(true) && origin.unwrap_or(true),
+    }
+}
+
+fn taken() -> Response<Body> {
+    let mut response = Response::new(Body::Empty);
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// The script. Under the address that names its version it never changes.
+fn script(head: &Parts) -> Response<Body> {
+    let version = script_version();
+    let tag = HeaderValue::try_from(format!("\"{version}\"")).expect("digits");
+    let known = head.headers.get_all(header::IF_NONE_MATCH).iter();
+    let is_known =
+        known.into_iter().any(|known| memchr::memmem::find(known.as_bytes(), version.as_bytes()).is_some());
+    let mut response =
+        Response::new(if is_known { Body::Empty } else { Body::full(Bytes::from_static(SCRIPT.as_bytes())) });
+    let kept = if head.uri.query() == Some(&version) {
+        "public, max-age=31536000, immutable"
+    } else {
+        "public, max-age=3600"
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(kept));
+    headers.insert(header::ETAG, tag);
+    if is_known {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        return response;
+    }
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/javascript; charset=utf-8"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
+    response
+}
+
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beacons_come_from_pages_of_the_same_origin() {
+        let allowed = |lines: &[(&'static str, &'static str)], kind| {
+            let lines = lines
+                .iter()
+                .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+            is_of_own_page(&HeaderMap::from_iter(lines), "www.Example:443", kind)
+        };
+        let (site, origin) = ("sec-fetch-site", "origin");
+        for lines in [
+            &[(site, "same-origin")][..],
+            &[(origin, "https://www.example")],
+            &[(site, "same-origin"), (origin, "https://www.example")],
+        ] {
+            assert!(allowed(lines, Kind::Form), "{lines:?}");
+        }
+        for lines in [
+            &[][..],
+            &[(site, "cross-site")],
+            &[(site, "same-site")],
+            &[(site, "none")],
+            &[(origin, "null")],
+            &[(origin, "http://www.example")],
+            &[(origin, "https://other.example")],
+            &[(origin, "https://www.example:8443")],
+            &[(site, "same-origin"), (origin, "https://other.example")],
+        ] {
+            assert!(!allowed(lines, Kind::Form), "{lines:?}");
+        }
+        assert!(allowed(&[], Kind::Reports) && !allowed(&[(site, "cross-site")], Kind::Reports));
+    }
+}

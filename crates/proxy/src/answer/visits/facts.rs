@@ -1,0 +1,61 @@
+//! What the gateway knows of a visit when it answers.
+
+use std::sync::Arc;
+
+use brisk_beacon::Issued;
+use brisk_telemetry::{ConnectionRecord, Milestone};
+use brisk_visits::{Browser, CertificateType, Connection, Device, Metric, Session, Visit, Window};
+use brisk_wire::HttpVersion;
+use http::{HeaderValue, Version};
+
+use super::Visiting;
+use crate::answer::exchange::Exchange;
+
+/// The facts of the connection and the request, as far as they are known now.
+pub(super) fn issued(visiting: &Visiting, exchange: &Exchange) -> Issued {
+    let connection = exchange.connection();
+    let record = connection.record.borrow();
+    let mut visit = Visit::new(Arc::clone(&visiting.visits.host), Arc::clone(&visiting.route));
+    let user_agent = visiting.user_agent.as_ref().map_or(&[][..], HeaderValue::as_bytes);
+    visit.browser = Browser::of(user_agent);
+    visit.device = Device::of(user_agent);
+    visit.network = visiting.visits.beacons.visits().network(record.client.ip());
+    visit.http = Some(match visiting.version {
+        Version::HTTP_10 => HttpVersion::Http10,
+        Version::HTTP_2 => HttpVersion::Http2,
+        _ => HttpVersion::Http11,
+    });
+    let is_new = exchange.number() == 1;
+    visit.connection = if is_new { Connection::New } else { Connection::Reused };
+    note_tls(&mut visit, &record);
+    note_times(&mut visit, exchange, &record, is_new && connection.is_confirmed());
+    let answered_in = (!visiting.may_be_hinted).then(|| exchange.elapsed());
+    Issued { request: exchange.id(), visit, answered_in }
+}
+
+fn note_tls(visit: &mut Visit, record: &ConnectionRecord) {
+    let Some(tls) = &record.tls else { return };
+    visit.version = Some(tls.version);
+    visit.suite = Some(tls.suite);
+    visit.group = tls.group;
+    visit.session = Session::of(tls);
+    visit.early_data = tls.early_data;
+    visit.certificate = tls.scheme.map_or(CertificateType::Unknown, CertificateType::of);
+    visit.window = record.window.map_or(Window::Unknown, Window::of_segments);
+}
+
+/// The handshake is the visit's where its navigation waited for it.
+fn note_times(visit: &mut Visit, exchange: &Exchange, record: &ConnectionRecord, waited_for_it: bool) {
+    let queue = record.timeline.between(Milestone::KeyOperationStarted, Milestone::KeyOperationFinished);
+    let handshake = record.tls.as_ref().map(|tls| tls.handshake_time);
+    for (metric, time) in [
+        (Metric::Handshake, handshake.filter(|_| waited_for_it)),
+        (Metric::Queue, queue.filter(|_| waited_for_it)),
+        (Metric::RoundTrip, record.rtt),
+        (Metric::Upstream, exchange.outcome.time()),
+    ] {
+        if let Some(time) = time {
+            visit.measures.set(metric, time.as_secs_f64() * 1e3);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Puts the script into a page, while it streams.
+
+use std::fmt;
+use std::mem;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use brisk_beacon::{Beacons, Insertion};
+use brisk_rewrite::Insertion as Search;
+use bytes::Bytes;
+use http::{HeaderMap, Response, header};
+use http_body::{Frame, SizeHint};
+
+use super::policy;
+use crate::answer::compress::{DIGESTS, forbids_transforming, is_identity, weaken};
+use crate::body::Body;
+use crate::connection::Connection;
+use crate::error::BodyError;
+
+/// Pages of up to this size that are here as a whole are changed at once, and keep a length.
+const AT_ONCE: usize = 32 << 10;
+
+/// Puts `tag` into a page of status 200. The outcome, where it is known before the page streams.
+pub(super) fn insert(
+    tag: &Bytes,
+    beacons: &Arc<Beacons>,
+    connection: &Rc<Connection>,
+    response: &mut Response<Body>,
+) -> Option<Insertion> {
+    let headers = response.headers();
+    if !is_identity(headers) || headers.contains_key(header::CONTENT_RANGE) || forbids_transforming(headers) {
+        return Some(Insertion::Unchangeable);
+    }
+    if !policy::allows(headers) {
+        return Some(Insertion::Policy);
+    }
+    let mut body = mem::take(response.body_mut());
+    let whole = body.whole();
+    let short = whole.as_ref().filter(|whole| whole.len() <= AT_ONCE && connection.may_work(whole.len()));
+    let (changed, outcome) = match (short, &whole) {
+        (Some(page), _) => {
+            let changed = at_once(page, tag);
+            let outcome = if changed.is_some() { Insertion::Done } else { Insertion::NoPlace };
+            (Body::full(changed.unwrap_or_else(|| page.clone())), Some(outcome))
+        }
+        (None, Some(page)) => (streaming(Body::full(page.clone()), tag, beacons), None),
+        (None, None) => (streaming(body, tag, beacons), None),
+    };
+    *response.body_mut() = changed;
+    if outcome != Some(Insertion::NoPlace) {
+        mark(response.headers_mut());
+    }
+    outcome
+}
+
+fn at_once(page: &Bytes, tag: &Bytes) -> Option<Bytes> {
+    let mut search = Search::default();
+    let mut changed = Vec::with_capacity(page.len() + tag.len());
+    search.write(page, tag, &mut changed);
+    search.finish(&mut changed);
+    (search.is_done() == Some(true)).then(|| changed.into())
+}
+
+fn streaming(source: Body, tag: &Bytes, beacons: &Arc<Beacons>) -> Body {
+    Body::boxed(InsertedBody {
+        source,
+        search: Search::default(),
+        tag: tag.clone(),
+        beacons: Arc::clone(beacons),
+        trailers: None,
+        is_counted: false,
+    })
+}
+
+/// Changes a head into that of the changed page.
+fn mark(headers: &mut HeaderMap) {
+    headers.remove(header::CONTENT_LENGTH);
+    // Ranges would be of the page without the script.
+    headers.remove(header::ACCEPT_RANGES);
+    for name in &DIGESTS {
+        headers.remove(name);
+    }
+    weaken(headers);
+}
+
+/// A page that gets the script as soon as the place for it comes, and passes as it is from then on.
+struct InsertedBody {
+    source: Body,
+    search: Search,
+    tag: Bytes,
+    beacons: Arc<Beacons>,
+    trailers: Option<HeaderMap>,
+    is_counted: bool,
+}
+
+impl InsertedBody {
+    /// Counts how the search ended, once.
+    fn count(&mut self) {
+        let Some(is_found) = self.search.is_done().filter(|_| !self.is_counted) else { return };
+        self.is_counted = true;
+        self.beacons.insertion(if is_found { Insertion::Done } else { Insertion::NoPlace });
+    }
+
+    /// What was held, at the end of the page.
+    fn finish(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        self.search.finish(&mut rest);
+        self.count();
+        rest
+    }
+}
+
+impl http_body::Body for InsertedBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        loop {
+            if let Some(trailers) = self.trailers.take() {
+                return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+            }
+            let frame = match ready!(Pin::new(&mut self.source).poll_frame(context)) {
+                Some(Ok(frame)) => frame,
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => {
+                    let rest = self.finish();
+                    return Poll::Ready((!rest.is_empty()).then(|| Ok(Frame::data(rest.into()))));
+                }
+            };
+            let output = match frame.into_data() {
+                Ok(piece) if self.search.is_done().is_some() => {
+                    return Poll::Ready(Some(Ok(Frame::data(piece))));
+                }
+                Ok(piece) => {
+                    let Self { search, tag, .. } = &mut *self;
+                    let mut output = Vec::with_capacity(piece.len() + tag.len());
+                    search.write(&piece, tag, &mut output);
+                    self.count();
+                    output
+                }
+                Err(frame) => {
+                    self.trailers = frame.into_trailers().ok().map(|mut trailers| {
+                        for name in &DIGESTS {
+                            trailers.remove(name);
+                        }
+                        trailers
+                    });
+                    self.finish()
+                }
+            };
+            if !output.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(output.into()))));
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.search.is_done().is_some() && self.trailers.is_none() && self.source.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::default()
+    }
+}
+
+impl fmt::Debug for InsertedBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InsertedBody").field("source", &self.source).finish_non_exhaustive()
+    }
+}
