@@ -64,8 +64,14 @@ fn a_hidden_effect_is_found_within_its_interval_in_spite_of_a_slow_browser() {
 fn a_finding_is_a_sentence() {
     let found = worth(&visits(&mut Random::seeded(1), 5_000, 80.0), Metric::FirstByte);
     let text = &found.findings[0].text;
-    assert!(text.starts_with("42 % of visits that opened a connection made a full handshake: 2"), "{text}");
-    assert!(text.contains(" % new visitors, "), "{text}");
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let finding = &found.findings[0];
+    let start = format!(
+        "{} of visits that opened a connection made a full handshake: {} new visitors, ",
+        percent(finding.share),
+        percent(finding.reasons[0].share)
+    );
+    assert!(text.starts_with(&start), "{text}");
     assert!(text.contains(" % the ticket had expired. Those that resumed had "), "{text}");
     assert!(
         text.contains(" less to first byte. Both differ in other things too: browser \"chrome\" ("),
