@@ -52,11 +52,12 @@ pub(crate) static PAGE: Asset = Asset::new("/", HTML, include_bytes!("assets/pag
 pub(crate) static LOGIN: Asset = Asset::new("/", HTML, include_bytes!("assets/login.html"));
 
 /// What anyone may have: it is in every copy of the program.
-static PUBLIC: [Asset; 8] = [
+static PUBLIC: [Asset; 9] = [
     Asset::new("/app.js", SCRIPT, include_bytes!("assets/app.js")),
     Asset::new("/parts.js", SCRIPT, include_bytes!("assets/parts.js")),
     Asset::new("/charts.js", SCRIPT, include_bytes!("assets/charts.js")),
     Asset::new("/tables.js", SCRIPT, include_bytes!("assets/tables.js")),
+    Asset::new("/visitors.js", SCRIPT, include_bytes!("assets/visitors.js")),
     Asset::new("/page.css", STYLE, include_bytes!("assets/page.css")),
     Asset::new("/uplot.js", SCRIPT, include_bytes!("assets/uplot/uplot.js")),
     Asset::new("/uplot.css", STYLE, include_bytes!("assets/uplot/uplot.css")),

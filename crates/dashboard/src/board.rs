@@ -11,10 +11,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use brisk_certs::care::Report;
 use brisk_telemetry::metrics::Reading;
+use http::Response;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use crate::events::{Audience, Events, event};
+use crate::responses::Body;
 use crate::sources::Sources;
+use crate::visitors;
 use history::History;
 use lists::Page;
 
@@ -34,6 +38,8 @@ pub(crate) struct Board {
     audience: RefCell<Audience>,
     reports: RefCell<Option<(Instant, Rc<[Report]>)>>,
     last: Cell<Instant>,
+    /// For questions that take a while.
+    turn: Semaphore,
 }
 
 impl Board {
@@ -46,6 +52,7 @@ impl Board {
             audience: RefCell::default(),
             reports: RefCell::default(),
             last: Cell::new(Instant::now()),
+            turn: Semaphore::new(1),
         }
     }
 
@@ -154,6 +161,11 @@ impl Board {
     /// What went wrong in the last minutes.
     pub(crate) fn problems(&self) -> Value {
         lists::problems(&self.sources.metrics.problems().latest())
+    }
+
+    /// What visitors waited for.
+    pub(crate) async fn visitors(&self, query: &str) -> Response<Body> {
+        visitors::answer(&self.sources.visits, &self.turn, query).await
     }
 
     /// One page of the upstream servers whose names hold `text`.

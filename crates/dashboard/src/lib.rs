@@ -16,6 +16,7 @@ mod responses;
 mod settings;
 mod sources;
 mod token;
+mod visitors;
 
 pub use dashboard::{Dashboard, Prepared};
 pub use error::DashboardError;

@@ -55,6 +55,9 @@ async fn admitted(
         return responses::asset(asset, StatusCode::OK, request.headers());
     }
     if admission::may_look(settings, keeper, request.headers()) {
+        if request.uri().path() == "/api/visitors" {
+            return board.visitors(request.uri().query().unwrap_or_default()).await;
+        }
         return shown(board, settings, &request);
     }
     let mut response = match request.uri().path() {

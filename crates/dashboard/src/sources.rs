@@ -7,6 +7,7 @@ use std::time::Duration;
 use brisk_certs::Care;
 use brisk_keys::Engines;
 use brisk_telemetry::{Metrics, Sink};
+use brisk_visits::Visits;
 
 /// Where a gateway's facts are. Reading them disturbs no worker.
 #[derive(Clone)]
@@ -19,6 +20,8 @@ pub struct Sources {
     pub care: Arc<Care>,
     /// The engines of private keys.
     pub engines: Arc<dyn Engines>,
+    /// The visits that pages have reported.
+    pub visits: Visits,
     /// How busy the workers are.
     pub workers: Arc<dyn Fn() -> Vec<WorkerLoad> + Send + Sync>,
 }

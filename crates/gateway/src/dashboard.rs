@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use brisk_dashboard::{Dashboard, DashboardError, DashboardSettings, Prepared, Sources, WorkerLoad};
 use brisk_server::WorkerLoads;
+use brisk_visits::Visits;
 
 use crate::shared::Shared;
 
@@ -27,6 +28,7 @@ impl Served {
         settings: Option<&DashboardSettings>,
         shared: &Shared,
         loads: WorkerLoads,
+        visits: Visits,
     ) -> Result<Self, DashboardError> {
         let load = |load: brisk_server::WorkerLoad| WorkerLoad {
             busy: load.busy,
@@ -38,6 +40,7 @@ impl Served {
             sink: Arc::clone(&shared.sink),
             care: Arc::clone(shared.care()),
             engines: Arc::clone(shared.engines()),
+            visits,
             workers: Arc::new(move || loads.now().into_iter().map(load).collect()),
         };
         let start = |settings: &DashboardSettings| Dashboard::start(settings.clone(), sources.clone());

@@ -50,10 +50,11 @@ impl Gateway {
         process: Process,
         environment: Environment,
     ) -> Result<Self, GatewayError> {
+        let visits = environment.visits.clone();
         let shared = Shared::new(&settings, environment)?;
         let server = Server::bind(settings.server.clone(), &listeners(&settings), process)?;
         shared.metrics.register(server.metrics());
-        let dashboard = Served::start(settings.dashboard.as_ref(), &shared, server.loads())?;
+        let dashboard = Served::start(settings.dashboard.as_ref(), &shared, server.loads(), visits)?;
         let addresses = Addresses { dashboard: dashboard.url(), ..addresses(&server) };
         if addresses.admin.is_some_and(|address| !address.ip().is_loopback()) {
             tracing::warn!(

@@ -16,7 +16,7 @@ pub const MINUTES: usize = 15;
 const CAUSES: usize = 64;
 
 /// The longest cause and the longest example, in bytes.
-const LONGEST_CAUSE: usize = 200;
+const LONGEST_CAUSE: usize = 400;
 const LONGEST_EXAMPLE: usize = 400;
 
 /// The least time between two examples of one cause.

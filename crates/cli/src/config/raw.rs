@@ -2,6 +2,7 @@
 //!
 //! Defaults and cross checks are in `resolve`; every key is described in `docs/configuration.md`.
 
+mod access_log;
 mod acme;
 mod clients;
 mod compression;
@@ -23,9 +24,10 @@ use serde::Deserialize;
 
 use super::units::{Period, PeriodLimit, Rate, Size, SizeLimit};
 use super::values::{
-    Address, ClientConnections, EarlyData, FastOpen, HashBy, Http2Code, KeyPlace, LogFile, Network,
-    ProxyProtocol, Redirect, TicketKeys, TlsProtocol, UpstreamServer,
+    Address, ClientConnections, EarlyData, FastOpen, HashBy, Http2Code, KeyPlace, Network, ProxyProtocol,
+    Redirect, TicketKeys, TlsProtocol, UpstreamServer,
 };
+pub(crate) use access_log::{AccessLog, AccessLogFormat};
 pub(crate) use acme::{
     Acme, AcmeKey, AcmeStore, Challenge, Dns, ExternalAccount, HostAcme, KeyAlgorithm, OnDemand, Trial,
 };
@@ -186,23 +188,6 @@ pub(crate) struct Sessions {
     pub(crate) secret: Option<PathBuf>,
     pub(crate) ticket_keys: Option<TicketKeys>,
     pub(crate) redis: Option<Redis>,
-}
-
-/// `[access_log]`.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct AccessLog {
-    pub(crate) format: Option<AccessLogFormat>,
-    pub(crate) file: Option<LogFile>,
-}
-
-/// The form of an access log line.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum AccessLogFormat {
-    Text,
-    Json,
-    Off,
 }
 
 /// `[admin]`: metrics and health of the gateway itself.

@@ -59,12 +59,6 @@ fn accepted(text: &str) -> Resolved {
 }
 
 #[test]
-fn a_missing_file_is_named() {
-    let error = check(Path::new("no-such.toml")).expect_err("there is no such file");
-    assert_eq!(error.to_string(), "no-such.toml: cannot be read: No such file or directory (os error 2)");
-}
-
-#[test]
 fn an_unknown_key_brings_the_nearest_known_one() {
     refused(
         &format!("[server]\nhtps = [\"127.0.0.1:443\"]\n{HOST}"),

@@ -2,6 +2,7 @@
 
 import { ask, byId, count, rate, say, share } from './parts.js';
 import { Chart, stepLegend } from './charts.js';
+import { visitors } from './visitors.js';
 import { certificates, connections, handshakes, keys, problems, upstreams, workers } from './tables.js';
 
 const MINUTE = 60000;
@@ -99,5 +100,6 @@ stepLegend();
 document.querySelectorAll('input[name=order]').forEach((input) => input.addEventListener('change', () => connections(order())));
 document.addEventListener('visibilitychange', lists);
 setInterval(lists, LISTS_EVERY);
+visitors().catch(() => {});
 lists();
 begin().finally(follow);

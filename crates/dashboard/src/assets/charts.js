@@ -3,6 +3,8 @@
 import { byId, colour, clock, el, legend, rate, table } from './parts.js';
 
 const SECONDS = 600;
+/** Seconds on the axis at least. */
+const LEAST = 120;
 const ROWS = 12;
 
 export class Chart {
@@ -37,7 +39,8 @@ export class Chart {
 
   data() {
     const end = this.rows.length ? this.rows.at(-1)[0] / 1000 : Date.now() / 1000;
-    this.window = [end - SECONDS, end];
+    const begin = this.rows.length ? this.rows[0][0] / 1000 : end;
+    this.window = [Math.max(end - SECONDS, Math.min(begin, end - LEAST)), end];
     return [this.rows.map((row) => row[0] / 1000), ...this.series.map((one) => this.rows.map((row) => row[one.column]))];
   }
 
@@ -59,7 +62,7 @@ export class Chart {
         y: { range: (plot, low, high) => [0, Math.max(1, (high || 0) * 1.1)] },
       },
       axes: [
-        { ...axis, space: 90, values: (plot, all) => all.map((at) => clock(at * 1000).slice(0, 5)), incrs: [60, 120, 300] },
+        { ...axis, size: 26, space: 90, values: (plot, all) => all.map((at) => clock(at * 1000).slice(0, this.window[1] - this.window[0] > 300 ? 5 : 8)), incrs: [30, 60, 120, 300] },
         { ...axis, size: 48, space: 34, values: (plot, all) => all.map((at) => (at >= 10000 ? `${at / 1000}k` : String(at))) },
       ],
       series: [{}, ...this.series.map(line)],

@@ -1,0 +1,22 @@
+//! `[access_log]`: where lines go and in which form.
+
+use serde::Deserialize;
+
+use super::super::values::LogFile;
+
+/// `[access_log]`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct AccessLog {
+    pub(crate) format: Option<AccessLogFormat>,
+    pub(crate) file: Option<LogFile>,
+}
+
+/// The form of an access log line.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum AccessLogFormat {
+    Text,
+    Json,
+    Off,
+}
