@@ -150,7 +150,7 @@ mod tests {
         let beacons = Beacons::new(Visits::off());
         let host: Arc<str> = "a.example".into();
         let token = beacons.issue(Issued {
-            request: brisk_telemetry::RequestId(1),
+            request: RequestId(1),
             visit: Visit::new(Arc::clone(&host), "/".into()),
             answered_in: None,
         });

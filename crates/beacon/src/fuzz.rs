@@ -11,8 +11,8 @@ use crate::{Beacons, Issued, Kind, Page};
 /// The first byte chooses the kind of a post. A page is read or refused; what is kept of it is within the limits of each
 /// metric, comes without an id of brisk's to nothing, and with one to one visit.
 pub fn beacon(bytes: &[u8]) {
-    let Some((choice, body)) = bytes.split_first() else { return };
     static BEACONS: OnceLock<Arc<Beacons>> = OnceLock::new();
+    let Some((choice, body)) = bytes.split_first() else { return };
     let beacons = BEACONS.get_or_init(|| Beacons::new(Visits::off()));
     let host: Arc<str> = "a.example".into();
     if choice % 4 == 0 {

@@ -84,7 +84,9 @@ const TAG: &[u8] = b"<script src=brisktag></script>";
 fn inserting(document: &[u8], pieces: &[&[u8]]) {
     let insert = |pieces: &[&[u8]]| {
         let (mut insertion, mut output) = (Insertion::default(), Vec::new());
-        pieces.iter().for_each(|piece| insertion.write(piece, TAG, &mut output));
+        for piece in pieces {
+            insertion.write(piece, TAG, &mut output);
+        }
         insertion.finish(&mut output);
         (output, insertion.is_done())
     };

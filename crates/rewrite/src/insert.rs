@@ -122,14 +122,13 @@ impl Insertion {
                 self.held.push(byte);
                 return true;
             }
-            (b"<", b'?') | (b"<!", _) => self.state = State::Bogus,
             (b"<!-", b'-') => {
                 self.held.push(byte);
                 self.state = State::Comment(Comment::Start);
                 output.append(&mut self.held);
                 return true;
             }
-            (b"<!-", _) => self.state = State::Bogus,
+            (b"<", b'?') | (b"<!" | b"<!-", _) => self.state = State::Bogus,
             (held, _) if held.starts_with(b"</") => return self.end_tag(byte, tag, output),
             _ => self.end(false, output),
         }

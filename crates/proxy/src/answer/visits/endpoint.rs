@@ -177,7 +177,7 @@ mod tests {
             let lines = lines
                 .iter()
                 .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-            is_of_own_page(&HeaderMap::from_iter(lines), "www.Example:443", kind)
+            is_of_own_page(&lines.collect(), "www.Example:443", kind)
         };
         let (site, origin) = ("sec-fetch-site", "origin");
         for lines in [

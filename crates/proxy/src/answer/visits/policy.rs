@@ -22,7 +22,7 @@ fn allows_policy(policy: &str) -> bool {
         if is("sandbox") && !words.clone().any(|word| word.eq_ignore_ascii_case("allow-scripts")) {
             return false;
         }
-        let sources = || allows_own(words.clone());
+        let sources = || allows_own(&words);
         if is("default-src") {
             scripts.offer(0, sources());
             requests.offer(0, sources());
@@ -54,7 +54,7 @@ impl Sources {
     }
 }
 
-fn allows_own<'w>(words: impl Iterator<Item = &'w str> + Clone) -> bool {
+fn allows_own<'w>(words: &(impl Iterator<Item = &'w str> + Clone)) -> bool {
     let has = |known: &str| words.clone().any(|word| word.eq_ignore_ascii_case(known));
     (has("'self'") || has("*") || has("https:")) && !has("'strict-dynamic'")
 }
