@@ -122,7 +122,7 @@ async fn secure(
         && let Ok(info) = TcpInfo::of(accepted.stream.tcp())
     {
         record.rtt = Some(info.rtt);
-        record.window = Some(info.window);
+        record.window = u16::try_from(info.window).unwrap_or(u16::MAX);
     }
     let Accepted { stream, facts, demands } = accepted;
     record.tls = Some(Box::new(facts));

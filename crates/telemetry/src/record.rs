@@ -66,8 +66,9 @@ pub struct ConnectionRecord {
     pub resumption_failure: Option<ResumptionFailure>,
     /// Smoothed round-trip time that the kernel measured.
     pub rtt: Option<Duration>,
-    /// Congestion window after the handshake, in segments: the initial one, as far as nothing was lost.
-    pub window: Option<u32>,
+    /// Congestion window after the handshake, in segments: the initial one, as far as nothing was lost. 0 where it is not
+    /// known.
+    pub window: u16,
     /// Bytes received on the connection, TLS included.
     pub bytes_received: u64,
     /// Bytes sent on the connection, TLS included.
@@ -115,7 +116,7 @@ impl ConnectionRecord {
             tls: None,
             resumption_failure: None,
             rtt: None,
-            window: None,
+            window: 0,
             bytes_received: 0,
             bytes_sent: 0,
             early_bytes: 0,

@@ -41,7 +41,7 @@ fn note_tls(visit: &mut Visit, record: &ConnectionRecord) {
     visit.session = Session::of(tls);
     visit.early_data = tls.early_data;
     visit.certificate = tls.scheme.map_or(CertificateType::Unknown, CertificateType::of);
-    visit.window = record.window.map_or(Window::Unknown, Window::of_segments);
+    visit.window = Window::of_segments(record.window.into());
 }
 
 /// The handshake is the visit's where its navigation waited for it.
