@@ -122,9 +122,13 @@ impl Redis {
 
     /// One field of `INFO`.
     pub fn info(&self, field: &str) -> String {
-        let info = self.cli(&["INFO"]);
+        self.try_info(field).expect("redis-cli gets an answer")
+    }
+
+    fn try_info(&self, field: &str) -> Option<String> {
+        let info = self.try_cli(&["INFO"])?;
         let value = info.lines().find_map(|line| line.trim_end().strip_prefix(field)?.strip_prefix(':'));
-        value.unwrap_or_else(|| panic!("no {field} in {info}")).to_owned()
+        Some(value.unwrap_or_else(|| panic!("no {field} in {info}")).to_owned())
     }
 
     /// Suspends it: it listens and answers nothing.
@@ -227,7 +231,9 @@ impl Sentinel {
 
     /// Waits until the replica is the primary.
     pub fn wait_for_failover(&self) {
-        wait_until("a failover", || (self.replica.info("role") == "master").then_some(()));
+        // The Sentinel ends the replica's connections when it promotes it.
+        let is_primary = || self.replica.try_info("role").is_some_and(|role| role == "master");
+        wait_until("a failover", || is_primary().then_some(()));
         let replica = self.replica.port().to_string();
         wait_until("a Sentinel that says so", || {
             let primary = self.cli(&["SENTINEL", "get-master-addr-by-name", Self::SERVICE]);
