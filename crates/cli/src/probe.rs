@@ -86,8 +86,11 @@ fn exit_code(report: &Report, arguments: &Probe) -> ExitCode {
     if is_late(first_byte, arguments) {
         return ExitCode::from(TOO_LATE);
     }
-    let distrust = report.tls.as_ref().is_some_and(|tls| tls.distrust.is_some());
-    if distrust && !arguments.insecure { ExitCode::from(NOT_TRUSTED) } else { ExitCode::SUCCESS }
+    by_trust(report.tls.as_ref().is_none_or(|tls| tls.is_trusted == Some(true)), arguments)
+}
+
+fn by_trust(is_trusted: bool, arguments: &Probe) -> ExitCode {
+    if is_trusted || arguments.insecure { ExitCode::SUCCESS } else { ExitCode::from(NOT_TRUSTED) }
 }
 
 fn measure(arguments: &Probe) -> anyhow::Result<ExitCode> {
@@ -100,7 +103,10 @@ fn measure(arguments: &Probe) -> anyhow::Result<ExitCode> {
     let text =
         if arguments.json { json::document(&found) } else { terminal::timing(&found, &Paint::of_stdout()) };
     print(&text)?;
-    Ok(if is_late(found.first_byte_ms(), arguments) { ExitCode::from(TOO_LATE) } else { ExitCode::SUCCESS })
+    if is_late(found.first_byte_ms(), arguments) {
+        return Ok(ExitCode::from(TOO_LATE));
+    }
+    Ok(by_trust(found.distrust.is_none(), arguments))
 }
 
 fn beside(arguments: &Probe) -> anyhow::Result<ExitCode> {
@@ -113,7 +119,7 @@ fn beside(arguments: &Probe) -> anyhow::Result<ExitCode> {
     let text =
         if arguments.json { json::document(&found) } else { terminal::compared(&found, &Paint::of_stdout()) };
     print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(by_trust(found.distrust.iter().all(Option::is_none), arguments))
 }
 
 /// Whether the limit was exceeded, which is reported then.

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::message;
 use crate::prober::Prober;
-use crate::records::{server_hellos, split};
+use crate::records::{is_warning, server_hellos, split};
 use crate::report::Report;
 use crate::{ProbeError, Settings, block_on};
 
@@ -93,7 +93,10 @@ fn judge(answer: &[u8]) -> Option<Outcome> {
     if let Some(hello) = server_hellos(answer).into_iter().next() {
         return Some(Outcome::Hello { version: hello.version, group: hello.group, is_retry: hello.is_retry });
     }
-    let (header, payload, _) = split(answer)?;
+    let (mut header, mut payload, mut rest) = split(answer)?;
+    while header[0] == 21 && is_warning(payload) {
+        (header, payload, rest) = split(rest)?;
+    }
     match (header[0], payload) {
         (21, [_, description, ..]) => {
             let name = message::alert(*description).map_or_else(|| description.to_string(), str::to_owned);
@@ -130,8 +133,7 @@ fn checks(outcome: &Outcome, report: &Report) -> Vec<Check> {
         let protocol = tls.protocol.clone().unwrap_or_else(|| "none".to_owned());
         add("ALPN", protocol, tls.protocol.as_deref() == Some("h2"), "h2");
         if let Some(chain) = &tls.chain {
-            let trust = tls.distrust.clone().unwrap_or_else(|| "trusted".to_owned());
-            add("certificate", trust, tls.distrust.is_none(), "trusted");
+            add("certificate", tls.trust(), tls.is_trusted == Some(true), "trusted");
             let compressed = chain
                 .compressed
                 .as_ref()
@@ -140,12 +142,35 @@ fn checks(outcome: &Outcome, report: &Report) -> Vec<Check> {
         }
         add(
             "session",
-            tls.tickets.len().to_string(),
-            !tls.tickets.is_empty(),
+            if tls.gives_session { "can be resumed" } else { "none" }.to_owned(),
+            tls.gives_session,
             "one at least, or each connection is a full handshake",
         );
-        let (flight, window) = (tls.flight_bytes, tls.window_bytes);
-        add("first flight", format!("{flight} B"), flight <= window, "not longer than ten segments");
+        if let Some(flight) = tls.flight_bytes {
+            let is_right = flight <= tls.window_bytes;
+            add("first flight", format!("{flight} B"), is_right, "not longer than ten segments");
+        }
     }
     checks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_before_the_hello_is_no_refusal() {
+        let warning = [21, 3, 3, 0, 2, 1, 112];
+        assert_eq!(judge(&warning), None);
+        let mut body = vec![3, 3];
+        body.extend([7; 32]);
+        body.extend([0, 0xc0, 0x2f, 0]);
+        let mut answer = warning.to_vec();
+        answer.extend([22, 3, 3, 0, body.len() as u8 + 4, 2, 0, 0, body.len() as u8]);
+        answer.extend(body);
+        let Some(Outcome::Hello { version, .. }) = judge(&answer) else { panic!("no hello") };
+        assert_eq!(version, ProtocolVersion::TLS1_2);
+        let refused = judge(&[21, 3, 3, 0, 2, 2, 40]);
+        assert_eq!(refused, Some(Outcome::Failed("alert handshake_failure".to_owned())));
+    }
 }

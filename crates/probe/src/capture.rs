@@ -6,6 +6,8 @@ use std::time::Instant;
 
 use brisk_tls_client::Observer;
 
+use crate::chain::printable;
+
 /// Bytes kept of each direction: any handshake, and the beginning of the answer. Further bytes are only counted.
 const KEPT: usize = 512 * 1024;
 
@@ -68,6 +70,28 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// What the verifier said of the server's certificate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing: no certificate came.
+    #[default]
+    Unknown,
+    /// It is trusted.
+    Trusted,
+    /// It is not, for this reason.
+    Distrusted(String),
+}
+
+impl Verdict {
+    /// Why it is not trusted.
+    pub(crate) fn distrust(&self) -> Option<&str> {
+        match self {
+            Self::Distrusted(reason) => Some(reason),
+            _ => None,
+        }
+    }
+}
+
 /// What was noted of a connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noted {
@@ -77,6 +101,7 @@ pub(crate) struct Noted {
     /// The server's certificates (DER), as sent.
     pub(crate) chain: Vec<Vec<u8>>,
     pub(crate) staple: Vec<u8>,
+    pub(crate) verdict: Verdict,
 }
 
 impl Noted {
@@ -133,6 +158,16 @@ impl Observer for Capture {
         noted.staple = staple.to_vec();
     }
 
+    fn verified(&self, distrust: Option<&str>) {
+        let mut noted = self.noted();
+        match (distrust, &noted.verdict) {
+            // The first reason stays.
+            (_, Verdict::Distrusted(_)) => {}
+            (Some(reason), _) => noted.verdict = Verdict::Distrusted(printable(reason)),
+            (None, _) => noted.verdict = Verdict::Trusted,
+        }
+    }
+
     fn secret(&self, label: &str, client_random: &[u8], secret: &[u8]) {
         let mut noted = self.noted();
         if noted.secrets.len() < SECRETS {
@@ -158,5 +193,16 @@ mod tests {
         assert_eq!(noted.server.pieces.len(), PIECES);
         assert_eq!(noted.server.time_of(2_000_000), Some(start));
         assert_eq!(noted.server.time_of(2_000_001), None);
+    }
+
+    #[test]
+    fn a_verdict_is_unknown_until_it_comes_and_a_reason_stays() {
+        let capture = Capture::default();
+        assert_eq!(capture.copy().verdict, Verdict::Unknown);
+        capture.verified(None);
+        assert_eq!(capture.copy().verdict, Verdict::Trusted);
+        capture.verified(Some("no key"));
+        capture.verified(None);
+        assert_eq!(capture.copy().verdict.distrust(), Some("no key"));
     }
 }

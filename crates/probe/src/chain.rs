@@ -28,12 +28,16 @@ pub struct Certificate {
     pub bytes: usize,
     /// Kind and size of its key, e.g. `RSA 2048`.
     pub key: String,
-    /// End of its validity, in seconds since 1970.
+    /// Begin of its validity, in seconds since 1970.
+    pub not_before: i64,
+    /// Its end.
     pub not_after: i64,
     /// Issued by itself.
     pub is_self_signed: bool,
     /// It names an OCSP responder.
     pub names_responder: bool,
+    /// It names where its issuer's certificate is (`caIssuers`).
+    pub names_issuer: bool,
 }
 
 /// What a server sent as its chain.
@@ -110,9 +114,11 @@ impl Certificate {
             issuer: name(issuer),
             bytes,
             key: key(certificate),
+            not_before: certificate.validity().not_before.timestamp(),
             not_after: certificate.validity().not_after.timestamp(),
             is_self_signed: subject.as_raw() == issuer.as_raw(),
-            names_responder: names_responder(certificate),
+            names_responder: names(certificate, "1.3.6.1.5.5.7.48.1"),
+            names_issuer: names(certificate, "1.3.6.1.5.5.7.48.2"),
         }
     }
 }
@@ -123,7 +129,7 @@ fn name(name: &x509_parser::x509::X509Name<'_>) -> String {
     printable(&text)
 }
 
-/// Text of a stranger for a terminal: no control characters, no more than [`NAME`] characters.
+/// Text of a stranger for a terminal: no control or format characters, no more than [`NAME`] characters.
 pub(crate) fn printable(text: &str) -> String {
     cleaned(text, NAME)
 }
@@ -134,14 +140,24 @@ pub(crate) fn value(text: &str) -> String {
 }
 
 fn cleaned(text: &str, most: usize) -> String {
-    text.chars().take(most).map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+    let is_hidden = |letter: char| letter.is_control() || is_format(letter);
+    text.chars().take(most).map(|letter| if is_hidden(letter) { '\u{fffd}' } else { letter }).collect()
 }
 
-/// RFC 5280 section 4.2.2.1
-fn names_responder(certificate: &X509Certificate<'_>) -> bool {
+/// Characters of Unicode's categories Cf, Zl and Zp: they are not seen, and turn around or break the text beside them.
+const fn is_format(letter: char) -> bool {
+    matches!(letter,
+        '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}'
+        | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+        | '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}'
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// Whether it names something that is reached in this way (RFC 5280 section 4.2.2.1).
+fn names(certificate: &X509Certificate<'_>, method: &str) -> bool {
     certificate.iter_extensions().any(|extension| match extension.parsed_extension() {
         ParsedExtension::AuthorityInfoAccess(access) => {
-            access.accessdescs.iter().any(|one| one.access_method.to_id_string() == "1.3.6.1.5.5.7.48.1")
+            access.accessdescs.iter().any(|one| one.access_method.to_id_string() == method)
         }
         _ => false,
     })
@@ -192,6 +208,9 @@ mod tests {
     #[test]
     fn names_have_no_control_characters_and_an_end() {
         assert_eq!(printable("a\x1b[2Jb"), "a\u{fffd}[2Jb");
+        let turned = "a\u{202e}b\u{2066}c\u{2028}d\u{2029}e\u{200b}f\u{feff}é→";
+        assert_eq!(printable(turned), "a\u{fffd}b\u{fffd}c\u{fffd}d\u{fffd}e\u{fffd}f\u{fffd}é→");
+        assert_eq!(value(turned), printable(turned));
         assert_eq!(printable(&"x".repeat(5000)).len(), NAME);
     }
 }

@@ -45,6 +45,12 @@ pub struct Compared {
     pub rounds: usize,
     /// Phases, then messages.
     pub steps: Vec<ComparedStep>,
+    /// How many connections of each side became what they were meant to be: all, resumed, or with early data.
+    pub as_meant: [usize; 2],
+    /// Why others did not, of the last one.
+    pub missed: [Option<String>; 2],
+    /// Why the certificate of each side is not trusted.
+    pub distrust: [Option<String>; 2],
 }
 
 /// What one connection had: name, whether it is a phase, time, bytes.
@@ -59,21 +65,30 @@ pub fn compare(
 ) -> Result<Compared, ProbeError> {
     let probers = [Prober::new(&sides[0].settings)?, Prober::new(&sides[1].settings)?];
     let mut all: Vec<[Vec<Row>; 2]> = Vec::new();
+    let (mut as_meant, mut missed, mut distrust) = ([0; 2], [None, None], [None, None]);
     block_on(async {
         for round in 0..rounds {
             progress(&format!("round {} of {rounds}", round + 1));
             let mut both = [Vec::new(), Vec::new()];
             for turn in 0..2 {
                 let side = (turn + round) % 2;
-                both[side] = rows(&probers[side], sides[side].mode)
-                    .await
-                    .map_err(|error| named(&sides[side], error))?;
+                let found = rows(&probers[side], sides[side].mode).await;
+                let found = found.map_err(|error| named(&sides[side], error))?;
+                both[side] = found.rows;
+                match found.missed {
+                    None => as_meant[side] += 1,
+                    reason => missed[side] = reason,
+                }
+                if distrust[side].is_none() {
+                    distrust[side] = found.distrust;
+                }
             }
             all.push(both);
         }
         Ok::<(), ProbeError>(())
     })??;
-    Ok(Compared { names: sides.clone().map(|side| side.name), rounds, steps: aligned(&all) })
+    let names = sides.clone().map(|side| side.name);
+    Ok(Compared { names, rounds, steps: aligned(&all), as_meant, missed, distrust })
 }
 
 fn named(side: &Side, error: ProbeError) -> ProbeError {
@@ -82,11 +97,21 @@ fn named(side: &Side, error: ProbeError) -> ProbeError {
         ProbeError::Unconnected(reason) => ProbeError::Unconnected(text(reason)),
         ProbeError::Handshake(reason) => ProbeError::Handshake(text(reason)),
         ProbeError::Answer(reason) => ProbeError::Answer(text(reason)),
+        ProbeError::Timeout { limit, step, detail } => {
+            ProbeError::Timeout { limit, step, detail: format!("{detail}, of {}", side.name) }
+        }
         other => other,
     }
 }
 
-async fn rows(prober: &Prober<'_>, mode: Mode) -> Result<Vec<Row>, ProbeError> {
+/// What one connection showed.
+struct Found {
+    rows: Vec<Row>,
+    missed: Option<String>,
+    distrust: Option<String>,
+}
+
+async fn rows(prober: &Prober<'_>, mode: Mode) -> Result<Found, ProbeError> {
     let mut trip = prober.trip_as(mode).await?;
     if let Some(error) = trip.close().await {
         return Err(error);
@@ -103,7 +128,8 @@ async fn rows(prober: &Prober<'_>, mode: Mode) -> Result<Vec<Row>, ProbeError> {
         let name = if before == 0 { plain } else { format!("{plain} #{}", before + 1) };
         rows.push((name, false, step.at_ms, Some(step.bytes)));
     }
-    Ok(rows)
+    let distrust = trip.trace.verdict().distrust().map(str::to_owned);
+    Ok(Found { rows, missed: trip.missed(mode), distrust })
 }
 
 /// Names in the order of the first round that has them; what only the second side has comes behind what precedes it there.

@@ -11,11 +11,12 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::{Instant as Deadline, timeout, timeout_at};
 
+use crate::answer::Answer;
 use crate::capture::Capture;
 use crate::error::{ProbeError, Step};
 use crate::http1;
 use crate::http2::Http2;
-use crate::trace::{Milestones, Trace};
+use crate::trace::{Milestones, Refused, Trace};
 use crate::url::Url;
 
 /// The reason where this machine cannot reach an address.
@@ -68,20 +69,27 @@ impl Course {
     /// can be asked again.
     pub(crate) async fn run(&self, start: Start, trace: &mut Trace) -> Result<Option<Kept>, ProbeError> {
         let deadline = Deadline::now() + self.timeout;
-        match timeout_at(deadline, self.steps(start, deadline, trace)).await {
-            Ok(result) => result,
-            Err(_) => Err(self.late(trace)),
+        let secured = timeout_at(deadline, self.secure(start, deadline, trace)).await;
+        let (mut kept, request) = secured.unwrap_or_else(|_| Err(self.late(trace)))?;
+        let done = timeout_at(deadline, self.ask(&mut kept, request.as_deref(), trace)).await;
+        let done = done.unwrap_or_else(|_| Err(self.late(trace)));
+        kept.note(trace);
+        done?;
+        if trace.answer.as_ref().is_some_and(|answer| answer.is_last) {
+            kept.close().await;
+            return Ok(None);
         }
+        Ok(Some(kept))
     }
 
     /// One more request on a connection. The trace begins with it.
     pub(crate) async fn again(&self, kept: &mut Kept, trace: &mut Trace) -> Result<(), ProbeError> {
         let request = kept.http2.as_mut().map(|http2| http2.request(&self.url, &self.agent));
         let request = request.unwrap_or_else(|| http1::request(&self.url, &self.agent));
-        match timeout(self.timeout, self.ask(kept, Some(&request), trace)).await {
-            Ok(result) => result,
-            Err(_) => Err(self.late(trace)),
-        }
+        let done = timeout(self.timeout, self.ask(kept, Some(&request), trace)).await;
+        let done = done.unwrap_or_else(|_| Err(self.late(trace)));
+        kept.note(trace);
+        done
     }
 
     fn late(&self, trace: &Trace) -> ProbeError {
@@ -95,12 +103,13 @@ impl Course {
         ProbeError::Timeout { limit: self.timeout, step: trace.milestones.step, detail }
     }
 
-    async fn steps(
+    /// Connects, and comes back with what is to be sent now.
+    async fn secure(
         &self,
         start: Start,
         deadline: Deadline,
         trace: &mut Trace,
-    ) -> Result<Option<Kept>, ProbeError> {
+    ) -> Result<(Kept, Option<Vec<u8>>), ProbeError> {
         let tcp = self.dial(deadline, trace).await?;
         trace.milestones.reach(Step::Handshake);
         let Start { session, early } = start;
@@ -129,15 +138,7 @@ impl Course {
                 Some(http2.unwrap_or_else(|| http1::request(&self.url, &self.agent)))
             }
         };
-        let done = self.ask(&mut kept, rest.as_deref(), trace).await;
-        trace.tcp_end = TcpInfo::of(kept.stream.tcp()).ok();
-        trace.sessions = kept.stream.take_sessions();
-        done?;
-        if trace.answer.as_ref().is_some_and(|answer| answer.is_last) {
-            kept.close().await;
-            return Ok(None);
-        }
-        Ok(Some(kept))
+        Ok((kept, rest))
     }
 
     /// A TCP connection alone.
@@ -151,7 +152,9 @@ impl Course {
             let left = deadline.saturating_duration_since(Deadline::now());
             let share = left / (self.addresses.len() - index) as u32;
             trace.address = Some(*address);
-            trace.milestones.dialled = Some(std::time::Instant::now());
+            let began = std::time::Instant::now();
+            trace.milestones.began.get_or_insert(began);
+            trace.milestones.dialled = Some(began);
             let found = timeout(share, connect_from(*address, ConnectOptions::default())).await;
             match found.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                 Ok(tcp) => {
@@ -164,10 +167,12 @@ impl Course {
                 {
                     return Err(self.late(trace));
                 }
-                Err(error) => trace.refused.push((*address, reason(&error))),
+                Err(error) => {
+                    trace.refused.push(Refused { address: *address, why: reason(&error) });
+                }
             }
         }
-        let each = trace.refused.iter().map(|(address, why)| format!("{address}: {why}"));
+        let each = trace.refused.iter().map(|one| format!("{}: {}", one.address, one.why));
         Err(ProbeError::Unconnected(format!("cannot connect to {}", each.collect::<Vec<_>>().join("; "))))
     }
 
@@ -178,28 +183,33 @@ impl Course {
         request: Option<&[u8]>,
         trace: &mut Trace,
     ) -> Result<(), ProbeError> {
-        let milestones = &mut trace.milestones;
+        let Trace { milestones, answer, .. } = trace;
+        let answer = answer.insert(Answer::default());
         milestones.reach(Step::Request);
         milestones.asked = Some(std::time::Instant::now());
         if let Some(request) = request {
             let written = kept.stream.write_all(request).await;
             written.map_err(|error| ProbeError::Answer(format!("the request cannot be sent: {error}")))?;
         }
-        let answer = kept.read(milestones).await;
-        trace.frames = kept.http2.as_ref().map(|http2| http2.frames().to_vec()).unwrap_or_default();
-        let answer = answer?;
-        trace.milestones.done = answer.done_at;
-        trace.answer = Some(answer);
+        kept.read(milestones, answer).await?;
+        milestones.done = answer.done_at;
         Ok(())
     }
 }
 
 impl Kept {
-    async fn read(&mut self, milestones: &mut Milestones) -> Result<crate::answer::Answer, ProbeError> {
+    async fn read(&mut self, milestones: &mut Milestones, answer: &mut Answer) -> Result<(), ProbeError> {
         match &mut self.http2 {
-            Some(http2) => http2.answer(&mut self.stream, milestones).await,
-            None => http1::answer(&mut self.stream, milestones).await,
+            Some(http2) => http2.answer(&mut self.stream, milestones, answer).await,
+            None => http1::answer(&mut self.stream, milestones, answer).await,
         }
+    }
+
+    /// What is known at the end of an answer, or at that of its time.
+    fn note(&mut self, trace: &mut Trace) {
+        trace.frames = self.http2.as_ref().map(|http2| http2.frames().to_vec()).unwrap_or_default();
+        trace.tcp_end = TcpInfo::of(self.stream.tcp()).ok();
+        trace.sessions = self.stream.take_sessions();
     }
 
     /// Waits shortly for sessions, which TLS 1.3 servers may send after their answer.

@@ -25,7 +25,7 @@ pub struct Finding {
     pub round_trips: u32,
     /// Bytes.
     pub bytes: u64,
-    /// Round trips in milliseconds, at the round-trip time of this connection.
+    /// Round trips in milliseconds, at the round-trip time of this connection; of an address that does not connect, what was measured.
     pub ms: f64,
     /// What to change in brisk's configuration; empty where nothing there changes it.
     pub brisk: String,
@@ -104,14 +104,23 @@ fn handshake(tls: &TlsFacts, all: &mut Vec<Finding>) {
                 ),
         );
     }
-    if tls.flight_bytes > tls.window_bytes {
+    // A flight that came at once is within the server's window, however long it is.
+    if let Some(flight) = tls.flight_bytes
+        && flight > tls.window_bytes
+        && tls.flight_waited != Some(false)
+    {
+        let end = if tls.flight_waited == Some(true) {
+            "its end waited for an acknowledgement"
+        } else {
+            "with the usual initial window its end waits for an acknowledgement, which cannot be seen over this link"
+        };
         let text = format!(
-            "the server's flight of {} bytes is longer than {INITIAL_WINDOW} segments ({} bytes): its end waits for an acknowledgement",
-            tls.flight_bytes, tls.window_bytes
+            "the server's flight of {flight} bytes is longer than {INITIAL_WINDOW} segments ({} bytes): {end}",
+            tls.window_bytes
         );
         all.push(
             Finding::new("flight-beyond-window", text)
-                .costs(1, tls.flight_bytes - tls.window_bytes)
+                .costs(1, flight - tls.window_bytes)
                 .change(
                     "tls.certificate_compression = true, and an ECDSA certificate",
                     "ssl_certificate with an ECDSA chain",
@@ -149,7 +158,9 @@ fn handshake(tls: &TlsFacts, all: &mut Vec<Finding>) {
 fn certificates(tls: &TlsFacts, all: &mut Vec<Finding>) {
     let Some(chain) = &tls.chain else { return };
     if let Some(reason) = &tls.distrust {
-        let missing = chain.is_alone && reason.contains("authority");
+        // Without the issuer's address it is not known whether an authority of the clients is behind it.
+        let leaf = chain.certificates.first().filter(|_| chain.is_alone && reason.contains("authority"));
+        let missing = leaf.is_some_and(|leaf| leaf.names_issuer);
         let finding = if missing {
             let text = "the server sends its certificate without the intermediate: clients that do not have it refuse";
             Finding::new("missing-intermediate", text).change(
@@ -157,7 +168,11 @@ fn certificates(tls: &TlsFacts, all: &mut Vec<Finding>) {
                 "ssl_certificate fullchain.pem;",
             )
         } else {
-            Finding::new("not-trusted", format!("clients refuse the connection: {reason}"))
+            let mut text = format!("clients refuse the connection: {reason}");
+            if let Some(leaf) = leaf {
+                text += &format!("; its issuer {:?} is not trusted here, and was not sent", leaf.issuer);
+            }
+            Finding::new("not-trusted", text)
         };
         all.push(finding.fatal());
     }
@@ -179,9 +194,13 @@ fn certificates(tls: &TlsFacts, all: &mut Vec<Finding>) {
                 .advise("the certificate first, then each issuer of the one before"),
         );
     }
-    let days = chain.certificates.first().map(|first| (first.not_after - now()) / 86_400);
-    if let Some(days) = days.filter(|days| (0..DAYS).contains(days)) {
-        let text = format!("the certificate ends in {days} days");
+    let left = chain.certificates.first().and_then(|first| ends_in(first.not_before, first.not_after, now()));
+    if let Some(left) = left {
+        let text = match left / 86_400 {
+            0 => format!("the certificate ends in {} hours", left / 3600),
+            1 => "the certificate ends in a day".to_owned(),
+            days => format!("the certificate ends in {days} days"),
+        };
         all.push(Finding::new("expires-soon", text).change("acme = true", "").advise("renew it now"));
     }
     if chain.compressed.is_none() && tls.version == "TLS 1.3" && chain.bytes > 2500 {
@@ -202,8 +221,15 @@ fn certificates(tls: &TlsFacts, all: &mut Vec<Finding>) {
     }
 }
 
+/// Seconds to the end of a validity, where these are few: less than 14 days, and of short ones less than a third.
+fn ends_in(begin: i64, end: i64, now: i64) -> Option<i64> {
+    let few = (DAYS * 86_400).min(end.saturating_sub(begin) / 3);
+    Some(end.saturating_sub(now)).filter(|left| (0..few).contains(left))
+}
+
 fn sessions(tls: &TlsFacts, all: &mut Vec<Finding>) {
-    if tls.tickets.is_empty() && tls.resumption == "full" {
+    // A handshake that was not completed has no session yet, and is not "full".
+    if !tls.gives_session && tls.resumption == "full" {
         let is12 = tls.version != "TLS 1.3";
         let text =
             "the server gives no session that could be resumed: each connection pays for a full handshake";
@@ -217,15 +243,15 @@ fn sessions(tls: &TlsFacts, all: &mut Vec<Finding>) {
 
 fn connection(report: &Report, all: &mut Vec<Finding>) {
     // Without a route it is this machine that has none.
-    let dead = || report.refused.iter().filter(|(_, why)| why != NO_ROUTE);
-    for (address, why) in dead().take(1) {
+    let mut dead = report.refused.iter().filter(|(_, why)| why != NO_ROUTE);
+    if let Some((address, why)) = dead.next()
+        && report.phases.connect_ms.is_some()
+    {
         let text = format!("{address} does not connect ({why}), and clients try it first");
-        let tried = dead().count() as u32;
-        all.push(
-            Finding::new("dead-address", text)
-                .costs(tried, 0)
-                .advise("take it out of the name's records, or serve it"),
-        );
+        let mut finding = Finding::new("dead-address", text);
+        // What the attempts took here, not round trips.
+        finding.ms = report.phases.refused_ms.unwrap_or_default();
+        all.push(finding.advise("take it out of the name's records, or serve it"));
     }
     let Some(answer) = &report.answer else { return };
     if (300..400).contains(&answer.status)
@@ -249,4 +275,20 @@ fn connection(report: &Report, all: &mut Vec<Finding>) {
 
 fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs().cast_signed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_near_by_its_seconds_and_by_the_whole_time() {
+        let (hour, day) = (3600, 86_400);
+        assert_eq!(ends_in(0, 90 * day, 90 * day + 23 * hour), None, "it has ended");
+        assert_eq!(ends_in(0, 90 * day, 89 * day), Some(day));
+        assert_eq!(ends_in(0, 90 * day, 75 * day), None);
+        assert_eq!(ends_in(0, 6 * day, 3 * day), None, "such certificates are always near their end");
+        assert_eq!(ends_in(0, 6 * day, 5 * day + hour), Some(23 * hour));
+        assert_eq!(ends_in(i64::MAX, i64::MIN, 0), None);
+    }
 }

@@ -38,14 +38,15 @@ enum Body {
     ToTheEnd,
 }
 
-/// Reads the answer. Interim answers are passed over.
+/// Reads the answer, which is filled as it comes. Interim answers are passed over.
 pub(crate) async fn answer(
     stream: &mut (impl AsyncRead + Unpin),
     milestones: &mut Milestones,
-) -> Result<Answer, ProbeError> {
+    found: &mut Answer,
+) -> Result<(), ProbeError> {
     let mut buffer = Vec::new();
     let mut interim = 0;
-    let (mut found, body) = loop {
+    let (head, body) = loop {
         let head = head(stream, &mut buffer, milestones).await?;
         if !(100..200).contains(&head.0.status) {
             break head;
@@ -56,11 +57,13 @@ pub(crate) async fn answer(
         }
     };
     milestones.reach(Step::Body);
-    found.interim = interim;
-    found.head_at = Some(Instant::now());
+    let is_last = head.is_last || body == Body::ToTheEnd;
+    *found = Answer { interim, is_last, head_at: Some(Instant::now()), ..head };
     let mut counter = Counter::new(body);
     loop {
-        let used = counter.feed(&buffer)?;
+        let used = counter.feed(&buffer);
+        found.body_bytes = counter.bytes;
+        let used = used?;
         buffer.drain(..used);
         if counter.is_done {
             break;
@@ -73,10 +76,8 @@ pub(crate) async fn answer(
             return Err(ProbeError::Answer(format!("the body ends after {} bytes", counter.bytes)));
         }
     }
-    found.body_bytes = counter.bytes;
-    found.is_last = found.is_last || body == Body::ToTheEnd;
     found.done_at = Some(Instant::now());
-    Ok(found)
+    Ok(())
 }
 
 async fn read(stream: &mut (impl AsyncRead + Unpin), buffer: &mut Vec<u8>) -> Result<usize, ProbeError> {
@@ -236,7 +237,17 @@ mod tests {
     use super::*;
 
     async fn read_all(bytes: &[u8]) -> Result<Answer, ProbeError> {
-        answer(&mut &bytes[..], &mut Milestones::default()).await
+        let mut found = Answer::default();
+        answer(&mut &bytes[..], &mut Milestones::default(), &mut found).await.map(|()| found)
+    }
+
+    #[tokio::test]
+    async fn the_head_of_an_answer_stays_if_its_body_breaks() {
+        let (mut found, bytes) = (Answer::default(), b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello");
+        let ended = answer(&mut &bytes[..], &mut Milestones::default(), &mut found).await;
+        assert!(ended.is_err());
+        assert_eq!((found.status, found.body_bytes, found.done_at), (200, 5, None));
+        assert_eq!(found.headers, [("content-length".to_owned(), "9".to_owned())]);
     }
 
     #[tokio::test]

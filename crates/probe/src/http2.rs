@@ -81,7 +81,8 @@ pub(crate) struct Http2 {
     connection_window: i64,
     stream_window: i64,
     control: u32,
-    goaway: Option<Reason>,
+    /// The last stream that the server still answers, and why it ends the connection.
+    goaway: Option<(u32, Reason)>,
     log: Log,
 }
 
@@ -138,17 +139,18 @@ impl Http2 {
         std::mem::take(&mut self.out)
     }
 
-    /// Reads the answer to the request that was sent last.
+    /// Reads the answer to the request that was sent last, which is filled as it comes.
     pub(crate) async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
         stream: &mut S,
         milestones: &mut Milestones,
-    ) -> Result<Answer, ProbeError> {
+        answer: &mut Answer,
+    ) -> Result<(), ProbeError> {
         let wanted = self.next - 2;
-        let mut answer = Answer { protocol: "h2".to_owned(), ..Answer::default() };
+        *answer = Answer { protocol: "h2".to_owned(), ..Answer::default() };
         while answer.done_at.is_none() {
             while let Some((head, payload)) = self.next_frame()? {
-                self.frame(head, &payload, wanted, &mut answer, milestones).map_err(broken)?;
+                self.frame(head, &payload, wanted, answer, milestones).map_err(broken)?;
             }
             if !self.out.is_empty() {
                 let out = std::mem::take(&mut self.out);
@@ -158,29 +160,31 @@ impl Http2 {
             if answer.done_at.is_some() {
                 break;
             }
-            if let Some(reason) = self.goaway {
-                return Err(ProbeError::Answer(format!(
-                    "the server ended the connection: GOAWAY with {reason}"
-                )));
+            // RFC 9113 section 6.8: streams up to the last one that it names are still served.
+            if let Some((last, reason)) = self.goaway
+                && last < wanted
+            {
+                return Err(ended(reason));
             }
             self.buffer.reserve(32 * 1024);
             match stream.read_buf(&mut self.buffer).await {
                 Ok(0) => {
-                    return Err(ProbeError::Answer(
-                        "the server closed the connection before its answer".to_owned(),
-                    ));
+                    return Err(self.closed("the server closed the connection before the end of its answer"));
                 }
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    return Err(ProbeError::Answer(
-                        "the server closed the connection without close_notify".to_owned(),
-                    ));
+                    return Err(self.closed("the server closed the connection without close_notify"));
                 }
-                Err(error) => return Err(ProbeError::Answer(format!("the connection broke: {error}"))),
+                Err(error) => return Err(self.closed(&format!("the connection broke: {error}"))),
             }
         }
         answer.is_last = self.goaway.is_some();
-        Ok(answer)
+        Ok(())
+    }
+
+    /// Why the connection ended: the server's reason, if it gave one.
+    fn closed(&self, otherwise: &str) -> ProbeError {
+        self.goaway.map_or_else(|| ProbeError::Answer(otherwise.to_owned()), |(_, reason)| ended(reason))
     }
 
     /// The frames until now.
@@ -248,7 +252,10 @@ impl Http2 {
                 self.send(kind::SETTINGS, flag::ACK, 0, &[]);
             }
             kind::PING if !head.has(flag::ACK) => self.send(kind::PING, flag::ACK, 0, payload),
-            kind::GOAWAY => self.goaway = Some(Reason(word(payload.get(4..).unwrap_or_default()))),
+            kind::GOAWAY => {
+                let reason = Reason(word(payload.get(4..).unwrap_or_default()));
+                self.goaway = Some((word(payload) & 0x7fff_ffff, reason));
+            }
             kind::RST_STREAM if head.stream == wanted => return Err(Reason(word(payload))),
             kind::PUSH_PROMISE => return Err(Reason::PROTOCOL_ERROR),
             _ => {}
@@ -370,6 +377,10 @@ impl Http2 {
     }
 }
 
+fn ended(reason: Reason) -> ProbeError {
+    ProbeError::Answer(format!("the server ended the connection: GOAWAY with {reason}"))
+}
+
 fn broken(reason: Reason) -> ProbeError {
     ProbeError::Answer(match reason {
         Reason::COMPRESSION_ERROR => "a header block of the server cannot be decoded".to_owned(),
@@ -382,94 +393,4 @@ fn broken(reason: Reason) -> ProbeError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn url() -> Url {
-        "https://example.test/a".parse().expect("a URL")
-    }
-
-    fn response(fill: impl FnOnce(&mut Vec<u8>, &mut Encoder)) -> Vec<u8> {
-        let mut out = Vec::new();
-        fill(&mut out, &mut Encoder::new());
-        out
-    }
-
-    async fn exchange(bytes: &[u8]) -> (Result<Answer, ProbeError>, Http2) {
-        let mut http2 = Http2::new();
-        http2.request(&url(), "test");
-        let (mut near, mut far) = tokio::io::duplex(1 << 20);
-        far.write_all(bytes).await.expect("room");
-        drop(far);
-        let answer = http2.answer(&mut near, &mut Milestones::default()).await;
-        (answer, http2)
-    }
-
-    #[tokio::test]
-    async fn an_answer_is_read_with_its_frames() {
-        let bytes = response(|out, encoder| {
-            out.frame(kind::SETTINGS, 0, 0, &payload(&[(id::MAX_CONCURRENT_STREAMS, 7)]));
-            let at = block::begin(out);
-            encoder.status(200, out);
-            encoder.field(b"server", b"x", out);
-            block::end(out, at, 1, false);
-            out.frame(kind::DATA, 0, 1, b"hello");
-            out.frame(kind::DATA, flag::END_STREAM, 1, b"!");
-        });
-        let (answer, http2) = exchange(&bytes).await;
-        let answer = answer.expect("an answer");
-        assert_eq!((answer.status, answer.body_bytes), (200, 6));
-        assert_eq!(answer.headers, [("server".to_owned(), "x".to_owned())]);
-        let names: Vec<_> = http2.frames().iter().map(|frame| (frame.from, frame.kind.as_str())).collect();
-        let expected = [
-            (Party::Client, "SETTINGS"),
-            (Party::Client, "WINDOW_UPDATE"),
-            (Party::Client, "HEADERS"),
-            (Party::Server, "SETTINGS"),
-            (Party::Client, "SETTINGS"),
-            (Party::Server, "HEADERS"),
-            (Party::Server, "DATA"),
-            (Party::Server, "DATA"),
-        ];
-        assert_eq!(names, expected);
-        assert!(http2.frames()[3].detail.contains("MAX_CONCURRENT_STREAMS 7"), "{:?}", http2.frames()[3]);
-    }
-
-    #[tokio::test]
-    async fn a_header_block_that_unfolds_is_cut() {
-        let bytes = response(|out, _| {
-            let at = block::begin(out);
-            // A field of 4000 bytes into the table, and then that field 12,000 times, in a byte each.
-            out.extend(b"\x88\x40\x01x\x7f\xa1\x1e");
-            out.extend([b'y'; 4000]);
-            out.extend([0xbe; 12_000]);
-            block::end(out, at, 1, true);
-        });
-        let (answer, http2) = exchange(&bytes).await;
-        let answer = answer.expect("an answer");
-        assert!(answer.headers.len() < FIELDS, "{}", answer.headers.len());
-        let last = http2.frames().last().expect("a frame");
-        assert!(last.detail.contains("left out"), "{last:?}");
-    }
-
-    #[tokio::test]
-    async fn floods_resets_and_other_protocols_are_errors() {
-        let flood = response(|out, _| {
-            for _ in 0..3000 {
-                out.frame(kind::PING, 0, 0, &[0; 8]);
-            }
-        });
-        let reset = response(|out, _| out.rst_stream(1, Reason::REFUSED_STREAM));
-        let goaway = response(|out, _| out.frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 0, 0, 0, 0, 11]));
-        for (bytes, hint) in [
-            (flood, "control frames"),
-            (reset, "REFUSED_STREAM"),
-            (goaway, "ENHANCE_YOUR_CALM"),
-            (b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), "does not speak HTTP/2"),
-            (Vec::new(), "closed the connection"),
-        ] {
-            let error = exchange(&bytes).await.0.expect_err(hint).to_string();
-            assert!(error.contains(hint), "{error}");
-        }
-    }
-}
+mod tests;

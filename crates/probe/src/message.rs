@@ -137,6 +137,8 @@ pub(crate) struct Hello {
     pub(crate) group: Option<NamedGroup>,
     /// A pre-shared key was chosen.
     pub(crate) is_resumed: bool,
+    /// There is a session ID: before TLS 1.3, one under which the server keeps the session.
+    pub(crate) has_id: bool,
 }
 
 impl Hello {
@@ -145,7 +147,7 @@ impl Hello {
         let mut input = Input(body);
         let mut version = ProtocolVersion(input.two()?);
         let is_retry = input.take(32)? == RETRY;
-        input.short()?;
+        let has_id = !input.short()?.is_empty();
         let suite = CipherSuite(input.two()?);
         input.byte()?;
         let (mut group, mut is_resumed) = (None, false);
@@ -158,7 +160,7 @@ impl Hello {
                 _ => {}
             }
         }
-        Some(Self { is_retry, version, suite, group, is_resumed })
+        Some(Self { is_retry, version, suite, group, is_resumed, has_id })
     }
 }
 
@@ -174,6 +176,11 @@ pub struct Ticket {
 }
 
 impl Ticket {
+    /// It can be resumed: an empty one, or of no lifetime in TLS 1.3, says the contrary.
+    pub(crate) fn is_of_use(&self, version: ProtocolVersion) -> bool {
+        self.bytes > 0 && (version != ProtocolVersion::TLS1_3 || self.lifetime_s > 0)
+    }
+
     /// Reads the body of a `NewSessionTicket` (RFC 8446 section 4.6.1, RFC 5077 section 3.3).
     pub(crate) fn read(body: &[u8], version: ProtocolVersion) -> Option<Self> {
         let mut input = Input(body);
@@ -254,5 +261,9 @@ mod tests {
         let of12 = [0, 0, 0x1c, 0x20, 0, 2, 7, 7];
         let ticket = Ticket { lifetime_s: 7200, bytes: 2, early_data: 0 };
         assert_eq!(Ticket::read(&of12, ProtocolVersion::TLS1_2), Some(ticket));
+        let of_no_use =
+            |lifetime_s, bytes, version| !Ticket { lifetime_s, bytes, early_data: 0 }.is_of_use(version);
+        assert!(of_no_use(0, 9, ProtocolVersion::TLS1_3) && of_no_use(9, 0, ProtocolVersion::TLS1_2));
+        assert!(!of_no_use(0, 9, ProtocolVersion::TLS1_2) && !of_no_use(9, 9, ProtocolVersion::TLS1_3));
     }
 }

@@ -73,7 +73,9 @@ fn findings(report: &Report) -> Table {
 
 /// Phases as bars, and below them each step where it happened.
 fn waterfall(report: &Report) -> String {
-    let resolve = report.phases.resolve_ms.unwrap_or_default();
+    // Steps begin where TCP began to connect.
+    let before = [report.phases.resolve_ms, report.phases.refused_ms];
+    let resolve: f64 = before.into_iter().flatten().sum();
     let last = report.steps.last().map_or(0.0, |step| step.at_ms);
     let most = (resolve + last).max(report.phases.total_ms.unwrap_or_default()).max(0.001);
     let place = |time: f64| NAMES + (time / most).clamp(0.0, 1.0) * (WIDTH - NAMES - 90.0);

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use brisk_tls_client::{Client, SavedSession};
+use brisk_telemetry::Resumption;
+use brisk_tls_client::{Client, EarlyOutcome, SavedSession};
 
 use crate::Settings;
 use crate::connection::{Course, Kept, Protocol, Start};
@@ -76,6 +77,20 @@ impl Trip {
         }
     }
 
+    /// Why the connection did not become one of this kind, if it did not.
+    pub(crate) fn missed(&self, mode: Mode) -> Option<String> {
+        let facts = self.trace.facts.as_ref()?;
+        match mode {
+            Mode::Resume if facts.resumption == Resumption::Full => {
+                Some("the server did not resume the session".to_owned())
+            }
+            Mode::Early if facts.early_data != EarlyOutcome::Accepted => {
+                Some(format!("early data was {}", facts.early_data.name()))
+            }
+            _ => None,
+        }
+    }
+
     /// The newest session of the connection, which is waited for if there is none yet.
     pub(crate) async fn session(&mut self) -> Option<Ready> {
         let facts = self.trace.facts.as_ref()?;
@@ -130,7 +145,7 @@ impl<'a> Prober<'a> {
             return Ok(self.trip(None, false).await);
         }
         let mut first = self.trip(None, false).await;
-        let ready = first.session().await;
+        let (ready, before) = (first.session().await, first.trace.verdict());
         if let Some(error) = first.close().await {
             return Err(error);
         }
@@ -141,7 +156,9 @@ impl<'a> Prober<'a> {
                 "the server's sessions do not allow early data (0-RTT)".to_owned(),
             ));
         }
-        Ok(self.trip(Some(ready), mode == Mode::Early).await)
+        let mut trip = self.trip(Some(ready), mode == Mode::Early).await;
+        trip.trace.before = before;
+        Ok(trip)
     }
 
     /// One more request on the connection of a trip.

@@ -158,6 +158,7 @@ pub(crate) fn server_hellos(bytes: &[u8]) -> Vec<Hello> {
         rest = after;
         match header[0] {
             20 => continue,
+            21 if is_warning(payload) => continue,
             22 if handshake.len() + payload.len() <= GATHERED => handshake.extend_from_slice(payload),
             _ => break,
         }
@@ -177,6 +178,11 @@ pub(crate) fn server_hellos(bytes: &[u8]) -> Vec<Hello> {
         handshake.clear();
     }
     hellos
+}
+
+/// An alert behind which the handshake goes on, such as `unrecognized_name` in TLS 1.2 (RFC 5246 section 7.2).
+pub(crate) fn is_warning(alert: &[u8]) -> bool {
+    matches!(alert, [1, description] if *description != 0)
 }
 
 /// Header, payload and the rest, where the record is whole.

@@ -1,20 +1,19 @@
 //! What a probe found out, as data: for the terminal, for a page, for JSON.
 
+mod tls;
+
 use std::time::{Duration, Instant};
 
-use brisk_telemetry::Resumption;
-use brisk_tls_client::EarlyOutcome;
-use brisk_wire::registry::ProtocolVersion;
 use serde::Serialize;
 
 use crate::Settings;
 use crate::answer::Answer;
-use crate::capture::{Noted, Party};
-use crate::chain::{Chain, compressible};
+use crate::capture::Noted;
+use crate::chain::Chain;
 use crate::error::{ProbeError, Step};
 use crate::findings::{Finding, findings};
 use crate::http2::Frame;
-use crate::message::{self, Ticket};
+use crate::message::Ticket;
 use crate::records::Wire;
 use crate::resolve::HttpsAnswer;
 use crate::steps::{StepRow, millis, steps};
@@ -62,6 +61,8 @@ pub struct Report {
 pub struct Phases {
     /// The name into addresses.
     pub resolve_ms: Option<f64>,
+    /// Addresses that did not connect, before the one that did.
+    pub refused_ms: Option<f64>,
     /// TCP, of the address that connected.
     pub connect_ms: Option<f64>,
     /// TLS, to the last byte that the client sends for it.
@@ -70,7 +71,7 @@ pub struct Phases {
     pub wait_ms: Option<f64>,
     /// From there to the last byte.
     pub body_ms: Option<f64>,
-    /// All of it, without the time that other addresses took.
+    /// All of it.
     pub total_ms: Option<f64>,
 }
 
@@ -79,6 +80,7 @@ impl Phases {
     pub fn named(&self) -> Vec<(&'static str, f64)> {
         let all = [
             ("resolve", self.resolve_ms),
+            ("refused", self.refused_ms),
             ("tcp", self.connect_ms),
             ("tls", self.tls_ms),
             ("wait", self.wait_ms),
@@ -143,7 +145,9 @@ pub struct TlsFacts {
     pub scheme: Option<String>,
     /// Protocol chosen by ALPN.
     pub protocol: Option<String>,
-    /// `full`, or how the session was resumed.
+    /// The handshake was completed. Otherwise what follows is what came before its end.
+    pub is_complete: bool,
+    /// `full`, or how the session was resumed; `unfinished` for a handshake that was not completed.
     pub resumption: &'static str,
     /// The outcome of early data, where some was given.
     pub early_data: &'static str,
@@ -151,20 +155,28 @@ pub struct TlsFacts {
     pub hello_retry: Option<String>,
     /// Bytes of the first hello on the wire.
     pub hello_bytes: u64,
-    /// Bytes of the server's flight from its hello to the end of its part of the handshake.
-    pub flight_bytes: u64,
+    /// Bytes of the server's flight from its hello to the end of its part of the handshake; `None` where that did not come, and
+    /// for a resumed session before TLS 1.3.
+    pub flight_bytes: Option<u64>,
+    /// A part of the flight waited for an acknowledgement; `None` over links that are too short to see it.
+    pub flight_waited: Option<bool>,
     /// Bytes of an initial window of ten segments.
     pub window_bytes: u64,
     /// Bytes that a server may send over QUIC before the client's address is proven: three times the hello.
     pub quic_bytes: u64,
     /// The chain; `None` where a session was resumed.
     pub chain: Option<Chain>,
-    /// Why the chain is not trusted.
+    /// Whether the certificate is trusted, of a resumed session that of the connection it comes from; `None` where it was not
+    /// verified.
+    pub is_trusted: Option<bool>,
+    /// Why it is not.
     pub distrust: Option<String>,
-    /// Sessions that the server gave.
+    /// Tickets that the server gave.
     pub tickets: Vec<Ticket>,
+    /// The server gave a session that can be resumed, as a ticket or, before TLS 1.3, under an ID.
+    pub gives_session: bool,
     /// TLS 1.2: the client may send its request before the server's last flight (False Start, RFC 7918), which takes ECDHE, an
-    /// AEAD and ALPN.
+    /// AEAD and ALPN. `None` for a resumed session, which needs none.
     pub false_start: Option<bool>,
 }
 
@@ -227,7 +239,9 @@ impl Report {
         let rtt = rtt(trace);
         let began = trace.milestones.dialled.unwrap_or_else(Instant::now);
         let frame = |frame: &Frame| FrameRow { at_ms: since(began, frame.at), frame: frame.clone() };
-        let refused = trace.refused.iter().map(|(address, why)| (address.to_string(), why.clone()));
+        let connected = trace.milestones.connected.unwrap_or(began);
+        let refused = trace.refused.iter().map(|one| (one.address.to_string(), one.why.clone()));
+        let answer = trace.answer.as_ref().filter(|answer| answer.status > 0);
         let mut report = Self {
             url: settings.url.to_string(),
             addresses: resolved.addresses,
@@ -236,16 +250,16 @@ impl Report {
             refused: refused.collect(),
             phases: phases(resolved.took, trace),
             tcp: tcp(trace, &noted, rtt),
-            tls: tls(trace, &noted, &wire),
-            steps: steps(&wire, began, rtt),
-            answer: trace.answer.as_ref().map(AnswerFacts::of),
+            tls: tls::tls(trace, &noted, &wire, rtt),
+            steps: steps(&wire, began, connected, rtt),
+            answer: answer.map(AnswerFacts::of),
             frames: trace.frames.iter().map(frame).collect(),
             findings: Vec::new(),
             failure: error.map(|error| Failure {
-                step: if matches!(error, ProbeError::Unresolved { .. }) {
-                    Step::Resolve
-                } else {
-                    trace.milestones.step
+                step: match error {
+                    ProbeError::Unresolved { .. } => Step::Resolve,
+                    ProbeError::Timeout { step, .. } => *step,
+                    _ => trace.milestones.step,
                 },
                 message: error.to_string(),
                 exit_code: error.exit_code(),
@@ -269,6 +283,17 @@ impl Report {
     /// The secrets of the connection in the format of NSS key logs.
     pub fn key_log(&self) -> &str {
         &self.key_log
+    }
+}
+
+impl TlsFacts {
+    /// In words, whether the certificate is trusted.
+    pub(crate) fn trust(&self) -> String {
+        match (&self.distrust, self.is_trusted) {
+            (Some(reason), _) => format!("NOT TRUSTED: {reason}"),
+            (None, Some(_)) => "trusted".to_owned(),
+            (None, None) => "not verified".to_owned(),
+        }
     }
 }
 
@@ -306,13 +331,15 @@ fn phases(resolve: Duration, trace: &Trace) -> Phases {
     let times = &trace.milestones;
     let between = |from: Option<Instant>, to: Option<Instant>| Some(since(from?, to?));
     let connect_ms = between(times.dialled, times.connected);
+    let refused_ms = between(times.began, times.dialled).filter(|_| !trace.refused.is_empty());
     Phases {
         resolve_ms: Some(millis(resolve)),
+        refused_ms,
         connect_ms,
         tls_ms: between(times.connected, times.secured),
         wait_ms: between(times.asked, times.first_byte),
         body_ms: between(times.first_byte, times.done),
-        total_ms: between(times.dialled, times.done).map(|time| time + millis(resolve)),
+        total_ms: between(times.began, times.done).map(|time| time + millis(resolve)),
     }
 }
 
@@ -328,70 +355,5 @@ fn tcp(trace: &Trace, noted: &Noted, rtt: Duration) -> Option<TcpFacts> {
     })
 }
 
-fn tls(trace: &Trace, noted: &Noted, wire: &Wire) -> Option<TlsFacts> {
-    let chosen = wire.chosen()?;
-    let facts = trace.facts.as_ref();
-    let exchange = wire.message(Party::Server, message::SERVER_KEY_EXCHANGE);
-    let exchange = exchange.and_then(|message| message::key_exchange(&message.body));
-    let verify = wire.message(Party::Server, message::CERTIFICATE_VERIFY);
-    let scheme =
-        verify.and_then(|message| message::scheme(&message.body)).or(exchange.map(|(_, scheme)| scheme));
-    let is13 = chosen.version == ProtocolVersion::TLS1_3;
-    let protocol = facts.and_then(|facts| facts.protocol.as_deref().map(str::to_owned));
-    let segment = trace.tcp.map_or(1460, |tcp| tcp.segment);
-    let hello_bytes = wire.client.first().map_or(0, |record| record.len as u64);
-    let resumption = facts.map_or(Resumption::Full, |facts| facts.resumption);
-    Some(TlsFacts {
-        version: chosen.version.to_string(),
-        suite: chosen.suite.to_string(),
-        group: chosen.group.or(exchange.map(|(group, _)| group)).map(|group| group.to_string()),
-        scheme: scheme.map(|scheme| scheme.to_string()),
-        false_start: (!is13).then_some(protocol.is_some() && exchange.is_some()),
-        protocol,
-        resumption: resumption.name(),
-        early_data: facts.map_or(EarlyOutcome::None, |facts| facts.early_data).name(),
-        hello_retry: wire
-            .hellos
-            .iter()
-            .find(|hello| hello.is_retry)
-            .map(|hello| hello.group.map_or_else(|| "none".to_owned(), |group| group.to_string())),
-        hello_bytes,
-        flight_bytes: flight(wire, is13),
-        window_bytes: u64::from(segment) * u64::from(INITIAL_WINDOW),
-        quic_bytes: 3 * hello_bytes.max(1200),
-        chain: (!noted.chain.is_empty()).then(|| chain(noted, wire)),
-        distrust: facts.and_then(|facts| facts.distrust.as_deref().map(str::to_owned)),
-        tickets: tickets(wire, chosen.version),
-    })
-}
-
-fn chain(noted: &Noted, wire: &Wire) -> Chain {
-    let mut chain = Chain::read(&noted.chain, noted.staple.len());
-    let compressed = wire.message(Party::Server, message::COMPRESSED_CERTIFICATE);
-    if compressed.is_none() {
-        chain.compressible = compressible(&noted.chain);
-    }
-    chain.compressed = compressed.and_then(|message| {
-        message::compressed(&message.body).map(|(algorithm, _)| (message.len, algorithm.to_owned()))
-    });
-    chain
-}
-
-fn tickets(wire: &Wire, version: ProtocolVersion) -> Vec<Ticket> {
-    let all = wire.messages.iter();
-    let tickets = all
-        .filter(|message| message.from == Party::Server && message.kind == Some(message::NEW_SESSION_TICKET));
-    tickets.take(64).filter_map(|message| Ticket::read(&message.body, version)).collect()
-}
-
-/// Bytes from the server's hello to the message that ends its first flight: `Finished`, before TLS 1.3 `ServerHelloDone`.
-fn flight(wire: &Wire, is13: bool) -> u64 {
-    let place = |kind: u8| {
-        wire.messages.iter().rfind(|message| message.from == Party::Server && message.kind == Some(kind))
-    };
-    let end = place(if is13 { message::FINISHED } else { 14 });
-    let begin = place(message::SERVER_HELLO);
-    let (Some(begin), Some(end)) = (begin, end) else { return 0 };
-    let last = &wire.server[end.record + end.records - 1];
-    last.offset + last.len as u64 - wire.server[begin.record].offset
-}
+#[cfg(test)]
+mod tests;

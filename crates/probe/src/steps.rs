@@ -50,9 +50,9 @@ pub enum Waited {
     Client,
     /// The client waited: this long for packets to travel, and the rest for the server.
     Server {
-        /// A round trip, or less where less time passed.
+        /// A round trip, or less where less time passed: once for each flight of the client. Of the first step it is TCP's handshake.
         network_ms: f64,
-        /// The rest.
+        /// The rest: the server, or its congestion window, which waited for an acknowledgement.
         server_ms: f64,
     },
 }
@@ -61,14 +61,14 @@ pub enum Waited {
 const TOGETHER: Duration = Duration::from_micros(200);
 
 /// The steps in their order. `began` is when TCP began to connect.
-pub(crate) fn steps(wire: &Wire, began: Instant, rtt: Duration) -> Vec<StepRow> {
+pub(crate) fn steps(wire: &Wire, began: Instant, connected: Instant, rtt: Duration) -> Vec<StepRow> {
     let mut rows: Vec<StepRow> =
         wire.messages.iter().map(|message| of_message(wire, message, began)).collect();
     for party in [Party::Client, Party::Server] {
         rows.extend(of_records(wire.from(party), began));
     }
     rows.sort_by_key(|row| (row.at, row.from == Party::Server, row.offset));
-    number(&mut rows, began, rtt);
+    number(&mut rows, began, connected, rtt);
     rows
 }
 
@@ -153,11 +153,13 @@ fn name(record: &Record) -> String {
 }
 
 /// Round trips and waits. Something of the server answers what was sent at least most of a round trip before it.
-fn number(rows: &mut [StepRow], began: Instant, rtt: Duration) {
+fn number(rows: &mut [StepRow], began: Instant, connected: Instant, rtt: Duration) {
     let near = rtt.mul_f64(0.7);
     // When the client sent what began a round, by round.
     let mut flights: Vec<(Instant, u32)> = Vec::new();
     let (mut heard, mut before, mut last) = (1, began, None);
+    let connect =
+        Waited::Server { network_ms: millis(connected.saturating_duration_since(began)), server_ms: 0.0 };
     for row in rows {
         let since = row.at.saturating_duration_since(before);
         row.since_ms = millis(since);
@@ -168,25 +170,34 @@ fn number(rows: &mut [StepRow], began: Instant, rtt: Duration) {
                     flights.push((row.at, round));
                 }
                 row.round = flights.last().map_or(round, |(_, last)| *last);
-                row.waited = if last == Some(Party::Client) { Waited::Nothing } else { Waited::Client };
+                row.waited = match last {
+                    None => connect,
+                    Some(Party::Client) => Waited::Nothing,
+                    Some(Party::Server) => Waited::Client,
+                };
             }
             Party::Server => {
                 let answered = flights.iter().rev().find(|(sent, _)| *sent + near <= row.at);
                 row.round = answered.or(flights.first()).map_or(1, |(_, round)| *round).max(heard);
+                let sent = flights.iter().find(|(_, round)| *round == row.round).map(|(sent, _)| *sent);
+                // Between two steps of one round nothing of the client had to arrive.
+                let took =
+                    sent.filter(|_| heard < row.round).map(|sent| row.at.saturating_duration_since(sent));
                 heard = row.round;
-                row.waited = waited(since, rtt, last);
+                row.waited = waited(since, took, rtt, last);
             }
         }
         (before, last) = (row.at, Some(row.from));
     }
 }
 
-fn waited(since: Duration, rtt: Duration, last: Option<Party>) -> Waited {
+/// `took` is the time since the client's flight, of the first step that answers it.
+fn waited(since: Duration, took: Option<Duration>, rtt: Duration, last: Option<Party>) -> Waited {
     if since < TOGETHER && last == Some(Party::Server) {
         return Waited::Nothing;
     }
-    let network = since.min(rtt);
-    Waited::Server { network_ms: millis(network), server_ms: millis(since.saturating_sub(network)) }
+    let server = took.map_or(since, |took| took.saturating_sub(rtt).min(since));
+    Waited::Server { network_ms: millis(since.saturating_sub(server)), server_ms: millis(server) }
 }
 
 /// Milliseconds, to the microsecond.
@@ -229,10 +240,30 @@ mod tests {
             row(Party::Server, at(45)),
             row(Party::Server, at(65)),
         ];
-        number(&mut rows, began, ms(20));
+        number(&mut rows, began, at(19), ms(20));
         assert_eq!(rows.iter().map(|row| row.round).collect::<Vec<_>>(), [2, 2, 2, 3, 2, 3]);
         assert_eq!(rows[1].waited, Waited::Server { network_ms: 20.0, server_ms: 1.0 });
         assert_eq!(rows[2].waited, Waited::Nothing);
         assert_eq!(rows[3].waited, Waited::Client);
+        // TCP's handshake is the network's, not the client's.
+        assert_eq!(rows[0].waited, Waited::Server { network_ms: 19.0, server_ms: 0.0 });
+        assert_eq!(rows[4].waited, Waited::Server { network_ms: 0.0, server_ms: 3.0 });
+    }
+
+    #[test]
+    fn a_round_trip_counts_once_and_the_rest_of_the_round_is_the_servers() {
+        let (began, ms) = (Instant::now(), Duration::from_millis);
+        let at = |time: u64| began + ms(time);
+        // ServerHello at once, its certificate after 15 ms of signing, and more after 30.
+        let mut rows = vec![
+            row(Party::Client, at(20)),
+            row(Party::Server, at(40)),
+            row(Party::Server, at(55)),
+            row(Party::Server, at(70)),
+        ];
+        number(&mut rows, began, at(20), ms(20));
+        let server = |network_ms: f64, server_ms: f64| Waited::Server { network_ms, server_ms };
+        let waited: Vec<_> = rows.iter().map(|row| row.waited).collect();
+        assert_eq!(waited, [server(20.0, 0.0), server(20.0, 0.0), server(0.0, 15.0), server(0.0, 15.0)]);
     }
 }

@@ -159,17 +159,26 @@ fn tls(tls: &TlsFacts, all: &mut Vec<(&'static str, String)>) {
     let protocol = tls.protocol.as_deref().unwrap_or("none");
     let early =
         if tls.early_data == "none" { String::new() } else { format!(", early data {}", tls.early_data) };
-    all.push(("", format!("ALPN {protocol}, {}{early}", session(tls.resumption))));
+    if tls.is_complete {
+        all.push(("", format!("ALPN {protocol}, {}{early}", session(tls.resumption))));
+    } else {
+        all.push(("", "the handshake was not completed".to_owned()));
+    }
     if let Some(group) = &tls.hello_retry {
         all.push(("", format!("HelloRetryRequest for {group}: a lost round trip")));
     }
-    let (flight, window) = (count(tls.flight_bytes), count(tls.window_bytes));
-    all.push((
-        "first flight",
-        format!("{flight} B of {window} B in ten segments ({} B over QUIC)", count(tls.quic_bytes)),
-    ));
-    if let Some(chain) = &tls.chain {
-        chain_pairs(chain, tls.distrust.as_deref(), all);
+    if let Some(flight) = tls.flight_bytes {
+        let (flight, window) = (count(flight), count(tls.window_bytes));
+        let text =
+            format!("{flight} B of {window} B in ten segments ({} B over QUIC)", count(tls.quic_bytes));
+        all.push(("first flight", text));
+    }
+    match &tls.chain {
+        Some(chain) => chain_pairs(chain, &tls.trust(), all),
+        None if tls.is_trusted.is_some() => {
+            all.push(("chain", format!("of the session's first connection: {}", tls.trust())));
+        }
+        None => {}
     }
     for ticket in tls.tickets.iter().take(4) {
         let early = if ticket.early_data > 0 {
@@ -193,7 +202,7 @@ fn session(resumption: &str) -> String {
     if resumption == "full" { "full handshake".to_owned() } else { format!("resumed ({resumption})") }
 }
 
-fn chain_pairs(chain: &crate::Chain, distrust: Option<&str>, all: &mut Vec<(&'static str, String)>) {
+fn chain_pairs(chain: &crate::Chain, trust: &str, all: &mut Vec<(&'static str, String)>) {
     let compressed = chain.compressed.as_ref().map_or_else(String::new, |(bytes, algorithm)| {
         format!(", {} B compressed with {algorithm}", count(*bytes as u64))
     });
@@ -202,7 +211,6 @@ fn chain_pairs(chain: &crate::Chain, distrust: Option<&str>, all: &mut Vec<(&'st
     } else {
         format!("staple of {} B", count(chain.staple_bytes as u64))
     };
-    let trust = distrust.map_or_else(|| "trusted".to_owned(), |reason| format!("NOT TRUSTED: {reason}"));
     all.push(("chain", format!("{} B{compressed}, {staple}, {trust}", count(chain.bytes as u64))));
     for certificate in chain.certificates.iter().take(6) {
         let subject = &certificate.subject;
@@ -312,6 +320,7 @@ pub(crate) fn findings(report: &Report, paint: &Paint) -> String {
 pub(crate) fn cost(finding: &Finding) -> String {
     let mut parts = Vec::new();
     match finding.round_trips {
+        0 if finding.ms > 0.0 => parts.push(ms(finding.ms)),
         0 => {}
         1 => parts.push(format!("1 round trip, {}", ms(finding.ms))),
         more => parts.push(format!("{more} round trips, {}", ms(finding.ms))),

@@ -7,7 +7,7 @@ use brisk_tls_client::EarlyOutcome;
 use serde::Serialize;
 
 use crate::error::ProbeError;
-use crate::prober::{Prober, Trip};
+use crate::prober::{Mode, Prober, Trip};
 use crate::steps::millis;
 use crate::trace::Milestones;
 use crate::{Settings, block_on};
@@ -50,7 +50,7 @@ pub struct Column {
     pub kind: &'static str,
     /// How often it was measured.
     pub count: usize,
-    /// Why it was not, where it was not.
+    /// Why it was not, in the last round where it was not.
     pub missing: Option<String>,
     /// Median times, in the order of [`NAMES`]; empty where there are none.
     pub times: Vec<Median>,
@@ -67,6 +67,8 @@ pub struct Timing {
     pub names: [&'static str; 6],
     /// The kinds, in the order of [`KINDS`].
     pub columns: Vec<Column>,
+    /// Why the server's certificate is not trusted.
+    pub distrust: Option<String>,
 }
 
 impl Timing {
@@ -91,7 +93,7 @@ pub fn timing(
             rows.round(&prober).await?;
         }
         let columns = KINDS.iter().enumerate().map(|(index, kind)| rows.column(index, kind)).collect();
-        Ok(Timing { url: settings.url.to_string(), rounds, names: NAMES, columns })
+        Ok(Timing { url: settings.url.to_string(), rounds, names: NAMES, columns, distrust: rows.distrust })
     })?
 }
 
@@ -99,6 +101,7 @@ pub fn timing(
 struct Rows {
     samples: [Vec<Sample>; 4],
     missing: [Option<String>; 4],
+    distrust: Option<String>,
 }
 
 impl Rows {
@@ -157,14 +160,13 @@ impl Rows {
 
     /// Takes a connection in, if it became what it was meant to be.
     fn note(&mut self, kind: usize, trip: &Trip) {
-        let Some(facts) = &trip.trace.facts else { return };
-        let is_full = facts.resumption == brisk_telemetry::Resumption::Full;
-        match kind {
-            1 if is_full => self.missing[1] = Some("the server did not resume the session".to_owned()),
-            2 if facts.early_data != EarlyOutcome::Accepted => {
-                self.missing[2] = Some(format!("early data was {}", facts.early_data.name()));
-            }
-            _ => self.samples[kind].extend(sample(trip)),
+        if self.distrust.is_none() {
+            self.distrust = trip.trace.verdict().distrust().map(str::to_owned);
+        }
+        let mode = [Mode::Full, Mode::Resume, Mode::Early][kind];
+        match trip.missed(mode) {
+            None => self.samples[kind].extend(sample(trip)),
+            missed => self.missing[kind] = missed,
         }
     }
 
@@ -172,7 +174,7 @@ impl Rows {
         let samples = &self.samples[index];
         let median = |name: usize| Median::of(samples.iter().map(move |sample| sample[name]));
         let times = (0..NAMES.len()).filter_map(median).collect();
-        let missing = self.missing[index].clone().filter(|_| samples.is_empty());
+        let missing = self.missing[index].clone();
         Column { kind, count: samples.len(), missing, times }
     }
 }

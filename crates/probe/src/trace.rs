@@ -8,7 +8,7 @@ use brisk_net::TcpInfo;
 use brisk_tls_client::{ClientFacts, SavedSession};
 
 use crate::answer::Answer;
-use crate::capture::Capture;
+use crate::capture::{Capture, Verdict};
 use crate::error::Step;
 use crate::http2::Frame;
 
@@ -17,7 +17,9 @@ use crate::http2::Frame;
 pub(crate) struct Milestones {
     /// The step that it is in.
     pub(crate) step: Step,
-    /// The last connection attempt began.
+    /// The first connection attempt began.
+    pub(crate) began: Option<Instant>,
+    /// The last one began.
     pub(crate) dialled: Option<Instant>,
     pub(crate) connected: Option<Instant>,
     /// The client has sent the last byte of its handshake.
@@ -33,6 +35,7 @@ impl Default for Milestones {
     fn default() -> Self {
         Self {
             step: Step::Connect,
+            began: None,
             dialled: None,
             connected: None,
             secured: None,
@@ -54,16 +57,36 @@ impl Milestones {
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     pub(crate) address: Option<SocketAddr>,
-    /// Addresses that did not connect before, and why.
-    pub(crate) refused: Vec<(SocketAddr, String)>,
+    /// Addresses that did not connect before.
+    pub(crate) refused: Vec<Refused>,
     pub(crate) milestones: Milestones,
     pub(crate) capture: Arc<Capture>,
     /// After TCP's handshake, and at the end.
     pub(crate) tcp: Option<TcpInfo>,
     pub(crate) tcp_end: Option<TcpInfo>,
     pub(crate) facts: Option<ClientFacts>,
+    /// The answer as far as it came; its status is 0 before its head.
     pub(crate) answer: Option<Answer>,
     pub(crate) frames: Vec<Frame>,
     /// Sessions that the server gave.
     pub(crate) sessions: Vec<SavedSession>,
+    /// What was said of the certificate of the connection that the session comes from.
+    pub(crate) before: Verdict,
+}
+
+impl Trace {
+    /// What is known of the server's certificate: a resumed handshake verifies none.
+    pub(crate) fn verdict(&self) -> Verdict {
+        match self.capture.copy().verdict {
+            Verdict::Unknown => self.before.clone(),
+            verdict => verdict,
+        }
+    }
+}
+
+/// An address that did not connect.
+#[derive(Clone, Debug)]
+pub(crate) struct Refused {
+    pub(crate) address: SocketAddr,
+    pub(crate) why: String,
 }

@@ -35,7 +35,8 @@ impl FromStr for Url {
 
     /// Reads `https://host:port/path`; the scheme, the port and the path may be missing.
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = |why: &str| format!("{text:?}: {why}; write a URL, e.g. https://example.com/");
+        let shown = without_user(text);
+        let wrong = |why: &str| format!("{shown:?}: {why}; write a URL, e.g. https://example.com/");
         let whole = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
         let uri: Uri = whole.parse().map_err(|error| wrong(&format!("{error}")))?;
         match uri.scheme_str() {
@@ -47,7 +48,9 @@ impl FromStr for Url {
             return Err(wrong("a user name has no place here"));
         }
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_lowercase();
-        if host.is_empty() {
+        // RFC 6066 section 3: a name goes without the dot at its end.
+        let host = host.strip_suffix('.').map_or(host.clone(), str::to_owned);
+        if host.is_empty() || host.ends_with('.') {
             return Err(wrong("there is no host"));
         }
         let port = authority.as_str().rsplit_once(':').filter(|(_, port)| !port.contains(']'));
@@ -57,8 +60,20 @@ impl FromStr for Url {
                 port.parse().ok().filter(|port| *port > 0).ok_or_else(|| wrong("wrong port"))?
             }
         };
-        let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        // RFC 9112 section 3.2.1: a query alone has an empty path, which is sent as a slash.
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         Ok(Self { host, port, path })
+    }
+}
+
+/// The text for a message: without what may be a user's name and password.
+fn without_user(text: &str) -> String {
+    let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
+    match rest.rsplit_once('@') {
+        None => text.to_owned(),
+        Some((_, rest)) if scheme.is_empty() => format!("…@{rest}"),
+        Some((_, rest)) => format!("{scheme}://…@{rest}"),
     }
 }
 
@@ -80,6 +95,8 @@ mod tests {
             ("https://[::1]:1/", "::1", 1, "/", "https://[::1]:1/"),
             ("https://[::1]", "::1", 443, "/", "https://[::1]/"),
             ("127.0.0.1", "127.0.0.1", 443, "/", "https://127.0.0.1/"),
+            ("https://a?q=1", "a", 443, "/?q=1", "https://a/?q=1"),
+            ("https://a.test.:1/", "a.test", 1, "/", "https://a.test:1/"),
         ] {
             let url: Url = text.parse().expect(text);
             assert_eq!((url.host.as_str(), url.port, url.path.as_str()), (host, port, path));
@@ -89,11 +106,31 @@ mod tests {
 
     #[test]
     fn what_is_no_url_is_refused_with_an_example() {
-        for text in
-            ["", "http://a/", "ftp://a", "https://", "a b", "https://u@a/", "a:0", "a:99999", "https://a:x/"]
-        {
+        for text in [
+            "",
+            "http://a/",
+            "ftp://a",
+            "https://",
+            "a b",
+            "https://u@a/",
+            "a:0",
+            "a:99999",
+            "https://a:x/",
+            "https://./",
+            "a..",
+        ] {
             let error = text.parse::<Url>().expect_err(text);
             assert!(error.contains("https://example.com/"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_not_repeated() {
+        for text in
+            ["https://user:secret@a/", "user:secret@a", "https://user:sec/secret@a/", "ftp://u:secret@a b/"]
+        {
+            let error = text.parse::<Url>().expect_err(text);
+            assert!(!error.contains("secret") && error.contains("…@a"), "{error}");
         }
     }
 }

@@ -146,7 +146,9 @@ impl Client {
         let config = if early.is_some() { &inner.early_config } else { &inner.config };
         let offered = session.as_ref().map(SavedSession::version);
         let value = session.and_then(SavedSession::into_value);
-        let mut notes = Notes { offered: value, observer, ..Notes::default() };
+        // Only what an observer gets has it.
+        let server_name = if observer.is_some() { inner.settings.server_name.clone() } else { String::new() };
+        let mut notes = Notes { offered: value, observer, server_name, ..Notes::default() };
         let tls = notes.lend(|| UnbufferedClientConnection::new(Arc::clone(config), inner.name.clone()));
         let tls = tls.map_err(|error| ClientError::Settings(error.to_string()))?;
         // A session of a version that is not offered.

@@ -45,6 +45,8 @@ pub(super) struct Notes {
     pub(super) distrust: Option<Error>,
     /// Watches the connection.
     pub(super) observer: Option<Arc<dyn Observer>>,
+    /// The server's name, for the observer.
+    pub(super) server_name: String,
     /// The time that rustls gets as the current one.
     pub(super) clock: Option<UnixTime>,
 }

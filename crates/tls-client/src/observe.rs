@@ -18,6 +18,12 @@ pub trait Observer: fmt::Debug + Send + Sync {
     /// when a session is resumed.
     fn chain(&self, certificates: &[&[u8]], staple: &[u8]);
 
+    /// The verdict about this chain: `None`, or why it is not trusted. It comes behind [`chain`](Self::chain), and again if the
+    /// server does not have the key. Not called without verification. What it says does not depend on the end of the handshake.
+    fn verified(&self, distrust: Option<&str>) {
+        let _ = distrust;
+    }
+
     /// A secret with its label in NSS key logs, and the random value of the hello that names the connection there.
     fn secret(&self, label: &str, client_random: &[u8], secret: &[u8]);
 }

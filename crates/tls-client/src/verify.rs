@@ -156,6 +156,7 @@ impl Verifier {
     fn or_reported<T>(&self, result: Result<T, Error>, accepted: fn() -> T) -> Result<T, Error> {
         match result {
             Err(error) if self.only_reports => {
+                observe(Some(&error));
                 notes::update(|notes| {
                     notes.distrust.get_or_insert(error);
                 });
@@ -216,6 +217,9 @@ impl ServerCertVerifier for Verifier {
         });
         let Some(chains) = &self.chains else { return Ok(ServerCertVerified::assertion()) };
         let valid = self.verify_chain(chains, end_entity, intermediates, server_name, staple, now);
+        if valid.is_ok() {
+            observe(None);
+        }
         self.or_reported(valid, ServerCertVerified::assertion)
     }
 
@@ -245,6 +249,15 @@ impl ServerCertVerifier for Verifier {
 impl fmt::Debug for Verifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Verifier").field("schemes", &self.schemes).finish_non_exhaustive()
+    }
+}
+
+/// Gives the verdict to the observer of the connection, if it has one.
+fn observe(error: Option<&Error>) {
+    let (observer, name) = notes::update(|notes| (notes.observer.clone(), notes.server_name.clone()));
+    if let Some(observer) = observer {
+        let reason = error.map(|error| ClientError::of_handshake(error, &name).to_string());
+        observer.verified(reason.as_deref());
     }
 }
 

@@ -1,5 +1,6 @@
 //! The command line of `brisk probe`.
 
+use std::ffi::OsStr;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,6 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use brisk_probe::{Mode, ProbeError, Settings, Side, Url};
 use brisk_wire::registry::ProtocolVersion;
+use clap::builder::TypedValueParser;
+use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 
 use super::AuditArgs;
@@ -17,10 +20,10 @@ use super::AuditArgs;
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Probe {
     /// What to probe, e.g. https://example.com/
-    #[arg(value_name = "URL", value_parser = url, required_unless_present = "config")]
+    #[arg(value_name = "URL", value_parser = UrlText, required_unless_present = "config")]
     pub(crate) url: Option<Url>,
     /// Connect to this address, whatever the name resolves to
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub(crate) connect: Option<IpAddr>,
     /// Name server that is asked for the HTTPS record [default: the first of the system]
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -167,8 +170,30 @@ docs/probe.md describes the report.";
 /// Maximum of `--timeout`.
 const LONGEST: f64 = 600.0;
 
-fn url(text: &str) -> Result<Url, String> {
-    text.parse()
+/// Reads a URL. The error does not repeat what was written, as clap's own does: it may have a password.
+#[derive(Clone, Copy, Debug)]
+struct UrlText;
+
+impl TypedValueParser for UrlText {
+    type Value = Url;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        _: Option<&clap::Arg>,
+        text: &OsStr,
+    ) -> Result<Url, clap::Error> {
+        let parsed = text.to_string_lossy().parse();
+        parsed.map_err(|reason: String| {
+            clap::Error::raw(ErrorKind::ValueValidation, format!("wrong URL {reason}\n")).with_cmd(command)
+        })
+    }
+}
+
+fn address(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| {
+        "write an address, e.g. 192.0.2.7 or 2001:db8::7; the port is that of the URL".to_owned()
+    })
 }
 
 fn millis(text: &str) -> Result<f64, String> {
@@ -228,6 +253,8 @@ mod tests {
         for (line, hint) in [
             ("", "<URL>"),
             ("http://a/", "only https can be probed"),
+            ("https://user:word@a/", "a user name has no place here"),
+            ("a --connect 127.0.0.1:9443", "the port is that of the URL"),
             ("a --timeout 0", "write seconds, at most 600"),
             ("a --tls 1.1", "1.2, 1.3"),
             ("a --max-ttfb x", "write milliseconds"),
@@ -236,6 +263,7 @@ mod tests {
             let error = parse(line).expect_err(line);
             assert_eq!(error.exit_code(), 2, "{line}");
             assert!(error.to_string().contains(hint), "{line}: {error}");
+            assert!(!error.to_string().contains("word"), "{line}: {error}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::thread;
 
@@ -70,7 +70,7 @@ fn seen(output: &str, arrow: &str) -> Vec<(String, u64)> {
 }
 
 /// An `openssl s_server` that prints each message and answers with a page.
-fn s_server(ca: &TestCa, options: &[&str]) -> (Process, u16) {
+pub(crate) fn s_server(ca: &TestCa, options: &[&str]) -> (Process, u16) {
     let leaf = ca.server(&NAMES).issue();
     let (process, address) = serve_on_free_port(|port| {
         let mut openssl = command("openssl");
@@ -209,7 +209,10 @@ fn stranger(bytes: &'static [u8], closes: bool) -> u16 {
 #[test]
 fn failures_have_one_clear_line_and_their_exit_codes() {
     let ca = TestCa::new();
-    let unused = TcpListener::bind("127.0.0.1:0").expect("bind").local_addr().expect("an address").port();
+    // The port of a client is taken, and has no listener.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let held = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
+    let unused = held.local_addr().expect("an address").port();
     let other = TestCa::new();
     let site = Site::new();
     let trusted = site.brisk.https().port();
@@ -221,17 +224,59 @@ fn failures_have_one_clear_line_and_their_exit_codes() {
         (&ca, stranger(b"", false), "--timeout 0.5", 7, "timed out after 500ms in the TLS handshake"),
         (&other, trusted, "", 9, "NOT TRUSTED"),
         (&other, trusted, "--insecure", 0, "NOT TRUSTED"),
+        (&other, trusted, "--resume", 9, "NOT TRUSTED"),
+        (&other, trusted, "--timing -n 1", 9, "NOT TRUSTED"),
+        (&other, trusted, "--compare --http1 -n 1", 9, "B: NOT TRUSTED"),
+        (&other, trusted, "--compare --http1 -n 1 --insecure", 0, "A: NOT TRUSTED"),
     ] {
         let finished = finished(&mut probe(ca, port, "/", options));
         let text = finished.text();
         assert_eq!(finished.status.code(), Some(code), "{text}");
         assert!(text.contains(hint), "no {hint}: {text}");
     }
+    let closed = finished(probe(&ca, unused, "/", "").arg("--json"));
+    let closed: Value = serde_json::from_str(&closed.stdout).expect("JSON");
+    assert_eq!(closed["findings"], Value::Array(Vec::new()), "no other address serves: {closed}");
     let mut unknown = Command::new(env!("CARGO_BIN_EXE_brisk"));
     let finished = finished(unknown.args(["probe", "--timeout", "10", "https://no-such-host.invalid/"]));
     // Where no name server can be asked, the time may be over first.
     assert!(matches!(finished.status.code(), Some(3 | 7)), "{}", finished.text());
     assert!(finished.stderr.contains("resolv"), "{}", finished.text());
+}
+
+#[test]
+fn a_handshake_that_breaks_behind_the_certificate_shows_that_it_is_not_trusted() {
+    let (ca, other) = (TestCa::new(), TestCa::new());
+    let (_process, port) = s_server(&ca, &["-tls1_2", "-Verify", "1"]);
+    for (ca, trust) in [(&other, "NOT TRUSTED"), (&ca, "no staple, trusted")] {
+        let finished = finished(&mut probe(ca, port, "/", ""));
+        let text = finished.text();
+        assert_eq!(finished.status.code(), Some(5), "{text}");
+        assert!(text.contains(trust) && text.contains("the handshake was not completed"), "{text}");
+        assert!(!text.contains("False Start") && !text.contains("session that could"), "{text}");
+    }
+}
+
+#[test]
+fn an_answer_over_a_connection_that_ends_is_read_and_one_that_is_late_is_shown() {
+    let ca = TestCa::new();
+    let leaf = ca.server(&NAMES).issue();
+    let ends = Nginx::https_with(&leaf, "keepalive_requests 1; limit_rate 500k;");
+    let whole = report(&mut probe(&ca, ends.address().port(), "/1m", ""));
+    assert_eq!(
+        (&whole["answer"]["protocol"], &whole["answer"]["body_bytes"]),
+        (&"h2".into(), &1_048_576.into())
+    );
+    let slow = Nginx::https_with(&leaf, "limit_rate 1k;");
+    for (options, protocol) in [("--timeout 3", "h2"), ("--timeout 3 --http1", "http/1.1")] {
+        let finished = finished(probe(&ca, slow.address().port(), "/1m", options).arg("--json"));
+        assert_eq!(finished.status.code(), Some(7), "{}", finished.text());
+        let report: Value = serde_json::from_str(&finished.stdout).expect("JSON");
+        let answer = &report["answer"];
+        assert_eq!((&answer["status"], &answer["protocol"]), (&200.into(), &protocol.into()), "{report}");
+        assert_eq!(report["failure"]["step"], "body");
+        assert_eq!(report["frames"].as_array().expect("frames").is_empty(), protocol != "h2", "{report}");
+    }
 }
 
 #[test]

@@ -44,12 +44,13 @@ fn each_fault_of_a_server_is_found_by_its_id_and_none_on_a_right_one() {
     let disordered = format!("{alone}{root}{}", ca.intermediate_pem());
     for (chain, directives, options, ids, code) in [
         (right.as_str(), "", "", &[][..], 0),
-        (alone, "", "", &["missing-intermediate"], 9),
+        (alone, "", "", &["not-trusted"], 9),
         (&with_root, "", "", &["useless-root"], 0),
         (&disordered, "", "", &["useless-root", "chain-order"], 0),
         (&right, "ssl_protocols TLSv1.2;", "", &["old-version"], 0),
         (&right, "ssl_protocols TLSv1.2;", "--tls 1.2", &[], 0),
-        (&right, "ssl_session_tickets off;", "--tls 1.2", &["no-session"], 0),
+        (&right, "ssl_session_tickets off; ssl_session_cache off;", "--tls 1.2", &["no-session"], 0),
+        (&right, "ssl_session_tickets off; ssl_session_cache shared:s:1m;", "--tls 1.2", &[], 0),
         (&right, "return 301 https://elsewhere.test/;", "", &["redirect"], 0),
         (&right, "ssl_ecdh_curve secp521r1:secp384r1;", "", &["hello-retry"], 0),
     ] {
@@ -57,4 +58,8 @@ fn each_fault_of_a_server_is_found_by_its_id_and_none_on_a_right_one() {
         let ids = ids.iter().map(|id| (*id).to_owned()).collect();
         assert_eq!(found, (ids, Some(code)), "{directives} {options}");
     }
+    // The certificate says that there is one between it and an authority.
+    let leaf = ca.server(&NAMES).issuer_at("http://192.0.2.1/issuer").issue();
+    let found = found(&ca, &leaf, &leaf.certificate_pem, "", "");
+    assert_eq!(found, (vec!["missing-intermediate".to_owned()], Some(9)));
 }

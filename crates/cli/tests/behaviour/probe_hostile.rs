@@ -6,9 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use brisk_testkit::ca::TestCa;
-use brisk_testkit::process::{Process, wait_until};
+use brisk_testkit::process::{Process, run, wait_until};
 
-use crate::probe::probe;
+use crate::probe::{probe, s_server};
+use crate::site::LIMIT;
 
 /// Bytes of memory that a probe may take. The debug build takes 40 MB for itself.
 const MEMORY: u64 = 150 << 20;
@@ -25,6 +26,38 @@ fn server(work: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync + '
         }
     });
     port
+}
+
+/// A way to this server that puts a warning before its first bytes: `unrecognized_name`, behind which the handshake goes on.
+fn warned(to: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let port = listener.local_addr().expect("an address").port();
+    thread::spawn(move || {
+        for near in listener.incoming() {
+            let (Ok(mut near), Ok(mut far)) = (near, TcpStream::connect(("127.0.0.1", to))) else { return };
+            let (Ok(mut up), Ok(mut up_to)) = (near.try_clone(), far.try_clone()) else { return };
+            thread::spawn(move || std::io::copy(&mut up, &mut up_to));
+            thread::spawn(move || {
+                // The server speaks second, so this is before its hello.
+                near.write_all(&[21, 3, 3, 0, 2, 1, 112])?;
+                std::io::copy(&mut far, &mut near)?;
+                near.shutdown(std::net::Shutdown::Both)
+            });
+        }
+    });
+    port
+}
+
+#[test]
+fn a_warning_before_the_hello_hides_nothing() {
+    let (ca, other) = (TestCa::new(), TestCa::new());
+    let (_process, port) = s_server(&ca, &["-tls1_2"]);
+    let finished = run(&mut probe(&other, warned(port), "/", "--browser"), b"", LIMIT);
+    let text = finished.text();
+    assert_eq!(finished.status.code(), Some(9), "{text}");
+    for part in ["alert unrecognized_name", "TLS 1.2", "NOT TRUSTED", "✓ hello"] {
+        assert!(text.contains(part), "no {part}: {text}");
+    }
 }
 
 /// Exit code, the only line on standard error, and the most memory that was seen.

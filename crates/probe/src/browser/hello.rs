@@ -12,6 +12,12 @@ fn reserved(random: u8) -> [u8; 2] {
     [(random & 0xf0) | 0x0a; 2]
 }
 
+/// Two of them that differ, since no extension may come twice (RFC 8446 section 4.2).
+fn two_reserved(first: u8, second: u8) -> [[u8; 2]; 2] {
+    let (first, second) = (reserved(first), reserved(second));
+    [first, if first == second { second.map(|byte| byte ^ 0x10) } else { second }]
+}
+
 /// The suites of Chrome behind its reserved one.
 const SUITES: &[u16] = &[
     0x1301, 0x1302, 0x1303, 0xc02b, 0xc02f, 0xc02c, 0xc030, 0xcca9, 0xcca8, 0xc013, 0xc014, 0x009c, 0x009d,
@@ -71,7 +77,8 @@ fn extensions(url: &Url, grease: &[u8], shares: &[u8], random: &[u8]) -> Vec<u8>
         all.extend_from_slice(&number);
         put(&mut all, content);
     };
-    add(reserved(grease[2]), &[]);
+    let [begin, end] = two_reserved(grease[2], grease[4]);
+    add(begin, &[]);
     // RFC 6066 section 3: an address is no host name.
     if url.address().is_none() {
         let mut name = vec![0];
@@ -94,7 +101,7 @@ fn extensions(url: &Url, grease: &[u8], shares: &[u8], random: &[u8]) -> Vec<u8>
     // ALPS, for HTTP/2.
     add([0x44, 0xcd], &list(b"\x02h2"));
     add([0xfe, 0x0d], &ech(random));
-    add(reserved(grease[4].wrapping_add(0x10)), &[0]);
+    add(end, &[0]);
     all
 }
 
@@ -142,5 +149,21 @@ mod tests {
         assert_eq!(hello.key_shares.map(|shares| shares.len()), Some(3));
         assert_eq!(hello.versions[0].0 & 0x0f0f, 0x0a0a);
         assert!(bytes.len() > 1500, "{}", bytes.len());
+    }
+
+    #[test]
+    fn no_extension_comes_twice_whatever_is_drawn() {
+        let url: Url = "https://example.test/".parse().expect("a URL");
+        for drawn in 0..=u8::MAX {
+            let grease = [0, 0, drawn << 4, 0, drawn & 0xf0, 0, 0, 0];
+            let all = extensions(&url, &grease, &[], &[0; 1 + 32 + ECH]);
+            let mut numbers: Vec<_> =
+                crate::message::extensions(&all).iter().map(|(number, _)| *number).collect();
+            let count = numbers.len();
+            numbers.sort_unstable();
+            numbers.dedup();
+            assert_eq!((numbers.len(), count), (18, 18), "{drawn:#04x}");
+            assert_eq!(numbers.iter().filter(|number| *number & 0x0f0f == 0x0a0a).count(), 2);
+        }
     }
 }

@@ -27,8 +27,12 @@ pub(crate) fn timing(timing: &Timing) -> Table {
     }
     for column in &timing.columns {
         if let Some(reason) = &column.missing {
-            table.note(format!("{}: {reason}", column.kind));
+            let rest = timing.rounds.saturating_sub(column.count);
+            table.note(format!("{}: {reason}, in {rest} of {} rounds", column.kind, timing.rounds));
         }
+    }
+    if let Some(reason) = &timing.distrust {
+        table.note(format!("NOT TRUSTED: {reason}"));
     }
     let column = timing.columns.first().filter(|column| column.count >= 6);
     if let Some(time) = column.and_then(|column| column.times.get(4)) {
@@ -62,6 +66,15 @@ pub(crate) fn compared(compared: &Compared) -> Table {
             .map_or(String::new(), |change| format!("{:+.2} to {:+.2}", change.low, change.high));
         let name = if step.is_phase { step.name.clone() } else { format!("  {}", step.name) };
         table.row([name, time(0), time(1), difference, interval, bytes(0), bytes(1)]);
+    }
+    for (side, name) in ["A", "B"].into_iter().enumerate() {
+        if let Some(reason) = &compared.missed[side] {
+            let (right, all) = (compared.as_meant[side], compared.rounds);
+            table.note(format!("{name}: only {right} of {all} connections are what was asked for: {reason}"));
+        }
+        if let Some(reason) = &compared.distrust[side] {
+            table.note(format!("{name}: NOT TRUSTED: {reason}"));
+        }
     }
     table.note("Phases are durations. Messages are since TCP began to connect.");
     if compared.rounds < 6 {
