@@ -36,7 +36,10 @@ fn warned(to: u16) -> u16 {
         for near in listener.incoming() {
             let (Ok(mut near), Ok(mut far)) = (near, TcpStream::connect(("127.0.0.1", to))) else { return };
             let (Ok(mut up), Ok(mut up_to)) = (near.try_clone(), far.try_clone()) else { return };
-            thread::spawn(move || std::io::copy(&mut up, &mut up_to));
+            thread::spawn(move || {
+                std::io::copy(&mut up, &mut up_to)?;
+                up_to.shutdown(std::net::Shutdown::Write)
+            });
             thread::spawn(move || {
                 // The server speaks second, so this is before its hello.
                 near.write_all(&[21, 3, 3, 0, 2, 1, 112])?;
