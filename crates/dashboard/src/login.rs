@@ -1,9 +1,12 @@
 //! The token in exchange for a cookie. It comes in the body of a POST, so that it is in no URL and no log.
 
-use http::header::{HeaderValue, LOCATION, SET_COOKIE};
+use std::time::Duration;
+
+use http::header::{CONNECTION, HeaderValue, LOCATION, SET_COOKIE};
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
+use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use crate::admission::NAME;
@@ -16,11 +19,23 @@ use crate::token::{Keeper, LIFETIME};
 /// Bytes of a form at most.
 const FORM: usize = 8 << 10;
 
+/// Time for the whole form: who sends it has not shown yet that it may look, and holds a place of those who may.
+const FORM_LIMIT: Duration = Duration::from_secs(10);
+
 /// Answers the form with a cookie and the page, or with the form again.
 pub(crate) async fn log_in(settings: &DashboardSettings, keeper: &Keeper, body: Incoming) -> Response<Body> {
     let Some(token) = &settings.token else { return to_page(None) };
-    let Ok(form) = Limited::new(body, FORM).collect().await else {
-        return responses::text(StatusCode::PAYLOAD_TOO_LARGE, "too large for a form with a token\n");
+    let form = match timeout(FORM_LIMIT, Limited::new(body, FORM).collect()).await {
+        Ok(Ok(form)) => form,
+        Ok(Err(_)) => {
+            return last(responses::text(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "too large for a form with a token\n",
+            ));
+        }
+        Err(_) => {
+            return last(responses::text(StatusCode::REQUEST_TIMEOUT, "the form did not come within 10 s\n"));
+        }
     };
     let presented = form::field(&form.to_bytes(), "token", FORM).map(Zeroizing::new);
     if !presented.is_some_and(|presented| keeper.is_token(token, presented.trim_ascii())) {
@@ -29,6 +44,12 @@ pub(crate) async fn log_in(settings: &DashboardSettings, keeper: &Keeper, body: 
     let secure = if settings.tls.is_some() { "; Secure" } else { "" };
     let (cookie, age) = (keeper.cookie(token), LIFETIME.as_secs());
     to_page(Some(&format!("{NAME}={cookie}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict{secure}")))
+}
+
+/// The last answer of a connection whose request was not read to its end.
+fn last(mut response: Response<Body>) -> Response<Body> {
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 /// Takes the cookie away.

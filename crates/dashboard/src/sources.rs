@@ -31,7 +31,7 @@ pub struct Sources {
 pub struct WorkerLoad {
     /// The share of the last second in which it used the processor, 0 to 1.
     pub busy: f64,
-    /// By how much its event loop was late in the last second.
+    /// By how much its event loop was late, at worst in the last minute.
     pub delay: Duration,
     /// Whether its event loop is blocked.
     pub is_stuck: bool,

@@ -14,7 +14,7 @@ pub struct WorkerLoad {
     pub busy: f64,
     /// Time for which it has used a processor since its start.
     pub busy_time: Duration,
-    /// By how much its event loop was late at the last beat.
+    /// By how much its event loop was late, at worst in the last minute.
     pub delay: Duration,
     /// Whether its event loop is blocked.
     pub is_stuck: bool,
@@ -40,16 +40,23 @@ impl Measured {
     }
 }
 
+/// Beats of which the latest one counts: who reads once a minute is to see a stall too.
+const BEATS: usize = 60;
+
 /// Measures the thread that it is used on.
 #[derive(Debug)]
 pub(crate) struct Meter {
     at: Instant,
     busy: Duration,
+    /// By how much the last beats were late, in nanoseconds.
+    late: [u64; BEATS],
+    /// The place of the next one.
+    next: usize,
 }
 
 impl Meter {
     pub(crate) fn start() -> Self {
-        Self { at: Instant::now(), busy: used() }
+        Self { at: Instant::now(), busy: used(), late: [0; BEATS], next: 0 }
     }
 
     /// Notes what the thread did since the last call. This one was due at `due`.
@@ -59,7 +66,10 @@ impl Meter {
         let share = busy.saturating_sub(self.busy).as_secs_f64() / passed;
         measured.share.store((share.min(1.0) * 1000.0).round() as u64, Ordering::Relaxed);
         measured.busy_nanos.store(nanos(busy), Ordering::Relaxed);
-        measured.delay_nanos.store(nanos(now.saturating_duration_since(due)), Ordering::Relaxed);
+        self.late[self.next] = nanos(now.saturating_duration_since(due));
+        self.next = (self.next + 1) % BEATS;
+        let worst = self.late.iter().copied().max().unwrap_or_default();
+        measured.delay_nanos.store(worst, Ordering::Relaxed);
         (self.at, self.busy) = (now, busy);
     }
 }
@@ -86,16 +96,18 @@ mod tests {
         while used() - meter.busy < Duration::from_millis(20) && begun.elapsed() < Duration::from_secs(30) {
             turns = std::hint::black_box(turns + 1);
         }
-        let due = Instant::now() - Duration::from_millis(7);
+        let due = Instant::now() - Duration::from_secs(7);
         meter.note(due, &measured);
         let load = measured.load(false);
         assert!(load.busy > 0.0 && load.busy <= 1.0, "{load:?}");
         assert!(
-            load.busy_time >= Duration::from_millis(20) && load.delay >= Duration::from_millis(7),
+            load.busy_time >= Duration::from_millis(20) && load.delay >= Duration::from_secs(7),
             "{load:?}"
         );
         std::thread::sleep(Duration::from_millis(50));
         meter.note(Instant::now(), &measured);
         assert!(measured.load(false).busy < 0.9, "{:?}", measured.load(false));
+        (1..BEATS).for_each(|_| meter.note(Instant::now(), &measured));
+        assert!(measured.load(false).delay < load.delay, "{:?}", measured.load(false));
     }
 }

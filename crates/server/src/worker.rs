@@ -12,6 +12,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::ServerError;
 use crate::accept::accept;
@@ -114,7 +115,7 @@ async fn panicked(tasks: &mut JoinSet<()>) -> io::Error {
 
 /// Shows that the worker turns. And after a burst its memory goes back, although nothing is allocated any more.
 async fn each_second(context: WorkerContext) {
-    let mut seconds = tokio::time::interval(BEAT);
+    let mut seconds = beats();
     let mut meter = Meter::start();
     loop {
         let due = seconds.tick().await;
@@ -122,6 +123,14 @@ async fn each_second(context: WorkerContext) {
         meter.note(due, context.shared.pulse.measured(context.number));
         (context.shared.program.give_back_memory)();
     }
+}
+
+/// A beat each second. After a stall the next one is a second after the late one: beats that were missed and come all at
+/// once would say that the worker is on time and idle.
+fn beats() -> Interval {
+    let mut beats = tokio::time::interval(BEAT);
+    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    beats
 }
 
 /// Closes idle connections when another worker needs places and has none to close.
@@ -133,7 +142,26 @@ async fn help_others(wheel: DeadlineWheel, mut shortages: watch::Receiver<()>) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
     use super::*;
+    use crate::load::Measured;
+
+    #[tokio::test]
+    async fn what_a_stall_did_can_be_read_after_it() {
+        let (mut beats, mut meter, measured) = (beats(), Meter::start(), Measured::default());
+        meter.note(beats.tick().await, &measured);
+        // Blocks the event loop, as a bug would.
+        thread::sleep(Duration::from_millis(2600));
+        let stalled_until = Instant::now();
+        meter.note(beats.tick().await, &measured);
+        let next = beats.tick().await;
+        assert!(next >= stalled_until + BEAT, "{:?}", next - stalled_until);
+        meter.note(next, &measured);
+        assert!(measured.load(false).delay >= Duration::from_millis(1500), "{:?}", measured.load(false));
+    }
 
     #[tokio::test]
     async fn a_task_that_panics_is_noticed_and_one_that_ends_is_not() {

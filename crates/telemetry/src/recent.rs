@@ -81,8 +81,7 @@ impl RecentConnection {
     /// without a finished handshake: how long a stranger took to give up says nothing.
     pub fn waited(&self) -> Option<Duration> {
         let handshake = self.timeline.offset(Milestone::HandshakeFinished)?;
-        let response = self.timeline.between(Milestone::FirstRequest, Milestone::FirstResponse);
-        Some(handshake + response.unwrap_or_default())
+        Some(handshake + self.timeline.first_byte().unwrap_or_default())
     }
 }
 
@@ -104,8 +103,10 @@ pub(crate) struct RecentConnections(PerWorker<Mutex<Shelf>>);
 struct Shelf {
     latest: VecDeque<Arc<RecentConnection>>,
     slow: Vec<Slow>,
-    /// From which wait on a connection is among the slow ones.
+    /// From which wait on a connection is among the slow ones; zero while there is room for more of them.
     threshold: Duration,
+    /// When the first of the slow ones is forgotten, if there is no room.
+    fades: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -116,11 +117,13 @@ struct Slow {
 }
 
 impl Shelf {
-    /// Keeps `connection` if it is among the slowest of the last minutes. For all others one comparison.
+    /// Keeps `connection` if it is among the slowest of the last minutes. For all others two comparisons.
     fn keep_slow(&mut self, connection: &Arc<RecentConnection>) {
-        let Some(waited) = connection.waited().filter(|waited| *waited >= self.threshold) else { return };
         let now = connection.timeline.started() + connection.duration;
-        self.slow.retain(|slow| slow.until > now);
+        if self.fades.is_some_and(|fades| fades <= now) {
+            self.forget_slow(now);
+        }
+        let Some(waited) = connection.waited().filter(|waited| *waited >= self.threshold) else { return };
         if self.slow.len() == SLOW {
             let least = self.slow.iter().enumerate().min_by_key(|(_, slow)| slow.waited);
             if let Some((place, _)) = least.filter(|(_, slow)| slow.waited <= waited) {
@@ -130,16 +133,20 @@ impl Shelf {
         if self.slow.len() < SLOW {
             self.slow.push(Slow { waited, until: now + SLOW_FOR, connection: Arc::clone(connection) });
         }
-        let least = self.slow.iter().map(|slow| slow.waited).min();
-        self.threshold = least.filter(|_| self.slow.len() == SLOW).unwrap_or_default();
+        self.set_threshold();
     }
 
     /// Forgets what is too old, whereupon others may be slow.
     fn forget_slow(&mut self, now: Instant) {
         self.slow.retain(|slow| slow.until > now);
-        if self.slow.len() < SLOW {
-            self.threshold = Duration::ZERO;
-        }
+        self.set_threshold();
+    }
+
+    fn set_threshold(&mut self) {
+        let is_full = self.slow.len() == SLOW;
+        let least = self.slow.iter().map(|slow| slow.waited).min();
+        self.threshold = least.filter(|_| is_full).unwrap_or_default();
+        self.fades = self.slow.iter().map(|slow| slow.until).min().filter(|_| is_full);
     }
 }
 
@@ -254,6 +261,42 @@ mod tests {
         assert!(shelf.slow.is_empty());
         shelf.keep_slow(&slow(101, 20));
         assert_eq!(shelf.slow.len(), 1);
+    }
+
+    #[test]
+    fn slow_connections_are_forgotten_though_no_reader_asks() {
+        let mut shelf = Shelf::default();
+        let ended = |id: u64, millis: u64, later: Duration| {
+            let mut record = record(id, 1_700_000_000);
+            record.timeline = Timeline::start_at(Instant::now() + later, UNIX_EPOCH);
+            record.timeline.mark_after(Milestone::HandshakeFinished, Duration::from_millis(millis));
+            Arc::new(RecentConnection::new(&record, ConnectionEnd::Served("idle")))
+        };
+        (0..SLOW as u64).for_each(|id| shelf.keep_slow(&ended(id, 2000, Duration::ZERO)));
+        shelf.keep_slow(&ended(100, 1900, Duration::ZERO));
+        assert!(shelf.slow.iter().all(|slow| slow.connection.id != 100));
+        shelf.keep_slow(&ended(101, 1900, 2 * SLOW_FOR));
+        assert_eq!(shelf.slow.iter().map(|slow| slow.connection.id).collect::<Vec<_>>(), [101]);
+    }
+
+    #[test]
+    fn a_response_to_early_data_is_not_waited_for_twice() {
+        let waited = |of: [(Milestone, u64); 3]| {
+            let mut record = record(1, 1_700_000_000);
+            of.iter().for_each(|(milestone, millis)| {
+                record.timeline.mark_after(*milestone, Duration::from_millis(*millis));
+            });
+            RecentConnection::new(&record, ConnectionEnd::Served("idle")).waited()
+        };
+        let (finished, request, response) =
+            (Milestone::HandshakeFinished, Milestone::FirstRequest, Milestone::FirstResponse);
+        // The whole response within the handshake, and one that ends after it.
+        assert_eq!(waited([(request, 1), (response, 4), (finished, 30)]), Some(Duration::from_millis(30)));
+        assert_eq!(waited([(request, 1), (finished, 30), (response, 34)]), Some(Duration::from_millis(34)));
+        assert_eq!(
+            waited([(finished, 30), (request, 5000), (response, 5004)]),
+            Some(Duration::from_millis(34))
+        );
     }
 
     #[test]

@@ -134,6 +134,15 @@ impl Timeline {
         self.offset(later)?.checked_sub(self.offset(earlier)?)
     }
 
+    /// From the first request to its response, but for what of it lies before the end of the handshake: the client waited for
+    /// that anyway. Zero if early data was answered within the handshake.
+    pub fn first_byte(&self) -> Option<Duration> {
+        let (request, response) =
+            (self.offset(Milestone::FirstRequest)?, self.offset(Milestone::FirstResponse)?);
+        let handshake = self.offset(Milestone::HandshakeFinished).unwrap_or_default();
+        Some(response.saturating_sub(request.max(handshake)))
+    }
+
     /// The milestones that were reached, in their order, each with its offset from the start.
     pub fn reached(&self) -> impl Iterator<Item = (Milestone, Duration)> + '_ {
         Milestone::ALL.into_iter().filter_map(|milestone| Some((milestone, self.offset(milestone)?)))

@@ -152,6 +152,20 @@ fn without_its_token_nothing_is_shown() {
 }
 
 #[test]
+fn a_form_that_does_not_come_holds_no_place() {
+    let site = Site::custom(WITH_TOKEN, "", with_token);
+    let mut stream = TcpStream::connect(site.brisk.dashboard()).expect("a dashboard");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
+    stream
+        .write_all(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nt")
+        .expect("a listener that reads");
+    // To its end: the connection is closed.
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut stream, &mut answer).expect("an answer and the end");
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+}
+
+#[test]
 fn for_a_strangers_name_or_page_nothing_is_shown() {
     let site = Site::custom(ON, "", |setup| setup);
     for host in ["evil.test", "localhost.evil.test", "192.0.2.1"] {

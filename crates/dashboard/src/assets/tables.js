@@ -49,7 +49,7 @@ export function keys(now, before) {
 }
 
 export function workers(all) {
-  table('worker-table', 'Workers in the last second', [['worker', 'w'], ['busy', 'w'], ['event loop late by', 'n'], ['', 'n']],
+  table('worker-table', 'Workers: the last second, and the worst delay of the last minute', [['worker', 'w'], ['busy', 'w'], ['event loop late by', 'n'], ['', 'n']],
     all.map(([busy, delay, stuck], index) => [String(index), el('span', {}, bar(busy), `${Math.round(busy * 100)} %`), time(delay), stuck ? mark('blocked', 'red') : '']),
     'No worker yet.');
 }

@@ -57,8 +57,7 @@ fn steps(timeline: &Timeline) -> Vec<(&'static str, u64)> {
         steps.push((name, micros(ended.saturating_sub(begun))));
         begun = begun.max(ended);
     }
-    let response = timeline.between(Milestone::FirstRequest, Milestone::FirstResponse);
-    steps.extend(response.map(|taken| ("first byte", micros(taken))));
+    steps.extend(timeline.first_byte().map(|taken| ("first byte", micros(taken))));
     steps
 }
 
@@ -82,5 +81,15 @@ mod tests {
         }
         let expected = [("hello", 1000), ("certificate", 1000), ("finished", 5000), ("first byte", 3000)];
         assert_eq!(steps(&timeline), expected);
+        let mut early = Timeline::start_at(Instant::now(), UNIX_EPOCH);
+        for (milestone, millis) in [
+            (Milestone::ClientHello, 1),
+            (Milestone::FirstRequest, 1),
+            (Milestone::FirstResponse, 9),
+            (Milestone::HandshakeFinished, 7),
+        ] {
+            early.mark_after(milestone, Duration::from_millis(millis));
+        }
+        assert_eq!(steps(&early), [("hello", 1000), ("finished", 6000), ("first byte", 2000)]);
     }
 }

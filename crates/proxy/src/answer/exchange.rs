@@ -161,7 +161,10 @@ impl Exchange {
             self.state = State::Bodyless;
         }
         self.outcome.answered();
-        mark_first(&self.connection, Milestone::FirstResponse, Instant::now);
+        // Of the first request: where that was cancelled, the client rested before it asked again.
+        if self.number == 1 {
+            mark_first(&self.connection, Milestone::FirstResponse, Instant::now);
+        }
         self.hold(true);
         response.map(|body| RecordedBody { body, exchange: self, broken: None })
     }
@@ -446,6 +449,19 @@ mod tests {
         assert_eq!(body, "hello");
         assert_eq!(stage.requests(), 1);
         assert!(!stage.rendered("side=\"client\"} 1"));
+    }
+
+    #[test]
+    fn the_first_response_is_that_of_the_first_request() {
+        let is_marked = |stage: &Stage| {
+            drop(stage.begin("GET").respond(Response::new(Body::full("hello"))));
+            stage.connection.record.borrow().timeline.is_reached(Milestone::FirstResponse)
+        };
+        assert!(is_marked(&Stage::new()));
+        let stage = Stage::new();
+        // Cancelled before it was answered.
+        drop(stage.begin("GET"));
+        assert!(!is_marked(&stage));
     }
 
     #[tokio::test]
