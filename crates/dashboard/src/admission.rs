@@ -1,6 +1,7 @@
 //! Which requests are answered: of a host that is the dashboard's own, not sent by a stranger's page, and by who may look.
 
 use std::net::IpAddr;
+use std::time::Instant;
 
 use http::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, ORIGIN};
 use http::uri::Authority;
@@ -61,18 +62,32 @@ fn is_own_origin(headers: &HeaderMap) -> bool {
     rest.is_some() && rest == headers.get(HOST).map(http::HeaderValue::as_bytes)
 }
 
+/// Who may look, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Admitted {
+    /// Until when; `None` is without end.
+    pub(crate) until: Option<Instant>,
+}
+
 /// Whether who asks may look: with the token in `Authorization: Bearer`, or a cookie for it. Without a token anyone may who
 /// can connect.
-pub(crate) fn may_look(settings: &DashboardSettings, keeper: &Keeper, headers: &HeaderMap) -> bool {
-    let Some(token) = &settings.token else { return true };
+pub(crate) fn may_look(
+    settings: &DashboardSettings,
+    keeper: &Keeper,
+    headers: &HeaderMap,
+) -> Option<Admitted> {
+    let without_end = Some(Admitted { until: None });
+    let Some(token) = &settings.token else { return without_end };
     let bearer = headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
     if let Some(presented) = bearer {
-        return keeper.is_token(token, presented.trim_ascii());
+        return without_end.filter(|_| keeper.is_token(token, presented.trim_ascii()));
     }
     let texts = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
     // Of cookies with one name the first few are looked at: a neighbour on this host may have set others.
-    pairs.filter(|(name, _)| *name == NAME).take(4).any(|(_, value)| keeper.is_cookie(token, value))
+    let mut own = pairs.filter(|(name, _)| *name == NAME).take(4);
+    let until = own.find_map(|(_, value)| keeper.opens_until(token, value))?;
+    Some(Admitted { until: Some(until) })
 }
 
 #[cfg(test)]

@@ -6,24 +6,26 @@ mod lists;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use brisk_certs::care::Report;
 use brisk_telemetry::metrics::Reading;
 use http::Response;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::Mutex;
+use tokio::task::{JoinError, spawn_blocking};
 
 use crate::events::{Audience, Events, event};
 use crate::responses::Body;
 use crate::sources::Sources;
-use crate::visitors;
+use crate::visitors::{self, Questions};
 use history::History;
 use lists::Page;
 
-/// How long a list of all certificates is used again: to make one takes a while where there are many.
-const REPORTS_FOR: Duration = Duration::from_secs(5);
+/// How long a list of all certificates is used again: to make one takes a while where there are many, and the page asks each
+/// 5 s.
+const REPORTS_FOR: Duration = Duration::from_secs(30);
 
 /// How often it is kept what was counted, and for how long: a client that begins to look sees the last minute too.
 const KEEP_EACH: Duration = Duration::from_secs(5);
@@ -36,10 +38,11 @@ pub(crate) struct Board {
     /// What was counted in the last minute, now and then.
     past: RefCell<VecDeque<(Instant, Reading)>>,
     audience: RefCell<Audience>,
-    reports: RefCell<Option<(Instant, Rc<[Report]>)>>,
+    reports: Mutex<Option<(Instant, Arc<[Report]>)>>,
     last: Cell<Instant>,
-    /// For questions that take a while.
-    turn: Semaphore,
+    questions: Questions,
+    /// When it began, in ms since 1970: what was counted by another process cannot be compared with what is counted now.
+    started: u64,
 }
 
 impl Board {
@@ -50,9 +53,10 @@ impl Board {
             history: history.into(),
             past: RefCell::default(),
             audience: RefCell::default(),
-            reports: RefCell::default(),
+            reports: Mutex::default(),
             last: Cell::new(Instant::now()),
-            turn: Semaphore::new(1),
+            questions: Questions::new(),
+            started: unix_millis(SystemTime::now()),
         }
     }
 
@@ -80,16 +84,17 @@ impl Board {
         }
     }
 
-    /// The events for one more who looks; `None` if there are too many.
-    pub(crate) fn join(&self) -> Option<Events> {
+    /// The events for one more, who may look until then; `None` if there are too many.
+    pub(crate) fn join(&self, until: Option<Instant>) -> Option<Events> {
         let present = self.present(&self.sources.metrics.reading());
-        self.audience.borrow_mut().join(event(&present.to_string()))
+        self.audience.borrow_mut().join(event(&present.to_string()), until)
     }
 
     /// The rates of the last minutes, what was counted in the last one, and whether who looks has logged in.
     pub(crate) fn history(&self, login: bool) -> Value {
         let mut history = self.history.borrow().json();
         history["login"] = login.into();
+        history["start"] = self.started.into();
         let past = self.past.borrow();
         let past = past.iter().map(
             |(kept, reading)| json!({ "ago": micros(kept.elapsed()) / 1000, "now": self.present(reading) }),
@@ -112,6 +117,7 @@ impl Board {
             reading.resumption_failures.iter().map(|(reason, n)| named(reason.name(), *n)).collect();
         let early: Vec<_> = reading.early_data.iter().map(|(outcome, n)| named(outcome.name(), *n)).collect();
         json!({
+            "start": self.started,
             "row": self.history.borrow().last(),
             "open": reading.open,
             "accepted": reading.accepted,
@@ -165,7 +171,7 @@ impl Board {
 
     /// What visitors waited for.
     pub(crate) async fn visitors(&self, query: &str) -> Response<Body> {
-        visitors::answer(&self.sources.visits, &self.turn, query).await
+        visitors::answer(&self.sources.visits, &self.questions, query).await
     }
 
     /// One page of the upstream servers whose names hold `text`.
@@ -173,26 +179,36 @@ impl Board {
         lists::upstreams(self.sources.metrics.upstream_readings(), &Page { text, page })
     }
 
-    /// One page of the certificates with a name that holds `text`.
-    pub(crate) fn certificates(&self, text: &str, page: usize) -> Value {
-        lists::certificates(&self.reports(), SystemTime::now(), &Page { text, page })
+    /// One page of the certificates with a name that holds `text`. Of a hundred thousand it takes a while, on another thread.
+    pub(crate) async fn certificates(&self, text: String, page: usize) -> Result<Value, JoinError> {
+        let reports = self.reports().await?;
+        let list = move || lists::certificates(&reports, SystemTime::now(), &Page { text: &text, page });
+        spawn_blocking(list).await
     }
 
-    fn reports(&self) -> Rc<[Report]> {
-        let mut reports = self.reports.borrow_mut();
+    async fn reports(&self) -> Result<Arc<[Report]>, JoinError> {
+        let mut reports = self.reports.lock().await;
         if let Some((_, kept)) = reports.as_ref().filter(|(made, _)| made.elapsed() < REPORTS_FOR) {
-            return Rc::clone(kept);
+            return Ok(Arc::clone(kept));
         }
-        let made: Rc<[Report]> = self.sources.care.report().into();
-        *reports = Some((Instant::now(), Rc::clone(&made)));
-        made
+        let (care, old) = (Arc::clone(&self.sources.care), reports.take());
+        let make = move || {
+            drop(old);
+            Arc::from(lists::in_order(care.report()))
+        };
+        let made: Arc<[Report]> = spawn_blocking(make).await?;
+        *reports = Some((Instant::now(), Arc::clone(&made)));
+        Ok(made)
     }
 
     /// Gives up what may not be asked for again.
     pub(crate) fn forget(&self) {
-        let mut reports = self.reports.borrow_mut();
+        self.questions.forget();
+        // Where it is locked it is in use.
+        let Ok(mut reports) = self.reports.try_lock() else { return };
         if reports.as_ref().is_some_and(|(made, _)| made.elapsed() >= REPORTS_FOR) {
-            *reports = None;
+            let old = reports.take();
+            spawn_blocking(move || drop(old));
         }
     }
 }

@@ -2,15 +2,17 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use brisk_net::{AddressLimit, ConnectionLimit, Listener, ListenerSettings};
-use brisk_tls::internal::InternalAcceptor;
+use aws_lc_rs::digest;
+use brisk_net::{AddressLimit, ConnectionLimit, Listener};
+use brisk_tls::internal::{InternalAcceptor, InternalSettings};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -21,11 +23,13 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
 use tokio::task::spawn_local;
 use tokio::time::{MissedTickBehavior, interval, timeout};
+use zeroize::Zeroizing;
 
 use crate::board::Board;
 use crate::error::DashboardError;
 use crate::pages;
 use crate::settings::DashboardSettings;
+use crate::socket;
 use crate::sources::Sources;
 use crate::token::Keeper;
 
@@ -51,6 +55,8 @@ pub struct Dashboard {
     address: SocketAddr,
     settings: DashboardSettings,
     live: watch::Sender<Arc<Live>>,
+    /// Its socket, once it is bound.
+    socket: Arc<OnceLock<TcpListener>>,
 }
 
 /// Settings that a dashboard may take over.
@@ -62,34 +68,92 @@ pub struct Prepared(Arc<Live>);
 struct Live {
     settings: DashboardSettings,
     acceptor: Option<InternalAcceptor>,
+    /// Of the files that the acceptor was made of.
+    digests: Vec<Option<Vec<u8>>>,
 }
 
 impl Live {
     fn new(settings: &DashboardSettings) -> Result<Arc<Self>, DashboardError> {
+        // Before they are read for use: if one changes in between, it counts as changed the next time.
+        let digests = settings.tls.as_ref().map(digests).unwrap_or_default();
         let acceptor = settings.tls.as_ref().map(InternalAcceptor::new).transpose()?;
-        Ok(Arc::new(Self { settings: settings.clone(), acceptor }))
+        Ok(Arc::new(Self { settings: settings.clone(), acceptor, digests }))
     }
+
+    /// Whether connections that were accepted by `other` may go on.
+    fn is_like(&self, other: &Self) -> bool {
+        self.settings == other.settings && self.digests == other.digests
+    }
+}
+
+/// Digests of the files; `None` for one that cannot be read.
+fn digests(tls: &InternalSettings) -> Vec<Option<Vec<u8>>> {
+    let files = [Some(&tls.identity.chain), Some(&tls.identity.key), tls.clients.as_ref()];
+    let digest = |bytes: Vec<u8>| digest::digest(&digest::SHA256, &Zeroizing::new(bytes)).as_ref().to_vec();
+    files.into_iter().flatten().map(|file| fs::read(file).ok().map(digest)).collect()
 }
 
 impl Dashboard {
     /// Binds the address and serves on a thread of its own.
     pub fn start(settings: DashboardSettings, sources: Sources) -> Result<Self, DashboardError> {
+        let socket = socket::bind(&settings).map_err(|source| cannot_listen(&settings, source))?;
+        Self::serve(settings, sources, Some(socket))
+    }
+
+    /// As [`Self::start`]; but where another process has the address, it is served as soon as it is free. A gateway does not
+    /// depend on its dashboard: the one that it replaces may still run.
+    pub fn start_when_free(settings: DashboardSettings, sources: Sources) -> Result<Self, DashboardError> {
+        let socket = match socket::bind(&settings) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                tracing::error!(
+                    address = %settings.listen,
+                    %error,
+                    "the dashboard cannot listen: it tries each second, and the gateway serves without it"
+                );
+                None
+            }
+            bound => Some(bound.map_err(|source| cannot_listen(&settings, source))?),
+        };
+        Self::serve(settings, sources, socket)
+    }
+
+    /// Starts another one in place of this one, which serves until it is dropped. Its address may be the same port of other
+    /// addresses of the machine.
+    pub fn start_beside(
+        &self,
+        settings: DashboardSettings,
+        sources: Sources,
+    ) -> Result<Self, DashboardError> {
+        let Some(old) = self.socket.get() else { return Self::start(settings, sources) };
         let socket =
-            bind(&settings).map_err(|source| DashboardError::Listen { address: settings.listen, source })?;
+            socket::bind_beside(settings.listen, old).map_err(|source| cannot_listen(&settings, source))?;
+        Self::serve(settings, sources, Some(socket))
+    }
+
+    fn serve(
+        settings: DashboardSettings,
+        sources: Sources,
+        socket: Option<TcpListener>,
+    ) -> Result<Self, DashboardError> {
         let failed = |error: &dyn fmt::Display| DashboardError::Start(error.to_string());
-        let address = socket.local_addr().map_err(|error| failed(&error))?;
+        let bound = Arc::new(OnceLock::new());
+        let mut address = settings.listen;
+        if let Some(socket) = &socket {
+            address = socket.local_addr().map_err(|error| failed(&error))?;
+            let _ = bound.set(socket.try_clone().map_err(|error| failed(&error))?);
+        }
+        let place = Place { socket, address, bound: Arc::clone(&bound) };
         let keeper = Keeper::new().map_err(|error| failed(&error))?;
         let (live, changes) = watch::channel(Live::new(&settings)?);
         let serve = move || {
             let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
-            let served =
-                runtime.and_then(|runtime| runtime.block_on(serve(socket, keeper, sources, changes)));
+            let served = runtime.and_then(|runtime| runtime.block_on(serve(place, keeper, sources, changes)));
             if let Err(error) = served {
                 tracing::error!(%error, "the dashboard's listener broke: it shows nothing more");
             }
         };
         thread::Builder::new().name("dashboard".to_owned()).spawn(serve).map_err(|error| failed(&error))?;
-        Ok(Self { address, settings, live })
+        Ok(Self { address, settings, live, socket: bound })
     }
 
     /// Where it listens, with the port that the system chose if it was to choose.
@@ -97,10 +161,11 @@ impl Dashboard {
         self.address
     }
 
-    /// Its URL, for who sits at this machine.
-    pub fn url(&self) -> String {
+    /// Its URL, for who sits at this machine. `None` while another process has its address.
+    pub fn url(&self) -> Option<String> {
+        self.socket.get()?;
         let scheme = if self.settings.tls.is_some() { "https" } else { "http" };
-        format!("{scheme}://{}", self.address)
+        Some(format!("{scheme}://{}", self.address))
     }
 
     /// Whether `settings` are for the same listener, so that it may take them over.
@@ -113,8 +178,11 @@ impl Dashboard {
         Live::new(settings).map(Prepared)
     }
 
-    /// Goes by other settings from now on. Connections that were accepted by the old ones end.
+    /// Goes by other settings from now on. Connections that were accepted by other ones end.
     pub fn take_over(&mut self, prepared: Prepared) {
+        if self.live.borrow().is_like(&prepared.0) {
+            return;
+        }
         self.settings = prepared.0.settings.clone();
         self.live.send_replace(prepared.0);
     }
@@ -126,16 +194,31 @@ impl fmt::Debug for Dashboard {
     }
 }
 
-fn bind(settings: &DashboardSettings) -> io::Result<TcpListener> {
-    let at = |address| {
-        let listener = ListenerSettings { reuse_port: false, backlog: 64, ..ListenerSettings::new(address) };
-        brisk_net::listener::bind(&listener)
-    };
-    match at(settings.listen) {
-        Err(error) if settings.or_any_port && error.kind() == io::ErrorKind::AddrInUse => {
-            at(SocketAddr::new(settings.listen.ip(), 0))
-        }
-        bound => bound,
+fn cannot_listen(settings: &DashboardSettings, source: io::Error) -> DashboardError {
+    DashboardError::Listen { address: settings.listen, source }
+}
+
+/// Where it listens, or is to.
+struct Place {
+    socket: Option<TcpListener>,
+    address: SocketAddr,
+    bound: Arc<OnceLock<TcpListener>>,
+}
+
+impl Place {
+    /// Its socket, when no other has the address.
+    async fn listener(self) -> io::Result<Listener> {
+        let Self { socket, address, bound } = self;
+        let socket = match socket {
+            Some(socket) => socket,
+            None => {
+                let socket = socket::bind_when_free(address).await;
+                let _ = bound.set(socket.try_clone()?);
+                tracing::info!(%address, "the dashboard listens now");
+                socket
+            }
+        };
+        Ok(Listener::new(socket)?.with_spare_descriptors(SPARE_DESCRIPTORS))
     }
 }
 
@@ -150,12 +233,11 @@ struct Desk {
 
 /// Serves until the dashboard is dropped, or until the socket breaks.
 async fn serve(
-    socket: TcpListener,
+    place: Place,
     keeper: Keeper,
     sources: Sources,
     mut changes: watch::Receiver<Arc<Live>>,
 ) -> io::Result<()> {
-    let listener = Listener::new(socket)?.with_spare_descriptors(SPARE_DESCRIPTORS);
     let board = Rc::new(Board::new(sources));
     let desk = Rc::new(Desk {
         board: Rc::clone(&board),
@@ -174,7 +256,7 @@ async fn serve(
         }
     };
     tokio::select! {
-        broken = accept(&desk, listener) => broken,
+        broken = async { accept(&desk, place.listener().await?).await } => broken,
         () = async { while changes.changed().await.is_ok() {} } => Ok(()),
         () = ticks => Ok(()),
     }

@@ -4,6 +4,7 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use bytes::Bytes;
 use http_body::Frame;
@@ -17,34 +18,47 @@ const WAITING: usize = 8;
 
 /// All who look.
 #[derive(Debug, Default)]
-pub(crate) struct Audience(Vec<Sender<Bytes>>);
+pub(crate) struct Audience(Vec<Member>);
+
+#[derive(Debug)]
+struct Member {
+    events: Sender<Bytes>,
+    /// Until when it may look; `None` is without end.
+    until: Option<Instant>,
+}
+
+impl Member {
+    fn is_gone(&self) -> bool {
+        self.events.is_closed() || self.until.is_some_and(|until| until <= Instant::now())
+    }
+}
 
 /// The events for one of them, as a body.
 #[derive(Debug)]
 pub(crate) struct Events(Receiver<Bytes>);
 
 impl Audience {
-    /// One more, who gets `first` at once; `None` if there are too many.
-    pub(crate) fn join(&mut self, first: Bytes) -> Option<Events> {
-        self.0.retain(|one| !one.is_closed());
+    /// One more, who gets `first` at once and may look until then; `None` if there are too many.
+    pub(crate) fn join(&mut self, first: Bytes, until: Option<Instant>) -> Option<Events> {
+        self.0.retain(|one| !one.is_gone());
         if self.0.len() >= MOST {
             return None;
         }
         let (sender, receiver) = mpsc::channel(WAITING);
         sender.try_send(first).ok()?;
-        self.0.push(sender);
+        self.0.push(Member { events: sender, until });
         Some(Events(receiver))
     }
 
-    /// Whether it is empty now: those that have left are forgotten.
+    /// Whether it is empty now: those that have left are forgotten, and those that may look no more get nothing more.
     pub(crate) fn is_empty(&mut self) -> bool {
-        self.0.retain(|one| !one.is_closed());
+        self.0.retain(|one| !one.is_gone());
         self.0.is_empty()
     }
 
     /// Sends an event to all. Who has no room for it is dropped.
     pub(crate) fn send(&mut self, event: &Bytes) {
-        self.0.retain(|one| one.try_send(event.clone()).is_ok());
+        self.0.retain(|one| one.events.try_send(event.clone()).is_ok());
     }
 }
 
@@ -72,19 +86,28 @@ mod tests {
     #[test]
     fn a_bounded_number_may_look_and_who_leaves_makes_room() {
         let mut audience = Audience::default();
-        let mut all: Vec<_> = (0..MOST).map(|_| audience.join(event("{}")).expect("room")).collect();
-        assert!(audience.join(event("{}")).is_none());
+        let mut all: Vec<_> = (0..MOST).map(|_| audience.join(event("{}"), None).expect("room")).collect();
+        assert!(audience.join(event("{}"), None).is_none());
         all.pop();
-        assert!(audience.join(event("{}")).is_some());
+        assert!(audience.join(event("{}"), None).is_some());
         all.clear();
         assert!(audience.is_empty());
     }
 
     #[test]
+    fn who_may_look_no_more_gets_nothing_more() {
+        let mut audience = Audience::default();
+        let mut events = audience.join(event("{}"), Some(Instant::now())).expect("room");
+        assert!(audience.is_empty());
+        assert!(events.0.try_recv().is_ok());
+        assert_eq!(events.0.try_recv(), Err(mpsc::error::TryRecvError::Disconnected), "its end");
+    }
+
+    #[test]
     fn who_does_not_read_is_dropped_and_the_others_are_not() {
         let mut audience = Audience::default();
-        let _slow = audience.join(event("{}")).expect("room");
-        let mut other = audience.join(event("{}")).expect("room");
+        let _slow = audience.join(event("{}"), None).expect("room");
+        let mut other = audience.join(event("{}"), None).expect("room");
         for _ in 0..2 * WAITING {
             audience.send(&event("1"));
             while other.0.try_recv().is_ok() {}

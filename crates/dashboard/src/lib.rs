@@ -14,6 +14,7 @@ mod login;
 mod pages;
 mod responses;
 mod settings;
+mod socket;
 mod sources;
 mod token;
 mod visitors;

@@ -6,6 +6,7 @@ use http::header::{ALLOW, HeaderValue, WWW_AUTHENTICATE};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
+use crate::admission::Admitted;
 use crate::assets::{self, LOGIN, PAGE};
 use crate::board::Board;
 use crate::responses::{self, Body};
@@ -54,11 +55,19 @@ async fn admitted(
     if let Some(asset) = assets::public(request.uri().path()) {
         return responses::asset(asset, StatusCode::OK, request.headers());
     }
-    if admission::may_look(settings, keeper, request.headers()) {
-        if request.uri().path() == "/api/visitors" {
-            return board.visitors(request.uri().query().unwrap_or_default()).await;
-        }
-        return shown(board, settings, &request);
+    if let Some(admitted) = admission::may_look(settings, keeper, request.headers()) {
+        let query = request.uri().query().unwrap_or_default();
+        return match request.uri().path() {
+            "/api/visitors" => board.visitors(query).await,
+            "/api/certificates" => match board.certificates(text(query), page(query)).await {
+                Ok(list) => responses::json(&list),
+                Err(_) => responses::text(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "the list cannot be made, as the log says\n",
+                ),
+            },
+            _ => shown(board, settings, admitted, &request),
+        };
     }
     let mut response = match request.uri().path() {
         "/" => responses::asset(&LOGIN, StatusCode::UNAUTHORIZED, request.headers()),
@@ -72,23 +81,35 @@ async fn admitted(
 }
 
 /// What only those see who may.
-fn shown(board: &Rc<Board>, settings: &DashboardSettings, request: &Request<Incoming>) -> Response<Body> {
+fn shown(
+    board: &Rc<Board>,
+    settings: &DashboardSettings,
+    admitted: Admitted,
+    request: &Request<Incoming>,
+) -> Response<Body> {
     let query = request.uri().query().unwrap_or_default();
-    let text = parameter(query, "q").to_lowercase();
-    let page = parameter(query, "page").parse().unwrap_or(0);
     match request.uri().path() {
         "/" => responses::asset(&PAGE, StatusCode::OK, request.headers()),
-        "/events" if request.method() == Method::GET => match board.join() {
+        "/events" if request.method() == Method::GET => match board.join(admitted.until) {
             Some(events) => responses::events(events),
             None => responses::text(StatusCode::SERVICE_UNAVAILABLE, "too many look already: 32 at most\n"),
         },
         "/api/history" => responses::json(&board.history(settings.token.is_some())),
         "/api/connections" => responses::json(&board.connections(parameter(query, "order") == "latest")),
         "/api/problems" => responses::json(&board.problems()),
-        "/api/upstreams" => responses::json(&board.upstreams(&text, page)),
-        "/api/certificates" => responses::json(&board.certificates(&text, page)),
+        "/api/upstreams" => responses::json(&board.upstreams(&text(query), page(query))),
         _ => responses::text(StatusCode::NOT_FOUND, "not found\n"),
     }
+}
+
+/// What a list is searched for.
+fn text(query: &str) -> String {
+    parameter(query, "q").to_lowercase()
+}
+
+/// Which page of a list is asked for.
+fn page(query: &str) -> usize {
+    parameter(query, "page").parse().unwrap_or(0)
 }
 
 /// The value of a parameter; empty if there is none.

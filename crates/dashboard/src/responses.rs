@@ -34,7 +34,12 @@ pub(crate) fn text(status: StatusCode, body: &'static str) -> Response<Body> {
 }
 
 pub(crate) fn json(value: &Value) -> Response<Body> {
-    whole(StatusCode::OK, "application/json", value.to_string())
+    json_text(value.to_string())
+}
+
+/// Text that is JSON.
+pub(crate) fn json_text(text: impl Into<Bytes>) -> Response<Body> {
+    whole(StatusCode::OK, "application/json", text)
 }
 
 pub(crate) fn events(events: Events) -> Response<Body> {

@@ -113,17 +113,18 @@ impl Keeper {
         format!("{until:x}-{}", digits.collect::<String>())
     }
 
-    /// Whether `value` is a cookie that was given for this token, and not too long ago.
-    pub(crate) fn is_cookie(&self, token: &Token, value: &str) -> bool {
-        self.is_cookie_at(token, value, self.now())
+    /// Until when `value` opens, if it is a cookie that was given for this token, and not too long ago.
+    pub(crate) fn opens_until(&self, token: &Token, value: &str) -> Option<Instant> {
+        let until = self.opens_until_second(token, value, self.now())?;
+        Some(self.started + Duration::from_secs(until))
     }
 
-    fn is_cookie_at(&self, token: &Token, value: &str, now: u64) -> bool {
-        let Some((until, digits)) = value.split_once('-') else { return false };
-        let Ok(until) = u64::from_str_radix(until, 16) else { return false };
-        let Some(tag) = bytes_of(digits) else { return false };
-        let genuine = hmac::verify(&self.key, &message(b"cookie", until, &token.0), &tag).is_ok();
-        genuine && now < until
+    fn opens_until_second(&self, token: &Token, value: &str, now: u64) -> Option<u64> {
+        let (until, digits) = value.split_once('-')?;
+        let until = u64::from_str_radix(until, 16).ok()?;
+        let tag = bytes_of(digits)?;
+        hmac::verify(&self.key, &message(b"cookie", until, &token.0), &tag).ok()?;
+        Some(until).filter(|until| now < *until)
     }
 
     fn tag(&self, kind: &[u8], until: u64, token: &[u8]) -> hmac::Tag {
@@ -214,15 +215,18 @@ mod tests {
         let (keeper, token) = (Keeper::new().expect("a key"), Token::of(TEXT.as_bytes()).expect("a token"));
         let cookie = keeper.cookie_at(&token, 100);
         let last = 100 + LIFETIME.as_secs();
-        assert!(keeper.is_cookie_at(&token, &cookie, last - 1));
-        assert!(!keeper.is_cookie_at(&token, &cookie, last));
+        assert_eq!(keeper.opens_until_second(&token, &cookie, last - 1), Some(last));
+        assert!(keeper.opens_until_second(&token, &cookie, last).is_none());
         let other = Token::of(b"ffffffffffffffffffff").expect("a token");
-        assert!(!keeper.is_cookie_at(&other, &cookie, 100));
+        assert!(keeper.opens_until_second(&other, &cookie, 100).is_none());
         let (until, tag) = cookie.split_once('-').expect("two parts");
         let later = format!("{:x}-{tag}", last + 1);
         for forged in [later.as_str(), until, tag, "", "-", &cookie[..cookie.len() - 1], "1-\u{e9}\u{e9}"] {
-            assert!(!keeper.is_cookie_at(&token, forged, 100), "{forged}");
+            assert!(keeper.opens_until_second(&token, forged, 100).is_none(), "{forged}");
         }
-        assert!(!Keeper::new().expect("a key").is_cookie_at(&token, &cookie, 100), "of another process");
+        assert!(
+            Keeper::new().expect("a key").opens_until_second(&token, &cookie, 100).is_none(),
+            "of another process"
+        );
     }
 }

@@ -1,13 +1,19 @@
 //! What visitors waited for, from the store of visits: quantiles over time, cuts, what changes would be worth, experiments.
-//! Asked for on a thread that may wait, one question at a time.
+//! Asked for on a thread that may wait, one question at a time, and kept for as long as a page waits before it asks again.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::fmt::Display;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use brisk_visits::{Metric, Query, Reader, Span, Visits};
+use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+use tokio::task::{JoinError, spawn_blocking};
 
 use crate::form;
 use crate::responses::{self, Body};
@@ -21,8 +27,64 @@ const HOSTS: usize = 2000;
 /// Bytes of a host's name at most.
 const LONGEST_NAME: usize = 255;
 
+/// How long an answer is given again. Pages ask once a minute, and are to get another one then.
+const KEPT_FOR: Duration = Duration::from_secs(55);
+
+/// Answers that are kept at most.
+const KEPT: usize = 16;
+
+/// The questions of all who look: one at a time is asked of the database, and its answer serves the others who ask the same.
+pub(crate) struct Questions {
+    turn: Arc<Semaphore>,
+    kept: RefCell<VecDeque<(Query, Instant, Bytes)>>,
+}
+
+impl Questions {
+    pub(crate) fn new() -> Self {
+        Self { turn: Arc::new(Semaphore::new(1)), kept: RefCell::default() }
+    }
+
+    fn known(&self, query: &Query) -> Option<Bytes> {
+        let kept = self.kept.borrow();
+        let known = kept.iter().find(|(of, made, _)| of == query && made.elapsed() < KEPT_FOR);
+        known.map(|(_, _, answer)| answer.clone())
+    }
+
+    fn keep(&self, query: Query, answer: Bytes) {
+        let mut kept = self.kept.borrow_mut();
+        kept.retain(|(of, made, _)| *of != query && made.elapsed() < KEPT_FOR);
+        kept.truncate(KEPT - 1);
+        kept.push_front((query, Instant::now(), answer));
+    }
+
+    /// Gives up what is too old.
+    pub(crate) fn forget(&self) {
+        self.kept.borrow_mut().retain(|(_, made, _)| made.elapsed() < KEPT_FOR);
+    }
+}
+
+/// Does `work` on a thread that may wait. The turn lasts as long as the work, whether who asked waits for it or has left.
+async fn in_turn<T: Send + 'static>(
+    turn: &Arc<Semaphore>,
+    known: impl FnOnce() -> Option<T>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, JoinError> {
+    // It is never closed.
+    let turn = Arc::clone(turn).acquire_owned().await;
+    // Another may have asked the same in the meantime.
+    if let Some(known) = known() {
+        return Ok(known);
+    }
+    let in_turn = move || {
+        let done = work();
+        drop(turn);
+        done
+    };
+    spawn_blocking(in_turn).await
+}
+
 /// Answers `?span=hour|day|month&metric=ttfb&host=NAME`; without a host for all of them.
-pub(crate) async fn answer(visits: &Visits, turn: &Semaphore, query: &str) -> Response<Body> {
+pub(crate) async fn answer(visits: &Visits, questions: &Questions, query: &str) -> Response<Body> {
     let Some(reader) = visits.reader() else { return responses::json(&json!({ "on": false })) };
     let Some(query) = asked(query) else {
         return responses::text(
@@ -30,12 +92,23 @@ pub(crate) async fn answer(visits: &Visits, turn: &Semaphore, query: &str) -> Re
             "write span=hour, day or month, and a metric such as ttfb\n",
         );
     };
-    // It is never closed.
-    let _turn = turn.acquire().await;
-    let visits = visits.clone();
-    let read = tokio::task::spawn_blocking(move || all(&visits, &reader, &query)).await;
+    if let Some(known) = questions.known(&query) {
+        return responses::json_text(known);
+    }
+    let (visits, asked) = (visits.clone(), query.clone());
+    let known = || questions.known(&query).map(|answer| (answer, false));
+    let work = move || {
+        let all = all(&visits, &reader, &asked);
+        (Bytes::from(all.to_string()), all["error"].is_null())
+    };
+    let read = in_turn(&questions.turn, known, work).await;
     match read {
-        Ok(all) => responses::json(&all),
+        Ok((answer, is_to_be_kept)) => {
+            if is_to_be_kept {
+                questions.keep(query, answer.clone());
+            }
+            responses::json_text(answer)
+        }
         Err(_) => {
             responses::text(StatusCode::INTERNAL_SERVER_ERROR, "visits cannot be read, as the log says\n")
         }
@@ -63,8 +136,12 @@ fn all(visits: &Visits, reader: &Reader, query: &Query) -> Value {
         let query = Query { metric, ..query.clone() };
         value(reader.series(&query), &mut error)
     });
-    let mut hosts = reader.hosts().unwrap_or_default();
-    hosts.truncate(HOSTS);
+    let hosts = reader.hosts().map(|mut hosts| {
+        let more = hosts.len().saturating_sub(HOSTS);
+        hosts.truncate(HOSTS);
+        (hosts, more)
+    });
+    let hosts = value(hosts, &mut error);
     let (cuts, worth) = (value(reader.cuts(query), &mut error), value(reader.worth(query), &mut error));
     let experiments = value(reader.experiments(), &mut error);
     json!({
@@ -72,7 +149,8 @@ fn all(visits: &Visits, reader: &Reader, query: &Query) -> Value {
         "recorded": status.recorded,
         "dropped": status.dropped,
         "bytes": status.bytes,
-        "hosts": hosts,
+        "hosts": hosts[0],
+        "more_hosts": hosts[1],
         "series": series,
         "cuts": cuts,
         "worth": worth,
@@ -92,9 +170,8 @@ fn value<T: Serialize, E: Display>(read: Result<T, E>, error: &mut Option<String
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use brisk_visits::{Settings, Visit};
+    use http_body_util::BodyExt;
 
     use super::*;
 
@@ -107,6 +184,46 @@ mod tests {
         );
         assert_eq!(asked("").map(|query| query.host), Some(None));
         assert!(asked("span=year").is_none() && asked("metric=speed").is_none());
+    }
+
+    #[tokio::test]
+    async fn a_turn_lasts_as_long_as_its_work_though_who_asked_has_left() {
+        let turn = Arc::new(Semaphore::new(1));
+        let ((began, begun), (go, wait)) = (tokio::sync::oneshot::channel(), std::sync::mpsc::channel());
+        let of_task = Arc::clone(&turn);
+        let asked = tokio::spawn(async move {
+            let work = move || {
+                let _ = began.send(());
+                wait.recv()
+            };
+            let _ = in_turn(&of_task, || None, work).await;
+        });
+        begun.await.expect("work that begins");
+        asked.abort();
+        assert!(asked.await.is_err());
+        assert!(turn.try_acquire().is_err(), "the work goes on");
+        go.send(()).expect("work that waits");
+        let _next = turn.acquire().await.expect("a turn");
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_given_again_and_what_failed_is_not() {
+        let questions = Questions::new();
+        let query = asked("span=hour").expect("a question");
+        for number in 0..2 * KEPT {
+            let query = Query { host: Some(format!("{number}.test")), ..query.clone() };
+            questions.keep(query, Bytes::from_static(b"{}"));
+        }
+        assert_eq!(questions.kept.borrow().len(), KEPT);
+        let folder = tempfile::tempdir().expect("a folder");
+        let visits = Visits::open(folder.path(), Settings::default()).expect("a store");
+        questions.keep(query, Bytes::from_static(b"{\"kept\":true}"));
+        let again = answer(&visits, &questions, "span=hour").await;
+        assert_eq!(again.into_body().collect().await.expect("a body").to_bytes(), "{\"kept\":true}");
+        let other = answer(&visits, &questions, "span=day").await;
+        let other = other.into_body().collect().await.expect("a body").to_bytes();
+        let is_good = serde_json::from_slice::<Value>(&other).expect("JSON")["error"].is_null();
+        assert_eq!(questions.known(&asked("span=day").expect("a question")).is_some(), is_good);
     }
 
     #[test]

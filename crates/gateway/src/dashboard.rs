@@ -43,23 +43,26 @@ impl Served {
             visits,
             workers: Arc::new(move || loads.now().into_iter().map(load).collect()),
         };
-        let start = |settings: &DashboardSettings| Dashboard::start(settings.clone(), sources.clone());
+        let start =
+            |settings: &DashboardSettings| Dashboard::start_when_free(settings.clone(), sources.clone());
         let present = settings.map(start).transpose()?;
         Ok(Self { sources, present })
     }
 
-    /// Its URL.
+    /// Its URL, if it listens already.
     pub(crate) fn url(&self) -> Option<String> {
-        self.present.as_ref().map(Dashboard::url)
+        self.present.as_ref().and_then(Dashboard::url)
     }
 
     /// Makes ready what other settings ask for: binds another address, reads certificates. Nothing is in force yet.
     pub(crate) fn prepare(&self, settings: Option<&DashboardSettings>) -> Result<Next, DashboardError> {
         let Some(settings) = settings else { return Ok(Next::None) };
-        if self.present.as_ref().is_some_and(|present| present.is_at(settings)) {
-            return Dashboard::prepare(settings).map(Next::Same);
-        }
-        Dashboard::start(settings.clone(), self.sources.clone()).map(Next::Other)
+        let other = match &self.present {
+            Some(present) if present.is_at(settings) => return Dashboard::prepare(settings).map(Next::Same),
+            Some(present) => present.start_beside(settings.clone(), self.sources.clone()),
+            None => Dashboard::start(settings.clone(), self.sources.clone()),
+        };
+        other.map(Next::Other)
     }
 
     /// Puts it in force.

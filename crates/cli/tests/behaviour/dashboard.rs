@@ -218,3 +218,56 @@ fn a_reload_moves_it_and_ends_it() {
     assert!(site.brisk.reload().contains("reloaded: "));
     wait_until("its end", || TcpStream::connect(other).is_err().then_some(()));
 }
+
+#[test]
+fn a_reload_moves_it_to_all_addresses_with_the_same_port() {
+    let site = Site::custom(WITH_TOKEN, "", with_token);
+    let file = site.brisk.folder().join("brisk.toml");
+    let text = fs::read_to_string(&file).expect("the configuration");
+    let port = site.brisk.dashboard().port();
+    for address in ["127.0.0.1", "0.0.0.0", "127.0.0.1"] {
+        let listen = format!("dashboard.listen = \"{address}:{port}\"\n");
+        site.brisk.write("brisk.toml", text.replace(ON, &listen));
+        assert!(text.contains(ON) && site.brisk.reload().contains("reloaded: "), "{address}");
+        // The old one may still take a connection while it ends.
+        wait_until("an answer", || {
+            let mut stream = TcpStream::connect(site.brisk.dashboard()).ok()?;
+            stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
+            let request = b"GET /api/history HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+            stream.write_all(request).ok()?;
+            Message::read_response(&mut stream).ok().filter(|answer| answer.status() == 401)
+        });
+    }
+}
+
+#[test]
+fn a_gateway_starts_beside_the_one_that_has_its_address_and_takes_it_over() {
+    let held = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = held.local_addr().expect("an address");
+    let site = Site::custom(&format!("dashboard.listen = \"{address}\"\n"), "", |setup| setup);
+    assert_eq!(site.get("/").status(), 200);
+    assert!(site.brisk.log_with("the dashboard cannot listen").contains(&address.to_string()));
+    drop(held);
+    site.brisk.log_with("the dashboard listens now");
+    let mut stream = TcpStream::connect(address).expect("a dashboard");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
+    stream
+        .write_all(b"GET /api/history HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .expect("a listener that reads");
+    assert_eq!(Message::read_response(&mut stream).expect("a response").status(), 200);
+}
+
+#[test]
+fn a_reload_that_changes_nothing_of_it_ends_no_connection() {
+    let site = Site::custom(ON, "", |setup| setup);
+    let mut stream = TcpStream::connect(site.brisk.dashboard()).expect("a dashboard");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
+    let mut again = || {
+        let request = b"GET /api/history HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        stream.write_all(request).expect("a listener that reads");
+        Message::read_response(&mut stream).expect("a response").status()
+    };
+    assert_eq!(again(), 200);
+    assert!(site.brisk.reload().contains("reloaded: "));
+    assert_eq!(again(), 200);
+}

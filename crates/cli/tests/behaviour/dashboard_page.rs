@@ -38,6 +38,12 @@ fn a_connection_just_made_is_on_the_page() {
     page.wait_for(&has("certificate-table", NAME));
     page.wait_for("document.querySelectorAll('#c-requests canvas').length === 1");
     page.wait_for("document.querySelectorAll('#slow-table .steps span').length >= 5");
+    // It stands still, and goes on with what it knows.
+    let click = "document.getElementById('pause').click()";
+    page.script(click);
+    page.wait_for("document.getElementById('state-text').textContent === 'paused'");
+    page.script(click);
+    page.wait_for("document.getElementById('state-text').textContent === 'live'");
     // Nothing was refused by the policy, and nothing came from elsewhere.
     let loaded = page.script("performance.getEntriesByType('resource').map(one => new URL(one.name).origin)");
     let own = format!("http://{}", site.brisk.dashboard());

@@ -10,6 +10,10 @@ const LISTS_EVERY = 5000;
 
 /** What was counted, with the time of this page; the oldest is a minute old. */
 const past = [];
+/** The events that are followed, when the gateway that they are of began, and whether the page is to stand still. */
+let source = null;
+let start = null;
+let paused = false;
 const charts = [
   new Chart('requests', 'Requests per second', [{ name: 'all', column: 2, colour: '--blue' }, { name: 'failed', column: 3, colour: '--red' }]),
   new Chart('kinds', 'Handshakes per second', [
@@ -60,46 +64,80 @@ function state(name, text) {
   say('state-text', text);
 }
 
+const rests = () => paused || document.hidden;
+
 /** Lists are asked for while the page can be seen. One that fails is asked for again the next time. */
 async function lists() {
-  if (document.hidden) return;
+  if (rests()) return;
   const asked = [problems(), connections(order()), upstreams.ask(), certificates.ask()];
   await Promise.allSettled(asked);
 }
 
+/** Begins with what the gateway knows of the last minutes. What this page knew may be older, or of another process. */
 async function begin() {
-  const { rows, login, past: kept } = await ask('/api/history');
+  past.length = 0;
+  const { rows, login, past: kept, start: began } = await ask('/api/history');
+  start = began;
   byId('logout').hidden = !login;
-  past.push(...kept.map(({ ago, now }) => ({ at: performance.now() - ago, now })));
+  past.splice(0, past.length, ...kept.map(({ ago, now }) => ({ at: performance.now() - ago, now })));
   charts.forEach((chart) => chart.show(rows));
 }
 
 function follow() {
-  const events = new EventSource('/events');
-  let last = 0;
+  if (source || rests()) return;
+  const events = source = new EventSource('/events');
+  let lost = false;
+  events.addEventListener('open', () => {
+    if (lost) begin().catch(() => {});
+    lost = false;
+  });
   events.addEventListener('message', (event) => {
     const now = JSON.parse(event.data);
     state('live', 'live');
-    show(now);
-    if (now.row && now.row[0] > last) {
-      last = now.row[0];
-      const known = charts[0].rows.at(-1);
-      if (!known || known[0] < last) charts.forEach((chart) => chart.add(now.row));
+    if (now.start !== start) {
+      start = now.start;
+      begin().catch(() => {});
     }
+    show(now);
+    const known = charts[0].rows.at(-1);
+    if (now.row && (!known || known[0] < now.row[0])) charts.forEach((chart) => chart.add(now.row));
   });
   events.addEventListener('error', () => {
+    if (events !== source) return;
+    lost = true;
+    past.length = 0;
     state('lost', 'connection lost');
     // A client that may not look any more is asked to log in.
     if (events.readyState === EventSource.CLOSED) {
-      setTimeout(() => ask('/api/history').then(follow, follow), 5000);
+      source = null;
+      setTimeout(resume, 5000);
     }
   });
 }
 
+/** Goes on, or stands still: without a connection, of which a browser has few for all its pages of one host. */
+function resume() {
+  if (rests()) {
+    if (source) source.close();
+    source = null;
+    if (paused) state('', 'paused');
+    return;
+  }
+  lists();
+  if (!source) begin().then(follow, follow);
+}
+
+function pause() {
+  paused = !paused;
+  byId('pause').setAttribute('aria-pressed', String(paused));
+  resume();
+}
+
 stepLegend();
 document.querySelectorAll('input[name=order]').forEach((input) => input.addEventListener('change', () => connections(order())));
-document.addEventListener('visibilitychange', lists);
+document.addEventListener('visibilitychange', resume);
+byId('pause').addEventListener('click', pause);
 setInterval(lists, LISTS_EVERY);
-visitors().catch(() => {});
-lists();
-begin().finally(follow);
+setInterval(() => rests() || visitors(), MINUTE);
+visitors();
+resume();

@@ -29,7 +29,11 @@ export function table(id, caption, columns, rows, none) {
   for (const row of rows) body.append(el('tr', {}, ...row.map((content, index) => cell('td', index, content))));
   if (!rows.length) body.append(el('tr', { class: 'empty' }, el('td', { colspan: columns.length }, none)));
   const title = caption.hidden ? el('caption', {}, el('span', { class: 'hidden' }, caption.hidden)) : el('caption', {}, caption);
-  byId(id).replaceChildren(title, head, body);
+  const at = byId(id);
+  const made = [title, head, body];
+  // What says the same stays, and what is selected in it.
+  if (at.childNodes.length === made.length && made.every((part, index) => part.isEqualNode(at.childNodes[index]))) return;
+  at.replaceChildren(...made);
 }
 
 const whole = new Intl.NumberFormat('en');

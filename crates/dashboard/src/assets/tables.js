@@ -36,11 +36,11 @@ export function handshakes(now, before) {
 export function keys(now, before) {
   const past = new Map(before.operations.map((of) => [of.engine + of.algorithm, of]));
   say('key-note', `${count(now.waiting)} in the queue`);
-  table('key-table', { hidden: 'Key operations by engine' }, [['engine', 'w'], ['key', 'w'], ['last minute', 'n'], ['since start', 'n'], ['failed', 'n'], ['mean wait', 'n wide'], ['mean work', 'n wide']],
+  table('key-table', { hidden: 'Key operations by engine' }, [['engine', 'w'], ['key', 'w'], ['last minute', 'n'], ['since start', 'n'], ['failed', 'n'], ['mean wait, last minute', 'n wide'], ['mean work, last minute', 'n wide']],
     now.operations.map((of) => {
-      const old = past.get(of.engine + of.algorithm) || { done: 0 };
-      const done = of.done + of.failed;
-      return [of.engine, of.algorithm, count(of.done - old.done), count(of.done), count(of.failed), milliseconds(of.wait, done), milliseconds(of.compute, done)];
+      const old = past.get(of.engine + of.algorithm) || { done: 0, failed: 0, wait: 0, compute: 0 };
+      const done = of.done + of.failed - old.done - old.failed;
+      return [of.engine, of.algorithm, count(of.done - old.done), count(of.done), count(of.failed), milliseconds(of.wait - old.wait, done), milliseconds(of.compute - old.compute, done)];
     }), 'No key operation yet.');
   const sizes = now.batches.map((number, index) => [`RSA, ${index + 1} at once`, count(number), '–']).filter((row) => row[1] !== '0');
   const gathered = now.gathered.filter(([, lanes, alone]) => lanes + alone > 0).map(([operation, lanes, alone, batches]) =>

@@ -2,7 +2,6 @@
 
 import { ask, byId, count, el, mark, say, table } from './parts.js';
 
-const MINUTE = 60000;
 const NAMES = { handshake: 'handshake', ttfb: 'first byte', lcp: 'largest paint' };
 
 const ms = (value) => (value === null || value === undefined ? '–' : value < 10 ? `${value.toFixed(1)} ms` : `${count(value)} ms`);
@@ -16,17 +15,39 @@ let turn = 0;
 export async function visitors() {
   const asked = ['span', 'metric', 'host'].map((name) => `${name}=${encodeURIComponent(byId(`v-${name}`).value)}`);
   const own = turn += 1;
-  const found = await ask(`/api/visitors?${asked.join('&')}`);
+  const found = await ask(`/api/visitors?${asked.join('&')}`).catch((error) => ({ error }));
   if (own !== turn) return;
+  if (found.error instanceof Error) return say('v-note', `Visits cannot be read (${found.error.message}): the figures below are older, and may be of another choice.`);
   byId('visitors').hidden = byId('n-visitors').hidden = !found.on;
   if (found.on) show(found);
 }
 
+/** The hosts to choose from. The chosen one stays, and a list that did not change is left alone: it may be open. */
+function hosts(found) {
+  const select = byId('v-host');
+  const chosen = select.value;
+  const names = found.includes(chosen) || !chosen ? found : [chosen, ...found];
+  const options = [el('option', { value: '' }, 'all hosts'), ...names.map((host) => el('option', { value: host }, host))];
+  const same = options.length === select.options.length && options.every((option, index) => option.value === select.options[index].value);
+  if (same || document.activeElement === select) return;
+  select.replaceChildren(...options);
+  select.value = chosen;
+}
+
+/** What the figures are of. */
+function note(found) {
+  if (found.error) return `Visits cannot be read: ${found.error}`;
+  const of = found.cuts || {};
+  return [
+    `${count(found.recorded)} visits since the start, ${count(found.dropped)} lost`,
+    of.sampled < of.visits && `cuts and findings are estimated from a sample of ${count(of.sampled)}`,
+    found.more_hosts && `${count(found.more_hosts)} more hosts cannot be chosen here`,
+  ].filter(Boolean).join('; ');
+}
+
 function show(found) {
-  say('v-note', found.error ? `Visits cannot be read: ${found.error}` : `${count(found.recorded)} visits since the start, ${count(found.dropped)} lost`);
-  const chosen = byId('v-host').value;
-  const hosts = found.hosts.map((host) => el('option', { value: host, selected: host === chosen }, host));
-  byId('v-host').replaceChildren(el('option', { value: '' }, 'all hosts'), ...hosts);
+  say('v-note', note(found));
+  hosts(found.hosts || []);
   const points = found.series.filter(Boolean).flatMap((series) => series.points.map((point) => ({ ...point, name: NAMES[series.metric] || series.metric })));
   points.sort((a, b) => b.start - a.start || a.name.localeCompare(b.name));
   table('v-series', 'Quantiles, the latest first (UTC)', [['from', 'w'], ['of', 'w'], ['visits', 'n'], ['p50', 'n'], ['p95', 'n'], ['p99', 'n']],
@@ -34,7 +55,11 @@ function show(found) {
   table('v-worth', 'What a change would be worth', [['finding', 'long'], ['less to wait', 'n'], ['compared', 'n wide']],
     ((found.worth || {}).findings || []).map((one) => [one.text, between(one.difference), percent(one.matched)]),
     'No difference is certain: no interval excludes zero.');
-  const cuts = ((found.cuts || {}).dimensions || []).flatMap((cut) => cut.values.map((value) => [cut.dimension, value.name, count(value.visits), percent(value.share), between(value.median)]));
+  const cuts = ((found.cuts || {}).dimensions || []).flatMap((cut) => {
+    const by = cut.only_new_connections ? `${cut.dimension} (new connections)` : cut.dimension;
+    const rows = cut.values.map((value) => [by, value.name, count(value.visits), percent(value.share), between(value.median)]);
+    return cut.left_out ? [...rows, [by, `${count(cut.left_out)} more values, with fewer visits`, '–', '–', '–']] : rows;
+  });
   table('v-cuts', 'Cuts: median with its 95 % interval', [['by', 'w dim'], ['value', 'long'], ['visits', 'n'], ['share', 'n wide'], ['median', 'n']], cuts, 'No visit in this time.');
   const arms = (found.experiments || []).flatMap((one) => one.arms.map((arm, index) => [
     index ? '' : one.name, arm.name, count(arm.visits), ms(arm.mean),
@@ -44,5 +69,4 @@ function show(found) {
   table('v-experiments', 'Experiments', [['name', 'long'], ['arm', 'long'], ['visits', 'n'], ['mean', 'n wide'], ['difference', 'n'], ['', 'long wide']], arms, 'There is no experiment.');
 }
 
-['span', 'metric', 'host'].forEach((name) => byId(`v-${name}`).addEventListener('change', () => visitors()));
-setInterval(() => document.hidden || visitors().catch(() => {}), MINUTE);
+['span', 'metric', 'host'].forEach((name) => byId(`v-${name}`).addEventListener('change', visitors));

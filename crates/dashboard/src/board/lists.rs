@@ -52,14 +52,19 @@ pub(super) fn upstreams(mut all: Vec<UpstreamReading>, page: &Page<'_>) -> Value
     })
 }
 
-/// Certificates: those in trouble first, then those that end first.
+/// Certificates in the order in which they are shown: those in trouble first, then those that end first.
+pub(super) fn in_order(mut all: Vec<Report>) -> Vec<Report> {
+    // They come by their end, and stay so.
+    all.sort_by_key(|one| one.revoked.is_none() && one.trouble.is_none());
+    all
+}
+
+/// One page of certificates that are in order.
 pub(super) fn certificates(all: &[Report], now: SystemTime, page: &Page<'_>) -> Value {
-    let mut found: Vec<_> = all
+    let found: Vec<_> = all
         .iter()
         .filter(|one| page.fits(&one.title) || one.names.iter().any(|name| page.fits(name)))
         .collect();
-    let is_well = |one: &Report| one.revoked.is_none() && one.trouble.is_none();
-    found.sort_by_cached_key(|one| (is_well(one), one.not_after, one.title.clone()));
     page.of(&found, |one| {
         json!({
             "names": one.names.iter().take(NAMES).collect::<Vec<_>>(),
