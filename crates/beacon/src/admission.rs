@@ -18,6 +18,9 @@ const ARRIVING: usize = 16 << 20;
 /// Of one client: visitors of one address that look at pages together. Page views that are measured, and beacons.
 const OF_CLIENT: Rate = Rate { interval: Duration::from_millis(500), burst: 60 };
 
+/// Events that one client may report: nothing shows that they took place.
+const REPORTED: Rate = Rate { interval: Duration::from_secs(6), burst: 10 };
+
 /// Of all clients: beacons in a second, and at once.
 const IN_SECOND: u64 = 1000;
 const AT_ONCE: u64 = 2000;
@@ -32,9 +35,14 @@ pub(crate) struct Admission {
 
 impl Admission {
     pub(crate) fn new() -> Self {
-        // The table counts events of its own kinds: here connections are page views and requests are beacons.
-        let limits =
-            RateLimits { connections: Some(OF_CLIENT), requests: Some(OF_CLIENT), ..RateLimits::default() };
+        // The table counts events of its own kinds: here connections are page views, requests are beacons and
+        // handshakes are events of reports.
+        let limits = RateLimits {
+            connections: Some(OF_CLIENT),
+            requests: Some(OF_CLIENT),
+            handshakes: Some(REPORTED),
+            ..RateLimits::default()
+        };
         Self { rates: Rates::new(limits, Arc::default()), all: Bucket::new(), arriving: AtomicUsize::new(0) }
     }
 
@@ -50,6 +58,11 @@ impl Admission {
             return Err(Refusal::ClientRate);
         }
         if self.all.take() { Ok(()) } else { Err(Refusal::Rate) }
+    }
+
+    /// Whether one more event that `client` reports is counted; `None` is many clients.
+    pub(crate) fn may_report(&self, client: Option<IpAddr>) -> bool {
+        client.is_none_or(|client| self.rates.take(client, Event::Handshake).is_ok())
     }
 
     pub(crate) fn hold(&self) -> Held<'_> {

@@ -90,12 +90,22 @@ impl Beacons {
         self.counts.refused(refusal);
     }
 
-    /// Takes a whole post that arrived for `host`, the first name of the configured one.
-    pub fn take(&self, kind: Kind, body: &[u8], host: &Arc<str>) -> Result<(), Refusal> {
+    /// Takes a whole post that arrived for `host`, the first name of the configured one. Of the events that
+    /// `client` reports only a few each minute are counted: anybody can make them up.
+    pub fn take(
+        &self,
+        kind: Kind,
+        body: &[u8],
+        host: &Arc<str>,
+        client: Option<IpAddr>,
+    ) -> Result<(), Refusal> {
         match kind {
             Kind::Form => self.join(&Page::read(body)?, host),
             Kind::Reports => {
                 for report in reports::read(body)? {
+                    if !self.admission.may_report(client) {
+                        return Err(Refusal::ClientRate);
+                    }
                     self.counts.report(report);
                 }
                 Ok(())
@@ -106,7 +116,7 @@ impl Beacons {
     fn join(&self, page: &Page, host: &Arc<str>) -> Result<(), Refusal> {
         let token = page.token.ok_or(Refusal::UnknownId)?;
         let (issued, ago) = self.pages.take(token, host, Instant::now())?;
-        let (request, answered_in) = (issued.request, issued.answered_in);
+        let (request, answered_in) = (issued.request, issued.first_byte_in());
         let visit = issued.joined(page, ago)?;
         log(request, answered_in, &visit);
         add(&self.counts.joined, 1);
@@ -130,6 +140,8 @@ fn log(request: RequestId, answered_in: Option<Duration>, visit: &Visit) {
         wait = visit.measures.get(Metric::Wait),
         answered_in = answered_in.map(|time| time.as_secs_f64() * 1e3),
         ttfb = visit.measures.get(Metric::FirstByte),
+        connect = visit.measures.get(Metric::Connect),
+        tls = visit.measures.get(Metric::Tls),
         handshake = visit.measures.get(Metric::Handshake),
         rtt = visit.measures.get(Metric::RoundTrip),
         "a beacon joined the visit of its page"
@@ -152,14 +164,29 @@ mod tests {
         let token = beacons.issue(Issued {
             request: RequestId(1),
             visit: Visit::new(Arc::clone(&host), "/".into()),
-            answered_in: None,
+            answered_in: Duration::ZERO,
+            may_be_hinted: true,
         });
         let digits = token.digits();
         let form = format!("id={}&ttfb=1&h2=3", String::from_utf8_lossy(&digits));
-        assert_eq!(beacons.take(Kind::Form, b"ttfb=1", &host), Err(Refusal::UnknownId));
-        assert_eq!(beacons.take(Kind::Form, form.as_bytes(), &host), Ok(()));
-        assert_eq!(beacons.take(Kind::Form, form.as_bytes(), &host), Err(Refusal::UnknownId));
+        assert_eq!(beacons.take(Kind::Form, b"ttfb=1", &host, None), Err(Refusal::UnknownId));
+        assert_eq!(beacons.take(Kind::Form, form.as_bytes(), &host, None), Ok(()));
+        assert_eq!(beacons.take(Kind::Form, form.as_bytes(), &host, None), Err(Refusal::UnknownId));
         assert_eq!(beacons.counts.joined.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn one_client_reports_few_events() {
+        let beacons = Beacons::new(Visits::off());
+        let host: Arc<str> = "a".into();
+        let json = format!("[{}{{\"type\":\"crash\"}}]", "{\"type\":\"crash\"},".repeat(99));
+        let client = |last| Some(IpAddr::from([10, 0, 0, last]));
+        let take = |client| beacons.take(Kind::Reports, json.as_bytes(), &host, client);
+        assert_eq!((take(client(1)), take(client(1))), (Err(Refusal::ClientRate), Err(Refusal::ClientRate)));
+        let counted = beacons.counts.reported();
+        assert!((10..20).contains(&counted), "{counted}");
+        assert_eq!(beacons.take(Kind::Reports, b"[{\"type\":\"crash\"}]", &host, client(2)), Ok(()));
+        assert_eq!(beacons.counts.reported(), counted + 1);
     }
 
     #[test]
@@ -167,7 +194,7 @@ mod tests {
         let beacons = Beacons::new(Visits::off());
         let reports = Kind::of(Some(b"Application/Reports+JSON; charset=utf-8"));
         let json = br#"[{"type":"network-error","body":{"type":"tcp.reset"}},{"type":"<script>"}]"#;
-        assert_eq!(beacons.take(reports, json, &"a".into()), Ok(()));
+        assert_eq!(beacons.take(reports, json, &"a".into(), None), Ok(()));
         beacons.refused(Refusal::ClientRate);
         beacons.insertion(Insertion::Done);
         let metrics = Metrics::new();

@@ -77,6 +77,12 @@ impl Counts {
         }
     }
 
+    /// All reports.
+    #[cfg(test)]
+    pub(crate) fn reported(&self) -> u64 {
+        self.reports.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
     pub(crate) fn report(&self, (kind, error): Counted) {
         add(&self.reports[kind], 1);
         if let Some(error) = error {
@@ -120,15 +126,21 @@ impl Collector for BeaconMetrics {
         for (name, help, label, names, values) in [
             (
                 "page_resources",
-                "Resources of pages, as their browsers counted them.",
+                "Resources of pages from their own host, as their browsers counted them.",
                 "protocol",
                 &PROTOCOLS[..],
                 &counts.resources[..],
             ),
-            ("browser_reports", "Reports of browsers, by type.", "type", &KINDS[..], &counts.reports[..]),
+            (
+                "browser_reports",
+                "Reports of browsers, by type; unverified: anybody can send them.",
+                "type",
+                &KINDS[..],
+                &counts.reports[..],
+            ),
             (
                 "network_errors",
-                "Network errors that browsers reported, by type.",
+                "Network errors that browsers reported, by type; unverified: anybody can send them.",
                 "type",
                 &ERRORS[..],
                 &counts.errors[..],

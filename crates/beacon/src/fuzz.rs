@@ -16,7 +16,7 @@ pub fn beacon(bytes: &[u8]) {
     let beacons = BEACONS.get_or_init(|| Beacons::new(Visits::off()));
     let host: Arc<str> = "a.example".into();
     if choice % 4 == 0 {
-        let _ = beacons.take(Kind::Reports, body, &host);
+        let _ = beacons.take(Kind::Reports, body, &host, None);
         return;
     }
     if let Ok(page) = Page::read(body) {
@@ -25,12 +25,15 @@ pub fn beacon(bytes: &[u8]) {
             assert!((0.0..=metric.limit() * 1.001).contains(&value), "{metric}: {value}");
         }
     }
-    assert!(beacons.take(Kind::Form, body, &host).is_err(), "it has joined a page that was never answered");
+    assert!(
+        beacons.take(Kind::Form, body, &host, None).is_err(),
+        "it has joined a page that was never answered"
+    );
     let visit = Visit::new(Arc::clone(&host), "/".into());
-    let answered_in = Some(Duration::from_millis((*choice).into()));
-    let token = beacons.issue(Issued { request: RequestId(1), visit, answered_in });
+    let answered_in = Duration::from_millis((*choice).into());
+    let token = beacons.issue(Issued { request: RequestId(1), visit, answered_in, may_be_hinted: false });
     let own = [b"id=", &token.digits()[..], b"&", body].concat();
-    let joined = (0..2).filter(|_| beacons.take(Kind::Form, &own, &host).is_ok()).count();
+    let joined = (0..2).filter(|_| beacons.take(Kind::Form, &own, &host, None).is_ok()).count();
     assert!(joined <= 1, "it has joined twice");
 }
 

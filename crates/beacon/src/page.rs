@@ -11,6 +11,8 @@ use crate::token::Token;
 pub struct Page {
     /// The id that came with its answer.
     pub token: Option<Token>,
+    /// The script here sent it, whose times of a connection are there only if the navigation opened one.
+    pub is_own: bool,
     /// How the visitor reached it.
     pub navigation: Option<Navigation>,
     /// Its measurements.
@@ -83,6 +85,7 @@ impl Page {
         let mut read = || decoded(value, &mut room).ok_or(Refusal::Malformed).map(<[u8]>::to_owned);
         if matches!(key, "id" | "brisk") {
             let token = Token::read(&read()?).ok_or(Refusal::Malformed)?;
+            self.is_own = key == "id";
             return fill(&mut self.token, token).map(|()| true);
         }
         if key == "nav" {
@@ -160,7 +163,7 @@ mod tests {
         );
         let page = Page::read(form.as_bytes()).expect("a page");
         assert_eq!(page.token, Token::read(ID.as_bytes()));
-        assert_eq!(page.navigation, Some(Navigation::Reload));
+        assert_eq!((page.navigation, page.is_own), (Some(Navigation::Reload), true));
         assert_eq!((near(&page, Metric::Tls), near(&page, Metric::FirstByte)), (51.2, 170.5));
         assert_eq!(page.measures.get(Metric::LargestPaint), None);
         assert_eq!(page.resources, [0, 7, 0, 1]);
@@ -172,7 +175,7 @@ mod tests {
             "v=1.8&rt.start=navigation&t_resp=120&t_done=900&nt_con_st=1700000000100&nt_ssl_st=1700000000150&nt_con_end=1700000000202&nt_req_st=1700000000203&nt_res_st=1700000000300&pt.lcp=610&u=https%3A%2F%2Fa.example%2F&brisk={ID}"
         );
         let page = Page::read(form.as_bytes()).expect("a page");
-        assert!(page.token.is_some());
+        assert!(page.token.is_some() && !page.is_own);
         assert_eq!((near(&page, Metric::Connect), near(&page, Metric::Tls)), (50.0, 52.0));
         assert_eq!((near(&page, Metric::Wait), near(&page, Metric::LargestPaint)), (97.0, 610.0));
     }

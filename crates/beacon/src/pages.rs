@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use brisk_telemetry::RequestId;
-use brisk_visits::{Metric, Visit};
+use brisk_visits::{Connection, Measures, Metric, Navigation, Visit};
 
 use crate::Refusal;
 use crate::page::Page;
@@ -21,6 +21,10 @@ const LIFETIME: Duration = Duration::from_hours(1);
 const ROUNDING: f64 = 2.0;
 /// What is measured after the answer takes no longer than the page was there, and the beacon's way here.
 const LATER: f64 = 2_000.0;
+/// How long the request may take until the gateway has its head: packets are lost and sent again.
+const DELIVERY: f64 = 10_000.0;
+/// The longest that a navigation takes before its request: redirects, names, connections.
+const BEFORE: f64 = 60_000.0;
 
 /// What the gateway noted of a page view when it was answered.
 #[derive(Clone, Debug)]
@@ -29,9 +33,10 @@ pub struct Issued {
     pub request: RequestId,
     /// All that is known of its visit, before the page has measured anything.
     pub visit: Visit,
-    /// From the head of the request to that of its answer, as the gateway measured it; `None` where the browser may take
-    /// something earlier for the answer, as hints (103).
-    pub answered_in: Option<Duration>,
+    /// From the head of the request to that of its answer, as the gateway measured it.
+    pub answered_in: Duration,
+    /// The browser may take something earlier for the answer, as hints (103).
+    pub may_be_hinted: bool,
 }
 
 #[derive(Debug)]
@@ -95,33 +100,71 @@ fn is_over(pending: &Pending, now: Instant) -> bool {
 }
 
 impl Issued {
+    /// How soon the browser had something of the answer at the earliest, where the gateway knows it.
+    pub(crate) fn first_byte_in(&self) -> Option<Duration> {
+        (!self.may_be_hinted).then_some(self.answered_in)
+    }
+
     /// The visit, if what the page measured can be true. The answer was sent `ago`.
     pub(crate) fn joined(self, page: &Page, ago: Duration) -> Result<Visit, Refusal> {
-        let Self { mut visit, answered_in, .. } = self;
-        let of_page = |metric| page.measures.get(metric);
-        if let (Some(wait), Some(own)) = (of_page(Metric::Wait), answered_in.map(milliseconds)) {
-            require(wait * 1.001 + ROUNDING >= own)?;
-        }
-        if let (Some(first), Some(own)) = (of_page(Metric::FirstByte), answered_in.map(milliseconds)) {
-            // A page that was prerendered counts from when it was shown.
-            let counts_from_start = page.navigation != Some(brisk_visits::Navigation::Prerender);
-            require(!counts_from_start || first * 1.001 + ROUNDING >= own)?;
-        }
-        let latest = of_page(Metric::FirstByte).unwrap_or(0.0) + milliseconds(ago) + LATER;
-        for metric in [Metric::Load, Metric::FirstPaint, Metric::LargestPaint, Metric::Interaction] {
-            require(of_page(metric).is_none_or(|value| value <= latest))?;
-        }
+        self.check(page, ago)?;
+        let mut visit = self.visit;
         visit.at = SystemTime::now();
         if let Some(navigation) = page.navigation {
             visit.navigation = navigation;
         }
+        note_connection(&mut visit, page);
         for metric in Metric::ALL {
-            if let Some(value) = of_page(*metric) {
+            if let Some(value) = page.measures.get(*metric) {
                 visit.measures.set(*metric, value);
             }
         }
         Ok(visit)
     }
+
+    /// Whether what the page measured can be true, by the gateway's own clock.
+    fn check(&self, page: &Page, ago: Duration) -> Result<(), Refusal> {
+        let of_page = |metric| page.measures.get(metric);
+        let (wait, first) = (of_page(Metric::Wait), of_page(Metric::FirstByte));
+        if let Some(own) = self.first_byte_in().map(milliseconds) {
+            require(wait.is_none_or(|wait| wait * 1.001 + ROUNDING >= own))?;
+            // A page that was prerendered counts from when it was shown.
+            let counts_from_start = page.navigation != Some(Navigation::Prerender);
+            require(!counts_from_start || first.is_none_or(|first| first * 1.001 + ROUNDING >= own))?;
+        }
+        // The beacon came after the answer, and the answer after the request.
+        let rtt = self.visit.measures.get(Metric::RoundTrip).unwrap_or(0.0);
+        let longest = milliseconds(self.answered_in) + milliseconds(ago) + rtt + DELIVERY;
+        require(wait.is_none_or(|wait| wait <= longest))?;
+        require(first.is_none_or(|first| first - wait.unwrap_or(longest) <= BEFORE))?;
+        let opening = [Metric::Dns, Metric::Connect, Metric::Tls];
+        require(opening.into_iter().filter_map(of_page).sum::<f64>() <= BEFORE)?;
+        let latest = first.unwrap_or(0.0) + milliseconds(ago) + LATER;
+        for metric in [Metric::Load, Metric::FirstPaint, Metric::LargestPaint, Metric::Interaction] {
+            require(of_page(metric).is_none_or(|value| value <= latest))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the navigation waited for its connection, which the page knows best: browsers open connections ahead, so that the
+/// first request of one may find it ready. The times of a handshake that nobody waited for are not the visit's.
+fn note_connection(visit: &mut Visit, page: &Page) {
+    let has = |metric| page.measures.get(metric).is_some();
+    if page.is_own {
+        let is_new = has(Metric::Connect) || has(Metric::Tls);
+        visit.connection = if is_new { Connection::New } else { Connection::Reused };
+    }
+    if visit.connection == Connection::New {
+        return;
+    }
+    let mut kept = Measures::default();
+    for metric in Metric::ALL.iter().filter(|metric| !matches!(metric, Metric::Handshake | Metric::Queue)) {
+        if let Some(value) = visit.measures.get(*metric) {
+            kept.set(*metric, value);
+        }
+    }
+    visit.measures = kept;
 }
 
 fn require(is_true: bool) -> Result<(), Refusal> {
@@ -138,7 +181,12 @@ mod tests {
 
     fn issued(host: &str, answered_in: u64) -> Issued {
         let visit = Visit::new(host.into(), "/".into());
-        Issued { request: RequestId(1), visit, answered_in: Some(Duration::from_millis(answered_in)) }
+        Issued {
+            request: RequestId(1),
+            visit,
+            answered_in: Duration::from_millis(answered_in),
+            may_be_hinted: false,
+        }
     }
 
     #[test]
@@ -178,8 +226,45 @@ mod tests {
         assert_eq!(joined("wait=150&ttfb=250&lcp=900"), Ok(true));
         assert_eq!(joined("wait=99&ttfb=100"), Ok(true), "clocks are rounded");
         assert_eq!(joined("ttfb=0&nav=prerender"), Ok(false));
-        for wrong in ["wait=20&ttfb=250", "wait=150&ttfb=20", "wait=150&ttfb=250&lcp=60000", "inp=500000"] {
+        assert_eq!(joined("wait=150&ttfb=60100"), Ok(true), "redirects take their time");
+        for wrong in [
+            "wait=20&ttfb=250",
+            "wait=150&ttfb=20",
+            "wait=150&ttfb=250&lcp=60000",
+            "inp=500000",
+            "wait=11200&ttfb=11200",
+            "ttfb=71200",
+            "wait=150&ttfb=60200",
+            "dns=20000&connect=20000&tls=20100",
+            "ttfb=600000&load=600000",
+        ] {
             assert_eq!(joined(wrong), Err(Refusal::Implausible), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_connection_is_new_if_the_page_waited_for_it() {
+        let joined = |form: &str| {
+            let mut issued = issued("a", 100);
+            issued.visit.connection = Connection::New;
+            for metric in [Metric::Handshake, Metric::Queue, Metric::RoundTrip] {
+                assert!(issued.visit.measures.set(metric, 20.0));
+            }
+            let page = Page::read(form.as_bytes()).expect("a page");
+            let visit = issued.joined(&page, Duration::from_secs(1)).expect("a visit");
+            let has = |metric| visit.measures.get(metric).is_some();
+            assert!(has(Metric::RoundTrip) && has(Metric::Handshake) == has(Metric::Queue));
+            (visit.connection, has(Metric::Handshake))
+        };
+        let id = "0123456789abcdef0011223344556677";
+        let own = format!("id={id}&wait=150&ttfb=250");
+        assert_eq!(joined(&own), (Connection::Reused, false), "it was open already");
+        assert_eq!(joined(&format!("{own}&connect=20")), (Connection::New, true));
+        assert_eq!(joined(&format!("{own}&tls=20")), (Connection::New, true));
+        assert_eq!(
+            joined(&format!("brisk={id}&t_resp=250")),
+            (Connection::New, true),
+            "Boomerang says nothing"
+        );
     }
 }

@@ -2,8 +2,9 @@
 const p = performance, d = document, n = p.getEntriesByType("navigation")[0];
 if (!n || navigator.globalPrivacyControl) return;
 const hidden = d.visibilityState == "hidden" && !d.prerendering;
-let fcp, lcp, cls = 0, sum = 0, first = 0, last = 0, longest = [], sent;
+let fcp, lcp, cls = 0, sum = 0, first = 0, last = 0, longest = [], sent, full;
 const watched = [];
+p.addEventListener("resourcetimingbufferfull", () => { full = 1; });
 const watch = (type, take, more) => {
   try {
     const o = new PerformanceObserver(l => l.getEntries().forEach(take));
@@ -38,16 +39,18 @@ const send = () => {
   const a = n.activationStart || 0, f = n.finalResponseHeadersStart || n.responseStart, o = {};
   const put = (k, v) => { if (v >= 0) o[k] = +v.toFixed(k == "cls" ? 4 : 1); };
   const since = (k, v) => { if (v > 0) put(k, Math.max(0, v - a)); };
-  let opened = 0, bytes = n.transferSize;
+  let bytes = n.transferSize;
+  const opened = new Set(), of = location.origin + "/", all = p.getEntriesByType("resource");
+  const note = e => { if (e.connectEnd > e.connectStart) opened.add(e.connectStart + "-" + e.connectEnd); };
   const by = { h1: 0, h2: 0, h3: 0, other: 0 };
-  p.getEntriesByType("resource").forEach(e => {
+  all.filter(e => e.name.startsWith(of)).forEach(e => {
     bytes += e.transferSize || 0;
-    if (e.connectEnd > e.connectStart) opened++;
+    note(e);
     const q = e.nextHopProtocol;
     if (q) by[q == "h2" || q == "h3" ? q : q.startsWith("http/1") ? "h1" : "other"]++;
   });
+  note(n);
   if (n.connectEnd > n.connectStart) {
-    opened++;
     const s = n.secureConnectionStart;
     put("dns", n.domainLookupEnd - n.domainLookupStart);
     put("connect", (s || n.connectEnd) - n.connectStart);
@@ -62,8 +65,10 @@ const send = () => {
     put("cls", cls);
   }
   if (longest[0]) put("inp", longest[Math.min(longest.length - 1, Math.floor((p.interactionCount || 0) / 50))][1]);
-  put("connections", opened);
-  put("bytes", bytes);
+  if (!full && all.length < 250) {
+    put("connections", opened.size);
+    put("bytes", bytes);
+  }
   const u = new URLSearchParams({ id: own.description, nav: a ? "prerender" : n.type, ...o, ...by });
   navigator.sendBeacon(location.origin + "/.brisk/beacon", u);
 };

@@ -27,7 +27,7 @@ closed! {
         Shift = "cls",
         /// The page's: connections opened to this host.
         Connections = "connections",
-        /// The page's: bytes transferred.
+        /// The page's: bytes transferred from this host.
         Bytes = "bytes",
         /// The gateway's: from the first byte of the `ClientHello` to the client's `Finished`.
         Handshake = "handshake",

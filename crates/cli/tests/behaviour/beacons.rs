@@ -121,12 +121,16 @@ fn a_beacon_joins_what_is_known_of_its_own_connection() {
             (resumed, _) => format!("resumed-{resumed}"),
         };
         assert!(line.contains(&format!("session=\"{session}\"")), "{line} {logged}");
-        assert!(line.contains("connection=\"new\"") && logged["connection_requests"] == 1, "{line} {logged}");
+        assert_eq!(logged["connection_requests"], 1, "{line} {logged}");
+        // Browsers may open a connection ahead: the page says whether it waited for it.
+        let is_new = line.contains("connection=\"new\"");
+        assert_eq!(is_new, line.contains(" connect=") || line.contains(" tls="), "{line}");
+        assert!(is_new || !line.contains(" handshake="), "{line}");
         assert_eq!(logged["path"], "/0.html");
         // The page waited for at least what the gateway took to answer, and the navigation took longer than that.
         let (wait, ttfb) = (number(line, "wait"), number(line, "ttfb"));
         assert!(wait >= 0.0 && ttfb + 2.0 >= wait, "{line}");
-        if resumption != "0-rtt" {
+        if is_new && resumption != "0-rtt" {
             let handshake = logged["handshake_us"].as_f64().expect("a time") / 1e3;
             assert!(
                 (number(line, "handshake") - handshake).abs() < 0.01 + handshake * 1e-3,

@@ -272,9 +272,11 @@ impl Site {
         if let Some(visits) = &self.visits {
             let may_be_hinted = route.hints.is_some();
             stages.visiting = visits.asked(exchange, &head, &route.path, may_be_hinted);
-            if let Some(visiting) = stages.visiting.as_ref().filter(|visiting| visiting.inserts()) {
+            let inserting = stages.visiting.as_ref().filter(|visiting| visiting.inserts());
+            // Where compression is off the upstream's own stays: what brisk asks for without a coding it has to compress.
+            if let Some(visiting) = inserting.filter(|_| !route.stages.is_never_compressed) {
                 let compression = Rc::clone(visiting.compression());
-                stages.compress_by(&compression, &head, head.uri.path());
+                stages.compress_page_by(&compression, &head, head.uri.path());
                 head.headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
             }
         }
@@ -354,6 +356,7 @@ impl Route {
                 consolidated: host.consolidation.as_ref().map(|settings| {
                     Consolidated::new(settings, route.place, route.rewrite, route.compression.is_some())
                 }),
+                is_never_compressed: route.is_never_compressed,
                 compression: route
                     .compression
                     .as_ref()

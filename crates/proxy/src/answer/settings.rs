@@ -124,6 +124,9 @@ pub struct RouteSettings {
     pub early_data: EarlyDataPolicy,
     /// Which answers are compressed. Default: none.
     pub compression: Option<Arc<CompressionSettings>>,
+    /// Whether compression is switched off, so that no page is compressed for a script that is put into it either.
+    /// Default: no, nothing is said of it.
+    pub is_never_compressed: bool,
     /// What is changed in the headers of requests before an upstream gets them. Default: nothing.
     pub request_headers: Option<Arc<HeaderRules>>,
     /// What is changed in the headers of responses. Default: nothing.
@@ -148,6 +151,7 @@ impl RouteSettings {
             buffer_request: false,
             early_data: EarlyDataPolicy::Hold,
             compression: None,
+            is_never_compressed: false,
             request_headers: None,
             response_headers: None,
             early_hints: None,

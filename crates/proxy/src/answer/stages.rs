@@ -22,7 +22,7 @@ use crate::answer::exchange::Exchange;
 use crate::answer::header_rules::{HeaderRules, HostHeaders};
 use crate::answer::settings::{HostSettings, HstsSettings, KeepAlive};
 use crate::answer::timing::ServerTiming;
-use crate::answer::visits::Visiting;
+use crate::answer::visits::{self, Visiting};
 use crate::body::Body;
 use crate::connection::Connection;
 
@@ -36,6 +36,8 @@ pub(super) struct Stages {
     is_head: bool,
     pub(super) consolidating: Option<Box<Consolidating>>,
     compressing: Option<Box<Compressing>>,
+    /// Of a page that an upstream was asked for without a coding, where its route does not say how it is compressed.
+    recompressing: Option<Box<Compressing>>,
     rules: Option<Arc<HeaderRules>>,
     /// The visit that the response is to be measured of.
     pub(super) visiting: Option<Box<Visiting>>,
@@ -64,6 +66,8 @@ impl OfHost {
 pub(super) struct OfRoute {
     pub(super) consolidated: Option<Rc<Consolidated>>,
     pub(super) compression: Option<Rc<Compression>>,
+    /// Compression is switched off, and nothing else may switch it on.
+    pub(super) is_never_compressed: bool,
     pub(super) rules: Option<Arc<HeaderRules>>,
     pub(super) keep_alive: Option<KeepAlive>,
 }
@@ -76,6 +80,7 @@ impl Stages {
             is_head: request.method == Method::HEAD,
             consolidating: None,
             compressing: None,
+            recompressing: None,
             rules: None,
             visiting: None,
         }
@@ -85,6 +90,17 @@ impl Stages {
     pub(super) fn compress_by(&mut self, compression: &Rc<Compression>, request: &Parts, path: &str) {
         let usual = || Box::new(compression.asked(request, path.as_bytes()));
         self.compressing = Some(self.compressing.take().unwrap_or_else(usual));
+    }
+
+    /// The response is compressed as `compression` says if it is a page, unless its route says how.
+    pub(super) fn compress_page_by(&mut self, compression: &Rc<Compression>, request: &Parts, path: &str) {
+        self.recompressing = Some(Box::new(compression.asked(request, path.as_bytes())));
+    }
+
+    /// How the response is compressed.
+    fn compressing(&self, response: &Response<Body>) -> Option<&Compressing> {
+        let of_page = || self.recompressing.as_deref().filter(|_| visits::is_page(response));
+        self.compressing.as_deref().or_else(of_page)
     }
 
     /// The route that answers is known.
@@ -124,7 +140,7 @@ impl Stages {
         if let Some(timing) = host.and_then(|host| host.timing.as_ref()) {
             timing.apply(exchange, response.headers_mut());
         }
-        if let Some(compressing) = &self.compressing {
+        if let Some(compressing) = self.compressing(response) {
             compressing.apply(connection, response);
         }
         if self.is_head {
@@ -159,4 +175,29 @@ fn transport_security(settings: HstsSettings) -> HeaderValue {
         value.push_str("; preload");
     }
     HeaderValue::try_from(value).expect("digits and fixed words")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::settings::CompressionSettings;
+
+    #[test]
+    fn without_a_word_of_the_route_only_pages_are_compressed_for_their_script() {
+        let request = http::Request::get("/").header("accept-encoding", "gzip").body(()).expect("a request");
+        let (head, ()) = request.into_parts();
+        let of = |kind: &'static str| {
+            let mut response = Response::new(Body::Empty);
+            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+            response
+        };
+        let usual = Compression::new(&Arc::new(CompressionSettings::default()), true, None);
+        let mut stages = Stages::of(&head);
+        assert!(stages.compressing(&of("text/html")).is_none());
+        stages.compress_page_by(&usual, &head, "/");
+        assert!(stages.compressing(&of("text/html")).is_some());
+        assert!(stages.compressing(&of("text/csv")).is_none(), "a download stays as it is");
+        stages.compress_by(&usual, &head, "/");
+        assert!(stages.compressing(&of("text/csv")).is_some(), "the route says so");
+    }
 }

@@ -62,7 +62,7 @@ pub(crate) struct SiteVisits {
     trusted: Rc<[IpNet]>,
     /// What is put into pages.
     tag: Bytes,
-    /// For pages whose route compresses nothing, and for the script.
+    /// For pages whose route does not say how, and for the script.
     compression: Rc<Compression>,
 }
 
@@ -138,7 +138,7 @@ impl SiteVisits {
         if visits.is_on() { visits.share() } else { 1.0 }
     }
 
-    /// The compression of the script, and of pages whose route has none.
+    /// The compression of the script, and of pages whose route does not say.
     pub(crate) fn compression(&self) -> &Rc<Compression> {
         &self.compression
     }
@@ -156,7 +156,7 @@ impl Visiting {
         self.is_measured && self.visits.settings.insert
     }
 
-    /// The compression of the page, where its route has none.
+    /// The compression of the page, where its route does not say.
     pub(crate) fn compression(&self) -> &Rc<Compression> {
         self.visits.compression()
     }
@@ -205,7 +205,7 @@ fn is_drawn(id: u64, share: f64) -> bool {
 }
 
 /// Whether the answer is a page, or says that the browser's copy still is.
-fn is_page(response: &Response<Body>) -> bool {
+pub(super) fn is_page(response: &Response<Body>) -> bool {
     let headers = response.headers();
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     // What is saved to a file is shown by no browser.

@@ -16,18 +16,34 @@ const HIGHEST_BROTLI: u8 = 7;
 
 /// What a host says for its routes that say nothing themselves.
 #[derive(Clone)]
-pub(super) struct Inherited(Option<Arc<CompressionSettings>>);
+pub(super) struct Inherited {
+    settings: Option<Arc<CompressionSettings>>,
+    is_off: bool,
+}
 
 impl Inherited {
     /// What `host`, whose table is at `path`, says.
     pub(super) fn of(host: &raw::Host, path: &KeyPath, context: &mut Context<'_>) -> Self {
         let written = host.compression.as_ref();
-        Self(written.and_then(|written| settings(written, &path.key("compression"), context)))
+        Self {
+            settings: written.and_then(|written| settings(written, &path.key("compression"), context)),
+            is_off: matches!(written, Some(Compression::Off)),
+        }
     }
 
     /// What the host says.
     pub(super) fn of_host(&self) -> Option<Arc<CompressionSettings>> {
-        self.0.clone()
+        self.settings.clone()
+    }
+
+    /// Whether the host switches it off, which is more than to say nothing.
+    pub(super) fn is_off(&self) -> bool {
+        self.is_off
+    }
+
+    /// Whether it is switched off for a route.
+    pub(super) fn is_off_for(&self, raw: &raw::Route) -> bool {
+        raw.compression.as_ref().map_or(self.is_off, |written| matches!(written, Compression::Off))
     }
 
     /// The compression of the route at `path`.
@@ -43,7 +59,7 @@ impl Inherited {
         }
         match &raw.compression {
             Some(written) => settings(written, &path, context),
-            None => self.0.clone(),
+            None => self.settings.clone(),
         }
     }
 }

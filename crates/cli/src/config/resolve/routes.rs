@@ -47,6 +47,7 @@ pub(super) fn routes(
     settings.extend(places.into_iter().map(|place| RouteSettings {
         body_limit: limit.0,
         compression: inherited.compression.of_host(),
+        is_never_compressed: inherited.compression.is_off(),
         keep_alive: kept,
         ..place
     }));
@@ -90,6 +91,7 @@ fn route(
         buffer_request,
         early_data,
         compression,
+        is_never_compressed: inherited.compression.is_off_for(raw),
         request_headers,
         response_headers,
         early_hints,

@@ -14,6 +14,24 @@ fn resolved(text: &str) -> RouteSettings {
 }
 
 #[test]
+fn compression_that_is_off_is_not_the_same_as_none_that_is_written() {
+    assert!(
+        !resolved(&route("")).is_never_compressed
+            && !resolved(&route("compression = true")).is_never_compressed
+    );
+    assert!(resolved(&route("compression = false")).is_never_compressed);
+    let of_host = |value: &str, lines: &str| {
+        resolved(&route(lines).replacen(
+            "[[host.route]]",
+            &format!("compression = {value}\n[[host.route]]"),
+            1,
+        ))
+    };
+    assert!(of_host("false", "").is_never_compressed && !of_host("true", "").is_never_compressed);
+    assert!(!of_host("false", "compression = true").is_never_compressed);
+}
+
+#[test]
 fn compression_has_codings_levels_and_types() {
     for (lines, message) in [
         (

@@ -84,10 +84,11 @@ impl SiteVisits {
         if body.size_hint().lower() > LARGEST as u64 {
             return Err(Dropped::TooLarge);
         }
-        let held = self.beacons.admit(self.client(connection))?;
+        let client = self.client(connection);
+        let held = self.beacons.admit(client)?;
         if head.method == Method::GET {
             let query = head.uri.query().unwrap_or_default();
-            return self.beacons.take(Kind::Form, query.as_bytes(), &self.host);
+            return self.beacons.take(Kind::Form, query.as_bytes(), &self.host, client);
         }
         let arriving = Box::pin(arrived(body, held));
         let whole = match connection.register_deadline() {
@@ -97,7 +98,7 @@ impl SiteVisits {
             }
             None => arriving.await,
         };
-        self.beacons.take(kind, &whole?.0, &self.host)
+        self.beacons.take(kind, &whole?.0, &self.host, client)
     }
 }
 

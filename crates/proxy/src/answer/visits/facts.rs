@@ -29,8 +29,8 @@ pub(super) fn issued(visiting: &Visiting, exchange: &Exchange) -> Issued {
     visit.connection = if is_new { Connection::New } else { Connection::Reused };
     note_tls(&mut visit, &record);
     note_times(&mut visit, exchange, &record, is_new && connection.is_confirmed());
-    let answered_in = (!visiting.may_be_hinted).then(|| exchange.elapsed());
-    Issued { request: exchange.id(), visit, answered_in }
+    let (answered_in, may_be_hinted) = (exchange.elapsed(), visiting.may_be_hinted);
+    Issued { request: exchange.id(), visit, answered_in, may_be_hinted }
 }
 
 fn note_tls(visit: &mut Visit, record: &ConnectionRecord) {
