@@ -5,11 +5,8 @@ use memchr::memchr;
 use crate::css::Css;
 use crate::map::Base;
 use crate::script::RawText;
-use crate::tag::{Place, Tag};
+use crate::tag::{NAME, Place, Tag};
 use crate::{Context, HELD};
-
-/// The longest name of an element that matters.
-const NAME: usize = 32;
 
 /// Elements whose text is no markup, but within `svg` and `math`.
 const RAW: [&[u8]; 6] = [b"iframe", b"noembed", b"noframes", b"textarea", b"title", b"xmp"];
@@ -358,6 +355,7 @@ mod tests {
             "<textarea><img src=https://static.example/a></textarea>",
             "<img data-src=https://static.example/a title=https://static.example/a>",
             "<x-image src=https://static.example/a>",
+            "<anamethatiscutbeforeitsfirsthyphen-x src=https://static.example/a>",
             "<link rel=stylesheet integrity=sha384-x href=https://static.example/a.css>",
             "<link href=https://static.example/ rel=canonical>",
             "<!doctype html><!x src=https://static.example/><?x href=https://static.example/>",

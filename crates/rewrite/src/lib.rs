@@ -32,7 +32,7 @@ pub use policy::policy;
 pub const HELD: usize = 64 << 10;
 
 /// Goes up with every change of what becomes of a document: copies that were changed in another way are old.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Kinds of documents that have URLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -228,7 +228,7 @@ impl Map {
             return None;
         }
         let mut units = syntax.units(url).peekable();
-        while units.next_if(|unit| unit.byte.is_some_and(|byte| byte <= b' ')).is_some() {}
+        while units.next_if(is_skipped).is_some() {}
         let first = units.peek()?.start;
         match begins(&mut units) {
             Begins::Root => {
@@ -260,7 +260,7 @@ impl Map {
     /// The base of a document whose URLs are relative to `url`, which is within a document of `base` at `own`.
     pub(crate) fn base(&self, base: Base, url: &[u8], own: &str, syntax: Syntax) -> Base {
         let mut units = syntax.units(url).peekable();
-        while units.next_if(|unit| unit.byte.is_some_and(|byte| byte <= b' ')).is_some() {}
+        while units.next_if(is_skipped).is_some() {}
         let Begins::Authority { is_secure } = begins(&mut units) else {
             // `data:` and others: relative URLs lead nowhere then.
             let has_scheme = {
@@ -322,6 +322,11 @@ impl Map {
             (rest.is_empty() || rest.starts_with(['/', '?'])).then_some((&place.origin, rest))
         })
     }
+}
+
+/// What may be before a URL. A NUL becomes another character in HTML and CSS, which is of the URL.
+fn is_skipped(unit: &Unit) -> bool {
+    unit.byte.is_some_and(|byte| (1..=b' ').contains(&byte))
 }
 
 fn begins(units: &mut std::iter::Peekable<impl Iterator<Item = Unit>>) -> Begins {
@@ -441,6 +446,7 @@ mod tests {
             "//static.example.evil",
             "https://static.example\\a",
             "/\\static.example/a",
+            "\0https://static.example/a",
         ] {
             assert_eq!(edited(Base::Own, url), None, "{url}");
             if !url.starts_with('/') {

@@ -9,6 +9,9 @@ use crate::map::{Base, Edit, apply};
 use crate::policy::policy;
 use crate::text::{Syntax, decoded};
 
+/// The bytes of an element's name that are kept.
+pub(crate) const NAME: usize = 32;
+
 /// Where in a tag a byte is (HTML sections 13.2.5.8 and 13.2.5.32 to 13.2.5.40).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -157,8 +160,8 @@ impl<'t> Tag<'t> {
     fn content(&self, attribute: &Attribute, is_fixed: bool, meta: Option<Content>) -> Option<Content> {
         let is_one_of = |names: &[&str]| names.iter().any(|name| same(self.name, name));
         let name = self.bytes[attribute.name.clone()].to_ascii_lowercase();
-        // Elements of the page's own scripts may mean anything by their attributes.
-        let is_custom = self.name.contains(&b'-');
+        // Elements of the page's own scripts may mean anything by their attributes. A cut name may be one of theirs.
+        let is_custom = self.name.contains(&b'-') || self.name.len() == NAME;
         match &name[..] {
             b"style" => Some(Content::Style),
             _ if is_custom => None,
@@ -176,7 +179,8 @@ impl<'t> Tag<'t> {
         }
     }
 
-    /// A style sheet with a digest stays where its bytes are those that were digested, and the address of the page itself
+    /// A style sheet with a digest stays where its bytes are those that were digested, and the address of the page
+    /// itself
     /// is what search engines know it by.
     fn is_fixed_link(&self) -> bool {
         let has = |name, word: &str| {
