@@ -1,7 +1,7 @@
 //! `brisk probe --audit`: everything about a server's TLS that can be judged from outside, graded.
 //!
 //! Versions, suites, groups and weaknesses are found by hellos of `wire`, without a TLS library; what takes a whole handshake,
-//! by `tls-client`. Every probe only reads. What cannot be judged is left out, never guessed.
+//! by `tls-client`. Probes go no further than what shows a weakness. What cannot be judged is left out, never guessed.
 
 pub mod catalogue;
 mod certificate;
@@ -99,6 +99,13 @@ pub struct Audit {
     pub not_judged: Vec<String>,
 }
 
+impl Audit {
+    /// The port that was asked.
+    fn port(&self) -> u16 {
+        self.address.parse().map_or(0, |address: SocketAddr| address.port())
+    }
+}
+
 /// Audits a server. Blocks until the end; `progress` gets what is done now.
 pub fn run(settings: &AuditSettings, progress: &mut dyn FnMut(&str)) -> Result<Audit, AuditError> {
     let address = match settings.address {
@@ -156,6 +163,8 @@ pub fn run(settings: &AuditSettings, progress: &mut dyn FnMut(&str)) -> Result<A
         not_judged: Vec::new(),
     };
     audit.not_judged = not_judged(&audit);
+    let silent = contact.silent_steps().into_iter();
+    audit.not_judged.extend(silent.map(|step| format!("{step}: asked twice, and some got no answer")));
     audit.grade = grade::grade(&audit);
     audit.findings = judged::findings(&audit);
     Ok(audit)
@@ -208,7 +217,8 @@ fn chains(
             let answer = contact.ask(&asked)?;
             let Some(hello) = answer.agreed(version) else { continue };
             let scts = hello.extension(extension::SCT).map(<[u8]>::to_vec);
-            let shown = Shown { chain: answer.certificates.clone(), staple: answer.staple.clone(), scts };
+            let (chain, staple) = (answer.certificates.clone(), answer.staple.clone());
+            let shown = Shown { chain, staple, scts, is_tls13: false };
             if !shown.chain.is_empty() && !found.contains(&shown) {
                 found.push(shown);
             }
@@ -235,10 +245,11 @@ fn not_judged(audit: &Audit) -> Vec<String> {
     }
     if audit.protocols.newest_before_13().is_some() {
         for (name, verdict) in [
+            ("Heartbleed: no answer in time", audit.weaknesses.heartbleed),
             ("CCS injection: no answer in time", audit.weaknesses.early_ccs),
             ("ROBOT: no answer that repeats", audit.weaknesses.robot),
             (
-                "renegotiation by the client: no suite of ECDHE with AES-GCM",
+                "renegotiation by the client: no suite of ECDHE with AES-GCM, or no answer",
                 audit.weaknesses.client_renegotiation,
             ),
         ] {
@@ -248,7 +259,10 @@ fn not_judged(audit: &Audit) -> Vec<String> {
         }
     }
     if let Some((_, None)) = audit.sessions.watched {
-        all.push("keys of tickets: their tickets name no key".to_owned());
+        all.push("keys of tickets: tickets name no key, or none came at the end of the watch".to_owned());
+    }
+    if audit.certificates.iter().any(|certificate| certificate.has_hidden_scts && certificate.sct_logs < 2) {
+        all.push("SCTs of the TLS extension: TLS 1.3 hides them".to_owned());
     }
     all
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
+use std::time::SystemTime;
 
 use brisk_tls_base::{file_roots, system_roots};
 use rustls::client::WebPkiServerVerifier;
@@ -65,6 +66,12 @@ impl Judge {
 
     /// Whether `chain`, DER and the server's own certificate first, is trusted now for `name`, a host name or an address.
     pub fn judge(&self, chain: &[Vec<u8>], name: &str) -> Result<(), Distrust> {
+        self.judge_at(chain, name, SystemTime::now())
+    }
+
+    /// The same at another time. What has expired by then is [`Distrust::Time`], also where the authority is not of the set.
+    pub fn judge_at(&self, chain: &[Vec<u8>], name: &str, at: SystemTime) -> Result<(), Distrust> {
+        let at = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
         let name =
             ServerName::try_from(bare.to_owned()).map_err(|error| Distrust::Other(error.to_string()))?;
@@ -72,7 +79,7 @@ impl Judge {
         let Some((own, others)) = chain.split_first() else {
             return Err(Distrust::Other("no certificate".to_owned()));
         };
-        let verified = self.0.verify_server_cert(own, others, &name, &[], UnixTime::now());
+        let verified = self.0.verify_server_cert(own, others, &name, &[], UnixTime::since_unix_epoch(at));
         verified.map(|_| ()).map_err(|error| match error {
             Error::InvalidCertificate(error) => distrust(&error),
             other => Distrust::Other(other.to_string()),
@@ -115,6 +122,8 @@ mod tests {
         assert_eq!(own.judge(&right[..1], "a.test"), Err(Distrust::UnknownIssuer));
         let expired = chain(&ca.server(&["a.test"]).expired().issue());
         assert_eq!(own.judge(&expired, "a.test"), Err(Distrust::Time));
+        let never = SystemTime::UNIX_EPOCH;
+        assert_eq!(own.judge_at(&right, "a.test", never), Err(Distrust::Time));
         let mozilla = Judge::new(&Authorities::Mozilla).expect("authorities");
         assert_eq!(mozilla.judge(&right, "a.test"), Err(Distrust::UnknownIssuer));
         assert!(matches!(own.judge(&[], "a.test"), Err(Distrust::Other(_))));

@@ -63,6 +63,7 @@ fn text(audit: &Audit, format: Option<Format>) -> String {
 /// As `brisk probe` without `--audit` ends.
 fn code(error: &AuditError) -> u8 {
     match error {
+        AuditError::Authorities(_) => 2,
         AuditError::Resolve { .. } => 3,
         AuditError::Connect { .. } => 4,
         AuditError::NoTls { .. } | AuditError::Flight { error: FlightError::NotTls, .. } => 5,

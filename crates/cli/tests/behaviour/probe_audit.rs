@@ -96,7 +96,8 @@ fn each_fault_of_a_configuration_is_found_and_no_other() {
 #[test]
 fn chains_are_judged_as_they_are_sent() {
     let ca = TestCa::new();
-    let leaf = ca.server(&["localhost"]).issue();
+    // It says where its issuer's certificate is: without that none can be missed.
+    let leaf = ca.server(&["localhost"]).issuer_at("http://127.0.0.1:9/issuer").issue();
     let own = leaf.certificate_pem.clone();
     let chains = [
         ("chain-incomplete", own.clone()),
@@ -110,6 +111,9 @@ fn chains_are_judged_as_they_are_sent() {
         fs::write(&leaf.chain, chain).expect("a file of the test");
         assert_eq!(found_of_nginx(&leaf, &ca, RIGHT), [id]);
     }
+    let unsaid = ca.server(&["localhost"]).issue();
+    fs::write(&unsaid.chain, &unsaid.certificate_pem).expect("a file of the test");
+    assert_eq!(found_of_nginx(&unsaid, &ca, RIGHT), ["certificate-untrusted"]);
 }
 
 #[test]
@@ -204,6 +208,9 @@ fn formats_and_exit_codes_are_for_ci() {
     let passed = audit(&root, address, &["--fail-below", "A", "--format", "sarif"]).success();
     let sarif: Value = serde_json::from_str(&passed).expect("JSON");
     assert_eq!(sarif["runs"][0]["properties"]["grade"], "A");
+    let place =
+        &sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"];
+    assert_eq!(place, &Value::from(format!("localhost/{}", address.port())));
     let text = audit(&root, address, &[]).success();
     for part in ["Grade A\n", "hsts-missing", "add_header Strict-Transport-Security", "SSL Labs"] {
         assert!(text.contains(part), "no {part:?} in {text}");
@@ -212,6 +219,8 @@ fn formats_and_exit_codes_are_for_ci() {
     let closed = audit(&root, address, &[]);
     assert_eq!(closed.status.code(), Some(4), "{}", closed.text());
     assert_eq!(closed.stderr.lines().count(), 1, "{}", closed.stderr);
+    let unread = audit(Path::new("/none/authorities.pem"), address, &[]);
+    assert_eq!(unread.status.code(), Some(2), "{}", unread.text());
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! The chains that a server shows, as they were sent, and what is wrong with each.
 
+use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use brisk_certs::ocsp::Question;
+use brisk_certs::ocsp::{OcspError, Question};
 use brisk_report::json::timestamp;
 use brisk_tls_client::{Authorities, Distrust, Judge};
 use brisk_wire::server_flight;
@@ -10,7 +11,7 @@ use serde::Serialize;
 use x509_parser::oid_registry::{
     OID_HASH_SHA1, OID_PKCS1_MD5WITHRSAENC, OID_PKCS1_RSASSAPSS, OID_PKCS1_SHA1WITHRSA, OID_SHA1_WITH_RSA,
 };
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_parser::prelude::{FromDer, GeneralName, ParsedExtension, X509Certificate};
 use x509_parser::public_key::PublicKey;
 use x509_parser::signature_algorithm::RsaSsaPssParams;
 
@@ -24,6 +25,8 @@ pub(super) struct Shown {
     pub(super) staple: Option<Vec<u8>>,
     /// The list of SCTs of the TLS extension.
     pub(super) scts: Option<Vec<u8>>,
+    /// TLS 1.3 showed it, whose extension with SCTs is not seen here.
+    pub(super) is_tls13: bool,
 }
 
 /// What was found of one chain.
@@ -54,8 +57,12 @@ pub struct Certificate {
     pub name_matches: bool,
     /// Each certificate is followed by its issuer.
     pub in_order: bool,
-    /// An intermediate is missing: the last one that belongs to the chain is no authority, and its issuer is not there.
+    /// No certificate is known to be missing. `false` where the chain leads to no authority here, and its last certificate says
+    /// where its issuer's is to be had.
     pub is_complete: bool,
+    /// The issuer that is neither sent nor an authority here; `None` where the chain ends as it should.
+    #[serde(skip)]
+    pub missing: Option<String>,
     /// The root was sent as well, which no client needs.
     pub has_root: bool,
     /// Certificates sent that do not belong to the chain.
@@ -78,6 +85,9 @@ pub struct Certificate {
     pub is_stapled: bool,
     /// Logs that have it, by SCTs within the certificate, the TLS extension and the staple.
     pub sct_logs: usize,
+    /// SCTs of the TLS extension were not to be seen.
+    #[serde(skip)]
+    pub has_hidden_scts: bool,
     /// Verdict of each set of authorities.
     pub trust: Vec<Trust>,
 }
@@ -103,7 +113,8 @@ impl Judges {
     pub(super) fn new(files: &[std::path::PathBuf]) -> Result<Self, AuditError> {
         let mut all = Vec::new();
         if !files.is_empty() {
-            all.push(("those of --ca", Judge::new(&Authorities::Files(files.to_vec()))?));
+            let own = Judge::new(&Authorities::Files(files.to_vec())).map_err(AuditError::Authorities)?;
+            all.push(("those of --ca", own));
         }
         all.push(("Mozilla", Judge::new(&Authorities::Mozilla)?));
         if let Ok(system) = Judge::new(&Authorities::System) {
@@ -134,17 +145,25 @@ pub(super) fn judge(shown: &Shown, host: &str, judges: &Judges, now: SystemTime)
         ..Certificate::default()
     };
     found.name_matches = found.names.iter().any(|name| matches(name, host));
-    links(&all, &mut found);
+    let last = links(&all, &mut found);
     found.weak_hash = all.iter().find_map(|certificate| weak_hash(certificate));
     found.weak_key = all.iter().find_map(|certificate| weak_key(certificate));
     found.wrong_time = all.iter().find_map(|certificate| wrong_time(certificate, seconds(now)));
     found.must_staple = must_staple(own);
     staple(shown, now, &mut found);
-    found.sct_logs = logs(own, shown);
+    found.sct_logs = logs(own, shown, &found);
+    found.has_hidden_scts = shown.is_tls13;
+    let in_its_time = within(&all);
     for (authorities, judge) in &judges.0 {
-        let distrust = judge.judge(&shown.chain, host).err();
-        // What has expired is refused before its issuers are looked for.
-        let is_anchored = matches!(distrust, None | Some(Distrust::Name));
+        let distrust = judge.judge_at(&shown.chain, host, now).err();
+        let is_anchored = match distrust {
+            // What has expired is refused before its issuers are looked for; the name is looked at last.
+            Some(Distrust::Time) => in_its_time.is_some_and(|time| {
+                matches!(judge.judge_at(&shown.chain, host, time), Ok(()) | Err(Distrust::Name))
+            }),
+            None | Some(Distrust::Name) => true,
+            _ => false,
+        };
         let distrust = distrust.map(|distrust| match distrust {
             _ if is_self_signed(own) => "it is signed by itself".to_owned(),
             Distrust::UnknownIssuer => "it leads to none of these authorities".to_owned(),
@@ -155,16 +174,40 @@ pub(super) fn judge(shown: &Shown, host: &str, judges: &Judges, now: SystemTime)
         found.trust.push(Trust { authorities, distrust, is_anchored });
     }
     // An authority that clients have needs not be sent.
-    found.is_complete |= found.trust.iter().any(|trust| trust.is_anchored);
+    if !found.trust.iter().any(|trust| trust.is_anchored) && !is_self_signed(last) {
+        found.missing = Some(last.issuer().to_string());
+    }
+    // Whether the issuer is an intermediate or a root that is not known here, only the certificate can say.
+    found.is_complete = found.missing.is_none() || !names_issuer(last);
     Some(found)
+}
+
+/// A time at which all are valid, or else the server's own.
+fn within(all: &[&X509Certificate<'_>]) -> Option<SystemTime> {
+    let begin = |certificate: &&X509Certificate<'_>| certificate.validity().not_before.timestamp();
+    let end = |certificate: &&X509Certificate<'_>| certificate.validity().not_after.timestamp();
+    let own = all.first()?;
+    let (latest, earliest) = (all.iter().map(begin).max()?, all.iter().map(end).min()?);
+    let (begin, end) = if latest < earliest { (latest, earliest) } else { (begin(own), end(own)) };
+    Some(time(i64::midpoint(begin, end)))
+}
+
+/// Whether it says where its issuer's certificate is (`caIssuers`, RFC 5280 section 4.2.2.1).
+fn names_issuer(certificate: &X509Certificate<'_>) -> bool {
+    certificate.extensions().iter().any(|extension| match extension.parsed_extension() {
+        ParsedExtension::AuthorityInfoAccess(access) => {
+            access.accessdescs.iter().any(|one| one.access_method.to_id_string() == "1.3.6.1.5.5.7.48.2")
+        }
+        _ => false,
+    })
 }
 
 fn is_self_signed(certificate: &X509Certificate<'_>) -> bool {
     certificate.subject().as_raw() == certificate.issuer().as_raw()
 }
 
-/// Follows the issuers from the server's certificate on.
-fn links(all: &[&X509Certificate<'_>], found: &mut Certificate) {
+/// Follows the issuers from the server's certificate on, and returns the last one.
+fn links<'a, 'b>(all: &[&'a X509Certificate<'b>], found: &mut Certificate) -> &'a X509Certificate<'b> {
     let issues = |issuer: &X509Certificate<'_>, below: &X509Certificate<'_>| {
         below.issuer().as_raw() == issuer.subject().as_raw()
     };
@@ -180,9 +223,7 @@ fn links(all: &[&X509Certificate<'_>], found: &mut Certificate) {
     }
     found.strays = used.iter().filter(|used| !**used).count();
     found.has_root = all.len() > 1 && is_self_signed(all[last]);
-    // A chain whose order is right but for what does not belong to it has strays, not a wrong order.
-    let steps = used.iter().filter(|used| **used).count();
-    found.is_complete = steps > 1 || is_self_signed(all[0]);
+    all[last]
 }
 
 fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
@@ -191,8 +232,8 @@ fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
     all.filter_map(|name| match name {
         GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
         GeneralName::IPAddress(bytes) => match bytes.len() {
-            4 => <[u8; 4]>::try_from(*bytes).ok().map(|bytes| std::net::IpAddr::from(bytes).to_string()),
-            _ => <[u8; 16]>::try_from(*bytes).ok().map(|bytes| std::net::IpAddr::from(bytes).to_string()),
+            4 => <[u8; 4]>::try_from(*bytes).ok().map(|bytes| IpAddr::from(bytes).to_string()),
+            _ => <[u8; 16]>::try_from(*bytes).ok().map(|bytes| IpAddr::from(bytes).to_string()),
         },
         _ => None,
     })
@@ -202,6 +243,10 @@ fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
 /// RFC 9525 section 6.3: a wildcard is the whole first label, and stands for one.
 fn matches(pattern: &str, host: &str) -> bool {
     let host = host.trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase();
+    // An address can be written in many ways.
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return pattern.parse() == Ok(address);
+    }
     match pattern.strip_prefix("*.") {
         Some(parent) => host.split_once('.').is_some_and(|(_, rest)| rest == parent),
         None => pattern == host,
@@ -273,14 +318,21 @@ fn staple(shown: &Shown, now: SystemTime, found: &mut Certificate) {
     };
     found.is_stapled = true;
     let own = &shown.chain[0];
-    let issuer = shown.chain.iter().skip(1).find_map(|issuer| {
-        let question = Question::new(own, issuer)?;
-        let verdict = question.verify(staple, now);
-        Some((verdict, issuer))
+    let issuer = X509Certificate::from_der(own).ok().map(|(_, own)| own.issuer().as_raw().to_vec());
+    // Several certificates may have the issuer's name: which one has its key, the staple shows.
+    let verdicts = shown.chain.iter().filter(|der| {
+        X509Certificate::from_der(der)
+            .is_ok_and(|(_, other)| issuer.as_ref().is_some_and(|issuer| other.subject().as_raw() == issuer))
     });
-    found.staple = match issuer {
-        Some((Ok(staple), _)) => format!("good until {}", timestamp(staple.next_update)),
-        Some((Err(error), _)) => {
+    let verdicts = verdicts.filter_map(|issuer| Some(Question::new(own, issuer)?.verify(staple, now)));
+    let verdict = verdicts.min_by_key(|verdict| match verdict {
+        Ok(_) => 0,
+        Err(OcspError::OtherCertificate) => 2,
+        Err(_) => 1,
+    });
+    found.staple = match verdict {
+        Some(Ok(staple)) => format!("good until {}", timestamp(staple.next_update)),
+        Some(Err(error)) => {
             found.staple_is_wrong = true;
             error.to_string()
         }
@@ -289,28 +341,41 @@ fn staple(shown: &Shown, now: SystemTime, found: &mut Certificate) {
 }
 
 /// Logs that signed SCTs: counted, not verified, since their keys change with lists that are not bundled.
-fn logs(certificate: &X509Certificate<'_>, shown: &Shown) -> usize {
+fn logs(certificate: &X509Certificate<'_>, shown: &Shown, found: &Certificate) -> usize {
     const EMBEDDED: &str = "1.3.6.1.4.1.11129.2.4.2";
-    let mut logs: Vec<[u8; 32]> = Vec::new();
-    for extension in certificate.extensions() {
-        if extension.oid.to_id_string() == EMBEDDED {
-            // An OCTET STRING around the list: its header has 2 to 4 bytes.
-            let skipped = match extension.value.get(1) {
-                Some(0x81) => 3,
-                Some(0x82) => 4,
-                _ => 2,
-            };
-            logs.extend(
-                server_flight::scts(extension.value.get(skipped..).unwrap_or_default()).unwrap_or_default(),
-            );
-        }
+    let embedded = certificate.extensions().iter().filter(|one| one.oid.to_id_string() == EMBEDDED);
+    let mut lists: Vec<&[u8]> = embedded.filter_map(|one| octets(one.value)).collect();
+    lists.extend(shown.scts.as_deref());
+    if found.is_stapled && !found.staple_is_wrong {
+        lists.extend(shown.staple.as_deref().and_then(stapled_scts));
     }
-    if let Some(list) = &shown.scts {
-        logs.extend(server_flight::scts(list).unwrap_or_default());
-    }
+    let scts = lists.into_iter().filter_map(|list| server_flight::scts(list).ok());
+    let mut logs: Vec<[u8; 32]> = scts.flatten().collect();
     logs.sort_unstable();
     logs.dedup();
     logs.len()
+}
+
+/// The list of SCTs of an OCSP response: `1.3.6.1.4.1.11129.2.4.5` (RFC 6962 section 3.3).
+fn stapled_scts(response: &[u8]) -> Option<&[u8]> {
+    const NUMBER: &[u8] = &[6, 10, 0x2b, 6, 1, 4, 1, 0xd6, 0x79, 2, 4, 5];
+    let begin = response.windows(NUMBER.len()).position(|window| window == NUMBER)?;
+    let mut value = &response[begin + NUMBER.len()..];
+    // Critical or not.
+    if let [1, 1, _, rest @ ..] = value {
+        value = rest;
+    }
+    octets(octets(value)?)
+}
+
+/// The content of the OCTET STRING that begins here.
+fn octets(der: &[u8]) -> Option<&[u8]> {
+    let (length, content) = match der {
+        [4, 0x82, high, low, rest @ ..] => (usize::from(u16::from_be_bytes([*high, *low])), rest),
+        [4, 0x81, length, rest @ ..] | [4, length @ 0..=0x7f, rest @ ..] => (usize::from(*length), rest),
+        _ => return None,
+    };
+    content.get(..length)
 }
 
 fn seconds(at: SystemTime) -> i64 {
@@ -325,4 +390,31 @@ fn time(seconds: i64) -> SystemTime {
 
 fn days(seconds: i64) -> i64 {
     seconds.div_euclid(24 * 3600)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_compared_as_addresses() {
+        assert!(
+            matches("::1", "0:0:0:0:0:0:0:1") && matches("::1", "[::1]") && matches("192.0.2.1", "192.0.2.1")
+        );
+        assert!(!matches("::2", "::1") && !matches("*.0.2.1", "192.0.2.1"));
+        assert!(matches("*.a.test", "B.a.test.") && !matches("*.a.test", "c.b.a.test"));
+    }
+
+    #[test]
+    fn scts_of_a_staple_are_found() {
+        let list = [0, 3, 0, 1, 7];
+        let number = [6, 10, 0x2b, 6, 1, 4, 1, 0xd6, 0x79, 2, 4, 5];
+        let value = [&[4, 7, 4, 5][..], &list].concat();
+        let plain = [&[0x30, 9][..], &number, &value].concat();
+        assert_eq!(stapled_scts(&plain), Some(&list[..]));
+        let critical = [&[0x30, 9][..], &number, &[1, 1, 0xff], &value].concat();
+        assert_eq!(stapled_scts(&critical), Some(&list[..]));
+        assert_eq!(stapled_scts(&plain[..plain.len() - 1]), None);
+        assert_eq!(stapled_scts(&[4, 1, 0]), None);
+    }
 }

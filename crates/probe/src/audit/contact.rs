@@ -1,6 +1,6 @@
 //! Connections of an audit: their number, rate and time are bounded, and so is what a server may send.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
@@ -51,7 +51,17 @@ pub(super) struct Contact {
     used: Cell<u32>,
     last: Cell<Option<Instant>>,
     step: Cell<&'static str>,
+    failures: Cell<u32>,
+    has_alerted: Cell<bool>,
+    vain_repeats: Cell<u32>,
+    silent: RefCell<Vec<&'static str>>,
 }
+
+/// Hellos that were repeated, one after the other, and ended alike, after which none is repeated: so this server refuses.
+const VAIN_REPEATS: u32 = 8;
+
+/// How long a hello that got no answer waits before it is repeated.
+const PAUSE: Duration = Duration::from_millis(200);
 
 impl Contact {
     pub(super) fn new(host: &str, address: SocketAddr, is_fixed: bool, limits: Limits) -> Self {
@@ -65,6 +75,10 @@ impl Contact {
             used: Cell::new(0),
             last: Cell::new(None),
             step: Cell::new("the first contact"),
+            failures: Cell::new(0),
+            has_alerted: Cell::new(false),
+            vain_repeats: Cell::new(0),
+            silent: RefCell::default(),
         }
     }
 
@@ -140,8 +154,44 @@ impl Contact {
         self.ask_keeping(offer).map(|(answer, _)| answer)
     }
 
-    /// The same, and keeps the connection.
+    /// The same, and keeps the connection. What gets no answer is asked once more.
     pub(super) fn ask_keeping(&self, offer: &Offer) -> Result<(Answer, Line), AuditError> {
+        let mut asked = self.ask_once(offer)?;
+        if asked.0.is_cut() && self.vain_repeats.get() < VAIN_REPEATS {
+            thread::sleep(PAUSE);
+            asked = self.ask_once(offer)?;
+            self.vain_repeats.set(if asked.0.is_cut() { self.vain_repeats.get() + 1 } else { 0 });
+        }
+        let answer = &mut asked.0;
+        self.has_alerted.set(self.has_alerted.get() || answer.alert.is_some());
+        // A server that has alerts refuses by them; another one may close or reset what it refuses.
+        if answer.is_cut() && (self.has_alerted.get() || answer.end == Some(End::Silent)) {
+            answer.has_failed = true;
+            self.failed();
+        }
+        Ok(asked)
+    }
+
+    /// Questions that got no answer so far.
+    pub(super) fn failures(&self) -> u32 {
+        self.failures.get()
+    }
+
+    /// Notes that what is done now got no answer.
+    pub(super) fn failed(&self) {
+        self.failures.set(self.failures.get() + 1);
+        let mut silent = self.silent.borrow_mut();
+        if !silent.contains(&self.step.get()) {
+            silent.push(self.step.get());
+        }
+    }
+
+    /// What got no answer.
+    pub(super) fn silent_steps(&self) -> Vec<&'static str> {
+        self.silent.borrow().clone()
+    }
+
+    fn ask_once(&self, offer: &Offer) -> Result<(Answer, Line), AuditError> {
         let mut line = self.open()?;
         let mut answer = Answer::default();
         if let Err(end) = line.send(&offer.to_bytes()) {
@@ -255,10 +305,17 @@ pub(super) struct Answer {
     exchange: Option<Vec<u8>>,
     pub(super) alert: Option<u8>,
     pub(super) end: Option<End>,
+    /// Neither an answer nor a refusal: it says nothing.
+    pub(super) has_failed: bool,
     is_done: bool,
 }
 
 impl Answer {
+    /// The connection ended before anything was said.
+    fn is_cut(&self) -> bool {
+        self.hello.is_none() && self.alert.is_none() && self.end.is_some()
+    }
+
     fn is_whole(&self) -> bool {
         self.is_done || self.end.is_some() || self.alert.is_some()
     }

@@ -59,6 +59,9 @@ pub enum AuditError {
         /// The limit.
         limit: u32,
     },
+    /// The authorities that the caller named cannot be read.
+    #[error(transparent)]
+    Authorities(ClientError),
     /// The TLS client cannot be made as it should.
     #[error(transparent)]
     Client(#[from] ClientError),

@@ -1,7 +1,8 @@
 //! The grade: SSL Labs' Server Rating Guide, version 2009r (2025).
 //!
 //! Scores for protocol, key exchange and cipher make a number, the number a letter, and rules lower the letter. What the guide
-//! judges by simulated clients, which is one rule, is judged here by the suites that are accepted.
+//! judges by simulated clients, which is one rule, is judged here by the suites that are accepted. What got no answer lowers no
+//! grade.
 
 use std::fmt;
 
@@ -10,7 +11,7 @@ use brisk_wire::suites::{Cipher, Exchange};
 use serde::{Serialize, Serializer};
 
 use super::Audit;
-use super::protocols::Protocols;
+use super::protocols::{Protocol, Protocols};
 
 /// The guide.
 pub const GUIDE: &str = "SSL Labs Server Rating Guide 2009r";
@@ -157,7 +158,8 @@ fn key_exchange(audit: &Audit) -> u32 {
         // As the guide counts elliptic curves: 256 bits are worth 3072 of RSA.
         _ => certificate.key_bits * 12,
     });
-    let bits = certificates.chain(audit.groups.dh_bits).min().unwrap_or(0);
+    let groups = audit.groups.tls13.iter().chain(&audit.groups.tls12).filter_map(|name| group_bits(name));
+    let bits = certificates.chain(audit.groups.dh_bits).chain(groups).min().unwrap_or(0);
     let is_export = audit.protocols.suites().any(|(_, suite)| suite.is_export);
     let score = match bits {
         ..512 => 20,
@@ -167,6 +169,17 @@ fn key_exchange(audit: &Audit) -> u32 {
         _ => 100,
     };
     if is_export { score.min(40) } else { score }
+}
+
+/// What a group is worth in bits of RSA; `None` of one that is known by lattices alone. A hybrid is worth its curve.
+fn group_bits(name: &str) -> Option<usize> {
+    let name = name.to_ascii_lowercase();
+    if let Some(bits) = name.strip_prefix("ffdhe") {
+        return bits.parse().ok();
+    }
+    let curves = [("25519", 256), ("448", 448), ("521", 521), ("512", 512), ("384", 384), ("256", 256)];
+    let mut all = curves.into_iter().chain([("224", 224), ("192", 192)]);
+    all.find(|(part, _)| name.contains(part)).map(|(_, bits)| bits * 12)
 }
 
 fn cipher(found: &Protocols) -> u32 {
@@ -208,7 +221,8 @@ fn protocols(audit: &Audit, rules: &mut Rules) {
     if has(ProtocolVersion::TLS1_0) || has(ProtocolVersion::TLS1_1) {
         rules.cap(Letter::B, "TLS 1.0 or TLS 1.1 is spoken");
     }
-    if !has(ProtocolVersion::TLS1_2) && !has(ProtocolVersion::TLS1_3) {
+    let is_silent = audit.protocols.versions.iter().any(|own| own.version >= 0x303 && own.unanswered > 0);
+    if !has(ProtocolVersion::TLS1_2) && !has(ProtocolVersion::TLS1_3) && !is_silent {
         rules.cap(Letter::C, "neither TLS 1.2 nor TLS 1.3 is spoken");
     }
 }
@@ -232,10 +246,11 @@ fn suites(audit: &Audit, rules: &mut Rules) {
     if all().any(|(_, suite)| suite.bits == 56 && !suite.is_export) {
         rules.cap(Letter::F, "DES");
     }
-    if !all().any(|(_, suite)| suite.has_forward_secrecy()) {
+    let is_whole = audit.protocols.is_whole();
+    if is_whole && !all().any(|(_, suite)| suite.has_forward_secrecy()) {
         rules.cap(Letter::B, "no forward secrecy");
     }
-    if !all().any(|(_, suite)| suite.cipher == Cipher::Aead) {
+    if is_whole && !all().any(|(_, suite)| suite.cipher == Cipher::Aead) {
         rules.cap(Letter::B, "no suite with authenticated encryption (AEAD)");
     }
 }
@@ -255,8 +270,8 @@ fn keys(audit: &Audit, rules: &mut Rules) {
         }
         match &certificate.weak_hash {
             Some(hash) if hash.ends_with("MD5") => rules.cap(Letter::F, hash),
-            Some(hash) => rules.cap(Letter::T, hash),
-            None => {}
+            // No client trusts it: a rule of trust.
+            _ => {}
         }
         if !certificate.is_complete {
             rules.cap(Letter::B, "the chain lacks an intermediate");
@@ -280,22 +295,26 @@ fn attacks(audit: &Audit, rules: &mut Rules) {
     if insecure && weak.client_renegotiation == Some(true) {
         rules.cap(Letter::F, "insecure renegotiation");
     }
-    if audit.protocols.compression {
+    if audit.protocols.compression == Some(true) {
         rules.cap(Letter::C, "TLS compression (CRIME)");
     }
 }
 
 /// What keeps a good server from A+, or makes it A-.
 fn warnings(audit: &Audit, rules: &mut Rules) {
-    if audit.protocols.version(ProtocolVersion::TLS1_3).is_none() {
+    let tls13 = audit.protocols.versions.iter().find(|own| own.version == ProtocolVersion::TLS1_3.0);
+    if tls13.is_none_or(|own| !own.offered && own.unanswered == 0) {
         rules.cap(Letter::AMinus, "no TLS 1.3");
     }
     if audit.protocols.secure_renegotiation == Some(false) {
         rules.cap(Letter::AMinus, "renegotiation is not secured (RFC 5746)");
     }
-    let weak = audit.protocols.suites().any(|(_, suite)| !suite.has_forward_secrecy());
-    let strong = audit.protocols.suites().any(|(_, suite)| suite.has_forward_secrecy());
-    if weak && strong && audit.protocols.versions.iter().any(|own| own.server_order == Some(false)) {
+    // Who may choose matters where both kinds are to be had: never in TLS 1.3.
+    let is_open = |own: &Protocol| {
+        let has = |is_secret| own.suites.iter().any(|suite| suite.forward_secrecy == is_secret);
+        own.server_order == Some(false) && has(true) && has(false)
+    };
+    if audit.protocols.versions.iter().any(is_open) {
         rules.cap(Letter::AMinus, "clients may choose suites without forward secrecy");
     }
     if audit.protocols.fallback_signal == Some(false) {
@@ -303,6 +322,10 @@ fn warnings(audit: &Audit, rules: &mut Rules) {
     }
     let age = audit.http.as_ref().and_then(|http| http.hsts.as_ref()).and_then(|hsts| hsts.max_age);
     match age {
+        _ if super::judged::is_address(&audit.host) => {
+            rules.cap(Letter::A, "no HSTS, which addresses cannot have (RFC 6797)");
+        }
+        None if audit.http.is_none() => rules.cap(Letter::A, "HSTS not known: no answer over HTTP"),
         None => rules.cap(Letter::A, "no HSTS"),
         Some(age) if age < HALF_A_YEAR => {
             rules.cap(Letter::A, format!("HSTS of {age} s, less than 180 days"));
@@ -319,6 +342,16 @@ fn trust(audit: &Audit, rules: &mut Rules) {
         rules.letter = Letter::M;
         rules.reasons.insert(0, "M: a certificate is not for this name".to_owned());
         return;
+    }
+    if audit.certificates.is_empty() {
+        rules.letter = rules.letter.max(Letter::T);
+        rules.reasons.insert(0, "T: no certificate could be read, so none is trusted".to_owned());
+        return;
+    }
+    let weak = audit.certificates.iter().find_map(|certificate| certificate.weak_hash.as_ref());
+    if let Some(hash) = weak.filter(|hash| !hash.ends_with("MD5")) {
+        rules.letter = rules.letter.max(Letter::T);
+        rules.reasons.insert(0, format!("T: {hash}"));
     }
     let untrusted = audit.certificates.iter().any(|certificate| !super::judged::is_trusted(certificate));
     if untrusted && rules.letter < Letter::T {
@@ -348,5 +381,21 @@ mod tests {
         assert_eq!(by_score(19), Letter::F);
         assert_eq!(mean([100, 90, 80].into_iter()), 90);
         assert_eq!(mean([].into_iter()), 0);
+    }
+
+    #[test]
+    fn groups_are_worth_their_curve() {
+        for (name, bits) in [
+            ("x25519", Some(3072)),
+            ("X25519MLKEM768", Some(3072)),
+            ("secp521r1", Some(6252)),
+            ("SecP384r1MLKEM1024", Some(4608)),
+            ("brainpoolP512r1", Some(6144)),
+            ("secp192r1", Some(2304)),
+            ("ffdhe2048", Some(2048)),
+            ("MLKEM768", None),
+        ] {
+            assert_eq!(group_bits(name), bits, "{name}");
+        }
     }
 }

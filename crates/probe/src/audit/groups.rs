@@ -51,7 +51,7 @@ pub struct Groups {
     pub tls13: Vec<String>,
     /// Curves of TLS 1.2 and before.
     pub tls12: Vec<String>,
-    /// Whether a group of TLS 1.3 is safe from quantum computers; `None` without TLS 1.3.
+    /// Whether a group of TLS 1.3 is safe from quantum computers; `None` without TLS 1.3, or without an answer.
     pub post_quantum: Option<bool>,
     /// Whether the order of groups is the server's; `None` where there is nothing to choose.
     pub server_order: Option<bool>,
@@ -88,9 +88,12 @@ pub(super) fn find(contact: &Contact, protocols: &Protocols) -> Result<Groups, A
     let mut found = Groups::default();
     let mut tls13 = Vec::new();
     if protocols.version(ProtocolVersion::TLS1_3).is_some() {
+        let failures = contact.failures();
         tls13 = all(|left| retried(contact, protocols, left))?;
+        let is_whole = contact.failures() == failures;
         found.server_order = order(&tls13, |list| retried(contact, protocols, list))?;
-        found.post_quantum = Some(tls13.iter().any(|group| is_post_quantum(*group)));
+        let has_one = tls13.iter().any(|group| is_post_quantum(*group));
+        found.post_quantum = (has_one || is_whole).then_some(has_one);
     }
     let curves = suites(protocols, |suite| suite.exchange == Exchange::Ecdhe);
     if let Some((version, curves)) = curves {

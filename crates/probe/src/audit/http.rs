@@ -1,6 +1,7 @@
 //! What a server says over HTTP: HSTS, headers that protect pages, cookies, and where port 80 leads.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Instant;
 
 use serde::Serialize;
@@ -117,10 +118,9 @@ impl Head {
 
 /// The request whose answer is looked at.
 pub(super) fn request(contact: &Contact, path: &str) -> String {
-    let authority =
-        if contact.port == 443 { contact.host.clone() } else { format!("{}:{}", contact.host, contact.port) };
     format!(
-        "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: brisk-probe\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+        "GET {path} HTTP/1.1\r\nHost: {}\r\nUser-Agent: brisk-probe\r\nAccept: */*\r\nConnection: close\r\n\r\n",
+        authority(&contact.host, contact.port, 443)
     )
 }
 
@@ -232,7 +232,7 @@ pub(super) async fn plain(contact: &Contact, port: u16) -> Result<Plain, AuditEr
             } else {
                 authority.rsplit_once(':').map_or(authority, |(host, _)| host)
             };
-            host.eq_ignore_ascii_case(&contact.host)
+            is_same(host, &contact.host)
         };
         if let Some(rest) = next.strip_prefix("https://") {
             return Ok(if is_own(rest) { Plain::Redirects(hops) } else { Plain::OtherHost(hops) });
@@ -251,8 +251,20 @@ pub(super) async fn plain(contact: &Contact, port: u16) -> Result<Plain, AuditEr
     Ok(Plain::Answers(310))
 }
 
+/// Whether two hosts are the same, as names or as addresses, with brackets or without.
+fn is_same(one: &str, other: &str) -> bool {
+    let address = |host: &str| host.trim_matches(['[', ']']).parse::<IpAddr>().ok();
+    match (address(one), address(other)) {
+        (None, None) => one.eq_ignore_ascii_case(other),
+        (one, other) => one == other,
+    }
+}
+
 fn authority(host: &str, port: u16, default: u16) -> String {
-    if port == default { host.to_owned() } else { format!("{host}:{port}") }
+    // RFC 3986 section 3.2.2.
+    let bare = host.trim_matches(['[', ']']);
+    let host = if bare.contains(':') { format!("[{bare}]") } else { bare.to_owned() };
+    if port == default { host } else { format!("{host}:{port}") }
 }
 
 #[cfg(test)]
@@ -266,6 +278,14 @@ mod tests {
         assert!(hsts.fits_preload_list());
         assert_eq!(Hsts::read("includeSubDomains").max_age, None);
         assert!(!Hsts::read("max-age=31535999; includeSubDomains; preload").fits_preload_list());
+    }
+
+    #[test]
+    fn addresses_have_brackets_and_are_compared_as_addresses() {
+        assert_eq!(authority("::1", 8443, 443), "[::1]:8443");
+        assert_eq!(authority("a.test", 80, 80), "a.test");
+        assert!(is_same("[::1]", "0:0:0:0:0:0:0:1") && is_same("A.test", "a.test"));
+        assert!(!is_same("[::2]", "::1") && !is_same("a.test", "::1"));
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(super) fn findings(audit: &Audit) -> Vec<Finding> {
     attacks(audit, &mut found);
     sessions(audit, &mut found);
     if let Some(http) = &audit.http {
-        self::http(http, &mut found);
+        self::http(http, is_address(&audit.host), &mut found);
     }
     let mut found = found.0;
     found.sort_by_key(|finding| std::cmp::Reverse(finding.kind.severity));
@@ -93,9 +93,13 @@ fn protocols(audit: &Audit, found: &mut Findings) {
             found.add(kind, format!("{} suites, the first is {}", own.suites.len(), own.suites[0].name));
         }
     }
-    let no_tls13 = has(ProtocolVersion::TLS1_3).is_none();
-    found.add_if(no_tls13, catalogue::NO_TLS13, "a hello of TLS 1.3 is refused");
-    found.add_if(audit.protocols.compression, catalogue::COMPRESSION, "DEFLATE is chosen when it is offered");
+    let tls13 = audit.protocols.versions.iter().find(|own| own.version == ProtocolVersion::TLS1_3.0);
+    if let Some(tls13) = tls13.filter(|own| !own.offered && own.unanswered == 0) {
+        let how = if tls13.refusal.is_empty() { "it is refused" } else { &tls13.refusal };
+        found.add(catalogue::NO_TLS13, format!("a hello of TLS 1.3: {how}"));
+    }
+    let compresses = audit.protocols.compression == Some(true);
+    found.add_if(compresses, catalogue::COMPRESSION, "DEFLATE is chosen when it is offered");
     let fallback = audit.protocols.fallback_signal == Some(false);
     found.add_if(fallback, catalogue::NO_FALLBACK_SIGNAL, "TLS_FALLBACK_SCSV in an older version is ignored");
 }
@@ -118,7 +122,7 @@ fn suites(audit: &Audit, found: &mut Findings) {
         version <= ProtocolVersion::TLS1_0 && !matches!(suite.cipher, Cipher::Rc4 | Cipher::Null)
     });
     let has_aead = all().any(|(_, suite)| suite.cipher == Cipher::Aead);
-    if !has_aead && all().next().is_some() {
+    if !has_aead && all().next().is_some() && audit.protocols.is_whole() {
         found.add(catalogue::NO_AEAD, names(all()));
     }
     for own in audit.protocols.versions.iter().filter(|own| own.server_order == Some(false)) {
@@ -149,11 +153,11 @@ fn groups(audit: &Audit, found: &mut Findings) {
 
 fn chain(certificate: &Certificate, found: &mut Findings) {
     let about = |text: &str| format!("{} ({}): {text}", certificate.subject, certificate.key);
+    let missing = certificate.missing.as_deref().unwrap_or_default();
     if !certificate.is_complete {
-        found.add(
-            catalogue::CHAIN_INCOMPLETE,
-            about(&format!("its issuer {} is not sent", certificate.issuer)),
-        );
+        let evidence =
+            format!("{missing} is neither sent nor trusted here, and the chain says where it is to be had");
+        found.add(catalogue::CHAIN_INCOMPLETE, about(&evidence));
     }
     if certificate.strays > 0 {
         found.add(catalogue::CHAIN_STRAY, about(&format!("{} of {}", certificate.strays, certificate.sent)));
@@ -171,8 +175,9 @@ fn chain(certificate: &Certificate, found: &mut Findings) {
         let (days, end) = (certificate.days_left, &certificate.not_after);
         found.add(catalogue::EXPIRES_SOON, about(&format!("{days} days left, until {end}")));
     }
+    // What an intermediate would mend is said above; the one that more than a certificate leads to may be a root.
     let untrusted = !is_trusted(certificate)
-        && certificate.is_complete
+        && (certificate.is_complete || certificate.sent > 1)
         && certificate.name_matches
         && certificate.wrong_time.is_none();
     if untrusted {
@@ -180,7 +185,11 @@ fn chain(certificate: &Certificate, found: &mut Findings) {
             .trust
             .iter()
             .filter_map(|trust| Some(format!("{}: {}", trust.authorities, trust.distrust.as_ref()?)));
-        found.add(catalogue::UNTRUSTED, about(&verdicts.collect::<Vec<_>>().join("; ")));
+        let mut evidence = verdicts.collect::<Vec<_>>().join("; ");
+        if !missing.is_empty() {
+            evidence = format!("{evidence}; it ends at {missing}, which is neither sent nor trusted here");
+        }
+        found.add(catalogue::UNTRUSTED, about(&evidence));
     }
 }
 
@@ -196,7 +205,7 @@ fn certificate_itself(certificate: &Certificate, found: &mut Findings) {
     if is_public && certificate.lifetime_days > 398 {
         found.add(catalogue::LIFETIME, format!("{} days", certificate.lifetime_days));
     }
-    if is_public && certificate.sct_logs < 2 {
+    if is_public && certificate.sct_logs < 2 && !certificate.has_hidden_scts {
         found.add(catalogue::NO_SCT, format!("SCTs of {} logs", certificate.sct_logs));
     }
     let missing = certificate.must_staple && !certificate.is_stapled;
@@ -210,11 +219,11 @@ fn attacks(audit: &Audit, found: &mut Findings) {
         (
             weak.heartbleed,
             catalogue::HEARTBLEED,
-            "a heartbeat that announces 32 bytes and has none is answered",
+            "a heartbeat that has no padding is answered: lengths are not compared",
         ),
         (weak.early_ccs, catalogue::EARLY_CCS, "what follows an early change_cipher_spec is decrypted"),
         (weak.robot, catalogue::ROBOT, "answers depend on the padding of the premaster secret, twice alike"),
-        (weak.ticketbleed, catalogue::TICKETBLEED, "a session ID of 16 bytes comes back longer"),
+        (weak.ticketbleed, catalogue::TICKETBLEED, "a session ID of 31 bytes comes back longer"),
         (
             weak.client_renegotiation,
             catalogue::CLIENT_RENEGOTIATION,
@@ -252,8 +261,10 @@ fn sessions(audit: &Audit, found: &mut Findings) {
     }
 }
 
-fn http(http: &Http, found: &mut Findings) {
+fn http(http: &Http, is_address: bool, found: &mut Findings) {
     match &http.hsts {
+        // Browsers keep none of addresses (RFC 6797 section 8.1.1).
+        _ if is_address => {}
         None => found.add(catalogue::NO_HSTS, format!("an answer {} without the header", http.status)),
         Some(hsts) => {
             match hsts.max_age {
@@ -284,6 +295,66 @@ fn http(http: &Http, found: &mut Findings) {
     if http.headers.contains_key("public-key-pins") {
         found.add(catalogue::PINS, "Public-Key-Pins");
     }
+}
+
+/// Whether the host is an address, of which there is no HSTS.
+pub(super) fn is_address(host: &str) -> bool {
+    host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok()
+}
+
+/// Whether a kind of finding could not be judged, and why not: that it was not found says nothing.
+pub(super) fn not_judged(audit: &Audit, kind: &Kind) -> Option<&'static str> {
+    const SILENT: &str = "hellos got no answer";
+    let protocols = &audit.protocols;
+    let silent = |version: ProtocolVersion| {
+        let own = protocols.versions.iter().find(|own| own.version == version.0);
+        own.is_some_and(|own| own.unanswered > 0)
+    };
+    let (weak, sessions) = (&audit.weaknesses, &audit.sessions);
+    let is_old = protocols.newest_before_13().is_some();
+    let unknown = |verdict: Option<bool>| is_old && verdict.is_none();
+    let (is_unknown, reason) = match kind.id {
+        "protocol-sslv3" => (silent(ProtocolVersion::SSL3_0), SILENT),
+        "protocol-tls10" | "suite-cbc-tls10" => (silent(ProtocolVersion::TLS1_0), SILENT),
+        "protocol-tls11" => (silent(ProtocolVersion::TLS1_1), SILENT),
+        "protocol-no-tls13" => (silent(ProtocolVersion::TLS1_3), SILENT),
+        "group-no-post-quantum" => (
+            protocols.version(ProtocolVersion::TLS1_3).is_some() && audit.groups.post_quantum.is_none(),
+            SILENT,
+        ),
+        "compression" => (unknown(protocols.compression), SILENT),
+        "renegotiation-insecure" => (unknown(protocols.secure_renegotiation), SILENT),
+        "heartbleed" => (unknown(weak.heartbleed), "no answer in time"),
+        "ccs-injection" => (unknown(weak.early_ccs), "no answer in time"),
+        "robot" => (unknown(weak.robot), "no answer that repeats"),
+        "ticketbleed" => (unknown(weak.ticketbleed), "no ticket of TLS 1.2, or no answer"),
+        "renegotiation-by-client" => {
+            (unknown(weak.client_renegotiation), "no suite of ECDHE with AES-GCM, or no answer")
+        }
+        "ticket-keys-fixed" => (!matches!(sessions.watched, Some((_, Some(_)))), "not watched to its end"),
+        "early-data-replayed" => (
+            sessions.early_data > 0 && sessions.early_data_replayed.is_none(),
+            "early data was not taken, or no answer",
+        ),
+        "resumption-not-shared" => (sessions.addresses.is_empty(), "no other address was asked"),
+        "certificate-no-sct"
+            if audit.certificates.iter().any(|own| own.has_hidden_scts && own.sct_logs < 2) =>
+        {
+            (true, "TLS 1.3 hides the SCTs of its extension")
+        }
+        "http-plain" | "http-redirect-host" => {
+            (audit.http.as_ref().is_none_or(|http| http.plain == Plain::Unasked), "port 80 was not asked")
+        }
+        id if id.starts_with("suite-") => (!protocols.is_whole(), SILENT),
+        id if ["hsts-", "cookie-", "header"].iter().any(|begin| id.starts_with(begin)) => {
+            (audit.http.is_none(), "no answer over HTTP")
+        }
+        id if ["certificate-", "chain-", "staple-"].iter().any(|begin| id.starts_with(begin)) => {
+            (audit.certificates.is_empty(), "no certificate could be read")
+        }
+        _ => (false, ""),
+    };
+    is_unknown.then_some(reason)
 }
 
 /// Whether a grade is worse than what is demanded.

@@ -29,17 +29,18 @@ const ADDRESSES: usize = 4;
 pub struct Sessions {
     /// A session of TLS 1.3 came, and its lifetime in seconds.
     pub ticket_lifetime: Option<u32>,
-    /// It was resumed; `None` without a session.
+    /// It was resumed; `None` without a session, or without a connection.
     pub resumed: Option<bool>,
     /// Bytes of early data that the server takes at most; 0 for none.
     pub early_data: u32,
-    /// Early data was taken twice with one session; `None` where it was not taken once.
+    /// Early data was taken twice with one session; `None` where it was not taken once, or there was no second connection.
     pub early_data_replayed: Option<bool>,
     /// The answer to the second one.
     pub replay_status: Option<u16>,
     /// Other addresses of the name, and whether they resumed a session of the first.
     pub addresses: Vec<(String, bool)>,
-    /// With a watch: how long, in seconds, and whether the keys of tickets changed. `None` where tickets have no name of a key.
+    /// With a watch: how long, in seconds, and whether the keys of tickets changed. `None` where tickets have no name of a
+    /// key, or none came at the end.
     pub watched: Option<(u64, Option<bool>)>,
 }
 
@@ -55,7 +56,7 @@ impl Observer for Keep {
     fn chain(&self, certificates: &[&[u8]], staple: &[u8]) {
         let chain = certificates.iter().map(|der| der.to_vec()).collect();
         let staple = (!staple.is_empty()).then(|| staple.to_vec());
-        let shown = Shown { chain, staple, scts: None };
+        let shown = Shown { chain, staple, scts: None, is_tls13: true };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
     }
 
@@ -66,6 +67,7 @@ impl Observer for Keep {
 const ECDSA: &[SignatureScheme] = &[
     SignatureScheme::ECDSA_SECP256R1_SHA256,
     SignatureScheme::ECDSA_SECP384R1_SHA384,
+    SignatureScheme::ECDSA_SECP521R1_SHA512,
     SignatureScheme::ED25519,
 ];
 const RSA: &[SignatureScheme] = &[
@@ -100,18 +102,29 @@ async fn connect(
     Ok(stream.ok().and_then(Result::ok).map(|stream| (stream, deadline)))
 }
 
-/// The chains that a server shows to clients of TLS 1.3: one for ECDSA, one for RSA, and one of each alone.
+/// The chains that a server shows to clients of TLS 1.3: one for ECDSA, one for RSA, and that of another key where it has neither.
 pub(super) async fn chains(contact: &Contact) -> Result<Vec<Shown>, AuditError> {
     contact.step("certificates");
     let mut found: Vec<Shown> = Vec::new();
-    for schemes in [ECDSA, RSA] {
+    for schemes in [ECDSA, RSA, &[]] {
+        // No schemes stand for all.
+        if schemes.is_empty() && !found.is_empty() {
+            break;
+        }
         let mut settings = settings(contact, ProtocolVersion::TLS1_3);
         settings.schemes = schemes.to_vec();
         let client = Client::new(settings)?;
         let keep = Arc::new(Keep::default());
-        let observer: Arc<dyn Observer> = Arc::clone(&keep) as _;
-        connect(contact, &client, contact.address, None, None, Some(observer)).await?;
-        let shown = keep.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut shown = None;
+        // One connection may fail.
+        for _ in 0..2 {
+            let observer: Arc<dyn Observer> = Arc::clone(&keep) as _;
+            connect(contact, &client, contact.address, None, None, Some(observer)).await?;
+            shown = keep.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if shown.is_some() {
+                break;
+            }
+        }
         found.extend(shown.filter(|shown| !found.contains(shown)));
     }
     Ok(found)
@@ -156,8 +169,15 @@ async fn resume(
     session: &SavedSession,
     found: &mut Sessions,
 ) -> Result<(), AuditError> {
-    let again = connect(contact, client, contact.address, session.try_clone(), None, None).await?;
-    found.resumed = Some(again.is_some_and(|(stream, _)| stream.facts().resumption != Resumption::Full));
+    for _ in 0..2 {
+        let again = connect(contact, client, contact.address, session.try_clone(), None, None).await?;
+        if let Some((stream, _)) = again {
+            found.resumed = Some(stream.facts().resumption != Resumption::Full);
+            return Ok(());
+        }
+    }
+    // Without a connection it is not known.
+    contact.failed();
     Ok(())
 }
 
@@ -190,9 +210,10 @@ async fn replay(
     for _ in 0..2 {
         let early = Some(request.as_bytes());
         let again = connect(contact, client, contact.address, fresh.try_clone(), early, None).await?;
+        // Without a connection it is not known.
         let Some((mut stream, deadline)) = again else {
-            accepted.push(false);
-            continue;
+            contact.failed();
+            return Ok(());
         };
         let is_early = stream.facts().early_data == EarlyOutcome::Accepted;
         let head = if is_early { http::head(&mut stream, deadline).await } else { None };
@@ -259,16 +280,17 @@ pub(super) fn watch(
     let (Some(first), true) = (first, first == second) else { return Ok(None) };
     contact.extend(time);
     let begun = Instant::now();
+    let mut is_known = true;
     loop {
         let left = time.saturating_sub(begun.elapsed());
         if left.is_zero() {
-            return Ok(Some(false));
+            return Ok(is_known.then_some(false));
         }
         progress(&format!("watching ticket keys for {} s more", left.as_secs()));
         thread::sleep(left.min(time / 4).max(Duration::from_millis(100)));
         match runtime.block_on(key_name(contact, &client))? {
             Some(name) if name != first => return Ok(Some(true)),
-            _ => {}
+            last => is_known = last.is_some(),
         }
     }
 }

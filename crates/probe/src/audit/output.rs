@@ -80,7 +80,10 @@ fn protocols(audit: &Audit) -> Table {
     }
     for own in audit.protocols.versions.iter().rev() {
         if !own.offered {
-            table.row([own.name.as_str(), "not spoken"]);
+            let verdict = if own.unanswered == 0 { "not spoken" } else { "not known: no answer" };
+            table.row([own.name.as_str(), verdict]);
+        } else if own.unanswered > 0 {
+            table.row([own.name.as_str(), "perhaps more: hellos without an answer"]);
         }
         for (index, suite) in own.suites.iter().enumerate() {
             let name = if index == 0 { own.name.as_str() } else { "" };

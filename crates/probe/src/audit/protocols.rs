@@ -42,6 +42,11 @@ pub struct Protocol {
     pub suites: Vec<AcceptedSuite>,
     /// Whether the server's order counts; `None` where there is nothing to choose.
     pub server_order: Option<bool>,
+    /// Hellos that got no answer: of what they named, nothing is known.
+    pub unanswered: u32,
+    /// How the server refuses it.
+    #[serde(skip)]
+    pub refusal: String,
 }
 
 /// A suite that a server accepts.
@@ -76,8 +81,8 @@ pub struct Protocols {
     pub sslv2: bool,
     /// The others, oldest first.
     pub versions: Vec<Protocol>,
-    /// TLS compression is accepted (CRIME).
-    pub compression: bool,
+    /// TLS compression is accepted (CRIME); `None` where there was no answer.
+    pub compression: Option<bool>,
     /// Renegotiation is secured (RFC 5746); `None` where only TLS 1.3 is spoken, which has none.
     pub secure_renegotiation: Option<bool>,
     /// A fallback to an older version is refused (RFC 7507); `None` without one to fall back to.
@@ -90,6 +95,11 @@ impl Protocols {
     /// A version's part.
     pub fn version(&self, version: ProtocolVersion) -> Option<&Protocol> {
         self.versions.iter().find(|own| own.version == version.0 && own.offered)
+    }
+
+    /// Whether every hello got an answer: what is not listed is not accepted.
+    pub fn is_whole(&self) -> bool {
+        self.versions.iter().all(|own| own.unanswered == 0)
     }
 
     /// Every accepted suite with its version.
@@ -145,7 +155,12 @@ pub(super) fn find(contact: &Contact) -> Result<Protocols, AuditError> {
         ProtocolVersion::SSL3_0,
     ] {
         let mut protocol = Protocol { name: version.to_string(), version: version.0, ..Protocol::default() };
-        enumerate(contact, version, &mut protocol, &mut refusal, found.versions.is_empty())?;
+        let failures = contact.failures();
+        enumerate(contact, version, &mut protocol)?;
+        protocol.unanswered = contact.failures() - failures;
+        if refusal.is_empty() {
+            refusal.clone_from(&protocol.refusal);
+        }
         found.versions.insert(0, protocol);
     }
     found.sslv2 = sslv2(contact)?;
@@ -169,20 +184,14 @@ fn is_common(suite: &Suite) -> bool {
     kind && !["ARIA", "CAMELLIA"].iter().any(|part| suite.name.contains(part))
 }
 
-fn enumerate(
-    contact: &Contact,
-    version: ProtocolVersion,
-    protocol: &mut Protocol,
-    refusal: &mut String,
-    is_first: bool,
-) -> Result<(), AuditError> {
+fn enumerate(contact: &Contact, version: ProtocolVersion, protocol: &mut Protocol) -> Result<(), AuditError> {
     let mut found: Vec<&'static Suite> = Vec::new();
     for mut chunk in candidates(version) {
         while !chunk.is_empty() {
             let answer = contact.ask(&offer(contact, version, chunk.clone())?)?;
             let Some(suite) = answer.agreed(version).and_then(|_| answer.suite()) else {
-                if found.is_empty() && (is_first || refusal.is_empty()) {
-                    *refusal = describe(&answer);
+                if found.is_empty() && protocol.refusal.is_empty() {
+                    protocol.refusal = describe(&answer);
                 }
                 // 70, protocol_version: no other suite would do.
                 if found.is_empty() && (answer.alert == Some(70) || answer.hello.is_some()) {
@@ -248,7 +257,11 @@ fn sslv2(contact: &Contact) -> Result<bool, AuditError> {
 /// Compression, renegotiation, ALPN and fallback, with the newest version that shows them.
 fn in_passing(contact: &Contact, found: &mut Protocols) -> Result<(), AuditError> {
     contact.step("compression and fallback");
-    let Some(newest) = found.newest_before_13() else { return Ok(()) };
+    let Some(newest) = found.newest_before_13() else {
+        // TLS 1.3 has none.
+        found.compression = Some(false);
+        return Ok(());
+    };
     let codes = |found: &Protocols, version: ProtocolVersion| -> Vec<CipherSuite> {
         let own = found.versions.iter().filter(|own| own.version == version.0);
         own.flat_map(|own| own.suites.iter().map(|suite| suite.suite.code)).collect()
@@ -260,7 +273,7 @@ fn in_passing(contact: &Contact, found: &mut Protocols) -> Result<(), AuditError
     }
     let answer = contact.ask(&asked)?;
     if let Some(hello) = answer.agreed(newest) {
-        found.compression = hello.compression != 0;
+        found.compression = Some(hello.compression != 0);
         found.secure_renegotiation = Some(hello.extension(extension::RENEGOTIATION).is_some());
         found.alpn = hello.alpn();
     }
@@ -285,7 +298,7 @@ fn fallback(
     let mut suites = codes(found, oldest);
     suites.push(CipherSuite::TLS_FALLBACK_SCSV);
     let answer = contact.ask(&offer(contact, oldest, suites)?)?;
-    Ok(Some(answer.agreed(oldest).is_none()))
+    Ok((!answer.has_failed).then(|| answer.agreed(oldest).is_none()))
 }
 
 /// Suites that share the cipher, as text.

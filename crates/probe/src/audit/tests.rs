@@ -18,6 +18,8 @@ use brisk_wire::offer::{handshake, record};
 
 use super::*;
 
+mod judging;
+
 /// What a server of bytes does, beside letting clients agree on a version and a suite with RSA encryption.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fault of its own")]
@@ -178,8 +180,11 @@ fn react(
     stream.read_exact(&mut payload).ok()?;
     match header[0] {
         24 if manners.heartbleed => {
-            let leaked = [&[2, 0, 32][..], &[9; 48]].concat();
-            stream.write_all(&record(24, version, &leaked)).ok()
+            // The test fails if the probe asks for more than it sent: memory of the server.
+            let asked = usize::from(u16::from_be_bytes([payload[1], payload[2]]));
+            let echoed = payload.get(3..3 + asked)?;
+            let answer = [&[2, payload[1], payload[2]][..], echoed, &[9; 16]].concat();
+            stream.write_all(&record(24, version, &answer)).ok()
         }
         20 => alert(stream, version, if manners.takes_early_ccs { 20 } else { 10 }),
         22 if manners.oracle => {
@@ -333,6 +338,8 @@ fn outputs_quote_what_a_server_says_and_stay_well_formed() {
     assert!(!text.contains('\u{1b}'), "{text}");
     let sarif: serde_json::Value = serde_json::from_str(&output::sarif(&evil, "1")).expect("JSON");
     assert_eq!(sarif["runs"][0]["results"].as_array().map(Vec::len), Some(evil.findings.len()));
+    let place = &sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"];
+    assert_eq!(place["uri"], format!("a.test/{}", evil.port()));
     let json: serde_json::Value = serde_json::from_str(&output::json(&evil)).expect("JSON");
     assert_eq!(json["findings"][0]["id"], evil.findings[0].kind.id);
     assert_eq!(json["grade"]["letter"], "T");
@@ -356,7 +363,7 @@ fn a_staple_is_verified_as_clients_verify_it() {
         (Some(of_another), now, true, "it is not about this certificate"),
         (None, now, false, "none"),
     ] {
-        let shown = Shown { chain: chain.clone(), staple, scts: None };
+        let shown = Shown { chain: chain.clone(), staple, ..Shown::default() };
         let judged = certificate::judge(&shown, "a.test", &judges, at).expect("a certificate");
         assert!(
             judged.staple_is_wrong == is_wrong && judged.staple.contains(says),

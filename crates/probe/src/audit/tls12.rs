@@ -207,24 +207,28 @@ pub(super) fn renegotiates(contact: &Contact, protocols: &Protocols) -> Result<O
         asked = asked.with(extension::RENEGOTIATION, own);
     }
     if session.send_handshake(&asked.message()).is_err() {
-        return Ok(Some(false));
+        return Ok(None);
     }
     session.line.hurry(super::weaknesses::SILENCE);
     // Encrypted or not: a handshake record is the hello of the second handshake, everything else a refusal.
     Ok(Some(matches!(session.line.part(), Ok(Part::Data(_) | Part::Handshake(..)))))
 }
 
-/// Whether the server repeats a short session ID with bytes of its memory (CVE-2016-9244): offers a ticket of it with an ID of 16 bytes.
+/// Bytes of a session ID that a weak server makes one byte longer, the least that shows it.
+const ID: usize = 31;
+
+/// Whether the server repeats a short session ID with bytes of its memory (CVE-2016-9244): offers a ticket of it with an ID that
+/// lacks one byte. `None` if it does not answer.
 pub(super) fn bleeds_ids(
     contact: &Contact,
-    ticket: &SessionTicket,
+    ticket: &[u8],
     suite: CipherSuite,
-) -> Result<bool, AuditError> {
+) -> Result<Option<bool>, AuditError> {
     contact.step("Ticketbleed");
-    let mut asked = offer(contact, V12, vec![suite])?.with(extension::TICKET, ticket.ticket.clone());
-    asked.session_id = random::bytes::<16>()?.to_vec();
+    let mut asked = offer(contact, V12, vec![suite])?.with(extension::TICKET, ticket.to_vec());
+    asked.session_id = random::bytes::<ID>()?.to_vec();
     let answer = contact.ask(&asked)?;
     Ok(answer
         .agreed(V12)
-        .is_some_and(|hello| hello.session_id.len() > 16 && hello.session_id.starts_with(&asked.session_id)))
+        .map(|hello| hello.session_id.len() > ID && hello.session_id.starts_with(&asked.session_id)))
 }

@@ -1,5 +1,5 @@
-//! Known weaknesses, found by how a server behaves. Each probe reads only: it asks for less than an attack needs, keeps
-//! nothing of what a weak server gives away, and ends its own connection at most.
+//! Known weaknesses, found by how a server behaves. A probe goes no further than what shows the weakness: none makes a server
+//! give away memory other than one byte of Ticketbleed, and each ends its own connection at most.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub(super) fn find(contact: &Contact, protocols: &Protocols) -> Result<Weaknesse
     let own = protocols.suites().filter(|(own, _)| *own == version);
     let suites: Vec<_> = own.map(|(_, suite)| suite.code).collect();
     if version > ProtocolVersion::SSL3_0 {
-        found.heartbleed = Some(heartbleed(contact, version, suites.clone())?);
+        found.heartbleed = heartbleed(contact, version, suites.clone())?;
     }
     found.early_ccs = early_ccs(contact, version, suites)?;
     found.robot = robot(contact, protocols)?;
@@ -53,28 +53,37 @@ pub(super) fn find(contact: &Contact, protocols: &Protocols) -> Result<Weaknesse
         && let Some(ticket) = &session.ticket
     {
         found.ticket_lifetime = Some(ticket.lifetime);
-        found.ticketbleed = Some(tls12::bleeds_ids(contact, ticket, session.hello.suite)?);
+        found.ticketbleed = tls12::bleeds_ids(contact, &ticket.ticket, session.hello.suite)?;
     }
     Ok(found)
 }
 
-/// Announces 32 bytes and sends none: a right server is silent (RFC 6520 section 4).
+/// Bytes of a heartbeat. All are sent, so that a weak server has nothing to add.
+const BEAT: usize = 16;
+
+/// A heartbeat that is whole but for the padding, without which a right server drops it (RFC 6520 section 4). One that does not
+/// compare the lengths sends back what it got, and nothing else.
 fn heartbleed(
     contact: &Contact,
     version: ProtocolVersion,
     suites: Vec<CipherSuite>,
-) -> Result<bool, AuditError> {
+) -> Result<Option<bool>, AuditError> {
     contact.step("Heartbleed");
     let asked = offer(contact, version, suites)?.with(extension::HEARTBEAT, vec![1]);
     let (answer, mut line) = contact.ask_keeping(&asked)?;
-    if answer.agreed(version).is_none_or(|hello| hello.extension(extension::HEARTBEAT).is_none()) {
-        return Ok(false);
+    let Some(hello) = answer.agreed(version) else { return Ok(None) };
+    if hello.extension(extension::HEARTBEAT).is_none() {
+        return Ok(Some(false));
     }
     line.hurry(SILENCE);
-    if line.send(&record(24, version, &[1, 0, 32])).is_err() {
-        return Ok(false);
+    let own = random::bytes::<BEAT>()?;
+    if line.send(&record(24, version, &[&[1, 0, BEAT as u8][..], &own].concat())).is_err() {
+        return Ok(None);
     }
-    Ok(matches!(line.part(), Ok(Part::Heartbeat(body)) if body.first() == Some(&2) && body.len() > 3))
+    Ok(Some(match line.part() {
+        Ok(Part::Heartbeat(body)) => body.first() == Some(&2) && body.get(3..3 + BEAT) == Some(&own[..]),
+        _ => false,
+    }))
 }
 
 /// A `change_cipher_spec` before any key is agreed on: a right server refuses it. One that takes it decrypts what follows, with
@@ -93,7 +102,7 @@ fn early_ccs(
     let mut bytes = record(20, version, &[1]);
     bytes.extend(record(22, version, &random::bytes::<40>()?));
     if line.send(&bytes).is_err() {
-        return Ok(Some(false));
+        return Ok(None);
     }
     Ok(match line.part() {
         // decryption_failed or bad_record_mac: it took the message and tried to decrypt.
@@ -114,16 +123,42 @@ enum Reaction {
 /// Bleichenbacher's oracle (RFC 8446 appendix C; ROBOT, 2018): whether answers depend on the form of what was decrypted.
 fn robot(contact: &Contact, protocols: &Protocols) -> Result<Option<bool>, AuditError> {
     contact.step("ROBOT");
+    // Of a server that does not answer, no one knows whether it has such suites.
+    let none = protocols.is_whole().then_some(false);
     let rsa = protocols.suites().filter(|(version, suite)| {
         *version >= ProtocolVersion::TLS1_0 && suite.exchange == Exchange::Rsa && !suite.is_export
     });
-    let Some((version, suite)) = rsa.max_by_key(|(version, _)| *version) else { return Ok(Some(false)) };
-    let code = suite.code;
+    let Some((version, suite)) = rsa.max_by_key(|(version, _)| *version) else { return Ok(none) };
+    // Some servers show it only where nothing follows the key exchange.
+    let whole = differs(contact, version, suite.code, Follows::Finished)?;
+    if whole == Some(true) {
+        return Ok(whole);
+    }
+    let alone = differs(contact, version, suite.code, Follows::Nothing)?;
+    Ok(if alone == Some(true) { alone } else { whole.and(alone) })
+}
+
+/// What is sent after the premaster secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Follows {
+    /// `ChangeCipherSpec` and something like a `Finished`.
+    Finished,
+    /// Nothing: a right server waits.
+    Nothing,
+}
+
+/// Whether the answers differ, the same way twice; `None` if they do not repeat.
+fn differs(
+    contact: &Contact,
+    version: ProtocolVersion,
+    suite: CipherSuite,
+    follows: Follows,
+) -> Result<Option<bool>, AuditError> {
     let mut first = None;
     for _ in 0..2 {
         let mut reactions = Vec::new();
         for form in FORMS {
-            match react(contact, version, code, *form)? {
+            match react(contact, version, suite, *form, follows)? {
                 Some(reaction) => reactions.push(reaction),
                 None => return Ok(None),
             }
@@ -171,6 +206,7 @@ fn react(
     version: ProtocolVersion,
     suite: CipherSuite,
     form: Form,
+    follows: Follows,
 ) -> Result<Option<Reaction>, AuditError> {
     let (answer, mut line) = contact.ask_keeping(&offer(contact, version, vec![suite])?)?;
     let Some((modulus, exponent)) = answer.certificates.first().and_then(|der| rsa_key(der)) else {
@@ -191,9 +227,11 @@ fn react(
     body.resize(2 + length - secret.len(), 0);
     body.extend(secret);
     let mut bytes = record(22, version, &handshake(16, &body));
-    bytes.extend(record(20, version, &[1]));
-    bytes.extend(record(22, version, &random::bytes::<64>()?));
-    line.hurry(SILENCE * 2);
+    if follows == Follows::Finished {
+        bytes.extend(record(20, version, &[1]));
+        bytes.extend(record(22, version, &random::bytes::<64>()?));
+    }
+    line.hurry(if follows == Follows::Finished { SILENCE * 2 } else { SILENCE });
     Ok(Some(match line.send(&bytes) {
         Ok(()) => reaction(&mut line),
         Err(end) => Reaction::End(end),

@@ -1,6 +1,7 @@
 //! What the kernel of this machine is set to, as far as it matters for TLS.
 
 use std::fs;
+use std::path::Path;
 use std::str::FromStr;
 
 use brisk_report::Table;
@@ -30,16 +31,22 @@ pub struct Machine {
 impl Machine {
     /// This machine. Reads files of the kernel, and asks it for the default route.
     pub fn this() -> Self {
+        Self { initcwnd: route::initcwnd(), ..Self::settings(Path::new("/proc/sys")) }
+    }
+
+    /// What the files below `folder` say.
+    fn settings(folder: &Path) -> Self {
+        let text = |name: &str| text(folder, name);
         Self {
-            fast_open: number("net/ipv4/tcp_fastopen"),
-            somaxconn: number("net/core/somaxconn"),
-            notsent_lowat: number("net/ipv4/tcp_notsent_lowat"),
+            fast_open: number(text("net/ipv4/tcp_fastopen")),
+            somaxconn: number(text("net/core/somaxconn")),
+            notsent_lowat: number(text("net/ipv4/tcp_notsent_lowat")),
             congestion: text("net/ipv4/tcp_congestion_control"),
             congestion_available: text("net/ipv4/tcp_available_congestion_control")
                 .map(|names| names.split_whitespace().map(str::to_owned).collect())
                 .unwrap_or_default(),
-            slow_start_after_idle: number("net/ipv4/tcp_slow_start_after_idle"),
-            initcwnd: route::initcwnd(),
+            slow_start_after_idle: number(text("net/ipv4/tcp_slow_start_after_idle")),
+            initcwnd: None,
         }
     }
 
@@ -62,13 +69,13 @@ impl Machine {
     }
 }
 
-fn text(name: &str) -> Option<String> {
-    let text = fs::read_to_string(format!("/proc/sys/{name}")).ok()?;
+fn text(folder: &Path, name: &str) -> Option<String> {
+    let text = fs::read_to_string(folder.join(name)).ok()?;
     Some(text.trim().to_owned())
 }
 
-fn number<T: FromStr>(name: &str) -> Option<T> {
-    text(name)?.parse().ok()
+fn number<T: FromStr>(text: Option<String>) -> Option<T> {
+    text?.parse().ok()
 }
 
 #[cfg(test)]
@@ -76,8 +83,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_machine_says_what_its_congestion_control_is() {
-        let machine = Machine::this();
-        assert_eq!(machine.congestion.is_some(), text("net/ipv4/tcp_congestion_control").is_some());
+    fn settings_are_read_from_the_kernels_files() {
+        let ca = brisk_testkit::ca::TestCa::new();
+        let folder = ca.folder().join("sys");
+        for (name, value) in [
+            ("net/ipv4/tcp_fastopen", "3\n"),
+            ("net/core/somaxconn", "not a number\n"),
+            ("net/ipv4/tcp_notsent_lowat", "4294967295\n"),
+            ("net/ipv4/tcp_congestion_control", "bbr\n"),
+            ("net/ipv4/tcp_available_congestion_control", "reno cubic bbr\n"),
+        ] {
+            let file = folder.join(name);
+            fs::create_dir_all(file.parent().expect("a folder")).expect("a folder of the test");
+            fs::write(file, value).expect("a file of the test");
+        }
+        let expected = Machine {
+            fast_open: Some(3),
+            notsent_lowat: Some(4_294_967_295),
+            congestion: Some("bbr".to_owned()),
+            congestion_available: ["reno", "cubic", "bbr"].map(str::to_owned).to_vec(),
+            ..Machine::default()
+        };
+        assert_eq!(Machine::settings(&folder), expected);
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::audit::Audit;
 use crate::audit::catalogue::{self, Kind, Severity};
+use crate::audit::judged::not_judged;
 
 /// SARIF 2.1.0: every kind as a rule, every finding as a result.
 pub fn sarif(audit: &Audit, version: &str) -> String {
@@ -18,14 +19,21 @@ pub fn sarif(audit: &Audit, version: &str) -> String {
             "defaultConfiguration": { "level": level(kind.severity) },
         })
     };
+    let place = format!("{}/{}", audit.host.trim_matches(['[', ']']).replace(':', "-"), audit.port());
     let result = |finding: &crate::audit::Finding| {
         json!({
             "ruleId": finding.kind.id,
             "level": level(finding.kind.severity),
             "message": { "text": format!("{}: {}", finding.kind.what, finding.evidence) },
+            // Code scanning refuses results without a place, and addresses with a scheme.
             "locations": [{
+                "physicalLocation": {
+                    "artifactLocation": { "uri": place },
+                    "region": { "startLine": 1 },
+                },
                 "logicalLocations": [{ "fullyQualifiedName": audit.host, "kind": "resource" }],
             }],
+            "partialFingerprints": { "finding/v1": format!("{place}/{}", finding.kind.id) },
         })
     };
     let document: Value = json!({
@@ -52,21 +60,31 @@ fn level(severity: Severity) -> &'static str {
     }
 }
 
-/// `JUnit`: every kind is a test, and one with a finding above `info` has failed.
+/// `JUnit`: every kind is a test; one with a finding above `info` has failed, and one that could not be judged is skipped.
 pub fn junit(audit: &Audit) -> String {
     let failed = |kind: &Kind| {
         let own = audit.findings.iter().find(|finding| finding.kind.id == kind.id);
         own.filter(|finding| finding.kind.severity > Severity::Info)
     };
+    let skipped = |kind: &Kind| {
+        let is_found = audit.findings.iter().any(|finding| finding.kind.id == kind.id);
+        if is_found { None } else { not_judged(audit, kind) }
+    };
     let count = catalogue::ALL.iter().filter(|kind| failed(kind).is_some()).count();
+    let left_out = catalogue::ALL.iter().filter(|kind| skipped(kind).is_some()).count();
     let mut text = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"{}\" tests=\"{}\" failures=\"{count}\">\n",
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"{}\" tests=\"{}\" failures=\"{count}\" \
+         skipped=\"{left_out}\">\n",
         attribute(&audit.host),
         catalogue::ALL.len()
     );
     for kind in catalogue::ALL {
         // Writing to a string cannot fail.
         let _ = write!(text, "  <testcase classname=\"{}\" name=\"{}\"", attribute(&audit.host), kind.id);
+        if let Some(reason) = skipped(kind) {
+            let _ = writeln!(text, ">\n    <skipped message=\"{}\"/>\n  </testcase>", attribute(reason));
+            continue;
+        }
         let Some(finding) = failed(kind) else {
             text.push_str("/>\n");
             continue;
