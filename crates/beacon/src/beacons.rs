@@ -91,7 +91,7 @@ impl Beacons {
     }
 
     /// Takes a whole post that arrived for `host`, the first name of the configured one. Of the events that
-    /// `client` reports only a few each minute are counted: anybody can make them up.
+    /// `client` reports only a few each minute are counted: any client can make them up.
     pub fn take(
         &self,
         kind: Kind,

@@ -133,14 +133,14 @@ impl Collector for BeaconMetrics {
             ),
             (
                 "browser_reports",
-                "Reports of browsers, by type; unverified: anybody can send them.",
+                "Reports of browsers, by type; unverified: any client can send them.",
                 "type",
                 &KINDS[..],
                 &counts.reports[..],
             ),
             (
                 "network_errors",
-                "Network errors that browsers reported, by type; unverified: anybody can send them.",
+                "Network errors that browsers reported, by type; unverified: any client can send them.",
                 "type",
                 &ERRORS[..],
                 &counts.errors[..],

@@ -148,7 +148,7 @@ impl Issued {
 }
 
 /// Whether the navigation waited for its connection, which the page knows best: browsers open connections ahead, so that the
-/// first request of one may find it ready. The times of a handshake that nobody waited for are not the visit's.
+/// first request of one may find it ready. The times of a handshake that no visitor waited for are not the visit's.
 fn note_connection(visit: &mut Visit, page: &Page) {
     let has = |metric| page.measures.get(metric).is_some();
     if page.is_own {
