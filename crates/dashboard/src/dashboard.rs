@@ -209,14 +209,13 @@ impl Place {
     /// Its socket, when no other has the address.
     async fn listener(self) -> io::Result<Listener> {
         let Self { socket, address, bound } = self;
-        let socket = match socket {
-            Some(socket) => socket,
-            None => {
-                let socket = socket::bind_when_free(address).await;
-                let _ = bound.set(socket.try_clone()?);
-                tracing::info!(%address, "the dashboard listens now");
-                socket
-            }
+        let socket = if let Some(socket) = socket {
+            socket
+        } else {
+            let socket = socket::bind_when_free(address).await;
+            let _ = bound.set(socket.try_clone()?);
+            tracing::info!(%address, "the dashboard listens now");
+            socket
         };
         Ok(Listener::new(socket)?.with_spare_descriptors(SPARE_DESCRIPTORS))
     }

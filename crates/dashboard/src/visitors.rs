@@ -235,7 +235,7 @@ mod tests {
             assert!(visit.measures.set(Metric::FirstByte, 100.0 + f64::from(number)));
             visits.record(visit);
         }
-        assert!(visits.flush(Duration::from_secs(60)));
+        assert!(visits.flush(Duration::from_mins(1)));
         let reader = visits.reader().expect("a reader");
         let shown = all(&visits, &reader, &asked("span=hour&metric=ttfb").expect("a question"));
         assert_eq!((&shown["error"], &shown["cuts"]["visits"]), (&Value::Null, &json!(40)), "{shown}");

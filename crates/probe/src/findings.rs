@@ -170,7 +170,8 @@ fn certificates(tls: &TlsFacts, all: &mut Vec<Finding>) {
         } else {
             let mut text = format!("clients refuse the connection: {reason}");
             if let Some(leaf) = leaf {
-                text += &format!("; its issuer {:?} is not trusted here, and was not sent", leaf.issuer);
+                let issuer = &leaf.issuer;
+                text = format!("{text}; its issuer {issuer:?} is not trusted here, and was not sent");
             }
             Finding::new("not-trusted", text)
         };

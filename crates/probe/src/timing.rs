@@ -138,16 +138,15 @@ impl Rows {
         prober: &Prober<'_>,
         session: Option<crate::prober::Ready>,
     ) -> Result<(), ProbeError> {
-        let session = match session {
-            Some(session) => Some(session),
-            None => {
-                let mut extra = prober.trip(None, false).await;
-                let session = extra.session().await;
-                if let Some(error) = extra.close().await {
-                    return Err(error);
-                }
-                session
+        let session = if session.is_some() {
+            session
+        } else {
+            let mut extra = prober.trip(None, false).await;
+            let session = extra.session().await;
+            if let Some(error) = extra.close().await {
+                return Err(error);
             }
+            session
         };
         let Some(session) = session.filter(crate::prober::Ready::takes_early_data) else {
             self.missing[2] = Some("the server's sessions do not allow early data".to_owned());

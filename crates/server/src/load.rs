@@ -93,7 +93,9 @@ mod tests {
         let (measured, mut meter) = (Measured::default(), Meter::start());
         let begun = std::time::Instant::now();
         let mut turns = 0_u64;
-        while used() - meter.busy < Duration::from_millis(20) && begun.elapsed() < Duration::from_secs(30) {
+        while used().saturating_sub(meter.busy) < Duration::from_millis(20)
+            && begun.elapsed() < Duration::from_secs(30)
+        {
             turns = std::hint::black_box(turns + 1);
         }
         let due = Instant::now() - Duration::from_secs(7);

@@ -235,8 +235,8 @@ mod tests {
             record.report_to(&sink, Listening::Https);
             record.timeline.mark_after(Milestone::HandshakeFinished, waits(id));
             // A client that rests before it asks waits for nothing.
-            record.timeline.mark_after(Milestone::FirstRequest, Duration::from_secs(60));
-            record.timeline.mark_after(Milestone::FirstResponse, Duration::from_secs(60) + waits(id));
+            record.timeline.mark_after(Milestone::FirstRequest, Duration::from_mins(1));
+            record.timeline.mark_after(Milestone::FirstResponse, Duration::from_mins(1) + waits(id));
             record.finish(ConnectionEnd::Served("idle"));
         }
         finished(&sink, 10_000, ConnectionEnd::HandshakeFailed(HandshakeOutcome::TimedOut));
@@ -283,9 +283,9 @@ mod tests {
     fn a_response_to_early_data_is_not_waited_for_twice() {
         let waited = |of: [(Milestone, u64); 3]| {
             let mut record = record(1, 1_700_000_000);
-            of.iter().for_each(|(milestone, millis)| {
+            for (milestone, millis) in of {
                 record.timeline.mark_after(*milestone, Duration::from_millis(*millis));
-            });
+            }
             RecentConnection::new(&record, ConnectionEnd::Served("idle")).waited()
         };
         let (finished, request, response) =

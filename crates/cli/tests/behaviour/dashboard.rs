@@ -19,7 +19,7 @@ const TOKEN: &str = "correct-horse-battery-staple";
 fn send(brisk: &Brisk, first: &str, lines: &[&str], body: &str) -> Message {
     let mut stream = TcpStream::connect(brisk.dashboard()).expect("a dashboard");
     stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
-    let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+    let lines: String = lines.iter().flat_map(|line| [line, "\r\n"]).collect();
     let length = body.len();
     let request =
         format!("{first} HTTP/1.1\r\n{lines}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}");

@@ -117,8 +117,8 @@ fn all_can_use_it() {
     }
     // By keyboard alone: the first stop leads past the navigation.
     let key = |kind: &str| serde_json::json!({ "type": kind, "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9 });
-    page.call("Input.dispatchKeyEvent", key("keyDown"));
-    page.call("Input.dispatchKeyEvent", key("keyUp"));
+    page.call("Input.dispatchKeyEvent", &key("keyDown"));
+    page.call("Input.dispatchKeyEvent", &key("keyUp"));
     page.wait_for("document.activeElement.className === 'skip'");
 }
 

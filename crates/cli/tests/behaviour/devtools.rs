@@ -1,4 +1,4 @@
-//! A page in Chromium, driven over the DevTools protocol: run scripts in it, take its picture.
+//! A page in Chromium, driven over the `DevTools` protocol: run scripts in it, take its picture.
 
 use std::fs;
 use std::net::TcpStream;
@@ -29,16 +29,16 @@ impl Page {
         let (socket, _) =
             tungstenite::client(format!("ws://127.0.0.1:{port}{path}"), stream).expect("a WebSocket");
         let mut page = Self { socket, session: String::new(), last: 0, _browser: browser };
-        let target = page.call("Target.createTarget", json!({ "url": "about:blank" }));
+        let target = page.call("Target.createTarget", &json!({ "url": "about:blank" }));
         let attached = json!({ "targetId": target["targetId"], "flatten": true });
-        let session = page.call("Target.attachToTarget", attached);
-        page.session = session["sessionId"].as_str().expect("a session").to_owned();
+        let session = page.call("Target.attachToTarget", &attached);
+        session["sessionId"].as_str().expect("a session").clone_into(&mut page.session);
         page
     }
 
     /// Calls a method and waits for its result.
     #[track_caller]
-    pub(crate) fn call(&mut self, method: &str, parameters: Value) -> Value {
+    pub(crate) fn call(&mut self, method: &str, parameters: &Value) -> Value {
         self.last += 1;
         let mut command = json!({ "id": self.last, "method": method, "params": parameters });
         if !self.session.is_empty() {
@@ -58,7 +58,7 @@ impl Page {
 
     /// Opens a URL.
     pub(crate) fn open(&mut self, url: &str) {
-        self.call("Page.navigate", json!({ "url": url }));
+        self.call("Page.navigate", &json!({ "url": url }));
         wait_until("the page", || (self.script("document.readyState") == "complete").then_some(()));
     }
 
@@ -66,7 +66,7 @@ impl Page {
     #[track_caller]
     pub(crate) fn script(&mut self, expression: &str) -> Value {
         let asked = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
-        let mut result = self.call("Runtime.evaluate", asked);
+        let mut result = self.call("Runtime.evaluate", &asked);
         assert!(result["exceptionDetails"].is_null(), "{expression:.200}: {}", result["exceptionDetails"]);
         result["result"]["value"].take()
     }
@@ -80,14 +80,14 @@ impl Page {
     /// Has the page look as on a screen of this size, in light or dark colours.
     pub(crate) fn screen(&mut self, width: u32, height: u32, scheme: &str) {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });
-        self.call("Emulation.setDeviceMetricsOverride", size);
+        self.call("Emulation.setDeviceMetricsOverride", &size);
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
-        self.call("Emulation.setEmulatedMedia", json!({ "features": features }));
+        self.call("Emulation.setEmulatedMedia", &json!({ "features": features }));
     }
 
     /// A picture of what can be seen, as PNG in base64.
     pub(crate) fn picture(&mut self) -> String {
-        let picture = self.call("Page.captureScreenshot", json!({ "format": "png" }));
+        let picture = self.call("Page.captureScreenshot", &json!({ "format": "png" }));
         picture["data"].as_str().expect("a picture").to_owned()
     }
 }

@@ -41,12 +41,12 @@ fn a_store_that_cannot_be_opened_is_reported_and_everything_is_served() {
 #[test]
 fn a_damaged_store_is_moved_away_and_everything_is_served() {
     let folder = tempfile::tempdir().expect("a folder");
-    fs::write(folder.path().join("visits.db"), [0x7f; 20_000]).expect("written");
+    fs::write(folder.path().join("visits.db"), vec![0x7f; 20_000]).expect("written");
     let site = with_store("", folder.path().to_str().expect("UTF-8"));
     site.brisk.log_with("the database of visits is damaged");
     wait_until("a new one", || {
         (site.brisk.metrics().sum("brisk_visits_store_bytes", &[]) > 0.0).then_some(())
     });
-    assert_eq!(fs::read(folder.path().join("visits.db.damaged")).expect("the old one"), [0x7f; 20_000]);
+    assert_eq!(fs::read(folder.path().join("visits.db.damaged")).expect("the old one"), vec![0x7f; 20_000]);
     site.assert_alive();
 }

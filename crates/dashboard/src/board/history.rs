@@ -47,7 +47,7 @@ impl History {
 
     /// The last second's row.
     pub(super) fn last(&self) -> Value {
-        self.rows.back().map_or(Value::Null, |row| shown(row))
+        self.rows.back().map_or(Value::Null, shown)
     }
 
     /// All rows, the oldest first.

@@ -251,7 +251,8 @@ impl Exchange {
                 example += &line.text();
             }
             if let Some(server) = self.outcome.server() {
-                example += &format!(", upstream {}", server.name());
+                example += ", upstream ";
+                example += server.name();
             }
             example
         });
