@@ -147,11 +147,18 @@ pub(crate) fn is_new(visit: &Sampled) -> bool {
     visit.row.connection != Connection::Reused as u8
 }
 
+/// Whether a person waited: robots do as they like.
+pub(crate) fn is_person(visit: &Sampled) -> bool {
+    visit.row.browser != Browser::Robot as u8
+}
+
 /// Visits by the values of every dimension.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cuts {
     /// The name of the metric.
     pub metric: &'static str,
+    /// From when on, in Unix seconds.
+    pub start: i64,
     /// Visits in all.
     pub visits: u64,
     /// Visits that were looked at: a random sample.
@@ -212,12 +219,13 @@ pub(crate) fn cuts(sample: &Sample, metric: Metric) -> Cuts {
     });
     let mut dimensions: Vec<_> = dimensions.collect();
     dimensions.extend(experiments(sample, metric));
-    Cuts { metric: metric.name(), visits: sample.visits, sampled: sample.rows.len(), dimensions }
+    let (metric, start, visits) = (metric.name(), sample.start, sample.visits);
+    Cuts { metric, start, visits, sampled: sample.rows.len(), dimensions }
 }
 
 fn experiments(sample: &Sample, metric: Metric) -> Vec<Cut> {
     let mut groups = HashMap::<u16, HashMap<u16, Group>>::new();
-    for visit in sample.rows.iter().filter(|visit| is_new(visit)) {
+    for visit in sample.rows.iter().filter(|visit| is_new(visit) && is_person(visit)) {
         for (experiment, arm) in visit.row.arms.iter().filter(|(experiment, _)| *experiment != 0) {
             groups.entry(*experiment).or_default().entry((*arm).into()).or_default().add(visit, metric);
         }
@@ -265,7 +273,7 @@ mod tests {
         visit.measures.set(Metric::FirstByte, ms);
         fill(&mut visit);
         let numbers = Numbers { route: 3, network: 2, arms: [(7, 1), (0, 0), (0, 0), (0, 0)] };
-        Sampled { weight, host: 1, row: Row::new(&visit, numbers) }
+        Sampled { weight, host: 1, period: 0, row: Row::new(&visit, numbers) }
     }
 
     fn names(cuts: &Cuts, dimension: &str) -> Vec<(String, u64)> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use brisk_telemetry::metrics::{Collector, Encoder, Histogram};
 
+use crate::agent::Browser;
 use crate::experiment::{Definitions, ExperimentId};
 use crate::kinds::Connection;
 use crate::metric::Metric;
@@ -74,7 +75,7 @@ impl Figures {
         observe(&figures.first_byte, visit, Metric::FirstByte);
         observe(&figures.largest_paint, visit, Metric::LargestPaint);
         observe(&figures.interaction, visit, Metric::Interaction);
-        if visit.connection != Connection::Reused {
+        if visit.connection != Connection::Reused && visit.browser != Browser::Robot {
             counts.count_arms(visit, definitions);
         }
     }

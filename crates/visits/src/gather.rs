@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use crate::agent::Browser;
 use crate::experiment::ExperimentId;
 use crate::histogram::TimeHistogram;
 use crate::kinds::Connection;
@@ -28,6 +29,10 @@ pub(crate) const COMPARED: [Metric; 7] = [
 
 /// Visits of one host that are kept as rows between two writes.
 const KEPT_OF_A_HOST: usize = 512;
+/// The longest time that counts in an experiment, in milliseconds.
+const LONGEST_OF_ARM: f64 = 60_000.0;
+/// Bytes that histograms have at most; then they are written before their time.
+const FULL_BYTES: usize = 64 << 20;
 /// Rows that are held at most; then they are written before their time.
 const FULL: usize = 32_768;
 
@@ -57,9 +62,10 @@ pub(crate) struct ArmSums {
 }
 
 impl ArmSums {
-    /// Adds a time in milliseconds. What is less than a millisecond counts as one.
+    /// Adds a time in milliseconds. What is less than a millisecond counts as one, and what is longer than a minute as a minute:
+    /// pages say what they like, and one of them must not decide an experiment.
     pub(crate) fn add(&mut self, ms: f64) {
-        let logarithm = ms.max(1.0).ln();
+        let logarithm = ms.clamp(1.0, LONGEST_OF_ARM).ln();
         self.visits += 1;
         self.sum += logarithm;
         self.squares += logarithm * logarithm;
@@ -77,11 +83,13 @@ pub(crate) struct Gathered {
     pub(crate) arms: HashMap<ArmKey, ArmSums>,
     pub(crate) random: Random,
     rows: usize,
+    /// Bytes of histograms.
+    bytes: usize,
 }
 
 impl Gathered {
     pub(crate) fn new() -> Self {
-        Self { portions: HashMap::new(), arms: HashMap::new(), random: Random::new(), rows: 0 }
+        Self { portions: HashMap::new(), arms: HashMap::new(), random: Random::new(), rows: 0, bytes: 0 }
     }
 
     /// Takes a visit.
@@ -93,7 +101,10 @@ impl Gathered {
         portion.seen += 1;
         for (metric, histogram) in SERIES.iter().zip(&mut portion.histograms) {
             if let Some(value) = visit.measures.get(*metric) {
-                histogram.get_or_insert_default().record(value);
+                let histogram = histogram.get_or_insert_default();
+                let before = histogram.bytes();
+                histogram.record(value);
+                self.bytes += histogram.bytes() - before;
             }
         }
         // Every visit of a host has the same chance to be kept (Vitter's algorithm R).
@@ -107,7 +118,7 @@ impl Gathered {
 
     /// Arms are drawn per connection: the visit that opened it speaks for it.
     fn add_to_arms(&mut self, visit: &Visit) {
-        if visit.connection == Connection::Reused {
+        if visit.connection == Connection::Reused || visit.browser == Browser::Robot {
             return;
         }
         for arm in visit.arms.iter().filter(|arm| arm.experiment != ExperimentId::NONE) {
@@ -121,7 +132,7 @@ impl Gathered {
 
     /// Whether it is to be written now.
     pub(crate) fn is_full(&self) -> bool {
-        self.rows >= FULL || self.portions.len() >= FULL
+        self.rows >= FULL || self.portions.len() >= FULL || self.bytes >= FULL_BYTES
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -133,7 +144,7 @@ impl Gathered {
         let seen = self.portions.values().map(|portion| portion.seen).sum();
         self.portions.clear();
         self.arms.clear();
-        self.rows = 0;
+        (self.rows, self.bytes) = (0, 0);
         seen
     }
 }
@@ -202,6 +213,57 @@ mod tests {
         let sums = gathered.arms[&(ExperimentId(0), 1, 0)];
         assert_eq!(sums.visits, 2);
         assert!((sums.sum - 2.0 * 100_f64.ln()).abs() < 0.001);
+    }
+
+    #[test]
+    fn robots_take_no_part_in_experiments() {
+        let mut gathered = Gathered::new();
+        let mut visit = visit(&"example.com".into(), 100);
+        visit.browser = Browser::Robot;
+        visit.arms.push(Arm { experiment: ExperimentId(0), arm: 1 });
+        gathered.add(visit);
+        assert!(gathered.arms.is_empty() && !gathered.is_empty());
+    }
+
+    #[test]
+    fn one_visit_with_a_lie_weighs_no_more_than_a_minute() {
+        let mut sums = ArmSums::default();
+        sums.add(600_000.0);
+        assert!((sums.sum - 60_000_f64.ln()).abs() < 1e-9);
+    }
+
+    #[test]
+    fn histograms_have_a_bounded_memory() {
+        let mut gathered = Gathered::new();
+        // Each value is far from the last, as of one who wants them to be large.
+        let (host, mut number) = (Arc::<str>::from("example.com"), 0_u32);
+        while !gathered.is_full() {
+            let mut visit = visit(&host, 0);
+            visit.at = UNIX_EPOCH + Duration::from_mins(u64::from(number / 100));
+            for metric in SERIES {
+                visit.measures.set(metric, f64::from(number % 100) * 6_000.0);
+            }
+            gathered.add(visit);
+            number += 1;
+        }
+        assert!((FULL_BYTES..FULL_BYTES + (1 << 20)).contains(&gathered.bytes) || gathered.rows >= FULL);
+        let held: usize = gathered
+            .portions
+            .values()
+            .flat_map(|portion| portion.histograms.iter().flatten())
+            .map(|histogram| histogram.bytes())
+            .sum();
+        assert_eq!(held, gathered.bytes);
+        // A visit a minute of many hosts is small.
+        let mut gathered = Gathered::new();
+        for number in 0..10_000 {
+            let mut visit = visit(&format!("host {number}").into(), 30);
+            visit.measures.set(Metric::FirstByte, 600_000.0);
+            gathered.add(visit);
+        }
+        assert!(gathered.bytes < 10_000 * 100, "{} bytes", gathered.bytes);
+        gathered.clear();
+        assert_eq!(gathered.bytes, 0);
     }
 
     #[test]

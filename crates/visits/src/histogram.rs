@@ -1,5 +1,7 @@
 //! Histograms of times as the database holds them: the recorded values with their counts, a few bytes each.
 
+use std::borrow::Cow;
+
 use hdrhistogram::Histogram;
 
 /// Values are counted in units of 10 us.
@@ -9,43 +11,93 @@ const GREATEST: u64 = 60_000_000;
 /// Decimal digits to which values are kept.
 const DIGITS: u8 = 2;
 
+/// Values that are held as they are; a histogram of so few is many times as large.
+const FEW: usize = 100;
+
 /// A histogram of times in milliseconds, to within 1 %. Merging several is exact.
 #[derive(Debug, Clone)]
-pub(crate) struct TimeHistogram(Histogram<u32>);
+pub(crate) enum TimeHistogram {
+    /// In units.
+    Few(Vec<u32>),
+    Many(Histogram<u32>),
+}
 
 impl Default for TimeHistogram {
     fn default() -> Self {
-        Self(Histogram::new(DIGITS).expect("the number of digits is one that a histogram can have"))
+        Self::Few(Vec::new())
     }
+}
+
+fn counted(values: &[u32]) -> Histogram<u32> {
+    let mut histogram =
+        Histogram::new(DIGITS).expect("the number of digits is one that a histogram can have");
+    for value in values {
+        add(&mut histogram, (*value).into(), 1);
+    }
+    histogram
+}
+
+fn add(histogram: &mut Histogram<u32>, value: u64, count: u32) {
+    // It grows up to the greatest value; what exceeds that counts as that.
+    let recorded = histogram.record_n(value.min(GREATEST), count);
+    debug_assert!(recorded.is_ok(), "a histogram that resizes itself takes every value");
 }
 
 impl TimeHistogram {
     /// Adds a time.
     pub(crate) fn record(&mut self, ms: f64) {
-        self.add((ms * UNITS_PER_MS).round() as u64, 1);
+        let value = ((ms * UNITS_PER_MS).round() as u64).min(GREATEST);
+        match self {
+            Self::Few(values) if values.len() < FEW => values.push(value as u32),
+            _ => add(self.many(), value, 1),
+        }
     }
 
-    fn add(&mut self, value: u64, count: u32) {
-        // It grows up to the greatest value; what exceeds that counts as that.
-        let recorded = self.0.record_n(value.min(GREATEST), count);
-        debug_assert!(recorded.is_ok(), "a histogram that resizes itself takes every value");
+    /// The histogram, from now on.
+    fn many(&mut self) -> &mut Histogram<u32> {
+        if let Self::Few(values) = self {
+            *self = Self::Many(counted(values));
+        }
+        match self {
+            Self::Many(histogram) => histogram,
+            Self::Few(_) => unreachable!("it was replaced just now"),
+        }
+    }
+
+    fn whole(&self) -> Cow<'_, Histogram<u32>> {
+        match self {
+            Self::Few(values) => Cow::Owned(counted(values)),
+            Self::Many(histogram) => Cow::Borrowed(histogram),
+        }
+    }
+
+    /// Bytes that its values take in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let values = match self {
+            Self::Few(values) => values.capacity(),
+            Self::Many(histogram) => histogram.distinct_values(),
+        };
+        values * size_of::<u32>()
     }
 
     /// Times recorded.
     pub(crate) fn count(&self) -> u64 {
-        self.0.len()
+        match self {
+            Self::Few(values) => values.len() as u64,
+            Self::Many(histogram) => histogram.len(),
+        }
     }
 
     /// The time in milliseconds that the share `quantile` of all does not exceed.
     pub(crate) fn quantile(&self, quantile: f64) -> f64 {
-        self.0.value_at_quantile(quantile) as f64 / UNITS_PER_MS
+        self.whole().value_at_quantile(quantile) as f64 / UNITS_PER_MS
     }
 
     /// All of it as bytes: for each recorded value the distance to the one before and its count, as LEB128.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut last = 0;
-        for step in self.0.iter_recorded() {
+        for step in self.whole().iter_recorded() {
             let value = step.value_iterated_to();
             put(&mut bytes, value - last);
             put(&mut bytes, step.count_at_value().into());
@@ -57,10 +109,11 @@ impl TimeHistogram {
     /// Adds what [`encode`](Self::encode) wrote. What is not of that form is left out from there on: a damaged database must
     /// not stop anything.
     pub(crate) fn merge(&mut self, mut bytes: &[u8]) {
+        let histogram = self.many();
         let mut value = 0_u64;
         while let (Some(distance), Some(count)) = (take(&mut bytes), take(&mut bytes)) {
             value = value.saturating_add(distance);
-            self.add(value, u32::try_from(count).unwrap_or(u32::MAX));
+            add(histogram, value, u32::try_from(count).unwrap_or(u32::MAX));
         }
     }
 }

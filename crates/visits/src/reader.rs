@@ -4,7 +4,7 @@ mod sample;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
@@ -31,7 +31,7 @@ const BUSY: Duration = Duration::from_secs(2);
 pub enum Span {
     /// The last hour, by minutes.
     Hour,
-    /// The last day, by ten minutes.
+    /// The last day, from the start of an hour on, by ten minutes.
     Day,
     /// The last 30 days, by hours.
     Month,
@@ -66,9 +66,23 @@ impl Span {
         }
     }
 
-    /// The start of its first point when it ends at `now`.
+    /// The start of its first point when it ends at `now`. Of a day it is the start of an hour: what is known by hours alone
+    /// begins there, and all figures of a span are to be of the same time.
     pub(crate) const fn start(self, now: i64) -> i64 {
-        (now - self.seconds()).div_euclid(self.step()) * self.step() + self.step()
+        match self {
+            Self::Day => (now - DAY).div_euclid(HOUR) * HOUR,
+            Self::Hour | Self::Month => {
+                (now - self.seconds()).div_euclid(self.step()) * self.step() + self.step()
+            }
+        }
+    }
+
+    /// Seconds of the periods within which visits are compared.
+    const fn period(self) -> i64 {
+        match self {
+            Self::Hour | Self::Day => HOUR,
+            Self::Month => DAY,
+        }
     }
 }
 
@@ -114,15 +128,17 @@ pub struct Point {
 }
 
 /// Asks the database, with a connection of its own for each question. Calls block, up to a second or two for a month of many
-/// hosts: they belong on threads that may wait, and their results are worth keeping for a minute.
+/// hosts, and one at a time is answered that looks at single visits: they belong on threads that may wait, and their results are worth keeping for a minute.
 #[derive(Debug, Clone)]
 pub struct Reader {
     folder: Arc<Path>,
+    /// Held by the one who asks for a sample: each takes tens of megabytes.
+    turn: Arc<Mutex<()>>,
 }
 
 impl Reader {
-    pub(crate) fn new(folder: &Arc<Path>) -> Self {
-        Self { folder: Arc::clone(folder) }
+    pub(crate) fn new(folder: &Arc<Path>, turn: &Arc<Mutex<()>>) -> Self {
+        Self { folder: Arc::clone(folder), turn: Arc::clone(turn) }
     }
 
     /// The hosts that have visits, by name.
@@ -137,12 +153,14 @@ impl Reader {
 
     /// Visits by the values of every dimension, with medians of the metric.
     pub fn cuts(&self, query: &Query) -> Result<Cuts, VisitsError> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let sample = Database::open(&self.folder)?.sample(query, unix_seconds())?;
         Ok(cuts(&sample, query.metric))
     }
 
     /// What it would be worth if more visits had what others have.
     pub fn worth(&self, query: &Query) -> Result<Worth, VisitsError> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let sample = Database::open(&self.folder)?.sample(query, unix_seconds())?;
         Ok(worth(&sample, query.metric))
     }
@@ -165,6 +183,8 @@ impl Database {
         let connection = Connection::open_with_flags(folder.join(FILE), flags)?;
         connection.busy_timeout(BUSY)?;
         connection.pragma_update(None, "trusted_schema", false)?;
+        // All that one question reads is of one moment, whatever is removed meanwhile.
+        connection.execute_batch("BEGIN")?;
         Ok(Self { connection })
     }
 

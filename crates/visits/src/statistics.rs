@@ -33,9 +33,9 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Whether the interval lies on one side of zero.
+    /// Whether the interval has two ends and lies on one side of zero.
     pub fn excludes_zero(&self) -> bool {
-        self.low > 0.0 || self.high < 0.0
+        self.low.is_finite() && self.high.is_finite() && (self.low > 0.0 || self.high < 0.0)
     }
 }
 
@@ -77,12 +77,30 @@ pub(crate) struct Stratum {
     pub(crate) first: Vec<f64>,
     /// Of the others.
     pub(crate) second: Vec<f64>,
+    /// Visits that each value stands for.
+    pub(crate) each: f64,
+}
+
+/// Values without weights that are distributed as these with their weights are: `count` of them, at even ranks. `values` are
+/// sorted.
+pub(crate) fn resampled(values: &mut [(f64, f64)], count: usize) -> Vec<f64> {
+    values.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let step = values.iter().map(|(_, weight)| weight).sum::<f64>() / count as f64;
+    let (mut drawn, mut below) = (Vec::with_capacity(count), 0.0);
+    for (value, weight) in values {
+        below += *weight;
+        while drawn.len() < count && (drawn.len() as f64 + 0.5) * step < below {
+            drawn.push(*value);
+        }
+    }
+    drawn
 }
 
 /// By how much values of the first groups are greater than those of the second, within strata: the shift at which van Elteren's
 /// statistic is zero, which is the Hodges-Lehmann estimate of one stratum, and the shifts that the statistic does not exclude
 /// (van Elteren 1960; Hodges and Lehmann 1963). The variance is the greater of that of no difference and that of placements
-/// (`DeLong` 1988), which holds where both groups spread differently. `None` where no stratum has both.
+/// (`DeLong` 1988), which holds where both groups spread differently. A stratum counts by the visits that its values stand for.
+/// An end of the interval is infinite where there are too few values for one. `None` where no stratum has both.
 pub(crate) fn shift(mut strata: Vec<Stratum>, z: f64) -> Option<Estimate> {
     strata.retain(|stratum| !stratum.first.is_empty() && !stratum.second.is_empty());
     for stratum in &mut strata {
@@ -108,11 +126,14 @@ pub(crate) fn shift(mut strata: Vec<Stratum>, z: f64) -> Option<Estimate> {
     };
     let value = solve(0.0);
     let reach = z * variance(&strata, value).sqrt();
-    Some(Estimate { value, low: solve(reach), high: solve(-reach) })
+    // The statistic changes at differences of values alone: beyond the outermost it has its extremes.
+    let low = if statistic(&strata, least - 1.0) > reach { solve(reach) } else { f64::NEG_INFINITY };
+    let high = if statistic(&strata, most + 1.0) < -reach { solve(-reach) } else { f64::INFINITY };
+    Some(Estimate { value, low, high })
 }
 
 fn weight(stratum: &Stratum) -> f64 {
-    1.0 / (stratum.first.len() + stratum.second.len() + 1) as f64
+    stratum.each / (stratum.first.len() + stratum.second.len() + 1) as f64
 }
 
 /// Weighted sum over strata: pairs in which the first, less `shift`, is the greater, beyond half of all pairs.
@@ -211,7 +232,7 @@ mod tests {
                 let sizes = [20 + 60 * number, 380 - 60 * number];
                 let [first, second] =
                     sizes.map(|size| (0..size).map(|_| level + time(&mut random)).collect::<Vec<_>>());
-                strata.push(Stratum { first, second });
+                strata.push(Stratum { first, second, each: 1.0 });
             }
             let none = shift(strata.iter().map(copied).collect(), 1.96).unwrap();
             claimed += u32::from(none.excludes_zero());
@@ -234,7 +255,8 @@ mod tests {
             let uniform = |random: &mut Random, width: f64| (random.unit() - 0.5) * width;
             let first = (0..400).map(|_| uniform(&mut random, 1.0)).collect();
             let second = (0..40).map(|_| uniform(&mut random, 100.0)).collect();
-            claimed += u32::from(shift(vec![Stratum { first, second }], 1.96).unwrap().excludes_zero());
+            claimed +=
+                u32::from(shift(vec![Stratum { first, second, each: 1.0 }], 1.96).unwrap().excludes_zero());
         }
         assert!(claimed <= 30, "{claimed} of 300");
     }
@@ -242,10 +264,45 @@ mod tests {
     #[test]
     fn groups_apart_have_no_shift() {
         assert_eq!(shift(vec![], 1.96), None);
-        assert_eq!(shift(vec![Stratum { first: vec![1.0], second: vec![] }], 1.96), None);
+        assert_eq!(shift(vec![Stratum { first: vec![1.0], second: vec![], each: 1.0 }], 1.96), None);
     }
 
     fn copied(stratum: &Stratum) -> Stratum {
-        Stratum { first: stratum.first.clone(), second: stratum.second.clone() }
+        Stratum { first: stratum.first.clone(), second: stratum.second.clone(), each: stratum.each }
+    }
+
+    #[test]
+    fn thin_strata_claim_nothing() {
+        let mut random = Random::seeded(6);
+        let (mut claimed, mut unbounded) = (0, 0);
+        for _ in 0..300 {
+            let [first, second] = [1, 19].map(|size| (0..size).map(|_| time(&mut random)).collect());
+            let found = shift(vec![Stratum { first, second, each: 1.0 }], 2.9).unwrap();
+            claimed += u32::from(found.excludes_zero());
+            unbounded += u32::from(found.low.is_infinite() || found.high.is_infinite());
+        }
+        assert_eq!((claimed, unbounded), (0, 300));
+    }
+
+    #[test]
+    fn a_stratum_counts_by_its_visits() {
+        let mut random = Random::seeded(8);
+        let mut stratum = |saved: f64, each| {
+            let first = (0..200).map(|_| time(&mut random)).collect();
+            let second = (0..200).map(|_| time(&mut random) + saved).collect();
+            Stratum { first, second, each }
+        };
+        let mut strata: Vec<_> = (0..20).map(|_| stratum(500.0, 1.0)).collect();
+        strata.push(stratum(80.0, 2_000.0));
+        let found = shift(strata, 1.96).unwrap();
+        assert!((found.value + 80.0).abs() < 25.0, "{found:?}");
+    }
+
+    #[test]
+    fn resampled_values_are_distributed_as_the_weighted() {
+        let drawn = resampled(&mut [(3.0, 1.0), (1.0, 6.0), (2.0, 3.0)], 100);
+        let counts = [1.0, 2.0, 3.0].map(|value: f64| drawn.iter().filter(|at| **at == value).count());
+        assert_eq!(counts, [60, 30, 10]);
+        assert_eq!(resampled(&mut [], 10), []);
     }
 }

@@ -94,11 +94,14 @@ impl Store {
         Ok(to)
     }
 
-    /// Bytes of the database, without the write-ahead log.
-    pub(crate) fn bytes(&self) -> Result<u64, VisitsError> {
-        let number = |name| self.connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-        let pages = number("page_count")? - number("freelist_count")?;
-        Ok((pages * number("page_size")?) as u64)
+    /// Bytes of the database that are in use, without the write-ahead log.
+    pub(crate) fn used(&self) -> Result<u64, VisitsError> {
+        let pages = self.pragma("page_count")? - self.pragma("freelist_count")?;
+        Ok((pages * self.pragma("page_size")?) as u64)
+    }
+
+    fn pragma(&self, name: &str) -> Result<i64, VisitsError> {
+        Ok(self.connection.pragma_query_value(None, name, |row| row.get(0))?)
     }
 
     /// Writes what was gathered, all or nothing.
@@ -118,6 +121,12 @@ impl Store {
         }
         committed
     }
+}
+
+/// Bytes of the files of the database in `folder`, with the write-ahead log.
+pub(crate) fn bytes(folder: &Path) -> u64 {
+    let size = |suffix| fs::metadata(folder.join(format!("{FILE}{suffix}"))).map_or(0, |found| found.len());
+    size("") + size("-wal")
 }
 
 /// One write.

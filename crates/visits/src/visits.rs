@@ -66,6 +66,8 @@ struct Inner {
     folder: Arc<Path>,
     queue: Sender<Message>,
     shared: Arc<Shared>,
+    /// One at a time asks what takes much memory.
+    turn: Arc<Mutex<()>>,
 }
 
 /// What the handle and the writing thread have in common.
@@ -107,7 +109,7 @@ impl Visits {
         let folder: Arc<Path> = folder.into();
         let writer = Writer::new(Arc::clone(&folder), Arc::clone(&shared));
         thread::Builder::new().name("visits".to_owned()).spawn(move || writer.run(&messages))?;
-        Ok(Self(Some(Arc::new(Inner { folder, queue, shared }))))
+        Ok(Self(Some(Arc::new(Inner { folder, queue, shared, turn: Arc::default() }))))
     }
 
     /// Keeps nothing.
@@ -166,7 +168,7 @@ impl Visits {
 
     /// What asks the database; `None` where there is none.
     pub fn reader(&self) -> Option<Reader> {
-        self.0.as_ref().map(|inner| Reader::new(&inner.folder))
+        self.0.as_ref().map(|inner| Reader::new(&inner.folder, &inner.turn))
     }
 
     /// Has everything written that was recorded before, and waits for that until `timeout`. Returns whether it is in the

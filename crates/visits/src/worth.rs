@@ -1,7 +1,10 @@
 //! What a change would be worth: how much less visits wait that have what others lack, beside comparable ones.
 //!
-//! Visits are compared with visits of the same host, route, device, browser, network, class of round-trip times and way of
-//! navigation. All intervals of one answer hold together with 95 %: each is wider for as many as there are (Bonferroni).
+//! Visits are compared with visits of the same host, route, device, browser, network, class of round-trip times, way of
+//! navigation and time. A difference is an average over visits, not over the rows of the sample: each stratum counts by the
+//! visits that its rows stand for. Robots are left out.
+//!
+//! All intervals of one answer hold together with 95 %: each is wider for as many as there are (Bonferroni).
 
 mod levers;
 mod words;
@@ -14,14 +17,16 @@ use self::levers::{Lever, levers};
 use crate::cuts::Dimension;
 use crate::metric::Metric;
 use crate::reader::{Sample, Sampled};
-use crate::statistics::{Estimate, Stratum, shift, two_sided};
+use crate::statistics::{Estimate, Stratum, resampled, shift, two_sided};
 
 /// The probability that any interval of an answer misses what it should hold.
 const ALPHA: f64 = 0.05;
-/// Visits of the sample that each group needs.
+/// Visits of the sample that each group needs, and as many that have a counterpart.
 const FEWEST: usize = 50;
 /// The part of the visits that must have a counterpart.
 const MATCHED: f64 = 0.2;
+/// Values of each group from which the difference without strata is told.
+const UNADJUSTED: usize = 20_000;
 /// The difference of shares from which on a confounder is named.
 const UNBALANCED: f64 = 0.1;
 
@@ -41,6 +46,8 @@ const CONFOUNDERS: [Dimension; 7] = [
 pub struct Worth {
     /// The name of the metric.
     pub metric: &'static str,
+    /// From when on, in Unix seconds.
+    pub start: i64,
     /// Visits in all.
     pub visits: u64,
     /// Visits that were looked at: a random sample.
@@ -88,7 +95,7 @@ pub struct Share {
 /// What two groups differ in besides.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Imbalance {
-    /// The dimension: `browser`.
+    /// The dimension: `browser`; `time` for the hour or the day.
     pub dimension: &'static str,
     /// The value that those that wait less have most more of.
     pub value: String,
@@ -116,6 +123,7 @@ pub(crate) fn worth(sample: &Sample, metric: Metric) -> Worth {
     findings.sort_by(|a, b| benefit(b).total_cmp(&benefit(a)));
     Worth {
         metric: metric.name(),
+        start: sample.start,
         visits: sample.visits,
         sampled: sample.rows.len(),
         compared: groups.iter().map(|groups| groups.lever.question()).collect(),
@@ -137,13 +145,22 @@ impl<'s> Groups<'s> {
     /// The difference, if its interval excludes zero and enough visits have a counterpart.
     fn finding(&self, sample: &Sample, metric: Metric, z: f64) -> Option<Finding> {
         let (strata, matched) = self.strata();
-        let found = shift(strata, z)?;
-        if !found.excludes_zero() || matched < MATCHED {
+        let rows: [usize; 2] = [
+            strata.iter().map(|stratum| stratum.first.len()).sum(),
+            strata.iter().map(|stratum| stratum.second.len()).sum(),
+        ];
+        if matched < MATCHED || rows.iter().any(|rows| *rows < FEWEST) {
             return None;
         }
-        let [first, second] =
-            self.sides.each_ref().map(|side| side.iter().map(|(_, value)| *value).collect());
-        let unadjusted = shift(vec![Stratum { first, second }], z)?.value;
+        let found = shift(strata, z)?;
+        if !found.excludes_zero() {
+            return None;
+        }
+        let [first, second] = self.sides.each_ref().map(|side| {
+            let mut values: Vec<_> = side.iter().map(|(visit, value)| (*value, visit.weight)).collect();
+            resampled(&mut values, side.len().min(UNADJUSTED))
+        });
+        let unadjusted = shift(vec![Stratum { first, second, each: 1.0 }], z)?.value;
         // Values of the first less those of the second: negative where the first wait less.
         let better = usize::from(found.value > 0.0);
         let (difference, unadjusted) = if better == 0 {
@@ -169,37 +186,46 @@ impl<'s> Groups<'s> {
         Some(finding)
     }
 
-    /// The values of both sides by what visits have in common, and the part of visits that have a counterpart.
+    /// The values of both sides by what visits have in common, of those that have a counterpart, and their part of the visits.
     fn strata(&self) -> (Vec<Stratum>, f64) {
-        let mut strata = HashMap::<_, Stratum>::new();
+        let (mut strata, mut all) = (HashMap::<_, Stratum>::new(), 0.0);
         for (number, side) in self.sides.iter().enumerate() {
             for (visit, value) in side {
                 let stratum = strata.entry(self.stratum(visit)).or_default();
                 let values = if number == 0 { &mut stratum.first } else { &mut stratum.second };
                 values.push(*value);
+                stratum.each += visit.weight;
+                all += visit.weight;
             }
         }
-        let strata: Vec<_> = strata.into_values().collect();
-        let size = |stratum: &Stratum| stratum.first.len() + stratum.second.len();
-        let all: usize = strata.iter().map(size).sum();
-        let both = strata.iter().filter(|stratum| !stratum.first.is_empty() && !stratum.second.is_empty());
-        let matched: usize = both.map(size).sum();
-        (strata, matched as f64 / all.max(1) as f64)
+        let mut strata: Vec<_> = strata.into_values().collect();
+        strata.retain(|stratum| !stratum.first.is_empty() && !stratum.second.is_empty());
+        // Until here it is the weight of all values together.
+        let matched: f64 = strata.iter().map(|stratum| stratum.each).sum();
+        for stratum in &mut strata {
+            stratum.each /= (stratum.first.len() + stratum.second.len()) as f64;
+        }
+        (strata, if all > 0.0 { matched / all } else { 0.0 })
     }
 
-    fn stratum(&self, visit: &Sampled) -> ([u16; CONFOUNDERS.len()], [u16; 3]) {
-        (CONFOUNDERS.map(|dimension| dimension.of(visit)), self.lever.stratum(visit))
+    /// What visits must have in common to be compared. One of them is the class of weights, in powers of two, as all values of a
+    /// stratum count alike.
+    fn stratum(&self, visit: &Sampled) -> ([u16; CONFOUNDERS.len()], [u16; 3], u16, i16) {
+        let confounders = CONFOUNDERS.map(|dimension| dimension.of(visit));
+        (confounders, self.lever.stratum(visit), visit.period, visit.weight.max(1.0).log2() as i16)
     }
 }
 
 /// The confounders whose values are distributed unlike on both sides, the worst first.
 fn imbalances(sides: [&Vec<(&Sampled, f64)>; 2], weights: [f64; 2], sample: &Sample) -> Vec<Imbalance> {
     let mut found: Vec<(f64, Imbalance)> = Vec::new();
-    for dimension in CONFOUNDERS {
+    for dimension in CONFOUNDERS.into_iter().map(Some).chain([None]) {
+        // None is the time.
+        let of = |visit: &Sampled| dimension.map_or(visit.period, |dimension| dimension.of(visit));
         let mut shares = HashMap::<u16, [f64; 2]>::new();
         for (number, side) in sides.iter().enumerate() {
             for (visit, _) in *side {
-                shares.entry(dimension.of(visit)).or_default()[number] += visit.weight / weights[number];
+                shares.entry(of(visit)).or_default()[number] += visit.weight / weights[number];
             }
         }
         let apart = |shares: &[f64; 2]| (shares[0] - shares[1]).abs();
@@ -208,8 +234,9 @@ fn imbalances(sides: [&Vec<(&Sampled, f64)>; 2], weights: [f64; 2], sample: &Sam
         let more = |shares: &[f64; 2]| shares[0] - shares[1];
         let worst = shares.iter().max_by(|a, b| more(a.1).total_cmp(&more(b.1)).then(b.0.cmp(a.0)));
         if let Some((value, [better, worse])) = worst.filter(|_| distance >= UNBALANCED) {
-            let value = dimension.name_of(*value, sample);
-            let (dimension, better, worse) = (dimension.name(), *better, *worse);
+            let value = dimension
+                .map_or_else(|| sample.period(*value), |dimension| dimension.name_of(*value, sample));
+            let (dimension, better, worse) = (dimension.map_or("time", Dimension::name), *better, *worse);
             found.push((distance, Imbalance { dimension, value, better, worse }));
         }
     }

@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use crate::error::VisitsError;
 use crate::gather::Gathered;
-use crate::store::Store;
+use crate::store::{self, Store};
 use crate::visits::{Message, Shared};
 
 /// Between two writes. What was taken since the last one is lost with the process.
@@ -131,7 +131,7 @@ impl Writer {
         if self.clock.is_removal_due(now) {
             store.remove_old(now, &settings)?;
         }
-        self.shared.bytes.store(store.bytes()?, Ordering::Relaxed);
+        self.shared.bytes.store(store::bytes(&self.folder), Ordering::Relaxed);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! What becomes of figures as they age: minutes become hours and days, and what is too old or too much is removed.
+//! What becomes of figures as they age: minutes become hours, and what is too old or too much is removed.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,9 @@ use crate::visits::Settings;
 
 /// Samples of hours.
 pub(crate) const SAMPLE_HOUR: i64 = 1;
-/// Histograms of ten minutes, hours, days.
+/// Histograms of ten minutes, hours.
 pub(crate) const SERIES_TEN_MINUTES: i64 = 1;
 pub(crate) const SERIES_HOUR: i64 = 2;
-pub(crate) const SERIES_DAY: i64 = 3;
 
 pub(crate) const HOUR: i64 = 3_600;
 pub(crate) const DAY: i64 = 24 * HOUR;
@@ -27,7 +26,8 @@ const GRACE: i64 = 120;
 /// How long minutes are kept after they were rolled up: the last hour is shown by minutes.
 const KEEP_MINUTES: i64 = 3 * HOUR;
 const KEEP_TEN_MINUTES: i64 = 2 * DAY;
-const KEEP_DAYS: i64 = 400 * DAY;
+/// How long names are kept that are in use no more.
+const KEEP_NAMES: i64 = 400 * DAY;
 
 /// Visits that the sample of an hour has of all hosts.
 const KEPT_OF_AN_HOUR: u64 = 6_000;
@@ -85,17 +85,32 @@ impl Store {
             ("series", LEVEL_MINUTE, now - KEEP_MINUTES),
             ("series", SERIES_TEN_MINUTES, now - KEEP_TEN_MINUTES),
             ("series", SERIES_HOUR, keep),
-            ("series", SERIES_DAY, now - KEEP_DAYS),
         ] {
             let text = format!("DELETE FROM {table} WHERE level = ? AND rolled = 1 AND start < ?");
             self.connection.prepare_cached(&text)?.execute([level, oldest])?;
             let text = format!("DELETE FROM {table} WHERE level = ? AND rolled IN (0, 1) AND start > ?");
             self.connection.prepare_cached(&text)?.execute([level, now + DAY])?;
         }
-        let unused = (now - KEEP_DAYS) / DAY - 1;
+        let unused = (now - KEEP_NAMES) / DAY - 1;
         self.connection.execute("DELETE FROM name WHERE used < ?", [unused])?;
         self.fit(settings.max_bytes)?;
-        self.connection.execute_batch("PRAGMA incremental_vacuum")?;
+        self.shrink()
+    }
+
+    /// Gives the pages that are free back to the file system, some at a time: each time is a transaction, which is in the log.
+    fn shrink(&self) -> Result<(), VisitsError> {
+        let mut free = self.pragma("freelist_count")?;
+        while free > 0 {
+            let mut statement = self.connection.prepare("PRAGMA incremental_vacuum(1000)")?;
+            let mut freed = statement.query([])?;
+            // Each step frees one page.
+            while freed.next()?.is_some() {}
+            let left = self.pragma("freelist_count")?;
+            if left >= free {
+                break;
+            }
+            free = left;
+        }
         Ok(())
     }
 
@@ -110,7 +125,7 @@ impl Store {
 
     /// Removes the oldest days until nine tenths of `max_bytes` are enough.
     fn fit(&mut self, max_bytes: u64) -> Result<(), VisitsError> {
-        if self.bytes()? <= max_bytes {
+        if self.used()? <= max_bytes {
             return Ok(());
         }
         tracing::warn!(
@@ -118,7 +133,7 @@ impl Store {
              visits.max_size or a smaller visits.keep avoids that",
             max_bytes >> 20
         );
-        while self.bytes()? > max_bytes / 10 * 9 {
+        while self.used()? > max_bytes / 10 * 9 {
             let text = "SELECT min(start) FROM (SELECT min(start) AS start FROM sample WHERE level = 1 AND rolled = 1
                 UNION ALL SELECT min(start) FROM series WHERE level IN (1, 2) AND rolled = 1)";
             let oldest: Option<i64> = self.connection.query_row(text, [], |row| row.get(0))?;
@@ -143,8 +158,8 @@ fn kept_of_an_hour(settings: &Settings) -> usize {
     KEPT_OF_AN_HOUR.min(room as u64).max(64) as usize
 }
 
-/// Draws the sample of the hour from those of its minutes. Each row stands for as many visits as its minute has for each of its
-/// rows, and has that weight in the draw (Efraimidis and Spirakis 2006).
+/// Puts the samples of the minutes of an hour together. Their rows stand for unlike numbers of visits, and the rows of one portion
+/// must stand for the same: so the hour has a portion for each class of weights.
 fn roll_up_sample(
     transaction: &Transaction<'_>,
     hour: i64,
@@ -156,27 +171,89 @@ fn roll_up_sample(
         WHERE level = 0 AND rolled = 0 AND start >= ?1 AND start < ?1 + 3600 AND host = ?2";
     let mut statement = transaction.prepare_cached(text)?;
     let mut found = statement.query([hour, host])?;
-    let (mut seen, mut drawn) = (0, Vec::new());
+    let mut classes = BTreeMap::<i32, Class>::new();
     while let Some(minute) = found.next()? {
-        let (of_minute, rows): (i64, Vec<u8>) = (minute.get(0)?, minute.get(1)?);
-        seen += of_minute;
+        let (seen, rows): (i64, Vec<u8>) = (minute.get(0)?, minute.get(1)?);
         let (rows, _) = rows.as_chunks::<{ row::LENGTH }>();
-        let weight = of_minute as f64 / rows.len() as f64;
-        drawn.extend(rows.iter().map(|row| (random.unit().powf(1.0 / weight), *row)));
+        if seen <= 0 || rows.is_empty() {
+            continue;
+        }
+        let weight = seen as f64 / rows.len() as f64;
+        let class = classes.entry(weight.log2().floor() as i32).or_default();
+        class.seen += seen;
+        class.greatest = class.greatest.max(weight);
+        class.rows.extend(rows.iter().map(|row| (*row, weight)));
     }
-    if seen == 0 {
-        return Ok(());
+    let classes: Vec<_> = classes.into_values().collect();
+    let sizes = sizes(&classes, kept);
+    for (class, size) in classes.into_iter().zip(sizes) {
+        let seen = class.seen;
+        let rows = class.draw(size, random);
+        let text = "INSERT INTO sample (level, rolled, start, host, seen, rows) VALUES (?, 1, ?, ?, ?, ?)";
+        transaction.prepare_cached(text)?.execute(params![SAMPLE_HOUR, hour, host, seen, rows.concat()])?;
     }
-    drawn.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
-    drawn.truncate(kept);
-    random.shuffle(&mut drawn);
-    let rows: Vec<u8> = drawn.into_iter().flat_map(|(_, row)| row).collect();
-    let text = "INSERT INTO sample (level, rolled, start, host, seen, rows) VALUES (?, 1, ?, ?, ?, ?)";
-    transaction.prepare_cached(text)?.execute(params![SAMPLE_HOUR, hour, host, seen, rows])?;
     let text = "UPDATE sample SET rolled = 1
         WHERE level = 0 AND rolled = 0 AND start >= ?1 AND start < ?1 + 3600 AND host = ?2";
     transaction.prepare_cached(text)?.execute([hour, host])?;
     Ok(())
+}
+
+/// Rows whose weights differ by less than twice.
+#[derive(Debug, Default)]
+struct Class {
+    /// Visits that the rows stand for.
+    seen: i64,
+    /// The greatest weight.
+    greatest: f64,
+    /// With their weights.
+    rows: Vec<([u8; row::LENGTH], f64)>,
+}
+
+impl Class {
+    /// Rows that can be drawn such that each has the same weight thereafter.
+    fn most(&self) -> usize {
+        let most = self.seen as f64 / self.greatest;
+        // All of them where weights are equal, whatever was rounded.
+        if (most - self.rows.len() as f64).abs() < 1e-6 { self.rows.len() } else { (most as usize).max(1) }
+    }
+
+    /// Draws `size` rows, [`most`](Self::most) or fewer, each with a probability in proportion to its weight (systematic
+    /// sampling of a random order).
+    fn draw(mut self, size: usize, random: &mut Random) -> Vec<[u8; row::LENGTH]> {
+        random.shuffle(&mut self.rows);
+        if size >= self.rows.len() {
+            return self.rows.into_iter().map(|(row, _)| row).collect();
+        }
+        let step = self.rows.iter().map(|(_, weight)| weight).sum::<f64>() / size as f64;
+        let (mut below, begin) = (0.0, 1.0 - random.unit());
+        let mut drawn = Vec::with_capacity(size);
+        for (row, weight) in &self.rows {
+            below += weight;
+            if drawn.len() < size && (drawn.len() as f64 + begin) * step < below {
+                drawn.push(*row);
+            }
+        }
+        drawn
+    }
+}
+
+/// How many rows of each class are kept so that they are about `most` in all: as nearly as can be in proportion to their visits,
+/// and at least one.
+fn sizes(classes: &[Class], most: usize) -> Vec<usize> {
+    let mut order: Vec<_> = (0..classes.len()).collect();
+    // Those that cannot have their share come first, and leave more for the others.
+    let room = |place: &usize| classes[*place].most() as f64 / classes[*place].seen as f64;
+    order.sort_by(|a, b| room(a).total_cmp(&room(b)));
+    let mut seen: i64 = classes.iter().map(|class| class.seen).sum();
+    let (mut left, mut sizes) = (most.min(u32::MAX as usize), vec![0; classes.len()]);
+    for place in order {
+        let class = &classes[place];
+        let share = (left as f64 * class.seen as f64 / seen as f64).round() as usize;
+        sizes[place] = share.clamp(1, class.most());
+        left = left.saturating_sub(sizes[place]);
+        seen -= class.seen;
+    }
+    sizes
 }
 
 /// Adds up the histograms of the minutes of an hour.
@@ -187,19 +264,14 @@ fn roll_up_series(transaction: &Transaction<'_>, hour: i64, host: i64) -> Result
     let mut found = statement.query([hour, host])?;
     let mut sums = BTreeMap::<(i64, u8, i64), TimeHistogram>::new();
     while let Some(minute) = found.next()? {
-        let (metric, start, histogram): (u8, i64, Vec<u8>) = (minute.get(0)?, minute.get(1)?, minute.get(2)?);
-        for (level, start) in [
-            (SERIES_TEN_MINUTES, start - start.rem_euclid(600)),
-            (SERIES_HOUR, hour),
-            (SERIES_DAY, hour - hour.rem_euclid(DAY)),
-        ] {
+        // What is no number of a metric is no figure of brisk's.
+        let Ok(metric) = minute.get::<_, u8>(0) else { continue };
+        let (start, histogram): (i64, Vec<u8>) = (minute.get(1)?, minute.get(2)?);
+        for (level, start) in [(SERIES_TEN_MINUTES, start - start.rem_euclid(600)), (SERIES_HOUR, hour)] {
             sums.entry((level, metric, start)).or_default().merge(&histogram);
         }
     }
-    for ((level, metric, start), mut histogram) in sums {
-        if level == SERIES_DAY {
-            take_day(transaction, metric, host, start, &mut histogram)?;
-        }
+    for ((level, metric, start), histogram) in sums {
         let text =
             "INSERT INTO series (level, rolled, start, host, metric, histogram) VALUES (?, 1, ?, ?, ?, ?)";
         let values = params![level, start, host, metric, histogram.encode()];
@@ -208,24 +280,6 @@ fn roll_up_series(transaction: &Transaction<'_>, hour: i64, host: i64) -> Result
     let text = "UPDATE series SET rolled = 1
         WHERE level = 0 AND rolled = 0 AND start >= ?1 AND start < ?1 + 3600 AND host = ?2";
     transaction.prepare_cached(text)?.execute([hour, host])?;
-    Ok(())
-}
-
-/// Adds what the database has of a day to `histogram` and removes it there.
-fn take_day(
-    transaction: &Transaction<'_>,
-    metric: u8,
-    host: i64,
-    day: i64,
-    histogram: &mut TimeHistogram,
-) -> Result<(), VisitsError> {
-    let text =
-        "DELETE FROM series WHERE level = ? AND metric = ? AND host = ? AND start = ? RETURNING histogram";
-    let mut statement = transaction.prepare_cached(text)?;
-    let mut found = statement.query(params![SERIES_DAY, metric, host, day])?;
-    while let Some(row) = found.next()? {
-        histogram.merge(&row.get::<_, Vec<u8>>(0)?);
-    }
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
 
 use super::Share;
-use crate::cuts::{Dimension, is_new};
+use crate::cuts::{Dimension, is_new, is_person};
 use crate::kinds::{CertificateType, Connection, Session};
 use crate::reader::{Sample, Sampled};
 use crate::row;
@@ -79,13 +79,15 @@ pub(super) fn levers(sample: &Sample) -> Vec<Lever> {
 
 /// The most frequent value of a dimension beside each of the next.
 fn pairs(dimension: Dimension, full: bool, sample: &Sample) -> Vec<Lever> {
-    let mut counts = HashMap::<u16, usize>::new();
-    for visit in sample.rows.iter().filter(|visit| is_new(visit) && (!full || is_full(visit))) {
-        *counts.entry(dimension.of(visit)).or_default() += 1;
+    let mut counts = HashMap::<u16, f64>::new();
+    for visit in
+        sample.rows.iter().filter(|visit| is_new(visit) && is_person(visit) && (!full || is_full(visit)))
+    {
+        *counts.entry(dimension.of(visit)).or_default() += visit.weight;
     }
     counts.remove(&0);
     let mut values: Vec<_> = counts.into_iter().collect();
-    values.sort_unstable_by_key(|(value, count)| (std::cmp::Reverse(*count), *value));
+    values.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let Some(((first, _), others)) = values.split_first() else { return Vec::new() };
     let name = |value| format!("had {} {}", dimension.name(), dimension.name_of(value, sample));
     let levers = others.iter().take(VALUES - 1).map(|(other, _)| Lever {
@@ -110,7 +112,7 @@ impl Lever {
     pub(super) fn side(&self, visit: &Sampled) -> Option<usize> {
         let row = &visit.row;
         let either = |first: bool, second: bool| if first { Some(0) } else { second.then_some(1) };
-        if !is_new(visit) && !matches!(self.kind, Kind::Connection) {
+        if !is_person(visit) || (!is_new(visit) && !matches!(self.kind, Kind::Connection)) {
             return None;
         }
         match self.kind {

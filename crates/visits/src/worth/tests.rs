@@ -12,7 +12,12 @@ use crate::{Browser, Connection, Device, Session};
 /// resumption.
 fn visits(random: &mut Random, count: usize, saved: f64) -> Sample {
     let mut sample = Sample { visits: 10 * count as u64, ..Sample::default() };
-    sample.rows.extend((0..count).map(|_| Sampled { weight: 10.0, host: 1, row: row(random, saved) }));
+    sample.rows.extend((0..count).map(|_| Sampled {
+        weight: 10.0,
+        host: 1,
+        period: 0,
+        row: row(random, saved),
+    }));
     sample
 }
 
@@ -95,4 +100,61 @@ fn an_empty_sample_has_no_findings() {
     assert_eq!(worth(&Sample::default(), Metric::FirstByte).findings, []);
     let few = visits(&mut Random::seeded(1), 40, 80.0);
     assert_eq!(worth(&few, Metric::FirstByte).compared.len(), 0);
+}
+
+#[test]
+fn a_difference_is_an_average_over_visits() {
+    let mut random = Random::seeded(7);
+    // Small hosts are kept whole, and the large one is 99 % of the visits.
+    let mut sample = Sample { visits: 200_000, ..Sample::default() };
+    for host in 1..=20 {
+        let row = |random: &mut Random| Sampled { weight: 1.0, host, period: 0, row: row(random, 500.0) };
+        sample.rows.extend((0..300).map(|_| row(&mut random)));
+    }
+    let row = |random: &mut Random| Sampled { weight: 600.0, host: 21, period: 0, row: row(random, 80.0) };
+    sample.rows.extend((0..1_000).map(|_| row(&mut random)));
+    let found = worth(&sample, Metric::FirstByte);
+    let finding = found.findings.iter().find(|finding| finding.dimension == "session").expect("one");
+    assert!((finding.difference.value - 80.0).abs() < 25.0, "{:?}", finding.difference);
+    assert!(finding.unadjusted < 250.0, "{}", finding.unadjusted);
+}
+
+#[test]
+fn an_outage_is_no_effect_of_resumption() {
+    let mut random = Random::seeded(9);
+    let mut sample = visits(&mut random, 20_000, 0.0);
+    // In one hour nobody could resume, and upstreams were slow.
+    for visit in sample.rows.iter_mut().take(4_000) {
+        visit.period = 1;
+        visit.row.session = Session::StoreDown as u8;
+        let slow = visit.row.measures.get(Metric::FirstByte).unwrap() + 400.0;
+        visit.row.measures.set(Metric::FirstByte, slow);
+    }
+    let found = worth(&sample, Metric::FirstByte);
+    assert!(found.findings.iter().all(|finding| finding.dimension != "session"), "{:#?}", found.findings);
+}
+
+#[test]
+fn time_is_named_where_both_sides_differ_in_it() {
+    let mut random = Random::seeded(9);
+    let mut sample = visits(&mut random, 20_000, 80.0);
+    sample.step = 3_600;
+    let is_resumed = |visit: &Sampled| visit.row.session == Session::Psk as u8;
+    for visit in &mut sample.rows {
+        let late = random.unit() < if is_resumed(visit) { 0.8 } else { 0.2 };
+        visit.period = u16::from(late);
+    }
+    let found = worth(&sample, Metric::FirstByte);
+    let finding = &found.findings[0];
+    let time = finding.imbalances.iter().find(|imbalance| imbalance.dimension == "time").expect("time");
+    assert_eq!(time.value, "1970-01-01 01:00 UTC");
+}
+
+#[test]
+fn robots_are_not_compared() {
+    let mut sample = visits(&mut Random::seeded(1), 5_000, 80.0);
+    for visit in &mut sample.rows {
+        visit.row.browser = Browser::Robot as u8;
+    }
+    assert_eq!(worth(&sample, Metric::FirstByte).compared.len(), 0);
 }

@@ -85,8 +85,6 @@ fn figures_are_the_same_before_and_after_they_are_rolled_up() {
     for (point, expected) in series.points.iter().zip([100.0, 150.0, 200.0]) {
         assert!((point.p50 / expected - 1.0_f64).abs() < 0.01, "{point:?}");
     }
-    let days = "SELECT count(*) FROM series WHERE level = 3";
-    assert_eq!(count(&store, days), 3, "of both hosts and of all, one day each");
 }
 
 #[test]
@@ -119,12 +117,122 @@ fn minutes_of_unlike_traffic_have_their_weight_in_the_hour() {
     let sample =
         Database::open(folder.path()).unwrap().sample(&query(None, Span::Day), START + 2 * HOUR).unwrap();
     assert_eq!((sample.visits, sample.rows.len()), (10_000, 208));
-    let first =
-        sample.rows.iter().filter(|visit| visit.row.measures.get(Metric::FirstByte) < Some(1.5)).count();
-    assert!(
-        (62..146).contains(&first),
-        "half of the visits are of the first minute, and {first} of 208 rows"
-    );
+    assert!((share_below(&sample, 1.5) - 0.5).abs() < 0.01, "half of the visits are of the first minute");
+}
+
+/// The part of the visits that took less than `ms`.
+fn share_below(sample: &Sample, ms: f64) -> f64 {
+    let weight = |visits: &mut dyn Iterator<Item = &Sampled>| visits.map(|visit| visit.weight).sum::<f64>();
+    let is_below = |visit: &&Sampled| visit.row.measures.get(Metric::FirstByte) < Some(ms);
+    weight(&mut sample.rows.iter().filter(is_below)) / weight(&mut sample.rows.iter())
+}
+
+#[test]
+fn a_burst_has_its_share_in_the_hour() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(folder.path());
+    let host: Arc<str> = "a".into();
+    // 512 rows stand for 100,000 visits, others for one each.
+    write(&mut store, (0..100_000).map(|_| visit(&host, START, 1.0)));
+    for minute in 1..60 {
+        write(&mut store, (0..60).map(|_| visit(&host, START + 60 * minute, 2.0)));
+    }
+    let now = START + 2 * HOUR;
+    store.roll_up(now, &Settings::default()).unwrap();
+    let sample = Database::open(folder.path()).unwrap().sample(&query(None, Span::Day), now).unwrap();
+    assert_eq!((sample.visits, sample.rows.len()), (103_540, 512 + 3_540));
+    let share = share_below(&sample, 1.5);
+    assert!((share - 100_000.0 / 103_540.0).abs() < 0.001, "{share}");
+}
+
+#[test]
+fn rows_of_unlike_weight_keep_their_share_when_they_are_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(folder.path());
+    let host: Arc<str> = "a".into();
+    // 2048 rows of weight 195, rows of weights between 1 and 2, and 8000 of weight 1.
+    for minute in 0..4 {
+        write(&mut store, (0..100_000).map(|_| visit(&host, START + minute * 60, 1.0)));
+    }
+    for minute in 4..24 {
+        write(&mut store, (0..500 + 20 * minute).map(|_| visit(&host, START + minute * 60, 2.0)));
+    }
+    for minute in 24..44 {
+        write(&mut store, (0..400).map(|_| visit(&host, START + minute * 60, 3.0)));
+    }
+    let all = 400_000.0 + (4..24).map(|minute| 500.0 + 20.0 * f64::from(minute)).sum::<f64>() + 8_000.0;
+    let now = START + 2 * HOUR;
+    store.roll_up(now, &Settings::default()).unwrap();
+    let sample = Database::open(folder.path()).unwrap().sample(&query(None, Span::Day), now).unwrap();
+    assert!(sample.rows.len() <= 6_002, "{}", sample.rows.len());
+    let shares = [share_below(&sample, 1.5), share_below(&sample, 2.5)];
+    assert!((shares[0] - 400_000.0 / all).abs() < 0.001, "{shares:?}");
+    assert!((shares[1] - (1.0 - 8_000.0 / all)).abs() < 0.003, "{shares:?}");
+    assert_eq!(sample.visits, all as u64);
+}
+
+#[test]
+fn a_thinned_class_has_equal_weights() {
+    let rows = (0..1_000_u16).map(|number| {
+        let mut row = [0; row::LENGTH];
+        row[..2].copy_from_slice(&number.to_le_bytes());
+        (row, if number < 500 { 1.0 } else { 1.8 })
+    });
+    let (mut random, mut heavy, mut all) = (Random::seeded(3), 0, 0);
+    for _ in 0..20 {
+        let class = Class { seen: 1_400, greatest: 1.8, rows: rows.clone().collect() };
+        let size = class.most();
+        assert_eq!(size, 777);
+        let drawn = class.draw(size, &mut random);
+        assert_eq!(drawn.len(), size);
+        all += size;
+        heavy += drawn.iter().filter(|row| u16::from_le_bytes([row[0], row[1]]) >= 500).count();
+    }
+    // 900 of 1400 visits.
+    let share = heavy as f64 / all as f64;
+    assert!((share - 900.0 / 1_400.0).abs() < 0.01, "{share}");
+}
+
+#[test]
+fn what_was_removed_is_given_back_to_the_file_system() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(folder.path());
+    three_hours(&mut store);
+    let size = |store: &Store| {
+        store.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+        super::super::bytes(folder.path())
+    };
+    let before = size(&store);
+    store.connection.execute_batch("DELETE FROM sample; DELETE FROM series").unwrap();
+    assert!(store.pragma("freelist_count").unwrap() > 30);
+    store.shrink().unwrap();
+    assert_eq!(store.pragma("freelist_count").unwrap(), 0);
+    assert!(size(&store) < before / 2, "{} of {before}", size(&store));
+}
+
+#[test]
+fn of_too_many_portions_some_are_looked_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(folder.path());
+    let transaction = store.connection.transaction().unwrap();
+    for number in 0..50_000_i64 {
+        let seen = 1 + i64::from(number % 10 == 0) * 90;
+        let mut row = Vec::new();
+        let ms = if seen > 1 { 1.0 } else { 2.0 };
+        Row::new(&visit(&"a".into(), START, ms), Numbers::default()).write(&mut row);
+        let values = params![START + number % 600 * HOUR, number / 600, seen, row];
+        let text = "INSERT INTO sample (level, rolled, start, host, seen, rows) VALUES (1, 1, ?, ?, ?, ?)";
+        transaction.prepare_cached(text).unwrap().execute(values).unwrap();
+    }
+    transaction.commit().unwrap();
+    let database = Database::open(folder.path()).unwrap();
+    let sample = database.sample(&query(None, Span::Month), START + 601 * HOUR).unwrap();
+    assert_eq!(sample.visits, 45_000 + 5_000 * 91);
+    assert!(sample.rows.len() <= 20_001, "{}", sample.rows.len());
+    let share = share_below(&sample, 1.5);
+    assert!((share - 0.91).abs() < 0.02, "{share}");
+    let weight: f64 = sample.rows.iter().map(|visit| visit.weight).sum();
+    assert!((weight / 500_000.0 - 1.0).abs() < 0.05, "{weight}");
 }
 
 #[test]
@@ -141,11 +249,9 @@ fn what_is_old_is_removed_and_what_is_of_the_future() {
     store.remove_old(START + 8 * HOUR, &settings).unwrap();
     assert_eq!((rows(&store, "sample", 0), rows(&store, "series", 0), rows(&store, "sample", 1)), (0, 0, 6));
     store.remove_old(START + 3 * DAY, &settings).unwrap();
-    assert_eq!((rows(&store, "series", 1), rows(&store, "series", 2), rows(&store, "series", 3)), (0, 9, 3));
+    assert_eq!((rows(&store, "series", 1), rows(&store, "series", 2)), (0, 9));
     store.remove_old(START + 31 * DAY, &settings).unwrap();
-    assert_eq!((rows(&store, "sample", 1), rows(&store, "series", 2), rows(&store, "series", 3)), (0, 0, 3));
-    store.remove_old(START + 402 * DAY, &settings).unwrap();
-    assert_eq!(rows(&store, "series", 3), 0);
+    assert_eq!((rows(&store, "sample", 1), rows(&store, "series", 2)), (0, 0));
 }
 
 #[test]
@@ -162,10 +268,10 @@ fn a_database_that_is_too_large_loses_its_oldest_days() {
     let now = START + 6 * DAY;
     store.roll_up(now, &Settings::default()).unwrap();
     store.remove_old(now, &Settings::default()).unwrap();
-    let before = store.bytes().unwrap();
+    let before = store.used().unwrap();
     let settings = Settings { max_bytes: before / 2, ..Settings::default() };
     store.remove_old(now, &settings).unwrap();
-    assert!(store.bytes().unwrap() <= before / 2);
+    assert!(store.used().unwrap() <= before / 2);
     let oldest = count(&store, "SELECT min(start) FROM sample") - START;
     assert!((2 * DAY..6 * DAY).contains(&oldest), "{oldest}");
     // And it cannot grow far beyond the limit meanwhile, whatever comes.
@@ -271,7 +377,7 @@ fn a_million_visits_with_a_hidden_effect() {
         all.rows.extend(visits.iter().map(|visit| {
             let host = hosts.iter().position(|host| *host == visit.host).unwrap() as u16;
             let row = Row::new(visit, Numbers::default());
-            Sampled { weight: 1.0, host, row }
+            Sampled { weight: 1.0, host, period: 0, row }
         }));
         write(&mut store, visits);
     }
