@@ -54,7 +54,7 @@ impl KeptVisits {
 
     /// Writes what is left.
     pub(crate) fn end(&self) {
-        if !self.visits.flush(LAST_VISITS) {
+        if !self.visits.close(LAST_VISITS) {
             tracing::warn!("the last visits could not be stored");
         }
     }

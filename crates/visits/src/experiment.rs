@@ -1,6 +1,7 @@
 //! Experiments: settings drawn per connection, and the arms that connections got.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::metric::Metric;
 
@@ -61,36 +62,74 @@ impl Arms {
 
 /// The experiments that this process has defined, by their ids.
 #[derive(Debug, Default)]
-pub(crate) struct Definitions(Mutex<Vec<Arc<Experiment>>>);
+pub(crate) struct Definitions(Mutex<Defined>);
+
+#[derive(Debug, Default)]
+struct Defined {
+    /// With whether it is in the configuration.
+    all: Vec<(Arc<Experiment>, bool)>,
+    /// Whether the configuration has others than the database knows.
+    is_changed: bool,
+}
 
 impl Definitions {
-    /// The id of `experiment`: the same one for the same definition.
-    pub(crate) fn define(&self, experiment: &Experiment) -> ExperimentId {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = all.iter().position(|known| **known == *experiment) {
+    fn lock(&self) -> MutexGuard<'_, Defined> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The ids of all `experiments` of the configuration: the same one for the same definition, as long as it stays there.
+    pub(crate) fn define(&self, experiments: &[Experiment]) -> Vec<ExperimentId> {
+        let mut defined = self.lock();
+        defined.is_changed = true;
+        for (known, is_current) in &mut defined.all {
+            *is_current = *is_current && experiments.contains(known);
+        }
+        experiments.iter().map(|experiment| defined.id(experiment)).collect()
+    }
+
+    /// The ids of those in the configuration.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = ExperimentId> + use<> {
+        let current: Vec<_> = self.lock().all.iter().map(|(_, is_current)| *is_current).collect();
+        let all = current.into_iter().enumerate().filter(|(_, is_current)| *is_current);
+        all.map(|(place, _)| ExperimentId(place as u16))
+    }
+
+    /// Whether it is in the configuration.
+    pub(crate) fn is_current(&self, id: ExperimentId) -> bool {
+        self.lock().all.get(usize::from(id.0)).is_some_and(|(_, is_current)| *is_current)
+    }
+
+    /// The experiment with this id.
+    pub(crate) fn get(&self, id: ExperimentId) -> Option<Arc<Experiment>> {
+        self.lock().all.get(usize::from(id.0)).map(|(experiment, _)| Arc::clone(experiment))
+    }
+
+    /// Whether the configuration has changed since the last call.
+    pub(crate) fn take_change(&self) -> bool {
+        mem::take(&mut self.lock().is_changed)
+    }
+
+    /// Has the next [`take_change`](Self::take_change) say so again.
+    pub(crate) fn note_change(&self) {
+        self.lock().is_changed = true;
+    }
+}
+
+impl Defined {
+    fn id(&mut self, experiment: &Experiment) -> ExperimentId {
+        let known = |(known, is_current): &(Arc<Experiment>, bool)| *is_current && **known == *experiment;
+        if let Some(place) = self.all.iter().position(known) {
             return ExperimentId(place as u16);
         }
-        if all.len() >= MOST_DEFINITIONS {
+        if self.all.len() >= MOST_DEFINITIONS {
             tracing::warn!(
                 experiment = %experiment.name,
                 "not compared: experiments were changed {MOST_DEFINITIONS} times; restart brisk"
             );
             return ExperimentId::NONE;
         }
-        all.push(Arc::new(experiment.clone()));
-        ExperimentId(all.len() as u16 - 1)
-    }
-
-    /// The ids of all.
-    pub(crate) fn ids(&self) -> impl Iterator<Item = ExperimentId> + use<> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).len();
-        (0..known as u16).map(ExperimentId)
-    }
-
-    /// The experiment with this id.
-    pub(crate) fn get(&self, id: ExperimentId) -> Option<Arc<Experiment>> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(usize::from(id.0)).cloned()
+        self.all.push((Arc::new(experiment.clone()), true));
+        ExperimentId(self.all.len() as u16 - 1)
     }
 }
 
@@ -101,24 +140,26 @@ mod tests {
     #[test]
     fn a_changed_experiment_is_another_one() {
         let definitions = Definitions::default();
+        let one = |experiment: &Experiment| definitions.define(std::slice::from_ref(experiment))[0];
         let mut experiment = Experiment {
             name: "records".into(),
             arms: vec!["16 KiB".into(), "4 KiB".into()],
             metric: Metric::FirstByte,
             margin: 0.02,
         };
-        let first = definitions.define(&experiment);
-        assert_eq!(definitions.define(&experiment), first);
+        let first = one(&experiment);
+        assert_eq!(one(&experiment), first);
         experiment.arms[1] = "2 KiB".into();
-        let second = definitions.define(&experiment);
+        let second = one(&experiment);
         assert_ne!(first, second);
+        assert!(definitions.ids().eq([second]) && !definitions.is_current(first));
         assert_eq!(*definitions.get(second).unwrap(), experiment);
         for number in 0..MOST_DEFINITIONS {
             experiment.margin = number as f64;
-            definitions.define(&experiment);
+            one(&experiment);
         }
         experiment.margin = 0.5;
-        assert_eq!(definitions.define(&experiment), ExperimentId::NONE);
+        assert_eq!(one(&experiment), ExperimentId::NONE);
         assert_eq!(definitions.get(ExperimentId::NONE), None);
     }
 

@@ -19,6 +19,8 @@ pub struct ExperimentReport {
     pub since: i64,
     /// When it was decided, in Unix seconds.
     pub decided: Option<i64>,
+    /// When it left the configuration, in Unix seconds.
+    pub ended: Option<i64>,
     /// The arms; the first is the control.
     pub arms: Vec<ArmReport>,
     /// What it has shown; `None` to go on.
@@ -61,7 +63,17 @@ pub(crate) fn report(
         difference: if place == 0 { None } else { difference(&control, sums, others) },
     });
     let arms = arms.collect();
-    ExperimentReport { name, metric: metric.name(), margin, since: 0, decided: None, arms, decision, text }
+    ExperimentReport {
+        name,
+        metric: metric.name(),
+        margin,
+        since: 0,
+        decided: None,
+        ended: None,
+        arms,
+        decision,
+        text,
+    }
 }
 
 fn text(decision: Option<&Decision>, names: &[String], sums: &[ArmSums], metric: Metric) -> String {

@@ -9,6 +9,7 @@
 )]
 
 mod agent;
+mod clock;
 mod closed;
 mod cuts;
 mod error;

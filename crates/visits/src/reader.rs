@@ -10,6 +10,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use serde::Serialize;
 
+use crate::clock::unix_seconds;
 use crate::cuts::{Cuts, cuts};
 use crate::error::VisitsError;
 use crate::experiments::{ExperimentReport, report};
@@ -19,7 +20,6 @@ use crate::metric::Metric;
 use crate::sequential::Decision;
 use crate::store::{ALL_HOSTS, DAY, FILE, HOUR, Kind, LEVEL_MINUTE, SERIES_HOUR, SERIES_TEN_MINUTES};
 use crate::worth::{Worth, worth};
-use crate::writer::unix_seconds;
 
 pub(crate) use self::sample::{Sample, Sampled};
 
@@ -238,7 +238,7 @@ impl Database {
                 ArmSums { visits: row.get::<_, i64>(2)? as u64, sum: row.get(3)?, squares: row.get(4)? };
             arms.entry(row.get(0)?).or_default().push((row.get(1)?, sums));
         }
-        let text = "SELECT id, name, metric, margin, arms, since, decided, decision FROM experiment
+        let text = "SELECT id, name, metric, margin, arms, since, decided, decision, ended FROM experiment
             ORDER BY id DESC";
         let mut statement = self.connection.prepare(text)?;
         let mut found = statement.query([])?;
@@ -259,6 +259,7 @@ impl Database {
             let mut report = report(row.get(1)?, metric, row.get(3)?, names, &sums, decision);
             report.since = row.get(5)?;
             report.decided = row.get(6)?;
+            report.ended = row.get(8)?;
             reports.push(report);
         }
         Ok(reports)

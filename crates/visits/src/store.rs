@@ -2,10 +2,12 @@
 //! their own, which the write-ahead log lets them do at any time.
 
 mod decisions;
+mod lock;
 mod names;
+mod removal;
 mod roll_up;
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -21,6 +23,7 @@ use crate::histogram::TimeHistogram;
 use crate::row::{self, Numbers, Row};
 use crate::visit::Visit;
 
+pub(crate) use self::lock::{Identity, identity};
 pub(crate) use self::names::Kind;
 pub(crate) use self::roll_up::{DAY, HOUR, SAMPLE_HOUR, SERIES_HOUR, SERIES_TEN_MINUTES};
 
@@ -32,7 +35,7 @@ const DAMAGED: &str = "visits.db.damaged";
 const APPLICATION: i64 = 0x6256_6973;
 
 /// What brings a database from each schema to the next.
-const MIGRATIONS: &[&str] = &[include_str!("store/schema-1.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("store/schema-1.sql"), include_str!("store/schema-2.sql")];
 
 /// How long a write waits for another process that writes.
 const BUSY: Duration = Duration::from_secs(5);
@@ -42,9 +45,6 @@ const LOG_BYTES: i64 = 16 << 20;
 /// Figures of minutes: samples and histograms as they come.
 pub(crate) const LEVEL_MINUTE: i64 = 0;
 
-/// Rows that one write keeps of all hosts.
-const KEPT_AT_ONCE: usize = 8_192;
-
 /// In the column of hosts: all of them.
 pub(crate) const ALL_HOSTS: i64 = -1;
 
@@ -53,6 +53,11 @@ pub(crate) const ALL_HOSTS: i64 = -1;
 pub(crate) struct Store {
     connection: Connection,
     names: Names,
+    /// Rows that one write keeps of all hosts.
+    kept_at_once: usize,
+    file: Option<Identity>,
+    /// Dropped last.
+    _lock: File,
 }
 
 impl Store {
@@ -63,8 +68,10 @@ impl Store {
             .mode(0o700)
             .create(folder)
             .map_err(|source| VisitsError::Folder { path: folder.to_owned(), source })?;
+        let lock = lock::shared(folder)?;
         let path = folder.join(FILE);
         make_file(&path)?;
+        let file = identity(&path);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(&path, flags)?;
         connection.busy_timeout(BUSY)?;
@@ -76,12 +83,26 @@ impl Store {
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
         migrate(&mut connection, &path)?;
-        Ok(Self { connection, names: Names::default() })
+        Ok(Self { connection, names: Names::default(), kept_at_once: 8_192, file, _lock: lock })
     }
 
-    /// Moves the files of a damaged database in `folder` out of the way, over those of an earlier one. Returns where to.
-    pub(crate) fn move_damaged(folder: &Path) -> Result<PathBuf, VisitsError> {
+    /// Whether the file in `folder` is still the one that is open.
+    pub(crate) fn is_current(&self, folder: &Path) -> bool {
+        identity(&folder.join(FILE)) == self.file
+    }
+
+    /// Moves the files of a damaged database in `folder` out of the way, over those of an earlier one. Returns where to; `None`
+    /// if the file is no longer the one that is `damaged`: another process has moved that. Fails while another process has the
+    /// database open.
+    pub(crate) fn move_damaged(
+        folder: &Path,
+        damaged: Option<Identity>,
+    ) -> Result<Option<PathBuf>, VisitsError> {
+        let _alone = lock::alone(folder)?;
         let (from, to) = (folder.join(FILE), folder.join(DAMAGED));
+        if damaged.is_some() && identity(&from) != damaged {
+            return Ok(None);
+        }
         let failed =
             |source: std::io::Error| VisitsError::File { path: from.clone(), reason: source.to_string() };
         fs::rename(&from, &to).map_err(failed)?;
@@ -91,7 +112,7 @@ impl Store {
                 _ => {}
             }
         }
-        Ok(to)
+        Ok(Some(to))
     }
 
     /// Bytes of the database that are in use, without the write-ahead log.
@@ -112,7 +133,8 @@ impl Store {
         now: i64,
     ) -> Result<(), VisitsError> {
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut write = Write { transaction: &transaction, names: &mut self.names, definitions, now };
+        let kept = self.kept_at_once;
+        let mut write = Write { transaction: &transaction, names: &mut self.names, definitions, now, kept };
         let written = write.all(gathered);
         let committed = written.and_then(|()| Ok(transaction.commit()?));
         if committed.is_err() {
@@ -136,11 +158,13 @@ struct Write<'a> {
     definitions: &'a Definitions,
     /// In Unix seconds.
     now: i64,
+    /// Rows of all hosts.
+    kept: usize,
 }
 
 impl Write<'_> {
     fn all(&mut self, gathered: &mut Gathered) -> Result<(), VisitsError> {
-        let kept = fair_share(gathered.portions.values().map(|portion| portion.kept.len()), KEPT_AT_ONCE);
+        let kept = fair_share(gathered.portions.values().map(|portion| portion.kept.len()), self.kept);
         let mut totals = std::collections::HashMap::<(i64, usize), TimeHistogram>::new();
         for ((minute, host), portion) in &mut gathered.portions {
             let host = i64::from(self.names.number(self.transaction, Kind::Host, host, self.now)?);

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use brisk_telemetry::metrics::Collector;
@@ -27,7 +27,7 @@ const QUEUE: usize = 16_384;
 /// How visits are kept.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How long samples of visits and hourly figures are kept. Days are kept for 400 days.
+    /// How long samples of visits and hourly figures are kept.
     pub keep: Duration,
     /// Bytes that the database may have; when it comes near, the oldest go first.
     pub max_bytes: u64,
@@ -57,7 +57,8 @@ pub struct Status {
     pub error: Option<String>,
 }
 
-/// Takes visits and keeps them. Cheap to clone. When the last clone is dropped, what is queued is written.
+/// Takes visits and keeps them. Cheap to clone. When the last clone is dropped, what is queued is written, by a thread that ends
+/// with the process: at its end [`close`](Self::close) waits for that.
 #[derive(Debug, Clone, Default)]
 pub struct Visits(Option<Arc<Inner>>);
 
@@ -78,6 +79,8 @@ pub(crate) struct Shared {
     pub(crate) recorded: AtomicU64,
     pub(crate) dropped: AtomicU64,
     pub(crate) bytes: AtomicU64,
+    /// Whether nothing is taken any more.
+    pub(crate) is_closed: AtomicBool,
     pub(crate) error: Mutex<Option<String>>,
     pub(crate) figures: Figures,
     pub(crate) decisions: ArcSwap<HashMap<ExperimentId, Decision>>,
@@ -89,6 +92,8 @@ pub(crate) enum Message {
     Visit(Visit),
     /// Write all that came before; answer whether it is in the database.
     Flush(Sender<bool>),
+    /// The same, and then the thread ends.
+    Close(Sender<bool>),
 }
 
 impl Visits {
@@ -102,6 +107,7 @@ impl Visits {
             recorded: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            is_closed: AtomicBool::new(false),
             error: Mutex::new(None),
             figures: Figures::default(),
             decisions: ArcSwap::default(),
@@ -137,7 +143,8 @@ impl Visits {
     /// Takes a visit. Never waits: where the writing thread is behind, the visit is dropped and counted.
     pub fn record(&self, visit: Visit) {
         let Some(inner) = &self.0 else { return };
-        let taken = inner.queue.try_send(Message::Visit(visit)).is_ok();
+        let is_closed = inner.shared.is_closed.load(Ordering::Relaxed);
+        let taken = !is_closed && inner.queue.try_send(Message::Visit(visit)).is_ok();
         let counter = if taken { &inner.shared.recorded } else { &inner.shared.dropped };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -148,11 +155,12 @@ impl Visits {
         inner.map_or(Network::UNKNOWN, |inner| inner.shared.settings.load().networks.find(address))
     }
 
-    /// Makes experiments known, and returns their ids in the same order. The same definition has the same id while the process
-    /// lives; one that was changed is compared anew.
+    /// Makes the experiments of the configuration known, all of them, and returns their ids in the same order. Those that were
+    /// there and are not among these end, so that a configuration without any calls it with none. The same definition has the same id while it
+    /// stays; one that was changed, or was away, is compared anew.
     pub fn define(&self, experiments: &[Experiment]) -> Vec<ExperimentId> {
         let Some(inner) = &self.0 else { return vec![ExperimentId::NONE; experiments.len()] };
-        experiments.iter().map(|experiment| inner.shared.definitions.define(experiment)).collect()
+        inner.shared.definitions.define(experiments)
     }
 
     /// The decision on an experiment, once there is one: then no connection should be drawn for it any more. It is there within
@@ -174,10 +182,20 @@ impl Visits {
     /// Has everything written that was recorded before, and waits for that until `timeout`. Returns whether it is in the
     /// database. Blocks.
     pub fn flush(&self, timeout: Duration) -> bool {
+        self.ask(Message::Flush, timeout)
+    }
+
+    /// As [`flush`](Self::flush), and closes the database: what is recorded later is dropped. For the end of the process.
+    pub fn close(&self, timeout: Duration) -> bool {
+        self.ask(Message::Close, timeout)
+    }
+
+    fn ask(&self, message: fn(Sender<bool>) -> Message, timeout: Duration) -> bool {
         let Some(inner) = &self.0 else { return true };
+        let deadline = Instant::now() + timeout;
         let (reply, done) = bounded(1);
-        inner.queue.send_timeout(Message::Flush(reply), timeout).is_ok()
-            && done.recv_timeout(timeout).unwrap_or(false)
+        inner.queue.send_deadline(message(reply), deadline).is_ok()
+            && done.recv_deadline(deadline).unwrap_or(false)
     }
 
     /// What the store is doing now.

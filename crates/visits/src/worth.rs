@@ -25,7 +25,7 @@ const ALPHA: f64 = 0.05;
 const FEWEST: usize = 50;
 /// The part of the visits that must have a counterpart.
 const MATCHED: f64 = 0.2;
-/// Values of each group from which the difference without strata is told.
+/// Values of each group from which the difference without strata is computed.
 const UNADJUSTED: usize = 20_000;
 /// The difference of shares from which on a confounder is named.
 const UNBALANCED: f64 = 0.1;

@@ -3,22 +3,18 @@
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
+use crate::clock::{Clock, Removal, unix_seconds};
 use crate::error::VisitsError;
 use crate::gather::Gathered;
-use crate::store::{self, Store};
+use crate::store::{self, Identity, Store};
 use crate::visits::{Message, Shared};
 
 /// Between two writes. What was taken since the last one is lost with the process.
 const INTERVAL: Duration = Duration::from_secs(20);
-/// Between two removals of what is too old.
-const REMOVAL: Duration = Duration::from_mins(10);
-/// By how much the clock may have been set in that time, in seconds: what is old by a wrong clock must not be removed.
-const SET: u64 = 300;
-
 /// The thread's part of the store.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -26,12 +22,28 @@ pub(crate) struct Writer {
     shared: Arc<Shared>,
     gathered: Gathered,
     store: Option<Store>,
+    /// The file that was opened last.
+    file: Option<Identity>,
     clock: Clock,
+    started: Instant,
+    /// Why not all was done beside writing.
+    trouble: Option<String>,
 }
 
 impl Writer {
     pub(crate) fn new(folder: Arc<Path>, shared: Arc<Shared>) -> Self {
-        Self { folder, shared, gathered: Gathered::new(), store: None, clock: Clock::new() }
+        let clock = Clock::new(unix_seconds());
+        let started = Instant::now();
+        Self {
+            folder,
+            shared,
+            gathered: Gathered::new(),
+            store: None,
+            file: None,
+            clock,
+            started,
+            trouble: None,
+        }
     }
 
     /// Writes until every handle is gone and everything is written.
@@ -56,6 +68,13 @@ impl Writer {
                 Ok(Message::Flush(reply)) => {
                     // The caller may have given up.
                     let _ = reply.try_send(self.write());
+                }
+                Ok(Message::Close(reply)) => {
+                    self.shared.is_closed.store(true, Ordering::Relaxed);
+                    let written = self.write();
+                    self.store = None;
+                    let _ = reply.try_send(written);
+                    return;
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     self.write();
@@ -91,78 +110,94 @@ impl Writer {
             _ => {}
         }
         *shown = error;
+        drop(shown);
+        if result.is_ok() {
+            self.look_after();
+        }
         result.is_ok()
     }
 
     fn try_write(&mut self) -> Result<(), VisitsError> {
         let result = self.write_to_store();
         if let Err(error) = &result {
-            // Whatever it is, the database is opened anew.
-            self.store = None;
-            if error.is_damage() {
-                let moved = Store::move_damaged(&self.folder)?;
-                tracing::error!(
-                    "the database of visits is damaged ({error}); it is now {}, and a new one is begun",
-                    moved.display()
-                );
+            if self.give_up(error)? {
                 return self.write_to_store();
             }
         }
         result
     }
 
+    /// Closes the database after an error: whatever it is, it is opened anew. Returns whether it was damaged, and is out of the
+    /// way now.
+    fn give_up(&mut self, error: &VisitsError) -> Result<bool, VisitsError> {
+        // Others that want it alone must not be kept from it.
+        self.store = None;
+        if !error.is_damage() {
+            return Ok(false);
+        }
+        if let Some(moved) = Store::move_damaged(&self.folder, self.file)? {
+            tracing::error!(
+                "the database of visits is damaged ({error}); it is now {}, and a new one is begun",
+                moved.display()
+            );
+        }
+        Ok(true)
+    }
+
     fn write_to_store(&mut self) -> Result<(), VisitsError> {
+        // One that was moved away or removed would take everything, and no reader would see it.
+        if self.store.as_ref().is_some_and(|store| !store.is_current(&self.folder)) {
+            tracing::warn!("the database of visits was moved or removed; a new one is begun");
+            self.store = None;
+        }
         let store = match &mut self.store {
             Some(store) => store,
-            none => none.insert(Store::open(&self.folder)?),
+            none => {
+                self.file = store::identity(&self.folder.join(store::FILE));
+                let opened = none.insert(Store::open(&self.folder)?);
+                self.file = store::identity(&self.folder.join(store::FILE));
+                opened
+            }
         };
         let (now, settings) = (unix_seconds(), self.shared.settings.load());
         store.limit(settings.max_bytes)?;
         if !self.gathered.is_empty() {
-            let written = store.write(&mut self.gathered, &self.shared.definitions, now);
+            let mut written = store.write(&mut self.gathered, &self.shared.definitions, now);
             if written.as_ref().is_err_and(VisitsError::is_full) {
-                store.remove_old(now, &settings)?;
+                store.remove_too_much(settings.max_bytes)?;
+                written = store.write(&mut self.gathered, &self.shared.definitions, now);
             }
             written?;
             self.gathered.clear();
         }
-        self.shared.decisions.store(Arc::new(store.decide(&self.shared.definitions, now)?));
-        store.roll_up(now, &settings)?;
-        if self.clock.is_removal_due(now) {
-            store.remove_old(now, &settings)?;
-        }
-        self.shared.bytes.store(store::bytes(&self.folder), Ordering::Relaxed);
         Ok(())
     }
-}
 
-/// When things are removed.
-#[derive(Debug)]
-struct Clock {
-    looked: Instant,
-    at: i64,
-}
-
-impl Clock {
-    fn new() -> Self {
-        Self { looked: Instant::now(), at: unix_seconds() }
-    }
-
-    /// Whether it is time, and the clock has gone evenly since the last time.
-    fn is_removal_due(&mut self, now: i64) -> bool {
-        let passed = self.looked.elapsed();
-        if passed < REMOVAL {
-            return false;
+    /// What is done beside writing. Each part by itself: what keeps one from its work must not keep the others.
+    fn look_after(&mut self) {
+        let (now, uptime, settings) = (unix_seconds(), self.started.elapsed(), self.shared.settings.load());
+        let Some(store) = &mut self.store else { return };
+        let decided = store.decide(&self.shared.definitions, now);
+        let decided = decided.map(|decisions| self.shared.decisions.store(Arc::new(decisions)));
+        let rolled = store.roll_up(now, &settings);
+        let clock = &mut self.clock;
+        let removed = store.latest().and_then(|latest| match clock.removal(uptime, now, latest) {
+            Some(Removal::ByAge) => store.remove_old(now, &settings),
+            Some(Removal::BySize) => store.remove_too_much(settings.max_bytes),
+            None => Ok(()),
+        });
+        self.shared.bytes.store(store::bytes(&self.folder), Ordering::Relaxed);
+        let error = decided.and(rolled).and(removed).err();
+        let shown = error.as_ref().map(ToString::to_string);
+        if let Some(text) = shown.as_ref().filter(|_| shown != self.trouble) {
+            tracing::error!("visits are stored, but not looked after: {text}; brisk tries again every 20 s");
         }
-        let by_clock = now - self.at;
-        *self = Self { looked: Instant::now(), at: now };
-        by_clock.abs_diff(passed.as_secs() as i64) < SET
+        self.trouble = shown;
+        if let Some(Err(error)) = error.filter(VisitsError::is_damage).map(|error| self.give_up(&error)) {
+            self.trouble = Some(error.to_string());
+            tracing::error!("{error}");
+        }
     }
-}
-
-/// Now.
-pub(crate) fn unix_seconds() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() as i64)
 }
 
 #[cfg(test)]
@@ -288,7 +323,7 @@ mod tests {
         let visits = Visits::open(later.path(), Settings::default()).unwrap();
         assert!(!visits.flush(LONG));
         let error = visits.status().error.unwrap();
-        assert!(error.contains("has schema 99, and this brisk knows schema 1 at most"), "{error}");
+        assert!(error.contains("has schema 99, and this brisk knows schema 2 at most"), "{error}");
     }
 
     #[test]
@@ -356,19 +391,75 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_removed_when_the_clock_was_set() {
-        let ago = |seconds: u64| {
-            Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap_or_else(Instant::now)
-        };
-        let clock = |looked, at| Clock { looked, at };
-        let long = ago(700);
-        if long.elapsed() < REMOVAL {
-            return; // The machine started just now.
+    fn two_processes_have_one_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Visits::open(folder.path(), Settings::default()).unwrap();
+        let (old, new) = (open(), open());
+        for visits in [&old, &new, &old] {
+            visits.record(visit("a", 1.0));
+            assert!(visits.flush(LONG), "{:?}", visits.status());
         }
-        assert!(clock(long, 1_000_000).is_removal_due(1_000_700));
-        assert!(!clock(long, 1_000_000).is_removal_due(1_000_700 + 86_400), "set forward");
-        assert!(!clock(long, 1_000_000).is_removal_due(1_000_000 - 86_400), "set back");
-        assert!(!clock(Instant::now(), 1_000_000).is_removal_due(1_000_000), "too early");
+        assert_eq!(seen(folder.path()), 3);
+        // While another has it open, a damaged database stays where it is.
+        let file = folder.path().join("visits.db");
+        let other = Store::open(folder.path()).unwrap();
+        let error = Store::move_damaged(folder.path(), store::identity(&file)).unwrap_err().to_string();
+        assert!(error.ends_with("stays where it is while another process has it open"), "{error}");
+        drop(other);
+        assert!(old.close(LONG) && new.close(LONG));
+        let damaged = store::identity(&file);
+        assert!(Store::move_damaged(folder.path(), damaged).unwrap().is_some());
+        // Who comes second does not move the new one.
+        drop(Store::open(folder.path()).unwrap());
+        assert_eq!(Store::move_damaged(folder.path(), damaged).unwrap(), None);
+        assert!(file.is_file());
+    }
+
+    #[test]
+    fn a_database_that_was_removed_is_begun_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = folder.path().join("visits");
+        let visits = Visits::open(&inside, Settings::default()).unwrap();
+        visits.record(visit("a", 1.0));
+        assert!(visits.flush(LONG));
+        fs::remove_dir_all(&inside).unwrap();
+        visits.record(visit("a", 1.0));
+        assert!(visits.flush(LONG), "{:?}", visits.status());
+        assert_eq!(seen(&inside), 1);
+    }
+
+    #[test]
+    fn what_is_recorded_is_written_when_it_is_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let visits = Visits::open(folder.path(), Settings::default()).unwrap();
+        for _ in 0..100 {
+            visits.record(visit("a", 1.0));
+        }
+        assert!(visits.close(LONG));
+        assert_eq!(seen(folder.path()), 100);
+        assert!(!folder.path().join("visits.db-wal").exists(), "the database is closed");
+        visits.record(visit("a", 1.0));
+        assert_eq!(visits.status().dropped, 1);
+        assert!(!visits.flush(LONG));
+    }
+
+    #[test]
+    fn what_cannot_be_looked_after_does_not_keep_visits_from_being_stored() {
+        let folder = tempfile::tempdir().unwrap();
+        let visits = Visits::open(folder.path(), Settings::default()).unwrap();
+        visits.record(visit("a", 1.0));
+        assert!(visits.flush(LONG));
+        // Rows that no version of brisk wrote, in an hour that is over.
+        let connection = Connection::open(folder.path().join("visits.db")).unwrap();
+        connection.execute_batch(
+            "INSERT INTO series (level, rolled, start, host, metric, histogram) VALUES (0, 0, 3600, 1, 999, x'0101');
+             INSERT INTO sample (level, rolled, start, host, seen, rows) VALUES (0, 0, 3600, 1, 5, x'');
+             UPDATE name SET number = 'none'",
+        ).unwrap();
+        drop(connection);
+        visits.record(visit("a", 1.0));
+        assert!(visits.flush(LONG), "{:?}", visits.status());
+        assert_eq!((seen(folder.path()), visits.status().error), (7, None));
     }
 
     #[test]

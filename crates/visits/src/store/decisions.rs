@@ -19,12 +19,16 @@ impl Store {
     ) -> Result<HashMap<ExperimentId, Decision>, VisitsError> {
         let mut decisions = HashMap::new();
         let mut ids = definitions.ids().peekable();
-        if ids.peek().is_none() {
+        let is_changed = definitions.take_change();
+        if ids.peek().is_none() && !is_changed {
             return Ok(decisions);
         }
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let names = &mut self.names;
         let all = || -> Result<(), VisitsError> {
+            if is_changed {
+                names.end_experiments(&transaction, definitions, now)?;
+            }
             for id in ids {
                 let number = names.experiment(&transaction, id, definitions, now)?;
                 let Some(experiment) = definitions.get(id).filter(|_| number != 0) else { continue };
@@ -35,6 +39,9 @@ impl Store {
         };
         let done = all().and_then(|()| Ok(transaction.commit()?));
         if done.is_err() {
+            if is_changed {
+                definitions.note_change();
+            }
             self.names.forget();
         }
         done.map(|()| decisions)
@@ -72,7 +79,9 @@ fn sums(
     let mut statement = transaction.prepare_cached(text)?;
     let mut found = statement.query(params![number, experiment.metric as u8])?;
     while let Some(row) = found.next()? {
-        if let Some(arm) = arms.get_mut(usize::from(row.get::<_, u8>(0)?)) {
+        // What is no number of an arm is none of brisk's.
+        let Ok(arm) = row.get::<_, u8>(0) else { continue };
+        if let Some(arm) = arms.get_mut(usize::from(arm)) {
             *arm = ArmSums { visits: row.get::<_, i64>(1)? as u64, sum: row.get(2)?, squares: row.get(3)? };
         }
     }
@@ -145,5 +154,37 @@ mod tests {
         let (visits, records, hints) = open(folder.path());
         assert!(visits.flush(LONG));
         assert_eq!((visits.decision(records), visits.decision(hints)), (decided, None));
+    }
+
+    #[test]
+    fn an_experiment_that_left_the_configuration_begins_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut random = Random::seeded(5);
+        let (visits, records, hints) = open(folder.path());
+        record(&visits, records, 0.8, &mut random);
+        record(&visits, hints, 1.0, &mut random);
+        assert!(visits.decision(records).is_some());
+        // Gone by a reload, and back by the next, before anything is written.
+        visits.define(&[experiment("hints")]);
+        let again = visits.define(&[experiment("records"), experiment("hints")]);
+        assert!(visits.flush(LONG));
+        assert_eq!((again[1], again[0] == records), (hints, false));
+        assert_eq!(visits.decision(again[0]), None);
+        let reports = || visits.reader().unwrap().experiments().unwrap();
+        let running = |name: &str| {
+            let of_name = reports().into_iter().filter(|report| report.name == name);
+            of_name.map(|report| (report.ended.is_some(), report.arms[0].visits > 0)).collect::<Vec<_>>()
+        };
+        assert_eq!(running("records"), [(false, false), (true, true)]);
+        assert_eq!(running("hints"), [(false, true)]);
+        // Left while the process was not there.
+        drop(visits);
+        let visits = Visits::open(folder.path(), Settings::default()).unwrap();
+        assert!(visits.flush(LONG));
+        let reports = || visits.reader().unwrap().experiments().unwrap();
+        assert_eq!(reports().iter().filter(|report| report.ended.is_none()).count(), 2, "not known yet");
+        visits.define(&[]);
+        assert!(visits.flush(LONG));
+        assert_eq!(reports().iter().filter(|report| report.ended.is_none()).count(), 0);
     }
 }

@@ -1,6 +1,6 @@
 //! Names as numbers: hosts, routes, networks, experiments. Each kind has a limit; what exceeds it has number 0 with others.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, Transaction, params};
@@ -83,10 +83,37 @@ impl Names {
         if let Some(number) = self.experiments.get(&id) {
             return Ok(*number);
         }
-        let Some(experiment) = definitions.get(id) else { return Ok(0) };
+        // One that has ended and is not known is the row of no experiment.
+        let Some(experiment) = definitions.get(id).filter(|_| definitions.is_current(id)) else {
+            return Ok(0);
+        };
         let number = experiment_number(transaction, &experiment, now)?;
         self.experiments.insert(id, number);
         Ok(number)
+    }
+
+    /// Ends the experiments that are no longer in the configuration: those of this process first, so that one which left and came
+    /// back is another.
+    pub(super) fn end_experiments(
+        &mut self,
+        transaction: &Transaction<'_>,
+        definitions: &Definitions,
+        now: i64,
+    ) -> Result<(), VisitsError> {
+        let end = "UPDATE experiment SET ended = ? WHERE id = ? AND ended IS NULL";
+        for (_, number) in self.experiments.iter().filter(|(id, _)| !definitions.is_current(**id)) {
+            transaction.prepare_cached(end)?.execute(params![now, number])?;
+        }
+        let mut current = HashSet::new();
+        for id in definitions.ids() {
+            current.insert(i64::from(self.experiment(transaction, id, definitions, now)?));
+        }
+        let mut statement = transaction.prepare_cached("SELECT id FROM experiment WHERE ended IS NULL")?;
+        let running = statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
+        for number in running.into_iter().filter(|number| !current.contains(number)) {
+            transaction.prepare_cached(end)?.execute(params![now, number])?;
+        }
+        Ok(())
     }
 }
 
@@ -119,7 +146,8 @@ fn experiment_number(
 ) -> Result<u16, VisitsError> {
     let arms: Vec<_> = experiment.arms.iter().take(MOST_ARMS).map(|arm| line(arm)).collect();
     let (name, arms, metric) = (line(&experiment.name), arms.join("\n"), experiment.metric as u8);
-    let text = "SELECT id FROM experiment WHERE name = ? AND metric = ? AND margin = ? AND arms = ?";
+    let text = "SELECT id FROM experiment WHERE name = ? AND metric = ? AND margin = ? AND arms = ?
+        AND ended IS NULL";
     let values = params![name, metric, experiment.margin, arms];
     if let Some(number) = transaction.query_row(text, values, |row| row.get(0)).optional()? {
         return Ok(number);
@@ -127,6 +155,7 @@ fn experiment_number(
     let last: i64 =
         transaction.query_row("SELECT coalesce(max(id), 0) FROM experiment", [], |row| row.get(0))?;
     if last >= MOST_EXPERIMENTS {
+        tracing::warn!(experiment = name, "not compared: the database has {MOST_EXPERIMENTS} experiments");
         return Ok(0);
     }
     let text = "INSERT INTO experiment (id, name, metric, margin, arms, since) VALUES (?, ?, ?, ?, ?, ?)";
@@ -149,6 +178,7 @@ mod tests {
     fn database() -> Connection {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch(include_str!("schema-1.sql")).unwrap();
+        connection.execute_batch(include_str!("schema-2.sql")).unwrap();
         connection
     }
 

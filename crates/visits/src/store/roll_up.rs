@@ -1,10 +1,10 @@
-//! What becomes of figures as they age: minutes become hours, and what is too old or too much is removed.
+//! What becomes of figures as they age: minutes become hours.
 
 use std::collections::BTreeMap;
 
 use rusqlite::{Transaction, TransactionBehavior, params};
 
-use super::{LEVEL_MINUTE, Store};
+use super::Store;
 use crate::error::VisitsError;
 use crate::gather::fair_share;
 use crate::histogram::TimeHistogram;
@@ -23,12 +23,6 @@ pub(crate) const DAY: i64 = 24 * HOUR;
 
 /// An hour is rolled up when it has been over for this time: visits that were queued at its end are in it.
 const GRACE: i64 = 120;
-/// How long minutes are kept after they were rolled up: the last hour is shown by minutes.
-const KEEP_MINUTES: i64 = 3 * HOUR;
-const KEEP_TEN_MINUTES: i64 = 2 * DAY;
-/// How long names are kept that are in use no more.
-const KEEP_NAMES: i64 = 400 * DAY;
-
 /// Visits that the sample of an hour has of all hosts.
 const KEPT_OF_AN_HOUR: u64 = 6_000;
 /// The part of the database that samples may take.
@@ -70,81 +64,6 @@ impl Store {
             let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             roll_up_sample(&transaction, hour, host, kept, random)?;
             roll_up_series(&transaction, hour, host)?;
-            transaction.commit()?;
-        }
-        Ok(())
-    }
-
-    /// Removes what is older than it may be, then the oldest if the database is too large. What is of the future was written
-    /// when the clock was wrong.
-    pub(crate) fn remove_old(&mut self, now: i64, settings: &Settings) -> Result<(), VisitsError> {
-        let keep = now - settings.keep.as_secs() as i64;
-        for (table, level, oldest) in [
-            ("sample", LEVEL_MINUTE, now - KEEP_MINUTES),
-            ("sample", SAMPLE_HOUR, keep),
-            ("series", LEVEL_MINUTE, now - KEEP_MINUTES),
-            ("series", SERIES_TEN_MINUTES, now - KEEP_TEN_MINUTES),
-            ("series", SERIES_HOUR, keep),
-        ] {
-            let text = format!("DELETE FROM {table} WHERE level = ? AND rolled = 1 AND start < ?");
-            self.connection.prepare_cached(&text)?.execute([level, oldest])?;
-            let text = format!("DELETE FROM {table} WHERE level = ? AND rolled IN (0, 1) AND start > ?");
-            self.connection.prepare_cached(&text)?.execute([level, now + DAY])?;
-        }
-        let unused = (now - KEEP_NAMES) / DAY - 1;
-        self.connection.execute("DELETE FROM name WHERE used < ?", [unused])?;
-        self.fit(settings.max_bytes)?;
-        self.shrink()
-    }
-
-    /// Gives the pages that are free back to the file system, some at a time: each time is a transaction, which is in the log.
-    fn shrink(&self) -> Result<(), VisitsError> {
-        let mut free = self.pragma("freelist_count")?;
-        while free > 0 {
-            let mut statement = self.connection.prepare("PRAGMA incremental_vacuum(1000)")?;
-            let mut freed = statement.query([])?;
-            // Each step frees one page.
-            while freed.next()?.is_some() {}
-            let left = self.pragma("freelist_count")?;
-            if left >= free {
-                break;
-            }
-            free = left;
-        }
-        Ok(())
-    }
-
-    /// Has `SQLite` refuse to let the file grow beyond `max_bytes` and a quarter, whatever happens between two removals.
-    pub(crate) fn limit(&self, max_bytes: u64) -> Result<(), VisitsError> {
-        let page: i64 = self.connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
-        let pages = (max_bytes + max_bytes / 4) as i64 / page;
-        // It answers with the limit, so it is a query.
-        self.connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?;
-        Ok(())
-    }
-
-    /// Removes the oldest days until nine tenths of `max_bytes` are enough.
-    fn fit(&mut self, max_bytes: u64) -> Result<(), VisitsError> {
-        if self.used()? <= max_bytes {
-            return Ok(());
-        }
-        tracing::warn!(
-            "the database of visits has reached its limit of {} MiB: the oldest days are removed; a greater \
-             visits.max_size or a smaller visits.keep avoids that",
-            max_bytes >> 20
-        );
-        while self.used()? > max_bytes / 10 * 9 {
-            let text = "SELECT min(start) FROM (SELECT min(start) AS start FROM sample WHERE level = 1 AND rolled = 1
-                UNION ALL SELECT min(start) FROM series WHERE level IN (1, 2) AND rolled = 1)";
-            let oldest: Option<i64> = self.connection.query_row(text, [], |row| row.get(0))?;
-            let Some(oldest) = oldest else { break };
-            let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            for text in [
-                "DELETE FROM sample WHERE level = 1 AND rolled = 1 AND start < ?",
-                "DELETE FROM series WHERE level IN (1, 2) AND rolled = 1 AND start < ?",
-            ] {
-                transaction.execute(text, [oldest + DAY])?;
-            }
             transaction.commit()?;
         }
         Ok(())

@@ -123,7 +123,7 @@ fn a_difference_is_an_average_over_visits() {
 fn an_outage_is_no_effect_of_resumption() {
     let mut random = Random::seeded(9);
     let mut sample = visits(&mut random, 20_000, 0.0);
-    // In one hour nobody could resume, and upstreams were slow.
+    // In one hour no client could resume, and upstreams were slow.
     for visit in sample.rows.iter_mut().take(4_000) {
         visit.period = 1;
         visit.row.session = Session::StoreDown as u8;

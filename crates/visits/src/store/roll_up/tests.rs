@@ -236,7 +236,7 @@ fn of_too_many_portions_some_are_looked_at() {
 }
 
 #[test]
-fn what_is_old_is_removed_and_what_is_of_the_future() {
+fn what_is_old_is_removed_and_what_is_of_the_future_stays() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = store(folder.path());
     three_hours(&mut store);
@@ -247,7 +247,8 @@ fn what_is_old_is_removed_and_what_is_of_the_future() {
         count(store, &format!("SELECT count(*) FROM {table} WHERE level = {level}"))
     };
     store.remove_old(START + 8 * HOUR, &settings).unwrap();
-    assert_eq!((rows(&store, "sample", 0), rows(&store, "series", 0), rows(&store, "sample", 1)), (0, 0, 6));
+    assert_eq!((rows(&store, "sample", 0), rows(&store, "series", 0), rows(&store, "sample", 1)), (1, 2, 6));
+    assert_eq!(store.latest().unwrap(), Some(START + 8 * HOUR));
     store.remove_old(START + 3 * DAY, &settings).unwrap();
     assert_eq!((rows(&store, "series", 1), rows(&store, "series", 2)), (0, 9));
     store.remove_old(START + 31 * DAY, &settings).unwrap();
@@ -286,6 +287,64 @@ fn a_database_that_is_too_large_loses_its_oldest_days() {
     });
     let error = error.expect("the limit is reached");
     assert!(error.is_full(), "{error}");
+}
+
+#[test]
+fn minutes_go_before_days() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(folder.path());
+    let hosts: Vec<Arc<str>> = (0..20).map(|number| format!("host {number}").into()).collect();
+    let settings = Settings::default();
+    for day in 0..6 {
+        write(&mut store, hosts.iter().map(|host| visit(host, START + day * DAY, 10.0)));
+    }
+    let now = START + 6 * DAY;
+    store.roll_up(now, &settings).unwrap();
+    store.remove_old(now, &settings).unwrap();
+    let history = store.used().unwrap();
+    let count_days = |store: &Store| count(store, "SELECT count(DISTINCT start) FROM sample WHERE level = 1");
+    assert_eq!(count_days(&store), 6);
+    // An hour in which more comes than there is room for; first it is in no hour yet, then rolled up.
+    let max_bytes = 4 * history;
+    for minute in 0..60 {
+        let visits = hosts.iter().flat_map(|host| (0..40).map(move |_| visit(host, now + minute * 60, 1.0)));
+        write(&mut store, visits);
+    }
+    assert!(store.used().unwrap() > max_bytes, "{} of {max_bytes}", store.used().unwrap());
+    store.remove_too_much(max_bytes).unwrap();
+    assert_eq!(count_days(&store), 6);
+    store.roll_up(now + 2 * HOUR, &Settings { max_bytes, ..Settings::default() }).unwrap();
+    store.remove_too_much(max_bytes).unwrap();
+    assert_eq!(count_days(&store), 7);
+    assert!(store.used().unwrap() <= max_bytes);
+}
+
+#[test]
+fn a_small_database_keeps_fewer_rows_of_each_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(folder.path());
+    store.limit(16 << 20).unwrap();
+    assert_eq!(store.kept_at_once, 123);
+    store.limit(1 << 30).unwrap();
+    assert_eq!(store.kept_at_once, 7_890);
+}
+
+#[test]
+fn a_database_of_the_first_schema_is_brought_to_the_latest() {
+    let folder = tempfile::tempdir().unwrap();
+    let connection = rusqlite::Connection::open(folder.path().join("visits.db")).unwrap();
+    connection.execute_batch(include_str!("../schema-1.sql")).unwrap();
+    connection
+        .execute_batch(
+            "PRAGMA user_version = 1; PRAGMA application_id = 0x62566973;
+             INSERT INTO experiment VALUES (3, 'e', 4, 0.02, 'a', 5, NULL, NULL);
+             INSERT INTO series VALUES (1, 3, 1, 0, 1, 4, x'0101')",
+        )
+        .unwrap();
+    drop(connection);
+    let store = store(folder.path());
+    assert_eq!(count(&store, "SELECT count(*) FROM series"), 0);
+    assert_eq!(count(&store, "SELECT id FROM experiment WHERE name = 'e' AND ended IS NULL"), 3);
 }
 
 /// A visit of many, in which resumption saves `saved` ms; one browser is slow and resumes rarely.
