@@ -277,11 +277,11 @@ fn a_database_that_is_too_large_loses_its_oldest_days() {
     assert!((2 * DAY..6 * DAY).contains(&oldest), "{oldest}");
     // And it cannot grow far beyond the limit meanwhile, whatever comes.
     store.limit(before / 2).unwrap();
-    let error = (0..50).find_map(|_| {
+    let error = (0..5_000).find_map(|_| {
         let mut gathered = Gathered::new();
         hosts
             .iter()
-            .flat_map(|host| (0..400).map(move |_| visit(host, now, 1.0)))
+            .flat_map(|host| (0..5).map(move |_| visit(host, now, 1.0)))
             .for_each(|visit| gathered.add(visit));
         store.write(&mut gathered, &Definitions::default(), now).err()
     });
