@@ -284,7 +284,7 @@ mod tests {
         let waited = |of: [(Milestone, u64); 3]| {
             let mut record = record(1, 1_700_000_000);
             for (milestone, millis) in of {
-                record.timeline.mark_after(*milestone, Duration::from_millis(*millis));
+                record.timeline.mark_after(milestone, Duration::from_millis(millis));
             }
             RecentConnection::new(&record, ConnectionEnd::Served("idle")).waited()
         };
