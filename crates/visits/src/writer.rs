@@ -119,10 +119,10 @@ impl Writer {
 
     fn try_write(&mut self) -> Result<(), VisitsError> {
         let result = self.write_to_store();
-        if let Err(error) = &result {
-            if self.give_up(error)? {
-                return self.write_to_store();
-            }
+        if let Err(error) = &result
+            && self.give_up(error)?
+        {
+            return self.write_to_store();
         }
         result
     }
