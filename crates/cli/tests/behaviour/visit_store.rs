@@ -85,7 +85,7 @@ fn a_visit_is_in_the_store_when_the_gateway_has_ended() {
     ));
     let timings = page.head.all("server-timing");
     let id = timings.iter().find_map(|value| value.strip_prefix("visit;desc=")).expect("an id");
-    let body = format!("id={id}&wait=100&ttfb=200");
+    let body = format!("id={id}&wait=5000&ttfb=5000");
     let answer = client.request(&format!(
         "POST /.brisk/beacon HTTP/1.1\r\nHost: {NAME}\r\nSec-Fetch-Site: same-origin\r\n\
          Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{body}",

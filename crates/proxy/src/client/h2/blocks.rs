@@ -163,6 +163,7 @@ impl H2<'_> {
         let is_over = matches!(stream.work, Work::Done);
         if is_over {
             self.close(place, Ended::Over);
+            self.notify_end();
         }
     }
 }

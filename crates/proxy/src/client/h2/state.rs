@@ -63,9 +63,9 @@ pub(super) struct Receiving {
     pub(super) partial: Vec<u8>,
     pub(super) block: Option<Block>,
     pub(super) decoder: Decoder<Field>,
-    /// Bytes that the client may send, and those that were read since its window was opened last.
+    /// Bytes that the client may send, and those that were read since its window was opened last, less those counted ahead.
     pub(super) window: i64,
-    pub(super) unclaimed: u32,
+    pub(super) unclaimed: i64,
     /// The window of new streams: what the client knows of ours.
     pub(super) initial_window: u32,
     /// The last stream that the client opened.

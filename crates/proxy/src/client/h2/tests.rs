@@ -1,5 +1,7 @@
 //! What one connection does with frames, without TLS.
 
+use std::task::{Context, Waker};
+
 use brisk_wire::h2::frame::{Reason, WriteFrames, flag, kind};
 use brisk_wire::h2::settings::{self, id};
 
@@ -124,6 +126,23 @@ fn an_upload_that_no_one_reads_is_reset_without_an_error_when_its_answer_is_sent
     // What is on its way is ignored.
     h2.feed(&frame(kind::DATA, flag::END_STREAM, 1, b"456789"));
     assert_eq!((h2.answer(), h2.failure()), (Vec::new(), None));
+}
+
+#[test]
+fn an_upload_that_ends_after_its_answer_is_followed_by_a_frame() {
+    for payload in [&b""[..], b"456789"] {
+        let bench = Bench::new();
+        let mut h2 = bench.connect(&[]);
+        bench.connection().multiplex().discards.begin_turn(&Context::from_waker(Waker::noop()));
+        let mut post = get(1, "/", &[]);
+        post[4] = flag::END_HEADERS;
+        h2.feed(&[post, frame(kind::DATA, 0, 1, b"123")].concat());
+        assert!(h2.answer().iter().all(|frame| frame.head.kind != kind::RST_STREAM));
+        h2.feed(&frame(kind::DATA, flag::END_STREAM, 1, payload));
+        let frames = h2.answer();
+        let heads: Vec<_> = frames.iter().map(|frame| (frame.head.kind, frame.head.stream)).collect();
+        assert_eq!((heads, h2.failure()), (vec![(kind::WINDOW_UPDATE, 0)], None));
+    }
 }
 
 #[test]

@@ -53,13 +53,23 @@ impl H2<'_> {
     /// Bytes of the connection's window that were read, or that no reader will read. The window opens again once half of it
     /// was read, or as much as is left of it: what slow readers hold must not keep the others waiting.
     pub(super) fn claim(&mut self, bytes: u32) {
-        self.recv.unclaimed += bytes;
-        let unclaimed = i64::from(self.recv.unclaimed);
-        if unclaimed >= self.recv.window.clamp(1, i64::from(WINDOW / 2)) {
-            self.recv.window += unclaimed;
-            self.send.out.window_update(0, self.recv.unclaimed);
-            self.recv.unclaimed = 0;
+        self.recv.unclaimed += i64::from(bytes);
+        if self.recv.unclaimed >= self.recv.window.clamp(1, i64::from(WINDOW / 2)) {
+            self.open_window(self.recv.unclaimed);
         }
+    }
+
+    /// Sends the client a frame after an upload whose answer was whole before: curl 7.88 looks whether a request is over only
+    /// when a frame comes. Where all was read and counted, a byte ahead opens the window.
+    pub(super) fn notify_end(&mut self) {
+        self.open_window(self.recv.unclaimed.max(1));
+    }
+
+    fn open_window(&mut self, bytes: i64) {
+        let Ok(increment) = u32::try_from(bytes) else { return };
+        self.recv.window += bytes;
+        self.recv.unclaimed -= bytes;
+        self.send.out.window_update(0, increment);
     }
 
     /// Padding takes room in the windows of stream and connection, and none in memory.
