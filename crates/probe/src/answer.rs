@@ -19,3 +19,10 @@ pub(crate) struct Answer {
     pub(crate) head_at: Option<Instant>,
     pub(crate) done_at: Option<Instant>,
 }
+
+impl Answer {
+    /// The value of the first header of this name, which is in lower case.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+}

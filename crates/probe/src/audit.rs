@@ -108,14 +108,15 @@ impl Audit {
 
 /// Audits a server. Blocks until the end; `progress` gets what is done now.
 pub fn run(settings: &AuditSettings, progress: &mut dyn FnMut(&str)) -> Result<Audit, AuditError> {
-    let address = match settings.address {
-        Some(address) => address,
-        None => resolve(&settings.host, settings.port, settings.limits.whole)?[0],
+    let addresses = match settings.address {
+        Some(address) => vec![address],
+        None => resolve(&settings.host, settings.port, settings.limits.whole)?,
     };
+    let address = addresses[0];
     let judges = Judges::new(&settings.authorities)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| AuditError::System(format!("no runtime: {error}")))?;
-    let mut contact = Contact::new(&settings.host, address, settings.address.is_some(), settings.limits);
+    let mut contact = Contact::new(&settings.host, &addresses, settings.limits);
     progress("versions and suites");
     let protocols = protocols::find(&contact)?;
     progress("groups and signature schemes");

@@ -1,11 +1,10 @@
 //! One connection, from the first segment to the last byte of the answer.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_net::{ConnectOptions, TcpInfo, connect_from};
+use brisk_net::TcpInfo;
 use brisk_tls_client::{Client, ClientError, ClientStream, EarlyOutcome, SavedSession};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -14,13 +13,11 @@ use tokio::time::{Instant as Deadline, timeout, timeout_at};
 use crate::answer::Answer;
 use crate::capture::Capture;
 use crate::error::{ProbeError, Step};
+use crate::eyeballs;
 use crate::http1;
 use crate::http2::Http2;
-use crate::trace::{Milestones, Refused, Trace};
+use crate::trace::{Milestones, Trace};
 use crate::url::Url;
-
-/// The reason where this machine cannot reach an address.
-pub(crate) const NO_ROUTE: &str = "no route";
 
 /// How long the server is given to take the end of the connection.
 const FAREWELL: Duration = Duration::from_millis(50);
@@ -148,32 +145,14 @@ impl Course {
 
     async fn dial(&self, deadline: Deadline, trace: &mut Trace) -> Result<TcpStream, ProbeError> {
         trace.milestones.reach(Step::Connect);
-        for (index, address) in self.addresses.iter().enumerate() {
-            let left = deadline.saturating_duration_since(Deadline::now());
-            let share = left / (self.addresses.len() - index) as u32;
-            trace.address = Some(*address);
-            let began = std::time::Instant::now();
-            trace.milestones.began.get_or_insert(began);
-            trace.milestones.dialled = Some(began);
-            let found = timeout(share, connect_from(*address, ConnectOptions::default())).await;
-            match found.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-                Ok(tcp) => {
-                    trace.milestones.connected = Some(std::time::Instant::now());
-                    trace.tcp = TcpInfo::of(&tcp).ok();
-                    return Ok(tcp);
-                }
-                Err(error)
-                    if error.kind() == io::ErrorKind::TimedOut && index + 1 == self.addresses.len() =>
-                {
-                    return Err(self.late(trace));
-                }
-                Err(error) => {
-                    trace.refused.push(Refused { address: *address, why: reason(&error) });
-                }
-            }
-        }
-        let each = trace.refused.iter().map(|one| format!("{}: {}", one.address, one.why));
-        Err(ProbeError::Unconnected(format!("cannot connect to {}", each.collect::<Vec<_>>().join("; "))))
+        let found = timeout_at(deadline, eyeballs::dial(&self.addresses, trace)).await;
+        let Some(tcp) = found.map_err(|_| self.late(trace))? else {
+            let each = trace.refused.iter().map(|one| format!("{}: {}", one.address, one.why));
+            let each = each.collect::<Vec<_>>().join("; ");
+            return Err(ProbeError::Unconnected(format!("cannot connect to {each}")));
+        };
+        trace.tcp = TcpInfo::of(&tcp).ok();
+        Ok(tcp)
     }
 
     /// Sends the request, unless it went early, and reads the answer.
@@ -224,15 +203,6 @@ impl Kept {
     pub(crate) async fn close(mut self) {
         // A server that does not take it is none of the probe's concern.
         let _ = timeout(FAREWELL, self.stream.shutdown()).await;
-    }
-}
-
-fn reason(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => "refused: no server listens on this port".to_owned(),
-        io::ErrorKind::TimedOut => "no answer".to_owned(),
-        io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => NO_ROUTE.to_owned(),
-        _ => error.to_string(),
     }
 }
 

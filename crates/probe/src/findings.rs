@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use crate::Settings;
-use crate::connection::NO_ROUTE;
+use crate::eyeballs::{NO_ROUTE, OVERTAKEN};
 use crate::report::{INITIAL_WINDOW, Report, TlsFacts};
 
 /// Findings of a report at most.
@@ -248,7 +248,11 @@ fn connection(report: &Report, all: &mut Vec<Finding>) {
     if let Some((address, why)) = dead.next()
         && report.phases.connect_ms.is_some()
     {
-        let text = format!("{address} does not connect ({why}), and clients try it first");
+        let text = if why == OVERTAKEN {
+            format!("{address} has {why}, and clients wait that long for it before they try the next")
+        } else {
+            format!("{address} does not connect ({why}), and clients try it first")
+        };
         let mut finding = Finding::new("dead-address", text);
         // What the attempts took here, not round trips.
         finding.ms = report.phases.refused_ms.unwrap_or_default();

@@ -45,20 +45,10 @@ pub(crate) async fn answer(
     found: &mut Answer,
 ) -> Result<(), ProbeError> {
     let mut buffer = Vec::new();
-    let mut interim = 0;
-    let (head, body) = loop {
-        let head = head(stream, &mut buffer, milestones).await?;
-        if !(100..200).contains(&head.0.status) {
-            break head;
-        }
-        interim += 1;
-        if interim == INTERIM {
-            return Err(ProbeError::Answer("the server sends interim answers without an end".to_owned()));
-        }
-    };
+    let (head, body) = final_of(stream, &mut buffer, milestones).await?;
     milestones.reach(Step::Body);
     let is_last = head.is_last || body == Body::ToTheEnd;
-    *found = Answer { interim, is_last, head_at: Some(Instant::now()), ..head };
+    *found = Answer { is_last, head_at: Some(Instant::now()), ..head };
     let mut counter = Counter::new(body);
     loop {
         let used = counter.feed(&buffer);
@@ -88,6 +78,27 @@ async fn read(stream: &mut (impl AsyncRead + Unpin), buffer: &mut Vec<u8>) -> Re
         }
         _ => ProbeError::Answer(format!("the connection broke: {error}")),
     })
+}
+
+/// The status, the fields and the length of the first head that is not interim, of any stream.
+pub(crate) async fn final_head(stream: &mut (impl AsyncRead + Unpin)) -> Result<Answer, ProbeError> {
+    let (mut buffer, mut milestones) = (Vec::new(), Milestones::default());
+    final_of(stream, &mut buffer, &mut milestones).await.map(|(answer, _)| answer)
+}
+
+/// The same, with what is known of the body; `buffer` keeps what came of it.
+async fn final_of(
+    stream: &mut (impl AsyncRead + Unpin),
+    buffer: &mut Vec<u8>,
+    milestones: &mut Milestones,
+) -> Result<(Answer, Body), ProbeError> {
+    for interim in 0..INTERIM {
+        let (answer, body) = head(stream, buffer, milestones).await?;
+        if !(100..200).contains(&answer.status) {
+            return Ok((Answer { interim, ..answer }, body));
+        }
+    }
+    Err(ProbeError::Answer("the server sends interim answers without an end".to_owned()))
 }
 
 async fn head(

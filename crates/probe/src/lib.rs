@@ -11,6 +11,7 @@ mod chain;
 mod compare;
 mod connection;
 mod error;
+mod eyeballs;
 mod fast_open;
 mod findings;
 #[cfg(any(test, fuzzing))]

@@ -1,10 +1,11 @@
 //! Names into addresses, and the HTTPS record beside them.
 //!
 //! Addresses come from the system's resolver (`getaddrinfo`), as other programs get them. It does not know of HTTPS records
-//! (RFC 9460), so the query for that one goes from here, over UDP, to the first server of `/etc/resolv.conf`; hickory encodes
-//! and reads it. It runs beside everything else and holds nothing up.
+//! (RFC 9460), so the query for that one goes from here, over UDP, and over TCP where the answer is cut, to the first server of
+//! `/etc/resolv.conf`; hickory encodes and reads it. It runs beside everything else and holds nothing up.
 
 use std::fs;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use hickory_proto::op::{Message, Query, ResponseCode};
 use hickory_proto::rr::rdata::svcb::SvcParamValue;
 use hickory_proto::rr::{Name, RData, RecordType};
 use serde::Serialize;
-use tokio::net::{UdpSocket, lookup_host};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket, lookup_host};
 use tokio::time::timeout;
 
 use crate::chain::printable;
@@ -118,10 +120,34 @@ async fn ask(url: &Url, server: SocketAddr) -> Result<HttpsAnswer, String> {
     let mut answer = vec![0; ANSWER];
     loop {
         let len = socket.recv(&mut answer).await.map_err(|error| format!("{server}: {error}"))?;
-        if answer[..len].first_chunk::<2>() == bytes.first_chunk::<2>() {
-            return read(&answer[..len]);
+        if answer[..len].first_chunk::<2>() != bytes.first_chunk::<2>() {
+            continue;
         }
+        return if is_truncated(&answer[..len]) {
+            let whole = over_tcp(&bytes, server).await;
+            read(&whole.map_err(|error| format!("{server}, over TCP: {error}"))?)
+        } else {
+            read(&answer[..len])
+        };
     }
+}
+
+/// Whether the answer did not fit into a datagram (RFC 1035 section 4.1.1, TC).
+fn is_truncated(answer: &[u8]) -> bool {
+    answer.get(2).is_some_and(|flags| flags & 2 != 0)
+}
+
+/// The same question over TCP, where messages have their length before them (RFC 7766 section 8).
+async fn over_tcp(query: &[u8], server: SocketAddr) -> io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect(server).await?;
+    let length = (query.len() as u16).to_be_bytes();
+    stream.write_all(&[&length[..], query].concat()).await?;
+    let mut answer = vec![0; stream.read_u16().await?.into()];
+    stream.read_exact(&mut answer).await?;
+    if answer.first_chunk::<2>() != query.first_chunk::<2>() {
+        return Err(io::Error::other("the answer is to another question"));
+    }
+    Ok(answer)
 }
 
 /// Reads an answer.
@@ -188,6 +214,45 @@ mod tests {
         assert_eq!((records.len(), records[0].priority), (1, 1));
         assert_eq!(records[0].alpn, ["h3", "h2"]);
         assert_eq!(records[0].hints, ["192.0.2.1".parse::<IpAddr>().expect("an address")]);
+    }
+
+    /// A name server of which the answer over UDP is cut, and that over TCP is whole.
+    async fn cutting() -> SocketAddr {
+        let (tcp, udp) = loop {
+            let tcp = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let address = tcp.local_addr().expect("an address");
+            // The port may be taken for UDP.
+            if let Ok(udp) = UdpSocket::bind(address).await {
+                break (tcp, udp);
+            }
+        };
+        let address = tcp.local_addr().expect("an address");
+        tokio::spawn(async move {
+            let mut query = [0; 512];
+            let (len, client) = udp.recv_from(&mut query).await.expect("a query");
+            assert!(len > 12);
+            let cut = [&query[..2], &[0x83, 0x80, 0, 0, 0, 0, 0, 0, 0, 0]].concat();
+            udp.send_to(&cut, client).await.expect("sent");
+            let (mut stream, _) = tcp.accept().await.expect("a connection");
+            let length = stream.read_u16().await.expect("a length");
+            let mut query = vec![0; length.into()];
+            stream.read_exact(&mut query).await.expect("a query");
+            let mut answer = [&query[..2], &[0x81, 0x80, 0, 0, 0, 1, 0, 0, 0, 0]].concat();
+            answer.extend(b"\x01a\x04test\0\0\x41\0\x01\0\0\0\x3c\0\x0a\0\x01\0\0\x01\0\x03\x02h3");
+            stream.write_u16(answer.len() as u16).await.expect("sent");
+            stream.write_all(&answer).await.expect("sent");
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_cut_is_asked_for_over_tcp() {
+        let url: Url = "https://a.test/".parse().expect("a URL");
+        let server = cutting().await;
+        let answer =
+            timeout(Duration::from_mins(1), ask(&url, server)).await.expect("in time").expect("an answer");
+        let HttpsAnswer::Found(records) = answer else { panic!("{answer:?}") };
+        assert_eq!(records[0].alpn, ["h3"]);
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use brisk_probe::audit::{self, Audit, AuditError, AuditSettings, Limits, output};
-use brisk_report::terminal::{StatusLine, WIDTH};
+use brisk_probe::terminal::Paint;
+use brisk_report::terminal::StatusLine;
 use brisk_wire::server_flight::FlightError;
 
 use crate::args::{Format, Probe};
@@ -53,7 +54,7 @@ fn settings(arguments: &Probe) -> anyhow::Result<AuditSettings> {
 
 fn text(audit: &Audit, format: Option<Format>) -> String {
     match format.unwrap_or(Format::Text) {
-        Format::Text => output::text(audit, WIDTH),
+        Format::Text => output::text(audit, Paint::of_stdout().width()),
         Format::Json => output::json(audit),
         Format::Sarif => output::sarif(audit, env!("CARGO_PKG_VERSION")),
         Format::Junit => output::junit(audit),

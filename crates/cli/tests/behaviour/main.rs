@@ -69,6 +69,8 @@ mod probe_audit;
 mod probe_findings;
 mod probe_hostile;
 mod probe_link;
+mod probe_milestones;
+mod probe_servers;
 mod proxy_protocol;
 mod proxying;
 mod rates;

@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::thread;
 
-use brisk_testkit::ca::{LeafKey, TestCa};
+use brisk_testkit::ca::{Leaf, TestCa};
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::process::{Finished, Process, command, run, serve_on_free_port, wait_until};
 use serde_json::Value;
@@ -41,7 +41,7 @@ pub(crate) fn report(command: &mut Command) -> Value {
 }
 
 /// Name and bytes of each handshake message that `party` sent, in order.
-fn messages(report: &Value, party: &str) -> Vec<(String, u64)> {
+pub(crate) fn messages(report: &Value, party: &str) -> Vec<(String, u64)> {
     let steps = report["steps"].as_array().expect("steps");
     let is_message = |step: &&Value| {
         let name = step["name"].as_str().expect("a name");
@@ -60,7 +60,7 @@ fn messages(report: &Value, party: &str) -> Vec<(String, u64)> {
 }
 
 /// The same of what `openssl s_server -msg` printed: `<<<` it received, `>>>` it sent.
-fn seen(output: &str, arrow: &str) -> Vec<(String, u64)> {
+pub(crate) fn seen(output: &str, arrow: &str) -> Vec<(String, u64)> {
     let line = |line: &str| {
         let rest = line.strip_prefix(arrow)?.split_once("Handshake [length ")?.1;
         let (length, name) = rest.split_once("], ")?;
@@ -71,7 +71,11 @@ fn seen(output: &str, arrow: &str) -> Vec<(String, u64)> {
 
 /// An `openssl s_server` that prints each message and answers with a page.
 pub(crate) fn s_server(ca: &TestCa, options: &[&str]) -> (Process, u16) {
-    let leaf = ca.server(&NAMES).issue();
+    s_server_with(&ca.server(&NAMES).issue(), options)
+}
+
+/// The same with this certificate.
+pub(crate) fn s_server_with(leaf: &Leaf, options: &[&str]) -> (Process, u16) {
     let (process, address) = serve_on_free_port(|port| {
         let mut openssl = command("openssl");
         openssl.args(["s_server", "-msg", "-www", "-accept"]).arg(format!("127.0.0.1:{port}"));
@@ -122,35 +126,6 @@ fn a_hello_retry_request_is_named_as_a_lost_round_trip() {
     assert_eq!(lost["round_trips"], 1);
     let rounds = report["steps"].as_array().expect("steps").iter().map(|step| step["round"].as_u64());
     assert!(rounds.max().flatten() >= Some(4), "TCP, two of TLS, the request: {report}");
-}
-
-#[test]
-fn brisk_and_nginx_send_what_openssl_sees() {
-    let site = Site::new();
-    let ca = TestCa::new();
-    let nginx = Nginx::https(&ca.server(&NAMES).key(LeafKey::Rsa2048).issue());
-    for (ca, port) in [(&site.ca, site.brisk.https().port()), (&ca, nginx.address().port())] {
-        let report = report(&mut probe(ca, port, "/", "--tls 1.2"));
-        let mut openssl = command("openssl");
-        openssl.args([
-            "s_client",
-            "-msg",
-            "-tls1_2",
-            "-alpn",
-            "h2,http/1.1",
-            "-status",
-            "-servername",
-            NAME,
-            "-connect",
-        ]);
-        openssl.arg(format!("127.0.0.1:{port}"));
-        let output = run(&mut openssl, b"", LIMIT).text();
-        let names = |all: Vec<(String, u64)>| all.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
-        assert_eq!(names(messages(&report, "server")), names(seen(&output, "<<<")), "{output}");
-        let certificate = |all: &[(String, u64)]| all.iter().find(|(name, _)| name == "Certificate").cloned();
-        assert_eq!(certificate(&messages(&report, "server")), certificate(&seen(&output, "<<<")));
-        assert_eq!(report["answer"]["protocol"], "h2");
-    }
 }
 
 #[test]
@@ -280,40 +255,6 @@ fn an_answer_over_a_connection_that_ends_is_read_and_one_that_is_late_is_shown()
 }
 
 #[test]
-fn the_access_log_of_brisk_has_the_same_milestones() {
-    let site = Site::custom("access_log.format = \"json\"", "", |setup| setup);
-    let mut seen = Vec::new();
-    // On a busy machine one side is late now and then.
-    for attempt in 0..20 {
-        let path = format!("/?probe={attempt}");
-        let report = report(&mut probe(&site.ca, site.brisk.https().port(), &path, ""));
-        let line: Value = serde_json::from_str(&site.brisk.logged(&path)).expect("JSON");
-        let tls = &report["tls"];
-        for (ours, theirs) in [
-            (&tls["version"], "tls"),
-            (&tls["suite"], "suite"),
-            (&tls["group"], "group"),
-            (&tls["scheme"], "scheme"),
-        ] {
-            assert_eq!(ours, &line[theirs], "{line}");
-        }
-        assert_eq!(report["answer"]["body_bytes"], line["bytes_sent"], "{line}");
-        let steps = report["steps"].as_array().expect("steps");
-        let at = |name: &str| {
-            let ours = steps.iter().find(|step| step["from"] == "client" && step["name"] == name);
-            ours.and_then(|step| step["at_ms"].as_f64()).expect("a time")
-        };
-        let ours = at("Finished") - at("ClientHello");
-        let theirs = line["handshake_us"].as_f64().expect("a time") / 1000.0;
-        if (ours - theirs).abs() < 1.0 {
-            return;
-        }
-        seen.push((ours, theirs));
-    }
-    panic!("milliseconds of handshakes: {seen:?}");
-}
-
-#[test]
 fn sessions_are_resumed_and_early_data_is_sent() {
     let site = Site::with("early_data = \"safe\"\n");
     let port = site.brisk.https().port();
@@ -365,38 +306,4 @@ fn a_late_first_byte_has_its_exit_code() {
     for part in ["namelookup", "appconnect", "starttransfer", "resumed (2)", "kept (2)"] {
         assert!(text.contains(part), "no {part}: {text}");
     }
-}
-
-/// A HAProxy with this certificate, which answers everything.
-fn haproxy(ca: &TestCa) -> (Process, u16) {
-    let leaf = ca.server(&NAMES).issue();
-    let read = |path| fs::read_to_string(path).expect("a PEM file");
-    let (pem, file) = (ca.folder().join("haproxy.pem"), ca.folder().join("haproxy.cfg"));
-    fs::write(&pem, read(&leaf.chain) + &read(&leaf.key)).expect("a file");
-    let (process, address) = serve_on_free_port(|port| {
-        let text = format!(
-            "defaults\n  mode http\n  timeout client 30s\n  timeout connect 1s\n  timeout server 1s\nfrontend all\n  \
-             bind 127.0.0.1:{port} ssl crt {} alpn http/1.1\n  http-request return status 200\n",
-            pem.display()
-        );
-        fs::write(&file, text).expect("a file");
-        let mut haproxy = command("haproxy");
-        haproxy.arg("-db").arg("-f").arg(&file);
-        haproxy
-    });
-    (process, address.port())
-}
-
-#[test]
-fn haproxy_without_http2_is_found() {
-    let ca = TestCa::new();
-    let (_process, port) = haproxy(&ca);
-    let report = report(&mut probe(&ca, port, "/", ""));
-    assert_eq!(report["answer"]["protocol"], "http/1.1");
-    let ids: Vec<_> =
-        report["findings"].as_array().expect("findings").iter().map(|found| &found["id"]).collect();
-    assert!(ids.contains(&&Value::from("no-http2")), "{report}");
-    // OpenSSL 3.5 has the group.
-    let is_old = report["tls"]["group"] == "x25519";
-    assert_eq!(ids.contains(&&Value::from("not-post-quantum")), is_old, "{report}");
 }

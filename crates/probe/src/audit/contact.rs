@@ -44,8 +44,8 @@ pub(super) struct Contact {
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) address: SocketAddr,
-    /// The address was named by the caller: others of the name are left alone.
-    pub(super) is_fixed: bool,
+    /// Others of the name; none where the caller named the address.
+    pub(super) others: Vec<SocketAddr>,
     limits: Limits,
     begun: Instant,
     used: Cell<u32>,
@@ -64,12 +64,14 @@ const VAIN_REPEATS: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(200);
 
 impl Contact {
-    pub(super) fn new(host: &str, address: SocketAddr, is_fixed: bool, limits: Limits) -> Self {
+    /// For the first of at least one address.
+    pub(super) fn new(host: &str, addresses: &[SocketAddr], limits: Limits) -> Self {
+        let address = addresses[0];
         Self {
             host: host.to_owned(),
             port: address.port(),
             address,
-            is_fixed,
+            others: addresses[1..].iter().copied().filter(|own| *own != address).collect(),
             limits,
             begun: Instant::now(),
             used: Cell::new(0),

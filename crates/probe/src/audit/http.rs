@@ -5,15 +5,14 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use serde::Serialize;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout_at;
 
 use super::contact::Contact;
 use super::error::AuditError;
-
-/// A head at most.
-const LONGEST_HEAD: usize = 64 << 10;
+use crate::answer::Answer;
+use crate::http1::final_head;
 
 /// Redirects that are followed.
 const HOPS: usize = 5;
@@ -91,31 +90,6 @@ impl Hsts {
     }
 }
 
-/// A response head.
-#[derive(Debug, Default)]
-pub(super) struct Head {
-    pub(super) status: u16,
-    pub(super) fields: Vec<(String, String)>,
-}
-
-impl Head {
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let mut fields = [httparse::EMPTY_HEADER; 128];
-        let mut response = httparse::Response::new(&mut fields);
-        if !matches!(response.parse(bytes), Ok(httparse::Status::Complete(_))) {
-            return None;
-        }
-        let fields = response.headers.iter().map(|field| {
-            (field.name.to_ascii_lowercase(), String::from_utf8_lossy(field.value).trim().to_owned())
-        });
-        Some(Self { status: response.code.unwrap_or(0), fields: fields.collect() })
-    }
-
-    fn field(&self, name: &str) -> Option<&str> {
-        self.fields.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
-    }
-}
-
 /// The request whose answer is looked at.
 pub(super) fn request(contact: &Contact, path: &str) -> String {
     format!(
@@ -124,28 +98,9 @@ pub(super) fn request(contact: &Contact, path: &str) -> String {
     )
 }
 
-/// Reads a head; interim ones are skipped. `None` if there is none in time, or it is too long.
-pub(super) async fn head(stream: &mut (impl AsyncRead + Unpin), deadline: Instant) -> Option<Head> {
-    let mut bytes = Vec::new();
-    let mut buffer = [0; 4096];
-    loop {
-        if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
-            let head = Head::parse(&bytes[..end + 4])?;
-            if (100..200).contains(&head.status) && head.status != 101 {
-                bytes.drain(..end + 4);
-                continue;
-            }
-            return Some(head);
-        }
-        if bytes.len() > LONGEST_HEAD {
-            return None;
-        }
-        let read = timeout_at(deadline.into(), stream.read(&mut buffer)).await.ok()?.ok()?;
-        if read == 0 {
-            return None;
-        }
-        bytes.extend_from_slice(&buffer[..read]);
-    }
+/// Reads a head; interim ones are skipped. `None` if there is none in time, or none of HTTP.
+pub(super) async fn head(stream: &mut (impl AsyncRead + Unpin), deadline: Instant) -> Option<Answer> {
+    timeout_at(deadline.into(), final_head(stream)).await.ok()?.ok()
 }
 
 /// Asks over a connection that is there.
@@ -153,14 +108,14 @@ pub(super) async fn ask(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     request: &str,
     deadline: Instant,
-) -> Option<Head> {
+) -> Option<Answer> {
     timeout_at(deadline.into(), stream.write_all(request.as_bytes())).await.ok()?.ok()?;
     let _ = timeout_at(deadline.into(), stream.flush()).await;
     head(stream, deadline).await
 }
 
 /// What a head says.
-pub(super) fn judge(head: &Head) -> Http {
+pub(super) fn judge(head: &Answer) -> Http {
     const LOOKED_FOR: [&str; 8] = [
         "alt-svc",
         "content-security-policy",
@@ -172,13 +127,13 @@ pub(super) fn judge(head: &Head) -> Http {
         "x-frame-options",
     ];
     let named = LOOKED_FOR.iter().filter_map(|name| {
-        let value: String = head.field(name)?.chars().take(200).collect();
+        let value: String = head.header(name)?.chars().take(200).collect();
         Some(((*name).to_owned(), value))
     });
-    let cookies = head.fields.iter().filter(|(name, _)| name == "set-cookie");
+    let cookies = head.headers.iter().filter(|(name, _)| name == "set-cookie");
     Http {
         status: head.status,
-        hsts: head.field("strict-transport-security").map(Hsts::read),
+        hsts: head.header("strict-transport-security").map(Hsts::read),
         headers: named.collect(),
         cookies: cookies.filter_map(|(_, value)| cookie(value)).collect(),
         plain: Plain::Unasked,
@@ -216,7 +171,7 @@ pub(super) async fn plain(contact: &Contact, port: u16) -> Result<Plain, AuditEr
             authority(&contact.host, at_port, 80)
         );
         let Some(head) = ask(&mut stream, &request, deadline).await else { return Ok(Plain::Closed) };
-        let location = head.field("location").filter(|_| (300..400).contains(&head.status));
+        let location = head.header("location").filter(|_| (300..400).contains(&head.status));
         let Some(location) = location else { return Ok(Plain::Answers(head.status)) };
         let next: String = if location.starts_with('/') {
             let origin = url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
@@ -295,11 +250,11 @@ mod tests {
         assert_eq!(found, Cookie { name: "a".to_owned(), lacks: vec!["Secure", "SameSite"] });
     }
 
-    #[test]
-    fn a_head_is_judged_by_its_fields() {
-        let head =
-            b"HTTP/1.1 200 OK\r\nStrict-Transport-Security: max-age=1\r\nX-Frame-Options: DENY\r\n\r\n";
-        let http = judge(&Head::parse(head).expect("a head"));
+    #[tokio::test]
+    async fn a_head_is_judged_by_its_fields() {
+        let bytes =
+            b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nStrict-Transport-Security: max-age=1\r\nX-Frame-Options: DENY\r\n\r\n";
+        let http = judge(&final_head(&mut &bytes[..]).await.expect("a head"));
         assert_eq!(http.hsts.and_then(|hsts| hsts.max_age), Some(1));
         assert_eq!(http.headers.get("x-frame-options").map(String::as_str), Some("DENY"));
     }

@@ -234,12 +234,7 @@ async fn addresses(
     found: &mut Sessions,
 ) -> Result<(), AuditError> {
     contact.step("resumption across addresses");
-    if contact.is_fixed {
-        return Ok(());
-    }
-    let all = super::resolve(&contact.host, contact.port, SILENCE * 3).unwrap_or_default();
-    let others = all.into_iter().filter(|address| *address != contact.address).take(ADDRESSES);
-    for address in others {
+    for &address in contact.others.iter().take(ADDRESSES) {
         let again = connect(contact, client, address, session.try_clone(), None, None).await?;
         // An address without an answer, as IPv6 where there is none, says nothing.
         if let Some((stream, _)) = again {

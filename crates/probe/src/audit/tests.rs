@@ -336,6 +336,8 @@ fn outputs_quote_what_a_server_says_and_stay_well_formed() {
     assert!(!output::html(&evil).contains("<script>"));
     let text = output::text(&evil, 100);
     assert!(!text.contains('\u{1b}'), "{text}");
+    let narrow = output::text(&evil, 60);
+    assert!(narrow.lines().all(|line| line.chars().count() <= 60), "{narrow}");
     let sarif: serde_json::Value = serde_json::from_str(&output::sarif(&evil, "1")).expect("JSON");
     assert_eq!(sarif["runs"][0]["results"].as_array().map(Vec::len), Some(evil.findings.len()));
     let place = &sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"];

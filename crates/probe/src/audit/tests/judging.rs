@@ -155,7 +155,7 @@ fn one_byte_is_enough_to_find_ticketbleed() {
             let _ = stream.write_all(&record(22, ProtocolVersion::TLS1_2, &flight));
         });
         let settings = server.settings();
-        let contact = Contact::new("a.test", server.address, true, settings.limits);
+        let contact = Contact::new("a.test", &[server.address], settings.limits);
         let bleeds = tls12::bleeds_ids(&contact, &[1; 64], CipherSuite(0xc02f)).expect("an answer");
         assert_eq!(bleeds, expected);
     }

@@ -1,0 +1,143 @@
+//! `brisk probe` beside `openssl s_client -msg`: both list the same messages of the same servers, byte for byte.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use brisk_testkit::brisk::{base, host};
+use brisk_testkit::ca::{Leaf, LeafKey, TestCa};
+use brisk_testkit::nginx::Nginx;
+use brisk_testkit::process::{Process, command, run, serve_on_free_port};
+use serde_json::Value;
+
+use crate::probe::{messages, probe, report, s_server_with, seen};
+use crate::site::{LIMIT, NAME, NAMES, setup};
+
+/// Bytes that a share of ML-KEM-768 adds to a `ServerHello`, which OpenSSL before 3.5 cannot ask for.
+const CIPHERTEXT: u64 = 1088;
+
+/// The chain of `leaf` and its key in one file, as HAProxy wants them.
+fn both(ca: &TestCa, leaf: &Leaf) -> PathBuf {
+    let read = |path: &Path| fs::read_to_string(path).expect("a PEM file");
+    let file = ca.unique_file("both.pem");
+    fs::write(&file, read(&leaf.chain) + &read(&leaf.key)).expect("a file");
+    file
+}
+
+/// A HAProxy with this certificate, which answers everything.
+fn haproxy(ca: &TestCa, leaf: &Leaf, alpn: &str) -> (Process, u16) {
+    let (pem, file) = (both(ca, leaf), ca.unique_file("haproxy.cfg"));
+    let (process, address) = serve_on_free_port(|port| {
+        let text = format!(
+            "defaults\n  mode http\n  timeout client 30s\n  timeout connect 1s\n  timeout server 1s\nfrontend all\n  \
+             bind 127.0.0.1:{port} ssl crt {} alpn {alpn}\n  http-request return status 200\n",
+            pem.display()
+        );
+        fs::write(&file, text).expect("a file");
+        let mut haproxy = command("haproxy");
+        haproxy.arg("-db").arg("-f").arg(&file);
+        haproxy
+    });
+    (process, address.port())
+}
+
+/// An h2o with this certificate, which serves a file.
+fn h2o(ca: &TestCa, leaf: &Leaf) -> (Process, u16) {
+    let (file, pages) = (ca.unique_file("h2o.conf"), ca.unique_file("pages"));
+    fs::create_dir(&pages).expect("a folder");
+    fs::write(pages.join("index.html"), "hello").expect("a file");
+    let (chain, key, pages) = (leaf.chain.display(), leaf.key.display(), pages.display());
+    let (process, address) = serve_on_free_port(|port| {
+        let text = format!(
+            "num-threads: 1\nlisten: {{ host: 127.0.0.1, port: {port}, ssl: {{ certificate-file: {chain}, \
+             key-file: {key} }} }}\nhosts: {{ default: {{ paths: {{ /: {{ file.dir: {pages} }} }} }} }}\n"
+        );
+        fs::write(&file, text).expect("a file");
+        let mut h2o = command("h2o");
+        h2o.arg("-c").arg(&file);
+        h2o
+    });
+    (process, address.port())
+}
+
+/// Name and bytes of each message that `openssl s_client` got from this server.
+fn seen_by_openssl(port: u16, version: &str, suite: &str) -> Vec<(String, u64)> {
+    let mut openssl = command("openssl");
+    openssl.args(["s_client", "-msg", version, "-alpn", "h2,http/1.1", "-status", "-groups", "X25519:P-256"]);
+    if version == "-tls1_3" {
+        openssl.args(["-ciphersuites", suite]);
+    }
+    openssl.args(["-servername", NAME, "-connect"]).arg(format!("127.0.0.1:{port}"));
+    let output = run(&mut openssl, b"", LIMIT).text();
+    let all = seen(&output, "<<<");
+    assert!(all.len() > 3, "{output}");
+    all
+}
+
+fn is_message_before_tickets((name, _): &(String, u64)) -> bool {
+    name != "NewSessionTicket"
+}
+
+/// The messages of a full handshake as both saw them: those of TLS 1.2 as they are. Of TLS 1.3 without what OpenSSL has no word
+/// for: the share of ML-KEM, a compressed certificate, and tickets, for which `s_client` does not wait.
+fn agrees(server: &str, ca: &TestCa, port: u16) {
+    let tls12 = report(&mut probe(ca, port, "/", "--tls 1.2"));
+    assert_eq!(messages(&tls12, "server"), seen_by_openssl(port, "-tls1_2", ""), "{server}");
+
+    let tls13 = report(&mut probe(ca, port, "/", "--tls 1.3"));
+    let (tls, mut ours) = (&tls13["tls"], messages(&tls13, "server"));
+    let mut theirs = seen_by_openssl(port, "-tls1_3", tls["suite"].as_str().expect("a suite"));
+    if tls["group"] == "X25519MLKEM768" {
+        theirs[0].1 += CIPHERTEXT;
+    }
+    if let Some(compressed) = tls["chain"]["compressed"][0].as_u64() {
+        let place = theirs.iter_mut().find(|(name, _)| name == "Certificate").expect("a certificate");
+        *place = ("CompressedCertificate".to_owned(), compressed);
+    }
+    let tickets = |all: &[(String, u64)]| {
+        all.iter()
+            .filter(|message| !is_message_before_tickets(message))
+            .map(|(_, bytes)| *bytes)
+            .collect::<Vec<_>>()
+    };
+    assert!(tickets(&ours).starts_with(&tickets(&theirs)), "{server}: {ours:?} {theirs:?}");
+    ours.retain(is_message_before_tickets);
+    theirs.retain(is_message_before_tickets);
+    assert_eq!(ours, theirs, "{server}");
+    for report in [&tls12, &tls13] {
+        assert_eq!(report["tls"]["chain"]["certificates"].as_array().map(Vec::len), Some(2), "{server}");
+        assert_eq!(report["answer"]["status"], 200, "{server}");
+        let protocol = if server == "openssl" { "http/1.1" } else { "h2" };
+        assert_eq!(report["answer"]["protocol"], protocol, "{server}");
+    }
+}
+
+#[test]
+fn five_servers_send_what_openssl_sees() {
+    let ca = TestCa::new();
+    // Signatures of ECDSA differ in length, those of RSA do not.
+    let leaf = ca.server(&NAMES).key(LeafKey::Rsa2048).issue();
+    let nginx = Nginx::https_with(&leaf, "ssl_protocols TLSv1.2 TLSv1.3; location = / { return 200 hello; }");
+    agrees("nginx", &ca, nginx.address().port());
+    let (_haproxy, port) = haproxy(&ca, &leaf, "h2,http/1.1");
+    agrees("haproxy", &ca, port);
+    let (_h2o, port) = h2o(&ca, &leaf);
+    agrees("h2o", &ca, port);
+    let brisk = setup().config(&format!("{}{}", base(""), host(&NAMES, &[&leaf]))).start();
+    agrees("brisk", &ca, brisk.https().port());
+    let (_openssl, port) = s_server_with(&leaf, &[]);
+    agrees("openssl", &ca, port);
+}
+
+#[test]
+fn haproxy_without_http2_is_found() {
+    let ca = TestCa::new();
+    let (_process, port) = haproxy(&ca, &ca.server(&NAMES).issue(), "http/1.1");
+    let report = report(&mut probe(&ca, port, "/", ""));
+    assert_eq!(report["answer"]["protocol"], "http/1.1");
+    let ids: Vec<_> =
+        report["findings"].as_array().expect("findings").iter().map(|found| &found["id"]).collect();
+    assert!(ids.contains(&&Value::from("no-http2")), "{report}");
+    // OpenSSL 3.5 has the group.
+    let is_old = report["tls"]["group"] == "x25519";
+    assert_eq!(ids.contains(&&Value::from("not-post-quantum")), is_old, "{report}");
+}
