@@ -4,6 +4,7 @@
 //! by `tls-client`. Probes go no further than what shows a weakness. What cannot be judged is left out, never guessed.
 
 pub mod catalogue;
+mod cbc;
 mod certificate;
 mod contact;
 mod error;
@@ -15,6 +16,7 @@ mod modern;
 pub mod output;
 mod protocols;
 mod random;
+mod rsa;
 mod tls12;
 mod weaknesses;
 
@@ -235,8 +237,9 @@ fn chains(
 fn not_judged(audit: &Audit) -> Vec<String> {
     let mut all = vec![
         "trust of Android, Windows and macOS: their authorities are not bundled; Mozilla's and this system's are".to_owned(),
-        "signatures of SCTs, and whether certificates are revoked by lists: both need the network of others".to_owned(),
-        "oracles of CBC padding (POODLE against TLS, Lucky 13, GOLDENDOODLE): not tried".to_owned(),
+        "signatures of SCTs: no library has a current list of logs with their keys, and none is bundled".to_owned(),
+        "whether certificates are revoked by lists: that needs the network of others".to_owned(),
+        "Lucky 13: it is seen in times alone".to_owned(),
     ];
     if audit.http.is_none() {
         all.push("HTTP: no answer over TLS 1.2 or TLS 1.3".to_owned());
@@ -249,6 +252,10 @@ fn not_judged(audit: &Audit) -> Vec<String> {
             ("Heartbleed: no answer in time", audit.weaknesses.heartbleed),
             ("CCS injection: no answer in time", audit.weaknesses.early_ccs),
             ("ROBOT: no answer that repeats", audit.weaknesses.robot),
+            (
+                "oracles of CBC padding: no suite of TLS 1.2 that is spoken here, or no answer that repeats",
+                audit.weaknesses.padding_oracle,
+            ),
             (
                 "renegotiation by the client: no suite of ECDHE with AES-GCM, or no answer",
                 audit.weaknesses.client_renegotiation,

@@ -86,7 +86,7 @@ pub(crate) async fn final_head(stream: &mut (impl AsyncRead + Unpin)) -> Result<
     final_of(stream, &mut buffer, &mut milestones).await.map(|(answer, _)| answer)
 }
 
-/// The same, with what is known of the body; `buffer` keeps what came of it.
+/// The same, with what is known of the body; `buffer` keeps the beginning of that.
 async fn final_of(
     stream: &mut (impl AsyncRead + Unpin),
     buffer: &mut Vec<u8>,

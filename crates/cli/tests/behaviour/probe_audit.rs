@@ -147,6 +147,26 @@ fn openssl_server(certificate: &Path, key: &Path, options: &[&str]) -> (Process,
 }
 
 #[test]
+fn nothing_is_found_of_the_padding_of_right_servers() {
+    let ca = TestCa::new();
+    let rsa = ca.server(&["localhost"]).key(LeafKey::Rsa2048).issue();
+    // Suites of each hash of the MAC, and of each way to agree on keys.
+    let all = "ECDHE-RSA-AES128-SHA:ECDHE-RSA-AES128-SHA256:ECDHE-RSA-AES256-SHA384";
+    for suites in [all, "AES256-SHA:AES128-SHA256"] {
+        let options = ["-tls1_2", "-cipher", suites];
+        let (_process, address) = openssl_server(&rsa.chain, &rsa.key, &options);
+        let nginx = format!("ssl_protocols TLSv1.2; ssl_ciphers {suites};");
+        let nginx = Nginx::https_with(&rsa, &nginx);
+        for address in [address, nginx.address()] {
+            let found = document(&ca.root_file(), address, &[]);
+            let weak = &found["weaknesses"];
+            let verdicts = (&weak["padding_accepted"], &weak["padding_oracle"]);
+            assert_eq!(verdicts, (&false.into(), &false.into()), "{suites}: {found:#}");
+        }
+    }
+}
+
+#[test]
 fn renegotiation_small_groups_and_sha1_are_found() {
     let ca = TestCa::new();
     let leaf = ca.server(&["localhost"]).issue();

@@ -49,7 +49,7 @@ fn pairs(report: &Value, line: &Value) -> [(f64, f64); 3] {
 #[test]
 fn the_access_log_of_brisk_has_the_same_milestones() {
     let origin = Origin::answering(|_, stream| answer(stream));
-    let tables = proxy_to(&[&origin.address().to_string()]);
+    let tables = proxy_to(&[&origin.url()]);
     let site = Site::custom("access_log.format = \"json\"", &tables, |setup| setup);
     // Of each pair the nearest: a processor that is busy elsewhere adds to one of them, and takes nothing away.
     let mut nearest = [f64::INFINITY; 3];

@@ -104,7 +104,6 @@ fn agrees(server: &str, ca: &TestCa, port: u16) {
     theirs.retain(is_message_before_tickets);
     assert_eq!(ours, theirs, "{server}");
     for report in [&tls12, &tls13] {
-        assert_eq!(report["tls"]["chain"]["certificates"].as_array().map(Vec::len), Some(2), "{server}");
         assert_eq!(report["answer"]["status"], 200, "{server}");
         let protocol = if server == "openssl" { "http/1.1" } else { "h2" };
         assert_eq!(report["answer"]["protocol"], protocol, "{server}");

@@ -135,6 +135,10 @@ kinds! {
     EARLY_CCS = "ccs-injection", Critical, "change_cipher_spec is taken before its time (CVE-2014-0224)", NEVER, "a current OpenSSL";
     ROBOT = "robot", Critical, "RSA decryption is an oracle: recorded connections can be decrypted (ROBOT)",
         NEVER, "ssl_ciphers ECDHE+AESGCM:ECDHE+CHACHA20;";
+    PADDING_ACCEPTED = "padding-accepted", Critical, "a wrong padding of block ciphers is accepted: what others change on the way decrypts it (POODLE against TLS)",
+        NEVER, "a current TLS stack; ssl_ciphers ECDHE+AESGCM:ECDHE+CHACHA20;";
+    PADDING_ORACLE = "padding-oracle", Critical, "answers distinguish a wrong padding from a wrong MAC: what others change on the way decrypts it (GOLDENDOODLE)",
+        NEVER, "a current TLS stack; ssl_ciphers ECDHE+AESGCM:ECDHE+CHACHA20;";
     TICKETBLEED = "ticketbleed", Critical, "memory of the server is given away in session IDs (CVE-2016-9244)", NEVER, "a current TLS stack";
     TICKET_LIFETIME = "ticket-lifetime", Low, "tickets live longer than the 7 days that RFC 8446 allows", "brisk keeps to it", "ssl_session_timeout 1d;";
     TICKET_KEYS = "ticket-keys-fixed", Medium, "the keys of tickets did not change for a day or longer: who gets them decrypts what was recorded",

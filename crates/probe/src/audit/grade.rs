@@ -285,6 +285,8 @@ fn attacks(audit: &Audit, rules: &mut Rules) {
         (weak.heartbleed, "Heartbleed"),
         (weak.early_ccs, "CCS injection"),
         (weak.robot, "ROBOT"),
+        (weak.padding_accepted, "POODLE against TLS"),
+        (weak.padding_oracle, "an oracle of CBC padding"),
         (weak.ticketbleed, "Ticketbleed"),
     ] {
         if found == Some(true) {

@@ -223,6 +223,16 @@ fn attacks(audit: &Audit, found: &mut Findings) {
         ),
         (weak.early_ccs, catalogue::EARLY_CCS, "what follows an early change_cipher_spec is decrypted"),
         (weak.robot, catalogue::ROBOT, "answers depend on the padding of the premaster secret, twice alike"),
+        (
+            weak.padding_accepted,
+            catalogue::PADDING_ACCEPTED,
+            "a request whose padding is wrong is answered as a right one",
+        ),
+        (
+            weak.padding_oracle.map(|differs| differs && weak.padding_accepted != Some(true)),
+            catalogue::PADDING_ORACLE,
+            "records with a wrong padding and with a wrong MAC are answered differently, twice alike",
+        ),
         (weak.ticketbleed, catalogue::TICKETBLEED, "a session ID of 31 bytes comes back longer"),
         (
             weak.client_renegotiation,
@@ -327,6 +337,8 @@ pub(super) fn not_judged(audit: &Audit, kind: &Kind) -> Option<&'static str> {
         "heartbleed" => (unknown(weak.heartbleed), "no answer in time"),
         "ccs-injection" => (unknown(weak.early_ccs), "no answer in time"),
         "robot" => (unknown(weak.robot), "no answer that repeats"),
+        "padding-accepted" => (unknown(weak.padding_accepted), "no answer that repeats"),
+        "padding-oracle" => (unknown(weak.padding_oracle), "no answer that repeats"),
         "ticketbleed" => (unknown(weak.ticketbleed), "no ticket of TLS 1.2, or no answer"),
         "renegotiation-by-client" => {
             (unknown(weak.client_renegotiation), "no suite of ECDHE with AES-GCM, or no answer")

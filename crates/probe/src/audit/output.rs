@@ -151,6 +151,8 @@ fn behaviour(audit: &Audit) -> Table {
     row("Heartbleed", yes(weak.heartbleed));
     row("CCS injection", yes(weak.early_ccs));
     row("ROBOT", yes(weak.robot));
+    row("wrong CBC padding accepted", yes(weak.padding_accepted));
+    row("oracle of CBC padding", yes(weak.padding_oracle));
     row("Ticketbleed", yes(weak.ticketbleed));
     row("secure renegotiation", yes(audit.protocols.secure_renegotiation));
     row("renegotiation by clients", yes(weak.client_renegotiation));

@@ -19,6 +19,7 @@ use brisk_wire::offer::{handshake, record};
 use super::*;
 
 mod judging;
+mod padding;
 
 /// What a server of bytes does, beside letting clients agree on a version and a suite with RSA encryption.
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,7 @@
 //! A handshake of TLS 1.2 without a TLS library, for probes that none lets happen: renegotiation, tickets as they are.
 //!
 //! It proves nothing of the server: neither certificate nor signature nor `Finished` is verified, and nothing secret is
-//! sent. Suites: ECDHE with AES-GCM, on X25519 and secp256r1.
+//! sent. Suites: ECDHE with AES-GCM, on X25519 and secp256r1; and AES-CBC, with ECDHE or RSA, for [`cbc`].
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::agreement::{ECDH_P256, EphemeralPrivateKey, UnparsedPublicKey, X25519, agree_ephemeral};
@@ -10,16 +10,17 @@ use aws_lc_rs::{digest, hmac};
 use brisk_wire::offer::{extension, handshake, record};
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion};
 use brisk_wire::server_flight::{self, Exchanged, Part, ServerHello, SessionTicket};
-use brisk_wire::suites;
+use brisk_wire::suites::{self, Exchange};
 
 use super::contact::{Contact, End, Line};
 use super::error::AuditError;
 use super::protocols::{Protocols, offer};
-use super::random;
+use super::rsa::Key;
+use super::{cbc, random};
 
 const V12: ProtocolVersion = ProtocolVersion::TLS1_2;
 
-/// What is spoken here.
+/// What is spoken here, of suites with AES-GCM.
 const SUITES: [u16; 4] = [0xc02f, 0xc02b, 0xc030, 0xc02c];
 
 /// A connection after its handshake.
@@ -38,11 +39,27 @@ impl Session {
         let bytes = self.sealer.seal(22, message).ok_or(End::Broken)?;
         self.line.send(&bytes)
     }
+
+    /// Sends application data of a block cipher with this flaw.
+    pub(super) fn send_flawed(&mut self, plaintext: &[u8], flaw: cbc::Flaw) -> Result<(), End> {
+        let Sealer::Cbc(sealer) = &mut self.sealer else { return Err(End::Broken) };
+        let bytes = sealer.seal(23, plaintext, flaw).ok_or(End::Broken)?;
+        self.line.send(&bytes)
+    }
 }
 
 /// A full handshake; `None` if the server has no suite that is spoken here, or ends it.
 pub(super) fn connect(contact: &Contact, protocols: &Protocols) -> Result<Option<Session>, AuditError> {
-    let own = protocols.suites().filter(|(version, suite)| *version == V12 && SUITES.contains(&suite.code.0));
+    connect_with(contact, protocols, &SUITES)
+}
+
+/// The same with what the server accepts of `suites`.
+pub(super) fn connect_with(
+    contact: &Contact,
+    protocols: &Protocols,
+    suites: &[u16],
+) -> Result<Option<Session>, AuditError> {
+    let own = protocols.suites().filter(|(version, suite)| *version == V12 && suites.contains(&suite.code.0));
     let suites: Vec<CipherSuite> = own.map(|(_, suite)| suite.code).collect();
     if suites.is_empty() {
         return Ok(None);
@@ -57,24 +74,31 @@ pub(super) fn connect(contact: &Contact, protocols: &Protocols) -> Result<Option
         return Ok(None);
     }
     let Some(flight) = flight(&mut line, &mut transcript) else { return Ok(None) };
-    Ok(finish(line, transcript, flight, &asked.random))
+    let Some((body, premaster)) = flight.exchange.perform()? else { return Ok(None) };
+    Ok(finish(line, transcript, flight, &asked.random, (&body, &premaster)))
 }
 
 /// The server's first flight.
 struct Flight {
     hello: ServerHello,
-    group: NamedGroup,
-    point: Vec<u8>,
+    exchange: Agreement,
     wants_certificate: bool,
 }
 
+/// How both come to a secret.
+enum Agreement {
+    Curve { group: NamedGroup, point: Vec<u8> },
+    Rsa(Key),
+}
+
 fn flight(line: &mut Line, transcript: &mut Vec<u8>) -> Option<Flight> {
-    let (mut hello, mut exchange, mut wants_certificate) = (None, None, false);
+    let (mut hello, mut exchange, mut key, mut wants_certificate) = (None, None, None, false);
     loop {
         let Part::Handshake(kind, body) = line.part().ok()? else { return None };
         transcript.extend(handshake(kind, &body));
         match kind {
             2 => hello = ServerHello::read(&body).ok(),
+            11 => key = server_flight::certificates(&body).ok()?.first().and_then(|der| Key::of(der)),
             12 => {
                 let own: &ServerHello = hello.as_ref()?;
                 exchange = server_flight::key_exchange(&body, suites::find(own.suite)?, own.version).ok();
@@ -84,25 +108,36 @@ fn flight(line: &mut Line, transcript: &mut Vec<u8>) -> Option<Flight> {
             _ => {}
         }
     }
-    let Exchanged::Curve { group, point, .. } = exchange? else { return None };
-    Some(Flight { hello: hello?, group, point, wants_certificate })
+    let hello: ServerHello = hello?;
+    let exchange = match (suites::find(hello.suite)?.exchange, exchange) {
+        (Exchange::Rsa, None) => Agreement::Rsa(key?),
+        (_, Some(Exchanged::Curve { group, point, .. })) => Agreement::Curve { group, point },
+        _ => return None,
+    };
+    Some(Flight { hello, exchange, wants_certificate })
 }
 
-fn finish(mut line: Line, mut transcript: Vec<u8>, flight: Flight, client: &[u8; 32]) -> Option<Session> {
-    let Flight { hello, group, point, wants_certificate } = flight;
-    let (share, premaster) = agree(group, &point)?;
+/// The rest of the handshake, with the body of the key exchange and the premaster secret.
+fn finish(
+    mut line: Line,
+    mut transcript: Vec<u8>,
+    flight: Flight,
+    client: &[u8; 32],
+    (body, premaster): (&[u8], &[u8]),
+) -> Option<Session> {
+    let Flight { hello, wants_certificate, .. } = flight;
     let mut messages = Vec::new();
     if wants_certificate {
         messages.extend(handshake(11, &[0, 0, 0]));
     }
-    messages.extend(handshake(16, &[&[share.len() as u8][..], &share].concat()));
+    messages.extend(handshake(16, body));
     transcript.extend(&messages);
     let hash = Hash::of(hello.suite);
     let server = hello.random;
-    let master = hash.prf(&premaster, b"master secret", &[&client[..], &server].concat(), 48);
-    let keys = hash.prf(&master, b"key expansion", &[&server[..], client].concat(), 2 * (hash.key + 4));
+    let master = hash.prf(premaster, b"master secret", &[&client[..], &server].concat(), 48);
+    let keys = hash.prf(&master, b"key expansion", &[&server[..], client].concat(), KEYS);
     let verify_data = hash.prf(&master, b"client finished", &hash.digest(&transcript), 12);
-    let mut sealer = Sealer::new(hash, &keys)?;
+    let mut sealer = Sealer::new(hello.suite, hash, &keys)?;
     let mut bytes = record(22, V12, &messages);
     bytes.extend(record(20, V12, &[1]));
     bytes.extend(sealer.seal(22, &handshake(20, &verify_data))?);
@@ -123,6 +158,31 @@ fn finish(mut line: Line, mut transcript: Vec<u8>, flight: Flight, client: &[u8;
     }
 }
 
+/// Bytes that keys are taken from: as many as two keys of HMAC-SHA384 and two of AES-256 have.
+const KEYS: usize = 2 * (48 + 32);
+
+impl Agreement {
+    /// The body of the client's message, and the secret; `None` where the server's share is of no use.
+    fn perform(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>, AuditError> {
+        match self {
+            Self::Curve { group, point } => {
+                let agreed = agree(*group, point);
+                Ok(agreed.map(|(share, secret)| ([&[share.len() as u8][..], &share].concat(), secret)))
+            }
+            Self::Rsa(key) => {
+                let secret = [&[3, 3][..], &random::bytes::<46>()?].concat();
+                let mut block = key.filling()?;
+                // RFC 8017 section 7.2.1.
+                let zero = block.len() - secret.len() - 1;
+                block[..2].copy_from_slice(&[0, 2]);
+                block[zero] = 0;
+                block[zero + 1..].copy_from_slice(&secret);
+                Ok(Some((key.exchange(&block), secret)))
+            }
+        }
+    }
+}
+
 fn agree(group: NamedGroup, point: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let algorithm = if group == NamedGroup::X25519 { &X25519 } else { &ECDH_P256 };
     let own = EphemeralPrivateKey::generate(algorithm, &SystemRandom::new()).ok()?;
@@ -134,7 +194,7 @@ fn agree(group: NamedGroup, point: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
 
 /// What a suite hashes and encrypts with.
 #[derive(Clone, Copy)]
-struct Hash {
+pub(super) struct Hash {
     mac: hmac::Algorithm,
     digest: &'static digest::Algorithm,
     /// Bytes of a key.
@@ -142,8 +202,8 @@ struct Hash {
 }
 
 impl Hash {
-    fn of(suite: CipherSuite) -> Self {
-        if [0xc030, 0xc02c].contains(&suite.0) {
+    pub(super) fn of(suite: CipherSuite) -> Self {
+        if [0xc030, 0xc02c, 0xc024, 0xc028].contains(&suite.0) {
             return Self { mac: hmac::HMAC_SHA384, digest: &digest::SHA384, key: 32 };
         }
         Self { mac: hmac::HMAC_SHA256, digest: &digest::SHA256, key: 16 }
@@ -154,7 +214,7 @@ impl Hash {
     }
 
     // RFC 5246 section 5.
-    fn prf(&self, secret: &[u8], label: &[u8], seed: &[u8], length: usize) -> Vec<u8> {
+    pub(super) fn prf(&self, secret: &[u8], label: &[u8], seed: &[u8], length: usize) -> Vec<u8> {
         let key = hmac::Key::new(self.mac, secret);
         let seed = [label, seed].concat();
         let mut a = seed.clone();
@@ -168,14 +228,39 @@ impl Hash {
     }
 }
 
-/// Encrypts the client's records (RFC 5288).
-struct Sealer {
+/// Encrypts the client's records.
+enum Sealer {
+    Gcm(GcmSealer),
+    Cbc(cbc::Sealer),
+}
+
+impl Sealer {
+    fn new(suite: CipherSuite, hash: Hash, keys: &[u8]) -> Option<Self> {
+        let Some(protection) = cbc::protection(suite) else {
+            return GcmSealer::new(hash, keys).map(Self::Gcm);
+        };
+        // RFC 5246 section 6.3: both MAC keys, then both keys.
+        let mac = protection.mac.digest_algorithm().output_len();
+        let key = keys.get(2 * mac..2 * mac + protection.key)?;
+        cbc::Sealer::new(protection, keys.get(..mac)?, key).map(Self::Cbc)
+    }
+
+    fn seal(&mut self, kind: u8, plaintext: &[u8]) -> Option<Vec<u8>> {
+        match self {
+            Self::Gcm(sealer) => sealer.seal(kind, plaintext),
+            Self::Cbc(sealer) => sealer.seal(kind, plaintext, cbc::Flaw::None),
+        }
+    }
+}
+
+/// Encrypts with AES-GCM (RFC 5288).
+struct GcmSealer {
     key: LessSafeKey,
     salt: [u8; 4],
     sequence: u64,
 }
 
-impl Sealer {
+impl GcmSealer {
     fn new(hash: Hash, keys: &[u8]) -> Option<Self> {
         let algorithm = if hash.key == 32 { &AES_256_GCM } else { &AES_128_GCM };
         let key = UnboundKey::new(algorithm, keys.get(..hash.key)?).ok()?;

@@ -7,15 +7,13 @@ use brisk_wire::offer::{extension, handshake, record};
 use brisk_wire::registry::{CipherSuite, ProtocolVersion};
 use brisk_wire::server_flight::Part;
 use brisk_wire::suites::Exchange;
-use num_bigint::BigUint;
 use serde::Serialize;
-use x509_parser::prelude::{FromDer, X509Certificate};
-use x509_parser::public_key::PublicKey;
 
 use super::contact::{Contact, End, Line};
 use super::error::AuditError;
 use super::protocols::{Protocols, offer};
-use super::{random, tls12};
+use super::rsa::Key;
+use super::{cbc, random, tls12};
 
 /// How long an answer that need not come is waited for.
 pub(super) const SILENCE: Duration = Duration::from_millis(1500);
@@ -29,6 +27,10 @@ pub struct Weaknesses {
     pub early_ccs: Option<bool>,
     /// RSA decryption is an oracle (ROBOT).
     pub robot: Option<bool>,
+    /// A wrong padding of block ciphers is accepted (POODLE against TLS).
+    pub padding_accepted: Option<bool>,
+    /// A wrong padding and a wrong MAC are answered differently (GOLDENDOODLE, Zombie POODLE, CVE-2019-1559).
+    pub padding_oracle: Option<bool>,
     /// Session IDs are filled with memory (CVE-2016-9244).
     pub ticketbleed: Option<bool>,
     /// A client may ask for a second handshake.
@@ -48,6 +50,8 @@ pub(super) fn find(contact: &Contact, protocols: &Protocols) -> Result<Weaknesse
     }
     found.early_ccs = early_ccs(contact, version, suites)?;
     found.robot = robot(contact, protocols)?;
+    let padding = cbc::find(contact, protocols)?;
+    (found.padding_accepted, found.padding_oracle) = (padding.accepts, padding.differs);
     found.client_renegotiation = tls12::renegotiates(contact, protocols)?;
     if let Some(session) = tls12::connect(contact, protocols)?
         && let Some(ticket) = &session.ticket
@@ -209,23 +213,13 @@ fn react(
     follows: Follows,
 ) -> Result<Option<Reaction>, AuditError> {
     let (answer, mut line) = contact.ask_keeping(&offer(contact, version, vec![suite])?)?;
-    let Some((modulus, exponent)) = answer.certificates.first().and_then(|der| rsa_key(der)) else {
-        return Ok(None);
-    };
-    if answer.agreed(version).is_none() || modulus.bits() < 512 || modulus.bits() > 16384 {
+    let Some(key) = answer.certificates.first().and_then(|der| Key::of(der)) else { return Ok(None) };
+    if answer.agreed(version).is_none() {
         return Ok(None);
     }
-    let length = modulus.bits().div_ceil(8) as usize;
-    let mut block = Vec::with_capacity(length);
-    while block.len() < length {
-        block.extend(random::bytes::<64>()?.into_iter().filter(|byte| *byte != 0));
-    }
-    block.truncate(length);
+    let mut block = key.filling()?;
     form(&mut block, version);
-    let secret = BigUint::from_bytes_be(&block).modpow(&exponent, &modulus).to_bytes_be();
-    let mut body = (length as u16).to_be_bytes().to_vec();
-    body.resize(2 + length - secret.len(), 0);
-    body.extend(secret);
+    let body = key.exchange(&block);
     let mut bytes = record(22, version, &handshake(16, &body));
     if follows == Follows::Finished {
         bytes.extend(record(20, version, &[1]));
@@ -245,15 +239,5 @@ fn reaction(line: &mut Line) -> Reaction {
         // Whether the system reports an end or a reset depends on what it had read.
         Err(End::Broken) => Reaction::End(End::Closed),
         Err(end) => Reaction::End(end),
-    }
-}
-
-fn rsa_key(der: &[u8]) -> Option<(BigUint, BigUint)> {
-    let (_, certificate) = X509Certificate::from_der(der).ok()?;
-    match certificate.public_key().parsed().ok()? {
-        PublicKey::RSA(key) => {
-            Some((BigUint::from_bytes_be(key.modulus), BigUint::from_bytes_be(key.exponent)))
-        }
-        _ => None,
     }
 }
