@@ -7,6 +7,7 @@
 # make agreement  compare brisk bench with other load generators (AGREEMENT='--rounds 15')
 # make flood      latency of requests while RSA handshakes flood the server (FLOOD='--rounds 15'); ten minutes, quiet
 # make keyless    what private keys on a key server, or in a process of their own, cost (KEYLESS='--rounds 9'); three minutes, quiet
+# make probe      whether brisk probe --timing measures what curl -w does, over a link (PROBE='--rounds 9'); two minutes
 # make page       what HTTPS costs a page in Chromium over a slow link, and what brings it back (PAGE='--only records'); fifteen minutes
 # make beacons    how near the waits that pages measure are to what the gateway knows, over a link; three minutes, into docs/results
 # make compression  text compressed per second of processor time, beside nginx, Caddy and Envoy (COMPRESSION='--rounds 9'); four minutes
@@ -29,14 +30,16 @@ CACHE ?= $(HOME)/.cache/brisk
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 export PATH := $(CACHE)/bin:$(PATH):/usr/sbin:/sbin
 
-# Options of bench/agreement, bench/flood, bench/strangers, bench/neighbours, bench/keyless, bench/soak, bench/page, bench/compression,
-# bench/clients/run and bench/audit/run.
+# Options of bench/agreement, bench/flood, bench/strangers, bench/neighbours, bench/keyless, bench/soak, bench/page, bench/beacons,
+# bench/probe, bench/compression, bench/clients/run and bench/audit/run.
 AGREEMENT ?=
 FLOOD ?=
 STRANGERS ?=
 NEIGHBOURS ?=
 KEYLESS ?=
 PAGE ?=
+BEACONS ?=
+PROBE ?=
 COMPRESSION ?=
 SOAK ?=
 CLIENTS ?=

@@ -214,12 +214,12 @@ impl<'h> Attempt<'h> {
         let directory = trial.unwrap_or(&settings.directory);
         let names = self.wanted.names.join(" ");
         tracing::info!(host = self.name(), names, key = %self.kind, authority = directory, "obtaining a certificate");
-        let replaces_revoked = self.revoked_unless(have).is_some();
-        match self.order(have, status, (settings, directory), lock).await {
+        let revoked = self.revoked_unless(have);
+        match self.order(have.or(revoked.as_ref()), status, (settings, directory), lock).await {
             Ok(issued) if trial.is_none() => {
                 self.common.records.put_issued(self.name(), self.kind, &issued)?;
                 self.common.records.end_pending(self.name(), self.kind)?;
-                Ok(Obtained::Certificate { replaces_revoked })
+                Ok(Obtained::Certificate { replaces_revoked: revoked.is_some() })
             }
             Ok(_) => {
                 self.common.records.end_pending(self.name(), self.kind)?;
@@ -238,7 +238,7 @@ impl<'h> Attempt<'h> {
 
     async fn order(
         &self,
-        have: Option<&Usable>,
+        before: Option<&Usable>,
         status: &Status,
         (settings, directory): (&AuthoritySettings, &str),
         lock: &mut dyn Lock,
@@ -248,8 +248,7 @@ impl<'h> Attempt<'h> {
             Some(dns) if dns.takes_one_order() => Some(self.common.dns_orders.acquire().await),
             _ => None,
         };
-        let revoked = self.revoked_unless(have);
-        let replaced = have.or(revoked.as_ref()).filter(|own| own.issued.authority == directory);
+        let replaced = before.filter(|own| own.issued.authority == directory);
         let mut job = Job {
             host: self.name(),
             names: &self.wanted.names,

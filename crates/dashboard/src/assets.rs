@@ -16,11 +16,12 @@ pub(crate) struct Asset {
     pub(crate) content_type: &'static str,
     pub(crate) bytes: &'static [u8],
     gzip: OnceLock<Option<Bytes>>,
+    tag: OnceLock<String>,
 }
 
 impl Asset {
     const fn new(path: &'static str, content_type: &'static str, bytes: &'static [u8]) -> Self {
-        Self { path, content_type, bytes, gzip: OnceLock::new() }
+        Self { path, content_type, bytes, gzip: OnceLock::new(), tag: OnceLock::new() }
     }
 
     /// Compressed.
@@ -34,10 +35,13 @@ impl Asset {
     }
 
     /// Names its contents.
-    pub(crate) fn tag(&self) -> String {
-        let mut hasher = DefaultHasher::new();
-        self.bytes.hash(&mut hasher);
-        format!("\"{:016x}\"", hasher.finish())
+    pub(crate) fn tag(&self) -> &str {
+        let name = || {
+            let mut hasher = DefaultHasher::new();
+            self.bytes.hash(&mut hasher);
+            format!("\"{:016x}\"", hasher.finish())
+        };
+        self.tag.get_or_init(name)
     }
 }
 

@@ -6,11 +6,11 @@
 mod hello;
 
 use brisk_wire::registry::{NamedGroup, ProtocolVersion};
+use brisk_wire::server_flight::alert_name;
 use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use crate::message;
 use crate::prober::Prober;
 use crate::records::{is_warning, server_hellos, split};
 use crate::report::Report;
@@ -99,7 +99,7 @@ fn judge(answer: &[u8]) -> Option<Outcome> {
     }
     match (header[0], payload) {
         (21, [_, description, ..]) => {
-            let name = message::alert(*description).map_or_else(|| description.to_string(), str::to_owned);
+            let name = alert_name(*description).map_or_else(|| description.to_string(), str::to_owned);
             Some(Outcome::Failed(format!("alert {name}")))
         }
         (22, _) => None,

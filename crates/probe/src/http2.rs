@@ -64,6 +64,14 @@ impl Fields for Lines {
     }
 }
 
+/// What is filled while an answer comes.
+struct Wanted<'a> {
+    /// Its stream.
+    stream: u32,
+    answer: &'a mut Answer,
+    milestones: &'a mut Milestones,
+}
+
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Http2 {
@@ -146,23 +154,23 @@ impl Http2 {
         milestones: &mut Milestones,
         answer: &mut Answer,
     ) -> Result<(), ProbeError> {
-        let wanted = self.next - 2;
         *answer = Answer { protocol: "h2".to_owned(), ..Answer::default() };
-        while answer.done_at.is_none() {
+        let mut wanted = Wanted { stream: self.next - 2, answer, milestones };
+        while wanted.answer.done_at.is_none() {
             while let Some((head, payload)) = self.next_frame()? {
-                self.frame(head, &payload, wanted, answer, milestones).map_err(broken)?;
+                self.frame(head, &payload, &mut wanted).map_err(broken)?;
             }
             if !self.out.is_empty() {
                 let out = std::mem::take(&mut self.out);
                 // A server that closes does not read any more: its reason is what counts.
                 let _ = stream.write_all(&out).await;
             }
-            if answer.done_at.is_some() {
+            if wanted.answer.done_at.is_some() {
                 break;
             }
             // RFC 9113 section 6.8: streams up to the last one that it names are still served.
             if let Some((last, reason)) = self.goaway
-                && last < wanted
+                && last < wanted.stream
             {
                 return Err(ended(reason));
             }
@@ -178,7 +186,7 @@ impl Http2 {
                 Err(error) => return Err(self.closed(&format!("the connection broke: {error}"))),
             }
         }
-        answer.is_last = self.goaway.is_some();
+        wanted.answer.is_last = self.goaway.is_some();
         Ok(())
     }
 
@@ -218,14 +226,7 @@ impl Http2 {
         Ok(Some((head, payload)))
     }
 
-    fn frame(
-        &mut self,
-        head: FrameHead,
-        payload: &[u8],
-        wanted: u32,
-        answer: &mut Answer,
-        milestones: &mut Milestones,
-    ) -> Result<(), Reason> {
+    fn frame(&mut self, head: FrameHead, payload: &[u8], wanted: &mut Wanted<'_>) -> Result<(), Reason> {
         if head.kind != kind::DATA {
             self.control += 1;
             if self.control > CONTROL {
@@ -235,13 +236,13 @@ impl Http2 {
         if self.block.is_some() && head.kind != kind::CONTINUATION {
             return Err(Reason::PROTOCOL_ERROR);
         }
-        if head.kind == kind::HEADERS && head.stream == wanted {
-            milestones.first_byte.get_or_insert_with(Instant::now);
+        if head.kind == kind::HEADERS && head.stream == wanted.stream {
+            wanted.milestones.first_byte.get_or_insert_with(Instant::now);
         }
         match head.kind {
-            kind::HEADERS => return self.headers(head, payload, wanted, answer, milestones),
-            kind::CONTINUATION => return self.continuation(head, payload, wanted, answer, milestones),
-            kind::DATA => return self.data(head, payload, wanted, answer),
+            kind::HEADERS => return self.headers(head, payload, wanted),
+            kind::CONTINUATION => return self.continuation(head, payload, wanted),
+            kind::DATA => return self.data(head, payload, wanted),
             _ => self.log.frame(Party::Server, head, payload, None),
         }
         match head.kind {
@@ -256,42 +257,33 @@ impl Http2 {
                 let reason = Reason(word(payload.get(4..).unwrap_or_default()));
                 self.goaway = Some((word(payload) & 0x7fff_ffff, reason));
             }
-            kind::RST_STREAM if head.stream == wanted => return Err(Reason(word(payload))),
+            kind::RST_STREAM if head.stream == wanted.stream => return Err(Reason(word(payload))),
             kind::PUSH_PROMISE => return Err(Reason::PROTOCOL_ERROR),
             _ => {}
         }
         Ok(())
     }
 
-    fn headers(
-        &mut self,
-        head: FrameHead,
-        payload: &[u8],
-        wanted: u32,
-        answer: &mut Answer,
-        milestones: &mut Milestones,
-    ) -> Result<(), Reason> {
+    fn headers(&mut self, head: FrameHead, payload: &[u8], wanted: &mut Wanted<'_>) -> Result<(), Reason> {
         let block = HeadersPayload::read(head.flags, payload)?.block.to_vec();
-        answer.head_bytes += HEAD + payload.len();
+        wanted.answer.head_bytes += HEAD + payload.len();
         let ends = head.has(flag::END_STREAM);
         if !head.has(flag::END_HEADERS) {
             self.log.frame(Party::Server, head, &[], None);
             self.block = Some((head.stream, ends, block));
             return Ok(());
         }
-        self.decoded(head, ends, &block, wanted, answer, milestones)
+        self.decoded(head, ends, &block, wanted)
     }
 
     fn continuation(
         &mut self,
         head: FrameHead,
         payload: &[u8],
-        wanted: u32,
-        answer: &mut Answer,
-        milestones: &mut Milestones,
+        wanted: &mut Wanted<'_>,
     ) -> Result<(), Reason> {
         let Some((stream, ends, mut block)) = self.block.take() else { return Err(Reason::PROTOCOL_ERROR) };
-        answer.head_bytes += HEAD + payload.len();
+        wanted.answer.head_bytes += HEAD + payload.len();
         block.extend_from_slice(payload);
         if stream != head.stream || block.len() > LIST as usize {
             return Err(Reason::PROTOCOL_ERROR);
@@ -301,7 +293,7 @@ impl Http2 {
             self.block = Some((stream, ends, block));
             return Ok(());
         }
-        self.decoded(head, ends, &block, wanted, answer, milestones)
+        self.decoded(head, ends, &block, wanted)
     }
 
     fn decoded(
@@ -309,44 +301,37 @@ impl Http2 {
         head: FrameHead,
         ends: bool,
         block: &[u8],
-        wanted: u32,
-        answer: &mut Answer,
-        milestones: &mut Milestones,
+        wanted: &mut Wanted<'_>,
     ) -> Result<(), Reason> {
         let mut lines = Lines::default();
         let decoded = self.decoder.decode(block, FIELDS, LIST as usize, &mut lines);
         let whole = decoded.map_err(|_| Reason::COMPRESSION_ERROR)?.is_whole;
         self.log.headers(Party::Server, head, &lines.0, whole);
-        if head.stream != wanted {
+        if head.stream != wanted.stream {
             return Ok(());
         }
         let status = lines.0.iter().find(|(name, _)| name == ":status");
         let status: Option<u16> = status.and_then(|(_, value)| value.parse().ok());
         match status {
-            Some(100..200) => answer.interim += 1,
-            Some(status) if answer.status == 0 => {
-                answer.status = status;
-                answer.headers = lines.0.into_iter().filter(|(name, _)| !name.starts_with(':')).collect();
-                answer.head_at = Some(Instant::now());
-                milestones.reach(Step::Body);
+            Some(100..200) => wanted.answer.interim += 1,
+            Some(status) if wanted.answer.status == 0 => {
+                wanted.answer.status = status;
+                wanted.answer.headers =
+                    lines.0.into_iter().filter(|(name, _)| !name.starts_with(':')).collect();
+                wanted.answer.head_at = Some(Instant::now());
+                wanted.milestones.reach(Step::Body);
             }
-            _ if answer.status == 0 => return Err(Reason::PROTOCOL_ERROR),
+            _ if wanted.answer.status == 0 => return Err(Reason::PROTOCOL_ERROR),
             // Trailers.
             _ => {}
         }
         if ends {
-            answer.done_at = Some(Instant::now());
+            wanted.answer.done_at = Some(Instant::now());
         }
         Ok(())
     }
 
-    fn data(
-        &mut self,
-        head: FrameHead,
-        payload: &[u8],
-        wanted: u32,
-        answer: &mut Answer,
-    ) -> Result<(), Reason> {
+    fn data(&mut self, head: FrameHead, payload: &[u8], wanted: &mut Wanted<'_>) -> Result<(), Reason> {
         let bytes = without_padding(head.flags, payload)?.len();
         let length = i64::from(head.length);
         (self.connection_window, self.stream_window) =
@@ -355,17 +340,17 @@ impl Http2 {
         if self.connection_window < 0 || self.stream_window < 0 {
             return Err(Reason::FLOW_CONTROL_ERROR);
         }
-        if head.stream != wanted || answer.status == 0 {
+        if head.stream != wanted.stream || wanted.answer.status == 0 {
             return Err(Reason::PROTOCOL_ERROR);
         }
-        answer.body_bytes += bytes as u64;
+        wanted.answer.body_bytes += bytes as u64;
         if head.has(flag::END_STREAM) {
-            answer.done_at = Some(Instant::now());
+            wanted.answer.done_at = Some(Instant::now());
         }
         let (lacks, most) = (i64::from(WINDOW) - self.stream_window, i64::from(WINDOW) / 2);
-        if lacks > most && answer.done_at.is_none() {
+        if lacks > most && wanted.answer.done_at.is_none() {
             self.stream_window += lacks;
-            self.send(kind::WINDOW_UPDATE, 0, wanted, &(lacks as u32).to_be_bytes());
+            self.send(kind::WINDOW_UPDATE, 0, wanted.stream, &(lacks as u32).to_be_bytes());
         }
         let full = i64::from(DEFAULT_WINDOW) + i64::from(RAISE);
         let lacks = full - self.connection_window;

@@ -1,6 +1,10 @@
 //! What handshake messages of a server say, and the names of all.
 
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
+use brisk_wire::server_flight::ServerHello;
+
+/// The extension `pre_shared_key` (RFC 8446 section 4.2.11).
+const PRE_SHARED_KEY: u16 = 41;
 
 pub(crate) const CLIENT_HELLO: u8 = 1;
 pub(crate) const SERVER_HELLO: u8 = 2;
@@ -10,12 +14,6 @@ pub(crate) const SERVER_KEY_EXCHANGE: u8 = 12;
 pub(crate) const CERTIFICATE_VERIFY: u8 = 15;
 pub(crate) const FINISHED: u8 = 20;
 pub(crate) const COMPRESSED_CERTIFICATE: u8 = 25;
-
-/// The random of a `HelloRetryRequest` (RFC 8446 section 4.1.3).
-const RETRY: [u8; 32] = [
-    0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2,
-    0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
-];
 
 /// The name of a message type; `None` for one that has none here.
 pub(crate) const fn name(kind: u8) -> Option<&'static str> {
@@ -36,42 +34,6 @@ pub(crate) const fn name(kind: u8) -> Option<&'static str> {
         22 => "CertificateStatus",
         24 => "KeyUpdate",
         COMPRESSED_CERTIFICATE => "CompressedCertificate",
-        _ => return None,
-    })
-}
-
-/// The name of an alert's description (RFC 8446 section 6).
-pub(crate) const fn alert(description: u8) -> Option<&'static str> {
-    Some(match description {
-        0 => "close_notify",
-        10 => "unexpected_message",
-        20 => "bad_record_mac",
-        22 => "record_overflow",
-        40 => "handshake_failure",
-        42 => "bad_certificate",
-        43 => "unsupported_certificate",
-        44 => "certificate_revoked",
-        45 => "certificate_expired",
-        46 => "certificate_unknown",
-        47 => "illegal_parameter",
-        48 => "unknown_ca",
-        49 => "access_denied",
-        50 => "decode_error",
-        51 => "decrypt_error",
-        70 => "protocol_version",
-        71 => "insufficient_security",
-        80 => "internal_error",
-        86 => "inappropriate_fallback",
-        90 => "user_canceled",
-        100 => "no_renegotiation",
-        109 => "missing_extension",
-        110 => "unsupported_extension",
-        112 => "unrecognized_name",
-        113 => "bad_certificate_status_response",
-        115 => "unknown_psk_identity",
-        116 => "certificate_required",
-        120 => "no_application_protocol",
-        121 => "ech_required",
         _ => return None,
     })
 }
@@ -142,25 +104,17 @@ pub(crate) struct Hello {
 }
 
 impl Hello {
-    /// Reads the body; `None` where it ends too early.
+    /// Reads the body; `None` where it is malformed.
     pub(crate) fn read(body: &[u8]) -> Option<Self> {
-        let mut input = Input(body);
-        let mut version = ProtocolVersion(input.two()?);
-        let is_retry = input.take(32)? == RETRY;
-        let has_id = !input.short()?.is_empty();
-        let suite = CipherSuite(input.two()?);
-        input.byte()?;
-        let (mut group, mut is_resumed) = (None, false);
-        for (number, content) in extensions(input.long().unwrap_or_default()) {
-            let mut content = Input(content);
-            match number {
-                41 => is_resumed = true,
-                43 => version = content.two().map_or(version, ProtocolVersion),
-                51 => group = content.two().map(NamedGroup),
-                _ => {}
-            }
-        }
-        Some(Self { is_retry, version, suite, group, is_resumed, has_id })
+        let hello = ServerHello::read(body).ok()?;
+        Some(Self {
+            is_retry: hello.is_retry,
+            version: hello.version,
+            suite: hello.suite,
+            group: hello.group,
+            is_resumed: hello.extension(PRE_SHARED_KEY).is_some(),
+            has_id: !hello.session_id.is_empty(),
+        })
     }
 }
 
@@ -228,6 +182,8 @@ pub(crate) fn compressed(body: &[u8]) -> Option<(&'static str, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use brisk_wire::server_flight::RETRY;
+
     use super::*;
 
     fn hello(random: [u8; 32], extensions: &[u8]) -> Vec<u8> {

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use brisk_wire::server_flight::alert_name;
+
 use crate::capture::Party;
 use crate::message;
 use crate::records::{Content, Message, Record, Wire};
@@ -145,7 +147,7 @@ fn of_records(records: &[Record], began: Instant) -> Vec<StepRow> {
 fn name(record: &Record) -> String {
     match record.alert {
         Some((_, description)) => {
-            let name = message::alert(description).map_or_else(|| description.to_string(), str::to_owned);
+            let name = alert_name(description).map_or_else(|| description.to_string(), str::to_owned);
             format!("alert {name}")
         }
         None => record.content.name().to_owned(),

@@ -7,6 +7,7 @@ use brisk_telemetry::Resumption;
 use brisk_tls_base::record::{OVERHEAD, PLAINTEXT, encode};
 use brisk_wire::client_hello::{ClientHello, Progress as HelloProgress};
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
+use brisk_wire::server_flight::RETRY;
 use rustls::HandshakeKind;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::unbuffered::{ConnectionState, TransmitTlsData, UnbufferedStatus};
@@ -25,11 +26,7 @@ const FLIGHT: usize = 4096;
 /// Most bytes of handshake messages that wait to be processed.
 const UNPROCESSED_LIMIT: usize = 256 * 1024;
 
-/// The random of a `ServerHello` that is a `HelloRetryRequest` (RFC 8446 section 4.1.3), and where it stands in a record.
-const RETRY: [u8; 32] = [
-    0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2,
-    0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
-];
+/// Where the random of a `ServerHello` stands in a record.
 const RANDOM: std::ops::Range<usize> = 11..43;
 
 /// A largest hello: only ours is ever read.

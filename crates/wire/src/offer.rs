@@ -75,6 +75,13 @@ impl Offer {
         self
     }
 
+    /// Takes extensions away.
+    #[must_use]
+    pub fn without(mut self, numbers: &[u16]) -> Self {
+        self.extensions.retain(|(number, _)| !numbers.contains(number));
+        self
+    }
+
     /// Adds the server's name, which is a host name and no address.
     #[must_use]
     pub fn server_name(self, name: &str) -> Self {

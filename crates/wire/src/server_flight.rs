@@ -5,8 +5,8 @@
 mod messages;
 
 pub use messages::{
-    Exchanged, ServerHello, SessionTicket, certificates, key_exchange, scts, session_ticket, sslv2_accepts,
-    staple,
+    Exchanged, RETRY, ServerHello, SessionTicket, certificates, key_exchange, scts, session_ticket,
+    sslv2_accepts, staple,
 };
 
 use crate::registry::ProtocolVersion;
@@ -82,11 +82,6 @@ impl Flight {
     /// Adds bytes as they came; call [`next`](Self::next) until it has no more before adding others.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
-    }
-
-    /// The version of the record that is next, whole or not.
-    pub fn record_version(&self) -> Option<u16> {
-        self.bytes.get(1..3).map(|version| u16::from_be_bytes([version[0], version[1]]))
     }
 
     /// Bytes that belong to no part yet.
@@ -181,9 +176,9 @@ impl Flight {
     }
 }
 
-/// The registered name of an alert's description.
-pub fn alert_name(description: u8) -> &'static str {
-    match description {
+/// The registered name of an alert's description (RFC 8446 section 6, and of versions before); `None` for one that has none here.
+pub const fn alert_name(description: u8) -> Option<&'static str> {
+    Some(match description {
         0 => "close_notify",
         10 => "unexpected_message",
         20 => "bad_record_mac",
@@ -192,7 +187,13 @@ pub fn alert_name(description: u8) -> &'static str {
         30 => "decompression_failure",
         40 => "handshake_failure",
         42 => "bad_certificate",
+        43 => "unsupported_certificate",
+        44 => "certificate_revoked",
+        45 => "certificate_expired",
+        46 => "certificate_unknown",
         47 => "illegal_parameter",
+        48 => "unknown_ca",
+        49 => "access_denied",
         50 => "decode_error",
         51 => "decrypt_error",
         70 => "protocol_version",
@@ -204,10 +205,13 @@ pub fn alert_name(description: u8) -> &'static str {
         109 => "missing_extension",
         110 => "unsupported_extension",
         112 => "unrecognized_name",
+        113 => "bad_certificate_status_response",
+        115 => "unknown_psk_identity",
         116 => "certificate_required",
         120 => "no_application_protocol",
-        _ => "an alert without a name here",
-    }
+        121 => "ech_required",
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

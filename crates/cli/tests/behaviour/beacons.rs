@@ -13,7 +13,7 @@ use brisk_testkit::process::wait_until;
 use serde_json::Value;
 
 use crate::chromium::Chromium;
-use crate::pages_in_chromium::{before, link};
+use crate::linked::{link, words_before};
 use crate::site::{NAME, Site};
 
 /// A page that leads to the next one when it is there, so that its visit ends, over `hops` pages to one that is not HTML.
@@ -158,7 +158,7 @@ fn a_beacon_joins_what_is_known_of_its_own_connection() {
 #[test]
 fn over_a_link_the_wait_of_a_page_is_a_round_trip_and_the_gateways_own_time() {
     let Some(link) = link("delay=25ms,rate=20M,queue=200k") else { return };
-    let (client, server) = (before(&link.client("")), before(&link.server("")));
+    let (client, server) = (words_before(&link.client("")), words_before(&link.server("")));
     let keys = format!("server.https = [\"{SERVER}:0\"]");
     let tables = format!("visits = true\n\n[[host.route]]\npath = \"/\"\nstatic = \"www\"\n{POLICY}\n");
     let site = Site::custom(&keys, &tables, |setup| {

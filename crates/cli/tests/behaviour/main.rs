@@ -58,6 +58,7 @@ mod keyless_faults;
 mod keyless_hostile;
 mod keyless_tokens;
 mod keys;
+mod linked;
 mod load;
 mod looked_after;
 mod nagle;

@@ -1,22 +1,20 @@
 //! A page of 60 resources in Chromium: compressed, as the difference to its first version, hinted, in order of priority.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use brisk_link::{Direction, Link, SERVER};
+use brisk_link::SERVER;
 use brisk_testkit::brisk::Setup;
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::{command, run};
-use brisk_testkit::programs::program;
 use tempfile::TempDir;
 
 use crate::chromium::Chromium;
+use crate::linked::{link, words_before};
 use crate::net_log::{Exchange, NetLog};
 use crate::site::{LIMIT, NAME, Site, proxy_to, upstream};
 
@@ -175,37 +173,11 @@ fn preloads_of_a_page_begin_before_the_head_of_its_answer() {
     }
 }
 
-/// A link, or `None` with a word about it where this machine allows none.
-pub(crate) fn link(half: &str) -> Option<Link> {
-    for name in ["ip", "unshare", "nsenter"] {
-        program(name);
-    }
-    let half: Direction = half.parse().expect("a direction");
-    let helper = Path::new(env!("CARGO_BIN_EXE_brisk")).with_file_name("brisk-link");
-    assert!(helper.exists(), "{} is missing: cargo build --workspace --bins", helper.display());
-    match Link::start(&helper, half, half) {
-        Ok(link) => Some(link),
-        Err(error) if brisk_link::is_forbidden(&error) => {
-            eprintln!("skipped, since this machine allows no network namespaces or TUN devices: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
-/// The words that run another command at this end of a link.
-pub(crate) fn before(end: &Command) -> Vec<OsString> {
-    let words = std::iter::once(end.get_program()).chain(end.get_args());
-    let mut words: Vec<_> = words.map(ToOwned::to_owned).collect();
-    words.pop();
-    words
-}
-
 #[test]
 fn the_script_in_the_head_is_complete_before_the_pictures() {
     // The script takes a quarter of a second of it, and pictures are asked for meanwhile.
     let Some(link) = link("delay=25ms,rate=2M,queue=200k") else { return };
-    let (client, server) = (before(&link.client("")), before(&link.server("")));
+    let (client, server) = (words_before(&link.client("")), words_before(&link.server("")));
     let keys = format!("server.https = [\"{SERVER}:0\"]");
     let site = Site::custom(&keys, STATIC, |setup| with_page(setup).behind(&server));
     let host = format!("{NAME}:{}", site.brisk.https().port());

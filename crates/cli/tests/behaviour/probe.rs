@@ -1,6 +1,5 @@
 //! `brisk probe` shows what was on the wire, as other programs saw it.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -21,14 +20,6 @@ pub(crate) fn probe(ca: &TestCa, port: u16, path: &str, options: &str) -> Comman
     command.arg("--connect").arg("127.0.0.1").arg("--ca").arg(ca.root_file());
     command.args(options.split_whitespace());
     command
-}
-
-/// The words that run another command at this end of a link.
-pub(crate) fn words_before(end: &Command) -> Vec<OsString> {
-    let words = std::iter::once(end.get_program()).chain(end.get_args());
-    let mut words: Vec<_> = words.map(ToOwned::to_owned).collect();
-    words.pop();
-    words
 }
 
 fn finished(command: &mut Command) -> Finished {

@@ -1,57 +1,33 @@
 //! What `brisk probe` measures where round trips take time: over a link between two network namespaces.
 
-use std::path::Path;
 use std::process::Command;
 
-use brisk_link::{Direction, Link, SERVER};
-use brisk_testkit::process::run;
-use brisk_testkit::programs::program;
+use brisk_link::{Link, SERVER};
 use serde_json::Value;
 
-use crate::probe::words_before;
-use crate::site::{LIMIT, NAME, Site};
+use crate::linked::{link, words_before};
+use crate::probe::report;
+use crate::site::{NAME, Site};
 
 /// Milliseconds of a round trip.
 const RTT: f64 = 40.0;
+const HALF: &str = "delay=20ms";
 
 /// On a busy machine a single measurement is late now and then.
 const TRIES: usize = 10;
 
-/// A link with this round trip, or `None` with a word about it where this machine allows none.
-fn link() -> Option<Link> {
-    for name in ["ip", "unshare", "nsenter"] {
-        program(name);
-    }
-    let half: Direction = "delay=20ms".parse().expect("a direction");
-    let helper = Path::new(env!("CARGO_BIN_EXE_brisk")).with_file_name("brisk-link");
-    assert!(helper.exists(), "{} is missing: cargo build --workspace --bins", helper.display());
-    match Link::start(&helper, half, half) {
-        Ok(link) => Some(link),
-        Err(error) if brisk_link::is_forbidden(&error) => {
-            eprintln!("skipped, since this machine allows no network namespaces or TUN devices: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
-/// A brisk at the far end.
-fn far(link: &Link) -> Site {
+/// A brisk at the far end, whose host has these keys.
+fn far(link: &Link, host: &str) -> Site {
     let keys = format!("server.https = [\"{SERVER}:0\"]");
-    Site::custom(&keys, "", |setup| setup.behind(&words_before(&link.server(""))))
+    Site::custom(&keys, host, |setup| setup.behind(&words_before(&link.server(""))))
 }
 
 fn probe(link: &Link, site: &Site, options: &str) -> Command {
     let mut command = link.client(env!("CARGO_BIN_EXE_brisk"));
     command.arg("probe").arg(format!("https://{NAME}:{}/", site.brisk.https().port()));
     command.arg("--connect").arg(SERVER.to_string()).arg("--ca").arg(site.ca.root_file());
-    command.args(options.split_whitespace()).arg("--json");
+    command.args(options.split_whitespace());
     command
-}
-
-fn json(command: &mut Command) -> Value {
-    let text = run(command, b"", LIMIT).success();
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 fn is_near(value: &Value, wanted: f64, part: f64) -> bool {
@@ -60,11 +36,11 @@ fn is_near(value: &Value, wanted: f64, part: f64) -> bool {
 
 #[test]
 fn the_round_trip_is_that_of_the_link_and_steps_are_in_the_right_one() {
-    let Some(link) = link() else { return };
-    let site = far(&link);
+    let Some(link) = link(HALF) else { return };
+    let site = far(&link, "");
     let mut seen = Vec::new();
     for _ in 0..TRIES {
-        let report = json(&mut probe(&link, &site, ""));
+        let report = report(&mut probe(&link, &site, ""));
         let rounds = |name: &str| {
             let steps = report["steps"].as_array().expect("steps");
             steps.iter().find(|step| step["name"] == name).and_then(|step| step["round"].as_u64())
@@ -82,14 +58,11 @@ fn the_round_trip_is_that_of_the_link_and_steps_are_in_the_right_one() {
 
 #[test]
 fn times_of_the_four_kinds_differ_by_their_round_trips() {
-    let Some(link) = link() else { return };
-    let site =
-        Site::custom(&format!("server.https = [\"{SERVER}:0\"]"), "early_data = \"safe\"\n", |setup| {
-            setup.behind(&words_before(&link.server("")))
-        });
+    let Some(link) = link(HALF) else { return };
+    let site = far(&link, "early_data = \"safe\"\n");
     let mut seen = Vec::new();
     for _ in 0..TRIES {
-        let timing = json(&mut probe(&link, &site, "--timing -n 3"));
+        let timing = report(&mut probe(&link, &site, "--timing -n 3"));
         // Round trips to the first byte: TCP, TLS and the request; with early data one less; alone the request.
         let trips = [3.0, 3.0, 2.0, 1.0];
         let columns = timing["columns"].as_array().expect("columns");
@@ -106,14 +79,11 @@ fn times_of_the_four_kinds_differ_by_their_round_trips() {
 
 #[test]
 fn what_early_data_saves_is_a_round_trip_of_the_comparison() {
-    let Some(link) = link() else { return };
-    let site =
-        Site::custom(&format!("server.https = [\"{SERVER}:0\"]"), "early_data = \"safe\"\n", |setup| {
-            setup.behind(&words_before(&link.server("")))
-        });
+    let Some(link) = link(HALF) else { return };
+    let site = far(&link, "early_data = \"safe\"\n");
     let mut seen = Vec::new();
     for _ in 0..TRIES {
-        let compared = json(&mut probe(&link, &site, "--compare --0rtt -n 3"));
+        let compared = report(&mut probe(&link, &site, "--compare --0rtt -n 3"));
         let steps = compared["steps"].as_array().expect("steps");
         let step = |name: &str| steps.iter().find(|step| step["name"] == name).expect("a step");
         assert!(

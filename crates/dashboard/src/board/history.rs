@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use brisk_telemetry::Resumption;
 use brisk_telemetry::metrics::Reading;
 use serde_json::{Value, json};
 
@@ -63,7 +64,8 @@ fn shown(row: &Row) -> Value {
 }
 
 fn counts(reading: &Reading) -> Counts {
-    let of = |wanted: fn(&str) -> bool| {
+    let (full, early) = (Resumption::Full.name(), Resumption::EarlyData.name());
+    let of = |wanted: &dyn Fn(&str) -> bool| {
         let kinds = reading.handshakes.iter().filter(|kind| wanted(kind.resumption));
         kinds.map(|kind| kind.count).sum()
     };
@@ -71,9 +73,9 @@ fn counts(reading: &Reading) -> Counts {
         reading.requests.iter().sum(),
         reading.errors.iter().sum(),
         reading.accepted,
-        of(|kind| kind == "full"),
-        of(|kind| kind != "full" && kind != "0-rtt"),
-        of(|kind| kind == "0-rtt"),
+        of(&|kind| kind == full),
+        of(&|kind| kind != full && kind != early),
+        of(&|kind| kind == early),
         reading.failures.iter().map(|(_, count)| count).sum(),
     ]
 }

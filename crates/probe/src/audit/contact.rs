@@ -96,8 +96,7 @@ impl Contact {
 
     /// The name for SNI: none of an address.
     pub(super) fn name(&self) -> Option<&str> {
-        let is_address = self.host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
-        (!is_address).then_some(self.host.as_str())
+        (!is_address(&self.host)).then_some(self.host.as_str())
     }
 
     /// A place for one more connection, to `address` if the caller makes it: waits for the rate. Returns its deadline.
@@ -361,4 +360,9 @@ impl Answer {
         let hello = self.hello.as_ref()?;
         server_flight::key_exchange(self.exchange.as_ref()?, self.suite()?, hello.version).ok()
     }
+}
+
+/// Whether the host is an address: of those there is neither SNI nor HSTS.
+pub(super) fn is_address(host: &str) -> bool {
+    host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok()
 }

@@ -324,7 +324,7 @@ fn warnings(audit: &Audit, rules: &mut Rules) {
     }
     let age = audit.http.as_ref().and_then(|http| http.hsts.as_ref()).and_then(|hsts| hsts.max_age);
     match age {
-        _ if super::judged::is_address(&audit.host) => {
+        _ if super::contact::is_address(&audit.host) => {
             rules.cap(Letter::A, "no HSTS, which addresses cannot have (RFC 6797)");
         }
         None if audit.http.is_none() => rules.cap(Letter::A, "HSTS not known: no answer over HTTP"),

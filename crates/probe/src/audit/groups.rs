@@ -198,9 +198,9 @@ fn curve(
     suites: &[CipherSuite],
     groups: &[NamedGroup],
 ) -> Result<Option<NamedGroup>, AuditError> {
-    let mut asked = offer(contact, version, suites.to_vec())?;
-    asked.extensions.retain(|(number, _)| ![extension::GROUPS, extension::POINT_FORMATS].contains(number));
-    let answer = contact.ask(&asked.groups(groups))?;
+    let asked = offer(contact, version, suites.to_vec())?;
+    let asked = asked.without(&[extension::GROUPS, extension::POINT_FORMATS]).groups(groups);
+    let answer = contact.ask(&asked)?;
     Ok(match answer.agreed(version).and(answer.exchanged()) {
         Some(Exchanged::Curve { group, .. }) => Some(group),
         _ => None,
@@ -216,11 +216,8 @@ fn primes(contact: &Contact, protocols: &Protocols, found: &mut Groups) -> Resul
     ];
     for kind in kinds {
         let Some((version, suites)) = suites(protocols, kind) else { continue };
-        let mut asked = offer(contact, version, suites)?;
         // With groups of RFC 7919 a server may choose one of those, which is not the one that others get.
-        asked
-            .extensions
-            .retain(|(number, _)| ![extension::GROUPS, extension::POINT_FORMATS].contains(number));
+        let asked = offer(contact, version, suites)?.without(&[extension::GROUPS, extension::POINT_FORMATS]);
         let answer = contact.ask(&asked)?;
         match answer.agreed(version).and(answer.exchanged()) {
             Some(Exchanged::Prime { prime, .. }) => {
@@ -262,9 +259,8 @@ fn schemes(
             }
         }
         if let Some((ProtocolVersion::TLS1_2, suites)) = &signed {
-            let mut asked = offer(contact, ProtocolVersion::TLS1_2, suites.clone())?;
-            asked.extensions.retain(|(number, _)| *number != extension::SCHEMES);
-            let asked = asked.schemes(&[*scheme]).with(50, chain_schemes());
+            let asked = offer(contact, ProtocolVersion::TLS1_2, suites.clone())?;
+            let asked = asked.without(&[extension::SCHEMES]).schemes(&[*scheme]).with(50, chain_schemes());
             let answer = contact.ask(&asked)?;
             let used = match answer.agreed(ProtocolVersion::TLS1_2).and(answer.exchanged()) {
                 Some(Exchanged::Curve { scheme, .. } | Exchanged::Prime { scheme, .. }) => scheme,

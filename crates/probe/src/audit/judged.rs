@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::catalogue::{self, Kind, Severity};
 use super::certificate::Certificate;
+use super::contact::is_address;
 use super::grade::HALF_A_YEAR;
 use super::http::{Http, Plain};
 use super::protocols::{has_short_blocks, names};
@@ -305,11 +306,6 @@ fn http(http: &Http, is_address: bool, found: &mut Findings) {
     if http.headers.contains_key("public-key-pins") {
         found.add(catalogue::PINS, "Public-Key-Pins");
     }
-}
-
-/// Whether the host is an address, of which there is no HSTS.
-pub(super) fn is_address(host: &str) -> bool {
-    host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok()
 }
 
 /// Whether a kind of finding could not be judged, and why not: that it was not found says nothing.

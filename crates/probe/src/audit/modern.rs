@@ -147,10 +147,7 @@ pub(super) async fn sessions(
         return Ok((None, found));
     };
     let head = http::ask(&mut stream, &http::request(contact, path), deadline).await;
-    let session = match stream.take_sessions().pop() {
-        Some(session) => Some(session),
-        None => timeout(SILENCE, stream.next_session()).await.ok().and_then(Result::ok).flatten(),
-    };
+    let session = session_of(&mut stream).await;
     drop(stream);
     contact.step("sessions");
     if let Some(session) = session {
@@ -199,10 +196,7 @@ async fn replay(
         return Ok(());
     };
     http::ask(&mut stream, &http::request(contact, path), deadline).await;
-    let fresh = match stream.take_sessions().pop() {
-        Some(session) => Some(session),
-        None => timeout(SILENCE, stream.next_session()).await.ok().and_then(Result::ok).flatten(),
-    };
+    let fresh = session_of(&mut stream).await;
     drop(stream);
     let Some(fresh) = fresh else { return Ok(()) };
     let request = http::request(contact, path);
@@ -245,6 +239,14 @@ async fn addresses(
     Ok(())
 }
 
+/// A session that the server gave, or gives soon.
+async fn session_of(stream: &mut ClientStream) -> Option<SavedSession> {
+    match stream.take_sessions().pop() {
+        Some(session) => Some(session),
+        None => timeout(SILENCE, stream.next_session()).await.ok().and_then(Result::ok).flatten(),
+    }
+}
+
 /// The first 16 bytes of a ticket, where servers write the name of its key.
 async fn key_name(contact: &Contact, client: &Client) -> Result<Option<[u8; 16]>, AuditError> {
     let Some((mut stream, deadline)) = connect(contact, client, contact.address, None, None, None).await?
@@ -252,11 +254,7 @@ async fn key_name(contact: &Contact, client: &Client) -> Result<Option<[u8; 16]>
         return Ok(None);
     };
     http::ask(&mut stream, &http::request(contact, "/"), deadline).await;
-    let session = stream.take_sessions().pop();
-    let session = match session {
-        Some(session) => Some(session),
-        None => timeout(SILENCE, stream.next_session()).await.ok().and_then(Result::ok).flatten(),
-    };
+    let session = session_of(&mut stream).await;
     Ok(session.and_then(|session| session.ticket().and_then(|ticket| ticket.first_chunk().copied())))
 }
 

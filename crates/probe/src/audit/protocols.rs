@@ -238,7 +238,10 @@ fn order(
 
 pub(super) fn describe(answer: &Answer) -> String {
     match (answer.alert, answer.end, &answer.hello) {
-        (Some(alert), ..) => format!("it answers a hello with the alert {}", alert_name(alert)),
+        (Some(alert), ..) => {
+            let name = alert_name(alert).unwrap_or("an alert without a name here");
+            format!("it answers a hello with the alert {name}")
+        }
         (_, Some(End::Closed), _) => "it closes the connection after a hello".to_owned(),
         (_, Some(End::Broken), _) => "it resets the connection after a hello".to_owned(),
         (_, Some(End::Silent), _) => "it does not answer a hello in time".to_owned(),

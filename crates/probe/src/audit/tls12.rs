@@ -64,8 +64,7 @@ pub(super) fn connect_with(
     if suites.is_empty() {
         return Ok(None);
     }
-    let mut asked = offer(contact, V12, suites)?;
-    asked.extensions.retain(|(number, _)| ![extension::GROUPS, extension::POINT_FORMATS].contains(number));
+    let asked = offer(contact, V12, suites)?.without(&[extension::GROUPS, extension::POINT_FORMATS]);
     let asked =
         asked.groups(&[NamedGroup::X25519, NamedGroup::SECP256R1]).with(extension::TICKET, Vec::new());
     let mut line = contact.open()?;
@@ -285,8 +284,7 @@ impl GcmSealer {
 pub(super) fn renegotiates(contact: &Contact, protocols: &Protocols) -> Result<Option<bool>, AuditError> {
     contact.step("renegotiation");
     let Some(mut session) = connect(contact, protocols)? else { return Ok(None) };
-    let mut asked = offer(contact, V12, vec![session.hello.suite])?;
-    asked.extensions.retain(|(number, _)| *number != extension::RENEGOTIATION);
+    let mut asked = offer(contact, V12, vec![session.hello.suite])?.without(&[extension::RENEGOTIATION]);
     if session.hello.extension(extension::RENEGOTIATION).is_some() {
         let own = [&[session.verify_data.len() as u8][..], &session.verify_data].concat();
         asked = asked.with(extension::RENEGOTIATION, own);

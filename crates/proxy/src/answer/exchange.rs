@@ -14,7 +14,8 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body::{Body as _, Frame, SizeHint};
 
-use self::line::{Line, http_version};
+use self::line::Line;
+pub(super) use self::line::http_version;
 use crate::body::Body;
 use crate::connection::chunk::{Chunk, Reserved};
 use crate::connection::interim::Interim;

@@ -63,7 +63,7 @@ impl ServerTiming {
 /// Whether a cache may show the answer to other clients (RFC 9111 section 3). Nothing is known of `Authorization`, which would forbid
 /// some.
 fn may_be_shared(headers: &HeaderMap) -> bool {
-    let mut has_control = false;
+    let (mut has_control, mut is_allowed) = (false, false);
     for value in headers.get_all(CACHE_CONTROL) {
         let Ok(value) = value.to_str() else { return true };
         for directive in tokens(value) {
@@ -72,15 +72,12 @@ fn may_be_shared(headers: &HeaderMap) -> bool {
             if ["private", "no-store"].iter().any(|own| name.eq_ignore_ascii_case(own)) && name == directive {
                 return false;
             }
+            let allow = ["public", "max-age", "s-maxage", "immutable"];
+            is_allowed |= allow.iter().any(|own| name.eq_ignore_ascii_case(own));
         }
     }
-    let says = |name: &str| {
-        let values = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
-        let mut names = values.flat_map(tokens).map(|own| own.split('=').next().unwrap_or_default());
-        names.any(|own| own.eq_ignore_ascii_case(name))
-    };
     if has_control {
-        return ["public", "max-age", "s-maxage", "immutable"].into_iter().any(says);
+        return is_allowed;
     }
     headers.contains_key(EXPIRES) || headers.contains_key(LAST_MODIFIED)
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::histogram::Totals;
 use super::{Listening, Metrics};
-use crate::outcome::{EarlyData, HandshakeOutcome, Resumption, ResumptionFailure, Side};
+use crate::outcome::{EarlyData, HandshakeOutcome, ResumptionFailure, Side};
 
 /// What was counted since the start of the process.
 #[derive(Debug, Clone, Default)]
@@ -171,13 +171,6 @@ impl Metrics {
     }
 }
 
-impl HandshakeCount {
-    /// Whether a session was resumed.
-    pub fn is_resumed(&self) -> bool {
-        self.resumption != Resumption::Full.name()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -185,6 +178,7 @@ mod tests {
     use super::*;
     use crate::metrics::tests::facts;
     use crate::metrics::{KeyOperationFacts, KeyOutcome};
+    use crate::outcome::Resumption;
     use crate::record::TlsFacts;
 
     #[test]
@@ -212,7 +206,10 @@ mod tests {
         let reading = metrics.reading();
         assert_eq!(reading.requests, [1, 0, 2, 0, 0, 1]);
         assert_eq!(reading.errors, [1, 1, 0]);
-        assert_eq!(reading.handshakes.iter().filter(|kind| kind.is_resumed()).count(), 1);
+        assert_eq!(
+            reading.handshakes.iter().filter(|kind| kind.resumption != Resumption::Full.name()).count(),
+            1
+        );
         assert_eq!(reading.failures, [(HandshakeOutcome::NotTls, 1)]);
         assert!(reading.resumption_failures.contains(&(ResumptionFailure::Expired, 1)));
         let [key] = &reading.key_operations[..] else { panic!("{:?}", reading.key_operations) };

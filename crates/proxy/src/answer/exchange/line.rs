@@ -45,7 +45,7 @@ impl Line {
     }
 }
 
-pub(super) fn http_version(version: Version) -> HttpVersion {
+pub(crate) fn http_version(version: Version) -> HttpVersion {
     match version {
         Version::HTTP_10 => HttpVersion::Http10,
         Version::HTTP_2 => HttpVersion::Http2,

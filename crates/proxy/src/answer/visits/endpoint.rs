@@ -147,7 +147,7 @@ fn script(head: &Parts) -> Response<Body> {
         known.into_iter().any(|known| memchr::memmem::find(known.as_bytes(), version.as_bytes()).is_some());
     let mut response =
         Response::new(if is_known { Body::Empty } else { Body::full(Bytes::from_static(SCRIPT.as_bytes())) });
-    let kept = if head.uri.query() == Some(&version) {
+    let kept = if head.uri.query() == Some(version) {
         "public, max-age=31536000, immutable"
     } else {
         "public, max-age=3600"

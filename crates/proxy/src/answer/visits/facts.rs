@@ -5,11 +5,10 @@ use std::sync::Arc;
 use brisk_beacon::Issued;
 use brisk_telemetry::{ConnectionRecord, Milestone};
 use brisk_visits::{Browser, CertificateType, Connection, Device, Metric, Session, Visit, Window};
-use brisk_wire::HttpVersion;
-use http::{HeaderValue, Version};
+use http::HeaderValue;
 
 use super::Visiting;
-use crate::answer::exchange::Exchange;
+use crate::answer::exchange::{Exchange, http_version};
 
 /// The facts of the connection and the request, as far as they are known now.
 pub(super) fn issued(visiting: &Visiting, exchange: &Exchange) -> Issued {
@@ -20,11 +19,7 @@ pub(super) fn issued(visiting: &Visiting, exchange: &Exchange) -> Issued {
     visit.browser = Browser::of(user_agent);
     visit.device = Device::of(user_agent);
     visit.network = visiting.visits.beacons.visits().network(record.client.ip());
-    visit.http = Some(match visiting.version {
-        Version::HTTP_10 => HttpVersion::Http10,
-        Version::HTTP_2 => HttpVersion::Http2,
-        _ => HttpVersion::Http11,
-    });
+    visit.http = Some(http_version(visiting.version));
     let is_new = exchange.number() == 1;
     visit.connection = if is_new { Connection::New } else { Connection::Reused };
     note_tls(&mut visit, &record);
