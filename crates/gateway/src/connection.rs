@@ -1,5 +1,6 @@
 //! The journey of one connection, from its acceptance to its record. Read it from top to bottom.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -11,10 +12,12 @@ use brisk_proxy::Connection;
 use brisk_proxy::client::{End, Http, HttpIo, serve};
 use brisk_telemetry::metrics::Listening;
 use brisk_telemetry::{ConnectionEnd, ConnectionRecord, HandshakeOutcome, Timeline};
-use brisk_tls::{Accepted, Demands, Refusal, Trace};
+use brisk_tls::{Accepted, Demands, Refusal, Trace, Variant};
+use brisk_visits::Arms;
 use tokio::net::TcpStream;
 
 use crate::client::{Permits, introduce, timed_out};
+use crate::draws::Drawn;
 use crate::worker::Worker;
 
 /// Serves one HTTPS connection to its end. Never fails: errors are recorded.
@@ -34,11 +37,13 @@ pub(crate) fn serve_https(
     async move {
         let deadline = worker.wheel.register();
 
-        let (io, demands) = match Box::pin(secure(&worker, tcp, &mut record, &mut permits, &deadline)).await {
-            Ok(secured) => secured,
-            Err(refusal) => return refused(&worker, &mut record, &refusal),
-        };
+        let (io, demands, arms) =
+            match Box::pin(secure(&worker, tcp, &mut record, &mut permits, &deadline)).await {
+                Ok(secured) => secured,
+                Err(refusal) => return refused(&worker, &mut record, &refusal),
+            };
         let connection = connected(&worker, *record, demands, &io);
+        connection.take_part(arms);
         limit_requests(&worker, &connection);
         let http = Http {
             service: Rc::clone(&worker.service),
@@ -104,20 +109,39 @@ async fn secure(
     record: &mut ConnectionRecord,
     permits: &mut Permits,
     deadline: &Deadline,
-) -> Result<(HttpIo, Demands), Refusal> {
+) -> Result<(HttpIo, Demands, Arms), Refusal> {
     let live = worker.shared.live.load_full();
     // Until its handshake is complete a connection has no work either: in a shortage the oldest goes first.
     deadline.set_idle(live.handshake_timeout);
     let received = introduce(worker, &live, &mut tcp, record, permits, deadline).await?;
     let client = live.one_client(record.client.ip());
+    let (drawn, number) = (RefCell::default(), record.id);
+    let draw = |host| match &live.draws {
+        Some(draws) => {
+            let found: Drawn = draws.draw(number, host);
+            let variant = found.variant;
+            drawn.replace(found);
+            variant
+        }
+        None => Variant::default(),
+    };
     let trace = Trace {
         timeline: &mut record.timeline,
         missed: &mut record.resumption_failure,
         received: &mut record.bytes_received,
         sent: &mut record.bytes_sent,
     };
-    let accepted = live.tls.acceptor.accept_from(client, tcp, received, trace);
+    let accepted = live.tls.acceptor.accept_from(client, tcp, received, &draw, trace);
     let accepted = deadline.within(accepted).await.unwrap_or_else(|| Err(timed_out(deadline)))?;
+    let mut drawn = drawn.take();
+    if let Some((experiment, congestion)) = drawn.congestion.take()
+        && let Err(error) = congestion.control(accepted.stream.tcp())
+    {
+        drawn.leave(experiment);
+        if let Some(more) = worker.shared.experiment_warnings.pass() {
+            tracing::warn!(%congestion, %error, more, "a connection takes no part in an experiment");
+        }
+    }
     if live.measures_rtt
         && let Ok(info) = TcpInfo::of(accepted.stream.tcp())
     {
@@ -126,7 +150,7 @@ async fn secure(
     }
     let Accepted { stream, facts, demands } = accepted;
     record.tls = Some(Box::new(facts));
-    Ok((HttpIo::new(stream), demands))
+    Ok((HttpIo::new(stream), demands, drawn.arms))
 }
 
 /// Records a client that sent early data and never finished its handshake.

@@ -5,6 +5,7 @@ mod client;
 mod connection;
 mod connections;
 mod dashboard;
+mod draws;
 mod errands;
 mod error;
 mod gateway;

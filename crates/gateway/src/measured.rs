@@ -20,6 +20,11 @@ impl Measured {
         Self { visits, metrics: Arc::clone(metrics), beacons: OnceLock::new() }
     }
 
+    /// The store of visits.
+    pub(crate) fn visits(&self) -> &Visits {
+        &self.visits
+    }
+
     /// What takes the beacons of these hosts, if they have visits measured.
     pub(crate) fn beacons(&self, service: &ServiceSettings) -> Option<Arc<Beacons>> {
         let is_asked = service.hosts.iter().any(|host| host.visits.is_some());

@@ -26,6 +26,7 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 
 use crate::GatewayError;
+use crate::draws::Draws;
 use crate::errands::{self, CertificateMetrics};
 use crate::measured::Measured;
 use crate::metrics::RateMetrics;
@@ -70,6 +71,8 @@ pub(crate) struct Live {
     pub(crate) measures_rtt: bool,
     /// `None` if no rate is limited.
     pub(crate) rates: Option<Arc<Rates>>,
+    /// `None` where there are no experiments.
+    pub(crate) draws: Option<Draws>,
     parts: ServiceParts,
 }
 
@@ -83,6 +86,13 @@ impl Live {
     pub(crate) fn is_many_clients(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.trusted_proxies.iter().any(|network| network.contains(&address))
+    }
+
+    /// Makes the experiments known as those in force, so that others end. From here on nothing may fail.
+    fn begin_experiments(&mut self, visits: &Visits) {
+        let settings = &mut self.parts.settings;
+        settings.experiments.define(visits);
+        self.draws = Draws::new(&settings.experiments, settings.hosts.len(), visits);
     }
 
     /// The service of one worker, with upstream connections of its own: those in `groups`, as far as their upstreams are
@@ -126,6 +136,8 @@ pub(crate) struct Shared {
     pub(crate) spares_loopback: bool,
     /// Limits warnings about failed handshakes.
     pub(crate) handshake_warnings: Throttle,
+    /// The same about connections that could not be given what an experiment says.
+    pub(crate) experiment_warnings: Throttle,
     pub(crate) resumption: Resumption,
     /// Whether workers perform operations of their handshakes together.
     pub(crate) gathers: bool,
@@ -157,11 +169,12 @@ impl Shared {
         let gate = KeyGate { share: Some(key_share.clone()), rates };
         let resources = resumption.resources(gate, Arc::clone(&challenges));
         let measured = Measured::new(visits, &metrics);
-        let live = live(settings, &*engines, resources, &metrics, &measured, None)?;
+        let mut live = live(settings, &*engines, resources, &metrics, &measured, None)?;
         let care = Arc::new(errands::start(&settings.certificates)?);
         let replaces = Arc::clone(&obtainer);
         care.on_revoked(move |certificate| replaces.revoked(certificate));
         start_catalogues(settings, &engines, &care)?;
+        live.begin_experiments(measured.visits());
         publish(settings, &live.tls, &care);
         metrics.set_certificates(expiries(settings));
         metrics.register(CompressionMetrics);
@@ -186,6 +199,7 @@ impl Shared {
             key_share,
             rate_refusals,
             handshake_warnings: Throttle::new(WARNING_INTERVAL),
+            experiment_warnings: Throttle::new(WARNING_INTERVAL),
             ids: AtomicU64::new(1),
             metrics,
         });
@@ -199,12 +213,14 @@ impl Shared {
         let rates = rates(settings, before.rates.as_ref(), &self.rate_refusals);
         let gate = KeyGate { share: Some(self.key_share.clone()), rates };
         let resources = self.resumption.resources(gate, Arc::clone(&self.challenges));
-        let live = live(settings, &*self.engines, resources, &self.metrics, &self.measured, Some(&before))?;
+        let mut live =
+            live(settings, &*self.engines, resources, &self.metrics, &self.measured, Some(&before))?;
         let access_log = open_access_log(settings, &self.metrics)?;
         self.resumption.configure(&settings.sessions)?;
         self.sink.set_access_log(access_log);
         self.metrics.set_certificates(expiries(settings));
         start_catalogues(settings, &self.engines, &self.care)?;
+        live.begin_experiments(self.measured.visits());
         publish(settings, &live.tls, &self.care);
         self.live.store(Arc::new(live));
         self.changes.send_modify(|number| *number += 1);
@@ -336,6 +352,7 @@ fn live(
         http: settings.protocol.clone(),
         redirect: HttpsRedirect::new(settings.redirect_port),
         measures_rtt: settings.access_log.is_some() || has_page || has_timing,
+        draws: None,
         parts,
     })
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use brisk_certs::{Care, Certificate};
 use brisk_keys::{Engines, Keystore, PrivateKeyEngine};
 use brisk_net::rates::Rates;
-use brisk_proxy::settings as proxy;
+use brisk_proxy::settings::{self as proxy, Experiments, ServiceSettings, Values};
 use brisk_tls::{Acceptor, HostSettings, Resources, TlsSettings};
 
 use crate::GatewayError;
@@ -32,7 +32,7 @@ impl Termination {
         engines: &dyn Engines,
         before: Option<&Self>,
     ) -> Result<Self, GatewayError> {
-        let hosts = with_slots(&settings.service.hosts, before.map_or(&[], |before| &before.hosts));
+        let hosts = with_slots(&settings.service, before.map_or(&[], |before| &before.hosts));
         let rates = resources.key_gate.rates.clone();
         let acceptor = match before.filter(|before| before.accepts(&settings.tls, &hosts, rates.as_ref())) {
             Some(before) => Arc::clone(&before.acceptor),
@@ -79,11 +79,23 @@ impl Termination {
     }
 }
 
-/// `hosts`, each with the slot of the host before that has the same names.
-fn with_slots(hosts: &[proxy::HostSettings], before: &[HostSettings]) -> Vec<HostSettings> {
-    let with_slot = |host: &HostSettings| {
+/// The hosts of `service`, each with the slot of the host before that has the same names, and with the numbers of tickets that
+/// experiments try.
+fn with_slots(service: &ServiceSettings, before: &[HostSettings]) -> Vec<HostSettings> {
+    let with_slot = |(place, host): (usize, &proxy::HostSettings)| {
+        let host = &host.tls;
         let same = before.iter().find(|before| before.names == host.names).unwrap_or(host);
-        HostSettings { slot: Arc::clone(&same.slot), ..host.clone() }
+        let other_tickets = tickets(&service.experiments, place);
+        HostSettings { slot: Arc::clone(&same.slot), other_tickets, ..host.clone() }
     };
-    hosts.iter().map(|host| with_slot(&host.tls)).collect()
+    service.hosts.iter().enumerate().map(with_slot).collect()
+}
+
+fn tickets(experiments: &Experiments, host: usize) -> Vec<usize> {
+    let of_host = experiments.all().iter().filter(|one| one.hosts.contains(&host));
+    let tickets = of_host.filter_map(|one| match &one.values {
+        Values::Tickets(values) => Some(values),
+        _ => None,
+    });
+    tickets.flatten().copied().collect()
 }

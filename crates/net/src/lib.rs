@@ -3,6 +3,7 @@
 //! Nothing here knows TLS or HTTP.
 
 mod acknowledge;
+mod congestion;
 pub mod deadline;
 pub mod dial;
 pub mod drain;
@@ -21,6 +22,7 @@ mod source;
 pub mod tcp_info;
 
 pub use acknowledge::acknowledge;
+pub use congestion::Congestion;
 pub use deadline::{Deadline, DeadlineWheel};
 pub use dial::{DialLimits, Target};
 pub use drain::{Drain, DrainGuard, DrainTrigger};

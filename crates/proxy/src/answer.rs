@@ -6,6 +6,7 @@ pub mod consolidate;
 pub(crate) mod early_data;
 pub(crate) mod error_page;
 pub mod exchange;
+pub(crate) mod experiments;
 pub(crate) mod files;
 pub(crate) mod forwarding;
 pub(crate) mod head_limits;

@@ -24,6 +24,7 @@ use brisk_net::rates::{Event, Rates};
 use brisk_net::{Deadline, DeadlineWheel, Drain};
 use brisk_telemetry::ConnectionRecord;
 use brisk_tls::{Confirmation, Demands};
+use brisk_visits::Arms;
 
 use crate::connection::buffers::{AnswerBuffers, Budget, WorkerBuffers};
 use crate::connection::forwarded::ForwardedValues;
@@ -58,8 +59,8 @@ pub struct Connection {
     requests: Cell<u32>,
     held_answers: Cell<u32>,
     answer_bytes: Cell<u64>,
-    /// The rate limits of its client, if it has any.
-    rates: OnceCell<Box<(Arc<Rates>, IpAddr)>>,
+    /// What few connections have.
+    own: OnceCell<Box<Own>>,
     /// The memory that its answers hold.
     pub(crate) answers: AnswerBuffers,
     /// Boxed: connections of HTTP/1.1, most of which are idle, do without.
@@ -75,6 +76,15 @@ pub struct Connection {
     idle: Cell<u32>,
     most_requests: Cell<u32>,
     unblocked: RefCell<Vec<Waker>>,
+}
+
+/// What a connection has of its own, of which most have nothing.
+#[derive(Debug, Default)]
+struct Own {
+    /// What it got in experiments, if it takes part in any.
+    arms: OnceCell<Arms>,
+    /// The rate limits of its client, if it has any.
+    rates: OnceCell<(Arc<Rates>, IpAddr)>,
 }
 
 /// The settings and resources of the worker that serves a connection.
@@ -129,7 +139,7 @@ impl Connection {
             requests: Cell::new(0),
             held_answers: Cell::new(0),
             answer_bytes: Cell::new(0),
-            rates: OnceCell::new(),
+            own: OnceCell::new(),
             answers: AnswerBuffers::default(),
             multiplexed: OnceCell::new(),
             surroundings: OnceCell::new(),
@@ -145,12 +155,29 @@ impl Connection {
     /// Limits the requests on this connection as those of `client`. To be called once, before the first.
     pub fn limit_requests(&self, rates: Arc<Rates>, client: IpAddr) {
         // An error: it was called before, and that holds.
-        let _ = self.rates.set(Box::new((rates, client)));
+        let _ = self.own().rates.set((rates, client));
+    }
+
+    /// The connection takes part in experiments. To be called once, before the first request.
+    pub fn take_part(&self, arms: Arms) {
+        if !arms.is_empty() {
+            // An error: it was called before, and that holds.
+            let _ = self.own().arms.set(arms);
+        }
+    }
+
+    /// What it got in experiments, if it takes part in any.
+    pub(crate) fn arms(&self) -> Option<&Arms> {
+        self.own.get()?.arms.get()
+    }
+
+    fn own(&self) -> &Own {
+        self.own.get_or_init(Box::default)
     }
 
     /// How long the client has to wait, if it has sent too many requests.
     pub(crate) fn over_rate(&self) -> Option<Duration> {
-        let (rates, client) = &**self.rates.get()?;
+        let (rates, client) = self.own.get()?.rates.get()?;
         rates.take(*client, Event::Request).err()
     }
 

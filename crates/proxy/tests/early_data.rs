@@ -12,8 +12,8 @@ use brisk_keys::{Keystore, LocalEngine, PrivateKeyEngine};
 use brisk_net::{DeadlineWheel, Drain, DrainTrigger, drain};
 use brisk_proxy::client::{CurrentService, End, Http, HttpIo, HttpSettings, serve};
 use brisk_proxy::settings::{
-    Action, EarlyDataPolicy, HostSettings, RoutePath, RouteSettings, ServiceSettings, Underscores,
-    UpstreamAction, UpstreamPath,
+    Action, EarlyDataPolicy, Experiments, HostSettings, RoutePath, RouteSettings, ServiceSettings,
+    Underscores, UpstreamAction, UpstreamPath,
 };
 use brisk_proxy::upstream::{Group, GroupState};
 use brisk_proxy::upstream_settings::GroupSettings;
@@ -296,6 +296,7 @@ fn service(origin: &Origin, wheel: &DeadlineWheel, metrics: &Arc<Metrics>) -> Se
         unknown_host: brisk_certs::UnknownName::Default,
         trusted_proxies: Vec::new(),
         underscores: Underscores::Drop,
+        experiments: Experiments::default(),
         beacons: None,
     };
     let telemetry = Telemetry { metrics: Arc::clone(metrics), access_log: None };

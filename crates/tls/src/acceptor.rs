@@ -25,7 +25,7 @@ use crate::TlsError;
 use crate::demands::Demands;
 use crate::gate::KeyGate;
 use crate::host_config::{ConfigBuilder, HostConfig};
-use crate::settings::{HostSettings, TlsSettings};
+use crate::settings::{HostSettings, TlsSettings, Variant};
 use crate::shown::Shown;
 use crate::stream::Stream;
 use negotiation::Negotiation;
@@ -81,6 +81,8 @@ pub struct Acceptor {
 
 #[derive(Debug)]
 struct Host {
+    /// Its place in the list of hosts.
+    place: usize,
     demands: Demands,
     config: HostConfig,
     shown: Shown,
@@ -98,11 +100,12 @@ struct OnDemandNames {
 impl Host {
     /// The certificate for this client, and the configuration for that: of the catalogue, if that has its name, which may take
     /// the reading of a file; or one on demand, which may take as long as the host allows.
-    async fn certificate(
-        &self,
+    async fn certificate<'h>(
+        &'h self,
         hello: &ClientHello,
         client: Option<IpAddr>,
-    ) -> (Option<Arc<CertifiedKey>>, &Arc<ServerConfig>) {
+        config: &'h HostConfig,
+    ) -> (Option<Arc<CertifiedKey>>, &'h Arc<ServerConfig>) {
         if let (Some(catalogue), Some(name)) = (&self.catalogue, hello.server_name.as_deref()) {
             // Whatever the host shows otherwise would be for other names.
             let served = match catalogue.find(name) {
@@ -113,7 +116,7 @@ impl Host {
             };
             if let Some(served) = served {
                 let certificate = served.and_then(|served| self.shown.of(&served, hello));
-                return (certificate, self.config.choose_for_folder(hello));
+                return (certificate, config.choose_for_folder(hello));
             }
         }
         if let (Some(on_demand), Some(name)) = (&self.on_demand, hello.server_name.as_deref())
@@ -121,9 +124,9 @@ impl Host {
         {
             let served = on_demand.names.find(name, client).await;
             let certificate = served.and_then(|served| self.shown.of(&served, hello));
-            return (certificate, self.config.choose_for_folder(hello));
+            return (certificate, config.choose_for_folder(hello));
         }
-        (self.shown.choose(hello), self.config.choose(hello))
+        (self.shown.choose(hello), config.choose(hello))
     }
 }
 
@@ -203,8 +206,9 @@ impl Acceptor {
         let builder = ConfigBuilder::new(&settings, resources)?;
         let gate = Arc::new(resources.key_gate.clone());
         let mut map = HostMap::new(settings.unknown_host);
-        for &host in &hosts {
+        for (place, &host) in hosts.iter().enumerate() {
             let entry = Host {
+                place,
                 demands: host.demands.clone(),
                 config: builder.host(host)?,
                 shown: Shown::new(&host.slot, &gate),
@@ -250,20 +254,24 @@ impl Acceptor {
     ) -> Result<Accepted, Refusal> {
         let mut bytes = (received.len() as u64, 0);
         let trace = Trace { timeline, missed: &mut None, received: &mut bytes.0, sent: &mut bytes.1 };
-        self.accept_from(None, io, received, trace).await
+        let vary = |_| Variant::default();
+        self.accept_from(None, io, received, &vary, trace).await
     }
 
-    /// As [`accept`](Self::accept), for a client whose key operations the [`KeyGate`] of the resources limits.
+    /// As [`accept`](Self::accept), for a client whose key operations the [`KeyGate`] of the resources limits. `vary` is called
+    /// once the host is known, with its place in the list of hosts, and says what the connection has of its own.
     pub async fn accept_from(
         &self,
         client: Option<IpAddr>,
         mut io: TcpStream,
         received: Vec<u8>,
+        vary: &dyn Fn(usize) -> Variant,
         mut trace: Trace<'_>,
     ) -> Result<Accepted, Refusal> {
         let (hello, incoming) = self.read_hello(&mut io, received, &mut trace).await?;
         trace.timeline.mark(Milestone::ClientHello);
         let started = Instant::now();
+        let mut variant = Variant::default();
         let result = if let Some((alert, reason)) = self.unanswerable(&hello) {
             send_last(&mut io, alert, &mut trace).await;
             Err(Refusal::because(HandshakeOutcome::NothingInCommon, &reason))
@@ -271,6 +279,8 @@ impl Acceptor {
             let refusal = Box::pin(self.answer_challenge(&hello, io, incoming, &mut trace)).await;
             return Err(Refusal { server_name: hello.server_name, ..refusal });
         } else if let Some(host) = self.hosts.get(hello.server_name.as_deref()).host() {
+            variant = vary(host.place);
+            let host = (host, host.config.with_tickets(variant.tickets));
             Negotiation::run(host, &hello, client, &mut io, incoming, &mut trace).await
         } else {
             send_last(&mut io, &ALERT_UNRECOGNIZED_NAME, &mut trace).await;
@@ -279,7 +289,8 @@ impl Acceptor {
         match result {
             Ok(negotiation) => {
                 let facts = negotiation.facts(&hello, started.elapsed());
-                let (stream, demands) = negotiation.into_stream(io, self.settings.records, &trace);
+                let records = variant.records.unwrap_or(self.settings.records);
+                let (stream, demands) = negotiation.into_stream(io, records, &trace);
                 if stream.confirmation().is_none() {
                     trace.timeline.mark(Milestone::HandshakeFinished);
                 }

@@ -26,9 +26,22 @@ pub(crate) struct HostConfig {
     /// The same for certificates of a folder and on demand, if the host has such: they are not compressed. That takes some milliseconds of a
     /// worker, and there are too many to keep the results.
     of_folder: Option<Box<Self>>,
+    /// The same with other numbers of tickets, where some handshakes send those.
+    with_tickets: Vec<(usize, Self)>,
 }
 
 impl HostConfig {
+    fn new(every: SuiteOrders, stateful: Option<SuiteOrders>) -> Self {
+        Self { every, stateful, of_folder: None, with_tickets: Vec::new() }
+    }
+
+    /// The same with this number of tickets, if there is one for that.
+    pub(crate) fn with_tickets(&self, tickets: Option<usize>) -> &Self {
+        let found =
+            tickets.and_then(|tickets| self.with_tickets.iter().find(|(number, _)| *number == tickets));
+        found.map_or(self, |(_, config)| config)
+    }
+
     /// The configuration for this client and a certificate of the host's own.
     pub(crate) fn choose(&self, hello: &ClientHello) -> &Arc<ServerConfig> {
         let orders = self.stateful.as_ref().filter(|_| hello.offers_version(ProtocolVersion::TLS1_3));
@@ -114,13 +127,24 @@ impl<'a> ConfigBuilder<'a> {
         };
         let mut config = builder.with_cert_resolver(Arc::new(ChosenCertificate));
         self.apply(&mut config);
+        let with_tickets = host.other_tickets.iter().map(|tickets| {
+            let mut config = config.clone();
+            config.send_tls13_tickets = *tickets;
+            (*tickets, self.with_names(config, host))
+        });
+        let with_tickets = with_tickets.collect();
+        Ok(HostConfig { with_tickets, ..self.with_names(config, host) })
+    }
+
+    /// With what certificates of a folder and on demand need.
+    fn with_names(&self, config: ServerConfig, host: &HostSettings) -> HostConfig {
         let has_names = host.catalogue.is_some() || host.on_demand.is_some();
         let of_folder = has_names.then(|| {
             let mut config = config.clone();
             config.cert_compressors.clear();
             Box::new(self.with_sessions(config, host))
         });
-        Ok(HostConfig { of_folder, ..self.with_sessions(config, host) })
+        HostConfig { of_folder, ..self.with_sessions(config, host) }
     }
 
     /// The configuration for authorities that check by tls-alpn-01: their protocol, and no sessions (RFC 8737 section 4).
@@ -132,7 +156,7 @@ impl<'a> ConfigBuilder<'a> {
         config.alpn_protocols = vec![challenge::ALPN.to_vec()];
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok(HostConfig { every: SuiteOrders::new(config), stateful: None, of_folder: None })
+        Ok(HostConfig::new(SuiteOrders::new(config), None))
     }
 
     fn apply(&self, config: &mut ServerConfig) {
@@ -164,11 +188,11 @@ impl<'a> ConfigBuilder<'a> {
         // Otherwise an answer to early data would wait for the client's Finished.
         stateful.send_half_rtt_data = early_data > 0;
         if !self.settings.tickets {
-            return HostConfig { every: SuiteOrders::new(stateful), stateful: None, of_folder: None };
+            return HostConfig::new(SuiteOrders::new(stateful), None);
         }
         config.ticketer = Arc::new(Tickets { keyring, lifetime, demands: demands.clone() });
         let stateful = (self.settings.stateful || early_data > 0).then(|| SuiteOrders::new(stateful));
-        HostConfig { every: SuiteOrders::new(config), stateful, of_folder: None }
+        HostConfig::new(SuiteOrders::new(config), stateful)
     }
 
     fn client_verifier(

@@ -35,5 +35,5 @@ pub use demands::Demands;
 pub use error::TlsError;
 pub use flight::FirstFlight;
 pub use gate::KeyGate;
-pub use settings::{ClientCertificates, HostSettings, Revocation, TlsSettings, UnknownRevocation};
+pub use settings::{ClientCertificates, HostSettings, Revocation, TlsSettings, UnknownRevocation, Variant};
 pub use stream::{Confirmation, Stream};

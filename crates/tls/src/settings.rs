@@ -100,6 +100,18 @@ pub struct HostSettings {
     /// suite and protocol. From a client whose early data is refused as many bytes are skipped, its records' overhead of
     /// 17 bytes each included; one that sends more is refused altogether.
     pub early_data: u32,
+    /// Numbers of tickets that a handshake may send, where its [variant](Variant::tickets) says so, in place of
+    /// [`tickets_per_handshake`](TlsSettings::tickets_per_handshake). Default: none.
+    pub other_tickets: Vec<usize>,
+}
+
+/// What one connection has of its own in place of the settings of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Variant {
+    /// Tickets after its handshake: one of [`HostSettings::other_tickets`], any other number has no effect.
+    pub tickets: Option<usize>,
+    /// The size of its records.
+    pub records: Option<Records>,
 }
 
 impl HostSettings {
@@ -115,6 +127,7 @@ impl HostSettings {
             on_demand: None,
             demands: Demands::default(),
             early_data: 0,
+            other_tickets: Vec::new(),
         }
     }
 
@@ -150,6 +163,7 @@ impl HostSettings {
             on_demand,
             demands,
             early_data,
+            other_tickets,
         } = self;
         let same_catalogue = catalogue.as_ref().map(Arc::as_ptr) == other.catalogue.as_ref().map(Arc::as_ptr);
         *names == other.names
@@ -159,6 +173,7 @@ impl HostSettings {
             && Arc::ptr_eq(slot, &other.slot)
             && *demands == other.demands
             && *early_data == other.early_data
+            && *other_tickets == other.other_tickets
     }
 }
 

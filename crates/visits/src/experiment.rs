@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::metric::Metric;
 
 /// Arms of one experiment.
-pub(crate) const MOST_ARMS: usize = 8;
+pub const MOST_ARMS: usize = 8;
 /// Experiments whose arms one visit can have.
-const ARMS_OF_A_VISIT: usize = 4;
+pub const ARMS_OF_A_VISIT: usize = 4;
 /// Definitions that one process remembers; each change of an experiment by a reload is one more.
 const MOST_DEFINITIONS: usize = 1_000;
 
@@ -52,6 +52,22 @@ impl Arms {
     pub fn push(&mut self, arm: Arm) -> bool {
         let free = self.0.iter_mut().find(|place| place.is_none());
         free.map(|place| *place = Some(arm)).is_some()
+    }
+
+    /// The arm that the connection got in `experiment`, if it takes part.
+    pub fn get(&self, experiment: ExperimentId) -> Option<u8> {
+        self.iter().find(|arm| arm.experiment == experiment).map(|arm| arm.arm)
+    }
+
+    /// The same without those of other experiments than these.
+    #[must_use]
+    pub fn within(&self, experiments: &[ExperimentId]) -> Self {
+        Self(self.0.map(|arm| arm.filter(|arm| experiments.contains(&arm.experiment))))
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
     }
 
     /// The arms.
@@ -170,5 +186,9 @@ mod tests {
         assert!((0..4).all(|number| arms.push(arm(number))));
         assert!(!arms.push(arm(4)));
         assert_eq!(arms.iter().count(), 4);
+        assert_eq!([2, 4].map(|number| arms.get(ExperimentId(number))), [Some(1), None]);
+        let within = arms.within(&[ExperimentId(2), ExperimentId(9)]);
+        assert_eq!((within.iter().count(), within.get(ExperimentId(2))), (1, Some(1)));
+        assert!(arms.within(&[]).is_empty() && !within.is_empty());
     }
 }

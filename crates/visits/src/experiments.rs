@@ -27,6 +27,8 @@ pub struct ExperimentReport {
     pub decision: Option<Decision>,
     /// That in words.
     pub text: String,
+    /// What to do about it, once it is decided and as long as it is in the configuration.
+    pub advice: Option<String>,
 }
 
 /// An arm of an experiment.
@@ -53,7 +55,14 @@ pub(crate) fn report(
     decision: Option<Decision>,
 ) -> ExperimentReport {
     let decision = decision.or_else(|| decide(sums, margin));
-    let text = text(decision.as_ref(), &names, sums, metric);
+    let text = match &decision {
+        Some(decision) => decision.sentence(&names, metric),
+        None if sums.iter().any(|arm| arm.visits < FEWEST) => {
+            format!("Go on: each arm needs at least {FEWEST} visits with {metric}.")
+        }
+        None => "Go on: nothing is decided yet.".to_owned(),
+    };
+    let advice = decision.map(|decision| decision.advice(&names));
     let control = sums.first().copied().unwrap_or_default();
     let others = sums.len().saturating_sub(1);
     let arms = names.into_iter().zip(sums).enumerate().map(|(place, (name, sums))| ArmReport {
@@ -73,34 +82,52 @@ pub(crate) fn report(
         arms,
         decision,
         text,
+        advice,
     }
 }
 
-fn text(decision: Option<&Decision>, names: &[String], sums: &[ArmSums], metric: Metric) -> String {
-    let name = |place: u8| names.get(usize::from(place)).map_or("", String::as_str);
-    match decision {
-        Some(Decision::Better { arm, by }) => {
-            format!(
-                "\"{}\" is better than \"{}\": {} less {metric}.",
-                name(*arm),
-                name(0),
-                range(-by.value, -by.high, -by.low)
-            )
+impl Decision {
+    /// What was found, of arms with these texts.
+    pub(crate) fn sentence<T: AsRef<str>>(&self, arms: &[T], metric: Metric) -> String {
+        let (control, other) = (text(arms, 0), self.arm().map_or("", |arm| text(arms, arm)));
+        match self {
+            Self::Better { by, .. } => {
+                let less = range(-by.value, -by.high, -by.low);
+                format!("\"{other}\" is better than \"{control}\": {less} less {metric}.")
+            }
+            Self::ControlBetter { by, .. } => {
+                let more = range(by.value, by.low, by.high);
+                format!("\"{control}\" is better: \"{other}\" has {more} more {metric}.")
+            }
+            Self::NoDifference { beyond } => {
+                format!("No arm differs from \"{control}\" by more than {:.1} % of {metric}.", beyond * 100.0)
+            }
         }
-        Some(Decision::ControlBetter { arm, by }) => format!(
-            "\"{}\" is better: \"{}\" has {} more {metric}.",
-            name(0),
-            name(*arm),
-            range(by.value, by.low, by.high)
-        ),
-        Some(Decision::NoDifference { beyond }) => {
-            format!("No arm differs from \"{}\" by more than {:.1} % of {metric}.", name(0), beyond * 100.0)
-        }
-        None if sums.iter().any(|arm| arm.visits < FEWEST) => {
-            format!("Go on: each arm needs at least {FEWEST} visits with {metric}.")
-        }
-        None => "Go on: nothing is decided yet.".to_owned(),
     }
+
+    /// What to do about it.
+    pub(crate) fn advice<T: AsRef<str>>(&self, arms: &[T]) -> String {
+        match self {
+            Self::Better { arm, .. } => {
+                format!("Write {} into the configuration and remove the experiment.", text(arms, *arm))
+            }
+            Self::ControlBetter { .. } | Self::NoDifference { .. } => {
+                format!("Keep {} and remove the experiment.", text(arms, 0))
+            }
+        }
+    }
+
+    /// The arm that is compared with the control.
+    fn arm(&self) -> Option<u8> {
+        match self {
+            Self::Better { arm, .. } | Self::ControlBetter { arm, .. } => Some(*arm),
+            Self::NoDifference { .. } => None,
+        }
+    }
+}
+
+fn text<T: AsRef<str>>(arms: &[T], place: u8) -> &str {
+    arms.get(usize::from(place)).map_or("", T::as_ref)
 }
 
 fn range(value: f64, low: f64, high: f64) -> String {

@@ -12,6 +12,7 @@ use crate::agent::Browser;
 use crate::experiment::{Definitions, ExperimentId};
 use crate::kinds::Connection;
 use crate::metric::Metric;
+use crate::sequential::Decision;
 use crate::visit::Visit;
 use crate::visits::Shared;
 
@@ -121,8 +122,34 @@ impl Collector for VisitsCollector {
                 family.durations(&[("host", host), ("connection", connection)], of(figures))?;
             }
         }
-        counts.write_arms(page)
+        counts.write_arms(page)?;
+        drop(counts);
+        decisions(shared, page)
     }
+}
+
+/// What the experiments of the configuration have shown, each in one series.
+fn decisions(shared: &Shared, page: &mut Encoder<'_, '_>) -> fmt::Result {
+    let help =
+        "1 for what each experiment of the configuration has shown, with the arm to be served from then on.";
+    let mut family = page.gauge("experiment_decision", help)?;
+    let decisions = shared.decisions.load();
+    for id in shared.definitions.ids() {
+        let Some(experiment) = shared.definitions.get(id) else { continue };
+        // Before the database was asked nothing is known, and no connection is drawn.
+        let Some(decision) = decisions.get(&id) else { continue };
+        let (decision, arm) = match decision {
+            None => ("go-on", None),
+            Some(Decision::Better { arm, .. }) => ("better", Some(*arm)),
+            Some(Decision::ControlBetter { .. }) => ("control-better", Some(0)),
+            Some(Decision::NoDifference { .. }) => ("no-difference", Some(0)),
+        };
+        let arm = arm.and_then(|arm| experiment.arms.get(usize::from(arm))).map(|arm| ("arm", &**arm));
+        let labels = [("experiment", &*experiment.name), ("decision", decision)];
+        let labels: Vec<_> = labels.into_iter().chain(arm).collect();
+        family.gauge(&labels, 1_u64)?;
+    }
+    Ok(())
 }
 
 type Of = fn(&OfHost) -> &Histogram;
@@ -213,6 +240,7 @@ mod tests {
             "brisk_visit_first_byte_seconds_bucket{le=\"0.2\",host=\"b\",connection=\"unknown\"} 1",
             "brisk_visit_largest_paint_seconds_count{host=\"b\",connection=\"unknown\"} 0",
             "brisk_experiment_seconds_count{experiment=\"records\",arm=\"4 KiB\"} 3",
+            "brisk_experiment_decision{experiment=\"records\",decision=\"go-on\"} 1",
             "brisk_visits_dropped_total 0",
             "brisk_visits_store_failing 0",
         ] {
@@ -243,6 +271,6 @@ mod tests {
             );
             checked += 1;
         }
-        assert_eq!(checked, 8);
+        assert_eq!(checked, 9);
     }
 }

@@ -35,7 +35,7 @@ mod writer;
 pub use agent::{Browser, Device};
 pub use cuts::{Cut, CutValue, Cuts, Dimension};
 pub use error::VisitsError;
-pub use experiment::{Arm, Arms, Experiment, ExperimentId};
+pub use experiment::{ARMS_OF_A_VISIT, Arm, Arms, Experiment, ExperimentId, MOST_ARMS};
 pub use experiments::{ArmReport, ExperimentReport};
 pub use kinds::{CertificateType, Connection, Navigation, Session, Window};
 pub use metric::{Measures, Metric};

@@ -260,6 +260,7 @@ impl Database {
             report.since = row.get(5)?;
             report.decided = row.get(6)?;
             report.ended = row.get(8)?;
+            report.advice = report.advice.filter(|_| report.ended.is_none());
             reports.push(report);
         }
         Ok(reports)

@@ -83,13 +83,19 @@ pub(crate) struct Shared {
     pub(crate) is_closed: AtomicBool,
     pub(crate) error: Mutex<Option<String>>,
     pub(crate) figures: Figures,
-    pub(crate) decisions: ArcSwap<HashMap<ExperimentId, Decision>>,
+    /// Of each experiment that is compared, with the decision if there is one; without those that the database was not asked for.
+    pub(crate) decisions: ArcSwap<Decisions>,
 }
+
+/// Experiments that are compared, with the decision on each if there is one.
+pub(crate) type Decisions = HashMap<ExperimentId, Option<Decision>>;
 
 /// What the writing thread receives.
 #[derive(Debug)]
 pub(crate) enum Message {
     Visit(Visit),
+    /// The experiments may be others: look for decisions on them.
+    Defined,
     /// Write all that came before; answer whether it is in the database.
     Flush(Sender<bool>),
     /// The same, and then the thread ends.
@@ -160,13 +166,22 @@ impl Visits {
     /// stays; one that was changed, or was away, is compared anew.
     pub fn define(&self, experiments: &[Experiment]) -> Vec<ExperimentId> {
         let Some(inner) = &self.0 else { return vec![ExperimentId::NONE; experiments.len()] };
-        inner.shared.definitions.define(experiments)
+        let ids = inner.shared.definitions.define(experiments);
+        // Where the queue is full they are looked for a little later.
+        let _ = inner.queue.try_send(Message::Defined);
+        ids
     }
 
-    /// The decision on an experiment, once there is one: then no connection should be drawn for it any more. It is there within
-    /// a minute after a restart, too.
+    /// Whether connections are to be drawn for an experiment: it is compared, and not decided. Not before the database was asked
+    /// whether it is, so that a decision holds from the first connection after a restart on. Costs a look into a table.
+    pub fn is_running(&self, experiment: ExperimentId) -> bool {
+        let shared = self.0.as_ref().map(|inner| &inner.shared);
+        shared.is_some_and(|shared| matches!(shared.decisions.load().get(&experiment), Some(None)))
+    }
+
+    /// The decision on an experiment, once there is one: then no connection should be drawn for it any more.
     pub fn decision(&self, experiment: ExperimentId) -> Option<Decision> {
-        self.0.as_ref()?.shared.decisions.load().get(&experiment).copied()
+        self.0.as_ref()?.shared.decisions.load().get(&experiment).copied().flatten()
     }
 
     /// The metrics of all of this, for [`Metrics::register`](brisk_telemetry::Metrics::register); `None` where nothing is kept.

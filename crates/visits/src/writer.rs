@@ -11,7 +11,7 @@ use crate::clock::{Clock, Removal, unix_seconds};
 use crate::error::VisitsError;
 use crate::gather::Gathered;
 use crate::store::{self, Identity, Store};
-use crate::visits::{Message, Shared};
+use crate::visits::{Decisions, Message, Shared};
 
 /// Between two writes. What was taken since the last one is lost with the process.
 const INTERVAL: Duration = Duration::from_secs(20);
@@ -64,6 +64,9 @@ impl Writer {
                     if self.gathered.is_full() {
                         self.write_or_drop();
                     }
+                }
+                Ok(Message::Defined) => {
+                    self.write();
                 }
                 Ok(Message::Flush(reply)) => {
                     // The caller may have given up.
@@ -178,7 +181,7 @@ impl Writer {
         let (now, uptime, settings) = (unix_seconds(), self.started.elapsed(), self.shared.settings.load());
         let Some(store) = &mut self.store else { return };
         let decided = store.decide(&self.shared.definitions, now);
-        let decided = decided.map(|decisions| self.shared.decisions.store(Arc::new(decisions)));
+        let decided = decided.map(|decisions| self.shared.put_in_force(decisions));
         let rolled = store.roll_up(now, &settings);
         let clock = &mut self.clock;
         let removed = store.latest().and_then(|latest| match clock.removal(uptime, now, latest) {
@@ -196,6 +199,26 @@ impl Writer {
         if let Some(Err(error)) = error.filter(VisitsError::is_damage).map(|error| self.give_up(&error)) {
             self.trouble = Some(error.to_string());
             tracing::error!("{error}");
+        }
+    }
+}
+
+impl Shared {
+    /// From here on connections are drawn by these decisions. What is decided is said then: when it is, and at each start.
+    fn put_in_force(&self, decisions: Decisions) {
+        let decisions = Arc::new(decisions);
+        let before = self.decisions.swap(Arc::clone(&decisions));
+        for (id, decision) in decisions.iter() {
+            let Some(decision) = decision.filter(|_| before.get(id).copied().flatten().is_none()) else {
+                continue;
+            };
+            let Some(experiment) = self.definitions.get(*id) else { continue };
+            let found = decision.sentence(&experiment.arms, experiment.metric);
+            let advice = decision.advice(&experiment.arms);
+            tracing::info!(
+                experiment = %experiment.name,
+                "decided, and no connection is drawn any more: {found} {advice}"
+            );
         }
     }
 }

@@ -9,6 +9,7 @@ mod compression;
 mod consolidate;
 mod dashboard;
 mod early_hints;
+mod experiments;
 mod headers;
 mod keep_alive;
 mod keys;
@@ -36,6 +37,7 @@ pub(crate) use compression::{BreachGuard, CodingName, Compression, CompressionTa
 pub(crate) use consolidate::{Consolidate, ConsolidateTable, Cookies};
 pub(crate) use dashboard::Dashboard;
 pub(crate) use early_hints::EarlyHints;
+pub(crate) use experiments::{Experiment, ExperimentValue};
 pub(crate) use headers::{HeaderRules, Hsts, SecurityHeaders, TextOrOff};
 pub(crate) use keep_alive::{KeepAlive, Preconnect, Profile};
 pub(crate) use keyserver::{Client, KeyServers, Operation, ServerConfig, ServerSection};
@@ -56,6 +58,7 @@ pub(crate) struct Config {
     pub(crate) access_log: AccessLog,
     pub(crate) admin: Admin,
     pub(crate) visits: Visits,
+    pub(crate) experiment: BTreeMap<String, Experiment>,
     pub(crate) dashboard: Option<Dashboard>,
     pub(crate) acme: Acme,
     pub(crate) certificates: Certificates,

@@ -9,6 +9,7 @@ mod dashboard;
 mod dns;
 mod early_data;
 mod early_hints;
+mod experiments;
 mod headers;
 mod hosts;
 mod isolation;
@@ -131,6 +132,7 @@ pub(super) fn resolve(
     let hosts = hosts::hosts(raw, server.state_dir.as_deref(), development, &remote, &mut context);
     let acme = acme::acme(raw, &hosts.all, server.state_dir.as_deref(), &server.sessions, &mut context);
     let visits = visit_store::visits(&raw.visits, server.state_dir.as_deref(), &mut context);
+    let experiments = experiments::experiments(raw, &hosts.all, &server.tls, visits.is_some(), &mut context);
     let remote = remote::used(raw, remote, &mut context);
     isolation::read(&raw.keys, development, &mut context);
     isolation::warn_of_exceptions(raw, &mut context);
@@ -140,6 +142,7 @@ pub(super) fn resolve(
     let warnings = findings.conclude()?;
     let keys = server.keys.clone();
     let mut settings = server.complete(hosts.all, upstreams, Arc::new(keystore), files.into_iter().collect());
+    settings.service.experiments = experiments;
     settings.certificates.fleet = acme.place.as_ref().and_then(CertificatePlace::shared);
     Ok(Resolved { settings, keys, warnings, remote, acme, visits, development: hosts.development })
 }

@@ -4,6 +4,7 @@ mod acme;
 mod certificates;
 mod clients;
 mod dashboard;
+mod experiments;
 mod forms;
 mod fuzz;
 mod keyless;

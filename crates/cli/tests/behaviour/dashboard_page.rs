@@ -3,6 +3,7 @@
 use std::fs;
 
 use brisk_testkit::ca::TestCa;
+use brisk_testkit::process::wait_until;
 use brisk_testkit::programs::program;
 use serde_json::Value;
 
@@ -136,4 +137,28 @@ fn all_can_log_in() {
     assert_eq!(page.script("document.cookie"), "", "no script reads the cookie");
     page.script("document.querySelector('#logout button').click()");
     page.wait_for("document.getElementById('token') !== null");
+}
+
+#[test]
+fn experiments_are_on_the_page() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let keys = format!("{ON}\nvisits.enabled = true\nvisits.folder = \"{}\"\n", folder.path().display());
+    let tables =
+        "visits = true\n\n[experiment.tickets]\nsetting = \"tls.tickets_per_handshake\"\nvalues = [2]\n";
+    let site = Site::custom(&keys, tables, |setup| setup);
+    wait_until("the experiment", || {
+        (site.brisk.metrics().sum("brisk_experiment_decision", &[]) > 0.0).then_some(())
+    });
+    let mut page = page(&site.brisk);
+    for text in [
+        "tickets, by first byte",
+        "tls.tickets_per_handshake = 1",
+        "tls.tickets_per_handshake = 2",
+        "running",
+        "Go on: each arm needs at least 250 visits",
+    ] {
+        page.wait_for(&format!("document.getElementById('v-experiments').textContent.includes('{text}')"));
+    }
+    page.script("document.querySelectorAll('details').forEach(one => one.open = true)");
+    assert_eq!(serious(&mut page), Vec::<Value>::new());
 }

@@ -45,6 +45,7 @@ mod devtools;
 mod dictionaries;
 mod early_data;
 mod early_hints;
+mod experiments;
 mod fleet;
 mod fleet_clients;
 mod fleet_redis;

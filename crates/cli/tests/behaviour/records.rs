@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use brisk_testkit::brisk::Setup;
 use brisk_testkit::client::TlsStream;
+use brisk_testkit::process::wait_until;
 use brisk_testkit::relay::pass_on;
 
 use crate::h2::{Frames, frame, get, preface};
@@ -122,6 +123,24 @@ fn without_growing_records_the_first_one_is_full() {
         let lengths = Tapped::connect(&site, protocol).lengths("/medium");
         assert!(lengths.iter().take(2).any(|length| *length == FULL), "{protocol}: {lengths:?}");
     }
+}
+
+#[test]
+fn an_experiment_has_some_connections_begin_with_full_records() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = format!("visits.enabled = true\nvisits.folder = \"{}\"", folder.path().display());
+    let tables = "visits = true\n\n[[host.route]]\npath = \"/\"\nstatic = \".\"\n\n[[host.route]]\npath = \"/short\"\n\
+                  respond = { body = \"short\" }\n\n[experiment.records]\nsetting = \"tls.growing_records\"\n\
+                  values = [false]\n";
+    let site = Site::custom(&store, tables, |setup| setup.file("medium", vec![b'x'; 27_000]));
+    wait_until("the experiment", || {
+        (site.brisk.metrics().sum("brisk_experiment_decision", &[]) > 0.0).then_some(())
+    });
+    let is_full =
+        || Tapped::connect(&site, "http/1.1").lengths("/medium").iter().take(2).any(|one| *one == FULL);
+    let full = (0..30).filter(|_| is_full()).count();
+    // All alike with a probability of 2^-29.
+    assert!((1..30).contains(&full), "{full}");
 }
 
 #[test]

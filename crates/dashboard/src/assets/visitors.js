@@ -45,6 +45,11 @@ function note(found) {
   ].filter(Boolean).join('; ');
 }
 
+function state(experiment) {
+  const is = experiment.decided ? 'decided' : 'running';
+  return experiment.ended ? `ended, ${experiment.decided ? 'decided' : 'undecided'}` : is;
+}
+
 function show(found) {
   say('v-note', note(found));
   hosts(found.hosts || []);
@@ -62,9 +67,9 @@ function show(found) {
   });
   table('v-cuts', 'Cuts: median with its 95 % interval', [['by', 'w dim'], ['value', 'long'], ['visits', 'n'], ['share', 'n wide'], ['median', 'n']], cuts, 'No visit in this time.');
   const arms = (found.experiments || []).flatMap((one) => one.arms.map((arm, index) => [
-    index ? '' : one.name, arm.name, count(arm.visits), ms(arm.mean),
+    index ? '' : `${one.name}, by ${NAMES[one.metric] || one.metric}`, arm.name, count(arm.visits), ms(arm.mean),
     arm.difference ? `${signed(arm.difference.value)} (${signed(arm.difference.low)} to ${signed(arm.difference.high)})` : '–',
-    index ? '' : el('span', {}, mark(one.decided ? 'decided' : 'running', one.decided ? 'teal' : ''), ` ${one.text}`),
+    index ? '' : el('span', {}, mark(state(one), one.decided ? 'teal' : ''), ` ${one.text} ${one.advice || ''}`),
   ]));
   table('v-experiments', 'Experiments', [['name', 'long'], ['arm', 'long'], ['visits', 'n'], ['mean', 'n wide'], ['difference', 'n'], ['', 'long wide']], arms, 'There is no experiment.');
 }

@@ -34,6 +34,7 @@ use self::kept::{Found, Key};
 pub use self::media::{MediaPattern, MediaPatternError};
 pub use self::metrics::CompressionMetrics;
 pub use self::settings::{BreachGuard, CompressionSettings};
+use crate::answer::experiments::ByArm;
 use crate::body::Body;
 use crate::connection::Connection;
 
@@ -60,6 +61,8 @@ pub(crate) struct Compression {
     may_leak: bool,
     /// The folder of files: what is compressed may be kept.
     root: Option<PathBuf>,
+    /// Levels that connections have by experiments.
+    levels: Vec<(Coding, ByArm<u8>)>,
 }
 
 /// The compression of the answer to one request.
@@ -90,7 +93,23 @@ impl Compression {
         may_leak: bool,
         root: Option<PathBuf>,
     ) -> Rc<Self> {
-        Rc::new(Self { settings: Arc::clone(settings), may_leak, root })
+        Self::drawn(settings, may_leak, root, Vec::new())
+    }
+
+    /// The same, with levels that connections have by experiments.
+    pub(crate) fn drawn(
+        settings: &Arc<CompressionSettings>,
+        may_leak: bool,
+        root: Option<PathBuf>,
+        levels: Vec<(Coding, ByArm<u8>)>,
+    ) -> Rc<Self> {
+        Rc::new(Self { settings: Arc::clone(settings), may_leak, root, levels })
+    }
+
+    fn level(&self, coding: Coding, connection: &Connection) -> u8 {
+        let mut of_coding = self.levels.iter().filter(|(of, _)| *of == coding);
+        let drawn = of_coding.find_map(|(_, levels)| levels.of(connection));
+        drawn.copied().unwrap_or_else(|| self.settings.level(coding))
     }
 
     /// What a request for `path` says about it.
@@ -146,7 +165,7 @@ impl Compressing {
             mark(headers, coding.name());
             return;
         }
-        let level = self.compression.settings.level(coding);
+        let level = self.compression.level(coding, connection);
         let keeper = match self.kept(headers, coding, level, connection) {
             Found::Copy(copy) => {
                 metrics::copy_sent();
@@ -187,7 +206,7 @@ impl Compressing {
     ) {
         let length = self.length(response);
         if !self.is_head {
-            let level = self.compression.settings.level(Coding::Zstd);
+            let level = self.compression.level(Coding::Zstd, connection);
             let limit = connection.settings().map_or(usize::MAX, |settings| settings.compression_memory);
             let Some(lease) = Lease::with_dictionary(dictionary, level, length, limit) else {
                 return metrics::refused();

@@ -39,6 +39,13 @@ pub struct EarlyHintsSettings {
     pub learn: bool,
 }
 
+impl EarlyHintsSettings {
+    /// The upstream's own, and what its answers teach: what is meant where no more is said than that there are to be hints.
+    pub fn usual() -> Self {
+        Self { links: Vec::new(), upstream: true, learn: true }
+    }
+}
+
 /// The hints of a route, on one worker.
 #[derive(Debug)]
 pub(crate) struct EarlyHints {

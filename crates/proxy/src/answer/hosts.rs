@@ -222,7 +222,7 @@ mod tests {
     use brisk_tls::{ClientCertificates, Revocation, UnknownRevocation};
 
     use super::*;
-    use crate::answer::settings::Underscores;
+    use crate::answer::settings::{Experiments, Underscores};
 
     fn host(names: &[&str], certificate: &[&str]) -> HostSettings {
         let certificate = Certificate {
@@ -252,6 +252,7 @@ mod tests {
             unknown_host,
             trusted_proxies: Vec::new(),
             underscores: Underscores::Drop,
+            experiments: Experiments::default(),
             beacons: None,
         };
         Hosts::new(&settings, 0..count).expect("hosts")

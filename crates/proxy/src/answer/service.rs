@@ -2,39 +2,33 @@
 
 mod answers;
 mod passage;
+mod route;
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_telemetry::{RequestId, RequestIds, Throttle};
-use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body::Body as _;
 use ipnet::IpNet;
 
 use self::answers::{fixed, found, no_content, over_rate, preconnected, refuse, said};
 use self::passage::{Passage, upstream_target};
+use self::route::{Prepared, Route};
 use crate::answer::client_cert::ClientCert;
-use crate::answer::compress::Compression;
 use crate::answer::consolidate::Consolidated;
-use crate::answer::early_data::EarlyDataPolicy;
 use crate::answer::exchange::{Exchange, RecordedBody, Telemetry};
-use crate::answer::files::{StaticFiles, in_room};
+use crate::answer::files::in_room;
 use crate::answer::forwarding::Forwarding;
 use crate::answer::head_limits::HeadLimits;
-use crate::answer::header_rules::HeaderRules;
-use crate::answer::hints::{self, EarlyHints};
+use crate::answer::hints;
 use crate::answer::hosts::{Host, Hosts, Misdirected, Names, Origin};
 use crate::answer::path::{AmbiguousPath, RequestPath};
 use crate::answer::redirect::{self, HttpsRedirect};
 use crate::answer::route::Routes;
-use crate::answer::settings::{
-    Action, FixedResponse, HostSettings, Page, Preconnect, Redirect, RouteSettings, ServiceSettings,
-    UpstreamPath,
-};
-use crate::answer::stages::{OfHost, OfRoute, Stages};
+use crate::answer::settings::{Preconnect, RouteSettings, ServiceSettings};
+use crate::answer::stages::{OfHost, Stages};
 use crate::answer::visits::{Own, SiteVisits};
 use crate::body::Body;
 use crate::body::client::ClientBody;
@@ -68,28 +62,6 @@ struct Site {
     visits: Option<Rc<SiteVisits>>,
 }
 
-#[derive(Debug)]
-struct Route {
-    path: Arc<str>,
-    body_limit: u64,
-    buffer_request: bool,
-    early_data: EarlyDataPolicy,
-    stages: OfRoute,
-    request_headers: Option<Arc<HeaderRules>>,
-    hints: Option<Rc<EarlyHints>>,
-    action: Prepared,
-}
-
-/// An action, with everything prepared that does not depend on a request.
-#[derive(Debug)]
-enum Prepared {
-    Upstream { group: Rc<Group>, path: UpstreamPath },
-    Static(StaticFiles),
-    Fixed { status: StatusCode, headers: HeaderMap, body: Bytes },
-    Redirect(Redirect),
-    Page(Page),
-}
-
 impl Service {
     /// Makes one worker's service; `group` finds its upstream groups by name. Paths and status codes are taken as they
     /// are; names of hosts and groups are checked.
@@ -102,8 +74,8 @@ impl Service {
             return Err(ServiceError::NoHost);
         }
         let trusted: Rc<[_]> = settings.trusted_proxies.clone().into();
-        let site = |host| Site::new(host, settings, &trusted, &group);
-        let sites: Result<Vec<_>, _> = settings.hosts.iter().map(site).collect();
+        let site = |place| Site::new(place, settings, &trusted, &group);
+        let sites: Result<Vec<_>, _> = (0..settings.hosts.len()).map(site).collect();
         Ok(Self {
             hosts: Hosts::new(settings, sites?)?,
             forwarding: Forwarding::new(settings.trusted_proxies.clone(), settings.underscores),
@@ -212,14 +184,19 @@ enum Found {
 }
 
 impl Site {
+    /// The host at `place`.
     fn new(
-        host: &HostSettings,
+        place: usize,
         all: &ServiceSettings,
         trusted: &Rc<[IpNet]>,
         group: &impl Fn(&str) -> Option<Rc<Group>>,
     ) -> Result<Self, ServiceError> {
+        let host = &all.hosts[place];
         let measured = host.visits.as_ref().zip(all.beacons.as_ref());
-        let prepared = |route: &RouteSettings| Ok((route.path.clone(), Route::new(route, host, group)?));
+        let experiments: Vec<_> = all.experiments.of_host(place).collect();
+        let ids: Vec<_> = experiments.iter().map(|(id, _)| *id).collect();
+        let prepared =
+            |route: &RouteSettings| Ok((route.path.clone(), Route::new(route, host, &experiments, group)?));
         let routes: Result<Vec<_>, ServiceError> = host.routes.iter().map(prepared).collect();
         Ok(Self {
             names: Names::new(&host.tls.names)?.with(host.tls.on_demand.as_ref()),
@@ -227,8 +204,9 @@ impl Site {
             routes: Routes::new(routes?),
             headers: OfHost::new(host),
             preconnect: host.preconnect.clone(),
-            visits: measured
-                .map(|(visits, beacons)| SiteVisits::new(visits, beacons, host.tls.names.first(), trusted)),
+            visits: measured.map(|(visits, beacons)| {
+                SiteVisits::new(visits, beacons, host.tls.names.first(), ids, trusted)
+            }),
         })
     }
 
@@ -270,7 +248,7 @@ impl Site {
             stages.consolidating = Some(Box::new(asked));
         }
         if let Some(visits) = &self.visits {
-            let may_be_hinted = route.hints.is_some();
+            let may_be_hinted = route.hints(exchange.connection()).is_some();
             stages.visiting = visits.asked(exchange, &head, &route.path, may_be_hinted);
             let inserting = stages.visiting.as_ref().filter(|visiting| visiting.inserts());
             // Where compression is off the upstream's own stays: what brisk asks for without a coding it has to compress.
@@ -301,8 +279,9 @@ impl Site {
             Prepared::Static(files) => found(Box::pin(files.answer(&head, &path)).await),
             Prepared::Upstream { group, path: kept } => {
                 let target = upstream_target(&head, &path, *kept, &route.path)?;
-                let hinting =
-                    route.hints.as_ref().filter(|_| hints::is_navigation(&head) && !exchange.is_early());
+                let hinting = route
+                    .hints(exchange.connection())
+                    .filter(|_| hints::is_navigation(&head) && !exchange.is_early());
                 let consolidated = route.stages.consolidated.as_deref();
                 let hinting = hinting.and_then(|hints| {
                     let interim = exchange.interim()?.consolidating(consolidated.and_then(Consolidated::map));
@@ -323,60 +302,6 @@ impl Site {
             }
         }
     }
-}
-
-impl Route {
-    fn new(
-        route: &RouteSettings,
-        host: &HostSettings,
-        group: &impl Fn(&str) -> Option<Rc<Group>>,
-    ) -> Result<Self, ServiceError> {
-        let path = route.path.as_str();
-        let action = match &route.action {
-            Action::Upstream(upstream) => {
-                let unknown = || ServiceError::UnknownGroup { name: upstream.group.clone() };
-                Prepared::Upstream { group: group(&upstream.group).ok_or_else(unknown)?, path: upstream.path }
-            }
-            Action::Static(files) => Prepared::Static(StaticFiles::new(files, path)),
-            Action::Fixed(response) => prepared(response),
-            Action::Redirect(redirect) => Prepared::Redirect(redirect.clone()),
-            Action::Page(page) => Prepared::Page(page.clone()),
-        };
-        let root = match &route.action {
-            Action::Static(files) => Some(files.root.clone()),
-            _ => None,
-        };
-        let may_leak = matches!(action, Prepared::Upstream { .. } | Prepared::Page(_));
-        Ok(Self {
-            path: path.into(),
-            body_limit: route.body_limit.unwrap_or(u64::MAX),
-            buffer_request: route.buffer_request,
-            early_data: route.early_data.clone(),
-            stages: OfRoute {
-                consolidated: host.consolidation.as_ref().map(|settings| {
-                    Consolidated::new(settings, route.place, route.rewrite, route.compression.is_some())
-                }),
-                is_never_compressed: route.is_never_compressed,
-                compression: route
-                    .compression
-                    .as_ref()
-                    .map(|settings| Compression::new(settings, may_leak, root)),
-                rules: route.response_headers.clone(),
-                keep_alive: route.keep_alive,
-            },
-            request_headers: route.request_headers.clone(),
-            hints: route.early_hints.as_ref().map(EarlyHints::new),
-            action,
-        })
-    }
-}
-
-fn prepared(response: &FixedResponse) -> Prepared {
-    let mut headers = HeaderMap::new();
-    if !response.body.is_empty() {
-        headers.insert(header::CONTENT_TYPE, response.content_type.clone());
-    }
-    Prepared::Fixed { status: response.status, headers, body: response.body.clone() }
 }
 
 impl From<AmbiguousPath> for Refusal {

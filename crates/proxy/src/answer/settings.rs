@@ -22,6 +22,7 @@ pub use brisk_rewrite::{Map, Origin, OriginError, Place, Prefix, PrefixError};
 pub use crate::answer::compress::{BreachGuard, CompressionSettings, MediaPattern, MediaPatternError};
 pub use crate::answer::consolidate::{Consolidation, Cookies};
 pub use crate::answer::early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
+pub use crate::answer::experiments::{ExperimentSettings, Experiments, Values};
 pub use crate::answer::header_rules::{HeaderRules, HostHeaders};
 pub use crate::answer::hints::{EarlyHintsSettings, HintLink, HintLinkError};
 pub use crate::answer::timing::ServerTiming;
@@ -42,6 +43,8 @@ pub struct ServiceSettings {
     pub trusted_proxies: Vec<IpNet>,
     /// What is done with request headers that have `_` in their names.
     pub underscores: Underscores,
+    /// Experiments on the visitors of the hosts.
+    pub experiments: Experiments,
     /// What takes the beacons of pages; `None` measures no visits, whatever hosts say.
     pub beacons: Option<Arc<Beacons>>,
 }

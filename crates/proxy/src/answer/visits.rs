@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_beacon::{Beacons, Insertion, script_version};
+use brisk_visits::ExperimentId;
 use bytes::Bytes;
 use http::header::{self, HeaderName};
 use http::request::Parts;
@@ -60,6 +61,8 @@ pub(crate) struct SiteVisits {
     host: Arc<str>,
     /// Proxies whose addresses stand for many clients.
     trusted: Rc<[IpNet]>,
+    /// The experiments of the host.
+    experiments: Vec<ExperimentId>,
     /// What is put into pages.
     tag: Bytes,
     /// For pages whose route does not say how, and for the script.
@@ -85,6 +88,7 @@ impl SiteVisits {
         settings: &HostVisits,
         beacons: &Arc<Beacons>,
         host: Option<&String>,
+        experiments: Vec<ExperimentId>,
         trusted: &Rc<[IpNet]>,
     ) -> Rc<Self> {
         let tag = format!(
@@ -98,6 +102,7 @@ impl SiteVisits {
             beacons: Arc::clone(beacons),
             host: host.map_or("", String::as_str).into(),
             trusted: Rc::clone(trusted),
+            experiments,
             tag: tag.into(),
             compression: Compression::new(&usual, true, None),
         })

@@ -40,10 +40,11 @@ impl Acceptor {
             return Refusal::because(HandshakeOutcome::UnknownName, &reason);
         };
         let host = self.challenge_host(served);
-        let negotiation = match Negotiation::run(&host, hello, None, &mut io, incoming, trace).await {
-            Ok(negotiation) => negotiation,
-            Err(refusal) => return refusal,
-        };
+        let negotiation =
+            match Negotiation::run((&host, &host.config), hello, None, &mut io, incoming, trace).await {
+                Ok(negotiation) => negotiation,
+                Err(refusal) => return refusal,
+            };
         let (mut stream, _) = negotiation.into_stream(io, self.settings.records, trace);
         // In TLS 1.2 the last message of the handshake is ours, and still to be sent.
         let closed = poll_fn(|cx| stream.poll_close(cx)).await;
@@ -59,6 +60,7 @@ impl Acceptor {
         slot.publish(vec![served]);
         let shown = Shown::new(&slot, &Arc::new(KeyGate::default()));
         Host {
+            place: 0,
             demands: Demands::default(),
             config: self.challenge.clone(),
             shown,

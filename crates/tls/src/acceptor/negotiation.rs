@@ -21,6 +21,7 @@ use super::{
 use crate::demands::Demands;
 use crate::groups;
 use crate::handshake::{Handshake, Progress};
+use crate::host_config::HostConfig;
 use crate::notes::{HandshakeInput, Notes};
 use crate::settings::Records;
 use crate::stream::Stream;
@@ -39,14 +40,14 @@ pub(super) struct Negotiation {
 impl Negotiation {
     /// Runs the handshake to its end, or until there is early data.
     pub(super) async fn run(
-        host: &Host,
+        (host, config): (&Host, &HostConfig),
         hello: &ClientHello,
         client: Option<IpAddr>,
         io: &mut TcpStream,
         incoming: Vec<u8>,
         trace: &mut Trace<'_>,
     ) -> Result<Self, Refusal> {
-        let shown = host.certificate(hello, client).await;
+        let shown = host.certificate(hello, client, config).await;
         let mut negotiation = Self::new(host, hello, client, incoming, shown)?;
         loop {
             let progress;

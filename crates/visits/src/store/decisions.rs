@@ -1,23 +1,18 @@
 //! Decisions on experiments: made once, when the figures allow it, and kept.
 
-use std::collections::HashMap;
-
 use rusqlite::{Transaction, TransactionBehavior, params};
 
 use super::Store;
 use crate::error::VisitsError;
-use crate::experiment::{Definitions, Experiment, ExperimentId, MOST_ARMS};
+use crate::experiment::{Definitions, Experiment, MOST_ARMS};
 use crate::gather::ArmSums;
 use crate::sequential::{Decision, decide};
+use crate::visits::Decisions;
 
 impl Store {
-    /// The decisions on the experiments that this process has defined; what can be decided at `now` is.
-    pub(crate) fn decide(
-        &mut self,
-        definitions: &Definitions,
-        now: i64,
-    ) -> Result<HashMap<ExperimentId, Decision>, VisitsError> {
-        let mut decisions = HashMap::new();
+    /// The experiments of the configuration, with the decision on each; what can be decided at `now` is.
+    pub(crate) fn decide(&mut self, definitions: &Definitions, now: i64) -> Result<Decisions, VisitsError> {
+        let mut decisions = Decisions::new();
         let mut ids = definitions.ids().peekable();
         let is_changed = definitions.take_change();
         if ids.peek().is_none() && !is_changed {
@@ -32,8 +27,7 @@ impl Store {
             for id in ids {
                 let number = names.experiment(&transaction, id, definitions, now)?;
                 let Some(experiment) = definitions.get(id).filter(|_| number != 0) else { continue };
-                decisions
-                    .extend(decision(&transaction, number, &experiment, now)?.map(|decision| (id, decision)));
+                decisions.insert(id, decision(&transaction, number, &experiment, now)?);
             }
             Ok(())
         };
@@ -63,8 +57,6 @@ fn decision(
     if let Some(decision) = decision {
         let text = "UPDATE experiment SET decided = ?, decision = ? WHERE id = ?";
         transaction.prepare_cached(text)?.execute(params![now, decision.to_text(), number])?;
-        let shown = decision.to_text();
-        tracing::info!(experiment = %experiment.name, decision = shown, "the experiment is decided");
     }
     Ok(decision)
 }
@@ -94,7 +86,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::experiment::Arm;
+    use crate::experiment::{Arm, ExperimentId};
     use crate::metric::Metric;
     use crate::random::Random;
     use crate::visit::Visit;
@@ -137,12 +129,14 @@ mod tests {
         let (visits, records, hints) = open(folder.path());
         assert!(visits.flush(LONG));
         assert_eq!(visits.decision(records), None);
+        assert!(visits.is_running(records) && visits.is_running(hints));
         record(&visits, records, 0.8, &mut random);
         record(&visits, hints, 1.0, &mut random);
         let decided = visits.decision(records);
         let Some(Decision::Better { arm: 1, by }) = decided else { panic!("{decided:?}") };
         assert!(by.low < -0.2 && by.high > -0.2 && by.high < 0.0, "{by:?}");
         assert_eq!(visits.decision(hints), None, "equal arms go on");
+        assert!(!visits.is_running(records) && visits.is_running(hints));
         // What comes later, or a restart, does not change it.
         record(&visits, records, 2.0, &mut random);
         assert_eq!(visits.decision(records), decided);
@@ -150,6 +144,10 @@ mod tests {
         let report = reports.iter().find(|report| report.name == "records").unwrap();
         assert_eq!((report.decision, report.arms.len()), (decided, 2));
         assert!(report.decided.is_some() && report.text.contains("is better than"), "{}", report.text);
+        assert_eq!(
+            report.advice.as_deref(),
+            Some("Write 4 KiB into the configuration and remove the experiment.")
+        );
         drop(visits);
         let (visits, records, hints) = open(folder.path());
         assert!(visits.flush(LONG));
@@ -166,6 +164,7 @@ mod tests {
         assert!(visits.decision(records).is_some());
         // Gone by a reload, and back by the next, before anything is written.
         visits.define(&[experiment("hints")]);
+        assert!(!visits.is_running(records));
         let again = visits.define(&[experiment("records"), experiment("hints")]);
         assert!(visits.flush(LONG));
         assert_eq!((again[1], again[0] == records), (hints, false));

@@ -11,8 +11,9 @@ use crate::config::raw::{self, CodingName, Compression, CompressionTable};
 use crate::config::units::Size;
 
 /// The highest levels for answers that are compressed while they are sent. Above them a megabyte takes a second.
-const HIGHEST_ZSTD: u8 = 12;
-const HIGHEST_BROTLI: u8 = 7;
+pub(super) const HIGHEST_ZSTD: u8 = 12;
+pub(super) const HIGHEST_BROTLI: u8 = 7;
+pub(super) const HIGHEST_GZIP: u8 = 9;
 
 /// What a host says for its routes that say nothing themselves.
 #[derive(Clone)]
@@ -113,7 +114,7 @@ fn codings(
     for (key, coding, written, highest) in [
         ("zstd_level", Coding::Zstd, table.zstd_level, HIGHEST_ZSTD),
         ("br_quality", Coding::Brotli, table.br_quality, HIGHEST_BROTLI),
-        ("gzip_level", Coding::Gzip, table.gzip_level, 9),
+        ("gzip_level", Coding::Gzip, table.gzip_level, HIGHEST_GZIP),
     ] {
         let path = path.key(key);
         let level = &mut settings.levels[coding.index()];

@@ -134,6 +134,7 @@ impl Builder<'_> {
                     Demands::new(authenticated(clients, &clients_path, context))
                 }),
                 early_data: early_data::limit(self.raw, host, path, context),
+                other_tickets: Vec::new(),
             },
         }
     }

@@ -18,16 +18,16 @@ use brisk_gateway::settings::{
 use brisk_keys::Keystore;
 use brisk_net::{ListenerSettings, RateLimits};
 use brisk_proxy::client::{Http2Code, HttpSettings, HttpTimeouts};
-use brisk_proxy::settings::{HostSettings, ServiceSettings, Underscores};
+use brisk_proxy::settings::{Experiments, HostSettings, ServiceSettings, Underscores};
 use brisk_proxy::upstream_settings::GroupSettings;
 use brisk_server::ServerSettings;
 use brisk_telemetry::access_log::{AccessLogFormat, AccessLogSettings, AccessLogTarget};
-use brisk_tls::settings::{Records, TlsSettings};
+use brisk_tls::settings::TlsSettings;
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
 use ipnet::IpNet;
 
-use super::{Context, certificates, dashboard, isolation, keys, limits, sessions};
+use super::{Context, certificates, dashboard, experiments, isolation, keys, limits, sessions};
 use crate::config::error::KeyPath;
 use crate::config::findings::Findings;
 use crate::config::raw;
@@ -58,7 +58,7 @@ pub(super) struct Server {
     handshake_timeout: Duration,
     drain_timeout: Duration,
     protocol: HttpSettings,
-    tls: TlsSettings,
+    pub(super) tls: TlsSettings,
     pub(super) sessions: SessionSettings,
     pub(super) keys: KeySettings,
     access_log: Option<AccessLogSettings>,
@@ -98,6 +98,7 @@ impl Server {
                 unknown_host: self.tls.unknown_host,
                 trusted_proxies: self.trusted_proxies,
                 underscores: self.underscores,
+                experiments: Experiments::default(),
                 beacons: None,
             },
             tls: self.tls,
@@ -326,11 +327,7 @@ fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
             .within(&path.key("session_lifetime"), raw.tls.session_lifetime, lifetime, &sessions::LIFETIMES)
             .0,
         certificate_compression: raw.tls.certificate_compression.unwrap_or(usual.certificate_compression),
-        records: match raw.tls.growing_records {
-            Some(false) => Records::Full,
-            Some(true) => Records::Growing,
-            None => usual.records,
-        },
+        records: raw.tls.growing_records.map_or(usual.records, experiments::records),
         hello_size: findings.within(&hello_path, raw.server.limits.hello_size, hello_size, &hellos).0
             as usize,
         unknown_host: match raw.server.unknown_host {

@@ -2,10 +2,12 @@ mod early;
 
 use std::cell::Cell;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use brisk_net::DeadlineWheel;
 use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
+use bytes::Bytes;
 use http::HeaderValue;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
@@ -13,7 +15,10 @@ use tokio::net::TcpListener;
 use tokio::task::LocalSet;
 
 use super::*;
-use crate::answer::settings::{HstsSettings, RoutePath, Underscores, UpstreamAction};
+use crate::answer::settings::{
+    Action, Experiments, FixedResponse, HostSettings, HstsSettings, Page, RoutePath, Underscores,
+    UpstreamAction, UpstreamPath,
+};
 use crate::upstream::group::GroupState;
 use crate::upstream::settings::GroupSettings;
 
@@ -39,6 +44,7 @@ fn settings(hosts: Vec<HostSettings>) -> ServiceSettings {
         unknown_host: brisk_certs::UnknownName::Default,
         trusted_proxies: Vec::new(),
         underscores: Underscores::Drop,
+        experiments: Experiments::default(),
         beacons: None,
     }
 }

@@ -20,6 +20,7 @@ pub(super) fn issued(visiting: &Visiting, exchange: &Exchange) -> Issued {
     visit.device = Device::of(user_agent);
     visit.network = visiting.visits.beacons.visits().network(record.client.ip());
     visit.http = Some(http_version(visiting.version));
+    visit.arms = connection.arms().map(|arms| arms.within(&visiting.visits.experiments)).unwrap_or_default();
     let is_new = exchange.number() == 1;
     visit.connection = if is_new { Connection::New } else { Connection::Reused };
     note_tls(&mut visit, &record);

@@ -14,7 +14,7 @@ use super::state::H2;
 use crate::answer::exchange::Telemetry;
 use crate::answer::service::Service;
 use crate::answer::settings::{
-    Action, FixedResponse, HostSettings, RoutePath, RouteSettings, ServiceSettings, Underscores,
+    Action, Experiments, FixedResponse, HostSettings, RoutePath, RouteSettings, ServiceSettings, Underscores,
 };
 use crate::client::driver::{CurrentService, Http};
 use crate::connection::settings::HttpSettings;
@@ -104,6 +104,7 @@ fn service() -> Service {
         unknown_host: brisk_certs::UnknownName::Default,
         trusted_proxies: Vec::new(),
         underscores: Underscores::Drop,
+        experiments: Experiments::default(),
         beacons: None,
     };
     let telemetry = Telemetry { metrics: Metrics::new(), access_log: None };

@@ -1,0 +1,166 @@
+//! `[experiment.NAME]`: what connections are drawn for, and what is compared.
+
+mod values;
+
+use brisk_proxy::settings::{ExperimentSettings, Experiments, HostSettings};
+use brisk_tls::TlsSettings;
+use brisk_visits::{ARMS_OF_A_VISIT, Experiment, Metric};
+
+use self::values::Setting;
+pub(super) use self::values::records;
+use super::Context;
+use super::names::host_name;
+use crate::config::error::KeyPath;
+use crate::config::raw;
+
+/// Bytes of a name at most.
+const LONGEST_NAME: usize = 64;
+
+/// What is known of the others when an experiment is looked at.
+pub(super) struct Surroundings<'s> {
+    hosts: &'s [HostSettings],
+    tls: &'s TlsSettings,
+}
+
+/// An experiment that was looked at, and what of its setting it draws.
+struct Found {
+    setting: Setting,
+    settings: ExperimentSettings,
+}
+
+/// All experiments.
+pub(super) fn experiments(
+    raw: &raw::Config,
+    hosts: &[HostSettings],
+    tls: &TlsSettings,
+    visits: bool,
+    context: &mut Context<'_>,
+) -> Experiments {
+    let surroundings = Surroundings { hosts, tls };
+    let mut all: Vec<Found> = Vec::new();
+    for (name, table) in &raw.experiment {
+        let path = KeyPath::of("experiment").key(name);
+        if !visits {
+            let message = "needs the store of visits, which compares: write [visits] with enabled = true";
+            context.findings.incomplete(&path, message);
+        }
+        if let Some(found) = experiment(name, table, &surroundings, &path, context) {
+            clash(&found, &all, &surroundings, &path, context);
+            all.push(found);
+        }
+    }
+    Experiments::new(all.into_iter().map(|found| found.settings).collect())
+}
+
+fn experiment(
+    name: &str,
+    table: &raw::Experiment,
+    surroundings: &Surroundings<'_>,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<Found> {
+    let is_plain =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    if name.is_empty() || name.len() > LONGEST_NAME || !is_plain(name) {
+        let message = format!("{name:?} is no name: write letters, digits, - and _, {LONGEST_NAME} at most");
+        context.findings.incomplete(path, message);
+    }
+    let setting = Setting::named(&table.setting);
+    if setting.is_none() {
+        let known = Setting::ALL.map(|setting| setting.name().to_owned()).to_vec();
+        context.findings.unknown(&path.key("setting"), &table.setting, known);
+    }
+    let hosts = hosts(table, surroundings.hosts, path, context);
+    let metric = metric(table, path, context);
+    let share = context.findings.within(&path.key("share"), table.share, 1.0, &(0.001..=1.0));
+    let margin = context.findings.within(&path.key("margin"), table.margin, 0.02, &(0.0..=1.0));
+    let (setting, hosts) = (setting?, hosts?);
+    let drawn = values::values(setting, table, surroundings, &hosts, path, context)?;
+    let experiment = Experiment {
+        name: name.into(),
+        arms: drawn.arms.into_iter().map(Into::into).collect(),
+        metric: metric?,
+        margin,
+    };
+    let settings = ExperimentSettings { experiment, share, hosts, values: drawn.values };
+    Some(Found { setting, settings })
+}
+
+/// The places of its hosts: those that are written, or all with `visits`. `None` if there is nothing right among them.
+fn hosts(
+    table: &raw::Experiment,
+    all: &[HostSettings],
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<Vec<usize>> {
+    let Some(written) = &table.hosts else {
+        let measured: Vec<_> = (0..all.len()).filter(|place| all[*place].visits.is_some()).collect();
+        if measured.is_empty() {
+            let message = "no host has its visits measured: write `visits = true` under a [[host]]";
+            context.findings.incomplete(path, message);
+        }
+        return (!measured.is_empty()).then_some(measured);
+    };
+    let path = path.key("hosts");
+    if written.is_empty() {
+        context.findings.wrong(&path, "no host: write names of hosts, or leave it out for all with `visits`");
+    }
+    let mut places = Vec::new();
+    for (index, text) in written.iter().enumerate() {
+        let path = path.index(index);
+        let name = host_name(text).unwrap_or_default();
+        let Some(place) = all.iter().position(|host| host.tls.names.contains(&name)) else {
+            let known = all.iter().flat_map(|host| host.tls.names.iter().cloned()).collect();
+            context.findings.unknown(&path, text, known);
+            continue;
+        };
+        if all[place].visits.is_none() {
+            let message = format!("\"{name}\" is not measured: write `visits = true` under its [[host]]");
+            context.findings.wrong(&path, message);
+        } else if places.contains(&place) {
+            context.findings.wrong(&path, "is a name of a host in the list already");
+        } else {
+            places.push(place);
+        }
+    }
+    (!places.is_empty()).then_some(places)
+}
+
+fn metric(table: &raw::Experiment, path: &KeyPath, context: &mut Context<'_>) -> Option<Metric> {
+    let Some(name) = &table.metric else { return Some(Metric::FirstByte) };
+    let metric = Metric::named(name).filter(|metric| metric.is_time());
+    if metric.is_none() {
+        let times = Metric::ALL.iter().filter(|metric| metric.is_time());
+        let known = times.map(|metric| metric.name().to_owned()).collect();
+        context.findings.unknown(&path.key("metric"), name, known);
+    }
+    metric
+}
+
+/// Two experiments cannot have the same setting of a host, nor a visit more arms than it has room for.
+fn clash(
+    found: &Found,
+    others: &[Found],
+    surroundings: &Surroundings<'_>,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) {
+    for place in &found.settings.hosts {
+        let of_host: Vec<_> = others.iter().filter(|other| other.settings.hosts.contains(place)).collect();
+        let host = surroundings.hosts[*place].tls.names.first().map_or("", String::as_str);
+        if let Some(other) = of_host.iter().find(|other| other.setting == found.setting) {
+            let message = format!(
+                "[experiment.{}] has {} of \"{host}\" already: let one end, or write other `hosts`",
+                other.settings.experiment.name,
+                found.setting.name()
+            );
+            return context.findings.wrong(&path.key("setting"), message);
+        }
+        if of_host.len() >= ARMS_OF_A_VISIT {
+            let message = format!(
+                "\"{host}\" takes part in {ARMS_OF_A_VISIT} already: a visit has no more; let one end"
+            );
+            return context.findings.incomplete(path, message);
+        }
+    }
+}

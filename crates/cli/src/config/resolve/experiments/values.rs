@@ -1,0 +1,278 @@
+//! The settings that can be drawn, their values, and how an arm is written.
+
+use std::io::ErrorKind;
+use std::ops::RangeInclusive;
+
+use brisk_coding::Coding;
+use brisk_net::Congestion;
+use brisk_proxy::settings::{Action, RouteSettings, Values};
+use brisk_tls::settings::Records;
+use brisk_visits::MOST_ARMS;
+
+use super::Surroundings;
+use crate::config::error::KeyPath;
+use crate::config::raw::{self, ExperimentValue};
+use crate::config::resolve::Context;
+use crate::config::resolve::compression::{HIGHEST_BROTLI, HIGHEST_GZIP, HIGHEST_ZSTD};
+
+/// A setting that can be drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Setting {
+    Records,
+    Tickets,
+    EarlyHints,
+    Zstd,
+    Brotli,
+    Gzip,
+    Congestion,
+}
+
+/// The arms of an experiment as they are shown, and the values of those beside the control.
+pub(super) struct Drawn {
+    pub(super) arms: Vec<String>,
+    pub(super) values: Values,
+}
+
+impl Setting {
+    pub(super) const ALL: [Self; 7] = [
+        Self::Records,
+        Self::Tickets,
+        Self::EarlyHints,
+        Self::Zstd,
+        Self::Brotli,
+        Self::Gzip,
+        Self::Congestion,
+    ];
+
+    /// The setting with this name.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|setting| setting.name() == name)
+    }
+
+    /// Its key, or the kernel's name of it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Records => "tls.growing_records",
+            Self::Tickets => "tls.tickets_per_handshake",
+            Self::EarlyHints => "early_hints",
+            Self::Zstd => "compression.zstd_level",
+            Self::Brotli => "compression.br_quality",
+            Self::Gzip => "compression.gzip_level",
+            Self::Congestion => "net.ipv4.tcp_congestion_control",
+        }
+    }
+
+    /// What a right value is.
+    fn values(self) -> Kind {
+        let levels = |coding: Coding, highest: u8| {
+            Kind::Number(i64::from(*coding.levels().start())..=i64::from(highest))
+        };
+        match self {
+            Self::Records | Self::EarlyHints => Kind::Switch,
+            Self::Tickets => Kind::Number(0..=8),
+            Self::Zstd => levels(Coding::Zstd, HIGHEST_ZSTD),
+            Self::Brotli => levels(Coding::Brotli, HIGHEST_BROTLI),
+            Self::Gzip => levels(Coding::Gzip, HIGHEST_GZIP),
+            Self::Congestion => Kind::Text,
+        }
+    }
+
+    /// An arm with this value.
+    fn with(self, value: &ExperimentValue) -> String {
+        format!("{} = {value}", self.name())
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Switch,
+    Number(RangeInclusive<i64>),
+    Text,
+}
+
+/// The arms of the experiment at `path` on the hosts at these places; `None` if something is wrong with them.
+pub(super) fn values(
+    setting: Setting,
+    table: &raw::Experiment,
+    surroundings: &Surroundings<'_>,
+    hosts: &[usize],
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<Drawn> {
+    let control = control(setting, surroundings, hosts, path, context)?;
+    let path = path.key("values");
+    if table.values.is_empty() && !context.findings.written(&path.index(0)) {
+        context.findings.wrong(&path, "no value: write what is to be tried beside what is configured");
+    }
+    if table.values.len() >= MOST_ARMS {
+        let message = format!("{} values: write at most {}", table.values.len(), MOST_ARMS - 1);
+        context.findings.wrong(&path, message);
+    }
+    let mut is_right = !table.values.is_empty();
+    for (index, value) in table.values.iter().enumerate() {
+        let reason = wrong(setting, value).or_else(|| {
+            let is_twice = table.values[..index].contains(value);
+            is_twice.then(|| format!("{value} is in the list already")).or_else(|| control.equal(value))
+        });
+        if let Some(reason) = reason {
+            context.findings.wrong(&path.index(index), reason);
+            is_right = false;
+        }
+    }
+    if !is_right {
+        return None;
+    }
+    if setting == Setting::Congestion && table.values.iter().any(|value| control.values.contains(value)) {
+        context
+            .findings
+            .warn(format!("{path}: the kernel has this one for all connections: its arm is as the control"));
+    }
+    let arms = table.values.iter().map(|value| setting.with(value));
+    let arms = [control.text].into_iter().chain(arms).collect();
+    Some(Drawn { arms, values: typed(setting, &table.values) })
+}
+
+/// What `growing_records` means.
+pub(in crate::config::resolve) const fn records(is_growing: bool) -> Records {
+    if is_growing { Records::Growing } else { Records::Full }
+}
+
+/// Why a value is none of this setting.
+fn wrong(setting: Setting, value: &ExperimentValue) -> Option<String> {
+    match (setting.values(), value) {
+        (Kind::Switch, ExperimentValue::Switch(_)) => None,
+        (Kind::Switch, _) => Some(format!("{value} is no value of {}: write true or false", setting.name())),
+        (Kind::Number(range), ExperimentValue::Number(number)) => (!range.contains(number))
+            .then(|| format!("{number} is out of range: write {} to {}", range.start(), range.end())),
+        (Kind::Number(range), _) => Some(format!(
+            "{value} is no value of {}: write a number from {} to {}",
+            setting.name(),
+            range.start(),
+            range.end()
+        )),
+        (Kind::Text, ExperimentValue::Text(name)) => not_controlled(name),
+        (Kind::Text, _) => Some(format!("{value} is no value of {}: write \"bbr\"", setting.name())),
+    }
+}
+
+/// Why connections cannot have this congestion control.
+fn not_controlled(name: &str) -> Option<String> {
+    let error = Congestion::named(name).err()?;
+    let listed = |file: &str| {
+        let listed = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{file}")).unwrap_or_default();
+        listed.split_whitespace().collect::<Vec<_>>().join(", ")
+    };
+    Some(match error.kind() {
+        ErrorKind::NotFound => {
+            let known = listed("tcp_available_congestion_control");
+            format!(
+                "the kernel has no congestion control {name:?}: it has {known}; `modprobe tcp_{name}` may add it"
+            )
+        }
+        ErrorKind::PermissionDenied => {
+            let known = listed("tcp_allowed_congestion_control");
+            format!(
+                "brisk may not use {name:?}, but {known}: add it to net.ipv4.tcp_allowed_congestion_control"
+            )
+        }
+        _ => format!("the kernel does not say whether it has {name:?}: {error}"),
+    })
+}
+
+/// What the hosts have without the experiment.
+struct Control {
+    text: String,
+    values: Vec<ExperimentValue>,
+    /// It may be equal to a value all the same: what the kernel has is no part of the configuration.
+    is_of_kernel: bool,
+}
+
+impl Control {
+    /// Why this value makes no difference.
+    fn equal(&self, value: &ExperimentValue) -> Option<String> {
+        let is_equal = !self.is_of_kernel && self.values.iter().all(|own| own == value);
+        is_equal.then(|| format!("{value} is what is configured, which the control has: write another value"))
+    }
+}
+
+fn control(
+    setting: Setting,
+    surroundings: &Surroundings<'_>,
+    hosts: &[usize],
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<Control> {
+    let routes = || hosts.iter().flat_map(|place| &surroundings.hosts[*place].routes);
+    let (none, mut values): (_, Vec<_>) = match setting {
+        Setting::Records => ("", vec![ExperimentValue::Switch(surroundings.tls.records == Records::Growing)]),
+        Setting::Tickets => {
+            // Eight at most.
+            let tickets = i64::try_from(surroundings.tls.tickets_per_handshake).unwrap_or_default();
+            ("", vec![ExperimentValue::Number(tickets)])
+        }
+        Setting::EarlyHints => {
+            let of_upstreams = routes().filter(|route| matches!(route.action, Action::Upstream(_)));
+            let values = of_upstreams.map(|route| ExperimentValue::Switch(route.early_hints.is_some()));
+            ("no route of its hosts has an `upstream`, and other answers come at once", values.collect())
+        }
+        Setting::Zstd => levels(Coding::Zstd, routes()),
+        Setting::Brotli => levels(Coding::Brotli, routes()),
+        Setting::Gzip => levels(Coding::Gzip, routes()),
+        Setting::Congestion => {
+            let usual = Congestion::usual().map(ExperimentValue::Text);
+            ("the kernel does not say which it has", usual.into_iter().collect())
+        }
+    };
+    if values.is_empty() {
+        context.findings.wrong(&path.key("setting"), format!("has no effect: {none}"));
+        return None;
+    }
+    let mut seen = Vec::new();
+    values.retain(|value| {
+        let is_new = !seen.contains(value);
+        if is_new {
+            seen.push(value.clone());
+        }
+        is_new
+    });
+    // Where routes differ the control has all of theirs.
+    let text = values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
+    let text = format!("{} = {text}", setting.name());
+    Some(Control { text, values, is_of_kernel: setting == Setting::Congestion })
+}
+
+/// The levels of a coding on routes that use it.
+fn levels<'r>(
+    coding: Coding,
+    routes: impl Iterator<Item = &'r RouteSettings>,
+) -> (&'static str, Vec<ExperimentValue>) {
+    let compressions = routes.filter_map(|route| route.compression.as_ref());
+    let using = compressions.filter(|compression| compression.codings.contains(&coding));
+    let levels = using.map(|compression| ExperimentValue::Number(compression.levels[coding.index()].into()));
+    ("no route of its hosts is compressed with it: write `compression`", levels.collect())
+}
+
+/// The same values as what the gateway has. All of them are right.
+fn typed(setting: Setting, values: &[ExperimentValue]) -> Values {
+    let switches = || values.iter().map(|value| *value == ExperimentValue::Switch(true));
+    let number = |value: &ExperimentValue| match value {
+        ExperimentValue::Number(number) => u8::try_from(*number).unwrap_or_default(),
+        ExperimentValue::Switch(_) | ExperimentValue::Text(_) => 0,
+    };
+    let numbers = || values.iter().map(number);
+    match setting {
+        Setting::Records => Values::Records(switches().map(records).collect()),
+        Setting::Tickets => Values::Tickets(numbers().map(usize::from).collect()),
+        Setting::EarlyHints => Values::EarlyHints(switches().collect()),
+        Setting::Zstd => Values::Level(Coding::Zstd, numbers().collect()),
+        Setting::Brotli => Values::Level(Coding::Brotli, numbers().collect()),
+        Setting::Gzip => Values::Level(Coding::Gzip, numbers().collect()),
+        Setting::Congestion => {
+            let named = values.iter().filter_map(|value| match value {
+                ExperimentValue::Text(name) => Congestion::named(name).ok(),
+                ExperimentValue::Switch(_) | ExperimentValue::Number(_) => None,
+            });
+            Values::Congestion(named.collect())
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Experiments on visitors: connections are drawn, what they get differs, and what their pages measured decides.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use brisk_testkit::brisk::{Brisk, Setup};
+use brisk_testkit::client::TlsStream;
+use brisk_testkit::origin::Origin;
+use brisk_testkit::process::{command, run, wait_until};
+
+use crate::site::{LIMIT, NAME, Site, upstream};
+
+/// Keys before the host: this machine's address stands for many clients, so that no limit of one is met.
+fn keys(folder: &Path) -> String {
+    format!(
+        "visits.enabled = true\nvisits.folder = \"{}\"\nserver.trusted_proxies = [\"127.0.0.1/32\"]\n",
+        folder.display()
+    )
+}
+
+fn tables(experiments: &str) -> String {
+    let route = "[[host.route]]\npath = \"/\"\nstatic = \"www\"\n";
+    format!("visits = true\ncompression = {{ codings = [\"gzip\"] }}\n\n{route}\n{experiments}")
+}
+
+/// A page that a coding makes shorter by as much as its level allows.
+fn page(setup: Setup) -> Setup {
+    let rows: Vec<_> = (0..2_000_u32).map(|row| format!("<tr><td>{row}<td>{}", row * row % 977)).collect();
+    setup.file(
+        "www/0.html",
+        format!("<!doctype html><html><head><title>0</title></head><body><table>{}", rows.concat()),
+    )
+}
+
+fn experiment(name: &str, setting: &str, value: &str) -> String {
+    format!("[experiment.{name}]\nsetting = \"{setting}\"\nvalues = [{value}]\n")
+}
+
+/// Waits until each of these experiments has come to this.
+fn wait_for(brisk: &Brisk, experiments: &[&str], decision: &str) {
+    for name in experiments {
+        let labels = [&*format!("experiment=\"{name}\""), &*format!("decision=\"{decision}\"")];
+        wait_until("the experiment", || {
+            (brisk.metrics().sum("brisk_experiment_decision", &labels) > 0.0).then_some(())
+        });
+    }
+}
+
+/// What one connection got: its tickets and the length of its page; and the id of its page view.
+struct Seen {
+    tickets: u32,
+    length: usize,
+    id: String,
+}
+
+fn visit(stream: &mut TlsStream) -> Seen {
+    let answer = stream.request(&format!(
+        "GET /0.html HTTP/1.1\r\nHost: {NAME}\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n\
+         Accept-Encoding: gzip\r\n\r\n"
+    ));
+    assert_eq!((answer.status(), answer.header("content-encoding")), (200, Some("gzip")));
+    let timings = answer.head.all("server-timing");
+    let id = timings.iter().find_map(|value| value.strip_prefix("visit;desc=")).expect("an id");
+    Seen { tickets: stream.tls().tls13_tickets_received(), length: answer.body.len(), id: id.to_owned() }
+}
+
+/// Its page says that it opened the connection, and that the first byte came after `ttfb`.
+fn report(stream: &mut TlsStream, id: &str, ttfb: u32) {
+    let body = format!("id={id}&connect=1&tls=1&wait=9000&ttfb={ttfb}");
+    let length = body.len();
+    let head = format!("POST /.brisk/beacon HTTP/1.1\r\nHost: {NAME}\r\nSec-Fetch-Site: same-origin\r\n");
+    assert_eq!(stream.request(&format!("{head}Content-Length: {length}\r\n\r\n{body}")).status(), 204);
+}
+
+/// Visits by arm, as the metrics have them.
+fn counted(brisk: &Brisk, name: &str, arm: &str) -> u64 {
+    let labels = [&*format!("experiment=\"{name}\""), &*format!("arm=\"{arm}\"")];
+    brisk.metrics().sum("brisk_experiment_seconds_count", &labels) as u64
+}
+
+#[track_caller]
+fn wait_for_count(brisk: &Brisk, name: &str, arms: [(&str, usize); 2]) {
+    wait_until(name, || {
+        let is_counted = |(arm, count): &(&str, usize)| counted(brisk, name, arm) == *count as u64;
+        arms.iter().all(is_counted).then_some(())
+    });
+}
+
+/// The congestion control of the server's side of a connection.
+fn congestion(site: &Site, stream: &TlsStream) -> String {
+    let port = stream.tcp().local_addr().expect("a bound socket").port();
+    let filter = format!("sport = :{} and dport = :{port}", site.brisk.https().port());
+    let shown = run(command("ss").args(["-tinH", &filter]), b"", LIMIT).success();
+    let name = shown.lines().nth(1).and_then(|line| line.split_whitespace().next());
+    name.unwrap_or_else(|| panic!("no congestion control in {shown:?}")).to_owned()
+}
+
+#[test]
+fn connections_get_what_their_arms_say_and_beacons_join_the_arm_of_their_connection() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let experiments = [
+        experiment("tickets", "tls.tickets_per_handshake", "3"),
+        experiment("level", "compression.gzip_level", "1"),
+        experiment("tcp", "net.ipv4.tcp_congestion_control", "\"reno\""),
+    ];
+    let site = Site::custom(&keys(folder.path()), &tables(&experiments.concat()), page);
+    wait_for(&site.brisk, &["tickets", "level", "tcp"], "go-on");
+    let (mut tickets, mut lengths) = (BTreeMap::new(), BTreeMap::new());
+    let mut controls = BTreeMap::new();
+    let mut count = 0;
+    // Each of three arms is missing after that many with a probability of 2^-40.
+    while count < 40 {
+        let mut stream = site.connect();
+        let seen = visit(&mut stream);
+        *tickets.entry(seen.tickets).or_insert(0) += 1;
+        *lengths.entry(seen.length).or_insert(0) += 1;
+        *controls.entry(congestion(&site, &stream)).or_insert(0) += 1;
+        report(&mut stream, &seen.id, 20_000);
+        count += 1;
+    }
+    assert_eq!(tickets.keys().collect::<Vec<_>>(), [&1, &3]);
+    assert_eq!(lengths.len(), 2, "{lengths:?}");
+    let arm = |number: u32| format!("tls.tickets_per_handshake = {number}");
+    wait_for_count(&site.brisk, "tickets", [(&arm(1), tickets[&1]), (&arm(3), tickets[&3])]);
+    // The lower level makes the longer page.
+    let [short, long] = [lengths.values().next(), lengths.values().last()].map(|count| *count.expect("two"));
+    let arm = |number: u32| format!("compression.gzip_level = {number}");
+    wait_for_count(&site.brisk, "level", [(&arm(6), short), (&arm(1), long)]);
+    let reno = controls.get("reno").copied().unwrap_or_default();
+    let name = r#"net.ipv4.tcp_congestion_control = \"reno\""#;
+    // Where the kernel has it for all, both arms are the same.
+    if controls.len() == 2 {
+        wait_until("tcp", || (counted(&site.brisk, "tcp", name) == reno as u64).then_some(()));
+    }
+    assert_eq!(site.brisk.metrics().sum("brisk_beacons_refused_total", &[]) as u64, 0);
+}
+
+#[test]
+fn an_experiment_with_an_effect_is_decided_and_stops_by_itself() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let tried = experiment("tickets", "tls.tickets_per_handshake", "2");
+    let site = Site::custom(&keys(folder.path()), &tables(&tried), page);
+    wait_for(&site.brisk, &["tickets"], "go-on");
+    let mut seen = [0; 2];
+    // As many as a decision needs.
+    while seen.iter().any(|count| *count < 260) {
+        let mut stream = site.connect();
+        let visit = visit(&mut stream);
+        let other = usize::from(visit.tickets == 2);
+        assert!([1, 2].contains(&visit.tickets), "{}", visit.tickets);
+        seen[other] += 1;
+        let spread = 20 * u32::try_from(seen[other] % 50).expect("a small number");
+        report(&mut stream, &visit.id, [40_000, 30_000][other] + spread);
+    }
+    // It would be looked at in some seconds anyway.
+    site.brisk.reload();
+    wait_for(&site.brisk, &["tickets"], "better");
+    let line = site.brisk.log_with("no connection is drawn any more");
+    for part in [
+        "\"tls.tickets_per_handshake = 2\" is better than \"tls.tickets_per_handshake = 1\"",
+        "Write tls.tickets_per_handshake = 2 into the configuration and remove the experiment.",
+    ] {
+        assert!(line.contains(part), "{line}");
+    }
+    let is_control = |site: &Site| (0..20).all(|_| visit(&mut site.connect()).tickets == 1);
+    assert!(is_control(&site));
+    // From the first connection of another process on.
+    drop(site);
+    let site = Site::custom(&keys(folder.path()), &tables(&tried), page);
+    assert!(is_control(&site));
+    wait_for(&site.brisk, &["tickets"], "better");
+    assert!(is_control(&site));
+    // It ends with its table, and begins anew with it.
+    let config = fs::read_to_string(site.brisk.folder().join("brisk.toml")).expect("the configuration");
+    site.brisk.write("brisk.toml", config.replace(&tried, ""));
+    site.brisk.reload();
+    assert_eq!(site.brisk.metrics().sum("brisk_experiment_decision", &[]) as u64, 0);
+    assert!(is_control(&site));
+    site.brisk.write("brisk.toml", config);
+    site.brisk.reload();
+    wait_for(&site.brisk, &["tickets"], "go-on");
+    let mut tickets = (0..60).map(|_| visit(&mut site.connect()).tickets);
+    assert!(tickets.any(|tickets| tickets == 2));
+}
+
+#[test]
+fn some_connections_get_hints_and_others_do_not() {
+    let origin = Origin::answering(|_, stream| {
+        stream.write_all(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 13\r\n\r\n<p>hello</p>\n",
+        )
+    });
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let route = "[[host.route]]\npath = \"/\"\nupstream = \"app\"\nearly_hints = [\"</a.css>; rel=preload; as=style\"]\n";
+    let tried = experiment("hints", "early_hints", "false");
+    let tables = format!("visits = true\n\n{route}{}\n{tried}", upstream(&[&origin.url()]));
+    let site = Site::custom(&keys(folder.path()), &tables, |setup| setup);
+    wait_for(&site.brisk, &["hints"], "go-on");
+    let view = ["--http2", "--include", "--header", "Sec-Fetch-Mode: navigate"];
+    let view = [&view[..], &["--header", "Sec-Fetch-Dest: document"]].concat();
+    let mut seen = [0; 2];
+    for _ in 0..40 {
+        let answer = site.curl(&view, "/").success();
+        let without = usize::from(!answer.starts_with("HTTP/2 103"));
+        seen[without] += 1;
+        let id = answer.lines().find_map(|line| line.split_once("visit;desc=")).expect("an id").1;
+        report(&mut site.connect(), id.trim(), 20_000);
+    }
+    assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
+    let arms = [("early_hints = true", seen[0]), ("early_hints = false", seen[1])];
+    wait_for_count(&site.brisk, "hints", arms);
+}

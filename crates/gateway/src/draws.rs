@@ -1,0 +1,171 @@
+//! Draws connections for experiments on visitors: each connection once, when its host is known.
+//!
+//! What is drawn depends on the number of the connection and a secret of the process, and on nothing of its client: no visitor
+//! is known again by it.
+
+use std::hash::{BuildHasher, RandomState};
+
+use brisk_net::Congestion;
+use brisk_proxy::settings::{ExperimentSettings, Experiments, Values};
+use brisk_tls::Variant;
+use brisk_visits::{Arm, Arms, ExperimentId, Visits};
+
+/// The experiments of one configuration.
+#[derive(Debug)]
+pub(crate) struct Draws {
+    visits: Visits,
+    /// By the place of the host.
+    hosts: Vec<Vec<(ExperimentId, ExperimentSettings)>>,
+    secret: RandomState,
+}
+
+/// What a connection got.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Drawn {
+    pub(crate) arms: Arms,
+    /// What TLS has of its own for it.
+    pub(crate) variant: Variant,
+    /// The congestion control that it is to have, and the experiment that says so.
+    pub(crate) congestion: Option<(ExperimentId, Congestion)>,
+}
+
+impl Draws {
+    /// `None` where there are no experiments.
+    pub(crate) fn new(experiments: &Experiments, hosts: usize, visits: &Visits) -> Option<Self> {
+        let of_host = |place| experiments.of_host(place).map(|(id, one)| (id, one.clone())).collect();
+        let hosts: Vec<Vec<_>> = (0..hosts).map(of_host).collect();
+        let is_any = hosts.iter().any(|host| !host.is_empty());
+        is_any.then(|| Self { visits: visits.clone(), hosts, secret: RandomState::new() })
+    }
+
+    /// Draws the connection with this number, for the host at `place`.
+    pub(crate) fn draw(&self, connection: u64, place: usize) -> Drawn {
+        let mut drawn = Drawn::default();
+        for (id, one) in self.hosts.get(place).into_iter().flatten() {
+            if !self.visits.is_running(*id) {
+                continue;
+            }
+            let number = self.secret.hash_one((connection, &one.experiment.name));
+            if let Some(arm) = arm(number, one.share, one.experiment.arms.len())
+                && drawn.arms.push(Arm { experiment: *id, arm })
+                && let Some(other) = usize::from(arm).checked_sub(1)
+            {
+                drawn.give(*id, &one.values, other);
+            }
+        }
+        drawn
+    }
+}
+
+impl Drawn {
+    /// Notes what holds for the connection as a whole. The others hold for its requests, which look their arm up.
+    fn give(&mut self, id: ExperimentId, values: &Values, place: usize) {
+        match values {
+            Values::Records(values) => self.variant.records = values.get(place).copied(),
+            Values::Tickets(values) => self.variant.tickets = values.get(place).copied(),
+            Values::Congestion(values) => {
+                self.congestion = values.get(place).map(|value| (id, value.clone()));
+            }
+            Values::EarlyHints(_) | Values::Level(..) => {}
+        }
+    }
+
+    /// Takes the connection out of an experiment: it could not have what it was to have.
+    pub(crate) fn leave(&mut self, experiment: ExperimentId) {
+        let others: Vec<_> =
+            self.arms.iter().map(|arm| arm.experiment).filter(|id| *id != experiment).collect();
+        self.arms = self.arms.within(&others);
+    }
+}
+
+/// The arm for a random number, if it is among the share that is drawn.
+fn arm(number: u64, share: f64, arms: usize) -> Option<u8> {
+    let drawn = (number >> 11) as f64 / (1_u64 << 53) as f64;
+    if drawn >= share {
+        return None;
+    }
+    let arm = (drawn / share * arms as f64) as usize;
+    u8::try_from(arm.min(arms.saturating_sub(1))).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use brisk_tls::settings::Records;
+    use brisk_visits::{Experiment, Metric, Settings};
+
+    use super::*;
+
+    fn experiment(name: &str, share: f64, hosts: &[usize], values: Values) -> ExperimentSettings {
+        ExperimentSettings {
+            experiment: Experiment {
+                name: name.into(),
+                arms: ["0", "1", "2"].map(Into::into).to_vec(),
+                metric: Metric::FirstByte,
+                margin: 0.02,
+            },
+            share,
+            hosts: hosts.to_vec(),
+            values,
+        }
+    }
+
+    fn draws(all: Vec<ExperimentSettings>, hosts: usize, visits: &Visits) -> Option<Draws> {
+        let mut experiments = Experiments::new(all);
+        assert!(Draws::new(&experiments, hosts, visits).is_none(), "not defined yet");
+        experiments.define(visits);
+        assert!(visits.flush(Duration::from_mins(1)));
+        Draws::new(&experiments, hosts, visits)
+    }
+
+    #[test]
+    fn arms_are_equally_likely_within_the_share_and_independent_of_one_another() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let visits = Visits::open(folder.path(), Settings::default()).expect("a store");
+        let tickets = Values::Tickets(vec![2, 4]);
+        let records = Values::Records(vec![Records::Full, Records::Full]);
+        let all = vec![experiment("a", 0.6, &[0, 1], tickets), experiment("b", 1.0, &[1], records)];
+        let draws = draws(all, 3, &visits).expect("experiments");
+        let (mut counts, mut both) = ([0; 4], [[0; 3]; 3]);
+        for connection in 0..30_000 {
+            let drawn = draws.draw(connection, 1);
+            let again = draws.draw(connection, 1);
+            assert_eq!((drawn.arms, drawn.variant), (again.arms, again.variant));
+            let arms: Vec<_> = drawn.arms.iter().map(|arm| usize::from(arm.arm)).collect();
+            if let [first, second] = arms[..] {
+                both[first][second] += 1;
+            }
+            let first = if arms.len() == 2 { arms[0] } else { 3 };
+            counts[first] += 1;
+            assert_eq!(drawn.variant.tickets, [None, Some(2), Some(4), None][first]);
+            assert_eq!(drawn.variant.records.is_some(), arms.last().is_some_and(|arm| *arm > 0));
+        }
+        for count in &counts[..3] {
+            assert!((5_600..6_400).contains(count), "{counts:?}");
+        }
+        for count in both.as_flattened() {
+            assert!((1_800..2_200).contains(count), "{both:?}");
+        }
+        assert!((0..100).all(|number| draws.draw(number, 2).arms.is_empty()), "of no experiment");
+    }
+
+    #[test]
+    fn nothing_is_drawn_where_nothing_is_kept() {
+        let all = vec![experiment("a", 1.0, &[0], Values::Tickets(vec![2, 4]))];
+        let draws = draws(all, 1, &Visits::off()).expect("experiments");
+        assert!((0..100).all(|number| draws.draw(number, 0).arms.is_empty()));
+    }
+
+    #[test]
+    fn a_connection_leaves_one_experiment_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let visits = Visits::open(folder.path(), Settings::default()).expect("a store");
+        let all = ["a", "b"].map(|name| experiment(name, 1.0, &[0], Values::EarlyHints(vec![true, false])));
+        let draws = draws(all.to_vec(), 1, &visits).expect("experiments");
+        let mut drawn = draws.draw(1, 0);
+        let first = drawn.arms.iter().next().expect("an arm").experiment;
+        drawn.leave(first);
+        assert_eq!((drawn.arms.iter().count(), drawn.arms.get(first)), (1, None));
+    }
+}

@@ -1,0 +1,75 @@
+//! Congestion controls of the kernel, for one socket each.
+
+use std::fmt;
+use std::io;
+
+use socket2::{Domain, SockRef, Socket, Type};
+
+/// A name of the kernel is shorter than this (`TCP_CA_NAME_MAX`).
+const LONGEST: usize = 15;
+
+/// A congestion control that this process may give its sockets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Congestion(Box<str>);
+
+impl Congestion {
+    /// The one with this name. Fails with `NotFound` if the kernel has none of this name, and with `PermissionDenied` if only a
+    /// process with more rights may use it. Asks the kernel, which may load a module for it.
+    pub fn named(name: &str) -> io::Result<Self> {
+        if name.is_empty() || name.len() > LONGEST || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        unused()?.set_tcp_congestion(name.as_bytes())?;
+        Ok(Self(name.into()))
+    }
+
+    /// The name of the one that sockets have unless something else is said: `net.ipv4.tcp_congestion_control`.
+    pub fn usual() -> io::Result<String> {
+        let name = unused()?.tcp_congestion()?;
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        Ok(String::from_utf8_lossy(name).into_owned())
+    }
+
+    /// Has it control what is sent on `socket` from now on.
+    pub fn control<'s>(&self, socket: impl Into<SockRef<'s>>) -> io::Result<()> {
+        socket.into().set_tcp_congestion(self.0.as_bytes())
+    }
+}
+
+impl fmt::Display for Congestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A socket to ask the kernel with.
+fn unused() -> io::Result<Socket> {
+    Socket::new(Domain::IPV4, Type::STREAM, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn a_connection_gets_its_own() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let stream = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+        // Every kernel has it, and lets everyone use it.
+        let reno = Congestion::named("reno").expect("a congestion control");
+        reno.control(&stream).expect("set");
+        let name = SockRef::from(&stream).tcp_congestion().expect("its name");
+        assert!(name.starts_with(b"reno"), "{name:?}");
+        assert!(!Congestion::usual().expect("a name").is_empty());
+    }
+
+    #[test]
+    fn one_that_is_not_there_is_not_found() {
+        for name in ["", "nosuch", "a-name-that-is-too-long", "a b"] {
+            let error = Congestion::named(name).expect_err(name);
+            assert_eq!(error.kind(), io::ErrorKind::NotFound, "{name:?}");
+        }
+    }
+}
