@@ -1,15 +1,23 @@
 //! Whether a client like Chrome gets what it should: a hello of the bytes that Chrome sends, and what the server chooses.
 //!
-//! The hello is our own, since a TLS library writes none with reserved values (RFC 8701) in these places. The handshake ends at
-//! the server's hello, which is all that this needs; what is encrypted behind it comes from the report of a whole connection.
+//! The hello is our own, since a TLS library writes none with reserved values (RFC 8701) in these places. So is the rest of the
+//! handshake of TLS 1.3, and the request goes over it. Trust and sessions come from the report of the probe's own connection.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+mod handshake;
 mod hello;
+mod request;
 
 use brisk_wire::registry::{NamedGroup, ProtocolVersion};
 use brisk_wire::server_flight::alert_name;
 use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+
+use hello::Hello;
+use request::Got;
 
 use crate::prober::Prober;
 use crate::records::{is_warning, server_hellos, split};
@@ -45,7 +53,7 @@ pub struct Browser {
 
 const DIFFERENCES: &[&str] = &[
     "the extensions have one order; Chrome's is another for each connection",
-    "the handshake with this hello ends at the server's hello; what is encrypted was asked for with another one",
+    "trust and sessions are those of the probe's own connection; TLS 1.2, or a retry, ends at the server's hello",
     "no encrypted hello (ECH) is sent, only the extension that looks like one",
     "QUIC is not tried",
 ];
@@ -57,35 +65,63 @@ enum Outcome {
     Failed(String),
 }
 
-/// Sends such a hello to the server of a report, and judges both.
+/// The rest of the connection, or why it ended.
+type Rest = Result<Got, String>;
+
+/// Sends such a hello to the server of a report, goes on with it, and judges both.
 pub fn browser(settings: &Settings, report: &Report) -> Result<Browser, ProbeError> {
-    let bytes = hello::chrome(&settings.url)?;
+    let hello = hello::chrome(&settings.url)?;
     let prober = Prober::new(settings)?;
-    let outcome = block_on(async {
-        let work = ask(&prober, &bytes);
-        timeout(settings.timeout, work).await.unwrap_or_else(|_| Ok(Outcome::Failed("no answer".to_owned())))
+    let (outcome, rest) = block_on(async {
+        let deadline = Instant::now() + settings.timeout;
+        let mut tcp = prober.dial().await?;
+        let mut answer = Vec::new();
+        let work = ask(&mut tcp, &hello.bytes, &mut answer);
+        let outcome =
+            timeout_at(deadline, work).await.unwrap_or_else(|_| Outcome::Failed("no answer".to_owned()));
+        if !outcome.goes_on() {
+            return Ok((outcome, None));
+        }
+        let work = rest(settings, &hello, tcp, &answer);
+        let rest = timeout_at(deadline, work).await.unwrap_or_else(|_| Err("out of time".to_owned()));
+        Ok::<_, ProbeError>((outcome, Some(rest)))
     })??;
-    Ok(Browser { hello_bytes: bytes.len(), checks: checks(&outcome, report), differences: DIFFERENCES })
+    let checks = checks(&outcome, rest.as_ref(), report);
+    Ok(Browser { hello_bytes: hello.bytes.len(), checks, differences: DIFFERENCES })
 }
 
-async fn ask(prober: &Prober<'_>, hello: &[u8]) -> Result<Outcome, ProbeError> {
-    let mut tcp = prober.dial().await?;
+impl Outcome {
+    /// The rest of the handshake is spoken here.
+    fn goes_on(&self) -> bool {
+        matches!(self, Self::Hello { version: ProtocolVersion::TLS1_3, is_retry: false, .. })
+    }
+}
+
+/// Sends the hello, and reads what the server does with it.
+async fn ask(tcp: &mut TcpStream, hello: &[u8], answer: &mut Vec<u8>) -> Outcome {
     let written = tcp.write_all(hello).await;
-    let mut answer = Vec::new();
     loop {
-        if let Some(outcome) = judge(&answer) {
-            return Ok(outcome);
+        if let Some(outcome) = judge(answer) {
+            return outcome;
         }
-        match tcp.read_buf(&mut answer).await {
-            Ok(0) => return Ok(Outcome::Failed("the server closes the connection".to_owned())),
-            Ok(_) if answer.len() > ANSWER => return Ok(Outcome::Failed("no server hello".to_owned())),
+        match tcp.read_buf(answer).await {
+            Ok(0) => return Outcome::Failed("the server closes the connection".to_owned()),
+            Ok(_) if answer.len() > ANSWER => return Outcome::Failed("no server hello".to_owned()),
             Ok(_) => {}
             Err(error) => {
                 let reason = written.as_ref().err().unwrap_or(&error);
-                return Ok(Outcome::Failed(format!("the connection breaks: {reason}")));
+                return Outcome::Failed(format!("the connection breaks: {reason}"));
             }
         }
     }
+}
+
+/// The handshake from the server's hello on, which `answer` begins with, and a request.
+async fn rest(settings: &Settings, hello: &Hello, mut tcp: TcpStream, answer: &[u8]) -> Rest {
+    let (read, mut write) = tcp.split();
+    let mut read = answer.chain(read);
+    let secured = handshake::complete(&mut read, &mut write, hello.message(), &hello.secrets).await?;
+    request::ask(settings, secured, &mut read, &mut write).await
 }
 
 /// What the bytes of a server mean; `None` while it takes more of them.
@@ -107,7 +143,7 @@ fn judge(answer: &[u8]) -> Option<Outcome> {
     }
 }
 
-fn checks(outcome: &Outcome, report: &Report) -> Vec<Check> {
+fn checks(outcome: &Outcome, rest: Option<&Rest>, report: &Report) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut add = |name, gets: String, is_right, should| checks.push(Check { name, gets, is_right, should });
     match outcome {
@@ -129,16 +165,32 @@ fn checks(outcome: &Outcome, report: &Report) -> Vec<Check> {
             add("retry", retry.to_owned(), !is_retry, "none: it costs a round trip");
         }
     }
+    match rest {
+        Some(Err(reason)) => add("handshake", reason.clone(), false, "completed, and the request answered"),
+        Some(Ok(got)) => {
+            add("handshake", "completed".to_owned(), true, "completed");
+            let status = report.answer.as_ref().map(|answer| answer.status);
+            let is_same = status.is_none_or(|status| status == got.status);
+            let text = format!("{} over {}", got.status, got.protocol);
+            add("answer", text, is_same, "that of other clients");
+        }
+        None => {}
+    }
     if let Some(tls) = &report.tls {
-        let protocol = tls.protocol.clone().unwrap_or_else(|| "none".to_owned());
-        add("ALPN", protocol, tls.protocol.as_deref() == Some("h2"), "h2");
+        let own = rest.and_then(|rest| rest.as_ref().ok()).map(|got| Some(got.protocol.clone()));
+        let protocol = own.unwrap_or_else(|| tls.protocol.clone());
+        let is_right = protocol.as_deref() == Some("h2");
+        add("ALPN", protocol.unwrap_or_else(|| "none".to_owned()), is_right, "h2");
         if let Some(chain) = &tls.chain {
             add("certificate", tls.trust(), tls.is_trusted == Some(true), "trusted");
             let compressed = chain
                 .compressed
                 .as_ref()
                 .map_or("no".to_owned(), |(bytes, name)| format!("{name}, {bytes} B"));
-            add("compressed chain", compressed, chain.compressed.is_some(), "brotli (RFC 8879)");
+            // Of Chrome's algorithms the probe's own connection offers one more.
+            let own = rest.and_then(|rest| rest.as_ref().ok()).map(|got| got.is_compressed);
+            let is_right = own.unwrap_or(chain.compressed.is_some());
+            add("compressed chain", compressed, is_right, "brotli (RFC 8879)");
         }
         add(
             "session",

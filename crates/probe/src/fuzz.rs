@@ -88,6 +88,11 @@ pub fn probed_chain(bytes: &[u8]) {
     }
 }
 
+/// What a server sends to a hello like Chrome's, in the clear or within its encrypted records.
+pub fn probed_browser(bytes: &[u8]) {
+    crate::browser::fuzz::server(bytes);
+}
+
 /// The result of a future that never waits.
 fn at_once<T>(work: impl Future<Output = T>) -> T {
     let mut context = Context::from_waker(Waker::noop());
@@ -131,6 +136,20 @@ mod tests {
     fn fuzz_probed_https_record() {
         let words: &[&[u8]] = &[b"\0\x41\0\x01", b"\xc0\x0c", b"\0\x01\0\x03\x02h2", b"\0\x05\0\x02\0\0"];
         drive("probed_https_record", words, super::probed_https_record);
+    }
+
+    #[test]
+    fn fuzz_probed_browser() {
+        let words: &[&[u8]] = &[
+            b"\0\x16\x03\x03\0",
+            b"\x02\0\0\x76\x03\x03",
+            b"\x13\x01\0\0\x2e\0\x2b\0\x02\x03\x04\0\x33\0\x24\0\x1d\0\x20",
+            b"\x17\x03\x03\0\x20",
+            b"\x08\0\0\x0b\0\x09\0\x10\0\x05\0\x03\x02h2",
+            b"\x0d\0\0\x03\0\0\0",
+            b"\x19\0\0\x02\0\x02",
+        ];
+        drive("probed_browser", words, super::probed_browser);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Opens records of TLS 1.3 with logged secrets (RFC 8446 section 5.2).
+//! Opens records of TLS 1.3 with logged secrets, and seals them (RFC 8446 section 5.2).
 
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hmac;
@@ -28,11 +28,7 @@ struct Key {
 impl Opener {
     /// For a suite of TLS 1.3, with the secrets in the order of their use. Without secrets nothing can be opened.
     pub(crate) fn new<'a>(suite: CipherSuite, secrets: impl Iterator<Item = &'a [u8]>) -> Self {
-        let (cipher, hash) = match suite {
-            CipherSuite::TLS_AES_256_GCM_SHA384 => (&aead::AES_256_GCM, hmac::HMAC_SHA384),
-            CipherSuite::TLS_CHACHA20_POLY1305_SHA256 => (&aead::CHACHA20_POLY1305, hmac::HMAC_SHA256),
-            _ => (&aead::AES_128_GCM, hmac::HMAC_SHA256),
-        };
+        let (cipher, hash) = algorithms(suite);
         let mut later: Vec<Vec<u8>> = secrets.map(<[u8]>::to_vec).collect();
         later.reverse();
         Self { cipher, hash, later, secret: None, key: None, updates: 0 }
@@ -65,7 +61,8 @@ impl Opener {
         if self.updates == UPDATES {
             return None;
         }
-        let secret = expand(self.hash, self.secret.as_ref()?, b"traffic upd", self.secret.as_ref()?.len());
+        let secret =
+            expand(self.hash, self.secret.as_ref()?, b"traffic upd", &[], self.secret.as_ref()?.len());
         let mut key = self.key_of(&secret)?;
         let opened = key.open(header, payload)?;
         self.updates += 1;
@@ -74,35 +71,82 @@ impl Opener {
     }
 
     fn key_of(&self, secret: &[u8]) -> Option<Key> {
-        let key = expand(self.hash, secret, b"key", self.cipher.key_len());
-        let iv = expand(self.hash, secret, b"iv", 12).try_into().ok()?;
-        let cipher = LessSafeKey::new(UnboundKey::new(self.cipher, &key).ok()?);
-        Some(Key { cipher, iv, seq: 0 })
+        Key::of(self.cipher, self.hash, secret)
+    }
+}
+
+/// Seals the records of one direction, in their order.
+pub(crate) struct Sealer(Key);
+
+impl Sealer {
+    /// For a suite of TLS 1.3, with the secret of the direction.
+    pub(crate) fn new(suite: CipherSuite, secret: &[u8]) -> Option<Self> {
+        let (cipher, hash) = algorithms(suite);
+        Key::of(cipher, hash, secret).map(Self)
+    }
+
+    /// A record of at most 2^14 bytes of content.
+    pub(crate) fn seal(&mut self, kind: u8, content: &[u8]) -> Option<Vec<u8>> {
+        let Key { cipher, .. } = &self.0;
+        let length = (content.len() + 1 + cipher.algorithm().tag_len()) as u16;
+        let [high, low] = length.to_be_bytes();
+        let header = [23, 3, 3, high, low];
+        let mut sealed = [content, &[kind]].concat();
+        cipher.seal_in_place_append_tag(self.0.nonce(), Aad::from(header), &mut sealed).ok()?;
+        self.0.seq += 1;
+        Some([&header[..], &sealed].concat())
+    }
+}
+
+/// Cipher and hash of a suite of TLS 1.3.
+fn algorithms(suite: CipherSuite) -> (&'static aead::Algorithm, hmac::Algorithm) {
+    match suite {
+        CipherSuite::TLS_AES_256_GCM_SHA384 => (&aead::AES_256_GCM, hmac::HMAC_SHA384),
+        CipherSuite::TLS_CHACHA20_POLY1305_SHA256 => (&aead::CHACHA20_POLY1305, hmac::HMAC_SHA256),
+        _ => (&aead::AES_128_GCM, hmac::HMAC_SHA256),
     }
 }
 
 impl Key {
-    fn open(&mut self, header: [u8; 5], payload: &[u8]) -> Option<(u8, Vec<u8>)> {
+    fn of(cipher: &'static aead::Algorithm, hash: hmac::Algorithm, secret: &[u8]) -> Option<Self> {
+        let key = expand(hash, secret, b"key", &[], cipher.key_len());
+        let iv = expand(hash, secret, b"iv", &[], 12).try_into().ok()?;
+        let cipher = LessSafeKey::new(UnboundKey::new(cipher, &key).ok()?);
+        Some(Self { cipher, iv, seq: 0 })
+    }
+
+    /// That of the next record.
+    fn nonce(&self) -> Nonce {
         let mut nonce = self.iv;
         for (byte, part) in nonce[4..].iter_mut().zip(self.seq.to_be_bytes()) {
             *byte ^= part;
         }
+        Nonce::assume_unique_for_key(nonce)
+    }
+
+    fn open(&mut self, header: [u8; 5], payload: &[u8]) -> Option<(u8, Vec<u8>)> {
         let mut buffer = payload.to_vec();
-        let nonce = Nonce::assume_unique_for_key(nonce);
-        let plain = self.cipher.open_in_place(nonce, Aad::from(header), &mut buffer).ok()?;
+        let plain = self.cipher.open_in_place(self.nonce(), Aad::from(header), &mut buffer).ok()?;
         self.seq += 1;
         let end = plain.iter().rposition(|byte| *byte != 0)?;
         Some((plain[end], plain[..end].to_vec()))
     }
 }
 
-/// HKDF-Expand-Label with an empty context (RFC 8446 section 7.1).
-fn expand(hash: hmac::Algorithm, secret: &[u8], label: &[u8], len: usize) -> Vec<u8> {
+/// HKDF-Expand-Label (RFC 8446 section 7.1).
+pub(crate) fn expand(
+    hash: hmac::Algorithm,
+    secret: &[u8],
+    label: &[u8],
+    context: &[u8],
+    len: usize,
+) -> Vec<u8> {
     let mut info = (len as u16).to_be_bytes().to_vec();
     info.push((6 + label.len()) as u8);
     info.extend_from_slice(b"tls13 ");
     info.extend_from_slice(label);
-    info.push(0);
+    info.push(context.len() as u8);
+    info.extend_from_slice(context);
     let key = hmac::Key::new(hash, secret);
     let (mut output, mut block) = (Vec::new(), Vec::new());
     for counter in 1..=u8::MAX {
@@ -130,8 +174,11 @@ mod tests {
     #[test]
     fn keys_are_those_of_the_rfc() {
         let secret = bytes("b67b7d690cc16c4e75e54213cb2d37b4e9c912bcded9105d42befd59d391ad38");
-        assert_eq!(expand(hmac::HMAC_SHA256, &secret, b"key", 16), bytes("3fce516009c21727d0f2e4e86ee403bc"));
-        assert_eq!(expand(hmac::HMAC_SHA256, &secret, b"iv", 12), bytes("5d313eb2671276ee13000b30"));
+        assert_eq!(
+            expand(hmac::HMAC_SHA256, &secret, b"key", &[], 16),
+            bytes("3fce516009c21727d0f2e4e86ee403bc")
+        );
+        assert_eq!(expand(hmac::HMAC_SHA256, &secret, b"iv", &[], 12), bytes("5d313eb2671276ee13000b30"));
     }
 
     #[test]
@@ -139,11 +186,11 @@ mod tests {
         let secret = [7; 32];
         let mut opener = Opener::new(CipherSuite::TLS_AES_128_GCM_SHA256, [&secret[..]].into_iter());
         assert_eq!(opener.open([23, 3, 3, 0, 20], &[0; 20]), None);
-        let key = opener.key_of(&secret).expect("a key");
-        let mut sealed = b"hello\x16\0\0".to_vec();
-        let header = [23, 3, 3, 0, 8 + 16];
-        let nonce = Nonce::assume_unique_for_key(key.iv);
-        key.cipher.seal_in_place_append_tag(nonce, Aad::from(header), &mut sealed).expect("sealed");
-        assert_eq!(opener.open(header, &sealed), Some((22, b"hello".to_vec())));
+        let mut sealer = Sealer::new(CipherSuite::TLS_AES_128_GCM_SHA256, &secret).expect("a key");
+        for content in [b"hello", b"again"] {
+            let sealed = sealer.seal(22, content).expect("sealed");
+            let (header, payload) = sealed.split_first_chunk().expect("a header");
+            assert_eq!(opener.open(*header, payload), Some((22, content.to_vec())));
+        }
     }
 }

@@ -273,9 +273,16 @@ fn frames_page_and_browser_are_shown() {
     let (port, page) = (site.brisk.https().port(), site.ca.folder().join("probe.html"));
     let mut command = probe(&site.ca, port, "/", "--frames --browser");
     let text = finished(command.arg("--html").arg(&page)).success();
-    for part in
-        ["SETTINGS", "HEADERS", ":status: 200", "END_STREAM", "window", "A client like Chrome", "✓ hello"]
-    {
+    for part in [
+        "SETTINGS",
+        "HEADERS",
+        ":status: 200",
+        "END_STREAM",
+        "window",
+        "A client like Chrome",
+        "✓ hello",
+        "completed",
+    ] {
         assert!(text.contains(part), "no {part}: {text}");
     }
     assert!(!text.contains("✗"), "{text}");

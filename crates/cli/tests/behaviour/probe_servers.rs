@@ -127,6 +127,46 @@ fn five_servers_send_what_openssl_sees() {
     agrees("openssl", &ca, port);
 }
 
+/// The checks of a client like Chrome, by name: what it gets, and whether that is right.
+fn chrome(ca: &TestCa, port: u16, options: &str) -> Vec<(String, String, bool)> {
+    let report = report(&mut probe(ca, port, "/", &format!("--browser {options}")));
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    let check = |check: &Value| (text(&check["name"]), text(&check["gets"]), check["is_right"] == true);
+    report["browser"]["checks"].as_array().expect("checks").iter().map(check).collect()
+}
+
+fn has(checks: &[(String, String, bool)], name: &str, gets: &str, is_right: bool) {
+    let wanted = (name.to_owned(), gets.to_owned(), is_right);
+    assert!(checks.contains(&wanted), "{wanted:?} of {checks:?}");
+}
+
+#[test]
+fn a_client_like_chrome_completes_its_handshake_and_gets_an_answer() {
+    let ca = TestCa::new();
+    let leaf = ca.server(&NAMES).issue();
+    let brisk = setup().config(&format!("{}{}", base(""), host(&NAMES, &[&leaf]))).start();
+    let checks = chrome(&ca, brisk.https().port(), "");
+    has(&checks, "handshake", "completed", true);
+    has(&checks, "answer", "200 over h2", true);
+    has(&checks, "group", "X25519MLKEM768", true);
+    let (_haproxy, port) = haproxy(&ca, &leaf, "h2,http/1.1");
+    has(&chrome(&ca, port, ""), "answer", "200 over h2", true);
+    let (_h2o, port) = h2o(&ca, &leaf);
+    has(&chrome(&ca, port, ""), "answer", "200 over h2", true);
+    // It asks for a certificate, and takes that there is none; a suite with another hash.
+    for options in [&["-verify", "1"][..], &["-ciphersuites", "TLS_AES_256_GCM_SHA384"]] {
+        let (_openssl, port) = s_server_with(&leaf, options);
+        let checks = chrome(&ca, port, "");
+        has(&checks, "answer", "200 over http/1.1", true);
+        has(&checks, "ALPN", "http/1.1", false);
+    }
+    // The rest of it is not spoken here.
+    let (_openssl, port) = s_server_with(&leaf, &["-tls1_2"]);
+    let checks = chrome(&ca, port, "");
+    has(&checks, "version", "TLS 1.2", false);
+    assert!(checks.iter().all(|(name, ..)| name != "handshake"), "{checks:?}");
+}
+
 #[test]
 fn haproxy_without_http2_is_found() {
     let ca = TestCa::new();

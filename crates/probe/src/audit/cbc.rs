@@ -99,7 +99,7 @@ impl Sealer {
         let last = content.len() - 1;
         match flaw {
             Flaw::Padding | Flaw::Both => {
-                content[last - length..last].iter_mut().for_each(|byte| *byte ^= 0x55)
+                content[last - length..last].iter_mut().for_each(|byte| *byte ^= 0x55);
             }
             Flaw::Length => content[last] = 0xff,
             Flaw::None | Flaw::Mac => {}

@@ -73,8 +73,8 @@ pub(super) fn connect_with(
         return Ok(None);
     }
     let Some(flight) = flight(&mut line, &mut transcript) else { return Ok(None) };
-    let Some((body, premaster)) = flight.exchange.perform()? else { return Ok(None) };
-    Ok(finish(line, transcript, flight, &asked.random, (&body, &premaster)))
+    let Some(agreed) = flight.exchange.perform()? else { return Ok(None) };
+    Ok(finish(line, transcript, flight, &asked.random, &agreed))
 }
 
 /// The server's first flight.
@@ -116,24 +116,24 @@ fn flight(line: &mut Line, transcript: &mut Vec<u8>) -> Option<Flight> {
     Some(Flight { hello, exchange, wants_certificate })
 }
 
-/// The rest of the handshake, with the body of the key exchange and the premaster secret.
+/// The rest of the handshake.
 fn finish(
     mut line: Line,
     mut transcript: Vec<u8>,
     flight: Flight,
     client: &[u8; 32],
-    (body, premaster): (&[u8], &[u8]),
+    agreed: &Agreed,
 ) -> Option<Session> {
     let Flight { hello, wants_certificate, .. } = flight;
     let mut messages = Vec::new();
     if wants_certificate {
         messages.extend(handshake(11, &[0, 0, 0]));
     }
-    messages.extend(handshake(16, body));
+    messages.extend(handshake(16, &agreed.body));
     transcript.extend(&messages);
     let hash = Hash::of(hello.suite);
     let server = hello.random;
-    let master = hash.prf(premaster, b"master secret", &[&client[..], &server].concat(), 48);
+    let master = hash.prf(&agreed.secret, b"master secret", &[&client[..], &server].concat(), 48);
     let keys = hash.prf(&master, b"key expansion", &[&server[..], client].concat(), KEYS);
     let verify_data = hash.prf(&master, b"client finished", &hash.digest(&transcript), 12);
     let mut sealer = Sealer::new(hello.suite, hash, &keys)?;
@@ -160,13 +160,24 @@ fn finish(
 /// Bytes that keys are taken from: as many as two keys of HMAC-SHA384 and two of AES-256 have.
 const KEYS: usize = 2 * (48 + 32);
 
+/// What both agreed on.
+struct Agreed {
+    /// The body of the client's message.
+    body: Vec<u8>,
+    /// The premaster secret.
+    secret: Vec<u8>,
+}
+
 impl Agreement {
-    /// The body of the client's message, and the secret; `None` where the server's share is of no use.
-    fn perform(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>, AuditError> {
+    /// The client's part; `None` where the server's share is of no use.
+    fn perform(&self) -> Result<Option<Agreed>, AuditError> {
         match self {
             Self::Curve { group, point } => {
                 let agreed = agree(*group, point);
-                Ok(agreed.map(|(share, secret)| ([&[share.len() as u8][..], &share].concat(), secret)))
+                Ok(agreed.map(|(share, secret)| Agreed {
+                    body: [&[share.len() as u8][..], &share].concat(),
+                    secret,
+                }))
             }
             Self::Rsa(key) => {
                 let secret = [&[3, 3][..], &random::bytes::<46>()?].concat();
@@ -176,7 +187,7 @@ impl Agreement {
                 block[..2].copy_from_slice(&[0, 2]);
                 block[zero] = 0;
                 block[zero + 1..].copy_from_slice(&secret);
-                Ok(Some((key.exchange(&block), secret)))
+                Ok(Some(Agreed { body: key.exchange(&block), secret }))
             }
         }
     }
@@ -230,7 +241,7 @@ impl Hash {
 /// Encrypts the client's records.
 enum Sealer {
     Gcm(GcmSealer),
-    Cbc(cbc::Sealer),
+    Cbc(Box<cbc::Sealer>),
 }
 
 impl Sealer {
@@ -241,7 +252,7 @@ impl Sealer {
         // RFC 5246 section 6.3: both MAC keys, then both keys.
         let mac = protection.mac.digest_algorithm().output_len();
         let key = keys.get(2 * mac..2 * mac + protection.key)?;
-        cbc::Sealer::new(protection, keys.get(..mac)?, key).map(Self::Cbc)
+        cbc::Sealer::new(protection, keys.get(..mac)?, key).map(Box::new).map(Self::Cbc)
     }
 
     fn seal(&mut self, kind: u8, plaintext: &[u8]) -> Option<Vec<u8>> {

@@ -1,10 +1,12 @@
 //! A `ClientHello` as Chrome writes it (version 131 and later), in the bytes of its record.
 
-use aws_lc_rs::agreement::{PrivateKey, X25519};
-use aws_lc_rs::kem::{DecapsulationKey, ML_KEM_768};
+use aws_lc_rs::agreement::{PrivateKey, UnparsedPublicKey, X25519, agree};
+use aws_lc_rs::kem::{AlgorithmId, Ciphertext, DecapsulationKey, ML_KEM_768};
 use aws_lc_rs::rand;
+use brisk_wire::registry::NamedGroup;
 
 use crate::error::ProbeError;
+use crate::message::Input;
 use crate::url::Url;
 
 /// A value that every server has to ignore (RFC 8701 section 2): `0x0a0a`, `0x1a1a` and so on.
@@ -29,17 +31,67 @@ const SCHEMES: &[u16] = &[0x0403, 0x0804, 0x0401, 0x0503, 0x0805, 0x0501, 0x0806
 /// Bytes of what stands in place of an encrypted hello (ECH GREASE).
 const ECH: usize = 208;
 
+/// Bytes of a ciphertext of ML-KEM-768.
+const CIPHERTEXT: usize = 1088;
+
+/// A hello.
+pub(super) struct Hello {
+    /// The bytes of its record.
+    pub(super) bytes: Vec<u8>,
+    pub(super) secrets: Secrets,
+}
+
+impl Hello {
+    /// The handshake message.
+    pub(super) fn message(&self) -> &[u8] {
+        &self.bytes[5..]
+    }
+}
+
+/// The keys of its shares.
+pub(super) struct Secrets {
+    quantum: DecapsulationKey<AlgorithmId>,
+    classical: PrivateKey,
+}
+
+impl Secrets {
+    /// The secret that both have with the server's key share, the content of its extension; `None` if it is none.
+    pub(super) fn agree(&self, share: &[u8]) -> Option<Vec<u8>> {
+        let mut share = Input(share);
+        let group = NamedGroup(share.two()?);
+        let key = share.long()?;
+        match group {
+            NamedGroup::X25519 => self.classical(key),
+            // draft-ietf-tls-ecdhe-mlkem: first ML-KEM, then X25519.
+            NamedGroup::X25519MLKEM768 => {
+                let (quantum, classical) = key.split_at_checked(CIPHERTEXT)?;
+                let secret = self.quantum.decapsulate(Ciphertext::from(quantum)).ok()?;
+                Some([secret.as_ref(), &self.classical(classical)?].concat())
+            }
+            _ => None,
+        }
+    }
+
+    fn classical(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let peer = UnparsedPublicKey::new(&X25519, key);
+        agree(&self.classical, peer, (), |secret| Ok(secret.to_vec())).ok()
+    }
+}
+
 /// The hello for this host.
-pub(super) fn chrome(url: &Url) -> Result<Vec<u8>, ProbeError> {
+pub(super) fn chrome(url: &Url) -> Result<Hello, ProbeError> {
     let failed = |_| ProbeError::System("no keys can be made for a hello".to_owned());
     let mut random = [0; 32 + 32 + 8 + 1 + 32 + ECH];
     rand::fill(&mut random).map_err(failed)?;
     let (nonce, rest) = random.split_at(32);
     let (session, rest) = rest.split_at(32);
     let (grease, rest) = rest.split_at(8);
-    let quantum = DecapsulationKey::generate(&ML_KEM_768).map_err(failed)?;
-    let quantum = quantum.encapsulation_key().map_err(failed)?.key_bytes().map_err(failed)?;
-    let classical = PrivateKey::generate(&X25519).map_err(failed)?.compute_public_key().map_err(failed)?;
+    let secrets = Secrets {
+        quantum: DecapsulationKey::generate(&ML_KEM_768).map_err(failed)?,
+        classical: PrivateKey::generate(&X25519).map_err(failed)?,
+    };
+    let quantum = secrets.quantum.encapsulation_key().map_err(failed)?.key_bytes().map_err(failed)?;
+    let classical = secrets.classical.compute_public_key().map_err(failed)?;
     let hybrid = [quantum.as_ref(), classical.as_ref()].concat();
 
     let mut body = vec![3, 3];
@@ -57,7 +109,7 @@ pub(super) fn chrome(url: &Url) -> Result<Vec<u8>, ProbeError> {
     record.push(1);
     record.extend_from_slice(&(body.len() as u32).to_be_bytes()[1..]);
     record.extend_from_slice(&body);
-    Ok(record)
+    Ok(Hello { bytes: record, secrets })
 }
 
 fn shares(reserved: [u8; 2], hybrid: &[u8], classical: &[u8]) -> Vec<u8> {
@@ -140,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_hello_says_what_chrome_says() {
-        let bytes = chrome(&"https://example.test/".parse().expect("a URL")).expect("a hello");
+        let bytes = chrome(&"https://example.test/".parse().expect("a URL")).expect("a hello").bytes;
         let Ok(Progress::Complete(hello)) = ClientHello::read(&bytes, 16 * 1024) else { panic!("no hello") };
         assert_eq!(hello.server_name.as_deref(), Some("example.test"));
         assert_eq!(hello.alpn, [b"h2".to_vec(), b"http/1.1".to_vec()]);

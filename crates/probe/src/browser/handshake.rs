@@ -1,0 +1,305 @@
+//! The rest of the handshake of TLS 1.3 that a hello of our own bytes began (RFC 8446), and a request over it.
+//!
+//! It verifies the server's `Finished`, and neither certificate nor signature: those are judged by the probe's own connection.
+
+use aws_lc_rs::{digest, hmac};
+use brisk_wire::offer::handshake;
+use brisk_wire::registry::CipherSuite;
+use brisk_wire::server_flight::{ServerHello, alert_name};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::hello::Secrets;
+use crate::message::{
+    CERTIFICATE, CERTIFICATE_VERIFY, COMPRESSED_CERTIFICATE, FINISHED, Input, SERVER_HELLO, extensions,
+};
+use crate::open::{Opener, Sealer, expand};
+
+/// Bytes of messages that are taken of a server, and of a record (RFC 8446 section 5.2).
+const MOST: usize = 256 << 10;
+const RECORD: usize = (1 << 14) + 256;
+
+const ENCRYPTED_EXTENSIONS: u8 = 8;
+const CERTIFICATE_REQUEST: u8 = 13;
+const ALPN: u16 = 16;
+/// Application-layer protocol settings, as Chrome has them.
+const ALPS: u16 = 0x44cd;
+
+/// What a server said behind its hello.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Said {
+    /// The protocol of ALPN.
+    pub(super) protocol: Option<String>,
+    /// The algorithm of a compressed certificate (RFC 8879).
+    pub(super) compression: Option<u16>,
+    /// It takes protocol settings, so the client has to send its own.
+    takes_settings: bool,
+    /// It asks for a certificate: the context of the question.
+    asks: Option<Vec<u8>>,
+    has_certificate: bool,
+    is_signed: bool,
+}
+
+impl Said {
+    /// Takes a message before `Finished`.
+    fn take(&mut self, kind: u8, body: &[u8]) -> Result<(), String> {
+        match kind {
+            ENCRYPTED_EXTENSIONS => {
+                let block = Input(body).long().ok_or("EncryptedExtensions cannot be read")?;
+                for (number, content) in extensions(block) {
+                    match number {
+                        ALPN => self.protocol = Some(protocol(content).ok_or("ALPN cannot be read")?),
+                        ALPS => self.takes_settings = true,
+                        _ => {}
+                    }
+                }
+            }
+            CERTIFICATE_REQUEST => {
+                self.asks = Some(Input(body).short().ok_or("CertificateRequest cannot be read")?.to_vec());
+            }
+            CERTIFICATE => self.has_certificate = true,
+            COMPRESSED_CERTIFICATE => {
+                self.has_certificate = true;
+                self.compression = Input(body).two();
+            }
+            CERTIFICATE_VERIFY => self.is_signed = true,
+            _ => return Err(format!("the server sends message {kind} in its flight")),
+        }
+        Ok(())
+    }
+
+    /// What the client sends before its `Finished`.
+    fn answers(&self) -> Vec<u8> {
+        let mut all = Vec::new();
+        if self.takes_settings {
+            let [high, low] = ALPS.to_be_bytes();
+            all.extend(handshake(ENCRYPTED_EXTENSIONS, &[0, 4, high, low, 0, 0]));
+        }
+        if let Some(context) = &self.asks {
+            all.extend(handshake(CERTIFICATE, &[&[context.len() as u8][..], context, &[0, 0, 0]].concat()));
+        }
+        all
+    }
+}
+
+fn protocol(content: &[u8]) -> Option<String> {
+    let name = Input(Input(content).long()?).short()?;
+    Some(crate::chain::printable(&String::from_utf8_lossy(name)))
+}
+
+/// Handshake messages out of the contents of records.
+#[derive(Debug, Default)]
+pub(super) struct Messages {
+    bytes: Vec<u8>,
+    taken: usize,
+}
+
+impl Messages {
+    fn push(&mut self, content: &[u8]) -> Result<(), String> {
+        self.taken += content.len();
+        if self.taken > MOST {
+            return Err(format!("the server's handshake is longer than {MOST} bytes"));
+        }
+        self.bytes.extend_from_slice(content);
+        Ok(())
+    }
+
+    /// The next message that is whole: its type, and all of its bytes.
+    fn next(&mut self) -> Option<(u8, Vec<u8>)> {
+        let &[kind, a, b, c] = self.bytes.first_chunk()?;
+        let length = 4 + u32::from_be_bytes([0, a, b, c]) as usize;
+        if self.bytes.len() < length {
+            return None;
+        }
+        let rest = self.bytes.split_off(length);
+        Some((kind, std::mem::replace(&mut self.bytes, rest)))
+    }
+}
+
+/// The server's flight up to its `Finished`, message by message; for fuzzing too.
+pub(super) fn flight(
+    said: &mut Said,
+    messages: &mut Messages,
+    content: &[u8],
+) -> Result<Vec<(u8, Vec<u8>)>, String> {
+    messages.push(content)?;
+    let mut all = Vec::new();
+    while let Some((kind, message)) = messages.next() {
+        if kind != FINISHED {
+            said.take(kind, &message[4..])?;
+        }
+        all.push((kind, message));
+    }
+    Ok(all)
+}
+
+/// The secrets of a connection (RFC 8446 section 7.1).
+struct Schedule {
+    hash: hmac::Algorithm,
+    digest: &'static digest::Algorithm,
+    transcript: Vec<u8>,
+    secret: Vec<u8>,
+}
+
+impl Schedule {
+    fn new(suite: CipherSuite, transcript: Vec<u8>, shared: &[u8]) -> Self {
+        let (hash, digest) = match suite {
+            CipherSuite::TLS_AES_256_GCM_SHA384 => (hmac::HMAC_SHA384, &digest::SHA384),
+            _ => (hmac::HMAC_SHA256, &digest::SHA256),
+        };
+        let zeros = vec![0; digest.output_len()];
+        let mut new = Self { hash, digest, transcript, secret: Vec::new() };
+        new.secret = new.extract(&zeros, &zeros);
+        new.advance(shared);
+        new
+    }
+
+    fn extract(&self, salt: &[u8], input: &[u8]) -> Vec<u8> {
+        hmac::sign(&hmac::Key::new(self.hash, salt), input).as_ref().to_vec()
+    }
+
+    /// The next secret.
+    fn advance(&mut self, input: &[u8]) {
+        let empty = digest::digest(self.digest, &[]);
+        let salt = expand(self.hash, &self.secret, b"derived", empty.as_ref(), self.digest.output_len());
+        self.secret = self.extract(&salt, input);
+    }
+
+    /// A traffic secret over what was said until now.
+    fn traffic(&self, label: &[u8]) -> Vec<u8> {
+        expand(self.hash, &self.secret, label, self.said().as_ref(), self.digest.output_len())
+    }
+
+    fn said(&self) -> digest::Digest {
+        digest::digest(self.digest, &self.transcript)
+    }
+
+    /// The key of a `Finished` whose traffic secret this is.
+    fn finished(&self, secret: &[u8]) -> hmac::Key {
+        hmac::Key::new(self.hash, &expand(self.hash, secret, b"finished", &[], self.digest.output_len()))
+    }
+}
+
+/// A connection after its handshake.
+pub(super) struct Secured {
+    pub(super) said: Said,
+    pub(super) opener: Opener,
+    pub(super) sealer: Sealer,
+}
+
+/// Goes on from the hello (its message, without a record's head) to the client's `Finished`. `read` begins with the server's
+/// first byte.
+pub(super) async fn complete(
+    read: &mut (impl AsyncRead + Unpin),
+    write: &mut (impl AsyncWrite + Unpin),
+    hello: &[u8],
+    secrets: &Secrets,
+) -> Result<Secured, String> {
+    let (answer, message) = server_hello(read).await?;
+    let shared =
+        answer.extension(brisk_wire::offer::extension::KEY_SHARE).and_then(|share| secrets.agree(share));
+    let shared = shared.ok_or("the server's key share is of no use")?;
+    let mut schedule = Schedule::new(answer.suite, [hello, &message].concat(), &shared);
+    let (client, server) = (schedule.traffic(b"c hs traffic"), schedule.traffic(b"s hs traffic"));
+    let mut opener = Opener::new(answer.suite, [&server[..]].into_iter());
+
+    let (mut said, mut messages) = (Said::default(), Messages::default());
+    'flight: loop {
+        let content = handshake_content(read, &mut opener).await?;
+        for (kind, message) in flight(&mut said, &mut messages, &content)? {
+            if kind == FINISHED {
+                let key = schedule.finished(&server);
+                hmac::verify(&key, schedule.said().as_ref(), &message[4..])
+                    .map_err(|_| "the server's Finished is wrong")?;
+                schedule.transcript.extend(message);
+                break 'flight;
+            }
+            schedule.transcript.extend(message);
+        }
+    }
+    if !said.has_certificate || !said.is_signed {
+        return Err("the server proves nothing: it sends no certificate, or no signature".to_owned());
+    }
+    schedule.advance(&vec![0; schedule.digest.output_len()]);
+    let (next_client, next_server) = (schedule.traffic(b"c ap traffic"), schedule.traffic(b"s ap traffic"));
+
+    let mut own = said.answers();
+    schedule.transcript.extend(&own);
+    own.extend(handshake(
+        FINISHED,
+        hmac::sign(&schedule.finished(&client), schedule.said().as_ref()).as_ref(),
+    ));
+    let failed = "keys cannot be made";
+    let mut sealer = Sealer::new(answer.suite, &client).ok_or(failed)?;
+    let mut bytes = vec![20, 3, 3, 0, 1, 1];
+    bytes.extend(sealer.seal(22, &own).ok_or(failed)?);
+    write.write_all(&bytes).await.map_err(|error| format!("the connection breaks: {error}"))?;
+    let opener = Opener::new(answer.suite, [&next_server[..]].into_iter());
+    Ok(Secured { said, opener, sealer: Sealer::new(answer.suite, &next_client).ok_or(failed)? })
+}
+
+/// A record: its head, and what it carries.
+pub(super) async fn record(read: &mut (impl AsyncRead + Unpin)) -> Result<([u8; 5], Vec<u8>), String> {
+    let broken = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => "the server closes the connection".to_owned(),
+        _ => format!("the connection breaks: {error}"),
+    };
+    let mut header = [0; 5];
+    read.read_exact(&mut header).await.map_err(broken)?;
+    let length = usize::from(u16::from_be_bytes([header[3], header[4]]));
+    if !(20..=24).contains(&header[0]) || header[1] != 3 || length > RECORD {
+        return Err("the server sends what is no record of TLS 1.3".to_owned());
+    }
+    let mut payload = vec![0; length];
+    read.read_exact(&mut payload).await.map_err(broken)?;
+    Ok((header, payload))
+}
+
+async fn server_hello(read: &mut (impl AsyncRead + Unpin)) -> Result<(ServerHello, Vec<u8>), String> {
+    let mut messages = Messages::default();
+    loop {
+        let (header, payload) = record(read).await?;
+        match header[0] {
+            22 => messages.push(&payload)?,
+            // Warnings were looked at before.
+            20 | 21 => continue,
+            _ => return Err("the server sends data before its hello".to_owned()),
+        }
+        if let Some((kind, message)) = messages.next() {
+            let hello = ServerHello::read(&message[4..]).ok().filter(|_| kind == SERVER_HELLO);
+            return hello
+                .map(|hello| (hello, message))
+                .ok_or_else(|| "the server's hello cannot be read".to_owned());
+        }
+    }
+}
+
+/// What the next encrypted record of the handshake carries.
+async fn handshake_content(
+    read: &mut (impl AsyncRead + Unpin),
+    opener: &mut Opener,
+) -> Result<Vec<u8>, String> {
+    for _ in 0..MOST / 16 {
+        let (header, payload) = record(read).await?;
+        match header[0] {
+            20 => {}
+            23 => {
+                return match opener.open(header, &payload) {
+                    Some((22, content)) => Ok(content),
+                    Some((21, alert)) => Err(named(&alert)),
+                    Some(_) => Err("the server sends data before its Finished".to_owned()),
+                    None => Err("a record of the server cannot be opened".to_owned()),
+                };
+            }
+            21 => return Err(named(&payload)),
+            _ => return Err("the server sends a handshake that is not encrypted".to_owned()),
+        }
+    }
+    Err("the server sends no handshake".to_owned())
+}
+
+/// An alert as text.
+pub(super) fn named(alert: &[u8]) -> String {
+    let Some(&description) = alert.get(1) else { return "an alert".to_owned() };
+    let name = alert_name(description).map_or_else(|| description.to_string(), str::to_owned);
+    format!("alert {name}")
+}
