@@ -10,6 +10,7 @@
 # make probe      whether brisk probe --timing measures what curl -w does, over a link (PROBE='--rounds 9'); two minutes
 # make page       what HTTPS costs a page in Chromium over a slow link, and what brings it back (PAGE='--only records'); fifteen minutes
 # make beacons    how near the waits that pages measure are to what the gateway knows, over a link; three minutes, into docs/results
+# make visit-cost what measuring visitors costs the gateway: processor time of a visit with and without (VISIT_COST='--rounds 31'); two minutes, quiet
 # make compression  text compressed per second of processor time, beside nginx, Caddy and Envoy (COMPRESSION='--rounds 9'); four minutes
 # make strangers  what attacks cost brisk, nginx, HAProxy and Envoy (STRANGERS='--attack resets'); four minutes
 # make neighbours what clients get when the upstream breaks the protocol, of the same four (NEIGHBOURS='--case reset'); four minutes
@@ -31,7 +32,7 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 export PATH := $(CACHE)/bin:$(PATH):/usr/sbin:/sbin
 
 # Options of bench/agreement, bench/flood, bench/strangers, bench/neighbours, bench/keyless, bench/soak, bench/page, bench/beacons,
-# bench/probe, bench/compression, bench/clients/run and bench/audit/run.
+# bench/visit-cost, bench/probe, bench/compression, bench/clients/run and bench/audit/run.
 AGREEMENT ?=
 FLOOD ?=
 STRANGERS ?=
@@ -39,6 +40,7 @@ NEIGHBOURS ?=
 KEYLESS ?=
 PAGE ?=
 BEACONS ?=
+VISIT_COST ?=
 PROBE ?=
 COMPRESSION ?=
 SOAK ?=
@@ -58,7 +60,7 @@ RESULTS ?= resumption certificates stapling ciphers peers peers-http
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
-.PHONY: run build test fuzz check peers results agreement flood page beacons probe compression strangers neighbours keyless soak many-certificates clients audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup
+.PHONY: run build test fuzz check peers results agreement flood page beacons visit-cost probe compression strangers neighbours keyless soak many-certificates clients audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup
 run: build
 	@exec $(CARGO_TARGET_DIR)/release/brisk serve $(ARGS)
 
@@ -129,6 +131,10 @@ page: build
 	@mkdir -p docs/results
 	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk LINK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk-link \
 	  bench/page --output docs/results/page.md $(PAGE)
+
+visit-cost: build
+	@mkdir -p docs/results
+	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/visit-cost --output docs/results/visit-cost.md $(VISIT_COST)
 
 beacons: build
 	cargo build --locked --release --package brisk-link
