@@ -11,7 +11,7 @@ use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 use crate::Coding;
 
 /// Output of a step at most.
-const ROOM: usize = 32 << 10;
+pub(crate) const ROOM: usize = 32 << 10;
 
 /// The largest window of zstd that is taken: RFC 9659 allows no larger one.
 const LARGEST_WINDOW: u32 = 23;

@@ -6,6 +6,9 @@ mod accept;
 mod decoder;
 mod dictionary;
 mod encoder;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 
 pub use accept::Accepted;
 pub use decoder::{Decoded, Decoder, DecoderError};

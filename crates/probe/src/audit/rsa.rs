@@ -10,6 +10,9 @@ use super::random;
 /// Lengths of a modulus that are worked with, in bits.
 const BITS: std::ops::RangeInclusive<u64> = 512..=16384;
 
+/// Longer exponents are those of servers that want their clients to be busy.
+const EXPONENT_BITS: u64 = 64;
+
 /// The key of a certificate.
 pub(super) struct Key {
     modulus: BigUint,
@@ -21,9 +24,9 @@ impl Key {
     pub(super) fn of(certificate: &[u8]) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
         let PublicKey::RSA(key) = certificate.public_key().parsed().ok()? else { return None };
-        let modulus = BigUint::from_bytes_be(key.modulus);
-        BITS.contains(&modulus.bits())
-            .then(|| Self { modulus, exponent: BigUint::from_bytes_be(key.exponent) })
+        let (modulus, exponent) = (BigUint::from_bytes_be(key.modulus), BigUint::from_bytes_be(key.exponent));
+        (BITS.contains(&modulus.bits()) && exponent.bits() <= EXPONENT_BITS)
+            .then_some(Self { modulus, exponent })
     }
 
     /// Bytes of what it encrypts, and of the result.
