@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use brisk_testkit::brisk::{Brisk, Setup};
+use brisk_testkit::brisk::Brisk;
 use brisk_testkit::client::TlsStream;
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::{command, run, wait_until};
@@ -20,17 +20,14 @@ fn keys(folder: &Path) -> String {
     )
 }
 
+/// A page that a coding makes shorter by as much as its level allows, and always alike: it is compressed in one go.
 fn tables(experiments: &str) -> String {
-    let route = "[[host.route]]\npath = \"/\"\nstatic = \"www\"\n";
-    format!("visits = true\ncompression = {{ codings = [\"gzip\"] }}\n\n{route}\n{experiments}")
-}
-
-/// A page that a coding makes shorter by as much as its level allows.
-fn page(setup: Setup) -> Setup {
-    let rows: Vec<_> = (0..2_000_u32).map(|row| format!("<tr><td>{row}<td>{}", row * row % 977)).collect();
-    setup.file(
-        "www/0.html",
-        format!("<!doctype html><html><head><title>0</title></head><body><table>{}", rows.concat()),
+    let rows: Vec<_> = (0..1_000_u32).map(|row| format!("<tr><td>{row}<td>{}", row * row % 977)).collect();
+    let page = format!("<!doctype html><html><head><title>0</title></head><body><table>{}", rows.concat());
+    let respond = format!("{{ body = {page:?}, content_type = \"text/html\" }}");
+    format!(
+        "visits = true\ncompression = {{ codings = [\"gzip\"] }}\n\n[[host.route]]\npath = \"/\"\nrespond = {respond}\n\n\
+         {experiments}"
     )
 }
 
@@ -57,7 +54,7 @@ struct Seen {
 
 fn visit(stream: &mut TlsStream) -> Seen {
     let answer = stream.request(&format!(
-        "GET /0.html HTTP/1.1\r\nHost: {NAME}\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n\
+        "GET / HTTP/1.1\r\nHost: {NAME}\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n\
          Accept-Encoding: gzip\r\n\r\n"
     ));
     assert_eq!((answer.status(), answer.header("content-encoding")), (200, Some("gzip")));
@@ -105,7 +102,7 @@ fn connections_get_what_their_arms_say_and_beacons_join_the_arm_of_their_connect
         experiment("level", "compression.gzip_level", "1"),
         experiment("tcp", "net.ipv4.tcp_congestion_control", "\"reno\""),
     ];
-    let site = Site::custom(&keys(folder.path()), &tables(&experiments.concat()), page);
+    let site = Site::custom(&keys(folder.path()), &tables(&experiments.concat()), |setup| setup);
     wait_for(&site.brisk, &["tickets", "level", "tcp"], "go-on");
     let (mut tickets, mut lengths) = (BTreeMap::new(), BTreeMap::new());
     let mut controls = BTreeMap::new();
@@ -141,7 +138,7 @@ fn connections_get_what_their_arms_say_and_beacons_join_the_arm_of_their_connect
 fn an_experiment_with_an_effect_is_decided_and_stops_by_itself() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let tried = experiment("tickets", "tls.tickets_per_handshake", "2");
-    let site = Site::custom(&keys(folder.path()), &tables(&tried), page);
+    let site = Site::custom(&keys(folder.path()), &tables(&tried), |setup| setup);
     wait_for(&site.brisk, &["tickets"], "go-on");
     let mut seen = [0; 2];
     // As many as a decision needs.
@@ -168,7 +165,7 @@ fn an_experiment_with_an_effect_is_decided_and_stops_by_itself() {
     assert!(is_control(&site));
     // From the first connection of another process on.
     drop(site);
-    let site = Site::custom(&keys(folder.path()), &tables(&tried), page);
+    let site = Site::custom(&keys(folder.path()), &tables(&tried), |setup| setup);
     assert!(is_control(&site));
     wait_for(&site.brisk, &["tickets"], "better");
     assert!(is_control(&site));
