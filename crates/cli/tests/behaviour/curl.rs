@@ -296,7 +296,7 @@ fn uploads_over_http2_end_that_were_answered_before() {
     let site = Site::custom(
         "",
         "\n[[host.route]]\npath = \"/\"\nredirect = { to = \"/other\", status = 302 }\n",
-        |setup| setup.file("body", [b'x'; 200_000]),
+        |setup| setup.file("body", vec![b'x'; 200_000]),
     );
     let file = format!("@{}", site.brisk.folder().join("body").display());
     let shown = ["--http2", "--output", "/dev/null", "--write-out", "%{http_code}", "--data-binary", &file];
