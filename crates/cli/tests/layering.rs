@@ -10,7 +10,7 @@ use toml::{Table, Value};
 /// of its own layer too.
 const LAYERS: &[&[&str]] = &[
     &["wire", "coding", "rewrite"],
-    &["net", "telemetry", "keys", "link"],
+    &["net", "telemetry", "keys", "link", "profile"],
     &["certs", "session", "report", "tls-base", "visits"],
     &["tls", "tls-client", "keys-cuda", "keys-pkcs11", "beacon"],
     &["proxy", "server", "experiment", "keyless", "fetch", "dashboard"],

@@ -1,15 +1,17 @@
-//! The admin listener: health and the pages of the service over plain HTTP, for machines nearby.
+//! The admin listener: health, profiles and the pages of the service over plain HTTP, for machines nearby.
+
+mod answers;
+mod profile;
 
 use std::convert::Infallible;
 use std::fmt;
-use std::net::{IpAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_net::Drain;
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN};
-use http::uri::Authority;
+use http::header::{HeaderMap, ORIGIN};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::server::conn::http1;
@@ -17,6 +19,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::Semaphore;
 
+use self::answers::{is_without_name, not_allowed, text, typed};
+use self::profile::Begun;
 use crate::watchdog::Pulse;
 
 /// Admin connections at a time: a few scrapers and people.
@@ -102,7 +106,7 @@ impl Pages {
     /// What there is, for a client that asks for something else.
     fn index(&self) -> String {
         let own = self.shown.iter().map(|shown| shown.path);
-        format!("not found; there are /healthz, /readyz, {}\n", own.collect::<Vec<_>>().join(", "))
+        format!("not found; there are /healthz, /readyz, /profile, {}\n", own.collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -136,8 +140,13 @@ async fn accept(admin: Admin, socket: TcpListener) -> std::io::Result<Infallible
         let admin = admin.clone();
         tokio::spawn(async move {
             let service = service_fn(move |request| {
-                let response = admin.respond(&request);
-                async move { Ok::<_, Infallible>(response) }
+                let begun = admin.begin(&request);
+                async move {
+                    Ok::<_, Infallible>(match begun {
+                        Begun::Answered(response) => response,
+                        Begun::Running(profile) => profile.answer().await,
+                    })
+                }
             });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -154,6 +163,13 @@ async fn accept(admin: Admin, socket: TcpListener) -> std::io::Result<Infallible
 impl Admin {
     pub(crate) fn new(pages: Pages, drain: Drain, pulse: Arc<Pulse>) -> Self {
         Self { pages: Arc::new(pages), drain, pulse }
+    }
+
+    fn begin<B>(&self, request: &Request<B>) -> Begun {
+        if request.uri().path() == profile::PATH {
+            return profile::begin(request, &self.pulse);
+        }
+        Begun::Answered(self.respond(request))
     }
 
     fn respond<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
@@ -195,20 +211,6 @@ impl Admin {
     }
 }
 
-/// Whether a request asks for an IP address or `localhost` wherever it names its host.
-fn is_without_name<B>(request: &Request<B>) -> bool {
-    let headers = request.headers().get_all(HOST).iter();
-    let mut hosts = headers.map(|host| Authority::try_from(host.as_bytes()).ok());
-    request.uri().authority().is_none_or(is_address_or_localhost)
-        && hosts.all(|host| host.as_ref().is_some_and(is_address_or_localhost))
-}
-
-fn is_address_or_localhost(authority: &Authority) -> bool {
-    let host = authority.host();
-    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    address.parse::<IpAddr>().is_ok() || host.eq_ignore_ascii_case("localhost")
-}
-
 fn act(action: &Action, headers: &HeaderMap) -> Response<Full<Bytes>> {
     // A page of a stranger can make a browser on this machine send a POST here, but not without this header.
     if headers.contains_key(ORIGIN) {
@@ -220,25 +222,6 @@ fn act(action: &Action, headers: &HeaderMap) -> Response<Full<Bytes>> {
     }
 }
 
-fn not_allowed(allowed: &'static str, message: &'static str) -> Response<Full<Bytes>> {
-    let mut response = text(StatusCode::METHOD_NOT_ALLOWED, message);
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
-    response
-}
-
-fn typed(kind: &'static str, body: String) -> Response<Full<Bytes>> {
-    let mut response = text(StatusCode::OK, body);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
-}
-
-fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body.into()));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    response
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -246,6 +229,7 @@ mod tests {
     use std::sync::{Mutex, PoisonError};
 
     use brisk_net::drain;
+    use http::header::HOST;
     use http::request::Builder;
 
     use super::*;

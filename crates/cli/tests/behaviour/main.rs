@@ -73,6 +73,7 @@ mod probe_hostile;
 mod probe_link;
 mod probe_milestones;
 mod probe_servers;
+mod profiles;
 mod proxy_protocol;
 mod proxying;
 mod rates;

@@ -1,0 +1,36 @@
+//! Folded stacks: a line for each, as other programs for flame graphs read them.
+
+use std::fmt::Write;
+
+use crate::Profile;
+
+pub(crate) fn lines(profile: &Profile) -> String {
+    let mut text = String::new();
+    for (stack, samples) in &profile.stacks {
+        let names: Vec<_> = stack.iter().map(|number| word(profile.name(*number))).collect();
+        // A string takes everything.
+        let _ = writeln!(text, "{} {samples}", names.join(";"));
+    }
+    text
+}
+
+/// A name without what ends one.
+fn word(name: &str) -> String {
+    let clean = |letter: char| match letter {
+        ';' => ':',
+        letter if letter.is_control() => '?',
+        letter => letter,
+    };
+    name.chars().map(clean).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_end_a_line_or_a_name() {
+        let profile = Profile::of(&[(&["w\n1", "a;b", "<c as d>::e"], 3), (&["w\n1"], 1)]);
+        assert_eq!(lines(&profile), "w?1;a:b;<c as d>::e 3\nw?1 1\n");
+    }
+}

@@ -1,0 +1,125 @@
+//! Samples as they come, counted by stack.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::handler::Sample;
+use crate::modules::{Modules, Place};
+
+/// Different stacks that are counted each by itself. There are some thousands of them; more would take memory without end.
+const STACKS: usize = 30_000;
+
+/// Stands for all stacks beyond that.
+const OTHERS: &str = "[other stacks]";
+
+/// Stacks as numbers of names, with their samples.
+pub(crate) type Counted = Vec<(Box<[u32]>, u64)>;
+
+/// All samples so far.
+#[derive(Default)]
+pub(crate) struct Gathered {
+    /// What the numbers in `stacks` stand for.
+    known: Vec<Known>,
+    threads: HashMap<String, u32>,
+    places: HashMap<Place, u32>,
+    stacks: HashMap<Box<[u32]>, u64>,
+    /// Used again for each sample.
+    unwound: Vec<Place>,
+    stack: Vec<u32>,
+}
+
+enum Known {
+    /// The name of a thread, or what stands for something else.
+    Named(String),
+    Place(Place),
+}
+
+impl Gathered {
+    pub(crate) fn add(&mut self, thread: &str, modules: &mut Modules, sample: &Sample<'_>) {
+        self.unwound.clear();
+        modules.unwind(&sample.registers, sample.stack.unwrap_or_default(), &mut self.unwound);
+        self.stack.clear();
+        let thread = self.thread(thread);
+        self.stack.push(thread);
+        for place in self.unwound.iter().rev() {
+            let number = *self.places.entry(*place).or_insert_with(|| {
+                self.known.push(Known::Place(*place));
+                self.known.len() as u32 - 1
+            });
+            self.stack.push(number);
+        }
+        self.count(sample.times);
+    }
+
+    /// Counts the stack that is there.
+    fn count(&mut self, times: u64) {
+        if let Some(samples) = self.stacks.get_mut(&self.stack[..]) {
+            *samples += times;
+            return;
+        }
+        if self.stacks.len() >= STACKS {
+            let others = self.thread(OTHERS);
+            self.stack.truncate(1);
+            self.stack.push(others);
+        }
+        *self.stacks.entry(self.stack[..].into()).or_default() += times;
+    }
+
+    fn thread(&mut self, name: &str) -> u32 {
+        if let Some(number) = self.threads.get(name) {
+            return *number;
+        }
+        let number = self.known.len() as u32;
+        self.known.push(Known::Named(name.to_owned()));
+        self.threads.insert(name.to_owned(), number);
+        number
+    }
+
+    /// Names, and stacks of their numbers. What has the same name is the same.
+    pub(crate) fn named(self, modules: &Modules) -> (Vec<String>, Counted) {
+        let (mut names, mut numbers) = (Vec::new(), HashMap::new());
+        let own = self.known.into_iter().map(|known| {
+            let name = match known {
+                Known::Named(name) => name,
+                Known::Place(place) => modules.name(place),
+            };
+            *numbers.entry(name).or_insert_with_key(|name: &String| {
+                names.push(name.clone());
+                names.len() as u32 - 1
+            })
+        });
+        let own: Vec<u32> = own.collect();
+        let mut stacks: BTreeMap<Box<[u32]>, u64> = BTreeMap::new();
+        for (stack, samples) in self.stacks {
+            let stack = stack.iter().map(|number| own[*number as usize]).collect();
+            *stacks.entry(stack).or_default() += samples;
+        }
+        (names, stacks.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_stacks_is_bounded_and_no_sample_is_forgotten() {
+        let mut gathered = Gathered::default();
+        let thread = gathered.thread("worker-0");
+        for number in 0..STACKS as u32 + 100 {
+            let other = gathered.thread(&format!("function {number}"));
+            gathered.stack = vec![thread, other, other];
+            gathered.count(2);
+        }
+        gathered.stack = vec![thread, 1, 1];
+        gathered.count(1);
+        assert_eq!(gathered.stacks.len(), STACKS + 1);
+        assert_eq!(gathered.stacks.values().sum::<u64>(), 2 * (STACKS as u64 + 100) + 1);
+        let modules = Modules::of_this_process().expect("a map");
+        let (names, stacks) = gathered.named(&modules);
+        let (_, others) = stacks
+            .iter()
+            .find(|(stack, _)| stack.len() == 2 && names[stack[1] as usize] == OTHERS)
+            .expect("one for all others");
+        assert_eq!(*others, 200);
+    }
+}

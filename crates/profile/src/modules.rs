@@ -1,0 +1,186 @@
+//! The program and its libraries in memory.
+
+use std::fs::{self, File};
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use framehop::{
+    CacheNative, ExplicitModuleSectionInfo, MayAllocateDuringUnwind, Module, Unwinder, UnwinderNative,
+};
+
+use crate::handler::Registers;
+use crate::symbols::Symbols;
+
+/// Frames of a stack at most.
+const DEEPEST: usize = 256;
+
+/// Everything that code is executed from, but what the kernel provides.
+pub(crate) struct Modules {
+    unwinder: UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind>,
+    cache: CacheNative<MayAllocateDuringUnwind>,
+    mapped: Vec<Mapped>,
+}
+
+/// A file in memory.
+struct Mapped {
+    name: String,
+    range: Range<u64>,
+    /// What is added to its own addresses.
+    bias: u64,
+    symbols: Symbols,
+}
+
+/// What an address belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    /// A function: number of the file, and of the function in it.
+    Function(usize, usize),
+    /// A file that does not say which function.
+    File(usize),
+    /// No file that was there when the profile began.
+    Elsewhere,
+    /// Functions further out that could not be seen.
+    CutOff,
+}
+
+impl Modules {
+    /// Fails if the system does not say what is mapped.
+    pub(crate) fn of_this_process() -> io::Result<Self> {
+        let maps = fs::read_to_string("/proc/self/maps")?;
+        let program = fs::read_link("/proc/self/exe")?;
+        let mut modules =
+            Self { unwinder: UnwinderNative::new(), cache: CacheNative::new(), mapped: Vec::new() };
+        for (path, range, place) in executable(&maps) {
+            // The program is known even if it was replaced or moved meanwhile. A library that was has no names, and
+            // stacks end there.
+            let is_program = Path::new(path) == program;
+            let Ok(file) = File::open(if is_program { "/proc/self/exe" } else { path }) else { continue };
+            modules.add(path, range, place, file);
+        }
+        Ok(modules)
+    }
+
+    fn add(&mut self, path: &str, range: Range<u64>, place: u64, file: File) {
+        let Some(mut symbols) = Symbols::of(file) else { return };
+        let Some(own) = symbols.address(place) else { return };
+        let bias = range.start.wrapping_sub(own);
+        let (unwinding, index) = (symbols.unwinding.take(), symbols.unwinding_index.take());
+        let (eh_frame, eh_frame_svma) = unwinding.unzip();
+        let (eh_frame_hdr, eh_frame_hdr_svma) = index.unzip();
+        let info = ExplicitModuleSectionInfo {
+            base_svma: 0,
+            text_svma: symbols.text.clone(),
+            eh_frame_svma,
+            eh_frame,
+            eh_frame_hdr_svma,
+            eh_frame_hdr,
+            ..ExplicitModuleSectionInfo::default()
+        };
+        self.unwinder.add_module(Module::new(path.to_owned(), range.clone(), bias, info));
+        let name = path.rsplit('/').next().unwrap_or_default().to_owned();
+        self.mapped.push(Mapped { name, range, bias, symbols });
+    }
+
+    /// Puts the functions of a stack into `places`, the innermost first.
+    pub(crate) fn unwind(&mut self, registers: &Registers, stack: &[u8], places: &mut Vec<Place>) {
+        let base = registers.stack;
+        let mut read = |address: u64| {
+            let start = usize::try_from(address.checked_sub(base).ok_or(())?).map_err(|_| ())?;
+            let bytes = stack.get(start..start.checked_add(8).ok_or(())?).ok_or(())?;
+            bytes.try_into().map(u64::from_le_bytes).map_err(|_| ())
+        };
+        let mut frames =
+            self.unwinder.iter_frames(registers.instruction, registers.native(), &mut self.cache, &mut read);
+        loop {
+            match frames.next() {
+                Ok(Some(_)) if places.len() == DEEPEST => break places.push(Place::CutOff),
+                Ok(Some(frame)) => places.push(place(&self.mapped, frame.address_for_lookup())),
+                Ok(None) => break,
+                Err(_) => break places.push(Place::CutOff),
+            }
+        }
+    }
+
+    /// What stands for a place in what is shown.
+    pub(crate) fn name(&self, place: Place) -> String {
+        match place {
+            Place::Function(file, function) => {
+                let name = self.mapped[file].symbols.name(function);
+                name.unwrap_or_else(|| self.name(Place::File(file)))
+            }
+            Place::File(file) => format!("[{}]", self.mapped[file].name),
+            Place::Elsewhere => "[unknown]".to_owned(),
+            Place::CutOff => "[cut off]".to_owned(),
+        }
+    }
+}
+
+fn place(mapped: &[Mapped], address: u64) -> Place {
+    let Some(file) = mapped.iter().position(|mapped| mapped.range.contains(&address)) else {
+        return Place::Elsewhere;
+    };
+    let function = mapped[file].symbols.function(address.wrapping_sub(mapped[file].bias));
+    function.map_or(Place::File(file), |function| Place::Function(file, function))
+}
+
+/// Path, range and place in the file of what is executed of files.
+fn executable(maps: &str) -> impl Iterator<Item = (&str, Range<u64>, u64)> {
+    maps.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let (range, rights, place) = (words.next()?, words.next()?, words.next()?);
+        let path = line.get(line.find('/')?..)?;
+        let (start, end) = range.split_once('-')?;
+        let number = |text: &str| u64::from_str_radix(text, 16).ok();
+        rights.contains('x').then_some((path, number(start)?..number(end)?, number(place)?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_executed_of_files_is_found_in_the_map() {
+        let maps = "5581c000-5581d000 r--p 00000000 fd:01 1 /usr/bin/brisk\n\
+                    5581d000-5581f000 r-xp 00001000 fd:01 1 /usr/bin/brisk\n\
+                    7f000000-7f001000 r-xp 00000000 00:00 0 [vdso]\n\
+                    7f100000-7f101000 r-xp 00028000 fd:01 2 /usr/lib/a b.so\n";
+        let found: Vec<_> = executable(maps).collect();
+        let expected = [
+            ("/usr/bin/brisk", 0x5581_d000..0x5581_f000, 0x1000),
+            ("/usr/lib/a b.so", 0x7f10_0000..0x7f10_1000, 0x28000),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_function_of_this_program_has_its_name() {
+        let modules = Modules::of_this_process().expect("a map");
+        let function = place(&modules.mapped, executable as *const () as u64 + 4);
+        assert!(modules.name(function).ends_with("modules::executable"), "{}", modules.name(function));
+        assert_eq!(place(&modules.mapped, 8), Place::Elsewhere);
+    }
+
+    #[test]
+    fn a_stack_that_is_garbage_is_no_fault() {
+        let mut modules = Modules::of_this_process().expect("a map");
+        let mut bytes = vec![0; 4096];
+        for round in 0..2000_u64 {
+            // Addresses of this program's code, at any place of an instruction, and anything else.
+            let inside = executable as *const () as u64;
+            for (number, chunk) in bytes.chunks_mut(8).enumerate() {
+                let mixed = (round + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(number as u32 % 64);
+                let word = if number % 3 == 0 { mixed } else { inside.wrapping_add(mixed % 100_000) };
+                chunk.copy_from_slice(&word.to_le_bytes());
+            }
+            let mixed = (round + 7).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let stack = if round % 5 == 0 { mixed } else { 0x7f00_0000_0000 };
+            let registers = Registers::at(inside.wrapping_add(mixed % 50_000), stack);
+            let mut places = Vec::new();
+            modules.unwind(&registers, &bytes, &mut places);
+            assert!(places.len() <= DEEPEST + 1, "{}", places.len());
+        }
+    }
+}

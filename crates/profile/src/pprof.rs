@@ -1,0 +1,158 @@
+//! The form of pprof: `profile.proto` of github.com/google/pprof.
+
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
+
+use brisk_coding::{Coding, Encoder};
+
+use crate::Profile;
+
+/// A message that grows.
+#[derive(Default)]
+struct Message(Vec<u8>);
+
+impl Message {
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    fn number(&mut self, field: u32, value: u64) {
+        self.varint(u64::from(field << 3));
+        self.varint(value);
+    }
+
+    fn bytes(&mut self, field: u32, bytes: &[u8]) {
+        self.varint(u64::from(field << 3 | 2));
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn message(&mut self, field: u32, message: &Self) {
+        self.bytes(field, &message.0);
+    }
+
+    /// Numbers one after the other (packed).
+    fn numbers(&mut self, field: u32, values: impl IntoIterator<Item = u64>) {
+        let mut packed = Self::default();
+        values.into_iter().for_each(|value| packed.varint(value));
+        self.message(field, &packed);
+    }
+}
+
+/// Texts, each once; the first is empty.
+struct Texts<'p> {
+    all: Vec<&'p str>,
+    places: HashMap<&'p str, u64>,
+}
+
+impl<'p> Texts<'p> {
+    fn new() -> Self {
+        Self { all: vec![""], places: HashMap::from([("", 0)]) }
+    }
+
+    fn place(&mut self, text: &'p str) -> u64 {
+        *self.places.entry(text).or_insert_with(|| {
+            self.all.push(text);
+            self.all.len() as u64 - 1
+        })
+    }
+
+    fn value_type(&mut self, kind: &'static str, unit: &'static str) -> Message {
+        let mut message = Message::default();
+        message.number(1, self.place(kind));
+        message.number(2, self.place(unit));
+        message
+    }
+}
+
+/// The profile. A location for each function; the thread is a label.
+pub(crate) fn encoded(profile: &Profile) -> Vec<u8> {
+    let (mut texts, mut message) = (Texts::new(), Message::default());
+    let period = nanos(profile.period());
+    for (kind, unit) in [("samples", "count"), ("cpu", "nanoseconds")] {
+        message.message(1, &texts.value_type(kind, unit));
+    }
+    for (stack, samples) in &profile.stacks {
+        let Some((thread, functions)) = stack.split_first() else { continue };
+        let (mut sample, mut label) = (Message::default(), Message::default());
+        sample.numbers(1, functions.iter().rev().map(|number| id(*number)));
+        sample.numbers(2, [*samples, samples.saturating_mul(period)]);
+        label.number(1, texts.place("thread"));
+        label.number(2, texts.place(profile.name(*thread)));
+        sample.message(3, &label);
+        message.message(2, &sample);
+    }
+    for (number, name) in (0..).zip(&profile.names) {
+        let (mut location, mut line, mut function) = <(Message, Message, Message)>::default();
+        line.number(1, id(number));
+        location.number(1, id(number));
+        location.message(4, &line);
+        message.message(4, &location);
+        function.number(1, id(number));
+        // Without a second name for the linker, or pprof would shorten this one as it does those of C++.
+        function.number(2, texts.place(name));
+        message.message(5, &function);
+    }
+    let period_type = texts.value_type("cpu", "nanoseconds");
+    texts.all.iter().for_each(|text| message.bytes(6, text.as_bytes()));
+    let begun = profile.begun.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    message.number(9, nanos(begun));
+    message.number(10, nanos(profile.length));
+    message.message(11, &period_type);
+    message.number(12, period);
+    message.0
+}
+
+/// Zero is no id.
+fn id(number: u32) -> u64 {
+    u64::from(number) + 1
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// By gzip, as readers expect.
+pub(crate) fn compressed(message: &[u8]) -> Vec<u8> {
+    let mut output = Vec::new();
+    match Encoder::new(Coding::Gzip, 6).write_whole(message, &mut output) {
+        Ok(()) => output,
+        // Readers take this too.
+        Err(_) => message.to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_coding::Decoder;
+
+    use super::*;
+
+    #[test]
+    fn a_sample_is_encoded_as_the_format_says() {
+        let profile = Profile::of(&[(&["t", "f"], 2)]);
+        let expected: &[u8] = &[
+            // sample_type: samples (1) in count (2), cpu (3) in nanoseconds (4)
+            0x0a, 4, 8, 1, 16, 2, 0x0a, 4, 8, 3, 16, 4,
+            // sample: location 2, values 2 and 20,000,000, label thread (5) = t (6)
+            0x12, 16, 0x0a, 1, 2, 0x12, 5, 2, 0x80, 0xda, 0xc4, 0x09, 0x1a, 4, 8, 5, 16, 6,
+            // location and function 1, named t (6)
+            0x22, 6, 8, 1, 0x22, 2, 8, 1, 0x2a, 4, 8, 1, 16, 6,
+            // location and function 2, named f (7)
+            0x22, 6, 8, 2, 0x22, 2, 8, 2, 0x2a, 4, 8, 2, 16, 7,
+        ];
+        let encoded = encoded(&profile);
+        assert_eq!(&encoded[..expected.len()], expected, "{encoded:02x?}");
+        // time 0, 2 s, cpu in nanoseconds, each 10 ms
+        let end = [0x48, 0, 0x50, 0x80, 0xa8, 0xd6, 0xb9, 7, 0x5a, 4, 8, 3, 16, 4, 0x60, 0x80, 0xad, 0xe2, 4];
+        assert!(encoded.ends_with(&end), "{encoded:02x?}");
+        let mut decoded = Vec::new();
+        let gzip = compressed(&encoded);
+        Decoder::new(Coding::Gzip).write(&gzip, &mut decoded).expect("gzip");
+        assert_eq!(decoded, encoded);
+    }
+}

@@ -1,0 +1,58 @@
+//! A profile from its first to its last sample.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::ProfileError;
+use crate::handler::{Room, Sample};
+use crate::timers::Timers;
+
+/// How often samples are taken out, and how often new threads are looked for.
+const ROUND: Duration = Duration::from_millis(10);
+const NEW_THREADS: Duration = Duration::from_millis(250);
+
+/// What went by unseen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unseen {
+    pub(crate) lost: u64,
+    pub(crate) left_out: usize,
+}
+
+/// Samples all other threads `frequency` times in each second of their processor time, and hands samples out on this
+/// thread, with the thread's name.
+pub(crate) fn sample(
+    length: Duration,
+    frequency: u32,
+    is_unwanted: impl Fn() -> bool,
+    mut take: impl FnMut(&str, &Sample<'_>),
+) -> Result<Unseen, ProfileError> {
+    let room = Room::open()?;
+    let mut timers = Timers::new(Duration::from_secs(1) / frequency);
+    let (begun, mut looked) = (Instant::now(), None::<Instant>);
+    while begun.elapsed() < length {
+        if is_unwanted() {
+            return Err(ProfileError::GivenUp);
+        }
+        if looked.is_none_or(|looked| looked.elapsed() >= NEW_THREADS) {
+            timers.follow()?;
+            looked = Some(Instant::now());
+        }
+        thread::sleep(ROUND);
+        drain(&room, &mut timers, &mut take);
+    }
+    let left_out = timers.left_out();
+    drain(&room, &mut timers, &mut take);
+    drop(timers);
+    Ok(Unseen { lost: room.lost(), left_out })
+}
+
+fn drain(room: &Room, timers: &mut Timers, take: &mut impl FnMut(&str, &Sample<'_>)) {
+    let mut without_stack = Vec::new();
+    room.drain(&mut |sample| match sample.stack {
+        Some(_) => take(timers.name(sample.thread), &sample),
+        None => without_stack.push(sample.thread),
+    });
+    for thread in without_stack {
+        timers.has_no_stack(thread);
+    }
+}
