@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use brisk_wire::server_flight::alert_text;
+use brisk_wire::server_flight::alert_name;
 
 use crate::capture::Party;
 use crate::message;
@@ -146,7 +146,10 @@ fn of_records(records: &[Record], began: Instant) -> Vec<StepRow> {
 
 fn name(record: &Record) -> String {
     match record.alert {
-        Some((_, description)) => alert_text(description),
+        Some((_, description)) => {
+            let name = alert_name(description).map_or_else(|| description.to_string(), str::to_owned);
+            format!("alert {name}")
+        }
         None => record.content.name().to_owned(),
     }
 }

@@ -87,19 +87,14 @@ pub(crate) fn graph(profile: &Profile, notes: &[String]) -> String {
 fn head(profile: &Profile, samples: u64, notes: &[String]) -> Vec<String> {
     let used = profile.period().as_secs_f64() * samples as f64;
     let mut lines = vec![format!(
-        "Processor time of brisk in {} s: {used:.2} s, {samples} samples at {} for each second of it",
-        profile.length.as_secs(),
+        "Processor time of brisk in {:.1} s: {used:.2} s, {samples} samples at {} for each second of it",
+        profile.length.as_secs_f64(),
         profile.frequency
     )];
     if samples == 0 {
         lines.push("No thread used the processor for long enough to be seen.".to_owned());
     }
-    if profile.lost > 0 {
-        lines.push(format!("{} samples were lost for want of room.", profile.lost));
-    }
-    if profile.left_out > 0 {
-        lines.push(format!("{} threads could not be sampled.", profile.left_out));
-    }
+    lines.extend(profile.gaps());
     lines.extend_from_slice(notes);
     lines.push(
         "Each box is a function, above the one that called it; the lowest are threads. Rest the pointer on one for its name \
@@ -226,9 +221,16 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_profile_is_said() {
         assert!(graph(&Profile::of(&[]), &[]).contains("No thread used the processor"));
-        let profile = Profile { lost: 7, left_out: 2, ..Profile::of(&[(&["a"], 1)]) };
+        let unread = vec!["libx.so".to_owned()];
+        let profile = Profile { lost: 7, left_out: 2, unread, ..Profile::of(&[(&["a"], 1)]) };
+        let pprof = crate::pprof::encoded(&profile);
         let svg = graph(&profile, &[]);
-        assert!(svg.contains("7 samples were lost") && svg.contains("2 threads could not"), "{svg}");
+        for gap in ["7 samples were lost", "2 threads could not be sampled", "libx.so could not be read"] {
+            assert!(
+                svg.contains(gap) && pprof.windows(gap.len()).any(|part| part == gap.as_bytes()),
+                "{gap}: {svg}"
+            );
+        }
     }
 
     #[test]

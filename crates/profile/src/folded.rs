@@ -11,6 +11,9 @@ pub(crate) fn lines(profile: &Profile) -> String {
         // A string takes everything.
         let _ = writeln!(text, "{} {samples}", names.join(";"));
     }
+    if profile.lost > 0 {
+        let _ = writeln!(text, "[lost] {}", profile.lost);
+    }
     text
 }
 
@@ -32,5 +35,6 @@ mod tests {
     fn names_cannot_end_a_line_or_a_name() {
         let profile = Profile::of(&[(&["w\n1", "a;b", "<c as d>::e"], 3), (&["w\n1"], 1)]);
         assert_eq!(lines(&profile), "w?1;a:b;<c as d>::e 3\nw?1 1\n");
+        assert_eq!(lines(&Profile { lost: 7, ..Profile::of(&[]) }), "[lost] 7\n");
     }
 }

@@ -10,6 +10,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
+use crate::{ProfileError, refused};
+
 /// Bytes of a stack that are copied: what is further out is cut off.
 const STACK: usize = 64 * 1024;
 
@@ -99,14 +101,14 @@ pub(crate) struct Room(*mut Slots);
 
 impl Room {
     /// Makes room, and installs the handler.
-    pub(crate) fn open() -> io::Result<Self> {
+    pub(crate) fn open() -> Result<Self, ProfileError> {
         // Known to work before a handler relies on it: a filter of system calls may forbid it.
         let mut probe = vec![0_u8; STACK];
         if copy(probe.as_ptr().addr(), probe.as_mut_ptr().cast()) == 0 {
-            return Err(io::Error::last_os_error());
+            return Err(refused("process_vm_readv")(io::Error::last_os_error()));
         }
         // SAFETY: new memory of its own, all bytes zero, and as long as `Slots`; a page is aligned for it. No core
-        // file is to have it: stacks have secrets. That it is given back to the system at the end wipes it.
+        // file and no child is to have it: stacks have secrets, which are wiped as soon as a sample was taken out.
         let slots = unsafe {
             let memory = libc::mmap(
                 ptr::null_mut(),
@@ -117,13 +119,18 @@ impl Room {
                 0,
             );
             if memory == libc::MAP_FAILED {
-                return Err(io::Error::last_os_error());
+                return Err(refused("mmap")(io::Error::last_os_error()));
             }
-            libc::madvise(memory, size_of::<Slots>(), libc::MADV_DONTDUMP);
             memory.cast::<Slots>()
         };
         let room = Self(slots);
-        install()?;
+        for advice in [libc::MADV_DONTDUMP, libc::MADV_DONTFORK] {
+            // SAFETY: the memory that was just mapped.
+            if unsafe { libc::madvise(slots.cast(), size_of::<Slots>(), advice) } != 0 {
+                return Err(refused("madvise")(io::Error::last_os_error()));
+            }
+        }
+        install().map_err(refused("sigaction"))?;
         SLOTS.store(slots, Ordering::SeqCst);
         Ok(room)
     }
@@ -145,6 +152,9 @@ impl Room {
                     registers: (*slot).registers,
                     stack: ((*slot).is_left_alone == 0).then_some(stack),
                 });
+                // Who may see that the slot is free has to see this as well: it cannot be left out.
+                let length = (*slot).length.min(STACK);
+                (&raw mut (*slot).stack).cast::<u8>().write_bytes(0, length);
                 (*slot).state.store(FREE, Ordering::Release);
             }
         }
@@ -207,7 +217,7 @@ unsafe fn fill(slots: *mut Slots, info: *const libc::siginfo_t, context: *const 
         let number = (*slots).next.fetch_add(1, Ordering::Relaxed) % WAITING;
         let slot = &raw mut (*slots).all[number];
         if (*slot).state.compare_exchange(FREE, FILLING, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            (*slots).lost.fetch_add(1, Ordering::Relaxed);
+            (*slots).lost.fetch_add(times(info), Ordering::Relaxed);
             return;
         }
         (*slot).registers = registers(&*context);

@@ -47,9 +47,22 @@ pub enum ProfileError {
     /// The caller no longer wants it.
     #[error("the profile was given up")]
     GivenUp,
-    /// The system refuses something.
-    #[error("the system refuses a profile: {0}")]
-    System(#[from] io::Error),
+    /// The system refuses a step.
+    #[error("the system refuses a profile, by {0}: {1}")]
+    System(&'static str, io::Error),
+}
+
+impl ProfileError {
+    /// Whether it will be refused the next time as well: by a filter of system calls, or by a kernel that has no such call.
+    pub fn is_for_good(&self) -> bool {
+        let code = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS));
+        matches!(self, Self::System(_, error) if code(error))
+    }
+}
+
+/// What the system refused in this step.
+fn refused(step: &'static str) -> impl Fn(io::Error) -> ProfileError {
+    move |error| ProfileError::System(step, error)
 }
 
 /// What is to be sampled.
@@ -79,12 +92,16 @@ impl Turn {
         let mut modules = Modules::of_this_process()?;
         let mut gathered = Gathered::default();
         let begun = SystemTime::now();
-        let length = Duration::from_secs(seconds);
-        let seen = sampler::sample(length, frequency, is_unwanted, |thread, sample| {
-            gathered.add(thread, &mut modules, sample);
-        })?;
+        let seen =
+            sampler::sample(Duration::from_secs(seconds), frequency, &is_unwanted, |thread, sample| {
+                gathered.add(thread, &mut modules, sample);
+            })?;
+        if is_unwanted() {
+            return Err(ProfileError::GivenUp);
+        }
         let (names, stacks) = gathered.named(&modules);
-        Ok(Profile { begun, length, frequency, lost: seen.lost, left_out: seen.left_out, names, stacks })
+        let sampler::Unseen { lost, left_out, length } = seen;
+        Ok(Profile { begun, length, frequency, lost, left_out, unread: modules.unread, names, stacks })
     }
 }
 
@@ -104,6 +121,8 @@ pub struct Profile {
     lost: u64,
     /// Threads that were not sampled.
     left_out: usize,
+    /// Libraries that could not be read: their functions have no names.
+    unread: Vec<String>,
     /// Of threads and functions.
     names: Vec<String>,
     /// Stacks with the number of their samples: the name of the thread first, then functions from the outermost one on.
@@ -114,6 +133,21 @@ impl Profile {
     /// Samples in all.
     pub fn samples(&self) -> u64 {
         self.stacks.iter().map(|(_, samples)| samples).sum()
+    }
+
+    /// What it does not show: a sentence for each reason.
+    pub fn gaps(&self) -> Vec<String> {
+        let mut gaps = Vec::new();
+        if self.lost > 0 {
+            gaps.push(format!("{} samples were lost for want of room.", self.lost));
+        }
+        if self.left_out > 0 {
+            gaps.push(format!("{} threads could not be sampled.", self.left_out));
+        }
+        gaps.extend(
+            self.unread.iter().map(|name| format!("{name} could not be read: its functions have no names.")),
+        );
+        gaps
     }
 
     /// A flame graph: SVG without scripts. `notes` are lines of text above it.
@@ -155,7 +189,8 @@ impl Profile {
             stacks.iter().map(|(stack, samples)| (stack.iter().map(&mut number).collect(), *samples));
         let stacks = stacks.collect();
         let length = Duration::from_secs(2);
-        Self { begun: SystemTime::UNIX_EPOCH, length, frequency: 100, lost: 0, left_out: 0, names, stacks }
+        let begun = SystemTime::UNIX_EPOCH;
+        Self { begun, length, frequency: 100, lost: 0, left_out: 0, unread: Vec::new(), names, stacks }
     }
 }
 

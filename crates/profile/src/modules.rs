@@ -12,6 +12,7 @@ use framehop::{
 
 use crate::handler::Registers;
 use crate::symbols::Symbols;
+use crate::{ProfileError, refused};
 
 /// Frames of a stack at most.
 const DEEPEST: usize = 256;
@@ -21,6 +22,8 @@ pub(crate) struct Modules {
     unwinder: UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind>,
     cache: CacheNative<MayAllocateDuringUnwind>,
     mapped: Vec<Mapped>,
+    /// Libraries that could not be read.
+    pub(crate) unread: Vec<String>,
 }
 
 /// A file in memory.
@@ -46,25 +49,31 @@ pub(crate) enum Place {
 }
 
 impl Modules {
-    /// Fails if the system does not say what is mapped.
-    pub(crate) fn of_this_process() -> io::Result<Self> {
-        let maps = fs::read_to_string("/proc/self/maps")?;
-        let program = fs::read_link("/proc/self/exe")?;
-        let mut modules =
-            Self { unwinder: UnwinderNative::new(), cache: CacheNative::new(), mapped: Vec::new() };
+    /// Fails if the system does not say what is mapped, or if the program cannot be read.
+    pub(crate) fn of_this_process() -> Result<Self, ProfileError> {
+        let maps = fs::read_to_string("/proc/self/maps").map_err(refused("/proc/self/maps"))?;
+        let program = fs::read_link("/proc/self/exe").map_err(refused("/proc/self/exe"))?;
+        let (unwinder, cache) = (UnwinderNative::new(), CacheNative::new());
+        let mut modules = Self { unwinder, cache, mapped: Vec::new(), unread: Vec::new() };
         for (path, range, place) in executable(&maps) {
             // The program is known even if it was replaced or moved meanwhile. A library that was has no names, and
             // stacks end there.
             let is_program = Path::new(path) == program;
-            let Ok(file) = File::open(if is_program { "/proc/self/exe" } else { path }) else { continue };
-            modules.add(path, range, place, file);
+            let opened = File::open(if is_program { "/proc/self/exe" } else { path });
+            let added = opened.and_then(|file| modules.add(path, range, place, file));
+            match added {
+                Ok(()) => {}
+                Err(error) if is_program => return Err(refused("/proc/self/exe")(error)),
+                Err(_) => modules.unread.push(file_name(path)),
+            }
         }
         Ok(modules)
     }
 
-    fn add(&mut self, path: &str, range: Range<u64>, place: u64, file: File) {
-        let Some(mut symbols) = Symbols::of(file) else { return };
-        let Some(own) = symbols.address(place) else { return };
+    fn add(&mut self, path: &str, range: Range<u64>, place: u64, file: File) -> io::Result<()> {
+        let unreadable = || io::Error::other("it is no program with code at this place");
+        let mut symbols = Symbols::of(file).ok_or_else(unreadable)?;
+        let own = symbols.address(place).ok_or_else(unreadable)?;
         let bias = range.start.wrapping_sub(own);
         let (unwinding, index) = (symbols.unwinding.take(), symbols.unwinding_index.take());
         let (eh_frame, eh_frame_svma) = unwinding.unzip();
@@ -79,8 +88,8 @@ impl Modules {
             ..ExplicitModuleSectionInfo::default()
         };
         self.unwinder.add_module(Module::new(path.to_owned(), range.clone(), bias, info));
-        let name = path.rsplit('/').next().unwrap_or_default().to_owned();
-        self.mapped.push(Mapped { name, range, bias, symbols });
+        self.mapped.push(Mapped { name: file_name(path), range, bias, symbols });
+        Ok(())
     }
 
     /// Puts the functions of a stack into `places`, the innermost first.
@@ -96,7 +105,14 @@ impl Modules {
         loop {
             match frames.next() {
                 Ok(Some(_)) if places.len() == DEEPEST => break places.push(Place::CutOff),
-                Ok(Some(frame)) => places.push(place(&self.mapped, frame.address_for_lookup())),
+                Ok(Some(frame)) => {
+                    let place = place(&self.mapped, frame.address_for_lookup());
+                    places.push(place);
+                    // Who called code without unwind tables could only be guessed.
+                    if place == Place::Elsewhere {
+                        break places.push(Place::CutOff);
+                    }
+                }
                 Ok(None) => break,
                 Err(_) => break places.push(Place::CutOff),
             }
@@ -115,6 +131,10 @@ impl Modules {
             Place::CutOff => "[cut off]".to_owned(),
         }
     }
+}
+
+fn file_name(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
 fn place(mapped: &[Mapped], address: u64) -> Place {

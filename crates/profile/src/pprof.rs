@@ -97,13 +97,17 @@ pub(crate) fn encoded(profile: &Profile) -> Vec<u8> {
         function.number(2, texts.place(name));
         message.message(5, &function);
     }
-    let period_type = texts.value_type("cpu", "nanoseconds");
+    let (period_type, gaps) = (texts.value_type("cpu", "nanoseconds"), profile.gaps());
+    let comments: Vec<_> = gaps.iter().map(|gap| texts.place(gap)).collect();
     texts.all.iter().for_each(|text| message.bytes(6, text.as_bytes()));
     let begun = profile.begun.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     message.number(9, nanos(begun));
     message.number(10, nanos(profile.length));
     message.message(11, &period_type);
     message.number(12, period);
+    if !comments.is_empty() {
+        message.numbers(13, comments);
+    }
     message.0
 }
 

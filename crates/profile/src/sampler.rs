@@ -16,6 +16,8 @@ const NEW_THREADS: Duration = Duration::from_millis(250);
 pub(crate) struct Unseen {
     pub(crate) lost: u64,
     pub(crate) left_out: usize,
+    /// How long it took, which on a busy machine is longer than was asked for.
+    pub(crate) length: Duration,
 }
 
 /// Samples all other threads `frequency` times in each second of their processor time, and hands samples out on this
@@ -28,22 +30,25 @@ pub(crate) fn sample(
 ) -> Result<Unseen, ProfileError> {
     let room = Room::open()?;
     let mut timers = Timers::new(Duration::from_secs(1) / frequency);
-    let (begun, mut looked) = (Instant::now(), None::<Instant>);
+    timers.follow()?;
+    let begun = Instant::now();
+    let mut looked = begun;
     while begun.elapsed() < length {
         if is_unwanted() {
             return Err(ProfileError::GivenUp);
         }
-        if looked.is_none_or(|looked| looked.elapsed() >= NEW_THREADS) {
-            timers.follow()?;
-            looked = Some(Instant::now());
+        if looked.elapsed() >= NEW_THREADS {
+            // Without a descriptor to be had for it the threads that are known have to do, until the next time.
+            let _ = timers.follow();
+            looked = Instant::now();
         }
         thread::sleep(ROUND);
         drain(&room, &mut timers, &mut take);
     }
-    let left_out = timers.left_out();
+    let (left_out, length) = (timers.left_out(), begun.elapsed());
     drain(&room, &mut timers, &mut take);
     drop(timers);
-    Ok(Unseen { lost: room.lost(), left_out })
+    Ok(Unseen { lost: room.lost(), left_out, length })
 }
 
 fn drain(room: &Room, timers: &mut Timers, take: &mut impl FnMut(&str, &Sample<'_>)) {

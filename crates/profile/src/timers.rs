@@ -9,7 +9,7 @@ use std::ptr;
 use std::time::Duration;
 
 use crate::handler::SIGNAL;
-use crate::threads;
+use crate::{ProfileError, refused, threads};
 
 /// Times that a thread is found without a stack for signals, until it is left alone. Every thread is without one when
 /// it begins and when it ends.
@@ -42,8 +42,9 @@ impl Timers {
     }
 
     /// Starts timers of threads that have none, ends those of threads that have ended, and reads names.
-    pub(crate) fn follow(&mut self) -> io::Result<()> {
-        let present: HashSet<_> = threads::all()?.into_iter().filter(|thread| *thread != self.own).collect();
+    pub(crate) fn follow(&mut self) -> Result<(), ProfileError> {
+        let all = threads::all().map_err(refused("/proc/self/task"))?;
+        let present: HashSet<_> = all.into_iter().filter(|thread| *thread != self.own).collect();
         let ended: Vec<_> = self.all.keys().copied().filter(|thread| !present.contains(thread)).collect();
         for thread in ended {
             self.end(thread);
@@ -62,7 +63,7 @@ impl Timers {
                 Err((Some(libc::EINVAL | libc::ESRCH), _)) => {}
                 // There is a limit to the number of timers: RLIMIT_SIGPENDING.
                 Err((Some(libc::EAGAIN), _)) if !self.all.is_empty() => drop(self.left_out.insert(thread)),
-                Err((_, error)) => return Err(error),
+                Err((_, error)) => return Err(refused("timer_create")(error)),
             }
         }
         Ok(())

@@ -60,7 +60,8 @@ pub(super) fn begin<B>(request: &Request<B>, pulse: &Arc<Pulse>) -> Begun {
         let message = "not shown under a name: ask by the listener's IP address, or by localhost";
         return refused(StatusCode::MISDIRECTED_REQUEST, message);
     }
-    // A page of a stranger can make a browser on this machine ask, but not without this header.
+    // A page of a stranger can make a browser on this machine ask, but not without this header. Of a listener elsewhere than on
+    // loopback browsers do not send it over plain HTTP.
     let site = request.headers().get("sec-fetch-site");
     if site.is_some_and(|site| site != "none" && site != "same-origin") {
         return refused(StatusCode::FORBIDDEN, "not for pages of other sites in a browser");
@@ -88,7 +89,10 @@ fn start(turn: Turn, asked: Asked, pulse: Arc<Pulse>) -> std::io::Result<Running
         tracing::info!(seconds = order.seconds, frequency = order.frequency, "a profile is being taken");
         let taken = turn.take(order, || sender.is_closed());
         match &taken {
-            Ok(profile) => tracing::info!(samples = profile.samples(), "the profile was taken"),
+            Ok(profile) => {
+                let gaps = profile.gaps().join(" ");
+                tracing::info!(samples = profile.samples(), gaps, "the profile was taken");
+            }
             Err(error) => tracing::info!(%error, "no profile was taken"),
         }
         // The client may be gone.
@@ -101,7 +105,12 @@ impl Running {
     pub(super) async fn answer(self) -> Response<Full<Bytes>> {
         let body = match self.body.await {
             Ok(Ok(body)) => body,
-            Ok(Err(error)) => return text(StatusCode::NOT_IMPLEMENTED, format!("{error}\n")),
+            Ok(Err(error)) => {
+                let is_for_good = error.is_for_good();
+                let status =
+                    if is_for_good { StatusCode::NOT_IMPLEMENTED } else { StatusCode::SERVICE_UNAVAILABLE };
+                return text(status, format!("{error}\n"));
+            }
             Err(_) => {
                 let message = "the profile failed, as the log says\n";
                 return text(StatusCode::INTERNAL_SERVER_ERROR, message);
