@@ -21,6 +21,9 @@ const OF_CLIENT: Rate = Rate { interval: Duration::from_millis(500), burst: 60 }
 /// Events that one client may report: nothing shows that they took place.
 const REPORTED: Rate = Rate { interval: Duration::from_secs(6), burst: 10 };
 
+/// Visits of one client that count in experiments: some of many visitors of one address, and few of one who wants to decide.
+const COMPARED: Rate = Rate { interval: Duration::from_mins(10), burst: 1 };
+
 /// Of all clients: beacons in a second, and at once.
 const IN_SECOND: u64 = 1000;
 const AT_ONCE: u64 = 2000;
@@ -35,13 +38,13 @@ pub(crate) struct Admission {
 
 impl Admission {
     pub(crate) fn new() -> Self {
-        // The table counts events of its own kinds: here connections are page views, requests are beacons and
-        // handshakes are events of reports.
+        // The table counts events of its own kinds: here connections are page views, requests are beacons, handshakes are
+        // events of reports and errors are visits in experiments.
         let limits = RateLimits {
             connections: Some(OF_CLIENT),
             requests: Some(OF_CLIENT),
             handshakes: Some(REPORTED),
-            ..RateLimits::default()
+            errors: Some(COMPARED),
         };
         Self { rates: Rates::new(limits, Arc::default()), all: Bucket::new(), arriving: AtomicUsize::new(0) }
     }
@@ -63,6 +66,11 @@ impl Admission {
     /// Whether one more event that `client` reports is counted; `None` is many clients.
     pub(crate) fn may_report(&self, client: Option<IpAddr>) -> bool {
         client.is_none_or(|client| self.rates.take(client, Event::Handshake).is_ok())
+    }
+
+    /// Whether one more visit of `client` counts in experiments; `None` is many clients, none of which can be known from another.
+    pub(crate) fn may_compare(&self, client: Option<IpAddr>) -> bool {
+        client.is_some_and(|client| self.rates.take(client, Event::Error).is_ok())
     }
 
     pub(crate) fn hold(&self) -> Held<'_> {

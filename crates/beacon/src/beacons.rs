@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use brisk_telemetry::RequestId;
-use brisk_visits::{Metric, Visit, Visits};
+use brisk_visits::{Arms, Connection, Metric, Visit, Visits};
 
 use crate::admission::{Admission, Held};
 use crate::counts::{Counts, Insertion, add};
@@ -91,7 +91,8 @@ impl Beacons {
     }
 
     /// Takes a whole post that arrived for `host`, the first name of the configured one. Of the events that
-    /// `client` reports only a few each minute are counted: any client can make them up.
+    /// `client` reports only a few each minute are counted: any client can make them up. Of its visits one in ten minutes counts
+    /// in experiments, and none where `client` is an address of many.
     pub fn take(
         &self,
         kind: Kind,
@@ -100,7 +101,7 @@ impl Beacons {
         client: Option<IpAddr>,
     ) -> Result<(), Refusal> {
         match kind {
-            Kind::Form => self.join(&Page::read(body)?, host),
+            Kind::Form => self.join(&Page::read(body)?, host, client),
             Kind::Reports => {
                 for report in reports::read(body)? {
                     if !self.admission.may_report(client) {
@@ -113,11 +114,15 @@ impl Beacons {
         }
     }
 
-    fn join(&self, page: &Page, host: &Arc<str>) -> Result<(), Refusal> {
+    fn join(&self, page: &Page, host: &Arc<str>, client: Option<IpAddr>) -> Result<(), Refusal> {
         let token = page.token.ok_or(Refusal::UnknownId)?;
         let (issued, ago) = self.pages.take(token, host, Instant::now())?;
         let (request, answered_in) = (issued.request, issued.first_byte_in());
-        let visit = issued.joined(page, ago)?;
+        let mut visit = issued.joined(page, ago)?;
+        let is_compared = visit.connection == Connection::New && !visit.arms.is_empty();
+        if is_compared && !self.admission.may_compare(client) {
+            visit.arms = Arms::default();
+        }
         log(request, answered_in, &visit);
         add(&self.counts.joined, 1);
         self.counts.resources(&page.resources);
@@ -153,6 +158,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use brisk_telemetry::metrics::Metrics;
+    use brisk_visits::{Arm, Experiment, Settings};
 
     use super::*;
     use crate::BeaconMetrics;
@@ -173,6 +179,45 @@ mod tests {
         assert_eq!(beacons.take(Kind::Form, form.as_bytes(), &host, None), Ok(()));
         assert_eq!(beacons.take(Kind::Form, form.as_bytes(), &host, None), Err(Refusal::UnknownId));
         assert_eq!(beacons.counts.joined.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn one_address_has_one_visit_in_experiments() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let visits = Visits::open(folder.path(), Settings::default()).expect("a store");
+        let experiment = Experiment {
+            name: "e".into(),
+            arms: ["a", "b"].map(Into::into).to_vec(),
+            advice: Vec::new(),
+            metric: Metric::FirstByte,
+            margin: 0.02,
+        };
+        let ids = visits.define(&[experiment]);
+        let beacons = Beacons::new(visits.clone());
+        let host: Arc<str> = "a".into();
+        let view = |connection, client: Option<IpAddr>| {
+            let mut visit = Visit::new(Arc::clone(&host), "/".into());
+            visit.connection = connection;
+            assert!(visit.arms.push(Arm { experiment: ids[0], arm: 0 }));
+            let (request, answered_in) = (RequestId(1), Duration::ZERO);
+            let token = beacons.issue(Issued { request, visit, answered_in, may_be_hinted: true });
+            let id = String::from_utf8_lossy(&token.digits()).into_owned();
+            let form = format!("id={id}&connect=1&ttfb=100");
+            assert_eq!(beacons.take(Kind::Form, form.as_bytes(), &host, client), Ok(()));
+        };
+        let address = |last| Some(IpAddr::from([0x2001_u16, 0xdb8, 0, 0, 0, 0, 0, last]));
+        for _ in 0..10 {
+            // What is counted on a connection that was open already takes nothing from the one that follows.
+            view(Connection::Reused, address(1));
+            view(Connection::New, address(1));
+            view(Connection::New, address(2));
+            view(Connection::New, None);
+        }
+        view(Connection::New, Some(IpAddr::from([192, 0, 2, 1])));
+        assert!(visits.flush(Duration::from_mins(1)));
+        let report = &visits.reader().expect("a reader").experiments().expect("reports")[0];
+        assert_eq!(report.arms[0].visits, 2, "of a network of IPv6 and an address of IPv4");
+        assert_eq!(beacons.counts.joined.load(Ordering::Relaxed), 41);
     }
 
     #[test]

@@ -147,13 +147,13 @@ impl Issued {
     }
 }
 
-/// Whether the navigation waited for its connection, which the page knows best: browsers open connections ahead, so that the
-/// first request of one may find it ready. The times of a handshake that no visitor waited for are not the visit's.
+/// Whether the navigation waited for its connection. Of the first request of one the page knows it best: browsers open connections
+/// ahead, so that it may find one ready. No other request has opened its connection, whatever its page says. The times of a
+/// handshake that no visitor waited for are not the visit's.
 fn note_connection(visit: &mut Visit, page: &Page) {
     let has = |metric| page.measures.get(metric).is_some();
-    if page.is_own {
-        let is_new = has(Metric::Connect) || has(Metric::Tls);
-        visit.connection = if is_new { Connection::New } else { Connection::Reused };
+    if page.is_own && !has(Metric::Connect) && !has(Metric::Tls) {
+        visit.connection = Connection::Reused;
     }
     if visit.connection == Connection::New {
         return;
@@ -244,9 +244,9 @@ mod tests {
 
     #[test]
     fn a_connection_is_new_if_the_page_waited_for_it() {
-        let joined = |form: &str| {
+        let joined_as = |connection, form: &str| {
             let mut issued = issued("a", 100);
-            issued.visit.connection = Connection::New;
+            issued.visit.connection = connection;
             for metric in [Metric::Handshake, Metric::Queue, Metric::RoundTrip] {
                 assert!(issued.visit.measures.set(metric, 20.0));
             }
@@ -257,7 +257,11 @@ mod tests {
             (visit.connection, has(Metric::Handshake))
         };
         let id = "0123456789abcdef0011223344556677";
+        let joined = |form: &str| joined_as(Connection::New, form);
         let own = format!("id={id}&wait=150&ttfb=250");
+        for later in [format!("{own}&connect=20&tls=20"), format!("brisk={id}&t_resp=250")] {
+            assert_eq!(joined_as(Connection::Reused, &later), (Connection::Reused, false), "a later request");
+        }
         assert_eq!(joined(&own), (Connection::Reused, false), "it was open already");
         assert_eq!(joined(&format!("{own}&connect=20")), (Connection::New, true));
         assert_eq!(joined(&format!("{own}&tls=20")), (Connection::New, true));

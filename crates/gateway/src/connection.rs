@@ -116,7 +116,8 @@ async fn secure(
     let received = introduce(worker, &live, &mut tcp, record, permits, deadline).await?;
     let client = live.one_client(record.client.ip());
     let (drawn, number) = (RefCell::default(), record.id);
-    let draw = |host| match &live.draws {
+    // What a proxy of many clients opened is no visitor's connection.
+    let draw = |host| match live.draws.get().filter(|_| client.is_some()) {
         Some(draws) => {
             let found: Drawn = draws.draw(number, host);
             let variant = found.variant;

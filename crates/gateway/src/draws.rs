@@ -1,6 +1,6 @@
 //! Draws connections for experiments on visitors: each connection once, when its host is known.
 //!
-//! What is drawn depends on the number of the connection and a secret of the process, and on nothing of its client: no visitor
+//! What is drawn depends on the number of the connection and a secret of the configuration, and on nothing of its client: no visitor
 //! is known again by it.
 
 use std::hash::{BuildHasher, RandomState};
@@ -48,9 +48,8 @@ impl Draws {
             let number = self.secret.hash_one((connection, &one.experiment.name));
             if let Some(arm) = arm(number, one.share, one.experiment.arms.len())
                 && drawn.arms.push(Arm { experiment: *id, arm })
-                && let Some(other) = usize::from(arm).checked_sub(1)
             {
-                drawn.give(*id, &one.values, other);
+                drawn.give(*id, &one.values, usize::from(arm));
             }
         }
         drawn
@@ -59,12 +58,18 @@ impl Draws {
 
 impl Drawn {
     /// Notes what holds for the connection as a whole. The others hold for its requests, which look their arm up.
-    fn give(&mut self, id: ExperimentId, values: &Values, place: usize) {
+    fn give(&mut self, id: ExperimentId, values: &Values, arm: usize) {
+        // All but the control have a value.
+        let other = arm.checked_sub(1);
         match values {
-            Values::Records(values) => self.variant.records = values.get(place).copied(),
-            Values::Tickets(values) => self.variant.tickets = values.get(place).copied(),
+            Values::Records(values) => {
+                self.variant.records = other.and_then(|place| values.get(place)).copied();
+            }
+            Values::Tickets(values) => {
+                self.variant.tickets = other.and_then(|place| values.get(place)).copied();
+            }
             Values::Congestion(values) => {
-                self.congestion = values.get(place).map(|value| (id, value.clone()));
+                self.congestion = values.get(arm).map(|value| (id, value.clone()));
             }
             Values::EarlyHints(_) | Values::Level(..) => {}
         }
@@ -102,6 +107,7 @@ mod tests {
             experiment: Experiment {
                 name: name.into(),
                 arms: ["0", "1", "2"].map(Into::into).to_vec(),
+                advice: Vec::new(),
                 metric: Metric::FirstByte,
                 margin: 0.02,
             },
@@ -112,7 +118,7 @@ mod tests {
     }
 
     fn draws(all: Vec<ExperimentSettings>, hosts: usize, visits: &Visits) -> Option<Draws> {
-        let mut experiments = Experiments::new(all);
+        let experiments = Experiments::new(all);
         assert!(Draws::new(&experiments, hosts, visits).is_none(), "not defined yet");
         experiments.define(visits);
         assert!(visits.flush(Duration::from_mins(1)));

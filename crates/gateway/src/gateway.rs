@@ -80,6 +80,7 @@ impl Gateway {
         settled: impl FnMut(bool),
     ) -> Result<(), GatewayError> {
         let Self { settings, shared, server, dashboard, .. } = self;
+        shared.begin_experiments();
         let pages = pages(&shared);
         let checks = HealthChecks::default();
         let reloads = Reloads { shared: Arc::clone(&shared), settings, read, settled, checks, dashboard };

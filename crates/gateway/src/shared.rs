@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -71,8 +71,8 @@ pub(crate) struct Live {
     pub(crate) measures_rtt: bool,
     /// `None` if no rate is limited.
     pub(crate) rates: Option<Arc<Rates>>,
-    /// `None` where there are no experiments.
-    pub(crate) draws: Option<Draws>,
+    /// Empty where there are no experiments, and before they begin.
+    pub(crate) draws: OnceLock<Draws>,
     parts: ServiceParts,
 }
 
@@ -89,10 +89,12 @@ impl Live {
     }
 
     /// Makes the experiments known as those in force, so that others end. From here on nothing may fail.
-    fn begin_experiments(&mut self, visits: &Visits) {
-        let settings = &mut self.parts.settings;
+    fn begin_experiments(&self, visits: &Visits) {
+        let settings = &self.parts.settings;
         settings.experiments.define(visits);
-        self.draws = Draws::new(&settings.experiments, settings.hosts.len(), visits);
+        if let Some(draws) = Draws::new(&settings.experiments, settings.hosts.len(), visits) {
+            self.draws.get_or_init(|| draws);
+        }
     }
 
     /// The service of one worker, with upstream connections of its own: those in `groups`, as far as their upstreams are
@@ -169,12 +171,11 @@ impl Shared {
         let gate = KeyGate { share: Some(key_share.clone()), rates };
         let resources = resumption.resources(gate, Arc::clone(&challenges));
         let measured = Measured::new(visits, &metrics);
-        let mut live = live(settings, &*engines, resources, &metrics, &measured, None)?;
+        let live = live(settings, &*engines, resources, &metrics, &measured, None)?;
         let care = Arc::new(errands::start(&settings.certificates)?);
         let replaces = Arc::clone(&obtainer);
         care.on_revoked(move |certificate| replaces.revoked(certificate));
         start_catalogues(settings, &engines, &care)?;
-        live.begin_experiments(measured.visits());
         publish(settings, &live.tls, &care);
         metrics.set_certificates(expiries(settings));
         metrics.register(CompressionMetrics);
@@ -207,14 +208,19 @@ impl Shared {
         Ok(shared)
     }
 
+    /// The experiments of the first configuration begin, and those that are not in it end: before anything is served, and after
+    /// all that can fail, since another process may have them.
+    pub(crate) fn begin_experiments(&self) {
+        self.live.load().begin_experiments(self.measured.visits());
+    }
+
     /// Puts new settings in force for new connections and new requests. On an error nothing changes.
     pub(crate) fn apply(&self, settings: &GatewaySettings) -> Result<(), GatewayError> {
         let before = self.live.load();
         let rates = rates(settings, before.rates.as_ref(), &self.rate_refusals);
         let gate = KeyGate { share: Some(self.key_share.clone()), rates };
         let resources = self.resumption.resources(gate, Arc::clone(&self.challenges));
-        let mut live =
-            live(settings, &*self.engines, resources, &self.metrics, &self.measured, Some(&before))?;
+        let live = live(settings, &*self.engines, resources, &self.metrics, &self.measured, Some(&before))?;
         let access_log = open_access_log(settings, &self.metrics)?;
         self.resumption.configure(&settings.sessions)?;
         self.sink.set_access_log(access_log);
@@ -352,7 +358,7 @@ fn live(
         http: settings.protocol.clone(),
         redirect: HttpsRedirect::new(settings.redirect_port),
         measures_rtt: settings.access_log.is_some() || has_page || has_timing,
-        draws: None,
+        draws: OnceLock::new(),
         parts,
     })
 }

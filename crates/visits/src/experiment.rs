@@ -1,9 +1,9 @@
 //! Experiments: settings drawn per connection, and the arms that connections got.
 
-use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::metric::Metric;
+use crate::sequential::Decision;
 
 /// Arms of one experiment.
 pub const MOST_ARMS: usize = 8;
@@ -12,17 +12,26 @@ pub const ARMS_OF_A_VISIT: usize = 4;
 /// Definitions that one process remembers; each change of an experiment by a reload is one more.
 const MOST_DEFINITIONS: usize = 1_000;
 
-/// What is compared. Two experiments that differ in anything are different, even with the same name.
-#[derive(Debug, Clone, PartialEq)]
+/// What is compared. Two experiments that differ in anything but advice are different, even with the same name.
+#[derive(Debug, Clone)]
 pub struct Experiment {
     /// Its name.
     pub name: Arc<str>,
     /// The arms, each with the value of the setting in its text. The first is the control. Eight at most count.
     pub arms: Vec<Arc<str>>,
-    /// The metric that decides, a time.
+    /// What to do to serve each of the arms, in a sentence. Where there is none the arm's text is to be written.
+    pub advice: Vec<Arc<str>>,
+    /// The metric that decides, [one that is compared](Metric::is_compared).
     pub metric: Metric,
     /// Relative differences up to this one do not matter: 0.02 is 2 %.
     pub margin: f64,
+}
+
+impl PartialEq for Experiment {
+    fn eq(&self, other: &Self) -> bool {
+        let of = |one: &Self| (Arc::clone(&one.name), one.metric, one.margin.to_bits());
+        of(self) == of(other) && self.arms == other.arms
+    }
 }
 
 /// An experiment that the store knows, while the process lives.
@@ -84,8 +93,8 @@ pub(crate) struct Definitions(Mutex<Defined>);
 struct Defined {
     /// With whether it is in the configuration.
     all: Vec<(Arc<Experiment>, bool)>,
-    /// Whether the configuration has others than the database knows.
-    is_changed: bool,
+    /// Whether a configuration has said which there are.
+    is_known: bool,
 }
 
 impl Definitions {
@@ -96,7 +105,7 @@ impl Definitions {
     /// The ids of all `experiments` of the configuration: the same one for the same definition, as long as it stays there.
     pub(crate) fn define(&self, experiments: &[Experiment]) -> Vec<ExperimentId> {
         let mut defined = self.lock();
-        defined.is_changed = true;
+        defined.is_known = true;
         for (known, is_current) in &mut defined.all {
             *is_current = *is_current && experiments.contains(known);
         }
@@ -120,14 +129,17 @@ impl Definitions {
         self.lock().all.get(usize::from(id.0)).map(|(experiment, _)| Arc::clone(experiment))
     }
 
-    /// Whether the configuration has changed since the last call.
-    pub(crate) fn take_change(&self) -> bool {
-        mem::take(&mut self.lock().is_changed)
+    /// Whether a configuration has said which experiments there are.
+    pub(crate) fn is_known(&self) -> bool {
+        self.lock().is_known
     }
 
-    /// Has the next [`take_change`](Self::take_change) say so again.
-    pub(crate) fn note_change(&self) {
-        self.lock().is_changed = true;
+    /// What to do about this decision on the experiment of the configuration that has this name and as many arms.
+    pub(crate) fn advice(&self, name: &str, arms: usize, decision: &Decision) -> Option<String> {
+        let defined = self.lock();
+        let mut current = defined.all.iter().filter(|(_, is_current)| *is_current);
+        let (experiment, _) = current.find(|(one, _)| *one.name == *name && one.arms.len() == arms)?;
+        Some(decision.advice(experiment))
     }
 }
 
@@ -135,6 +147,7 @@ impl Defined {
     fn id(&mut self, experiment: &Experiment) -> ExperimentId {
         let known = |(known, is_current): &(Arc<Experiment>, bool)| *is_current && **known == *experiment;
         if let Some(place) = self.all.iter().position(known) {
+            self.all[place].0 = Arc::new(experiment.clone());
             return ExperimentId(place as u16);
         }
         if self.all.len() >= MOST_DEFINITIONS {
@@ -160,11 +173,14 @@ mod tests {
         let mut experiment = Experiment {
             name: "records".into(),
             arms: vec!["16 KiB".into(), "4 KiB".into()],
+            advice: Vec::new(),
             metric: Metric::FirstByte,
             margin: 0.02,
         };
         let first = one(&experiment);
+        experiment.advice = vec!["Keep it.".into()];
         assert_eq!(one(&experiment), first);
+        assert_eq!(definitions.get(first).unwrap().advice, experiment.advice);
         experiment.arms[1] = "2 KiB".into();
         let second = one(&experiment);
         assert_ne!(first, second);

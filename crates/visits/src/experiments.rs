@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
+use crate::experiment::Experiment;
 use crate::gather::ArmSums;
 use crate::metric::Metric;
-use crate::sequential::{Decision, FEWEST, Interval, decide, difference};
+use crate::sequential::{Decision, FEWEST, Interval, difference, is_uneven};
 
 /// An experiment and what it has shown so far.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -45,7 +46,7 @@ pub struct ArmReport {
     pub difference: Option<Interval>,
 }
 
-/// The report of an experiment with these arms, and with the decision that ended it.
+/// The report of an experiment with these arms, and with the decision on it if there is one, as it is at `ended`.
 pub(crate) fn report(
     name: String,
     metric: Metric,
@@ -53,16 +54,20 @@ pub(crate) fn report(
     names: Vec<String>,
     sums: &[ArmSums],
     decision: Option<Decision>,
+    ended: Option<i64>,
 ) -> ExperimentReport {
-    let decision = decision.or_else(|| decide(sums, margin));
     let text = match &decision {
         Some(decision) => decision.sentence(&names, metric),
+        None if ended.is_some() => "Ended before it was decided.".to_owned(),
+        None if is_uneven(sums) => format!(
+            "Not to be decided: the arms have unequal numbers of visits with {metric}, so that they are not of the same visitors. \
+             One of them keeps pages from being measured, or connections from taking part."
+        ),
         None if sums.iter().any(|arm| arm.visits < FEWEST) => {
             format!("Go on: each arm needs at least {FEWEST} visits with {metric}.")
         }
         None => "Go on: nothing is decided yet.".to_owned(),
     };
-    let advice = decision.map(|decision| decision.advice(&names));
     let control = sums.first().copied().unwrap_or_default();
     let others = sums.len().saturating_sub(1);
     let arms = names.into_iter().zip(sums).enumerate().map(|(place, (name, sums))| ArmReport {
@@ -78,11 +83,11 @@ pub(crate) fn report(
         margin,
         since: 0,
         decided: None,
-        ended: None,
+        ended,
         arms,
         decision,
         text,
-        advice,
+        advice: None,
     }
 }
 
@@ -106,15 +111,16 @@ impl Decision {
     }
 
     /// What to do about it.
-    pub(crate) fn advice<T: AsRef<str>>(&self, arms: &[T]) -> String {
-        match self {
-            Self::Better { arm, .. } => {
-                format!("Write {} into the configuration and remove the experiment.", text(arms, *arm))
-            }
-            Self::ControlBetter { .. } | Self::NoDifference { .. } => {
-                format!("Keep {} and remove the experiment.", text(arms, 0))
-            }
-        }
+    pub(crate) fn advice(&self, experiment: &Experiment) -> String {
+        let arm = match self {
+            Self::Better { arm, .. } => *arm,
+            Self::ControlBetter { .. } | Self::NoDifference { .. } => 0,
+        };
+        let advice = experiment.advice.get(usize::from(arm)).map(|advice| advice.to_string());
+        advice.unwrap_or_else(|| {
+            let arm = text(&experiment.arms, arm);
+            format!("Write {arm} into the configuration and remove the experiment.")
+        })
     }
 
     /// The arm that is compared with the control.
@@ -137,6 +143,7 @@ fn range(value: f64, low: f64, high: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sequential::decide;
 
     fn arm(mean: f64) -> ArmSums {
         let mut sums = ArmSums::default();
@@ -148,7 +155,8 @@ mod tests {
 
     fn words(sums: &[ArmSums], margin: f64) -> String {
         let names = ["16 KiB", "4 KiB"].map(str::to_owned).to_vec();
-        report("records".to_owned(), Metric::FirstByte, margin, names, sums, None).text
+        let decision = decide(sums, margin);
+        report("records".to_owned(), Metric::FirstByte, margin, names, sums, decision, None).text
     }
 
     #[test]
@@ -161,18 +169,36 @@ mod tests {
         assert_eq!(words(&[arm(100.0), arm(100.0)], 0.001), "Go on: nothing is decided yet.");
         let text = words(&[arm(100.0), arm(100.0)], 0.05);
         assert!(text.starts_with("No arm differs from \"16 KiB\" by more than "), "{text}");
+        let mut few = ArmSums::default();
+        few.add(100.0);
+        assert_eq!(words(&[few, few], 0.05), "Go on: each arm needs at least 250 visits with ttfb.");
         let text = words(&[arm(100.0), ArmSums::default()], 0.05);
-        assert_eq!(text, "Go on: each arm needs at least 250 visits with ttfb.");
+        assert!(
+            text.starts_with("Not to be decided: the arms have unequal numbers of visits with ttfb"),
+            "{text}"
+        );
     }
 
     #[test]
     fn a_report_has_an_interval_for_all_but_the_control() {
         let names = ["a", "b"].map(str::to_owned).to_vec();
-        let report =
-            report("e".to_owned(), Metric::LargestPaint, 0.02, names, &[arm(100.0), arm(50.0)], None);
+        let report = report(
+            "e".to_owned(),
+            Metric::LargestPaint,
+            0.02,
+            names,
+            &[arm(100.0), arm(50.0)],
+            None,
+            Some(1),
+        );
         assert!(report.arms[0].difference.is_none());
         let by = report.arms[1].difference.unwrap();
         assert!(by.low < -0.5 && by.high > -0.5 && by.high < -0.4, "{by:?}");
         assert!((report.arms[1].mean.unwrap() - 50.0).abs() < 0.1);
+        assert_eq!(
+            (report.decision, &*report.text),
+            (None, "Ended before it was decided."),
+            "and is not later"
+        );
     }
 }

@@ -66,6 +66,11 @@ impl Figures {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Forgets the arms of experiments that are no longer in the configuration.
+    pub(crate) fn forget_arms(&self, definitions: &Definitions) {
+        self.counts().arms.retain(|(experiment, _), _| definitions.is_current(*experiment));
+    }
+
     /// Counts a visit.
     pub(crate) fn count(&self, visit: &Visit, definitions: &Definitions) {
         let mut counts = self.counts();
@@ -84,7 +89,7 @@ impl Figures {
 
 impl Counts {
     fn count_arms(&mut self, visit: &Visit, definitions: &Definitions) {
-        for arm in visit.arms.iter() {
+        for arm in visit.arms.iter().filter(|arm| definitions.is_current(arm.experiment)) {
             let Some(experiment) = definitions.get(arm.experiment) else { continue };
             let Some(name) = experiment.arms.get(usize::from(arm.arm)) else { continue };
             let figures = self.arms.entry((arm.experiment, arm.arm)).or_insert_with(|| OfArm {
@@ -130,8 +135,8 @@ impl Collector for VisitsCollector {
 
 /// What the experiments of the configuration have shown, each in one series.
 fn decisions(shared: &Shared, page: &mut Encoder<'_, '_>) -> fmt::Result {
-    let help =
-        "1 for what each experiment of the configuration has shown, with the arm to be served from then on.";
+    let help = "1 for what each experiment of the configuration has shown, with the arm to be written into the configuration; \
+                until then the control is served.";
     let mut family = page.gauge("experiment_decision", help)?;
     let decisions = shared.decisions.load();
     for id in shared.definitions.ids() {
@@ -171,15 +176,11 @@ impl Counts {
         })
     }
 
-    /// An experiment that was changed and is back under its old name is one series with the old one.
     fn write_arms(&self, page: &mut Encoder<'_, '_>) -> fmt::Result {
-        let mut latest = BTreeMap::new();
-        for figures in self.arms.values() {
-            latest.insert((&*figures.experiment, &*figures.arm), figures);
-        }
         let mut family = page.seconds("experiment", "The time that decides, by arm of the experiment.")?;
-        for ((experiment, arm), figures) in latest {
-            family.durations(&[("experiment", experiment), ("arm", arm)], &figures.time)?;
+        for figures in self.arms.values() {
+            family
+                .durations(&[("experiment", &*figures.experiment), ("arm", &*figures.arm)], &figures.time)?;
         }
         Ok(())
     }
@@ -201,6 +202,7 @@ mod tests {
         let experiment = Experiment {
             name: "records".into(),
             arms: vec!["16 KiB".into(), "4 KiB".into()],
+            advice: Vec::new(),
             metric: Metric::FirstByte,
             margin: 0.02,
         };
@@ -246,6 +248,37 @@ mod tests {
         ] {
             assert!(page.lines().any(|found| found == line), "no line {line} in\n{page}");
         }
+    }
+
+    #[test]
+    fn experiments_that_are_gone_have_no_series() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Visits::open(folder.path(), Settings::default()).unwrap();
+        let experiment = |arm: &str| Experiment {
+            name: "records".into(),
+            arms: vec!["16 KiB".into(), arm.into()],
+            advice: Vec::new(),
+            metric: Metric::FirstByte,
+            margin: 0.02,
+        };
+        let metrics = Metrics::new();
+        metrics.register(store.collector().unwrap());
+        let count = |id| {
+            let mut visit = visit("a", Session::Psk);
+            visit.arms.push(Arm { experiment: id, arm: 1 });
+            store.record(visit);
+            assert!(store.flush(Duration::from_mins(1)));
+            let page = metrics.render();
+            let counts = page.lines().filter(|line| line.starts_with("brisk_experiment_seconds_count"));
+            counts.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let line =
+            |arm: &str| format!("brisk_experiment_seconds_count{{experiment=\"records\",arm=\"{arm}\"}} 1");
+        let first = store.define(&[experiment("4 KiB")])[0];
+        assert_eq!(count(first), [line("4 KiB")]);
+        let second = store.define(&[experiment("2 KiB")])[0];
+        assert_eq!(count(first), [""; 0], "it takes no more");
+        assert_eq!(count(second), [line("2 KiB")]);
     }
 
     #[test]

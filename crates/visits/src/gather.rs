@@ -16,17 +16,6 @@ use crate::visit::Visit;
 pub(crate) const SERIES: [Metric; 4] =
     [Metric::Handshake, Metric::FirstByte, Metric::LargestPaint, Metric::Interaction];
 
-/// The metrics by which the arms of an experiment can be compared.
-pub(crate) const COMPARED: [Metric; 7] = [
-    Metric::FirstByte,
-    Metric::Wait,
-    Metric::Load,
-    Metric::FirstPaint,
-    Metric::LargestPaint,
-    Metric::Interaction,
-    Metric::Handshake,
-];
-
 /// Visits of one host that are kept as rows between two writes.
 const KEPT_OF_A_HOST: usize = 512;
 /// The longest time that counts in an experiment, in milliseconds.
@@ -72,8 +61,8 @@ impl ArmSums {
     }
 }
 
-/// An arm and the place of a metric in [`COMPARED`].
-pub(crate) type ArmKey = (ExperimentId, u8, u8);
+/// An arm and a metric.
+pub(crate) type ArmKey = (ExperimentId, u8, Metric);
 
 /// What came since the last write.
 #[derive(Debug)]
@@ -122,9 +111,9 @@ impl Gathered {
             return;
         }
         for arm in visit.arms.iter().filter(|arm| arm.experiment != ExperimentId::NONE) {
-            for (number, metric) in COMPARED.iter().enumerate() {
+            for metric in Metric::ALL.iter().filter(|metric| metric.is_compared()) {
                 if let Some(value) = visit.measures.get(*metric) {
-                    self.arms.entry((arm.experiment, arm.arm, number as u8)).or_default().add(value);
+                    self.arms.entry((arm.experiment, arm.arm, *metric)).or_default().add(value);
                 }
             }
         }
@@ -210,7 +199,7 @@ mod tests {
             gathered.add(visit);
         }
         assert_eq!(gathered.arms.len(), 1);
-        let sums = gathered.arms[&(ExperimentId(0), 1, 0)];
+        let sums = gathered.arms[&(ExperimentId(0), 1, Metric::FirstByte)];
         assert_eq!(sums.visits, 2);
         assert!((sums.sum - 2.0 * 100_f64.ln()).abs() < 0.001);
     }

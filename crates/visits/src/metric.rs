@@ -71,6 +71,21 @@ impl Metric {
         !matches!(self, Self::Shift | Self::Connections | Self::Bytes)
     }
 
+    /// Whether the arms of experiments can be compared by it: a time that a visitor waits, and not a part of one that the arm may
+    /// shift to another.
+    pub const fn is_compared(self) -> bool {
+        matches!(
+            self,
+            Self::Wait
+                | Self::FirstByte
+                | Self::Load
+                | Self::FirstPaint
+                | Self::LargestPaint
+                | Self::Interaction
+                | Self::Handshake
+        )
+    }
+
     /// The value that has the second code: smaller ones are kept to within about this.
     const fn grain(self) -> f64 {
         match self {

@@ -19,6 +19,7 @@ use crate::histogram::TimeHistogram;
 use crate::metric::Metric;
 use crate::sequential::Decision;
 use crate::store::{ALL_HOSTS, DAY, FILE, HOUR, Kind, LEVEL_MINUTE, SERIES_HOUR, SERIES_TEN_MINUTES};
+use crate::visits::Shared;
 use crate::worth::{Worth, worth};
 
 pub(crate) use self::sample::{Sample, Sampled};
@@ -134,11 +135,13 @@ pub struct Reader {
     folder: Arc<Path>,
     /// Held by the one who asks for a sample: each takes tens of megabytes.
     turn: Arc<Mutex<()>>,
+    /// What the configuration says of experiments.
+    shared: Arc<Shared>,
 }
 
 impl Reader {
-    pub(crate) fn new(folder: &Arc<Path>, turn: &Arc<Mutex<()>>) -> Self {
-        Self { folder: Arc::clone(folder), turn: Arc::clone(turn) }
+    pub(crate) fn new(folder: &Arc<Path>, turn: &Arc<Mutex<()>>, shared: &Arc<Shared>) -> Self {
+        Self { folder: Arc::clone(folder), turn: Arc::clone(turn), shared: Arc::clone(shared) }
     }
 
     /// The hosts that have visits, by name.
@@ -167,7 +170,12 @@ impl Reader {
 
     /// The experiments, the latest first, and what they have shown.
     pub fn experiments(&self) -> Result<Vec<ExperimentReport>, VisitsError> {
-        Database::open(&self.folder)?.experiments()
+        let mut reports = Database::open(&self.folder)?.experiments()?;
+        for report in reports.iter_mut().filter(|report| report.ended.is_none()) {
+            let advice = |decision| self.shared.definitions.advice(&report.name, report.arms.len(), decision);
+            report.advice = report.decision.as_ref().and_then(advice);
+        }
+        Ok(reports)
     }
 }
 
@@ -256,11 +264,10 @@ impl Database {
                 Metric::ALL.get(usize::from(row.get::<_, u8>(2)?)).copied().unwrap_or(Metric::FirstByte);
             let decision: Option<String> = row.get(7)?;
             let decision = decision.as_deref().and_then(Decision::from_text);
-            let mut report = report(row.get(1)?, metric, row.get(3)?, names, &sums, decision);
+            let ended = row.get(8)?;
+            let mut report = report(row.get(1)?, metric, row.get(3)?, names, &sums, decision, ended);
             report.since = row.get(5)?;
             report.decided = row.get(6)?;
-            report.ended = row.get(8)?;
-            report.advice = report.advice.filter(|_| report.ended.is_none());
             reports.push(report);
         }
         Ok(reports)

@@ -8,6 +8,8 @@ use crate::gather::ArmSums;
 
 /// The probability of a wrong decision, over the whole experiment and all of its arms.
 const ALPHA: f64 = 0.05;
+/// The probability that arms with the same visitors are ever taken for unlike ones.
+const UNEVEN: f64 = 0.001;
 /// Visits at which intervals are narrowest in proportion.
 const TUNED_TO: f64 = 10_000.0;
 /// Visits that each arm needs before a decision: the sequences are asymptotic.
@@ -114,9 +116,41 @@ fn moments(sums: &ArmSums) -> Option<(f64, Moments)> {
     mean.is_finite().then_some((mean, Moments { visits, variance }))
 }
 
+/// Whether arms that are equally likely have unlike numbers of visits: then some of their visits are not measured, and those that are
+/// differ in more than the setting. The probability that equal arms ever seem so is at most [`UNEVEN`], however often one looks: a
+/// Bayes factor against equal shares is a martingale under them (Lindon, Malek: "Anytime-valid inference for multinomial count
+/// data", `NeurIPS` 2022).
+pub(crate) fn is_uneven(arms: &[ArmSums]) -> bool {
+    if arms.len() < 2 {
+        return false;
+    }
+    let (kinds, visits) = (arms.len() as f64, arms.iter().map(|arm| arm.visits as f64).sum::<f64>());
+    // Every division of the whole is equally likely otherwise.
+    let otherwise = ln_factorial(kinds - 1.0) - ln_factorial(visits + kinds - 1.0)
+        + arms.iter().map(|arm| ln_factorial(arm.visits as f64)).sum::<f64>();
+    otherwise + visits * kinds.ln() > -UNEVEN.ln()
+}
+
+/// The logarithm of `n!`, to within 1e-9 of it (Stirling).
+fn ln_factorial(n: f64) -> f64 {
+    let mut small = 0.0;
+    let mut above = n + 1.0;
+    // The series is exact enough from here on.
+    while above < 10.0 {
+        small += above.ln();
+        above += 1.0;
+    }
+    let inverse = 1.0 / above;
+    let series = inverse / 12.0 - inverse.powi(3) / 360.0 + inverse.powi(5) / 1_260.0;
+    (above - 0.5) * above.ln() - above + 0.5 * std::f64::consts::TAU.ln() + series - small
+}
+
 /// The decision that the arms allow, the first of which is the control; `None` to go on. Relative differences up to `margin` do
 /// not matter.
 pub(crate) fn decide(arms: &[ArmSums], margin: f64) -> Option<Decision> {
+    if is_uneven(arms) {
+        return None;
+    }
     let (control, others) = arms.split_first()?;
     let compared: Option<Vec<_>> = others.iter().map(|arm| difference(control, arm, others.len())).collect();
     let compared = compared?;
@@ -189,6 +223,40 @@ mod tests {
             };
             assert!(beyond <= 0.05);
         }
+    }
+
+    #[test]
+    fn arms_that_lose_visits_are_not_compared() {
+        let of = |visits| ArmSums { visits, sum: 5.0 * visits as f64, squares: 26.0 * visits as f64 };
+        for (visits, expected) in [
+            (&[0, 0][..], false),
+            (&[3, 0], false),
+            (&[30, 0], true),
+            (&[1_000, 1_060], false),
+            (&[1_000, 1_250], true),
+            (&[1_000_000, 1_003_000], false),
+            (&[1_000_000, 1_010_000], true),
+            (&[1_000, 1_020, 990, 1_010], false),
+            (&[1_000, 1_020, 990, 700], true),
+            (&[700], false),
+        ] {
+            let arms: Vec<_> = visits.iter().map(|visits| of(*visits)).collect();
+            assert_eq!(is_uneven(&arms), expected, "{visits:?}");
+            assert!(!expected || decide(&arms, 1.0).is_none());
+        }
+        for (n, expected) in [(0.0, 1.0_f64), (1.0, 1.0), (5.0, 120.0), (12.0, 479_001_600.0)] {
+            assert!((ln_factorial(n) - expected.ln()).abs() < 1e-8, "{n}");
+        }
+        let mut random = Random::seeded(8);
+        let uneven = (0..300).filter(|_| {
+            let mut arms = [ArmSums::default(); 3];
+            (0..3_000).any(|_| {
+                arms[random.below(3) as usize].visits += 1;
+                is_uneven(&arms)
+            })
+        });
+        let uneven = uneven.count();
+        assert!(uneven <= 9, "{uneven} of 300");
     }
 
     #[test]

@@ -239,7 +239,9 @@ impl Write<'_> {
         for ((experiment, arm, metric), sums) in &gathered.arms {
             let experiment =
                 self.names.experiment(self.transaction, *experiment, self.definitions, self.now)?;
-            let metric = crate::gather::COMPARED[usize::from(*metric)] as u8;
+            if experiment == 0 {
+                continue;
+            }
             let text =
                 "INSERT INTO arm (experiment, arm, metric, visits, sum, squares) VALUES (?, ?, ?, ?, ?, ?)
                 ON CONFLICT DO UPDATE SET visits = visits + excluded.visits, sum = sum + excluded.sum,
@@ -247,7 +249,7 @@ impl Write<'_> {
             self.transaction.prepare_cached(text)?.execute(params![
                 experiment,
                 arm,
-                metric,
+                *metric as u8,
                 sums.visits as i64,
                 sums.sum,
                 sums.squares

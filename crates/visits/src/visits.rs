@@ -167,6 +167,7 @@ impl Visits {
     pub fn define(&self, experiments: &[Experiment]) -> Vec<ExperimentId> {
         let Some(inner) = &self.0 else { return vec![ExperimentId::NONE; experiments.len()] };
         let ids = inner.shared.definitions.define(experiments);
+        inner.shared.figures.forget_arms(&inner.shared.definitions);
         // Where the queue is full they are looked for a little later.
         let _ = inner.queue.try_send(Message::Defined);
         ids
@@ -191,7 +192,7 @@ impl Visits {
 
     /// What asks the database; `None` where there is none.
     pub fn reader(&self) -> Option<Reader> {
-        self.0.as_ref().map(|inner| Reader::new(&inner.folder, &inner.turn))
+        self.0.as_ref().map(|inner| Reader::new(&inner.folder, &inner.turn, &inner.shared))
     }
 
     /// Has everything written that was recorded before, and waits for that until `timeout`. Returns whether it is in the

@@ -180,7 +180,8 @@ impl Writer {
     fn look_after(&mut self) {
         let (now, uptime, settings) = (unix_seconds(), self.started.elapsed(), self.shared.settings.load());
         let Some(store) = &mut self.store else { return };
-        let decided = store.decide(&self.shared.definitions, now);
+        let before = self.shared.decisions.load();
+        let decided = store.decide(&self.shared.definitions, &before, now);
         let decided = decided.map(|decisions| self.shared.put_in_force(decisions));
         let rolled = store.roll_up(now, &settings);
         let clock = &mut self.clock;
@@ -214,7 +215,7 @@ impl Shared {
             };
             let Some(experiment) = self.definitions.get(*id) else { continue };
             let found = decision.sentence(&experiment.arms, experiment.metric);
-            let advice = decision.advice(&experiment.arms);
+            let advice = decision.advice(&experiment);
             tracing::info!(
                 experiment = %experiment.name,
                 "decided, and no connection is drawn any more: {found} {advice}"
@@ -260,6 +261,7 @@ mod tests {
             let experiment = Experiment {
                 name: "e".into(),
                 arms: vec!["a".into(), "b".into()],
+                advice: Vec::new(),
                 metric: Metric::FirstByte,
                 margin: 0.02,
             };

@@ -3,6 +3,8 @@
 //! What a connection got is drawn once, by the gateway that accepts it, when its handshake begins; requests on it look it up.
 //! Where there is no experiment nothing is looked up.
 
+use std::sync::OnceLock;
+
 use brisk_coding::Coding;
 use brisk_net::Congestion;
 use brisk_tls::settings::Records;
@@ -15,7 +17,7 @@ use crate::connection::Connection;
 pub struct Experiments {
     all: Vec<ExperimentSettings>,
     /// Of each; none before they are defined.
-    ids: Vec<ExperimentId>,
+    ids: OnceLock<Vec<ExperimentId>>,
 }
 
 /// One experiment.
@@ -42,14 +44,14 @@ pub enum Values {
     EarlyHints(Vec<bool>),
     /// The level of a coding, where answers are compressed.
     Level(Coding, Vec<u8>),
-    /// The congestion control of the kernel.
+    /// The congestion control of the kernel; of all arms, so that each gets its own in the same way.
     Congestion(Vec<Congestion>),
 }
 
 impl Experiments {
     /// Those that are not defined yet.
     pub fn new(all: Vec<ExperimentSettings>) -> Self {
-        Self { all, ids: Vec::new() }
+        Self { all, ids: OnceLock::new() }
     }
 
     /// All of them.
@@ -57,15 +59,17 @@ impl Experiments {
         &self.all
     }
 
-    /// Makes them known to the store of visits as those of the configuration in force. Until then no connection is drawn.
-    pub fn define(&mut self, visits: &Visits) {
-        let all: Vec<_> = self.all.iter().map(|one| one.experiment.clone()).collect();
-        self.ids = visits.define(&all);
+    /// Makes them known to the store of visits as those of the configuration in force, once. Until then no connection is drawn.
+    pub fn define(&self, visits: &Visits) {
+        self.ids.get_or_init(|| {
+            let all: Vec<_> = self.all.iter().map(|one| one.experiment.clone()).collect();
+            visits.define(&all)
+        });
     }
 
     /// Those of the host at `place`, once they are defined.
     pub fn of_host(&self, place: usize) -> impl Iterator<Item = (ExperimentId, &ExperimentSettings)> {
-        let all = self.ids.iter().copied().zip(&self.all);
+        let all = self.ids.get().into_iter().flatten().copied().zip(&self.all);
         all.filter(move |(_, one)| one.hosts.contains(&place))
     }
 }

@@ -10,32 +10,34 @@ use crate::sequential::{Decision, decide};
 use crate::visits::Decisions;
 
 impl Store {
-    /// The experiments of the configuration, with the decision on each; what can be decided at `now` is.
-    pub(crate) fn decide(&mut self, definitions: &Definitions, now: i64) -> Result<Decisions, VisitsError> {
+    /// The experiments of the configuration, with the decision on each; what can be decided at `now` is. What was decided
+    /// `before` stays so, where the database was lost.
+    pub(crate) fn decide(
+        &mut self,
+        definitions: &Definitions,
+        before: &Decisions,
+        now: i64,
+    ) -> Result<Decisions, VisitsError> {
         let mut decisions = Decisions::new();
-        let mut ids = definitions.ids().peekable();
-        let is_changed = definitions.take_change();
-        if ids.peek().is_none() && !is_changed {
+        if !definitions.is_known() {
             return Ok(decisions);
         }
+        let ids = definitions.ids();
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let names = &mut self.names;
         let all = || -> Result<(), VisitsError> {
-            if is_changed {
-                names.end_experiments(&transaction, definitions, now)?;
-            }
+            // Each time: a process that ends meanwhile may still have some of them.
+            names.end_experiments(&transaction, definitions, now)?;
             for id in ids {
-                let number = names.experiment(&transaction, id, definitions, now)?;
+                let number = names.go_on(&transaction, id, definitions, now)?;
                 let Some(experiment) = definitions.get(id).filter(|_| number != 0) else { continue };
-                decisions.insert(id, decision(&transaction, number, &experiment, now)?);
+                let known = before.get(&id).copied().flatten();
+                decisions.insert(id, decision(&transaction, number, &experiment, known, now)?);
             }
             Ok(())
         };
         let done = all().and_then(|()| Ok(transaction.commit()?));
         if done.is_err() {
-            if is_changed {
-                definitions.note_change();
-            }
             self.names.forget();
         }
         done.map(|()| decisions)
@@ -46,6 +48,7 @@ fn decision(
     transaction: &Transaction<'_>,
     number: u16,
     experiment: &Experiment,
+    known: Option<Decision>,
     now: i64,
 ) -> Result<Option<Decision>, VisitsError> {
     let text = "SELECT decision FROM experiment WHERE id = ?";
@@ -53,7 +56,10 @@ fn decision(
     if let Some(decision) = decided.as_deref().and_then(Decision::from_text) {
         return Ok(Some(decision));
     }
-    let decision = decide(&sums(transaction, number, experiment)?, experiment.margin);
+    let decision = match known {
+        Some(known) => Some(known),
+        None => decide(&sums(transaction, number, experiment)?, experiment.margin),
+    };
     if let Some(decision) = decision {
         let text = "UPDATE experiment SET decided = ?, decision = ? WHERE id = ?";
         transaction.prepare_cached(text)?.execute(params![now, decision.to_text(), number])?;
@@ -98,6 +104,7 @@ mod tests {
         Experiment {
             name: name.into(),
             arms: vec!["16 KiB".into(), "4 KiB".into()],
+            advice: vec!["Keep 16 KiB.".into(), "Write 4 KiB.".into()],
             metric: Metric::FirstByte,
             margin: 0.01,
         }
@@ -144,14 +151,68 @@ mod tests {
         let report = reports.iter().find(|report| report.name == "records").unwrap();
         assert_eq!((report.decision, report.arms.len()), (decided, 2));
         assert!(report.decided.is_some() && report.text.contains("is better than"), "{}", report.text);
-        assert_eq!(
-            report.advice.as_deref(),
-            Some("Write 4 KiB into the configuration and remove the experiment.")
-        );
+        assert_eq!(report.advice.as_deref(), Some("Write 4 KiB."));
         drop(visits);
         let (visits, records, hints) = open(folder.path());
         assert!(visits.flush(LONG));
         assert_eq!((visits.decision(records), visits.decision(hints)), (decided, None));
+    }
+
+    #[test]
+    fn a_decision_outlives_the_loss_of_its_database() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = folder.path().join("visits");
+        let (visits, records, hints) = open(&inside);
+        record(&visits, records, 0.8, &mut Random::seeded(5));
+        let decided = visits.decision(records);
+        assert!(decided.is_some());
+        std::fs::remove_dir_all(&inside).unwrap();
+        assert!(visits.flush(LONG) && visits.flush(LONG), "{:?}", visits.status());
+        assert_eq!((visits.decision(records), visits.is_running(hints)), (decided, true));
+        drop(visits);
+        let (visits, records, _) = open(&inside);
+        assert!(visits.flush(LONG));
+        assert_eq!(visits.decision(records), decided, "it was written again");
+    }
+
+    #[test]
+    fn an_experiment_that_another_process_has_ended_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut random = Random::seeded(5);
+        let (visits, records, _) = open(folder.path());
+        record(&visits, records, 0.8, &mut random);
+        let decided = visits.decision(records);
+        assert!(decided.is_some());
+        let other = Visits::open(folder.path(), Settings::default()).unwrap();
+        other.define(&[experiment("hints")]);
+        assert!(other.flush(LONG));
+        let ended = || {
+            let reports = visits.reader().unwrap().experiments().unwrap();
+            let of_name = reports.into_iter().filter(|report| report.name == "records");
+            of_name.map(|report| (report.ended.is_some(), report.decision)).collect::<Vec<_>>()
+        };
+        assert_eq!(ended(), [(true, decided)]);
+        assert!(visits.flush(LONG));
+        assert_eq!((ended(), visits.decision(records)), (vec![(false, decided)], decided));
+        // Who has it last says whether it has ended: the other one stays.
+        assert!(visits.close(LONG) && other.flush(LONG));
+        assert_eq!(ended(), [(true, decided)]);
+    }
+
+    #[test]
+    fn what_has_ended_gets_no_more_visits_and_no_verdict() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut random = Random::seeded(5);
+        let (visits, records, hints) = open(folder.path());
+        record(&visits, hints, 1.0, &mut random);
+        visits.define(&[experiment("records")]);
+        record(&visits, hints, 0.1, &mut random);
+        record(&visits, records, 1.0, &mut random);
+        let reports = visits.reader().unwrap().experiments().unwrap();
+        let report = reports.iter().find(|report| report.name == "hints").unwrap();
+        assert_eq!(report.arms.iter().map(|arm| arm.visits).sum::<u64>(), 2_000);
+        assert_eq!((report.decision, report.advice.as_deref()), (None, None));
+        assert_eq!(report.text, "Ended before it was decided.");
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl Names {
         Ok(number)
     }
 
-    /// The number of an experiment, from 1 on; 0 if it is not known or there are too many.
+    /// The number of an experiment, from 1 on; 0 if it is not in the configuration or there are too many.
     pub(super) fn experiment(
         &mut self,
         transaction: &Transaction<'_>,
@@ -80,16 +80,39 @@ impl Names {
         definitions: &Definitions,
         now: i64,
     ) -> Result<u16, VisitsError> {
-        if let Some(number) = self.experiments.get(&id) {
-            return Ok(*number);
-        }
-        // One that has ended and is not known is the row of no experiment.
+        // What has ended gets no more.
         let Some(experiment) = definitions.get(id).filter(|_| definitions.is_current(id)) else {
             return Ok(0);
         };
+        if let Some(number) = self.experiments.get(&id) {
+            return Ok(*number);
+        }
         let number = experiment_number(transaction, &experiment, now)?;
         self.experiments.insert(id, number);
         Ok(number)
+    }
+
+    /// The number of an experiment of the configuration again, after another process, which does not have it, ended its row: the
+    /// row goes on, unless there is another one by now.
+    pub(super) fn go_on(
+        &mut self,
+        transaction: &Transaction<'_>,
+        id: ExperimentId,
+        definitions: &Definitions,
+        now: i64,
+    ) -> Result<u16, VisitsError> {
+        let number = self.experiment(transaction, id, definitions, now)?;
+        let text = "SELECT ended IS NOT NULL FROM experiment WHERE id = ?";
+        let ended = transaction.prepare_cached(text)?.query_row([number], |row| row.get(0)).optional()?;
+        if ended != Some(true) {
+            return Ok(number);
+        }
+        let text = "UPDATE OR IGNORE experiment SET ended = NULL WHERE id = ?";
+        if transaction.prepare_cached(text)?.execute([number])? > 0 {
+            return Ok(number);
+        }
+        self.experiments.remove(&id);
+        self.experiment(transaction, id, definitions, now)
     }
 
     /// Ends the experiments that are no longer in the configuration: those of this process first, so that one which left and came

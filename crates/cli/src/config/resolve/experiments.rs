@@ -71,14 +71,15 @@ fn experiment(
         context.findings.unknown(&path.key("setting"), &table.setting, known);
     }
     let hosts = hosts(table, surroundings.hosts, path, context);
-    let metric = metric(table, path, context);
     let share = context.findings.within(&path.key("share"), table.share, 1.0, &(0.001..=1.0));
     let margin = context.findings.within(&path.key("margin"), table.margin, 0.02, &(0.0..=1.0));
+    let metric = metric(table, setting, path, context);
     let (setting, hosts) = (setting?, hosts?);
     let drawn = values::values(setting, table, surroundings, &hosts, path, context)?;
     let experiment = Experiment {
         name: name.into(),
         arms: drawn.arms.into_iter().map(Into::into).collect(),
+        advice: drawn.advice.into_iter().map(Into::into).collect(),
         metric: metric?,
         margin,
     };
@@ -126,12 +127,18 @@ fn hosts(
     (!places.is_empty()).then_some(places)
 }
 
-fn metric(table: &raw::Experiment, path: &KeyPath, context: &mut Context<'_>) -> Option<Metric> {
-    let Some(name) = &table.metric else { return Some(Metric::FirstByte) };
-    let metric = Metric::named(name).filter(|metric| metric.is_time());
+fn metric(
+    table: &raw::Experiment,
+    setting: Option<Setting>,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<Metric> {
+    let Some(name) = &table.metric else { return setting.map(Setting::usual_metric) };
+    let is_right = |metric: &Metric| metric.is_compared() && setting.is_none_or(|one| one.shows_in(*metric));
+    let metric = Metric::named(name).filter(is_right);
     if metric.is_none() {
-        let times = Metric::ALL.iter().filter(|metric| metric.is_time());
-        let known = times.map(|metric| metric.name().to_owned()).collect();
+        let known = Metric::ALL.iter().filter(|metric| is_right(metric));
+        let known = known.map(|metric| metric.name().to_owned()).collect();
         context.findings.unknown(&path.key("metric"), name, known);
     }
     metric

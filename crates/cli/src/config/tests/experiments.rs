@@ -41,6 +41,31 @@ fn an_experiment_has_a_control_and_other_arms() {
 }
 
 #[test]
+fn each_arm_has_its_advice_and_each_setting_a_metric_that_it_can_change() {
+    let one = |text: &str| accepted(text).settings.service.experiments.all()[0].experiment.clone();
+    let found = one(&with("setting = \"tls.tickets_per_handshake\"\nvalues = [2]"));
+    assert!(found.advice.iter().all(|advice| advice.starts_with("That is what sending the tickets costs; ")));
+    let found = one(&with_routes("setting = \"compression.zstd_level\"\nvalues = [9]"));
+    assert_eq!((found.metric, found.advice.len()), (Metric::Load, 2));
+    assert_eq!(&*found.advice[0], "Keep what is configured, and remove the experiment.");
+    assert_eq!(
+        &*found.advice[1],
+        "Write compression.zstd_level = 9 to the routes of its hosts and remove the experiment."
+    );
+    let upstream = "[[host.route]]\npath = \"/\"\nupstream = \"app\"\n[upstream.app]\nservers = [\"http://127.0.0.1:1\"]\n";
+    let hints = |metric: &str| {
+        let keys = "setting = \"early_hints\"\nvalues = [true]";
+        format!("{LISTENER}{MEASURED}{upstream}{STORE}[experiment.one]\n{keys}\n{metric}")
+    };
+    assert_eq!(one(&hints("")).metric, Metric::LargestPaint);
+    for blind in ["ttfb", "wait", "handshake"] {
+        let message = checked(folder().path(), &hints(&format!("metric = \"{blind}\"\n"))).expect_err(blind);
+        let known = "is not known here; known here: `load`, `fcp`, `lcp`, `inp`";
+        assert!(message.ends_with(known), "{message}");
+    }
+}
+
+#[test]
 fn wrong_values_of_settings_are_named() {
     for (setting, values, message) in [
         ("tls.growing_records", "1", "1 is no value of tls.growing_records: write true or false"),
@@ -49,11 +74,11 @@ fn wrong_values_of_settings_are_named() {
             "true",
             "true is what is configured, which the control has: write another value",
         ),
-        ("tls.tickets_per_handshake", "9", "9 is out of range: write 0 to 8"),
+        ("tls.tickets_per_handshake", "9", "9 is out of range: write 1 to 8"),
         (
             "tls.tickets_per_handshake",
             "\"2\"",
-            "\"2\" is no value of tls.tickets_per_handshake: write a number from 0 to 8",
+            "\"2\" is no value of tls.tickets_per_handshake: write a number from 1 to 8",
         ),
         (
             "net.ipv4.tcp_congestion_control",
@@ -66,6 +91,18 @@ fn wrong_values_of_settings_are_named() {
             &format!("brisk.toml:11:11: experiment.one.values[0]: {message}"),
         );
     }
+    refused(
+        &with("setting = \"tls.tickets_per_handshake\"\nvalues = [0]"),
+        "brisk.toml:11:11: experiment.one.values[0]: 0 is out of range: write 1 to 8",
+    );
+    let usual = brisk_net::Congestion::usual().expect("a congestion control");
+    refused(
+        &with(&format!("setting = \"net.ipv4.tcp_congestion_control\"\nvalues = [{usual:?}]")),
+        &format!(
+            "brisk.toml:11:11: experiment.one.values[0]: {usual:?} is what is configured, which the control has: write another \
+             value"
+        ),
+    );
     refused(
         &with("setting = \"tls.tickets_per_handshake\"\nvalues = [2, 2]"),
         "brisk.toml:11:14: experiment.one.values[1]: 2 is in the list already",
@@ -109,8 +146,8 @@ fn wrong_keys_of_an_experiment_are_named() {
         ),
         (
             "metric = \"cls\"",
-            "12:10: experiment.one.metric: \"cls\" is not known here; known here: `dns`, `connect`, `tls`, `wait`, `ttfb`, \
-             `load`, `fcp`, `lcp`, `inp`, `handshake`, `rtt`, `queue`, `upstream`",
+            "12:10: experiment.one.metric: \"cls\" is not known here; known here: `wait`, `ttfb`, `load`, `fcp`, `lcp`, \
+             `inp`, `handshake`",
         ),
     ] {
         refused(&with(&format!("{right}\n{line}")), &format!("brisk.toml:{message}"));

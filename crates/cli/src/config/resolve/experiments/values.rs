@@ -1,13 +1,13 @@
 //! The settings that can be drawn, their values, and how an arm is written.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::ops::RangeInclusive;
 
 use brisk_coding::Coding;
 use brisk_net::Congestion;
 use brisk_proxy::settings::{Action, RouteSettings, Values};
 use brisk_tls::settings::Records;
-use brisk_visits::MOST_ARMS;
+use brisk_visits::{MOST_ARMS, Metric};
 
 use super::Surroundings;
 use crate::config::error::KeyPath;
@@ -30,6 +30,8 @@ pub(super) enum Setting {
 /// The arms of an experiment as they are shown, and the values of those beside the control.
 pub(super) struct Drawn {
     pub(super) arms: Vec<String>,
+    /// What to do to serve each of them.
+    pub(super) advice: Vec<String>,
     pub(super) values: Values,
 }
 
@@ -69,7 +71,8 @@ impl Setting {
         };
         match self {
             Self::Records | Self::EarlyHints => Kind::Switch,
-            Self::Tickets => Kind::Number(0..=8),
+            // Without any no visitor would resume: what that costs is not seen on the connections that are drawn.
+            Self::Tickets => Kind::Number(1..=8),
             Self::Zstd => levels(Coding::Zstd, HIGHEST_ZSTD),
             Self::Brotli => levels(Coding::Brotli, HIGHEST_BROTLI),
             Self::Gzip => levels(Coding::Gzip, HIGHEST_GZIP),
@@ -77,11 +80,55 @@ impl Setting {
         }
     }
 
+    /// The metric that decides unless another one is written: one that the setting can change.
+    pub(super) const fn usual_metric(self) -> Metric {
+        match self {
+            Self::Records | Self::Tickets => Metric::FirstByte,
+            Self::Zstd | Self::Brotli | Self::Gzip => Metric::Load,
+            Self::EarlyHints | Self::Congestion => Metric::LargestPaint,
+        }
+    }
+
+    /// Whether a metric shows what the setting does to visitors. To some browsers hints are the first byte, and to none they
+    /// make the answer come sooner.
+    pub(super) const fn shows_in(self, metric: Metric) -> bool {
+        let is_before = matches!(metric, Metric::FirstByte | Metric::Wait | Metric::Handshake);
+        !(matches!(self, Self::EarlyHints) && is_before)
+    }
+
     /// An arm with this value.
     fn with(self, value: &ExperimentValue) -> String {
         format!("{} = {value}", self.name())
     }
+
+    /// What to do to serve the arm with this value.
+    fn advice(self, value: &ExperimentValue) -> String {
+        let arm = self.with(value);
+        match self {
+            Self::Records => format!("Write {arm} into the configuration, for all hosts, and remove the experiment."),
+            Self::Tickets => TICKETS.to_owned(),
+            Self::EarlyHints if *value == ExperimentValue::Switch(true) => {
+                "Write early_hints = true to the routes of its hosts that have none, and remove the experiment. Those with links keep \
+                 them."
+                    .to_owned()
+            }
+            Self::EarlyHints | Self::Zstd | Self::Brotli | Self::Gzip => {
+                format!("Write {arm} to the routes of its hosts and remove the experiment.")
+            }
+            Self::Congestion => {
+                let ExperimentValue::Text(name) = value else { return arm };
+                format!(
+                    "Set it with sysctl -w {}={name}, for all programs of the machine, and remove the experiment.",
+                    self.name()
+                )
+            }
+        }
+    }
 }
+
+/// Tickets are sent at the cost of the connection that gets them, and of use to the next.
+const TICKETS: &str = "That is what sending the tickets costs; what visitors save by them on their next connections is not in it. \
+                       Weigh both, and remove the experiment.";
 
 #[derive(Clone, Debug)]
 enum Kind {
@@ -109,10 +156,15 @@ pub(super) fn values(
         context.findings.wrong(&path, message);
     }
     let mut is_right = !table.values.is_empty();
+    let mut controls = control.congestion.iter().cloned().collect::<Vec<_>>();
     for (index, value) in table.values.iter().enumerate() {
         let reason = wrong(setting, value).or_else(|| {
             let is_twice = table.values[..index].contains(value);
             is_twice.then(|| format!("{value} is in the list already")).or_else(|| control.equal(value))
+        });
+        let reason = reason.or_else(|| match value {
+            ExperimentValue::Text(name) => controlled(name).map(|one| controls.push(one)).err(),
+            ExperimentValue::Switch(_) | ExperimentValue::Number(_) => None,
         });
         if let Some(reason) = reason {
             context.findings.wrong(&path.index(index), reason);
@@ -122,14 +174,11 @@ pub(super) fn values(
     if !is_right {
         return None;
     }
-    if setting == Setting::Congestion && table.values.iter().any(|value| control.values.contains(value)) {
-        context
-            .findings
-            .warn(format!("{path}: the kernel has this one for all connections: its arm is as the control"));
-    }
     let arms = table.values.iter().map(|value| setting.with(value));
     let arms = [control.text].into_iter().chain(arms).collect();
-    Some(Drawn { arms, values: typed(setting, &table.values) })
+    let advice = table.values.iter().map(|value| setting.advice(value));
+    let advice = [control.advice].into_iter().chain(advice).collect();
+    Some(Drawn { arms, advice, values: typed(setting, &table.values, controls) })
 }
 
 /// What `growing_records` means.
@@ -150,19 +199,22 @@ fn wrong(setting: Setting, value: &ExperimentValue) -> Option<String> {
             range.start(),
             range.end()
         )),
-        (Kind::Text, ExperimentValue::Text(name)) => not_controlled(name),
+        (Kind::Text, ExperimentValue::Text(_)) => None,
         (Kind::Text, _) => Some(format!("{value} is no value of {}: write \"bbr\"", setting.name())),
     }
 }
 
-/// Why connections cannot have this congestion control.
-fn not_controlled(name: &str) -> Option<String> {
-    let error = Congestion::named(name).err()?;
+/// The congestion control with this name, or why connections cannot have it.
+fn controlled(name: &str) -> Result<Congestion, String> {
+    Congestion::named(name).map_err(|error| not_controlled(name, &error))
+}
+
+fn not_controlled(name: &str, error: &io::Error) -> String {
     let listed = |file: &str| {
         let listed = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{file}")).unwrap_or_default();
         listed.split_whitespace().collect::<Vec<_>>().join(", ")
     };
-    Some(match error.kind() {
+    match error.kind() {
         ErrorKind::NotFound => {
             let known = listed("tcp_available_congestion_control");
             format!(
@@ -176,21 +228,22 @@ fn not_controlled(name: &str) -> Option<String> {
             )
         }
         _ => format!("the kernel does not say whether it has {name:?}: {error}"),
-    })
+    }
 }
 
 /// What the hosts have without the experiment.
 struct Control {
     text: String,
+    advice: String,
     values: Vec<ExperimentValue>,
-    /// It may be equal to a value all the same: what the kernel has is no part of the configuration.
-    is_of_kernel: bool,
+    /// That of the kernel, which its connections are given as the others are given theirs.
+    congestion: Option<Congestion>,
 }
 
 impl Control {
     /// Why this value makes no difference.
     fn equal(&self, value: &ExperimentValue) -> Option<String> {
-        let is_equal = !self.is_of_kernel && self.values.iter().all(|own| own == value);
+        let is_equal = self.values.iter().all(|own| own == value);
         is_equal.then(|| format!("{value} is what is configured, which the control has: write another value"))
     }
 }
@@ -223,6 +276,14 @@ fn control(
             ("the kernel does not say which it has", usual.into_iter().collect())
         }
     };
+    let usual = match (setting, values.first()) {
+        (Setting::Congestion, Some(ExperimentValue::Text(name))) => Some(controlled(name)),
+        _ => None,
+    };
+    if let Some(Err(reason)) = &usual {
+        context.findings.wrong(&path.key("setting"), format!("has no effect: {reason}"));
+        return None;
+    }
     if values.is_empty() {
         context.findings.wrong(&path.key("setting"), format!("has no effect: {none}"));
         return None;
@@ -238,7 +299,11 @@ fn control(
     // Where routes differ the control has all of theirs.
     let text = values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
     let text = format!("{} = {text}", setting.name());
-    Some(Control { text, values, is_of_kernel: setting == Setting::Congestion })
+    let advice = match setting {
+        Setting::Tickets => TICKETS.to_owned(),
+        _ => "Keep what is configured, and remove the experiment.".to_owned(),
+    };
+    Some(Control { text, advice, values, congestion: usual.and_then(Result::ok) })
 }
 
 /// The levels of a coding on routes that use it.
@@ -253,7 +318,7 @@ fn levels<'r>(
 }
 
 /// The same values as what the gateway has. All of them are right.
-fn typed(setting: Setting, values: &[ExperimentValue]) -> Values {
+fn typed(setting: Setting, values: &[ExperimentValue], controls: Vec<Congestion>) -> Values {
     let switches = || values.iter().map(|value| *value == ExperimentValue::Switch(true));
     let number = |value: &ExperimentValue| match value {
         ExperimentValue::Number(number) => u8::try_from(*number).unwrap_or_default(),
@@ -267,12 +332,6 @@ fn typed(setting: Setting, values: &[ExperimentValue]) -> Values {
         Setting::Zstd => Values::Level(Coding::Zstd, numbers().collect()),
         Setting::Brotli => Values::Level(Coding::Brotli, numbers().collect()),
         Setting::Gzip => Values::Level(Coding::Gzip, numbers().collect()),
-        Setting::Congestion => {
-            let named = values.iter().filter_map(|value| match value {
-                ExperimentValue::Text(name) => Congestion::named(name).ok(),
-                ExperimentValue::Switch(_) | ExperimentValue::Number(_) => None,
-            });
-            Values::Congestion(named.collect())
-        }
+        Setting::Congestion => Values::Congestion(controls),
     }
 }
