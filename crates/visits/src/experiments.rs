@@ -116,7 +116,7 @@ impl Decision {
             Self::Better { arm, .. } => *arm,
             Self::ControlBetter { .. } | Self::NoDifference { .. } => 0,
         };
-        let advice = experiment.advice.get(usize::from(arm)).map(|advice| advice.to_string());
+        let advice = experiment.advice.get(usize::from(arm)).map(ToString::to_string);
         advice.unwrap_or_else(|| {
             let arm = text(&experiment.arms, arm);
             format!("Write {arm} into the configuration and remove the experiment.")

@@ -189,7 +189,7 @@ pub(in crate::config::resolve) const fn records(is_growing: bool) -> Records {
 /// Why a value is none of this setting.
 fn wrong(setting: Setting, value: &ExperimentValue) -> Option<String> {
     match (setting.values(), value) {
-        (Kind::Switch, ExperimentValue::Switch(_)) => None,
+        (Kind::Switch, ExperimentValue::Switch(_)) | (Kind::Text, ExperimentValue::Text(_)) => None,
         (Kind::Switch, _) => Some(format!("{value} is no value of {}: write true or false", setting.name())),
         (Kind::Number(range), ExperimentValue::Number(number)) => (!range.contains(number))
             .then(|| format!("{number} is out of range: write {} to {}", range.start(), range.end())),
@@ -199,7 +199,6 @@ fn wrong(setting: Setting, value: &ExperimentValue) -> Option<String> {
             range.start(),
             range.end()
         )),
-        (Kind::Text, ExperimentValue::Text(_)) => None,
         (Kind::Text, _) => Some(format!("{value} is no value of {}: write \"bbr\"", setting.name())),
     }
 }
