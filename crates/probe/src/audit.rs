@@ -244,6 +244,9 @@ fn not_judged(audit: &Audit) -> Vec<String> {
     if audit.http.is_none() {
         all.push("HTTP: no answer over TLS 1.2 or TLS 1.3".to_owned());
     }
+    if audit.http.as_ref().is_some_and(|http| http.plain == Plain::Unjudged) {
+        all.push("port 80: it takes connections, and gave no answer of HTTP in time".to_owned());
+    }
     if audit.certificates.is_empty() {
         all.push("certificates: none could be read".to_owned());
     }
@@ -253,7 +256,7 @@ fn not_judged(audit: &Audit) -> Vec<String> {
             ("CCS injection: no answer in time", audit.weaknesses.early_ccs),
             ("ROBOT: no answer that repeats", audit.weaknesses.robot),
             (
-                "oracles of CBC padding: no suite of TLS 1.2 that is spoken here, or no answer that repeats",
+                "oracles of CBC padding: a suite or a version that is not spoken here, or no answer that repeats in time",
                 audit.weaknesses.padding_oracle,
             ),
             (

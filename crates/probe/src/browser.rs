@@ -10,7 +10,7 @@ mod hello;
 mod request;
 
 use brisk_wire::registry::{NamedGroup, ProtocolVersion};
-use brisk_wire::server_flight::alert_name;
+use brisk_wire::server_flight::alert_text;
 use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -19,6 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use hello::Hello;
 use request::Got;
 
+use crate::chain::Chain;
 use crate::prober::Prober;
 use crate::records::{is_warning, server_hellos, split};
 use crate::report::Report;
@@ -72,9 +73,11 @@ type Rest = Result<Got, String>;
 pub fn browser(settings: &Settings, report: &Report) -> Result<Browser, ProbeError> {
     let hello = hello::chrome(&settings.url)?;
     let prober = Prober::new(settings)?;
+    // What both get is compared, so both ask the same server.
+    let address = report.address.as_ref().and_then(|address| address.parse().ok());
     let (outcome, rest) = block_on(async {
         let deadline = Instant::now() + settings.timeout;
-        let mut tcp = prober.dial().await?;
+        let mut tcp = prober.dial(address).await?;
         let mut answer = Vec::new();
         let work = ask(&mut tcp, &hello.bytes, &mut answer);
         let outcome =
@@ -134,10 +137,7 @@ fn judge(answer: &[u8]) -> Option<Outcome> {
         (header, payload, rest) = split(rest)?;
     }
     match (header[0], payload) {
-        (21, [_, description, ..]) => {
-            let name = alert_name(*description).map_or_else(|| description.to_string(), str::to_owned);
-            Some(Outcome::Failed(format!("alert {name}")))
-        }
+        (21, [_, description, ..]) => Some(Outcome::Failed(alert_text(*description))),
         (22, _) => None,
         _ => Some(Outcome::Failed("not TLS".to_owned())),
     }
@@ -183,14 +183,8 @@ fn checks(outcome: &Outcome, rest: Option<&Rest>, report: &Report) -> Vec<Check>
         add("ALPN", protocol.unwrap_or_else(|| "none".to_owned()), is_right, "h2");
         if let Some(chain) = &tls.chain {
             add("certificate", tls.trust(), tls.is_trusted == Some(true), "trusted");
-            let compressed = chain
-                .compressed
-                .as_ref()
-                .map_or("no".to_owned(), |(bytes, name)| format!("{name}, {bytes} B"));
-            // Of Chrome's algorithms the probe's own connection offers one more.
-            let own = rest.and_then(|rest| rest.as_ref().ok()).map(|got| got.is_compressed);
-            let is_right = own.unwrap_or(chain.compressed.is_some());
-            add("compressed chain", compressed, is_right, "brotli (RFC 8879)");
+            let (gets, is_right) = compression(rest, chain);
+            add("compressed chain", gets, is_right, "brotli (RFC 8879)");
         }
         add(
             "session",
@@ -206,9 +200,68 @@ fn checks(outcome: &Outcome, rest: Option<&Rest>, report: &Report) -> Vec<Check>
     checks
 }
 
+/// How the chain came, and whether that is right: over this connection, or where that did not come so far over the probe's own,
+/// which offers more algorithms than Chrome.
+fn compression(rest: Option<&Rest>, chain: &Chain) -> (String, bool) {
+    let compressed = match rest {
+        Some(Ok(got)) => got.compression,
+        _ => chain.compressed.as_ref().map(|(bytes, name)| (*bytes, name.as_str())),
+    };
+    compressed
+        .map_or(("no".to_owned(), false), |(bytes, name)| (format!("{name}, {bytes} B"), name == "brotli"))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
     use super::*;
+    use crate::report::Resolved;
+    use crate::resolve::HttpsAnswer;
+    use crate::trace::Trace;
+
+    #[test]
+    fn a_compressed_chain_is_that_of_the_connection_that_is_judged() {
+        let got = |compression| Ok(Got { status: 200, protocol: "h2".to_owned(), compression });
+        let chain = |compressed: Option<(usize, &str)>| Chain {
+            compressed: compressed.map(|(bytes, name)| (bytes, name.to_owned())),
+            ..Chain::default()
+        };
+        let brotli = got(Some((500, "brotli")));
+        assert_eq!(compression(Some(&brotli), &chain(None)), ("brotli, 500 B".to_owned(), true));
+        assert_eq!(compression(Some(&got(Some((9, "zlib")))), &chain(None)), ("zlib, 9 B".to_owned(), false));
+        assert_eq!(compression(Some(&got(None)), &chain(Some((9, "brotli")))), ("no".to_owned(), false));
+        let failed = Err("out of time".to_owned());
+        assert_eq!(compression(Some(&failed), &chain(Some((9, "zlib")))), ("zlib, 9 B".to_owned(), false));
+        assert_eq!(compression(None, &chain(Some((9, "brotli")))), ("brotli, 9 B".to_owned(), true));
+    }
+
+    #[test]
+    fn the_server_of_the_report_is_asked() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            let mut buffer = [0; 4096];
+            assert!(stream.read(&mut buffer).expect("a hello") > 0);
+            stream.write_all(&[21, 3, 3, 0, 2, 2, 40]).expect("sent");
+            // The hello is longer than one segment may be: what is not read would reset the connection.
+            while stream.read(&mut buffer).is_ok_and(|read| read > 0) {}
+        });
+        let url = format!("https://a.test:{}/", address.port()).parse().expect("a URL");
+        let mut settings = Settings::new(url);
+        // Nothing listens there.
+        settings.connect = Some([127, 0, 0, 2].into());
+        let trace = Trace { address: Some(address), ..Trace::default() };
+        let resolved =
+            Resolved { addresses: Vec::new(), took: std::time::Duration::ZERO, https: HttpsAnswer::NotAsked };
+        let report = Report::of(&settings, resolved, &trace, None);
+        let found = browser(&settings, &report).expect("a server");
+        assert_eq!(found.checks[0].gets, "alert handshake_failure");
+        server.join().expect("a server that ends");
+    }
 
     #[test]
     fn a_warning_before_the_hello_is_no_refusal() {

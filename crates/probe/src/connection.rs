@@ -13,14 +13,17 @@ use tokio::time::{Instant as Deadline, timeout, timeout_at};
 use crate::answer::Answer;
 use crate::capture::Capture;
 use crate::error::{ProbeError, Step};
-use crate::eyeballs;
+use crate::eyeballs::{self, Missed};
 use crate::http1;
 use crate::http2::Http2;
-use crate::trace::{Milestones, Trace};
+use crate::trace::{Milestones, Refused, Trace};
 use crate::url::Url;
 
 /// How long the server is given to take the end of the connection.
 const FAREWELL: Duration = Duration::from_millis(50);
+
+/// Addresses that a message names.
+const NAMED: usize = 8;
 
 /// What all connections of a probe have in common.
 #[derive(Clone, Debug)]
@@ -66,7 +69,8 @@ impl Course {
     /// can be asked again.
     pub(crate) async fn run(&self, start: Start, trace: &mut Trace) -> Result<Option<Kept>, ProbeError> {
         let deadline = Deadline::now() + self.timeout;
-        let secured = timeout_at(deadline, self.secure(start, deadline, trace)).await;
+        let tcp = self.dial(deadline, trace).await?;
+        let secured = timeout_at(deadline, self.secure(tcp, start, trace)).await;
         let (mut kept, request) = secured.unwrap_or_else(|_| Err(self.late(trace)))?;
         let done = timeout_at(deadline, self.ask(&mut kept, request.as_deref(), trace)).await;
         let done = done.unwrap_or_else(|_| Err(self.late(trace)));
@@ -92,22 +96,20 @@ impl Course {
     fn late(&self, trace: &Trace) -> ProbeError {
         let received = trace.capture.copy().server.total;
         let detail = match trace.milestones.step {
-            Step::Resolve | Step::Connect => {
-                trace.address.map(|address| format!(" to {address}")).unwrap_or_default()
-            }
+            Step::Resolve | Step::Connect if trace.refused.is_empty() => String::new(),
+            Step::Resolve | Step::Connect => format!(" to {}", each(&trace.refused)),
             _ => format!(", with {received} bytes received"),
         };
         ProbeError::Timeout { limit: self.timeout, step: trace.milestones.step, detail }
     }
 
-    /// Connects, and comes back with what is to be sent now.
+    /// The handshake. Comes back with what is to be sent now.
     async fn secure(
         &self,
+        tcp: TcpStream,
         start: Start,
-        deadline: Deadline,
         trace: &mut Trace,
     ) -> Result<(Kept, Option<Vec<u8>>), ProbeError> {
-        let tcp = self.dial(deadline, trace).await?;
         trace.milestones.reach(Step::Handshake);
         let Start { session, early } = start;
         let mut http2 = (early == Some(Protocol::Http2)).then(Http2::new);
@@ -145,12 +147,11 @@ impl Course {
 
     async fn dial(&self, deadline: Deadline, trace: &mut Trace) -> Result<TcpStream, ProbeError> {
         trace.milestones.reach(Step::Connect);
-        let found = timeout_at(deadline, eyeballs::dial(&self.addresses, trace)).await;
-        let Some(tcp) = found.map_err(|_| self.late(trace))? else {
-            let each = trace.refused.iter().map(|one| format!("{}: {}", one.address, one.why));
-            let each = each.collect::<Vec<_>>().join("; ");
-            return Err(ProbeError::Unconnected(format!("cannot connect to {each}")));
-        };
+        let found = eyeballs::dial(&self.addresses, deadline, trace).await;
+        let tcp = found.map_err(|missed| match missed {
+            Missed::All => ProbeError::Unconnected(format!("cannot connect to {}", each(&trace.refused))),
+            Missed::Late => self.late(trace),
+        })?;
         trace.tcp = TcpInfo::of(&tcp).ok();
         Ok(tcp)
     }
@@ -204,6 +205,16 @@ impl Kept {
         // A server that does not take it is none of the probe's concern.
         let _ = timeout(FAREWELL, self.stream.shutdown()).await;
     }
+}
+
+/// Addresses with the reasons why they did not connect.
+fn each(refused: &[Refused]) -> String {
+    let named = refused.iter().take(NAMED).map(|one| format!("{}: {}", one.address, one.why));
+    let mut text = named.collect::<Vec<_>>().join("; ");
+    if refused.len() > NAMED {
+        text += &format!("; and {} more", refused.len() - NAMED);
+    }
+    text
 }
 
 fn unsecured(error: &ClientError) -> ProbeError {

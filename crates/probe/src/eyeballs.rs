@@ -20,7 +20,10 @@ const NEXT: Duration = Duration::from_millis(250);
 /// The reason where this machine cannot reach an address.
 pub(crate) const NO_ROUTE: &str = "no route";
 
-/// The reason where another address connected, which was tried after [`NEXT`].
+/// The reason where nothing came.
+const NO_ANSWER: &str = "no answer";
+
+/// The reason where another address connected, which was tried later, and this one had [`NEXT`] at least.
 pub(crate) const OVERTAKEN: &str = "no connection within 250 ms";
 
 /// An attempt that ended.
@@ -38,8 +41,32 @@ impl Attempt {
     }
 }
 
-/// The first connection; `None` if every address fails. The trace says which one it is, and which others were tried before.
-pub(crate) async fn dial(addresses: &[SocketAddr], trace: &mut Trace) -> Option<TcpStream> {
+/// Why there is no connection. The trace says it of each address that was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missed {
+    /// Every address failed.
+    All,
+    /// The time was over.
+    Late,
+}
+
+/// The first connection. The trace says which one it is, and which others were tried before.
+pub(crate) async fn dial(
+    addresses: &[SocketAddr],
+    deadline: Deadline,
+    trace: &mut Trace,
+) -> Result<TcpStream, Missed> {
+    let ended = dial_until(addresses, deadline, trace).await;
+    // They failed in another order than that in which they were tried.
+    trace.refused.sort_by_key(|one| one.began);
+    ended
+}
+
+async fn dial_until(
+    addresses: &[SocketAddr],
+    deadline: Deadline,
+    trace: &mut Trace,
+) -> Result<TcpStream, Missed> {
     let mut waiting = in_turns(addresses);
     let mut attempts = JoinSet::new();
     let mut open: Vec<(SocketAddr, Instant)> = Vec::new();
@@ -61,6 +88,10 @@ pub(crate) async fn dial(addresses: &[SocketAddr], trace: &mut Trace) -> Option<
         let Attempt { address, began, ended, result } = tokio::select! {
             Some(Ok(ended)) = attempts.join_next() => ended,
             () = turn => continue,
+            () = sleep_until(deadline) => {
+                trace.refused.extend(open.into_iter().map(|(address, began)| Refused::of(address, began, NO_ANSWER)));
+                return Err(Missed::Late);
+            }
         };
         open.retain(|(own, _)| *own != address);
         match result {
@@ -68,18 +99,24 @@ pub(crate) async fn dial(addresses: &[SocketAddr], trace: &mut Trace) -> Option<
                 trace.address = Some(address);
                 trace.milestones.dialled = Some(began);
                 trace.milestones.connected = Some(ended);
-                // Those that began later are not to blame.
-                let slow = open.into_iter().filter(|(_, time)| *time < began);
-                trace.refused.extend(slow.map(|(address, _)| Refused { address, why: OVERTAKEN.to_owned() }));
-                return Some(tcp);
+                blame(&mut trace.refused, &open, began, ended);
+                return Ok(tcp);
             }
-            Err(error) => trace.refused.push(Refused { address, why: reason(&error) }),
+            Err(error) => trace.refused.push(Refused::of(address, began, &reason(&error))),
         }
         if open.is_empty() && waiting.is_empty() {
-            return None;
+            return Err(Missed::All);
         }
         due = Deadline::now();
     }
+}
+
+/// Leaves those that are to blame for what came before the attempt that connected, which began at `began` and connected at `ended`;
+/// `open` are those that had not ended then. No one waited for what began later, or had no time.
+fn blame(refused: &mut Vec<Refused>, open: &[(SocketAddr, Instant)], began: Instant, ended: Instant) {
+    refused.retain(|one| one.began < began);
+    let slow = open.iter().filter(|(_, time)| *time < began && ended - *time >= NEXT);
+    refused.extend(slow.map(|(address, time)| Refused::of(*address, *time, OVERTAKEN)));
 }
 
 /// The family of the first address, then the other one, and so on; within a family the order stays (RFC 8305 section 4).
@@ -100,7 +137,7 @@ fn in_turns(addresses: &[SocketAddr]) -> VecDeque<SocketAddr> {
 fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "refused: no server listens on this port".to_owned(),
-        io::ErrorKind::TimedOut => "no answer".to_owned(),
+        io::ErrorKind::TimedOut => NO_ANSWER.to_owned(),
         io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => NO_ROUTE.to_owned(),
         _ => error.to_string(),
     }
@@ -111,6 +148,11 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+
+    /// A time that does not come.
+    fn late() -> Deadline {
+        Deadline::now() + Duration::from_secs(60)
+    }
 
     fn addresses(all: &[&str]) -> Vec<SocketAddr> {
         all.iter().map(|text| text.parse().expect("an address")).collect()
@@ -137,13 +179,44 @@ mod tests {
         (listener, held)
     }
 
+    #[test]
+    fn only_those_before_the_winner_that_had_their_time_are_to_blame() {
+        let (start, ms) = (Instant::now(), Duration::from_millis);
+        let all = addresses(&["1.1.1.1:1", "1.1.1.2:1", "1.1.1.3:1", "1.1.1.4:1", "1.1.1.5:1"]);
+        let refused_at = |index: usize, time| Refused::of(all[index], start + ms(time), "refused");
+        // The second failed, so the third began; that failed at once, and the fourth connected. The fifth began and failed meanwhile.
+        let mut refused = vec![refused_at(1, 250), refused_at(4, 290)];
+        let open = [(all[0], start), (all[2], start + ms(260))];
+        blame(&mut refused, &open, start + ms(270), start + ms(300));
+        let blamed: Vec<_> = refused.iter().map(|one| (one.address, one.why.as_str())).collect();
+        assert_eq!(blamed, [(all[1], "refused"), (all[0], OVERTAKEN)]);
+    }
+
+    #[tokio::test]
+    async fn at_the_end_of_the_time_every_address_that_was_tried_is_named() {
+        let ((one, _held), (other, _other_held)) = (silent(), silent());
+        let closed = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let held = std::net::TcpStream::connect(closed.local_addr().expect("an address")).expect("connected");
+        let all = [
+            one.local_addr().expect("an address"),
+            held.local_addr().expect("an address"),
+            other.local_addr().expect("an address"),
+        ];
+        let mut trace = Trace::default();
+        let deadline = Deadline::now() + 12 * NEXT;
+        assert_eq!(dial(&all, deadline, &mut trace).await.err(), Some(Missed::Late));
+        let refused: Vec<_> = trace.refused.iter().map(|one| (one.address, one.why == NO_ANSWER)).collect();
+        // The second failed before the others, and was tried after the first.
+        assert_eq!(refused, [(all[0], true), (all[1], false), (all[2], true)]);
+    }
+
     #[tokio::test]
     async fn an_address_that_is_silent_costs_a_quarter_of_a_second() {
         let (silent, _held) = silent();
         let right = TcpListener::bind("127.0.0.1:0").expect("bind");
         let all = [&silent, &right].map(|listener| listener.local_addr().expect("an address"));
         let mut trace = Trace::default();
-        assert!(dial(&all, &mut trace).await.is_some());
+        assert!(dial(&all, late(), &mut trace).await.is_ok());
         assert_eq!(trace.address, Some(all[1]));
         let refused: Vec<_> = trace.refused.iter().map(|one| (one.address, one.why.as_str())).collect();
         assert_eq!(refused, [(all[0], OVERTAKEN)]);
@@ -161,10 +234,10 @@ mod tests {
         let right = TcpListener::bind("127.0.0.1:0").expect("bind");
         let mut trace = Trace::default();
         let all = [closed, right.local_addr().expect("an address")];
-        assert!(dial(&all, &mut trace).await.is_some());
+        assert!(dial(&all, late(), &mut trace).await.is_ok());
         assert_eq!((trace.refused.len(), trace.refused[0].address), (1, closed));
         let mut trace = Trace::default();
-        assert!(dial(&[closed], &mut trace).await.is_none());
+        assert_eq!(dial(&[closed], late(), &mut trace).await.err(), Some(Missed::All));
         assert!(trace.refused[0].why.contains("refused"), "{}", trace.refused[0].why);
     }
 }

@@ -36,6 +36,8 @@ enum Body {
     Length(u64),
     Chunked,
     ToTheEnd,
+    /// The length is no number.
+    Unreadable,
 }
 
 /// Reads the answer, which is filled as it comes. Interim answers are passed over.
@@ -49,6 +51,10 @@ pub(crate) async fn answer(
     milestones.reach(Step::Body);
     let is_last = head.is_last || body == Body::ToTheEnd;
     *found = Answer { is_last, head_at: Some(Instant::now()), ..head };
+    if body == Body::Unreadable {
+        let reason = "the answer has a content-length that is no number";
+        return Err(ProbeError::Answer(reason.to_owned()));
+    }
     let mut counter = Counter::new(body);
     loop {
         let used = counter.feed(&buffer);
@@ -80,7 +86,7 @@ async fn read(stream: &mut (impl AsyncRead + Unpin), buffer: &mut Vec<u8>) -> Re
     })
 }
 
-/// The status, the fields and the length of the first head that is not interim, of any stream.
+/// The status, the fields and the length of the first head that is not interim, of any stream, whatever it says of the body.
 pub(crate) async fn final_head(stream: &mut (impl AsyncRead + Unpin)) -> Result<Answer, ProbeError> {
     let (mut buffer, mut milestones) = (Vec::new(), Milestones::default());
     final_of(stream, &mut buffer, &mut milestones).await.map(|(answer, _)| answer)
@@ -94,7 +100,8 @@ async fn final_of(
 ) -> Result<(Answer, Body), ProbeError> {
     for interim in 0..INTERIM {
         let (answer, body) = head(stream, buffer, milestones).await?;
-        if !(100..200).contains(&answer.status) {
+        // After 101 comes another protocol, and no other head (RFC 9110 section 15.2.2).
+        if !(100..200).contains(&answer.status) || answer.status == 101 {
             return Ok((Answer { interim, ..answer }, body));
         }
     }
@@ -140,10 +147,7 @@ fn parse(bytes: &[u8]) -> Result<Option<(Answer, Body, usize)>, ProbeError> {
                 body = Some(Body::Chunked);
             }
             "content-length" if body.is_none() => {
-                let length = value.trim().parse().map_err(|_| {
-                    ProbeError::Answer("the answer has a content-length that is no number".to_owned())
-                })?;
-                body = Some(Body::Length(length));
+                body = Some(value.trim().parse().map_or(Body::Unreadable, Body::Length));
             }
             "connection" => answer.is_last |= value.to_ascii_lowercase().contains("close"),
             _ => {}
@@ -153,6 +157,7 @@ fn parse(bytes: &[u8]) -> Result<Option<(Answer, Body, usize)>, ProbeError> {
     if matches!(answer.status, 100..200 | 204 | 304) {
         body = Some(Body::Length(0));
     }
+    answer.is_last |= answer.status == 101;
     Ok(Some((answer, body.unwrap_or(Body::ToTheEnd), len)))
 }
 
@@ -182,7 +187,7 @@ impl Counter {
     /// Counts `bytes`, and returns how many of them belong to the body.
     fn feed(&mut self, bytes: &[u8]) -> Result<usize, ProbeError> {
         match self.body {
-            Body::ToTheEnd => {
+            Body::ToTheEnd | Body::Unreadable => {
                 self.bytes += bytes.len() as u64;
                 Ok(bytes.len())
             }
@@ -262,6 +267,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_head_says_what_it_says_whatever_the_length_of_its_body() {
+        for length in ["2, 2", "-1", "x", "99999999999999999999", ""] {
+            let text = format!("HTTP/1.1 301 Moved\r\nContent-Length: {length}\r\nLocation: /a\r\n\r\n");
+            let head = final_head(&mut text.as_bytes()).await.expect(length);
+            assert_eq!((head.status, head.header("location")), (301, Some("/a")), "{length}");
+            let mut found = Answer::default();
+            let ended = answer(&mut text.as_bytes(), &mut Milestones::default(), &mut found).await;
+            assert!(ended.is_err_and(|error| error.to_string().contains("content-length")), "{length}");
+            assert_eq!(found.status, 301);
+        }
+        let text = b"HTTP/1.1 101 Switching\r\n\r\nHTTP/1.1 200 OK\r\n\r\n";
+        assert_eq!(final_head(&mut &text[..]).await.expect("a head").status, 101);
+    }
+
+    #[tokio::test]
     async fn bodies_of_all_kinds_are_counted() {
         for (text, body, is_last) in [
             ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 5, false),
@@ -272,6 +292,7 @@ mod tests {
             ),
             ("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello you", 9, true),
             ("HTTP/1.1 103 Early\r\nLink: a\r\n\r\nHTTP/1.1 204 None\r\n\r\n", 0, false),
+            ("HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\n\r\n\0\0\0", 0, true),
         ] {
             let answer = read_all(text.as_bytes()).await.expect(text);
             assert_eq!((answer.body_bytes, answer.is_last), (body, is_last), "{text}");

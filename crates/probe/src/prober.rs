@@ -169,9 +169,15 @@ impl<'a> Prober<'a> {
         Some(result.map(|()| trace))
     }
 
-    /// A TCP connection alone.
-    pub(crate) async fn dial(&self) -> Result<tokio::net::TcpStream, ProbeError> {
-        let addresses = self.addresses().await?;
+    /// A TCP connection alone, to this address, or as any other.
+    pub(crate) async fn dial(
+        &self,
+        address: Option<SocketAddr>,
+    ) -> Result<tokio::net::TcpStream, ProbeError> {
+        let addresses = match address {
+            Some(address) => vec![address],
+            None => self.addresses().await?,
+        };
         self.course(addresses).connect().await
     }
 

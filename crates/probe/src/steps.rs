@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use brisk_wire::server_flight::alert_name;
+use brisk_wire::server_flight::alert_text;
 
 use crate::capture::Party;
 use crate::message;
@@ -146,10 +146,7 @@ fn of_records(records: &[Record], began: Instant) -> Vec<StepRow> {
 
 fn name(record: &Record) -> String {
     match record.alert {
-        Some((_, description)) => {
-            let name = alert_name(description).map_or_else(|| description.to_string(), str::to_owned);
-            format!("alert {name}")
-        }
+        Some((_, description)) => alert_text(description),
         None => record.content.name().to_owned(),
     }
 }

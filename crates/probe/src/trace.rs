@@ -19,7 +19,7 @@ pub(crate) struct Milestones {
     pub(crate) step: Step,
     /// The first connection attempt began.
     pub(crate) began: Option<Instant>,
-    /// The last one began.
+    /// The one that connected began; where none did, the last one.
     pub(crate) dialled: Option<Instant>,
     pub(crate) connected: Option<Instant>,
     /// The client has sent the last byte of its handshake.
@@ -57,7 +57,7 @@ impl Milestones {
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     pub(crate) address: Option<SocketAddr>,
-    /// Addresses that did not connect before.
+    /// Addresses that did not connect, in the order in which they were tried: those before the one that did.
     pub(crate) refused: Vec<Refused>,
     pub(crate) milestones: Milestones,
     pub(crate) capture: Arc<Capture>,
@@ -88,5 +88,13 @@ impl Trace {
 #[derive(Clone, Debug)]
 pub(crate) struct Refused {
     pub(crate) address: SocketAddr,
+    /// When it began to be tried.
+    pub(crate) began: Instant,
     pub(crate) why: String,
+}
+
+impl Refused {
+    pub(crate) fn of(address: SocketAddr, began: Instant, why: &str) -> Self {
+        Self { address, began, why: why.to_owned() }
+    }
 }

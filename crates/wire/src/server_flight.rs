@@ -176,6 +176,11 @@ impl Flight {
     }
 }
 
+/// An alert as text, by its registered name, or by its number.
+pub fn alert_text(description: u8) -> String {
+    alert_name(description).map_or_else(|| format!("alert {description}"), |name| format!("alert {name}"))
+}
+
 /// The registered name of an alert's description (RFC 8446 section 6, and of versions before); `None` for one that has none here.
 pub const fn alert_name(description: u8) -> Option<&'static str> {
     Some(match description {

@@ -6,11 +6,14 @@
 //! 2019), and with records without content (CVE-2019-1559). Each connection here sends one record of its own that is wrong in
 //! one way. What is compared is what can be seen from outside: kinds of records, and the end; never what an encrypted alert says.
 
+use std::time::{Duration, Instant};
+
 use aws_lc_rs::cipher::{AES_128, AES_256, EncryptingKey, UnboundCipherKey};
 use aws_lc_rs::hmac;
 use brisk_wire::offer::record;
 use brisk_wire::registry::{CipherSuite, ProtocolVersion};
 use brisk_wire::server_flight::Part;
+use brisk_wire::suites::Suite;
 
 use super::contact::{Contact, End, Line};
 use super::error::AuditError;
@@ -22,6 +25,15 @@ const V12: ProtocolVersion = ProtocolVersion::TLS1_2;
 
 /// Bytes of a block, and of an initialization vector.
 pub(super) const BLOCK: usize = 16;
+
+/// The beginning of a request. With its MAC it is shorter than the 255 bytes of padding that a wrong length claims.
+const SHORT: &[u8] = b"GET / HTTP/1.1\r\n";
+
+/// How long the end of a connection is waited for after an alert: servers close at once, or leave that to the client.
+const END: Duration = Duration::from_millis(300);
+
+/// All connections here at most: servers that keep silent take seconds each.
+const BUDGET: Duration = Duration::from_secs(30);
 
 /// Parts of a reaction that are looked at.
 const PARTS: usize = 4;
@@ -65,7 +77,7 @@ pub(super) enum Flaw {
     /// The bytes of the padding, not its length, around a right MAC.
     Padding,
     Both,
-    /// The padding says that it is longer than the record.
+    /// The padding says that it is longer than the record, which holds where the plaintext is [`SHORT`].
     Length,
 }
 
@@ -136,7 +148,10 @@ impl Reaction {
             match line.part() {
                 // An answer may come in any number of records.
                 Ok(Part::Data(_)) => return Self { seen: vec![Seen::Data], end: None },
-                Ok(Part::Alert(alert)) => seen.push(Seen::Alert { is_encrypted: alert.is_none() }),
+                Ok(Part::Alert(alert)) => {
+                    line.hurry(END);
+                    seen.push(Seen::Alert { is_encrypted: alert.is_none() });
+                }
                 Ok(_) => seen.push(Seen::Other),
                 // Whether the system reports an end or a reset depends on what it had read.
                 Err(End::Broken) => end = Some(End::Closed),
@@ -164,25 +179,49 @@ pub(super) struct Oracles {
 /// Whether there is such an oracle, with one suite for each hash of the MAC, which servers have own code for.
 pub(super) fn find(contact: &Contact, protocols: &Protocols) -> Result<Oracles, AuditError> {
     contact.step("oracles of CBC padding");
+    find_until(contact, protocols, contact.budget(BUDGET))
+}
+
+/// The same. What is not judged at `end` stays so.
+pub(super) fn find_until(
+    contact: &Contact,
+    protocols: &Protocols,
+    end: Instant,
+) -> Result<Oracles, AuditError> {
     let own: Vec<_> =
         protocols.suites().filter(|(version, _)| *version == V12).map(|(_, suite)| suite.code).collect();
-    // Of a server that does not answer, no one knows whether it has such suites. Older versions are not spoken here.
-    let is_newest = protocols.newest_before_13().is_none_or(|version| version == V12);
-    let none = (protocols.is_whole() && is_newest).then_some(false);
-    let mut tried: Vec<hmac::Algorithm> = Vec::new();
+    let spoken: Vec<_> = SUITES.iter().filter(|(code, ..)| own.contains(&CipherSuite(*code))).collect();
+    let none = is_all_spoken(protocols).then_some(false);
     let mut all = Oracles { accepts: none, differs: none };
-    for (code, mac, _) in SUITES {
-        if !own.contains(&CipherSuite(*code)) || tried.contains(mac) {
+    let mut tried: Vec<hmac::Algorithm> = Vec::new();
+    for (code, mac, _) in &spoken {
+        if tried.contains(mac) {
             continue;
         }
-        tried.push(*mac);
-        let found = judge(contact, protocols, CipherSuite(*code))?;
-        all = Oracles {
-            accepts: either(all.accepts, found.accepts),
-            differs: either(all.differs, found.differs),
-        };
+        // Without a handshake another suite of this hash may have one.
+        if let Some(found) = judge(contact, protocols, CipherSuite(*code), end)? {
+            tried.push(*mac);
+            all = all.and(found);
+        }
     }
-    Ok(all)
+    let is_whole = spoken.iter().all(|(_, mac, _)| tried.contains(mac));
+    Ok(if is_whole { all } else { all.and(Oracles::default()) })
+}
+
+/// Whether every suite of block ciphers that the server accepts below TLS 1.3 is known, and is spoken here.
+fn is_all_spoken(protocols: &Protocols) -> bool {
+    let is_spoken = |version, suite: &Suite| version == V12 && protection(suite.code).is_some();
+    let mut blocks = protocols
+        .suites()
+        .filter(|(version, suite)| *version < ProtocolVersion::TLS1_3 && suite.name.contains("_CBC_"));
+    // Of a server that does not answer, no one knows whether it has such suites.
+    protocols.is_whole() && blocks.all(|(version, suite)| is_spoken(version, suite))
+}
+
+impl Oracles {
+    fn and(self, other: Self) -> Self {
+        Self { accepts: either(self.accepts, other.accepts), differs: either(self.differs, other.differs) }
+    }
 }
 
 /// Yes if one of both is, no if both are.
@@ -194,39 +233,46 @@ fn either(one: Option<bool>, other: Option<bool>) -> Option<bool> {
 const FLAWS: [Flaw; 4] = [Flaw::Mac, Flaw::Padding, Flaw::Both, Flaw::Length];
 const EMPTY: [Flaw; 3] = [Flaw::Mac, Flaw::Padding, Flaw::Both];
 
-fn judge(contact: &Contact, protocols: &Protocols, suite: CipherSuite) -> Result<Oracles, AuditError> {
-    let unknown = Oracles::default();
+/// What is found of a suite; `None` without a handshake, or none until `end`.
+fn judge(
+    contact: &Contact,
+    protocols: &Protocols,
+    suite: CipherSuite,
+    end: Instant,
+) -> Result<Option<Oracles>, AuditError> {
+    let react = |plaintext: &[u8], flaw| {
+        if Instant::now() < end { react(contact, protocols, suite, plaintext, flaw) } else { Ok(None) }
+    };
     let request = http::request(contact, "/");
     // What a server does otherwise says nothing if it does not answer what is right.
-    let right = react(contact, protocols, suite, request.as_bytes(), Flaw::None)?;
-    if !right.is_some_and(|right| right.is_answer()) {
-        return Ok(unknown);
+    let Some(right) = react(request.as_bytes(), Flaw::None)? else { return Ok(None) };
+    if !right.is_answer() {
+        return Ok(Some(Oracles::default()));
     }
     let mut first = None;
     for _ in 0..2 {
         let mut reactions = Vec::new();
         for (plaintext, flaws) in [(request.as_bytes(), &FLAWS[..]), (&[], &EMPTY[..])] {
             for flaw in flaws {
-                let Some(reaction) = react(contact, protocols, suite, plaintext, *flaw)? else {
-                    return Ok(unknown);
-                };
+                let plaintext = if *flaw == Flaw::Length { SHORT } else { plaintext };
+                let Some(reaction) = react(plaintext, *flaw)? else { return Ok(None) };
                 reactions.push(reaction);
             }
         }
-        let accepts = reactions[1].is_answer();
+        let accepts = Some(reactions[1].is_answer());
         let is_one = |all: &[Reaction]| all.windows(2).all(|pair| pair[0] == pair[1]);
         let (with, without) = reactions.split_at(FLAWS.len());
         if is_one(with) && is_one(without) {
             // Alike may also be: answered whatever is wrong.
-            return Ok(Oracles { accepts: Some(accepts), differs: Some(false) });
+            return Ok(Some(Oracles { accepts, differs: Some(false) }));
         }
         // The network may have made the difference: the same one twice is the server's.
         if first.as_ref() == Some(&reactions) {
-            return Ok(Oracles { accepts: Some(accepts), differs: Some(true) });
+            return Ok(Some(Oracles { accepts, differs: Some(true) }));
         }
         first = Some(reactions);
     }
-    Ok(unknown)
+    Ok(Some(Oracles::default()))
 }
 
 /// What a server does with one record after a handshake; `None` without a handshake.

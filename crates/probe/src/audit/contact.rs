@@ -118,6 +118,13 @@ impl Contact {
         Ok(end.min(now + self.limits.step))
     }
 
+    /// The end of something that may take `most`, and no more than half of what is left: the rest has to fit too.
+    pub(super) fn budget(&self, most: Duration) -> Instant {
+        let now = Instant::now();
+        let left = (self.begun + self.limits.whole).saturating_duration_since(now);
+        now + most.min(left / 2)
+    }
+
     /// Lets the audit last until `time` later: a watch is not held against its limit.
     pub(super) fn extend(&mut self, time: Duration) {
         self.limits.whole += time;

@@ -61,6 +61,8 @@ pub enum Plain {
     Unasked,
     /// Nothing listens there, which is safe.
     Closed,
+    /// Something listens there, or where it leads, and gave no answer of HTTP.
+    Unjudged,
     /// Redirects, one after the other, the last of them to HTTPS on the same host.
     Redirects(Vec<String>),
     /// It redirects to another host before it redirects to HTTPS: the browser learns no HSTS of the first.
@@ -164,13 +166,14 @@ pub(super) async fn plain(contact: &Contact, port: u16) -> Result<Plain, AuditEr
         let deadline = contact.place()?;
         let address = std::net::SocketAddr::new(contact.address.ip(), at_port);
         let Ok(Ok(mut stream)) = timeout_at(deadline.into(), TcpStream::connect(address)).await else {
-            return Ok(Plain::Closed);
+            // Where a redirect leads to a port that does not connect, nothing is known.
+            return Ok(if hops.is_empty() { Plain::Closed } else { Plain::Unjudged });
         };
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: {}\r\nUser-Agent: brisk-probe\r\nConnection: close\r\n\r\n",
             authority(&contact.host, at_port, 80)
         );
-        let Some(head) = ask(&mut stream, &request, deadline).await else { return Ok(Plain::Closed) };
+        let Some(head) = ask(&mut stream, &request, deadline).await else { return Ok(Plain::Unjudged) };
         let location = head.header("location").filter(|_| (300..400).contains(&head.status));
         let Some(location) = location else { return Ok(Plain::Answers(head.status)) };
         let next: String = if location.starts_with('/') {

@@ -350,9 +350,10 @@ pub(super) fn not_judged(audit: &Audit, kind: &Kind) -> Option<&'static str> {
         {
             (true, "TLS 1.3 hides the SCTs of its extension")
         }
-        "http-plain" | "http-redirect-host" => {
-            (audit.http.as_ref().is_none_or(|http| http.plain == Plain::Unasked), "port 80 was not asked")
-        }
+        "http-plain" | "http-redirect-host" => match audit.http.as_ref().map(|http| &http.plain) {
+            None | Some(Plain::Unasked) => (true, "port 80 was not asked"),
+            Some(plain) => (*plain == Plain::Unjudged, "port 80 gave no answer of HTTP"),
+        },
         id if id.starts_with("suite-") => (!protocols.is_whole(), SILENT),
         id if ["hsts-", "cookie-", "header"].iter().any(|begin| id.starts_with(begin)) => {
             (audit.http.is_none(), "no answer over HTTP")

@@ -183,6 +183,7 @@ fn plain(plain: &Plain) -> Option<String> {
     Some(match plain {
         Plain::Unasked => return None,
         Plain::Closed => "closed".to_owned(),
+        Plain::Unjudged => "no answer of HTTP".to_owned(),
         Plain::Redirects(hops) | Plain::OtherHost(hops) => hops.join(" -> "),
         Plain::Answers(status) => format!("answers {status}"),
     })

@@ -20,6 +20,7 @@ use super::*;
 
 mod judging;
 mod padding;
+mod plain;
 
 /// What a server of bytes does, beside letting clients agree on a version and a suite with RSA encryption.
 #[derive(Clone, Debug, Default)]

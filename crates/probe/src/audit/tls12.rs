@@ -64,7 +64,7 @@ pub(super) fn connect_with(
     if suites.is_empty() {
         return Ok(None);
     }
-    let asked = offer(contact, V12, suites)?.without(&[extension::GROUPS, extension::POINT_FORMATS]);
+    let asked = offer(contact, V12, suites.clone())?.without(&[extension::GROUPS, extension::POINT_FORMATS]);
     let asked =
         asked.groups(&[NamedGroup::X25519, NamedGroup::SECP256R1]).with(extension::TICKET, Vec::new());
     let mut line = contact.open()?;
@@ -72,7 +72,8 @@ pub(super) fn connect_with(
     if line.send(&asked.to_bytes()).is_err() {
         return Ok(None);
     }
-    let Some(flight) = flight(&mut line, &mut transcript) else { return Ok(None) };
+    let flight = flight(&mut line, &mut transcript).filter(|flight| suites.contains(&flight.hello.suite));
+    let Some(flight) = flight else { return Ok(None) };
     let Some(agreed) = flight.exchange.perform()? else { return Ok(None) };
     Ok(finish(line, transcript, flight, &asked.random, &agreed))
 }

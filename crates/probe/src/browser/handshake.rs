@@ -3,14 +3,15 @@
 //! It verifies the server's `Finished`, and neither certificate nor signature: those are judged by the probe's own connection.
 
 use aws_lc_rs::{digest, hmac};
-use brisk_wire::offer::handshake;
+use brisk_wire::offer::{extension, handshake};
 use brisk_wire::registry::CipherSuite;
-use brisk_wire::server_flight::{ServerHello, alert_name};
+use brisk_wire::server_flight::{ServerHello, alert_text};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::hello::Secrets;
 use crate::message::{
-    CERTIFICATE, CERTIFICATE_VERIFY, COMPRESSED_CERTIFICATE, FINISHED, Input, SERVER_HELLO, extensions,
+    CERTIFICATE, CERTIFICATE_VERIFY, COMPRESSED_CERTIFICATE, FINISHED, Input, SERVER_HELLO, compressed,
+    extensions,
 };
 use crate::open::{Opener, Sealer, expand};
 
@@ -20,7 +21,6 @@ const RECORD: usize = (1 << 14) + 256;
 
 const ENCRYPTED_EXTENSIONS: u8 = 8;
 const CERTIFICATE_REQUEST: u8 = 13;
-const ALPN: u16 = 16;
 /// Application-layer protocol settings, as Chrome has them.
 const ALPS: u16 = 0x44cd;
 
@@ -29,8 +29,8 @@ const ALPS: u16 = 0x44cd;
 pub(super) struct Said {
     /// The protocol of ALPN.
     pub(super) protocol: Option<String>,
-    /// The algorithm of a compressed certificate (RFC 8879).
-    pub(super) compression: Option<u16>,
+    /// Bytes and algorithm of a compressed certificate's message (RFC 8879).
+    pub(super) compression: Option<(usize, &'static str)>,
     /// It takes protocol settings, so the client has to send its own.
     takes_settings: bool,
     /// It asks for a certificate: the context of the question.
@@ -47,7 +47,9 @@ impl Said {
                 let block = Input(body).long().ok_or("EncryptedExtensions cannot be read")?;
                 for (number, content) in extensions(block) {
                     match number {
-                        ALPN => self.protocol = Some(protocol(content).ok_or("ALPN cannot be read")?),
+                        extension::ALPN => {
+                            self.protocol = Some(protocol(content).ok_or("ALPN cannot be read")?)
+                        }
                         ALPS => self.takes_settings = true,
                         _ => {}
                     }
@@ -59,7 +61,8 @@ impl Said {
             CERTIFICATE => self.has_certificate = true,
             COMPRESSED_CERTIFICATE => {
                 self.has_certificate = true;
-                self.compression = Input(body).two();
+                let (algorithm, _) = compressed(body).ok_or("CompressedCertificate cannot be read")?;
+                self.compression = Some((4 + body.len(), algorithm));
             }
             CERTIFICATE_VERIFY => self.is_signed = true,
             _ => return Err(format!("the server sends message {kind} in its flight")),
@@ -115,7 +118,8 @@ impl Messages {
     }
 }
 
-/// The server's flight up to its `Finished`, message by message; for fuzzing too.
+/// The server's flight up to its `Finished`, message by message; for fuzzing too. Behind that the keys change, so nothing may follow
+/// it in its record (RFC 8446 section 5.1).
 pub(super) fn flight(
     said: &mut Said,
     messages: &mut Messages,
@@ -128,6 +132,9 @@ pub(super) fn flight(
             said.take(kind, &message[4..])?;
         }
         all.push((kind, message));
+        if kind == FINISHED && !messages.bytes.is_empty() {
+            return Err("the server's Finished is not the end of its record".to_owned());
+        }
     }
     Ok(all)
 }
@@ -195,8 +202,7 @@ pub(super) async fn complete(
     secrets: &Secrets,
 ) -> Result<Secured, String> {
     let (answer, message) = server_hello(read).await?;
-    let shared =
-        answer.extension(brisk_wire::offer::extension::KEY_SHARE).and_then(|share| secrets.agree(share));
+    let shared = answer.extension(extension::KEY_SHARE).and_then(|share| secrets.agree(share));
     let shared = shared.ok_or("the server's key share is of no use")?;
     let mut schedule = Schedule::new(answer.suite, [hello, &message].concat(), &shared);
     let (client, server) = (schedule.traffic(b"c hs traffic"), schedule.traffic(b"s hs traffic"));
@@ -265,6 +271,9 @@ async fn server_hello(read: &mut (impl AsyncRead + Unpin)) -> Result<(ServerHell
             _ => return Err("the server sends data before its hello".to_owned()),
         }
         if let Some((kind, message)) = messages.next() {
+            if !messages.bytes.is_empty() {
+                return Err("the server's hello is not the end of its record".to_owned());
+            }
             let hello = ServerHello::read(&message[4..]).ok().filter(|_| kind == SERVER_HELLO);
             return hello
                 .map(|hello| (hello, message))
@@ -299,7 +308,33 @@ async fn handshake_content(
 
 /// An alert as text.
 pub(super) fn named(alert: &[u8]) -> String {
-    let Some(&description) = alert.get(1) else { return "an alert".to_owned() };
-    let name = alert_name(description).map_or_else(|| description.to_string(), str::to_owned);
-    format!("alert {name}")
+    alert.get(1).map_or_else(|| "an alert".to_owned(), |description| alert_text(*description))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn nothing_may_be_behind_a_change_of_keys_in_one_record() {
+        let (mut said, mut messages) = (Said::default(), Messages::default());
+        let finished = handshake(FINISHED, &[7; 32]);
+        assert!(flight(&mut said, &mut messages, &finished).is_ok());
+        for rest in [&handshake(4, &[7; 9])[..], &[4]] {
+            let content = [&finished[..], rest].concat();
+            let ended = flight(&mut Said::default(), &mut Messages::default(), &content);
+            assert!(ended.is_err_and(|reason| reason.contains("Finished")), "{rest:?}");
+        }
+
+        let mut body = vec![3, 3];
+        body.extend([7; 32]);
+        body.extend([0, 0x13, 1, 0]);
+        let hello = handshake(SERVER_HELLO, &body);
+        let record = |content: &[u8]| {
+            brisk_wire::offer::record(22, brisk_wire::registry::ProtocolVersion::TLS1_2, content)
+        };
+        assert!(server_hello(&mut &record(&hello)[..]).await.is_ok());
+        let ended = server_hello(&mut &record(&[&hello[..], &[8]].concat())[..]).await;
+        assert_eq!(ended.err().as_deref(), Some("the server's hello is not the end of its record"));
+    }
 }

@@ -1,10 +1,11 @@
 //! A request over a connection that was secured here.
 
+use std::cell::RefCell;
 use std::future::pending;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex, split};
 
-use super::handshake::{Secured, record};
+use super::handshake::{Secured, named, record};
 use crate::answer::Answer;
 use crate::connection::Protocol;
 use crate::http2::Http2;
@@ -15,14 +16,17 @@ use crate::{ProbeError, Settings, http1};
 const ROOM: usize = 64 << 10;
 const SENT: usize = 8 << 10;
 
+/// The alert at the usual end of a connection.
+const CLOSE_NOTIFY: u8 = 0;
+
 /// What a client like Chrome got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Got {
     pub(super) status: u16,
     /// As ALPN names it; `http/1.1` without.
     pub(super) protocol: String,
-    /// The certificate came compressed.
-    pub(super) is_compressed: bool,
+    /// Bytes and algorithm of the certificate, if it came compressed.
+    pub(super) compression: Option<(usize, &'static str)>,
 }
 
 /// Asks for the URL, and reads the answer to its end.
@@ -46,6 +50,7 @@ pub(super) async fn ask(
             write.write_all(&bytes).await.map_err(|error| format!("the connection breaks: {error}"))?;
         }
     };
+    let refusal = RefCell::new(None);
     let down = async {
         // The end, however it comes, is the reader's business.
         while let Ok((header, payload)) = record(read).await {
@@ -53,6 +58,10 @@ pub(super) async fn ask(
                 Some((23, content)) => to.write_all(&content).await.map_err(|error| error.to_string())?,
                 // Tickets, and new keys, which the opener follows.
                 Some((22, _)) => {}
+                Some((21, alert)) => {
+                    refusal.replace(refused(&alert));
+                    break;
+                }
                 Some(_) => break,
                 None => return Err("a record of the server cannot be opened".to_owned()),
             }
@@ -62,12 +71,20 @@ pub(super) async fn ask(
     };
     let protocol = Protocol::of(said.protocol.as_deref());
     let answer = tokio::select! {
-        done = exchange(settings, protocol, near) => done.map_err(|error| error.to_string())?,
+        // What came before an alert is read first, and may be the whole answer.
+        done = exchange(settings, protocol, near) => {
+            done.map_err(|error| refusal.take().unwrap_or_else(|| error.to_string()))?
+        }
         failed = up => return failed,
         failed = down => return failed,
     };
     let protocol = said.protocol.unwrap_or_else(|| "http/1.1".to_owned());
-    Ok(Got { status: answer.status, protocol, is_compressed: said.compression.is_some() })
+    Ok(Got { status: answer.status, protocol, compression: said.compression })
+}
+
+/// Why a server ends a connection with this alert; `None` if that is no more than its end.
+fn refused(alert: &[u8]) -> Option<String> {
+    (alert.get(1) != Some(&CLOSE_NOTIFY)).then(|| named(alert))
 }
 
 async fn exchange(
@@ -89,4 +106,41 @@ async fn exchange(
         None => http1::answer(&mut stream, &mut milestones, &mut answer).await?,
     }
     Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::browser::handshake::Said;
+    use crate::open::{Opener, Sealer};
+    use brisk_wire::registry::CipherSuite;
+
+    /// What comes of a server that sends these records behind its handshake.
+    async fn asked(records: &[(u8, &[u8])]) -> Result<Got, String> {
+        let (suite, secret) = (CipherSuite::TLS_AES_128_GCM_SHA256, [7; 32]);
+        let mut server = Sealer::new(suite, &secret).expect("keys");
+        let sealed = records.iter().map(|(kind, content)| server.seal(*kind, content).expect("a record"));
+        let bytes: Vec<u8> = sealed.flatten().collect();
+        let secured = Secured {
+            said: Said::default(),
+            opener: Opener::new(suite, [&secret[..]].into_iter()),
+            sealer: Sealer::new(suite, &secret).expect("keys"),
+        };
+        let settings = Settings::new("https://a.test/".parse().expect("a URL"));
+        ask(&settings, secured, &mut &bytes[..], &mut tokio::io::sink()).await
+    }
+
+    #[tokio::test]
+    async fn an_alert_in_place_of_an_answer_is_named() {
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+        let got = asked(&[(23, answer), (21, &[1, 0])]).await.expect("an answer");
+        assert_eq!((got.status, got.protocol.as_str()), (200, "http/1.1"));
+        assert_eq!(asked(&[(21, &[2, 116])]).await, Err("alert certificate_required".to_owned()));
+        assert_eq!(
+            asked(&[(23, &answer[..30]), (21, &[2, 80])]).await,
+            Err("alert internal_error".to_owned())
+        );
+        let ended = asked(&[(21, &[1, 0])]).await.expect_err("no answer");
+        assert!(ended.contains("without an answer"), "{ended}");
+    }
 }

@@ -13,7 +13,7 @@ fn an_address_that_does_not_connect_costs_its_time_and_is_found_only_beside_one_
     let (began, ms) = (Instant::now(), Duration::from_millis);
     let mut trace = Trace::default();
     let address = "192.0.2.1:443".parse().expect("an address");
-    trace.refused.push(Refused { address, why: "no answer".to_owned() });
+    trace.refused.push(Refused { address, began, why: "no answer".to_owned() });
     (trace.milestones.began, trace.milestones.dialled) = (Some(began), Some(began + ms(5000)));
     assert!(report(&trace, None).findings.is_empty());
     trace.milestones.connected = Some(began + ms(5020));

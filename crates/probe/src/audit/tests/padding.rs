@@ -26,6 +26,10 @@ enum Fault {
     Closes,
     /// The same of records without content alone.
     ClosesEmpty,
+    /// The same as when the MAC is wrong; after its alert it waits for the client to close.
+    Stays,
+    /// It ends the connection at the first record, whatever that is.
+    Ends,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -104,27 +108,48 @@ fn serve(mut stream: TcpStream, identity: &Identity, fault: Fault) -> Option<()>
     stream.write_all(&[record(20, V12, &[1]), record(22, V12, &[7; 64])].concat()).ok()?;
 
     let (kind, payload) = read_record(&mut stream)?;
+    if fault == Fault::Ends {
+        return None;
+    }
     let is_empty = payload.len() < 100;
     let alert = record(21, V12, &[7; 48]);
     match (opener.open(kind, &payload, fault), fault) {
         (Opened::Right, _) => stream.write_all(&record(23, V12, &[7; 64])).ok(),
         (Opened::Padding, Fault::Closes) => Some(()),
         (Opened::Padding, Fault::ClosesEmpty) if is_empty => Some(()),
+        (_, Fault::Stays) => {
+            stream.write_all(&alert).ok()?;
+            while stream.read(&mut [0; 64]).ok()? > 0 {}
+            Some(())
+        }
         _ => stream.write_all(&alert).ok(),
     }
 }
 
 fn found(identity: &Arc<Identity>, fault: Fault) -> Oracles {
+    found_of(identity, fault, &[AES], Duration::from_mins(1))
+}
+
+/// Of a server that accepts these suites, within this time. It speaks AES-128-CBC with SHA-1 alone.
+fn found_of(identity: &Arc<Identity>, fault: Fault, suites: &[u16], time: Duration) -> Oracles {
+    let server = serving(identity, fault);
+    let contact = Contact::new("a.test", &[server.address], server.settings().limits);
+    let protocols = Protocols { versions: vec![accepting(V12, suites)], ..Protocols::default() };
+    cbc::find_until(&contact, &protocols, Instant::now() + time).expect("an answer")
+}
+
+fn serving(identity: &Arc<Identity>, fault: Fault) -> Server {
     let identity = Arc::clone(identity);
-    let server = Server::start(move |stream| {
+    Server::start(move |stream| {
         // A client that is gone is no failure of the test.
         let _ = serve(stream, &identity, fault);
-    });
-    let contact = Contact::new("a.test", &[server.address], server.settings().limits);
-    let suites = [AES].map(|code| AcceptedSuite::from(suites::find(CipherSuite(code)).expect("a suite")));
-    let own = Protocol { version: V12.0, offered: true, suites: suites.to_vec(), ..Protocol::default() };
-    let protocols = Protocols { versions: vec![own], ..Protocols::default() };
-    cbc::find(&contact, &protocols).expect("an answer")
+    })
+}
+
+fn accepting(version: ProtocolVersion, suites: &[u16]) -> Protocol {
+    let find = |code: &u16| AcceptedSuite::from(suites::find(CipherSuite(*code)).expect("a suite"));
+    let suites = suites.iter().map(find).collect();
+    Protocol { version: version.0, offered: true, suites, ..Protocol::default() }
 }
 
 #[test]
@@ -139,6 +164,64 @@ fn a_server_that_distinguishes_padding_from_mac_is_found_and_no_other() {
         let found = found(&identity, fault);
         assert_eq!(found, Oracles { accepts: Some(accepts), differs: Some(differs) }, "{fault:?}");
     }
+}
+
+#[test]
+fn a_server_that_leaves_the_connection_open_after_its_alert_costs_little() {
+    let begun = Instant::now();
+    let found = found(&identity(&TestCa::new()), Fault::Stays);
+    assert_eq!(found, Oracles { accepts: Some(false), differs: Some(false) });
+    // Seven records, for each of which the end of the connection was once waited for during 3 s.
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_suite_or_a_version_that_is_not_spoken_here_leaves_no_clean_verdict() {
+    let identity = identity(&TestCa::new());
+    let (unknown, yes) = (Oracles::default(), Oracles { accepts: Some(true), differs: Some(true) });
+    let long = Duration::from_mins(1);
+    // DHE, Camellia, 3DES; one that is not of block ciphers.
+    for other in [0x0033, 0x0041, 0x000a] {
+        assert_eq!(found_of(&identity, Fault::None, &[AES, other], long), unknown, "{other:#06x}");
+        assert_eq!(found_of(&identity, Fault::Ignores, &[AES, other], long), yes, "{other:#06x}");
+    }
+    assert_eq!(found_of(&identity, Fault::None, &[AES, 0xc02f], long).differs, Some(false));
+    assert_eq!(found_of(&identity, Fault::Ignores, &[AES], Duration::ZERO), unknown, "no time");
+
+    let server = Server::start(|_| {});
+    let contact = Contact::new("a.test", &[server.address], server.settings().limits);
+    for (version, suites, clean) in [
+        (ProtocolVersion::TLS1_0, &[AES][..], None),
+        (ProtocolVersion::TLS1_1, &[AES], None),
+        (V12, &[0x0033], None),
+        (V12, &[0xc02f], Some(false)),
+        (ProtocolVersion::TLS1_3, &[0x1301], Some(false)),
+    ] {
+        let protocols = Protocols { versions: vec![accepting(version, suites)], ..Protocols::default() };
+        let found = cbc::find(&contact, &protocols).expect("an answer");
+        assert_eq!(found, Oracles { accepts: clean, differs: clean }, "{version} {suites:x?}");
+    }
+}
+
+#[test]
+fn a_suite_that_was_not_judged_leaves_its_hash_to_another() {
+    let identity = identity(&TestCa::new());
+    let long = Duration::from_mins(1);
+    // The first of each pair has ECDHE, which this server does not speak, and is tried first.
+    let found = found_of(&identity, Fault::Ignores, &[0xc013, AES], long);
+    assert_eq!(found, Oracles { accepts: Some(true), differs: Some(true) });
+    let found = found_of(&identity, Fault::None, &[0xc027, AES], long);
+    assert_eq!(found, Oracles::default(), "nothing is known of SHA-256");
+}
+
+#[test]
+fn a_server_that_answers_no_request_is_not_asked_over_each_suite() {
+    let identity = identity(&TestCa::new());
+    let server = serving(&identity, Fault::Ends);
+    let contact = Contact::new("a.test", &[server.address], server.settings().limits);
+    let protocols = Protocols { versions: vec![accepting(V12, &[AES, 0x0035])], ..Protocols::default() };
+    assert_eq!(cbc::find(&contact, &protocols).expect("an answer"), Oracles::default());
+    assert_eq!(contact.used(), 1);
 }
 
 #[test]
