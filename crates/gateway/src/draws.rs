@@ -4,6 +4,7 @@
 //! is known again by it.
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 
 use brisk_net::Congestion;
 use brisk_proxy::settings::{ExperimentSettings, Experiments, Values};
@@ -15,7 +16,7 @@ use brisk_visits::{Arm, Arms, ExperimentId, Visits};
 pub(crate) struct Draws {
     visits: Visits,
     /// By the place of the host.
-    hosts: Vec<Vec<(ExperimentId, ExperimentSettings)>>,
+    hosts: Vec<Vec<(ExperimentId, Arc<ExperimentSettings>)>>,
     secret: RandomState,
 }
 
@@ -32,7 +33,7 @@ pub(crate) struct Drawn {
 impl Draws {
     /// `None` where there are no experiments.
     pub(crate) fn new(experiments: &Experiments, hosts: usize, visits: &Visits) -> Option<Self> {
-        let of_host = |place| experiments.of_host(place).map(|(id, one)| (id, one.clone())).collect();
+        let of_host = |place| experiments.of_host(place).map(|(id, one)| (id, Arc::clone(one))).collect();
         let hosts: Vec<Vec<_>> = (0..hosts).map(of_host).collect();
         let is_any = hosts.iter().any(|host| !host.is_empty());
         is_any.then(|| Self { visits: visits.clone(), hosts, secret: RandomState::new() })

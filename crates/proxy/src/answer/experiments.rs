@@ -3,7 +3,7 @@
 //! What a connection got is drawn once, by the gateway that accepts it, when its handshake begins; requests on it look it up.
 //! Where there is no experiment nothing is looked up.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use brisk_coding::Coding;
 use brisk_net::Congestion;
@@ -15,7 +15,7 @@ use crate::connection::Connection;
 /// The experiments of a configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Experiments {
-    all: Vec<ExperimentSettings>,
+    all: Vec<Arc<ExperimentSettings>>,
     /// Of each; none before they are defined.
     ids: OnceLock<Vec<ExperimentId>>,
 }
@@ -51,11 +51,11 @@ pub enum Values {
 impl Experiments {
     /// Those that are not defined yet.
     pub fn new(all: Vec<ExperimentSettings>) -> Self {
-        Self { all, ids: OnceLock::new() }
+        Self { all: all.into_iter().map(Arc::new).collect(), ids: OnceLock::new() }
     }
 
     /// All of them.
-    pub fn all(&self) -> &[ExperimentSettings] {
+    pub fn all(&self) -> &[Arc<ExperimentSettings>] {
         &self.all
     }
 
@@ -68,7 +68,7 @@ impl Experiments {
     }
 
     /// Those of the host at `place`, once they are defined.
-    pub fn of_host(&self, place: usize) -> impl Iterator<Item = (ExperimentId, &ExperimentSettings)> {
+    pub fn of_host(&self, place: usize) -> impl Iterator<Item = (ExperimentId, &Arc<ExperimentSettings>)> {
         let all = self.ids.get().into_iter().flatten().copied().zip(&self.all);
         all.filter(move |(_, one)| one.hosts.contains(&place))
     }

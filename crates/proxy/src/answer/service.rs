@@ -248,7 +248,7 @@ impl Site {
             stages.consolidating = Some(Box::new(asked));
         }
         if let Some(visits) = &self.visits {
-            let may_be_hinted = route.hints(exchange.connection()).is_some();
+            let may_be_hinted = route.may_hint(head.version);
             stages.visiting = visits.asked(exchange, &head, &route.path, may_be_hinted);
             let inserting = stages.visiting.as_ref().filter(|visiting| visiting.inserts());
             // Where compression is off the upstream's own stays: what brisk asks for without a coding it has to compress.

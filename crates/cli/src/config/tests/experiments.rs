@@ -30,7 +30,7 @@ fn an_experiment_has_a_control_and_other_arms() {
     let arms: Vec<_> = found.experiment.arms.iter().map(AsRef::as_ref).collect();
     assert_eq!(arms, ["tls.growing_records = true", "tls.growing_records = false"]);
     assert_eq!(found.values, Values::Records(vec![Records::Full]));
-    assert_eq!((found.share.to_bits(), found.hosts), (1.0_f64.to_bits(), vec![0]));
+    assert_eq!((found.share.to_bits(), &*found.hosts), (1.0_f64.to_bits(), &[0][..]));
     assert_eq!((found.experiment.metric, &*found.experiment.name), (Metric::FirstByte, "one"));
     let keys = "setting = \"compression.zstd_level\"\nvalues = [1, 9]\nshare = 0.5\nhosts = [\"LOCALHOST\"]\nmetric = \"lcp\"\n\
                 margin = 0.01";

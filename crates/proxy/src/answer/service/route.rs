@@ -6,7 +6,7 @@ use std::sync::Arc;
 use brisk_coding::Coding;
 use brisk_visits::ExperimentId;
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, StatusCode, Version, header};
 
 use crate::answer::compress::Compression;
 use crate::answer::consolidate::Consolidated;
@@ -48,6 +48,11 @@ pub(super) enum Prepared {
 }
 
 impl Route {
+    /// Whether a request may get hints: on some connections, where that is drawn. What a page measured is judged alike for all.
+    pub(super) fn may_hint(&self, version: Version) -> bool {
+        version == Version::HTTP_2 && (self.hints.is_some() || self.drawn_hints.is_some())
+    }
+
     /// The hints for requests on a connection.
     pub(super) fn hints(&self, connection: &Connection) -> Option<&Rc<EarlyHints>> {
         let drawn = self.drawn_hints.as_ref().and_then(|drawn| drawn.of(connection));
@@ -57,7 +62,7 @@ impl Route {
     pub(super) fn new(
         route: &RouteSettings,
         host: &HostSettings,
-        experiments: &[(ExperimentId, &ExperimentSettings)],
+        experiments: &[(ExperimentId, &Arc<ExperimentSettings>)],
         group: &impl Fn(&str) -> Option<Rc<Group>>,
     ) -> Result<Self, ServiceError> {
         let path = route.path.as_str();
@@ -107,7 +112,7 @@ impl Route {
 fn drawn_hints(
     hints: Option<&Rc<EarlyHints>>,
     action: &Prepared,
-    experiments: &[(ExperimentId, &ExperimentSettings)],
+    experiments: &[(ExperimentId, &Arc<ExperimentSettings>)],
 ) -> Option<ByArm<Option<Rc<EarlyHints>>>> {
     if !matches!(action, Prepared::Upstream { .. }) {
         return None;
@@ -121,7 +126,7 @@ fn drawn_hints(
 }
 
 /// The levels that connections have by experiments.
-fn levels(experiments: &[(ExperimentId, &ExperimentSettings)]) -> Vec<(Coding, ByArm<u8>)> {
+fn levels(experiments: &[(ExperimentId, &Arc<ExperimentSettings>)]) -> Vec<(Coding, ByArm<u8>)> {
     let levels = experiments.iter().filter_map(|(id, one)| match &one.values {
         Values::Level(coding, levels) => Some((*coding, ByArm::new(*id, levels.iter().copied()))),
         _ => None,
