@@ -210,11 +210,8 @@ impl Kept {
 /// Addresses with the reasons why they did not connect.
 fn each(refused: &[Refused]) -> String {
     let named = refused.iter().take(NAMED).map(|one| format!("{}: {}", one.address, one.why));
-    let mut text = named.collect::<Vec<_>>().join("; ");
-    if refused.len() > NAMED {
-        text += &format!("; and {} more", refused.len() - NAMED);
-    }
-    text
+    let others = refused.len().checked_sub(NAMED + 1).map(|others| format!("and {} more", others + 1));
+    named.chain(others).collect::<Vec<_>>().join("; ")
 }
 
 fn unsecured(error: &ClientError) -> ProbeError {

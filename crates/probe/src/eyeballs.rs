@@ -151,7 +151,7 @@ mod tests {
 
     /// A time that does not come.
     fn late() -> Deadline {
-        Deadline::now() + Duration::from_secs(60)
+        Deadline::now() + Duration::from_mins(1)
     }
 
     fn addresses(all: &[&str]) -> Vec<SocketAddr> {

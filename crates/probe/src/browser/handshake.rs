@@ -48,7 +48,7 @@ impl Said {
                 for (number, content) in extensions(block) {
                     match number {
                         extension::ALPN => {
-                            self.protocol = Some(protocol(content).ok_or("ALPN cannot be read")?)
+                            self.protocol = Some(protocol(content).ok_or("ALPN cannot be read")?);
                         }
                         ALPS => self.takes_settings = true,
                         _ => {}
