@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use brisk_telemetry::RequestId;
-use brisk_visits::{Connection, Measures, Metric, Navigation, Visit};
+use brisk_visits::{Connection, Metric, Navigation, Visit};
 
 use crate::Refusal;
 use crate::page::Page;
@@ -114,11 +114,7 @@ impl Issued {
             visit.navigation = navigation;
         }
         note_connection(&mut visit, page);
-        for metric in Metric::ALL {
-            if let Some(value) = page.measures.get(*metric) {
-                visit.measures.set(*metric, value);
-            }
-        }
+        visit.measures.extend(&page.measures);
         Ok(visit)
     }
 
@@ -155,16 +151,10 @@ fn note_connection(visit: &mut Visit, page: &Page) {
     if page.is_own && !has(Metric::Connect) && !has(Metric::Tls) {
         visit.connection = Connection::Reused;
     }
-    if visit.connection == Connection::New {
-        return;
+    if visit.connection != Connection::New {
+        visit.measures.remove(Metric::Handshake);
+        visit.measures.remove(Metric::Queue);
     }
-    let mut kept = Measures::default();
-    for metric in Metric::ALL.iter().filter(|metric| !matches!(metric, Metric::Handshake | Metric::Queue)) {
-        if let Some(value) = visit.measures.get(*metric) {
-            kept.set(*metric, value);
-        }
-    }
-    visit.measures = kept;
 }
 
 fn require(is_true: bool) -> Result<(), Refusal> {

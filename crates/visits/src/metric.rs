@@ -126,6 +126,18 @@ impl Measures {
         Some(if metric == Metric::Connections { value.round() } else { value })
     }
 
+    /// Takes a value out.
+    pub fn remove(&mut self, metric: Metric) {
+        self.0[metric as usize] = 0;
+    }
+
+    /// Takes over all values that `others` has.
+    pub fn extend(&mut self, others: &Self) {
+        for (own, other) in self.0.iter_mut().zip(&others.0).filter(|(_, other)| **other > 0) {
+            *own = *other;
+        }
+    }
+
     pub(crate) fn codes(&self) -> &[u16; METRICS] {
         &self.0
     }

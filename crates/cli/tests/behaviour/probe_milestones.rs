@@ -12,8 +12,8 @@ use serde_json::Value;
 use crate::probe::{probe, report};
 use crate::site::{Site, proxy_to};
 
-/// How long the server's bytes travel, and what an origin waits before its head, and before the rest of its body. These are so long
-/// that a slow processor adds little.
+/// How long the server's bytes travel, and what an origin waits before its head, and before the rest of its body. A slow
+/// processor adds little to that.
 const TRAVEL: Duration = Duration::from_millis(200);
 const HEAD: Duration = Duration::from_millis(200);
 const BODY: Duration = Duration::from_millis(300);

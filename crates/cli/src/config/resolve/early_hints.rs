@@ -28,10 +28,11 @@ pub(super) fn of_route(
         let message = format!("{} links are too many: {MOST} are sent at once", table.links.len());
         context.findings.wrong(&links, message);
     }
+    let usual = EarlyHintsSettings::usual();
     let mut settings = EarlyHintsSettings {
-        links: Vec::new(),
-        upstream: table.upstream.unwrap_or(true),
-        learn: table.learn.unwrap_or(true),
+        upstream: table.upstream.unwrap_or(usual.upstream),
+        learn: table.learn.unwrap_or(usual.learn),
+        ..usual
     };
     for (index, text) in table.links.iter().enumerate() {
         match text.parse() {
