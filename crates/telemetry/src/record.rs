@@ -189,4 +189,6 @@ pub struct RequestRecord<'a> {
     pub error: Option<&'static str>,
     /// Who is to blame for it.
     pub error_side: Option<Side>,
+    /// The experiments that its connection was drawn for, each with the arm that it got.
+    pub experiments: &'a [(Arc<str>, Arc<str>)],
 }

@@ -7,13 +7,15 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use brisk_testkit::brisk::Brisk;
+use brisk_testkit::brisk::{Brisk, base, host};
+use brisk_testkit::ca::TestCa;
 use brisk_testkit::client::TlsStream;
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::{command, run, wait_until};
 use rustix::net::{AddressFamily, SocketType};
+use serde_json::{Value, json};
 
-use crate::site::{LIMIT, NAME, Site, upstream};
+use crate::site::{LIMIT, NAME, NAMES, Site, setup, upstream};
 
 /// Keys before the host.
 fn keys(folder: &Path) -> String {
@@ -254,4 +256,36 @@ fn one_connection_and_one_address_have_one_vote() {
         report(&mut stream, &id, 30_000);
     }
     wait_until("the visits of one address", || (all(&site.brisk) == (20, 2)).then_some(()));
+}
+
+#[test]
+fn the_access_log_has_the_arms_of_the_host_that_was_asked_for() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let tried = experiment("tickets", "tls.tickets_per_handshake", "2") + &format!("hosts = [\"{NAME}\"]\n");
+    let ca = TestCa::new();
+    let leaf = ca.server(&NAMES).issue();
+    let of = |name: &str| host(&[name], &[&leaf]) + "visits = true\n";
+    let config = base(&keys(folder.path())) + &of(NAME) + &of("localhost") + &tried;
+    let site = Site { brisk: setup().config(&config).start(), ca };
+    wait_for(&site.brisk, &["tickets"], "go-on");
+    let logged = |path: &str| {
+        let line: Value = serde_json::from_str(&site.brisk.logged(path)).expect("a line of JSON");
+        line.get("experiments").cloned()
+    };
+    let mut seen = [0; 2];
+    for number in 0..40 {
+        let mut stream = connect(&site);
+        for path in ["first", "second"] {
+            stream.get(NAME, &format!("/{number}-{path}"));
+        }
+        stream.get("localhost", &format!("/{number}-other"));
+        let tickets = stream.tls().tls13_tickets_received();
+        let arms = json!({ "tickets": format!("tls.tickets_per_handshake = {tickets}") });
+        seen[tickets as usize - 1] += 1;
+        for path in ["first", "second"] {
+            assert_eq!(logged(&format!("/{number}-{path}")), Some(arms.clone()), "{path}");
+        }
+        assert_eq!(logged(&format!("/{number}-other")), None);
+    }
+    assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
 }

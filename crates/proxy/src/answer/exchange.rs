@@ -248,12 +248,10 @@ impl Exchange {
         self.telemetry.metrics.problems().note(source, reason, || {
             let mut example = self.connection.record.borrow().client.to_string();
             if let Some(line) = &self.line {
-                example += ", ";
-                example += &line.text();
+                example.extend([", ", &line.text()]);
             }
             if let Some(server) = self.outcome.server() {
-                example += ", upstream ";
-                example += server.name();
+                example.extend([", upstream ", server.name()]);
             }
             example
         });
@@ -279,6 +277,7 @@ impl Exchange {
             early: self.early,
             error: self.failure.map(|failure| failure.reason),
             error_side: self.failure.map(|failure| failure.side),
+            experiments: &line.experiments,
         });
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use brisk_coding::Coding;
 use brisk_net::Congestion;
 use brisk_tls::settings::Records;
-use brisk_visits::{Experiment, ExperimentId, Visits};
+use brisk_visits::{Arms, Experiment, ExperimentId, Visits};
 
 use crate::connection::Connection;
 
@@ -71,6 +71,31 @@ impl Experiments {
     pub fn of_host(&self, place: usize) -> impl Iterator<Item = (ExperimentId, &Arc<ExperimentSettings>)> {
         let all = self.ids.get().into_iter().flatten().copied().zip(&self.all);
         all.filter(move |(_, one)| one.hosts.contains(&place))
+    }
+}
+
+/// The experiments of one host.
+#[derive(Debug)]
+pub(crate) struct HostExperiments(Vec<(ExperimentId, Arc<ExperimentSettings>)>);
+
+impl HostExperiments {
+    /// Those of the host at `place`.
+    pub(crate) fn new(experiments: &Experiments, place: usize) -> Self {
+        Self(experiments.of_host(place).map(|(id, one)| (id, Arc::clone(one))).collect())
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> &[(ExperimentId, Arc<ExperimentSettings>)] {
+        &self.0
+    }
+
+    /// Their names and those of the arms, of a connection with these.
+    pub(crate) fn named(&self, arms: &Arms) -> Vec<(Arc<str>, Arc<str>)> {
+        let named = self.0.iter().filter_map(|(id, one)| {
+            let arm = one.experiment.arms.get(usize::from(arms.get(*id)?))?;
+            Some((Arc::clone(&one.experiment.name), Arc::clone(arm)))
+        });
+        named.collect()
     }
 }
 

@@ -19,6 +19,7 @@ use self::route::{Prepared, Route};
 use crate::answer::client_cert::ClientCert;
 use crate::answer::consolidate::Consolidated;
 use crate::answer::exchange::{Exchange, RecordedBody, Telemetry};
+use crate::answer::experiments::HostExperiments;
 use crate::answer::files::in_room;
 use crate::answer::forwarding::Forwarding;
 use crate::answer::head_limits::HeadLimits;
@@ -60,6 +61,8 @@ struct Site {
     preconnect: Option<Preconnect>,
     /// `None` where no visits are measured.
     visits: Option<Rc<SiteVisits>>,
+    /// `None` where there are none.
+    experiments: Option<HostExperiments>,
 }
 
 impl Service {
@@ -193,10 +196,11 @@ impl Site {
     ) -> Result<Self, ServiceError> {
         let host = &all.hosts[place];
         let measured = host.visits.as_ref().zip(all.beacons.as_ref());
-        let experiments: Vec<_> = all.experiments.of_host(place).collect();
-        let ids: Vec<_> = experiments.iter().map(|(id, _)| *id).collect();
-        let prepared =
-            |route: &RouteSettings| Ok((route.path.clone(), Route::new(route, host, &experiments, group)?));
+        let experiments = HostExperiments::new(&all.experiments, place);
+        let ids: Vec<_> = experiments.all().iter().map(|(id, _)| *id).collect();
+        let prepared = |route: &RouteSettings| {
+            Ok((route.path.clone(), Route::new(route, host, experiments.all(), group)?))
+        };
         let routes: Result<Vec<_>, ServiceError> = host.routes.iter().map(prepared).collect();
         Ok(Self {
             names: Names::new(&host.tls.names)?.with(host.tls.on_demand.as_ref()),
@@ -207,6 +211,7 @@ impl Site {
             visits: measured.map(|(visits, beacons)| {
                 SiteVisits::new(visits, beacons, host.tls.names.first(), ids, trusted)
             }),
+            experiments: (!experiments.all().is_empty()).then_some(experiments),
         })
     }
 
@@ -218,6 +223,9 @@ impl Site {
         exchange: &mut Exchange,
         stages: &mut Stages,
     ) -> Result<Response<Body>, Refusal> {
+        if let Some(experiments) = &self.experiments {
+            exchange.name_arms(experiments);
+        }
         let path = RequestPath::read(head.uri.path())?;
         let is_tunnel = head.extensions.get::<Protocol>().is_some();
         let is_asked = |own: &&Preconnect| *own.path.as_bytes() == *path.decoded && !is_tunnel;

@@ -1,6 +1,7 @@
 //! The fields that both formats have in common, in their order and under their names.
 
 use std::fmt::Display;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::outcome::HandshakeOutcome;
@@ -14,6 +15,8 @@ pub(super) trait Fields {
     fn word(&mut self, key: &'static str, value: &str);
     /// A number.
     fn number(&mut self, key: &'static str, value: u64);
+    /// Names, which are letters, digits, `-` and `_`, each with a text that the configuration chose.
+    fn texts(&mut self, key: &'static str, values: &[(Arc<str>, Arc<str>)]);
 }
 
 /// What the combined format does not say of a request.
@@ -36,6 +39,9 @@ pub(super) fn request(line: &mut impl Fields, request: &RequestRecord<'_>) {
     }
     if let Some(side) = request.error_side {
         line.word("error_side", side.name());
+    }
+    if !request.experiments.is_empty() {
+        line.texts("experiments", request.experiments);
     }
     connection(line, request.connection);
 }

@@ -1,6 +1,7 @@
 //! Lines as JSON objects.
 
 use std::io::Write;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::clock;
@@ -73,5 +74,20 @@ impl Fields for Object<'_> {
     fn number(&mut self, key: &'static str, value: u64) {
         self.key(key);
         self.0.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+    }
+
+    fn texts(&mut self, key: &'static str, values: &[(Arc<str>, Arc<str>)]) {
+        self.key(key);
+        self.0.push(b'{');
+        for (place, (name, text)) in values.iter().enumerate() {
+            if place > 0 {
+                self.0.push(b',');
+            }
+            // As above.
+            let _ = serde_json::to_writer(&mut *self.0, &**name);
+            self.0.push(b':');
+            let _ = serde_json::to_writer(&mut *self.0, &**text);
+        }
+        self.0.push(b'}');
     }
 }

@@ -59,6 +59,7 @@ fn request(connection: &ConnectionRecord) -> RequestRecord<'_> {
         early: None,
         error: None,
         error_side: None,
+        experiments: &[],
     }
 }
 
@@ -126,6 +127,23 @@ fn early_data_and_a_resumption_that_failed_are_named() {
     assert!(line.ends_with(" early_bytes=517\n"), "{line}");
     let line = json_line(&record);
     assert_eq!((&line["early"], &line["early_bytes"]), (&"held".into(), &517.into()));
+}
+
+#[test]
+fn experiments_are_named_with_their_arms() {
+    let connection = connection();
+    let mut record = request(&connection);
+    let arm = |name: &str, arm: &str| (name.into(), arm.into());
+    let arms = [arm("tcp", "congestion_control = \"bbr\""), arm("records", "growing_records = false")];
+    record.experiments = &arms;
+    let line = text_line(&record);
+    let field = " experiments=\"tcp: congestion_control = \\x22bbr\\x22; records: growing_records = false\" connection=7 ";
+    assert!(line.contains(field), "{line}");
+    let line = json_line(&record);
+    assert_eq!(line["experiments"]["tcp"], "congestion_control = \"bbr\"");
+    assert_eq!(line["experiments"].as_object().unwrap().len(), 2);
+    record.experiments = &[];
+    assert!(json_line(&record).get("experiments").is_none() && !text_line(&record).contains("experiments"));
 }
 
 #[test]

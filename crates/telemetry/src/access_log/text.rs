@@ -1,6 +1,7 @@
 //! Lines as text: the combined log format of Apache and nginx, then `key=value` fields.
 
 use std::io::Write;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::clock;
@@ -106,5 +107,19 @@ impl Fields for Tail<'_> {
     fn number(&mut self, key: &'static str, value: u64) {
         self.key(key);
         push_number(self.0, value);
+    }
+
+    fn texts(&mut self, key: &'static str, values: &[(Arc<str>, Arc<str>)]) {
+        self.key(key);
+        self.0.push(b'"');
+        for (place, (name, text)) in values.iter().enumerate() {
+            if place > 0 {
+                self.0.extend_from_slice(b"; ");
+            }
+            self.0.extend_from_slice(name.as_bytes());
+            self.0.extend_from_slice(b": ");
+            escape(self.0, text.as_bytes());
+        }
+        self.0.push(b'"');
     }
 }

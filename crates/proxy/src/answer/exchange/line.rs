@@ -1,9 +1,14 @@
 //! What a log says of a request's head.
 
+use std::sync::Arc;
+
 use brisk_wire::HttpVersion;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Uri, Version, header};
+
+use super::Exchange;
+use crate::answer::experiments::HostExperiments;
 
 /// The parts of a request that only the access log needs.
 #[derive(Debug)]
@@ -14,6 +19,17 @@ pub(super) struct Line {
     pub(super) host: Option<HeaderValue>,
     pub(super) referer: Option<HeaderValue>,
     pub(super) user_agent: Option<HeaderValue>,
+    /// The experiments of the host that the connection was drawn for, with its arms.
+    pub(super) experiments: Vec<(Arc<str>, Arc<str>)>,
+}
+
+impl Exchange {
+    /// Names the arms of the connection in these experiments, those of the request's host, in the access log.
+    pub(crate) fn name_arms(&mut self, experiments: &HostExperiments) {
+        if let (Some(line), Some(arms)) = (&mut self.line, self.connection.arms()) {
+            line.experiments = experiments.named(arms);
+        }
+    }
 }
 
 impl Line {
@@ -26,6 +42,7 @@ impl Line {
             host: header(header::HOST),
             referer: header(header::REFERER),
             user_agent: header(header::USER_AGENT),
+            experiments: Vec::new(),
         }
     }
 

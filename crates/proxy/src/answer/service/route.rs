@@ -62,7 +62,7 @@ impl Route {
     pub(super) fn new(
         route: &RouteSettings,
         host: &HostSettings,
-        experiments: &[(ExperimentId, &Arc<ExperimentSettings>)],
+        experiments: &[(ExperimentId, Arc<ExperimentSettings>)],
         group: &impl Fn(&str) -> Option<Rc<Group>>,
     ) -> Result<Self, ServiceError> {
         let path = route.path.as_str();
@@ -112,7 +112,7 @@ impl Route {
 fn drawn_hints(
     hints: Option<&Rc<EarlyHints>>,
     action: &Prepared,
-    experiments: &[(ExperimentId, &Arc<ExperimentSettings>)],
+    experiments: &[(ExperimentId, Arc<ExperimentSettings>)],
 ) -> Option<ByArm<Option<Rc<EarlyHints>>>> {
     if !matches!(action, Prepared::Upstream { .. }) {
         return None;
@@ -126,7 +126,7 @@ fn drawn_hints(
 }
 
 /// The levels that connections have by experiments.
-fn levels(experiments: &[(ExperimentId, &Arc<ExperimentSettings>)]) -> Vec<(Coding, ByArm<u8>)> {
+fn levels(experiments: &[(ExperimentId, Arc<ExperimentSettings>)]) -> Vec<(Coding, ByArm<u8>)> {
     let levels = experiments.iter().filter_map(|(id, one)| match &one.values {
         Values::Level(coding, levels) => Some((*coding, ByArm::new(*id, levels.iter().copied()))),
         _ => None,
