@@ -12,6 +12,7 @@ use brisk_testkit::ca::TestCa;
 use brisk_testkit::client::TlsStream;
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::{command, run, wait_until};
+use brisk_visits::{Settings, Visits};
 use rustix::net::{AddressFamily, SocketType};
 use serde_json::{Value, json};
 
@@ -288,4 +289,55 @@ fn the_access_log_has_the_arms_of_the_host_that_was_asked_for() {
         assert_eq!(logged(&format!("/{number}-other")), None);
     }
     assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
+}
+
+#[test]
+fn a_second_process_that_cannot_have_the_port_leaves_experiments_and_visits_as_they_are() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let ca = TestCa::new();
+    let leaf = ca.server(&NAMES).issue();
+    let config = |port: u16, experiment: &str| {
+        let keys = format!(
+            "server.https = [\"127.0.0.1:{port}\"]\nserver.state_dir = {:?}\nvisits.enabled = true\n",
+            folder.path()
+        );
+        base(&keys) + &host(&NAMES, &[&leaf]) + &tables(experiment)
+    };
+    let tried = experiment("tickets", "tls.tickets_per_handshake", "2");
+    let mut site = Site { brisk: setup().config(&config(0, &tried)).start(), ca };
+    wait_for(&site.brisk, &["tickets"], "go-on");
+    let mut seen = [0; 2];
+    let mut record = |brisk: &Site| {
+        let mut stream = connect(brisk);
+        let visit = visit(&mut stream);
+        report(&mut stream, &visit.id, 20_000);
+        seen[visit.tickets as usize - 1] += 1;
+        let arm = |number: u32| format!("tls.tickets_per_handshake = {number}");
+        wait_for_count(&brisk.brisk, "tickets", [(&arm(1), seen[0]), (&arm(2), seen[1])]);
+    };
+    record(&site);
+    let address = site.brisk.https();
+    let expected = format!(
+        "cannot listen on {address}: Address already in use (os error 98); another program has it, or another brisk"
+    );
+    let other = experiment("records", "tls.growing_records", "false");
+    // With the same experiment, with another one, and with none: each would be the configuration in force, if it came to that.
+    for experiment in [&*tried, &other, ""] {
+        let ended = setup().config(&config(address.port(), experiment)).fail();
+        assert_eq!((ended.status.code(), &*ended.stdout), (Some(1), ""), "{}", ended.stderr);
+        let errors: Vec<_> =
+            ended.stderr.lines().filter(|line| line.contains(&address.to_string())).collect();
+        assert_eq!(errors, [&*expected]);
+        // From the database, where the other would have ended it.
+        site.brisk.reload();
+        wait_for(&site.brisk, &["tickets"], "go-on");
+        record(&site);
+    }
+    site.brisk.terminate();
+    assert!(site.brisk.wait().success());
+    let visits = Visits::open(&folder.path().join("visits"), Settings::default()).expect("a thread");
+    let reports = visits.reader().expect("a store").experiments().expect("an answer");
+    let found: Vec<_> = reports.iter().map(|one| (&*one.name, one.ended, one.decided)).collect();
+    assert_eq!(found, [("tickets", None, None)]);
+    assert_eq!(reports[0].arms.iter().map(|arm| arm.visits).sum::<u64>(), 4);
 }
