@@ -131,7 +131,7 @@ pub(super) fn resolve(
     let remote = remote::engines(raw, &mut context);
     let hosts = hosts::hosts(raw, server.state_dir.as_deref(), development, &remote, &mut context);
     let acme = acme::acme(raw, &hosts.all, server.state_dir.as_deref(), &server.sessions, &mut context);
-    let visits = visit_store::visits(&raw.visits, server.state_dir.as_deref(), &mut context);
+    let visits = visit_store::visits(&raw.visits, server.state_dir.as_deref(), &hosts.all, &mut context);
     let experiments = experiments::experiments(raw, &hosts.all, &server.tls, visits.is_some(), &mut context);
     let remote = remote::used(raw, remote, &mut context);
     isolation::read(&raw.keys, development, &mut context);

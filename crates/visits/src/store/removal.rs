@@ -19,6 +19,20 @@ const KEPT_AT_ONCE: u64 = 8_192;
 const MINUTES_PART: u64 = 3;
 const WRITES: u64 = 4 * 180;
 
+/// The smallest size of any database: what is not of hosts, and minutes as they come.
+const SMALLEST: u64 = 16 << 20;
+/// Of each host with a visit in every minute: the hour that is not rolled up yet has half of the database, and a day of hours two
+/// fifths of it.
+const SMALLEST_OF_HOST: u64 = 112 << 10;
+
+impl Settings {
+    /// The least [`max_bytes`](Self::max_bytes) for this many hosts: a smaller database does not hold a day of them once each has a
+    /// visit in every minute.
+    pub fn smallest(hosts: usize) -> u64 {
+        SMALLEST.max(SMALLEST_OF_HOST.saturating_mul(hosts as u64))
+    }
+}
+
 impl Store {
     /// When something was last removed for its age.
     pub(crate) fn latest(&self) -> Result<Option<i64>, VisitsError> {
@@ -114,7 +128,7 @@ impl Store {
     }
 
     /// About how many bytes the hours before `end` take.
-    fn history(&self, end: i64) -> Result<u64, VisitsError> {
+    pub(super) fn history(&self, end: i64) -> Result<u64, VisitsError> {
         // With what the row and its places in the indexes take.
         let text = "SELECT
             (SELECT coalesce(sum(length(rows) + 70), 0) FROM sample WHERE level = 1 AND rolled = 1 AND start < ?1)

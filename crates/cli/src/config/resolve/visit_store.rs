@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use brisk_proxy::settings::HostSettings;
 use brisk_visits::{Networks, Settings};
 
 use super::Context;
@@ -15,6 +16,9 @@ use crate::config::units::{Period, Size};
 
 /// Bytes of a table of networks.
 const LARGEST_TABLE: u64 = 64 << 20;
+
+/// Bytes of a database at most.
+const LARGEST_DATABASE: u64 = 1 << 40;
 
 const DAY: Duration = Duration::from_hours(24);
 
@@ -31,6 +35,7 @@ pub(crate) struct VisitSettings {
 pub(super) fn visits(
     raw: &raw::Visits,
     state_dir: Option<&Path>,
+    hosts: &[HostSettings],
     context: &mut Context<'_>,
 ) -> Option<VisitSettings> {
     let path = KeyPath::of("visits");
@@ -46,12 +51,13 @@ pub(super) fn visits(
         &path.key("max_size"),
         raw.max_size,
         Size(default.max_bytes),
-        &(Size(16 << 20)..=Size(1 << 40)),
+        &(Size(Settings::smallest(0))..=Size(LARGEST_DATABASE)),
     );
     let networks = raw.networks.as_ref().map(|file| networks(file, &path.key("networks"), context));
     if !raw.enabled.unwrap_or(false) {
         return None;
     }
+    check_size(max_size, hosts, &path.key("max_size"), context);
     let folder = match (&raw.folder, state_dir) {
         (Some(folder), _) => context.base.join(folder),
         (None, Some(state_dir)) => state_dir.join("visits"),
@@ -66,6 +72,18 @@ pub(super) fn visits(
         folder,
         settings: Settings { keep: keep.0, max_bytes: max_size.0, networks, share },
     })
+}
+
+/// A database that cannot hold a day of what is measured would forget it all the time.
+fn check_size(size: Size, hosts: &[HostSettings], path: &KeyPath, context: &mut Context<'_>) {
+    let measured = hosts.iter().filter(|host| host.visits.is_some()).count();
+    let smallest = Settings::smallest(measured);
+    if size.0 < smallest {
+        let smallest = Size(smallest.next_multiple_of(1 << 20));
+        let message =
+            format!("{size} may not hold a day of {measured} hosts with visits: write {smallest} or more");
+        context.findings.wrong(path, message);
+    }
 }
 
 /// The table in `file`.

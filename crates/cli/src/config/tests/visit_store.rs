@@ -28,6 +28,27 @@ fn visits_have_a_folder_a_time_and_a_size() {
 }
 
 #[test]
+fn a_database_has_room_for_a_day_of_the_hosts_that_are_measured() {
+    let ca = TestCa::new();
+    let leaf = ca.server(&["*.test"]).issue();
+    let with = |size: &str, measured: usize| {
+        let host = |number| {
+            let visits = if number < measured { "visits = true\n" } else { "" };
+            brisk_testkit::brisk::host(&[&format!("h{number}.test")], &[&leaf]) + visits
+        };
+        let hosts: String = (0..400).map(host).collect();
+        format!("{LISTENER}[visits]\nenabled = true\nfolder = \"v\"\nmax_size = \"{size}\"\n{hosts}")
+    };
+    refused(
+        &with("30MiB", 400),
+        "brisk.toml:6:12: visits.max_size: 30MiB may not hold a day of 400 hosts with visits: write 44MiB or more",
+    );
+    for (size, measured) in [("44MiB", 400), ("30MiB", 100), ("16MiB", 10)] {
+        assert!(accepted(&with(size, measured)).visits.is_some(), "{size}");
+    }
+}
+
+#[test]
 fn a_wrong_table_of_networks_is_named() {
     let folder = folder();
     let file = folder.path().join("networks");

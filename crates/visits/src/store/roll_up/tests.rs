@@ -330,6 +330,38 @@ fn a_small_database_keeps_fewer_rows_of_each_write() {
 }
 
 #[test]
+fn the_smallest_database_has_room_for_a_day_of_its_hosts() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(folder.path());
+    let hosts: Vec<Arc<str>> = (0..300).map(|number| format!("host{number}.example").into()).collect();
+    let smallest = Settings::smallest(hosts.len());
+    store.limit(smallest).unwrap();
+    let empty = store.used().unwrap();
+    let mut random = Random::seeded(7);
+    for minute in 0..60 {
+        let visits = hosts.iter().map(|host| {
+            let mut visit = visit(host, START + minute * 60, 0.0);
+            for metric in crate::gather::SERIES {
+                visit.measures.set(metric, 100.0 + 2_000.0 * random.unit());
+            }
+            visit
+        });
+        let visits: Vec<_> = visits.collect();
+        write(&mut store, visits);
+    }
+    // As fit() has it. Not much less would do, either.
+    let minutes = store.used().unwrap() - empty;
+    assert!(minutes <= smallest / 2, "{minutes} of {smallest}");
+    let settings = Settings { max_bytes: smallest, ..Settings::default() };
+    store.roll_up(START + HOUR + GRACE, &settings).unwrap();
+    let day = 24 * store.history(i64::MAX).unwrap();
+    assert!(day <= smallest / 5 * 2, "{day} of {smallest}");
+    assert!(minutes > smallest / 4 || day > smallest / 5, "{minutes} and {day} of {smallest}");
+    // What is not of hosts has room, too.
+    assert!(empty < Settings::smallest(0) / 50 && Settings::smallest(1) == Settings::smallest(100));
+}
+
+#[test]
 fn a_database_of_the_first_schema_is_brought_to_the_latest() {
     let folder = tempfile::tempdir().unwrap();
     let connection = rusqlite::Connection::open(folder.path().join("visits.db")).unwrap();
