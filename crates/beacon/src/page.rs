@@ -82,19 +82,19 @@ impl Page {
     ) -> Result<bool, Refusal> {
         let Ok(key) = std::str::from_utf8(key) else { return Ok(false) };
         let mut room = room();
-        let mut read = || decoded(value, &mut room).ok_or(Refusal::Malformed).map(<[u8]>::to_owned);
+        // Of keys that nobody knows the values do not matter.
+        let value = decoded(value, &mut room).ok_or(Refusal::Malformed);
         if matches!(key, "id" | "brisk") {
-            let token = Token::read(&read()?).ok_or(Refusal::Malformed)?;
+            let token = Token::read(value?).ok_or(Refusal::Malformed)?;
             self.is_own = key == "id";
             return fill(&mut self.token, token).map(|()| true);
         }
         if key == "nav" {
-            let name = read()?;
-            let name = std::str::from_utf8(&name).unwrap_or_default();
+            let name = std::str::from_utf8(value?).unwrap_or_default();
             return fill(&mut self.navigation, Navigation::named(name).unwrap_or(Navigation::Other))
                 .map(|()| true);
         }
-        let mut read = || number(&read()?).ok_or(Refusal::Malformed);
+        let read = || number(value?).ok_or(Refusal::Malformed);
         if let Some(place) = PROTOCOLS.iter().position(|known| *known == key) {
             let count = read()?;
             if !(0.0..=f64::from(MOST_RESOURCES)).contains(&count) {

@@ -1,8 +1,16 @@
 //! Ids of page views: random, so that an invented one joins nothing.
 
+use std::cell::RefCell;
 use std::fmt;
 
 use aws_lc_rs::rand;
+
+/// Ids that a thread makes at once: a few random bytes cost as much as many.
+const AT_ONCE: usize = 32;
+
+thread_local! {
+    static MADE: RefCell<Vec<Token>> = const { RefCell::new(Vec::new()) };
+}
 
 /// The id of one page view, 128 random bits. Displays as 32 hexadecimal digits. It names neither a client nor a visitor: each
 /// page view has another one.
@@ -12,9 +20,15 @@ pub struct Token(u128);
 impl Token {
     /// A new one.
     pub fn random() -> Self {
-        let mut bytes = [0; 16];
-        rand::fill(&mut bytes).expect("aws-lc ends the process when the system has no randomness");
-        Self(u128::from_le_bytes(bytes))
+        MADE.with_borrow_mut(|made| {
+            if made.is_empty() {
+                let mut bytes = [[0; 16]; AT_ONCE];
+                rand::fill(bytes.as_flattened_mut())
+                    .expect("aws-lc ends the process when the system has no randomness");
+                made.extend(bytes.map(|bytes| Self(u128::from_le_bytes(bytes))));
+            }
+            made.pop().expect("ids were made")
+        })
     }
 
     /// Reads what [`digits`](Self::digits) wrote.

@@ -1,7 +1,9 @@
-//! Visitors for `bench/visit-cost`: COUNT visits, many at a time, each on a connection of its own: a page, then its resources in one
-//! go, and its beacon if the page's answer has an id for one. Prints how many had.
+//! Visitors for `bench/visit-cost`: COUNT visits, many at a time, each on a connection of its own: a page, its resources, and its
+//! beacon if the page's answer has an id for one. Prints how many had.
 //!
-//! usage: visitors PORT ROOT NAME COUNT RESOURCES resumed|full
+//! Resources are asked for by `http1` one after another, by `pipelined` (no browser does) and by `http2` in one go.
+//!
+//! usage: visitors PORT ROOT NAME COUNT RESOURCES resumed|full http1|pipelined|http2
 
 use std::io::{BufReader, Write};
 use std::net::SocketAddr;
@@ -10,15 +12,49 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use brisk_testkit::client::{TlsClient, TlsStream};
 use brisk_testkit::http1::Message;
+use bytes::Bytes;
+use h2::client::SendRequest;
+use http::{HeaderMap, Request, Version};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 
 /// Visits at a time: enough to keep a server busy.
 const AT_ONCE: usize = 24;
 
-const BROWSER: &str = "User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36";
+const BROWSER: &str =
+    "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36";
 
 /// Times as a page on a busy machine has them: no server takes longer for its answer.
 const FORM: &str = "nav=navigate&connect=1.1&tls=2.2&wait=2003.1&ttfb=2004.2&load=2050.3&fcp=2040.1&lcp=2045.9&cls=0.0012\
                     &connections=1&bytes=81920&h1=60&h2=0&h3=0&other=0";
+
+const PAGE: (&str, [(&str, &str); 4]) = (
+    "/page.html",
+    [
+        ("accept", "text/html"),
+        ("sec-fetch-mode", "navigate"),
+        ("sec-fetch-dest", "document"),
+        ("sec-fetch-site", "none"),
+    ],
+);
+const RESOURCE: (&str, [(&str, &str); 4]) = (
+    "/assets/a.css",
+    [
+        ("accept", "text/css"),
+        ("sec-fetch-mode", "no-cors"),
+        ("sec-fetch-dest", "style"),
+        ("sec-fetch-site", "same-origin"),
+    ],
+);
+const BEACON: &str = "/.brisk/beacon";
+const BEACON_TYPE: &str = "application/x-www-form-urlencoded;charset=UTF-8";
+
+#[derive(Clone, Copy)]
+enum Protocol {
+    Http1,
+    Pipelined,
+    Http2,
+}
 
 struct Visitor<'a> {
     address: SocketAddr,
@@ -26,11 +62,13 @@ struct Visitor<'a> {
     name: &'a str,
     resources: usize,
     is_resumed: bool,
+    protocol: Protocol,
 }
 
 impl Visitor<'_> {
     fn client(&self) -> TlsClient {
-        TlsClient::new(self.root, self.name)
+        let client = TlsClient::new(self.root, self.name);
+        if matches!(self.protocol, Protocol::Http2) { client.alpn(&["h2"]) } else { client }
     }
 
     /// One visit. Whether the page was measured.
@@ -42,33 +80,105 @@ impl Visitor<'_> {
             new = self.client();
             &new
         };
-        let mut stream = BufReader::new(client.connect(self.address).expect("a connection"));
-        let (host, browser) = (self.name, BROWSER);
-        let page = format!(
-            "GET /page.html HTTP/1.1\r\nHost: {host}\r\n{browser}\r\nAccept: text/html\r\nSec-Fetch-Mode: navigate\r\n\
-             Sec-Fetch-Dest: document\r\nSec-Fetch-Site: none\r\n\r\n"
-        );
-        let page = answers(&mut stream, &page, 1);
-        let resource = format!(
-            "GET /assets/a.css HTTP/1.1\r\nHost: {host}\r\n{browser}\r\nAccept: text/css\r\nSec-Fetch-Mode: no-cors\r\n\
-             Sec-Fetch-Dest: style\r\nSec-Fetch-Site: same-origin\r\n\r\n"
-        );
-        if self.resources > 0 {
-            answers(&mut stream, &resource.repeat(self.resources), self.resources);
+        match self.protocol {
+            Protocol::Http1 => self.over_http1(client, 1),
+            Protocol::Pipelined => self.over_http1(client, self.resources),
+            Protocol::Http2 => {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+                runtime.expect("a runtime").block_on(self.over_http2(client))
+            }
         }
-        let timings = page.head.all("server-timing");
-        let Some(id) = timings.iter().find_map(|value| value.strip_prefix("visit;desc=")) else {
+    }
+
+    fn over_http1(&self, client: &TlsClient, at_once: usize) -> bool {
+        let mut stream = BufReader::new(client.connect(self.address).expect("a connection"));
+        let host = self.name;
+        let get = |(path, fields): &(&str, [(&str, &str); 4])| {
+            let fields: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+            format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nuser-agent: {BROWSER}\r\n{fields}\r\n")
+        };
+        let page = answers(&mut stream, &get(&PAGE), 1);
+        let resources = get(&RESOURCE).repeat(at_once);
+        for _ in 0..self.resources.checked_div(at_once).unwrap_or(0) {
+            answers(&mut stream, &resources, at_once);
+        }
+        let Some(id) =
+            page.head.all("server-timing").iter().find_map(|value| visit_id(value).map(str::to_owned))
+        else {
             return false;
         };
         let form = format!("id={id}&{FORM}");
         let beacon = format!(
-            "POST /.brisk/beacon HTTP/1.1\r\nHost: {host}\r\n{browser}\r\nOrigin: https://{host}\r\nSec-Fetch-Site: same-origin\r\n\
-             Content-Type: application/x-www-form-urlencoded;charset=UTF-8\r\nContent-Length: {}\r\n\r\n{form}",
+            "POST {BEACON} HTTP/1.1\r\nhost: {host}\r\nuser-agent: {BROWSER}\r\norigin: https://{host}\r\n\
+             sec-fetch-site: same-origin\r\ncontent-type: {BEACON_TYPE}\r\ncontent-length: {}\r\n\r\n{form}",
             form.len()
         );
         answers(&mut stream, &beacon, 1);
         true
     }
+
+    async fn over_http2(&self, client: &TlsClient) -> bool {
+        let tcp = TcpStream::connect(self.address).await.expect("a connection");
+        tcp.set_nodelay(true).expect("a socket");
+        let name = self.name.to_owned().try_into().expect("a host name");
+        let tls = TlsConnector::from(client.config()).connect(name, tcp).await.expect("a handshake");
+        let (mut requests, connection) = h2::client::handshake(tls).await.expect("HTTP/2");
+        let visits = async {
+            let page = self.get(&mut requests, &PAGE).await;
+            let resources: Vec<_> =
+                (0..self.resources).map(|_| self.get(&mut requests.clone(), &RESOURCE)).collect();
+            for resource in resources {
+                resource.await;
+            }
+            let id = page.get_all("server-timing").iter().find_map(|value| visit_id(value.to_str().ok()?));
+            let Some(id) = id else { return false };
+            let beacon = self
+                .request("POST", BEACON)
+                .header("origin", format!("https://{}", self.name))
+                .header("sec-fetch-site", "same-origin")
+                .header("content-type", BEACON_TYPE);
+            let (answer, mut body) =
+                requests.send_request(beacon.body(()).expect("a request"), false).expect("a stream");
+            body.send_data(format!("id={id}&{FORM}").into(), true).expect("a stream that is open");
+            assert_eq!(answer.await.expect("an answer").status(), 204);
+            true
+        };
+        tokio::select! {
+            is_measured = visits => is_measured,
+            ended = connection => panic!("the connection ended: {ended:?}"),
+        }
+    }
+
+    fn request(&self, method: &str, path: &str) -> http::request::Builder {
+        let uri = format!("https://{}{path}", self.name);
+        Request::builder().version(Version::HTTP_2).method(method).uri(uri).header("user-agent", BROWSER)
+    }
+
+    /// Asks at once; the head of the answer, once all of it is there.
+    fn get(
+        &self,
+        requests: &mut SendRequest<Bytes>,
+        (path, fields): &(&str, [(&str, &str); 4]),
+    ) -> impl Future<Output = HeaderMap> + use<> {
+        let request = fields
+            .iter()
+            .fold(self.request("GET", path), |request, (name, value)| request.header(*name, *value));
+        let (answer, _) =
+            requests.send_request(request.body(()).expect("a request"), true).expect("a stream");
+        async {
+            let (head, mut body) = answer.await.expect("an answer").into_parts();
+            assert_eq!(head.status, 200);
+            while let Some(piece) = body.data().await {
+                let length = piece.expect("a body").len();
+                body.flow_control().release_capacity(length).expect("a window");
+            }
+            head.headers
+        }
+    }
+}
+
+fn visit_id(timing: &str) -> Option<&str> {
+    timing.strip_prefix("visit;desc=")
 }
 
 /// Sends the requests; the last of their answers.
@@ -84,8 +194,8 @@ fn answers(stream: &mut BufReader<TlsStream>, requests: &str, count: usize) -> M
 
 fn main() {
     let arguments: Vec<_> = std::env::args().collect();
-    let [_, port, root, name, count, resources, session] = &arguments[..] else {
-        panic!("usage: PORT ROOT NAME COUNT RESOURCES resumed|full")
+    let [_, port, root, name, count, resources, session, protocol] = &arguments[..] else {
+        panic!("usage: PORT ROOT NAME COUNT RESOURCES resumed|full http1|pipelined|http2")
     };
     let number = |text: &String| text.parse::<usize>().expect("a number");
     let (count, port) = (number(count), port.parse::<u16>().expect("a port"));
@@ -95,6 +205,12 @@ fn main() {
         name,
         resources: number(resources),
         is_resumed: session == "resumed",
+        protocol: match &protocol[..] {
+            "http1" => Protocol::Http1,
+            "pipelined" => Protocol::Pipelined,
+            "http2" => Protocol::Http2,
+            other => panic!("{other} is no protocol"),
+        },
     };
     let (begun, measured) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {

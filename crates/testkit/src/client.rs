@@ -119,6 +119,11 @@ impl TlsClient {
         self.decompressed.load(Ordering::Relaxed)
     }
 
+    /// For connections of another library.
+    pub fn config(&self) -> Arc<ClientConfig> {
+        Arc::new(self.config.clone())
+    }
+
     /// A handshake that the test moves on itself.
     pub fn start(&self) -> ClientConnection {
         let name = ServerName::try_from(self.name.clone()).expect("a host name");

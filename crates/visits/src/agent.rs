@@ -1,6 +1,8 @@
 //! Browser family and class of device, as far as a `User-Agent` header says.
 
-use memchr::memmem;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 
 use crate::closed::closed;
 
@@ -43,54 +45,65 @@ closed! {
     }
 }
 
-/// What a browser's `User-Agent` contains. The first that fits decides: most of them name others for compatibility.
-const BROWSERS: &[(&str, Browser)] = &[
-    ("bot", Browser::Robot),
-    ("Bot", Browser::Robot),
-    ("spider", Browser::Robot),
-    ("crawl", Browser::Robot),
-    ("Edg/", Browser::Edge),
-    ("EdgA/", Browser::Edge),
-    ("EdgiOS/", Browser::Edge),
-    ("OPR/", Browser::Opera),
-    ("OPT/", Browser::Opera),
-    ("SamsungBrowser/", Browser::Samsung),
-    ("FxiOS/", Browser::Firefox),
-    ("Firefox/", Browser::Firefox),
-    ("CriOS/", Browser::Chrome),
-    ("Chrome/", Browser::Chrome),
-    ("Version/", Browser::Safari),
-];
+/// What a `User-Agent` contains, and what that means. The first that fits decides.
+type Signs<T> = Vec<(Finder<'static>, T)>;
 
-const DEVICES: &[(&str, Device)] = &[
-    ("iPad", Device::Tablet),
-    ("Tablet", Device::Tablet),
-    ("iPhone", Device::Phone),
-    ("Mobile", Device::Phone),
-    // Android on phones says "Mobile".
-    ("Android", Device::Tablet),
-    ("Windows NT", Device::Desktop),
-    ("Macintosh", Device::Desktop),
-    ("CrOS", Device::Desktop),
-    ("X11", Device::Desktop),
-];
+/// Most browsers name others for compatibility.
+static BROWSERS: LazyLock<Signs<Browser>> = LazyLock::new(|| {
+    signs(&[
+        ("bot", Browser::Robot),
+        ("Bot", Browser::Robot),
+        ("spider", Browser::Robot),
+        ("crawl", Browser::Robot),
+        ("Edg/", Browser::Edge),
+        ("EdgA/", Browser::Edge),
+        ("EdgiOS/", Browser::Edge),
+        ("OPR/", Browser::Opera),
+        ("OPT/", Browser::Opera),
+        ("SamsungBrowser/", Browser::Samsung),
+        ("FxiOS/", Browser::Firefox),
+        ("Firefox/", Browser::Firefox),
+        ("CriOS/", Browser::Chrome),
+        ("Chrome/", Browser::Chrome),
+        ("Version/", Browser::Safari),
+    ])
+});
 
-fn first<T: Copy>(agent: &[u8], signs: &[(&str, T)]) -> Option<T> {
+static DEVICES: LazyLock<Signs<Device>> = LazyLock::new(|| {
+    signs(&[
+        ("iPad", Device::Tablet),
+        ("Tablet", Device::Tablet),
+        ("iPhone", Device::Phone),
+        ("Mobile", Device::Phone),
+        // Android on phones says "Mobile".
+        ("Android", Device::Tablet),
+        ("Windows NT", Device::Desktop),
+        ("Macintosh", Device::Desktop),
+        ("CrOS", Device::Desktop),
+        ("X11", Device::Desktop),
+    ])
+});
+
+fn signs<T: Copy>(of: &[(&'static str, T)]) -> Signs<T> {
+    of.iter().map(|(sign, value)| (Finder::new(*sign), *value)).collect()
+}
+
+fn first<T: Copy>(agent: &[u8], signs: &Signs<T>) -> Option<T> {
     let agent = &agent[..agent.len().min(LOOKED_AT)];
-    signs.iter().find(|(sign, _)| memmem::find(agent, sign.as_bytes()).is_some()).map(|(_, value)| *value)
+    signs.iter().find(|(sign, _)| sign.find(agent).is_some()).map(|(_, value)| *value)
 }
 
 impl Browser {
     /// The family that a `User-Agent` header names. Looks at its first 512 bytes.
     pub fn of(user_agent: &[u8]) -> Self {
-        first(user_agent, BROWSERS).unwrap_or(Self::Other)
+        first(user_agent, &BROWSERS).unwrap_or(Self::Other)
     }
 }
 
 impl Device {
     /// The class that a `User-Agent` header names. Looks at its first 512 bytes. An iPad that asks for desktop pages is one.
     pub fn of(user_agent: &[u8]) -> Self {
-        first(user_agent, DEVICES).unwrap_or(Self::Other)
+        first(user_agent, &DEVICES).unwrap_or(Self::Other)
     }
 }
 

@@ -23,6 +23,10 @@ use crate::writer::Writer;
 
 /// Visits that wait for the writing thread; the next one is dropped.
 const QUEUE: usize = 16_384;
+/// That many are not left to gather.
+const MANY: usize = QUEUE / 4;
+/// What the thread is asked beside; nobody asks often.
+const ASKED: usize = 64;
 
 /// How visits are kept.
 #[derive(Debug, Clone)]
@@ -65,7 +69,8 @@ pub struct Visits(Option<Arc<Inner>>);
 #[derive(Debug)]
 struct Inner {
     folder: Arc<Path>,
-    queue: Sender<Message>,
+    queue: Sender<Visit>,
+    asked: Sender<Asked>,
     shared: Arc<Shared>,
     /// One at a time asks what takes much memory.
     turn: Arc<Mutex<()>>,
@@ -90,10 +95,11 @@ pub(crate) struct Shared {
 /// Experiments that are compared, with the decision on each if there is one.
 pub(crate) type Decisions = HashMap<ExperimentId, Option<Decision>>;
 
-/// What the writing thread receives.
+/// What the writing thread is asked beside keeping visits.
 #[derive(Debug)]
-pub(crate) enum Message {
-    Visit(Visit),
+pub(crate) enum Asked {
+    /// Many visits wait.
+    Gather,
     /// The experiments may be others: look for decisions on them.
     Defined,
     /// Write all that came before; answer whether it is in the database.
@@ -106,7 +112,8 @@ impl Visits {
     /// Keeps visits in `folder`, which is made if it is not there. The database is opened by a thread of its own; where that
     /// fails, the reason is logged and in [`status`](Self::status), and is tried again. Fails if there can be no thread.
     pub fn open(folder: &Path, settings: Settings) -> io::Result<Self> {
-        let (queue, messages) = bounded(QUEUE);
+        let (queue, visits) = bounded(QUEUE);
+        let (asked, questions) = bounded(ASKED);
         let shared = Arc::new(Shared {
             settings: ArcSwap::from_pointee(settings),
             definitions: Definitions::default(),
@@ -120,8 +127,8 @@ impl Visits {
         });
         let folder: Arc<Path> = folder.into();
         let writer = Writer::new(Arc::clone(&folder), Arc::clone(&shared));
-        thread::Builder::new().name("visits".to_owned()).spawn(move || writer.run(&messages))?;
-        Ok(Self(Some(Arc::new(Inner { folder, queue, shared, turn: Arc::default() }))))
+        thread::Builder::new().name("visits".to_owned()).spawn(move || writer.run(&visits, &questions))?;
+        Ok(Self(Some(Arc::new(Inner { folder, queue, asked, shared, turn: Arc::default() }))))
     }
 
     /// Keeps nothing.
@@ -146,13 +153,17 @@ impl Visits {
         self.0.as_ref().map_or(0.0, |inner| inner.shared.settings.load().share)
     }
 
-    /// Takes a visit. Never waits: where the writing thread is behind, the visit is dropped and counted.
+    /// Takes a visit. Never waits: where the writing thread is behind, the visit is dropped and counted. Seldom wakes that
+    /// thread, which lets visits gather.
     pub fn record(&self, visit: Visit) {
         let Some(inner) = &self.0 else { return };
         let is_closed = inner.shared.is_closed.load(Ordering::Relaxed);
-        let taken = !is_closed && inner.queue.try_send(Message::Visit(visit)).is_ok();
+        let taken = !is_closed && inner.queue.try_send(visit).is_ok();
         let counter = if taken { &inner.shared.recorded } else { &inner.shared.dropped };
         counter.fetch_add(1, Ordering::Relaxed);
+        if inner.queue.len() >= MANY && inner.asked.is_empty() {
+            let _ = inner.asked.try_send(Asked::Gather);
+        }
     }
 
     /// The network of a client at `address`.
@@ -168,8 +179,8 @@ impl Visits {
         let Some(inner) = &self.0 else { return vec![ExperimentId::NONE; experiments.len()] };
         let ids = inner.shared.definitions.define(experiments);
         inner.shared.figures.forget_arms(&inner.shared.definitions);
-        // Where the queue is full they are looked for a little later.
-        let _ = inner.queue.try_send(Message::Defined);
+        // Where too much is asked they are looked for a little later.
+        let _ = inner.asked.try_send(Asked::Defined);
         ids
     }
 
@@ -198,19 +209,19 @@ impl Visits {
     /// Has everything written that was recorded before, and waits for that until `timeout`. Returns whether it is in the
     /// database. Blocks.
     pub fn flush(&self, timeout: Duration) -> bool {
-        self.ask(Message::Flush, timeout)
+        self.ask(Asked::Flush, timeout)
     }
 
     /// As [`flush`](Self::flush), and closes the database: what is recorded later is dropped. For the end of the process.
     pub fn close(&self, timeout: Duration) -> bool {
-        self.ask(Message::Close, timeout)
+        self.ask(Asked::Close, timeout)
     }
 
-    fn ask(&self, message: fn(Sender<bool>) -> Message, timeout: Duration) -> bool {
+    fn ask(&self, question: fn(Sender<bool>) -> Asked, timeout: Duration) -> bool {
         let Some(inner) = &self.0 else { return true };
         let deadline = Instant::now() + timeout;
         let (reply, done) = bounded(1);
-        inner.queue.send_deadline(message(reply), deadline).is_ok()
+        inner.asked.send_deadline(question(reply), deadline).is_ok()
             && done.recv_deadline(deadline).unwrap_or(false)
     }
 

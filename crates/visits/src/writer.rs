@@ -5,16 +5,20 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Select};
 
 use crate::clock::{Clock, Removal, unix_seconds};
 use crate::error::VisitsError;
 use crate::gather::Gathered;
 use crate::store::{self, Identity, Store};
-use crate::visits::{Decisions, Message, Shared};
+use crate::visit::Visit;
+use crate::visits::{Asked, Decisions, Shared};
 
 /// Between two writes. What was taken since the last one is lost with the process.
 const INTERVAL: Duration = Duration::from_secs(20);
+/// Between two looks at what visits there are: who records one need not wake the thread.
+const GATHERING: Duration = Duration::from_millis(250);
+
 /// The thread's part of the store.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -47,47 +51,52 @@ impl Writer {
     }
 
     /// Writes until every handle is gone and everything is written.
-    pub(crate) fn run(mut self, messages: &Receiver<Message>) {
+    pub(crate) fn run(mut self, visits: &Receiver<Visit>, questions: &Receiver<Asked>) {
         self.write();
         let mut due = Instant::now() + INTERVAL;
         loop {
-            // A queue that is never empty must not keep things from being written.
-            let message = if Instant::now() < due {
-                messages.recv_deadline(due)
-            } else {
-                Err(RecvTimeoutError::Timeout)
-            };
-            match message {
-                Ok(Message::Visit(visit)) => {
-                    self.shared.figures.count(&visit, &self.shared.definitions);
-                    self.gathered.add(visit);
-                    if self.gathered.is_full() {
-                        self.write_or_drop();
-                    }
-                }
-                Ok(Message::Defined) => {
+            let mut either = Select::new();
+            either.recv(visits);
+            either.recv(questions);
+            let _ = either.ready_deadline(due);
+            let asked = questions.recv_deadline(due.min(Instant::now() + GATHERING));
+            // What was recorded before somebody asked is among these; more may come all the time.
+            for visit in visits.try_iter().take(visits.len()) {
+                self.keep(visit);
+            }
+            match asked {
+                Ok(Asked::Gather) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Asked::Defined) => {
                     self.write();
                 }
-                Ok(Message::Flush(reply)) => {
+                Ok(Asked::Flush(reply)) => {
                     // The caller may have given up.
                     let _ = reply.try_send(self.write());
                 }
-                Ok(Message::Close(reply)) => {
+                Ok(Asked::Close(reply)) => {
                     self.shared.is_closed.store(true, Ordering::Relaxed);
                     let written = self.write();
                     self.store = None;
                     let _ = reply.try_send(written);
                     return;
                 }
-                Err(RecvTimeoutError::Timeout) => {
-                    self.write();
-                    due = Instant::now() + INTERVAL;
-                }
                 Err(RecvTimeoutError::Disconnected) => {
                     self.write_or_drop();
                     return;
                 }
             }
+            if Instant::now() >= due {
+                self.write();
+                due = Instant::now() + INTERVAL;
+            }
+        }
+    }
+
+    fn keep(&mut self, visit: Visit) {
+        self.shared.figures.count(&visit, &self.shared.definitions);
+        self.gathered.add(visit);
+        if self.gathered.is_full() {
+            self.write_or_drop();
         }
     }
 
@@ -234,7 +243,6 @@ mod tests {
 
     use crate::experiment::{Arm, Experiment};
     use crate::metric::Metric;
-    use crate::visit::Visit;
     use crate::visits::{Settings, Visits};
 
     use super::*;

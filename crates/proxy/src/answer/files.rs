@@ -13,7 +13,7 @@ use brisk_coding::{Accepted, Coding};
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Request, Response, StatusCode, Uri, header};
+use http::{Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::BodyExt;
 use tower_http::services::ServeDir;
 use tower_http::services::fs::DefaultServeDirFallback;
@@ -32,30 +32,39 @@ const CHUNK: usize = 32 << 10;
 /// Codings of copies, the preferred first: made beforehand, that of brotli is the shortest.
 const COPIES: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
 
+type Folder = ServeDir<DefaultServeDirFallback, Beneath>;
+
 /// Serves the files of one folder below one route.
 #[derive(Debug)]
 pub(crate) struct StaticFiles {
-    service: ServeDir<DefaultServeDirFallback, Beneath>,
+    files: Files,
     /// Looks for compressed copies too.
-    with_copies: Option<ServeDir<DefaultServeDirFallback, Beneath>>,
+    with_copies: Option<Files>,
     route: String,
+}
+
+/// The files of one folder, and the folders in it, of which the index or a redirect to the address with a slash is sent.
+#[derive(Debug)]
+struct Files {
+    /// Opens what is asked for at once, and does not find folders; for GET alone.
+    files: Folder,
+    /// Looks whether it is a folder before it opens anything.
+    folders: Folder,
 }
 
 impl StaticFiles {
     /// The files of a folder, for requests below the path `route`.
     pub(crate) fn new(settings: &StaticSettings, route: &str) -> Self {
         let prefix = route.trim_end_matches('/');
-        let service = |beneath| {
-            ServeDir::with_backend("", beneath)
-                .append_index_html_on_directories(true)
-                .redirect_path_prefix(prefix)
-                .with_buf_chunk_size(CHUNK)
+        let folder = |beneath| {
+            ServeDir::with_backend("", beneath).redirect_path_prefix(prefix).with_buf_chunk_size(CHUNK)
         };
         let with_copies = settings.precompressed.then(|| {
-            let service = service(Beneath::with_copies(&settings.root));
-            service.precompressed_br().precompressed_zstd().precompressed_gzip()
+            let folder = folder(Beneath::with_copies(&settings.root));
+            Files::of(&folder.precompressed_br().precompressed_zstd().precompressed_gzip())
         });
-        Self { service: service(Beneath::new(&settings.root)), with_copies, route: route.to_owned() }
+        let files = Files::of(&folder(Beneath::new(&settings.root)));
+        Self { files, with_copies, route: route.to_owned() }
     }
 
     /// Answers a request; `path` is its path.
@@ -69,30 +78,21 @@ impl StaticFiles {
             if let Some(codings) = Accepted::of(&request.headers).narrowed(&COPIES) {
                 asked.headers_mut().insert(header::ACCEPT_ENCODING, codings);
             }
-            return Self::call(with_copies, asked).await;
+            return with_copies.answer(asked).await;
         }
         if !request.headers.contains_key(header::IF_RANGE) {
-            return Self::call(&self.service, asked).await;
+            return self.files.answer(asked).await;
         }
         let mut whole = asked.clone();
         whole.headers_mut().remove(header::RANGE);
         let Some(part) = part_of_unchanged(request, asked) else {
-            return Self::call(&self.service, whole).await;
+            return self.files.answer(whole).await;
         };
-        let response = Self::call(&self.service, part).await;
+        let response = self.files.answer(part).await;
         if response.status() == StatusCode::PRECONDITION_FAILED {
-            return Self::call(&self.service, whole).await;
+            return self.files.answer(whole).await;
         }
         response
-    }
-
-    async fn call(
-        service: &ServeDir<DefaultServeDirFallback, Beneath>,
-        request: Request<()>,
-    ) -> Response<Body> {
-        let Ok(response) = service.clone().call(request).await;
-        response
-            .map(|body| Body::boxed(body.map_err(BodyError::File).map_frame(|frame| frame.map_data(fitting))))
     }
 
     /// The target to look up below the folder; `None` if it must not be served.
@@ -110,6 +110,28 @@ impl StaticFiles {
         };
         PathAndQuery::from_maybe_shared(target).ok().map(Uri::from)
     }
+}
+
+impl Files {
+    fn of(folder: &Folder) -> Self {
+        let with_index = |is_wanted| folder.clone().append_index_html_on_directories(is_wanted);
+        Self { files: with_index(false), folders: with_index(true) }
+    }
+
+    async fn answer(&self, request: Request<()>) -> Response<Body> {
+        if request.method() == Method::GET && !request.uri().path().ends_with('/') {
+            let response = call(&self.files, request.clone()).await;
+            if response.status() != StatusCode::NOT_FOUND {
+                return response;
+            }
+        }
+        call(&self.folders, request).await
+    }
+}
+
+async fn call(folder: &Folder, request: Request<()>) -> Response<Body> {
+    let Ok(response) = folder.clone().call(request).await;
+    response.map(|body| Body::boxed(body.map_err(BodyError::File).map_frame(|frame| frame.map_data(fitting))))
 }
 
 /// A piece that takes no more memory than its length. The rest of a file comes in a buffer for a whole piece, which many

@@ -195,7 +195,7 @@ impl Visiting {
 /// Whether a person goes to a page with this request, as browsers say it since 2023. Parts of pages and frames are none.
 fn is_page_view(head: &Parts) -> bool {
     let is = |name: &HeaderName, value: &str| head.headers.get(name).is_some_and(|found| found == value);
-    head.method == Method::GET && is(&SEC_FETCH_MODE, "navigate") && is(&SEC_FETCH_DEST, "document")
+    head.method == Method::GET && is(&SEC_FETCH_DEST, "document") && is(&SEC_FETCH_MODE, "navigate")
 }
 
 /// Global Privacy Control.

@@ -202,6 +202,10 @@ impl AsyncRead for OpenFile {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.reading.is_none() {
+            // Its length was said; what comes behind that is not sent.
+            if self.position >= self.facts.length {
+                return Poll::Ready(Ok(()));
+            }
             if let Some(read) = self.read_cached(buffer) {
                 return Poll::Ready(read);
             }
