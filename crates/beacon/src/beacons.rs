@@ -171,6 +171,7 @@ mod tests {
             request: RequestId(1),
             visit: Visit::new(Arc::clone(&host), "/".into()),
             answered_in: Duration::ZERO,
+            held_since_hello: None,
             may_be_hinted: true,
         });
         let digits = token.digits();
@@ -200,7 +201,13 @@ mod tests {
             visit.connection = connection;
             assert!(visit.arms.push(Arm { experiment: ids[0], arm: 0 }));
             let (request, answered_in) = (RequestId(1), Duration::ZERO);
-            let token = beacons.issue(Issued { request, visit, answered_in, may_be_hinted: true });
+            let token = beacons.issue(Issued {
+                request,
+                visit,
+                answered_in,
+                held_since_hello: None,
+                may_be_hinted: true,
+            });
             let id = String::from_utf8_lossy(&token.digits()).into_owned();
             let form = format!("id={id}&connect=1&ttfb=100");
             assert_eq!(beacons.take(Kind::Form, form.as_bytes(), &host, client), Ok(()));

@@ -31,7 +31,14 @@ pub fn beacon(bytes: &[u8]) {
     );
     let visit = Visit::new(Arc::clone(&host), "/".into());
     let answered_in = Duration::from_millis((*choice).into());
-    let token = beacons.issue(Issued { request: RequestId(1), visit, answered_in, may_be_hinted: false });
+    let held_since_hello = Some(answered_in);
+    let token = beacons.issue(Issued {
+        request: RequestId(1),
+        visit,
+        answered_in,
+        held_since_hello,
+        may_be_hinted: false,
+    });
     let own = [b"id=", &token.digits()[..], b"&", body].concat();
     let joined = (0..2).filter(|_| beacons.take(Kind::Form, &own, &host, None).is_ok()).count();
     assert!(joined <= 1, "it has joined twice");
@@ -51,6 +58,7 @@ mod tests {
             b"&bytes=-1",
             b"&h2=7",
             b"&t_done=900",
+            b"&held=60",
             b"&nt_con_st=1700000000100",
             b"&nt_con_end=1700000000202",
             b"&brisk=",

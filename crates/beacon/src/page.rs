@@ -13,6 +13,9 @@ pub struct Page {
     pub token: Option<Token>,
     /// The script here sent it, whose times of a connection are there only if the navigation opened one.
     pub is_own: bool,
+    /// How long the navigation took to its request, in milliseconds, where the page has no times of a connection. Chromium has
+    /// none of one that it opened at the start of the navigation before it made the request, if it expects HTTP/2.
+    pub held: Option<f64>,
     /// How the visitor reached it.
     pub navigation: Option<Navigation>,
     /// Its measurements.
@@ -109,6 +112,9 @@ impl Page {
         let own = OWN.iter().find(|metric| metric.name() == key).copied();
         let metric =
             own.or_else(|| BOOMERANG.iter().find(|(known, _)| *known == key).map(|(_, metric)| *metric));
+        if key == "held" {
+            return fill(&mut self.held, read()?).map(|()| true);
+        }
         let Some(metric) = metric else { return Ok(false) };
         self.set(metric, read()?).map(|()| true)
     }
@@ -165,7 +171,7 @@ mod tests {
         assert_eq!(page.token, Token::read(ID.as_bytes()));
         assert_eq!((page.navigation, page.is_own), (Some(Navigation::Reload), true));
         assert_eq!((near(&page, Metric::Tls), near(&page, Metric::FirstByte)), (51.2, 170.5));
-        assert_eq!(page.measures.get(Metric::LargestPaint), None);
+        assert_eq!((page.measures.get(Metric::LargestPaint), page.held), (None, None));
         assert_eq!(page.resources, [0, 7, 0, 1]);
     }
 
@@ -188,6 +194,7 @@ mod tests {
             ("id=1", Refusal::Malformed),
             ("ttfb=1e3", Refusal::Malformed),
             ("ttfb=1&ttfb=2", Refusal::Malformed),
+            ("held=1&held=2", Refusal::Malformed),
             ("nav=a&nav=b", Refusal::Malformed),
             ("ttfb=", Refusal::Malformed),
             ("ttfb=-1", Refusal::Implausible),

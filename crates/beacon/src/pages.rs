@@ -35,6 +35,9 @@ pub struct Issued {
     pub visit: Visit,
     /// From the head of the request to that of its answer, as the gateway measured it.
     pub answered_in: Duration,
+    /// From the ClientHello to the head of the request, if that is the first of its connection and came as soon as this was open:
+    /// the browser may have held it until then.
+    pub held_since_hello: Option<Duration>,
     /// The browser may take something earlier for the answer, as hints (103).
     pub may_be_hinted: bool,
 }
@@ -108,12 +111,13 @@ impl Issued {
     /// The visit, if what the page measured can be true. The answer was sent `ago`.
     pub(crate) fn joined(self, page: &Page, ago: Duration) -> Result<Visit, Refusal> {
         self.check(page, ago)?;
+        let waited = self.waited_for_connection(page);
         let mut visit = self.visit;
         visit.at = SystemTime::now();
         if let Some(navigation) = page.navigation {
             visit.navigation = navigation;
         }
-        note_connection(&mut visit, page);
+        note_connection(&mut visit, waited);
         visit.measures.extend(&page.measures);
         Ok(visit)
     }
@@ -135,20 +139,30 @@ impl Issued {
         require(first.is_none_or(|first| first - wait.unwrap_or(longest) <= BEFORE))?;
         let opening = [Metric::Dns, Metric::Connect, Metric::Tls];
         require(opening.into_iter().filter_map(of_page).sum::<f64>() <= BEFORE)?;
+        require(page.held.is_none_or(|held| (0.0..=BEFORE).contains(&held)))?;
         let latest = first.unwrap_or(0.0) + milliseconds(ago) + LATER;
         for metric in [Metric::Load, Metric::FirstPaint, Metric::LargestPaint, Metric::Interaction] {
             require(of_page(metric).is_none_or(|value| value <= latest))?;
         }
         Ok(())
     }
+
+    /// Whether the navigation waited for its connection, of a request that is the first of one. Browsers open connections ahead,
+    /// so that the page may find one ready; then it has no times of it. It has none either where the browser opened the
+    /// connection at the start of the navigation and held the request until it was there: this began before the ClientHello.
+    fn waited_for_connection(&self, page: &Page) -> bool {
+        let has = |metric| page.measures.get(metric).is_some();
+        let held = page.held.zip(self.held_since_hello);
+        let was_held =
+            held.is_some_and(|(held, held_since_hello)| held + ROUNDING >= milliseconds(held_since_hello));
+        !page.is_own || has(Metric::Connect) || has(Metric::Tls) || was_held
+    }
 }
 
-/// Whether the navigation waited for its connection. Of the first request of one the page knows it best: browsers open connections
-/// ahead, so that it may find one ready. No other request has opened its connection, whatever its page says. The times of a
-/// handshake that no visitor waited for are not the visit's.
-fn note_connection(visit: &mut Visit, page: &Page) {
-    let has = |metric| page.measures.get(metric).is_some();
-    if page.is_own && !has(Metric::Connect) && !has(Metric::Tls) {
+/// No other request than the first has opened its connection, whatever its page says. The times of a handshake that no visitor
+/// waited for are not the visit's.
+fn note_connection(visit: &mut Visit, waited_for_it: bool) {
+    if !waited_for_it {
         visit.connection = Connection::Reused;
     }
     if visit.connection != Connection::New {
@@ -175,6 +189,7 @@ mod tests {
             request: RequestId(1),
             visit,
             answered_in: Duration::from_millis(answered_in),
+            held_since_hello: Some(Duration::from_millis(60)),
             may_be_hinted: false,
         }
     }
@@ -226,6 +241,8 @@ mod tests {
             "ttfb=71200",
             "wait=150&ttfb=60200",
             "dns=20000&connect=20000&tls=20100",
+            "held=-1",
+            "held=60100",
             "ttfb=600000&load=600000",
         ] {
             assert_eq!(joined(wrong), Err(Refusal::Implausible), "{wrong}");
@@ -249,10 +266,14 @@ mod tests {
         let id = "0123456789abcdef0011223344556677";
         let joined = |form: &str| joined_as(Connection::New, form);
         let own = format!("id={id}&wait=150&ttfb=250");
-        for later in [format!("{own}&connect=20&tls=20"), format!("brisk={id}&t_resp=250")] {
+        let held = format!("{own}&held=110");
+        for later in [format!("{own}&connect=20&tls=20"), held.clone(), format!("brisk={id}&t_resp=250")] {
             assert_eq!(joined_as(Connection::Reused, &later), (Connection::Reused, false), "a later request");
         }
         assert_eq!(joined(&own), (Connection::Reused, false), "it was open already");
+        assert_eq!(joined(&held), (Connection::New, true), "it was opened while the request was held");
+        let soon = format!("{own}&held=12");
+        assert_eq!(joined(&soon), (Connection::Reused, false), "its handshake began before the navigation");
         assert_eq!(joined(&format!("{own}&connect=20")), (Connection::New, true));
         assert_eq!(joined(&format!("{own}&tls=20")), (Connection::New, true));
         assert_eq!(

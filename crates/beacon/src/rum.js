@@ -55,7 +55,7 @@ const send = () => {
     put("dns", n.domainLookupEnd - n.domainLookupStart);
     put("connect", (s || n.connectEnd) - n.connectStart);
     if (s) put("tls", n.connectEnd - s);
-  }
+  } else put("held", n.requestStart - n.fetchStart);
   put("wait", f - n.requestStart);
   since("ttfb", f);
   since("load", n.loadEventEnd);

@@ -1,6 +1,7 @@
 //! What the gateway knows of a visit when it answers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use brisk_beacon::Issued;
 use brisk_telemetry::{ConnectionRecord, Milestone};
@@ -9,6 +10,9 @@ use http::HeaderValue;
 
 use super::Visiting;
 use crate::answer::exchange::{Exchange, http_version};
+
+/// What passes between two messages that a client sends one after the other.
+const SOON: Duration = Duration::from_millis(2);
 
 /// The facts of the connection and the request, as far as they are known now.
 pub(super) fn issued(visiting: &Visiting, exchange: &Exchange) -> Issued {
@@ -25,8 +29,22 @@ pub(super) fn issued(visiting: &Visiting, exchange: &Exchange) -> Issued {
     visit.connection = if is_new { Connection::New } else { Connection::Reused };
     note_tls(&mut visit, &record);
     note_times(&mut visit, exchange, &record, is_new && connection.is_confirmed());
-    let (answered_in, may_be_hinted) = (exchange.elapsed(), visiting.may_be_hinted);
-    Issued { request: exchange.id(), visit, answered_in, may_be_hinted }
+    Issued {
+        request: exchange.id(),
+        visit,
+        answered_in: exchange.elapsed(),
+        held_since_hello: held_since_hello(&record).filter(|_| is_new),
+        may_be_hinted: visiting.may_be_hinted,
+    }
+}
+
+/// From the ClientHello to the first request, if the client can have held it until the connection was open. In TLS 1.2 the server's
+/// Finished is a round trip away then; early data comes before the client's.
+fn held_since_hello(record: &ConnectionRecord) -> Option<Duration> {
+    let between = |earlier, later| record.timeline.between(earlier, later);
+    let ready = between(Milestone::HandshakeFinished, Milestone::FirstRequest).unwrap_or_default();
+    let soon = record.rtt.unwrap_or_default() + SOON;
+    between(Milestone::ClientHello, Milestone::FirstRequest).filter(|_| ready <= soon)
 }
 
 fn note_tls(visit: &mut Visit, record: &ConnectionRecord) {
