@@ -9,7 +9,7 @@
 # make keyless    what private keys on a key server, or in a process of their own, cost (KEYLESS='--rounds 9'); three minutes, quiet
 # make probe      whether brisk probe --timing measures what curl -w does, over a link (PROBE='--rounds 9'); two minutes
 # make page       what HTTPS costs a page in Chromium over a slow link, and what brings it back (PAGE='--only records'); fifteen minutes
-# make beacons    how near the waits that pages measure are to what the gateway knows, over a link; three minutes, into docs/results
+# make beacons    how near the waits that pages measure are to what the gateway knows, over a link; four minutes, into docs/results
 # make visit-cost what measuring visitors costs the gateway: processor time of a visit with and without (VISIT_COST='--rounds 31'); two minutes, quiet
 # make compression  text compressed per second of processor time, beside nginx, Caddy and Envoy (COMPRESSION='--rounds 9'); four minutes
 # make strangers  what attacks cost brisk, nginx, HAProxy and Envoy (STRANGERS='--attack resets'); four minutes
