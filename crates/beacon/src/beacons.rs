@@ -192,6 +192,8 @@ mod tests {
             advice: Vec::new(),
             metric: Metric::FirstByte,
             margin: 0.02,
+            hosts: Vec::new(),
+            share: 1.0,
         };
         let ids = visits.define(&[experiment]);
         let beacons = Beacons::new(visits.clone());

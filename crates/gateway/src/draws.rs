@@ -47,7 +47,7 @@ impl Draws {
                 continue;
             }
             let number = self.secret.hash_one((connection, &one.experiment.name));
-            if let Some(arm) = arm(number, one.share, one.experiment.arms.len())
+            if let Some(arm) = arm(number, one.experiment.share, one.experiment.arms.len())
                 && drawn.arms.push(Arm { experiment: *id, arm })
             {
                 drawn.give(*id, &one.values, usize::from(arm));
@@ -111,8 +111,9 @@ mod tests {
                 advice: Vec::new(),
                 metric: Metric::FirstByte,
                 margin: 0.02,
+                hosts: Vec::new(),
+                share,
             },
-            share,
             hosts: hosts.to_vec(),
             values,
         }

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::metric::Metric;
-use crate::sequential::Decision;
 
 /// Arms of one experiment.
 pub const MOST_ARMS: usize = 8;
@@ -12,7 +11,7 @@ pub const ARMS_OF_A_VISIT: usize = 4;
 /// Definitions that one process remembers; each change of an experiment by a reload is one more.
 const MOST_DEFINITIONS: usize = 1_000;
 
-/// What is compared. Two experiments that differ in anything but advice are different, even with the same name.
+/// What is compared. Two experiments are different, even with the same name, unless they differ in advice, hosts and share alone.
 #[derive(Debug, Clone)]
 pub struct Experiment {
     /// Its name.
@@ -25,6 +24,10 @@ pub struct Experiment {
     pub metric: Metric,
     /// Relative differences up to this one do not matter: 0.02 is 2 %.
     pub margin: f64,
+    /// Its hosts, by the names that visits have.
+    pub hosts: Vec<Arc<str>>,
+    /// Which part of the connections is drawn, from 0 to 1. Each arm gets as many of them as any other.
+    pub share: f64,
 }
 
 impl PartialEq for Experiment {
@@ -134,12 +137,21 @@ impl Definitions {
         self.lock().is_known
     }
 
-    /// What to do about this decision on the experiment of the configuration that has this name and as many arms.
-    pub(crate) fn advice(&self, name: &str, arms: usize, decision: &Decision) -> Option<String> {
+    /// The experiments of the configuration that this host takes part in.
+    pub(crate) fn of_host(&self, host: &str) -> Vec<ExperimentId> {
         let defined = self.lock();
-        let mut current = defined.all.iter().filter(|(_, is_current)| *is_current);
-        let (experiment, _) = current.find(|(one, _)| *one.name == *name && one.arms.len() == arms)?;
-        Some(decision.advice(experiment))
+        let all = defined.all.iter().enumerate().filter(|(_, (_, is_current))| *is_current);
+        let of_host = all.filter(|(_, (one, _))| one.hosts.iter().any(|name| **name == *host));
+        of_host.map(|(place, _)| ExperimentId(place as u16)).collect()
+    }
+
+    /// The experiment of the configuration that has this name and as many arms.
+    pub(crate) fn named(&self, name: &str, arms: usize) -> Option<(ExperimentId, Arc<Experiment>)> {
+        let defined = self.lock();
+        let mut all = defined.all.iter().enumerate().filter(|(_, (_, is_current))| *is_current);
+        let (place, (experiment, _)) =
+            all.find(|(_, (one, _))| *one.name == *name && one.arms.len() == arms)?;
+        Some((ExperimentId(place as u16), Arc::clone(experiment)))
     }
 }
 
@@ -176,6 +188,8 @@ mod tests {
             advice: Vec::new(),
             metric: Metric::FirstByte,
             margin: 0.02,
+            hosts: Vec::new(),
+            share: 1.0,
         };
         let first = one(&experiment);
         experiment.advice = vec!["Keep it.".into()];

@@ -9,6 +9,7 @@ use std::time::Duration;
 use brisk_telemetry::metrics::{Collector, Encoder, Histogram};
 
 use crate::agent::Browser;
+use crate::blind::Sight;
 use crate::experiment::{Definitions, ExperimentId};
 use crate::kinds::Connection;
 use crate::metric::Metric;
@@ -27,6 +28,8 @@ pub(crate) struct Figures(Mutex<Counts>);
 struct Counts {
     hosts: BTreeMap<Arc<str>, [OfHost; CONNECTIONS.len()]>,
     arms: BTreeMap<(ExperimentId, u8), OfArm>,
+    /// Of the experiments of the configuration, since they are in it.
+    sights: BTreeMap<ExperimentId, Sight>,
 }
 
 /// How a visit came by its connection, as a label.
@@ -68,7 +71,14 @@ impl Figures {
 
     /// Forgets the arms of experiments that are no longer in the configuration.
     pub(crate) fn forget_arms(&self, definitions: &Definitions) {
-        self.counts().arms.retain(|(experiment, _), _| definitions.is_current(*experiment));
+        let mut counts = self.counts();
+        counts.arms.retain(|(experiment, _), _| definitions.is_current(*experiment));
+        counts.sights.retain(|experiment, _| definitions.is_current(*experiment));
+    }
+
+    /// Page views of the hosts of an experiment.
+    pub(crate) fn sight(&self, experiment: ExperimentId) -> Sight {
+        self.counts().sights.get(&experiment).copied().unwrap_or_default()
     }
 
     /// Counts a visit.
@@ -81,6 +91,9 @@ impl Figures {
         observe(&figures.first_byte, visit, Metric::FirstByte);
         observe(&figures.largest_paint, visit, Metric::LargestPaint);
         observe(&figures.interaction, visit, Metric::Interaction);
+        for experiment in definitions.of_host(&visit.host) {
+            counts.sights.entry(experiment).or_default().count(visit, experiment);
+        }
         if visit.connection != Connection::Reused && visit.browser != Browser::Robot {
             counts.count_arms(visit, definitions);
         }
@@ -205,6 +218,8 @@ mod tests {
             advice: Vec::new(),
             metric: Metric::FirstByte,
             margin: 0.02,
+            hosts: Vec::new(),
+            share: 1.0,
         };
         let ids = store.define(&[experiment]);
         for mut visit in visits {
@@ -260,6 +275,8 @@ mod tests {
             advice: Vec::new(),
             metric: Metric::FirstByte,
             margin: 0.02,
+            hosts: Vec::new(),
+            share: 1.0,
         };
         let metrics = Metrics::new();
         metrics.register(store.collector().unwrap());

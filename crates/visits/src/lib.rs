@@ -9,6 +9,7 @@
 )]
 
 mod agent;
+mod blind;
 mod clock;
 mod closed;
 mod cuts;

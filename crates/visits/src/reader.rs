@@ -10,14 +10,15 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use serde::Serialize;
 
+use crate::blind::ByMetric;
 use crate::clock::unix_seconds;
 use crate::cuts::{Cuts, cuts};
 use crate::error::VisitsError;
 use crate::experiments::{ExperimentReport, report};
 use crate::gather::{ArmSums, SERIES};
 use crate::histogram::TimeHistogram;
-use crate::metric::Metric;
-use crate::sequential::Decision;
+use crate::metric::{METRICS, Metric};
+use crate::sequential::{Decision, is_uneven};
 use crate::store::{ALL_HOSTS, DAY, FILE, HOUR, Kind, LEVEL_MINUTE, SERIES_HOUR, SERIES_TEN_MINUTES};
 use crate::visits::Shared;
 use crate::worth::{Worth, worth};
@@ -171,12 +172,32 @@ impl Reader {
     /// The experiments, the latest first, and what they have shown.
     pub fn experiments(&self) -> Result<Vec<ExperimentReport>, VisitsError> {
         let mut reports = Database::open(&self.folder)?.experiments()?;
-        for report in reports.iter_mut().filter(|report| report.ended.is_none()) {
-            let advice = |decision| self.shared.definitions.advice(&report.name, report.arms.len(), decision);
-            report.advice = report.decision.as_ref().and_then(advice);
+        for Stored { report, by_metric, is_uneven } in &mut reports {
+            if report.ended.is_some() {
+                continue;
+            }
+            let found = self.shared.definitions.named(&report.name, report.arms.len());
+            let Some((id, experiment)) = found else { continue };
+            match &report.decision {
+                Some(decision) => report.advice = Some(decision.advice(&experiment)),
+                None if *is_uneven => {}
+                None => {
+                    let sight = self.shared.figures.sight(id);
+                    if let Some(blindness) = sight.blindness(&experiment, by_metric) {
+                        report.text = sight.words(blindness, &experiment, by_metric);
+                    }
+                }
+            }
         }
-        Ok(reports)
+        Ok(reports.into_iter().map(|stored| stored.report).collect())
     }
+}
+
+/// What the database has of an experiment.
+struct Stored {
+    report: ExperimentReport,
+    by_metric: ByMetric,
+    is_uneven: bool,
 }
 
 /// The database, open for reading.
@@ -235,16 +256,24 @@ impl Database {
         Ok(Series { metric: query.metric.name(), step, start, end: now, points: points.collect() })
     }
 
-    fn experiments(&self) -> Result<Vec<ExperimentReport>, VisitsError> {
+    fn experiments(&self) -> Result<Vec<Stored>, VisitsError> {
         let mut arms = HashMap::<i64, Vec<(u8, ArmSums)>>::new();
-        let text = "SELECT a.experiment, a.arm, a.visits, a.sum, a.squares FROM arm a
-            JOIN experiment e ON e.id = a.experiment AND e.metric = a.metric";
+        let mut all = HashMap::<i64, ByMetric>::new();
+        let text = "SELECT a.experiment, a.arm, a.visits, a.sum, a.squares, a.metric, e.metric FROM arm a
+            JOIN experiment e ON e.id = a.experiment";
         let mut statement = self.connection.prepare(text)?;
         let mut found = statement.query([])?;
         while let Some(row) = found.next()? {
             let sums =
                 ArmSums { visits: row.get::<_, i64>(2)? as u64, sum: row.get(3)?, squares: row.get(4)? };
-            arms.entry(row.get(0)?).or_default().push((row.get(1)?, sums));
+            let (metric, decides): (u8, u8) = (row.get(5)?, row.get(6)?);
+            let by_metric = all.entry(row.get(0)?).or_insert([0; METRICS]);
+            if let Some(visits) = by_metric.get_mut(usize::from(metric)) {
+                *visits += sums.visits;
+            }
+            if metric == decides {
+                arms.entry(row.get(0)?).or_default().push((row.get(1)?, sums));
+            }
         }
         let text = "SELECT id, name, metric, margin, arms, since, decided, decision, ended FROM experiment
             ORDER BY id DESC";
@@ -268,7 +297,8 @@ impl Database {
             let mut report = report(row.get(1)?, metric, row.get(3)?, names, &sums, decision, ended);
             report.since = row.get(5)?;
             report.decided = row.get(6)?;
-            reports.push(report);
+            let by_metric = all.get(&row.get(0)?).copied().unwrap_or([0; METRICS]);
+            reports.push(Stored { report, by_metric, is_uneven: is_uneven(&sums) });
         }
         Ok(reports)
     }

@@ -23,6 +23,7 @@ use crate::histogram::TimeHistogram;
 use crate::row::{self, Numbers, Row};
 use crate::visit::Visit;
 
+pub(crate) use self::decisions::Decided;
 pub(crate) use self::lock::{Identity, identity};
 pub(crate) use self::names::Kind;
 pub(crate) use self::roll_up::{DAY, HOUR, SAMPLE_HOUR, SERIES_HOUR, SERIES_TEN_MINUTES};

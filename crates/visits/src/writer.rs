@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Select};
 
+use crate::blind::Said;
 use crate::clock::{Clock, Removal, unix_seconds};
 use crate::error::VisitsError;
 use crate::gather::Gathered;
@@ -32,6 +33,7 @@ pub(crate) struct Writer {
     started: Instant,
     /// Why not all was done beside writing.
     trouble: Option<String>,
+    said: Said,
 }
 
 impl Writer {
@@ -47,6 +49,7 @@ impl Writer {
             clock,
             started,
             trouble: None,
+            said: Said::default(),
         }
     }
 
@@ -191,7 +194,10 @@ impl Writer {
         let Some(store) = &mut self.store else { return };
         let before = self.shared.decisions.load();
         let decided = store.decide(&self.shared.definitions, &before, now);
-        let decided = decided.map(|decisions| self.shared.put_in_force(decisions));
+        let decided = decided.map(|decided| {
+            self.shared.say_what_is_blind(&decided, &mut self.said);
+            self.shared.put_in_force(decided.decisions);
+        });
         let rolled = store.roll_up(now, &settings);
         let clock = &mut self.clock;
         let removed = store.latest().and_then(|latest| match clock.removal(uptime, now, latest) {
@@ -214,6 +220,21 @@ impl Writer {
 }
 
 impl Shared {
+    /// Warns of experiments that have nothing to compare although their hosts have visitors.
+    fn say_what_is_blind(&self, decided: &store::Decided, said: &mut Said) {
+        let running = decided.decisions.iter().filter(|(_, decision)| decision.is_none());
+        for (id, _) in running {
+            let Some(experiment) = self.definitions.get(*id) else { continue };
+            let (sight, by_metric) = (self.figures.sight(*id), &decided.by_metric[id]);
+            let found = sight.blindness(&experiment, by_metric);
+            let is_news = said.is_news(*id, found, Instant::now());
+            if let Some(blindness) = found.filter(|_| is_news) {
+                let words = sight.words(blindness, &experiment, by_metric);
+                tracing::warn!(experiment = %experiment.name, "{words}");
+            }
+        }
+    }
+
     /// From here on connections are drawn by these decisions. What is decided is said then: when it is, and at each start.
     fn put_in_force(&self, decisions: Decisions) {
         let decisions = Arc::new(decisions);
@@ -272,6 +293,8 @@ mod tests {
                 advice: Vec::new(),
                 metric: Metric::FirstByte,
                 margin: 0.02,
+                hosts: Vec::new(),
+                share: 1.0,
             };
             let [id] = visits.define(&[experiment])[..] else { panic!("one id") };
             for number in 0..100 {

@@ -155,7 +155,7 @@ fn experiments_are_on_the_page() {
         "tls.tickets_per_handshake = 1",
         "tls.tickets_per_handshake = 2",
         "running",
-        "Go on: each arm needs at least 250 visits",
+        "Nothing to compare: no page view of its hosts was measured yet.",
     ] {
         page.wait_for(&format!("document.getElementById('v-experiments').textContent.includes('{text}')"));
     }

@@ -341,3 +341,30 @@ fn a_second_process_that_cannot_have_the_port_leaves_experiments_and_visits_as_t
     assert_eq!(found, [("tickets", None, None)]);
     assert_eq!(reports[0].arms.iter().map(|arm| arm.visits).sum::<u64>(), 4);
 }
+
+#[test]
+fn an_experiment_behind_a_proxy_that_names_no_client_says_that_it_sees_no_visitor() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let keys = keys(folder.path()) + "server.trusted_proxies = [\"127.0.0.0/8\"]\n";
+    let tried = experiment("tickets", "tls.tickets_per_handshake", "2");
+    let site = Site::custom(&keys, &tables(&tried), |setup| setup);
+    wait_for(&site.brisk, &["tickets"], "go-on");
+    for _ in 0..60 {
+        let mut stream = connect(&site);
+        let seen = visit(&mut stream);
+        assert_eq!(seen.tickets, 1, "not drawn");
+        report(&mut stream, &seen.id, 20_000);
+    }
+    wait_until("all visits", || {
+        (site.brisk.metrics().sum("brisk_visits_total", &[]) as u64 == 60).then_some(())
+    });
+    // It would be looked at in some seconds anyway.
+    site.brisk.reload();
+    let log = site.brisk.log_with("Nothing to compare");
+    let line = log.lines().find(|line| line.contains("Nothing to compare")).expect("a line");
+    for part in
+        ["of 60 page views that opened their connection none counts", "experiment=tickets", "trusted_proxies"]
+    {
+        assert!(line.contains(part), "{line}");
+    }
+}

@@ -25,8 +25,6 @@ pub struct Experiments {
 pub struct ExperimentSettings {
     /// What is compared. Its first arm is the control: the configuration without the experiment.
     pub experiment: Experiment,
-    /// Which part of the connections is drawn, from 0 to 1. Each arm gets as many of them as any other.
-    pub share: f64,
     /// Its hosts, by their places in [`ServiceSettings::hosts`](crate::settings::ServiceSettings::hosts).
     pub hosts: Vec<usize>,
     /// What the other arms have in place of what is configured.

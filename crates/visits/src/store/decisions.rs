@@ -1,13 +1,24 @@
 //! Decisions on experiments: made once, when the figures allow it, and kept.
 
+use std::collections::HashMap;
+
 use rusqlite::{Transaction, TransactionBehavior, params};
 
 use super::Store;
+use crate::blind::ByMetric;
 use crate::error::VisitsError;
-use crate::experiment::{Definitions, Experiment, MOST_ARMS};
+use crate::experiment::{Definitions, Experiment, ExperimentId, MOST_ARMS};
 use crate::gather::ArmSums;
+use crate::metric::METRICS;
 use crate::sequential::{Decision, decide};
 use crate::visits::Decisions;
+
+/// What was found of the experiments of the configuration.
+#[derive(Debug, Default)]
+pub(crate) struct Decided {
+    pub(crate) decisions: Decisions,
+    pub(crate) by_metric: HashMap<ExperimentId, ByMetric>,
+}
 
 impl Store {
     /// The experiments of the configuration, with the decision on each; what can be decided at `now` is. What was decided
@@ -17,10 +28,10 @@ impl Store {
         definitions: &Definitions,
         before: &Decisions,
         now: i64,
-    ) -> Result<Decisions, VisitsError> {
-        let mut decisions = Decisions::new();
+    ) -> Result<Decided, VisitsError> {
+        let mut decided = Decided::default();
         if !definitions.is_known() {
-            return Ok(decisions);
+            return Ok(decided);
         }
         let ids = definitions.ids();
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -32,7 +43,11 @@ impl Store {
                 let number = names.go_on(&transaction, id, definitions, now)?;
                 let Some(experiment) = definitions.get(id).filter(|_| number != 0) else { continue };
                 let known = before.get(&id).copied().flatten();
-                decisions.insert(id, decision(&transaction, number, &experiment, known, now)?);
+                let (sums, by_metric) = sums(&transaction, number, &experiment)?;
+                decided.by_metric.insert(id, by_metric);
+                decided
+                    .decisions
+                    .insert(id, decision(&transaction, number, &sums, experiment.margin, known, now)?);
             }
             Ok(())
         };
@@ -40,14 +55,15 @@ impl Store {
         if done.is_err() {
             self.names.forget();
         }
-        done.map(|()| decisions)
+        done.map(|()| decided)
     }
 }
 
 fn decision(
     transaction: &Transaction<'_>,
     number: u16,
-    experiment: &Experiment,
+    sums: &[ArmSums],
+    margin: f64,
     known: Option<Decision>,
     now: i64,
 ) -> Result<Option<Decision>, VisitsError> {
@@ -58,7 +74,7 @@ fn decision(
     }
     let decision = match known {
         Some(known) => Some(known),
-        None => decide(&sums(transaction, number, experiment)?, experiment.margin),
+        None => decide(sums, margin),
     };
     if let Some(decision) = decision {
         let text = "UPDATE experiment SET decided = ?, decision = ? WHERE id = ?";
@@ -67,23 +83,29 @@ fn decision(
     Ok(decision)
 }
 
+/// The sums of each arm of an experiment for its metric, and the visits with each metric.
 fn sums(
     transaction: &Transaction<'_>,
     number: u16,
     experiment: &Experiment,
-) -> Result<Vec<ArmSums>, VisitsError> {
+) -> Result<(Vec<ArmSums>, ByMetric), VisitsError> {
     let mut arms = vec![ArmSums::default(); experiment.arms.len().min(MOST_ARMS)];
-    let text = "SELECT arm, visits, sum, squares FROM arm WHERE experiment = ? AND metric = ?";
+    let mut by_metric = [0; METRICS];
+    let text = "SELECT arm, metric, visits, sum, squares FROM arm WHERE experiment = ?";
     let mut statement = transaction.prepare_cached(text)?;
-    let mut found = statement.query(params![number, experiment.metric as u8])?;
+    let mut found = statement.query([number])?;
     while let Some(row) = found.next()? {
-        // What is no number of an arm is none of brisk's.
-        let Ok(arm) = row.get::<_, u8>(0) else { continue };
-        if let Some(arm) = arms.get_mut(usize::from(arm)) {
-            *arm = ArmSums { visits: row.get::<_, i64>(1)? as u64, sum: row.get(2)?, squares: row.get(3)? };
+        // What is no number of an arm or a metric is none of brisk's.
+        let (Ok(arm), Ok(metric)) = (row.get::<_, u8>(0), row.get::<_, u8>(1)) else { continue };
+        let visits = row.get::<_, i64>(2)? as u64;
+        if let Some(all) = by_metric.get_mut(usize::from(metric)) {
+            *all += visits;
+        }
+        if let Some(arm) = arms.get_mut(usize::from(arm)).filter(|_| metric == experiment.metric as u8) {
+            *arm = ArmSums { visits, sum: row.get(3)?, squares: row.get(4)? };
         }
     }
-    Ok(arms)
+    Ok((arms, by_metric))
 }
 
 #[cfg(test)]
@@ -92,7 +114,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::experiment::{Arm, ExperimentId};
+    use crate::experiment::Arm;
     use crate::metric::Metric;
     use crate::random::Random;
     use crate::visit::Visit;
@@ -107,6 +129,8 @@ mod tests {
             advice: vec!["Keep 16 KiB.".into(), "Write 4 KiB.".into()],
             metric: Metric::FirstByte,
             margin: 0.01,
+            hosts: Vec::new(),
+            share: 1.0,
         }
     }
 
@@ -156,6 +180,43 @@ mod tests {
         let (visits, records, hints) = open(folder.path());
         assert!(visits.flush(LONG));
         assert_eq!((visits.decision(records), visits.decision(hints)), (decided, None));
+    }
+
+    #[test]
+    fn what_an_experiment_cannot_see_is_in_its_report() {
+        let folder = tempfile::tempdir().unwrap();
+        let visits = Visits::open(folder.path(), Settings::default()).unwrap();
+        let of = |name: &str, metric, host: &str| Experiment {
+            metric,
+            hosts: vec![host.into()],
+            ..experiment(name)
+        };
+        let paint = of("paint", Metric::LargestPaint, "example.com");
+        let all = [
+            paint.clone(),
+            of("wait", Metric::Wait, "example.com"),
+            of("other", Metric::Load, "other.example"),
+        ];
+        let ids = visits.define(&all);
+        assert!(visits.flush(LONG));
+        let text = |name: &str| {
+            let reports = visits.reader().unwrap().experiments().unwrap();
+            reports.into_iter().find(|report| report.name == name).unwrap().text
+        };
+        let no_views = "Nothing to compare: no page view of its hosts was measured yet.";
+        assert!(text("paint").starts_with(no_views) && text("other").starts_with(no_views));
+        // All of them have TTFB alone, and one experiment gets none of them.
+        record(&visits, ids[0], 1.0, &mut Random::seeded(3));
+        let expected = "Little to compare: 0 of 2000 visits have lcp, and pages of the others do not report it. They have ttfb of 2000: ";
+        assert!(text("paint").starts_with(expected), "{}", text("paint"));
+        let expected = "Nothing to compare: of 2000 page views that opened their connection none counts.";
+        assert!(text("wait").starts_with(expected), "{}", text("wait"));
+        assert!(text("other").starts_with(no_views), "{}", text("other"));
+        // It begins anew with what pages report.
+        let again = visits.define(&[Experiment { metric: Metric::FirstByte, ..paint }]);
+        assert!(visits.flush(LONG));
+        record(&visits, again[0], 1.0, &mut Random::seeded(3));
+        assert_eq!(text("paint"), "Go on: nothing is decided yet.");
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 mod values;
 
-use brisk_proxy::settings::{ExperimentSettings, Experiments, HostSettings};
+use std::sync::Arc;
+
+use brisk_proxy::settings::{Action, ExperimentSettings, Experiments, HostSettings, RouteSettings};
 use brisk_tls::TlsSettings;
 use brisk_visits::{ARMS_OF_A_VISIT, Experiment, Metric};
 
@@ -12,6 +14,7 @@ use super::Context;
 use super::names::host_name;
 use crate::config::error::KeyPath;
 use crate::config::raw;
+use crate::config::values::Http2Code;
 
 /// Bytes of a name at most.
 const LONGEST_NAME: usize = 64;
@@ -20,6 +23,29 @@ const LONGEST_NAME: usize = 64;
 pub(super) struct Surroundings<'s> {
     hosts: &'s [HostSettings],
     tls: &'s TlsSettings,
+    /// The share of page views that is measured where a host has none of its own.
+    share: f64,
+    /// Whether pages can get hints: the code that speaks HTTP/2 sends them.
+    sends_hints: bool,
+}
+
+impl Surroundings<'_> {
+    /// Whether any page view of the host at `place` is measured.
+    fn is_measured(&self, place: usize) -> bool {
+        self.hosts[place].visits.as_ref().is_some_and(|visits| visits.share.unwrap_or(self.share) > 0.0)
+    }
+
+    /// Whether the host at `place` has pages: documents that can have the script.
+    fn has_pages(&self, place: usize) -> bool {
+        let may_be_page = |route: &RouteSettings| match &route.action {
+            Action::Fixed(fixed) => fixed.content_type.as_bytes().starts_with(b"text/html"),
+            Action::Redirect(_) => false,
+            _ => true,
+        };
+        let routes = &self.hosts[place].routes;
+        // A host without routes has the built-in page.
+        routes.is_empty() || routes.iter().any(may_be_page)
+    }
 }
 
 /// An experiment that was looked at, and what of its setting it draws.
@@ -36,7 +62,8 @@ pub(super) fn experiments(
     visits: bool,
     context: &mut Context<'_>,
 ) -> Experiments {
-    let surroundings = Surroundings { hosts, tls };
+    let sends_hints = raw.server.http2 != Some(Http2Code::Hyper);
+    let surroundings = Surroundings { hosts, tls, share: raw.visits.share.unwrap_or(1.0), sends_hints };
     let mut all: Vec<Found> = Vec::new();
     for (name, table) in &raw.experiment {
         let path = KeyPath::of("experiment").key(name);
@@ -70,11 +97,16 @@ fn experiment(
         let known = Setting::ALL.map(|setting| setting.name().to_owned()).to_vec();
         context.findings.unknown(&path.key("setting"), &table.setting, known);
     }
-    let hosts = hosts(table, surroundings.hosts, path, context);
+    let hosts = hosts(table, surroundings, path, context);
     let share = context.findings.within(&path.key("share"), table.share, 1.0, &(0.001..=1.0));
     let margin = context.findings.within(&path.key("margin"), table.margin, 0.02, &(0.0..=1.0));
     let metric = metric(table, setting, path, context);
     let (setting, hosts) = (setting?, hosts?);
+    if !hosts.iter().any(|place| surroundings.has_pages(*place)) {
+        let message =
+            "no route of its hosts answers with a page, and pages measure: name hosts that have some";
+        context.findings.incomplete(path, message);
+    }
     let drawn = values::values(setting, table, surroundings, &hosts, path, context)?;
     let experiment = Experiment {
         name: name.into(),
@@ -82,22 +114,29 @@ fn experiment(
         advice: drawn.advice.into_iter().map(Into::into).collect(),
         metric: metric?,
         margin,
+        hosts: names(&hosts, surroundings.hosts),
+        share,
     };
-    let settings = ExperimentSettings { experiment, share, hosts, values: drawn.values };
+    let settings = ExperimentSettings { experiment, hosts, values: drawn.values };
     Some(Found { setting, settings })
 }
 
 /// The places of its hosts: those that are written, or all with `visits`. `None` if there is nothing right among them.
 fn hosts(
     table: &raw::Experiment,
-    all: &[HostSettings],
+    surroundings: &Surroundings<'_>,
     path: &KeyPath,
     context: &mut Context<'_>,
 ) -> Option<Vec<usize>> {
+    let all = surroundings.hosts;
     let Some(written) = &table.hosts else {
-        let measured: Vec<_> = (0..all.len()).filter(|place| all[*place].visits.is_some()).collect();
+        let measured: Vec<_> = (0..all.len()).filter(|place| surroundings.is_measured(*place)).collect();
         if measured.is_empty() {
-            let message = "no host has its visits measured: write `visits = true` under a [[host]]";
+            let message = if all.iter().any(|host| host.visits.is_some()) {
+                "no page view is measured, as `share` of all hosts with `visits` is 0: write a greater one"
+            } else {
+                "no host has its visits measured: write `visits = true` under a [[host]]"
+            };
             context.findings.incomplete(path, message);
         }
         return (!measured.is_empty()).then_some(measured);
@@ -118,6 +157,11 @@ fn hosts(
         if all[place].visits.is_none() {
             let message = format!("\"{name}\" is not measured: write `visits = true` under its [[host]]");
             context.findings.wrong(&path, message);
+        } else if !surroundings.is_measured(place) {
+            let message = format!(
+                "no page view of \"{name}\" is measured, as `share` of its visits is 0: write a greater one"
+            );
+            context.findings.wrong(&path, message);
         } else if places.contains(&place) {
             context.findings.wrong(&path, "is a name of a host in the list already");
         } else {
@@ -134,14 +178,30 @@ fn metric(
     context: &mut Context<'_>,
 ) -> Option<Metric> {
     let Some(name) = &table.metric else { return setting.map(Setting::usual_metric) };
+    let path = path.key("metric");
     let is_right = |metric: &Metric| metric.is_compared() && setting.is_none_or(|one| one.shows_in(*metric));
-    let metric = Metric::named(name).filter(is_right);
-    if metric.is_none() {
-        let known = Metric::ALL.iter().filter(|metric| is_right(metric));
-        let known = known.map(|metric| metric.name().to_owned()).collect();
-        context.findings.unknown(&path.key("metric"), name, known);
+    let known: Vec<_> =
+        Metric::ALL.iter().filter(|metric| is_right(metric)).map(ToString::to_string).collect();
+    let found = Metric::named(name).filter(|metric| metric.is_compared());
+    match (found, setting) {
+        (None, _) => context.findings.unknown(&path, name, known),
+        (Some(metric), Some(setting)) if !setting.shows_in(metric) => {
+            let known = known.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+            let message = format!(
+                "\"{name}\" is over when {} takes effect, and is the same in all arms: write one of {known}",
+                setting.name()
+            );
+            context.findings.wrong(&path, message);
+        }
+        (Some(_), _) => {}
     }
-    metric
+    found.filter(is_right)
+}
+
+/// The names that visits of the hosts at these places have.
+fn names(places: &[usize], hosts: &[HostSettings]) -> Vec<Arc<str>> {
+    let first = |place: &usize| hosts[*place].tls.names.first().map_or("", String::as_str).into();
+    places.iter().map(first).collect()
 }
 
 /// Two experiments cannot have the same setting of a host, nor a visit more arms than it has room for.

@@ -30,14 +30,17 @@ fn an_experiment_has_a_control_and_other_arms() {
     let arms: Vec<_> = found.experiment.arms.iter().map(AsRef::as_ref).collect();
     assert_eq!(arms, ["tls.growing_records = true", "tls.growing_records = false"]);
     assert_eq!(found.values, Values::Records(vec![Records::Full]));
-    assert_eq!((found.share.to_bits(), &*found.hosts), (1.0_f64.to_bits(), &[0][..]));
+    assert_eq!((found.experiment.share.to_bits(), &*found.hosts), (1.0_f64.to_bits(), &[0][..]));
     assert_eq!((found.experiment.metric, &*found.experiment.name), (Metric::FirstByte, "one"));
     let keys = "setting = \"compression.zstd_level\"\nvalues = [1, 9]\nshare = 0.5\nhosts = [\"LOCALHOST\"]\nmetric = \"lcp\"\n\
                 margin = 0.01";
     let found = one(&with_routes(keys));
     let arms: Vec<_> = found.experiment.arms.iter().map(AsRef::as_ref).collect();
     assert_eq!(arms, [3, 1, 9].map(|level| format!("compression.zstd_level = {level}")));
-    assert_eq!((found.share.to_bits(), found.experiment.metric), (0.5_f64.to_bits(), Metric::LargestPaint));
+    assert_eq!(
+        (found.experiment.share.to_bits(), found.experiment.metric),
+        (0.5_f64.to_bits(), Metric::LargestPaint)
+    );
 }
 
 #[test]
@@ -60,9 +63,17 @@ fn each_arm_has_its_advice_and_each_setting_a_metric_that_it_can_change() {
     assert_eq!(one(&hints("")).metric, Metric::LargestPaint);
     for blind in ["ttfb", "wait", "handshake"] {
         let message = checked(folder().path(), &hints(&format!("metric = \"{blind}\"\n"))).expect_err(blind);
-        let known = "is not known here; known here: `load`, `fcp`, `lcp`, `inp`";
-        assert!(message.ends_with(known), "{message}");
+        let expected = format!(
+            "experiment.one.metric: \"{blind}\" is over when early_hints takes effect, and is the same in all arms: write one of \
+             \"load\", \"fcp\", \"lcp\", \"inp\""
+        );
+        assert!(message.ends_with(&expected), "{message}");
     }
+    let other = hints("").replace("[server]\n", "[server]\nhttp2 = \"hyper\"\n");
+    let message = checked(folder().path(), &other).expect_err("no hints");
+    let expected =
+        "experiment.one.setting: has no effect: server.http2 = \"hyper\" sends no hints: leave it out";
+    assert!(message.ends_with(expected), "{message}");
 }
 
 #[test]
@@ -147,7 +158,12 @@ fn wrong_keys_of_an_experiment_are_named() {
         (
             "metric = \"cls\"",
             "12:10: experiment.one.metric: \"cls\" is not known here; known here: `wait`, `ttfb`, `load`, `fcp`, `lcp`, \
-             `inp`, `handshake`",
+             `inp`",
+        ),
+        (
+            "metric = \"handshake\"",
+            "12:10: experiment.one.metric: \"handshake\" is over when tls.growing_records takes effect, and is the same in all \
+             arms: write one of \"wait\", \"ttfb\", \"load\", \"fcp\", \"lcp\", \"inp\"",
         ),
     ] {
         refused(&with(&format!("{right}\n{line}")), &format!("brisk.toml:{message}"));
@@ -175,6 +191,42 @@ fn an_experiment_needs_visits() {
         &format!("{LISTENER}{HOST}{STORE}{table}hosts = [\"localhost\"]\n"),
         "brisk.toml:11:10: experiment.one.hosts[0]: \"localhost\" is not measured: write `visits = true` under its \
          [[host]]",
+    );
+}
+
+#[test]
+fn an_experiment_needs_page_views_that_are_measured() {
+    let table = "[experiment.one]\nsetting = \"tls.growing_records\"\nvalues = [false]\n";
+    let ca = TestCa::new();
+    let leaf = ca.server(&["*.test"]).issue();
+    // Of five lines.
+    let host = |name: &str, visits: &str| {
+        brisk_testkit::brisk::host(&[name], &[&leaf]) + &format!("visits = {visits}\n")
+    };
+    let (none, some) = (host("a.test", "{ share = 0 }"), host("b.test", "true"));
+    refused(
+        &format!("{LISTENER}{none}{STORE}{table}"),
+        "brisk.toml:11:1: experiment.one: no page view is measured, as `share` of all hosts with `visits` is 0: write a greater \
+         one",
+    );
+    refused(
+        &format!("{LISTENER}{some}{STORE}share = 0\n{table}"),
+        "brisk.toml:12:1: experiment.one: no page view is measured, as `share` of all hosts with `visits` is 0: write a \
+         greater one",
+    );
+    refused(
+        &format!("{LISTENER}{none}{some}{STORE}{table}hosts = [\"b.test\", \"a.test\"]\n"),
+        "brisk.toml:19:20: experiment.one.hosts[1]: no page view of \"a.test\" is measured, as `share` of its visits is \
+         0: write a greater one",
+    );
+    let found = accepted(&format!("{LISTENER}{none}{some}{STORE}{table}"));
+    let found = &found.settings.service.experiments.all()[0];
+    assert_eq!((&*found.hosts, &*found.experiment.hosts), (&[1][..], &["b.test".into()][..]));
+    let redirect = "[[host.route]]\npath = \"/\"\nredirect = \"https://a.test/\"\n";
+    refused(
+        &format!("{LISTENER}{some}{redirect}{STORE}{table}"),
+        "brisk.toml:14:1: experiment.one: no route of its hosts answers with a page, and pages measure: name hosts that have \
+         some",
     );
 }
 

@@ -89,11 +89,14 @@ impl Setting {
         }
     }
 
-    /// Whether a metric shows what the setting does to visitors. To some browsers hints are the first byte, and to none they
-    /// make the answer come sooner.
+    /// Whether a metric shows what the setting does to visitors. All of them take effect after the handshake. To some browsers hints
+    /// are the first byte, and to none they make the answer come sooner.
     pub(super) const fn shows_in(self, metric: Metric) -> bool {
-        let is_before = matches!(metric, Metric::FirstByte | Metric::Wait | Metric::Handshake);
-        !(matches!(self, Self::EarlyHints) && is_before)
+        match metric {
+            Metric::Handshake => false,
+            Metric::FirstByte | Metric::Wait => !matches!(self, Self::EarlyHints),
+            _ => true,
+        }
     }
 
     /// An arm with this value.
@@ -261,6 +264,9 @@ fn control(
             // Eight at most.
             let tickets = i64::try_from(surroundings.tls.tickets_per_handshake).unwrap_or_default();
             ("", vec![ExperimentValue::Number(tickets)])
+        }
+        Setting::EarlyHints if !surroundings.sends_hints => {
+            ("server.http2 = \"hyper\" sends no hints: leave it out", Vec::new())
         }
         Setting::EarlyHints => {
             let of_upstreams = routes().filter(|route| matches!(route.action, Action::Upstream(_)));
