@@ -18,7 +18,7 @@ export function say(id, text) {
   if (at.textContent !== text) at.textContent = text;
 }
 
-/** Columns: [title, class]. A row is a list of cells; a cell is text or an element. */
+/** Columns: [title, class]. A row is a list of cells; a cell is text or an element. One cell alone goes over all columns. */
 export function table(id, caption, columns, rows, none) {
   const cell = (tag, index, content) => {
     const of = columns[index][1] || '';
@@ -26,7 +26,8 @@ export function table(id, caption, columns, rows, none) {
   };
   const head = el('thead', {}, el('tr', {}, ...columns.map(([title], index) => cell('th', index, title))));
   const body = el('tbody', {});
-  for (const row of rows) body.append(el('tr', {}, ...row.map((content, index) => cell('td', index, content))));
+  const over = (content) => el('td', { colspan: columns.length }, content);
+  for (const row of rows) body.append(el('tr', {}, ...(row.length === 1 ? row.map(over) : row.map((content, index) => cell('td', index, content)))));
   if (!rows.length) body.append(el('tr', { class: 'empty' }, el('td', { colspan: columns.length }, none)));
   const title = caption.hidden ? el('caption', {}, el('span', { class: 'hidden' }, caption.hidden)) : el('caption', {}, caption);
   const at = byId(id);

@@ -7,7 +7,7 @@ const NAMES = { handshake: 'handshake', ttfb: 'first byte', lcp: 'largest paint'
 const ms = (value) => (value === null || value === undefined ? '–' : value < 10 ? `${value.toFixed(1)} ms` : `${count(value)} ms`);
 const between = (of) => (of ? `${ms(of.value)} (${count(of.low)} to ${count(of.high)})` : 'too few');
 const percent = (part) => `${(100 * part).toFixed(part < 0.1 ? 1 : 0)} %`;
-const signed = (part) => `${part > 0 ? '+' : ''}${(100 * part).toFixed(1)} %`;
+const signed = (part) => `${part > 0 ? '+' : ''}${(100 * part).toFixed(1)}`;
 const when = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 16).replace('T', ' ');
 
 let turn = 0;
@@ -66,12 +66,14 @@ function show(found) {
     return cut.left_out ? [...rows, [by, `${count(cut.left_out)} more values, with fewer visits`, '–', '–', '–']] : rows;
   });
   table('v-cuts', 'Cuts: median with its 95 % interval', [['by', 'w dim'], ['value', 'long'], ['visits', 'n'], ['share', 'n wide'], ['median', 'n']], cuts, 'No visit in this time.');
-  const arms = (found.experiments || []).flatMap((one) => one.arms.map((arm, index) => [
-    index ? '' : `${one.name}, by ${NAMES[one.metric] || one.metric}`, arm.name, count(arm.visits), ms(arm.mean),
-    arm.difference ? `${signed(arm.difference.value)} (${signed(arm.difference.low)} to ${signed(arm.difference.high)})` : '–',
-    index ? '' : el('span', {}, mark(state(one), one.decided ? 'teal' : ''), ` ${one.text} ${one.advice || ''}`),
-  ]));
-  table('v-experiments', 'Experiments', [['name', 'long'], ['arm', 'long'], ['visits', 'n'], ['mean', 'n wide'], ['difference', 'n'], ['', 'long wide']], arms, 'There is no experiment.');
+  const arms = (found.experiments || []).flatMap((one) => [
+    [el('span', {}, el('b', {}, one.name), `, by ${NAMES[one.metric] || one.metric} `, mark(state(one), one.decided ? 'teal' : ''), ` ${one.text} ${one.advice || ''}`)],
+    ...one.arms.map((arm, index) => [
+      arm.name, count(arm.visits), ms(arm.mean),
+      arm.difference ? `${signed(arm.difference.value)} % (${signed(arm.difference.low)}\u00a0to\u00a0${signed(arm.difference.high)})` : index ? 'too few' : 'the control',
+    ]),
+  ]);
+  table('v-experiments', 'Experiments', [['arm', 'long'], ['visits', 'n'], ['mean', 'n wide'], ['difference', 'n']], arms, 'There is no experiment.');
 }
 
 ['span', 'metric', 'host'].forEach((name) => byId(`v-${name}`).addEventListener('change', visitors));
