@@ -57,13 +57,17 @@ impl StaticFiles {
     pub(crate) fn new(settings: &StaticSettings, route: &str) -> Self {
         let prefix = route.trim_end_matches('/');
         let folder = |beneath| {
-            ServeDir::with_backend("", beneath).redirect_path_prefix(prefix).with_buf_chunk_size(CHUNK)
+            ServeDir::with_backend("", beneath)
+                .append_index_html_on_directories(true)
+                .redirect_path_prefix(prefix)
+                .with_buf_chunk_size(CHUNK)
         };
         let with_copies = settings.precompressed.then(|| {
-            let folder = folder(Beneath::with_copies(&settings.root));
-            Files::of(&folder.precompressed_br().precompressed_zstd().precompressed_gzip())
+            Files::of(&Beneath::with_copies(&settings.root), |beneath| {
+                folder(beneath).precompressed_br().precompressed_zstd().precompressed_gzip()
+            })
         });
-        let files = Files::of(&folder(Beneath::new(&settings.root)));
+        let files = Files::of(&Beneath::new(&settings.root), folder);
         Self { files, with_copies, route: route.to_owned() }
     }
 
@@ -113,9 +117,8 @@ impl StaticFiles {
 }
 
 impl Files {
-    fn of(folder: &Folder) -> Self {
-        let with_index = |is_wanted| folder.clone().append_index_html_on_directories(is_wanted);
-        Self { files: with_index(false), folders: with_index(true) }
+    fn of(beneath: &Beneath, folder: impl Fn(Beneath) -> Folder) -> Self {
+        Self { files: folder(beneath.clone().at_once()), folders: folder(beneath.clone()) }
     }
 
     async fn answer(&self, request: Request<()>) -> Response<Body> {

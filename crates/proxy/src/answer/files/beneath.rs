@@ -26,16 +26,23 @@ pub(super) struct Beneath {
     root: Arc<Path>,
     /// What ends as a compressed copy does is one.
     has_copies: bool,
+    /// No look before a file is opened, so that folders are not found.
+    is_at_once: bool,
 }
 
 impl Beneath {
     pub(super) fn new(root: &Path) -> Self {
-        Self { root: root.into(), has_copies: false }
+        Self { root: root.into(), has_copies: false, is_at_once: false }
     }
 
     /// For requests that are not for copies themselves: a copy that is older than its file, or has none, does not exist.
     pub(super) fn with_copies(root: &Path) -> Self {
-        Self { root: root.into(), has_copies: true }
+        Self { has_copies: true, ..Self::new(root) }
+    }
+
+    /// For GET of files: takes all for a file until it is opened.
+    pub(super) fn at_once(self) -> Self {
+        Self { is_at_once: true, ..self }
     }
 
     /// The file whose copy `path` would be.
@@ -80,6 +87,9 @@ impl Backend for Beneath {
     }
 
     fn metadata(&self, path: PathBuf) -> Pending<Facts> {
+        if self.is_at_once {
+            return Box::pin(std::future::ready(Ok(Facts::UNKNOWN)));
+        }
         let root = Arc::clone(&self.root);
         let original = self.original(&path);
         Box::pin(async move {
@@ -141,6 +151,9 @@ pub(super) struct Facts {
 }
 
 impl Facts {
+    /// Of a file that was not looked at.
+    const UNKNOWN: Self = Self { is_dir: false, length: 0, modified: None };
+
     fn with(file: OwnedFd) -> io::Result<(OwnedFd, Self)> {
         let stat = fstat(&file)?;
         let kind = FileType::from_raw_mode(stat.st_mode);
