@@ -85,7 +85,7 @@ impl Page {
     ) -> Result<bool, Refusal> {
         let Ok(key) = std::str::from_utf8(key) else { return Ok(false) };
         let mut room = room();
-        // Of keys that nobody knows the values do not matter.
+        // Of unknown keys the values do not matter.
         let value = decoded(value, &mut room).ok_or(Refusal::Malformed);
         if matches!(key, "id" | "brisk") {
             let token = Token::read(value?).ok_or(Refusal::Malformed)?;
@@ -109,12 +109,12 @@ impl Page {
         if let Some(place) = TIMES.iter().position(|known| *known == key) {
             return fill(&mut times[place], read()?).map(|()| true);
         }
-        let own = OWN.iter().find(|metric| metric.name() == key).copied();
-        let metric =
-            own.or_else(|| BOOMERANG.iter().find(|(known, _)| *known == key).map(|(_, metric)| *metric));
         if key == "held" {
             return fill(&mut self.held, read()?).map(|()| true);
         }
+        let own = OWN.iter().find(|metric| metric.name() == key).copied();
+        let metric =
+            own.or_else(|| BOOMERANG.iter().find(|(known, _)| *known == key).map(|(_, metric)| *metric));
         let Some(metric) = metric else { return Ok(false) };
         self.set(metric, read()?).map(|()| true)
     }

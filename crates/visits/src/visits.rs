@@ -25,7 +25,7 @@ use crate::writer::Writer;
 const QUEUE: usize = 16_384;
 /// That many are not left to gather.
 const MANY: usize = QUEUE / 4;
-/// What the thread is asked beside; nobody asks often.
+/// What the thread is asked beside; that is rare.
 const ASKED: usize = 64;
 
 /// How visits are kept.

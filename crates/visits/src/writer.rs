@@ -63,7 +63,7 @@ impl Writer {
             either.recv(questions);
             let _ = either.ready_deadline(due);
             let asked = questions.recv_deadline(due.min(Instant::now() + GATHERING));
-            // What was recorded before somebody asked is among these; more may come all the time.
+            // What was recorded before the caller asked is among these; more may come all the time.
             for visit in visits.try_iter().take(visits.len()) {
                 self.keep(visit);
             }
