@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(running("records"), [(false, false), (true, true)]);
         assert_eq!(running("hints"), [(false, true)]);
         // Left while the process was not there.
-        drop(visits);
+        assert!(visits.close(LONG));
         let visits = Visits::open(folder.path(), Settings::default()).unwrap();
         assert!(visits.flush(LONG));
         let reports = || visits.reader().unwrap().experiments().unwrap();
