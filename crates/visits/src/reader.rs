@@ -266,7 +266,8 @@ impl Database {
         while let Some(row) = found.next()? {
             let sums =
                 ArmSums { visits: row.get::<_, i64>(2)? as u64, sum: row.get(3)?, squares: row.get(4)? };
-            let (metric, decides): (u8, u8) = (row.get(5)?, row.get(6)?);
+            // Rows that no version of brisk wrote are not its own.
+            let (Ok(metric), Ok(decides)) = (row.get::<_, u8>(5), row.get::<_, u8>(6)) else { continue };
             let by_metric = all.entry(row.get(0)?).or_insert([0; METRICS]);
             if let Some(visits) = by_metric.get_mut(usize::from(metric)) {
                 *visits += sums.visits;

@@ -63,6 +63,9 @@ impl Writer {
             either.recv(questions);
             let _ = either.ready_deadline(due);
             let asked = questions.recv_deadline(due.min(Instant::now() + GATHERING));
+            if matches!(asked, Ok(Asked::Close(_))) {
+                self.shared.is_closed.store(true, Ordering::Relaxed);
+            }
             // What was recorded before the caller asked is among these; more may come all the time.
             for visit in visits.try_iter().take(visits.len()) {
                 self.keep(visit);
@@ -77,7 +80,6 @@ impl Writer {
                     let _ = reply.try_send(self.write());
                 }
                 Ok(Asked::Close(reply)) => {
-                    self.shared.is_closed.store(true, Ordering::Relaxed);
                     let written = self.write();
                     self.store = None;
                     let _ = reply.try_send(written);
