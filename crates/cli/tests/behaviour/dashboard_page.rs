@@ -132,10 +132,10 @@ fn all_can_log_in() {
         page.screen(390, 844, scheme);
         assert_eq!(serious(&mut page), Vec::<Value>::new(), "{scheme}");
     }
-    page.script("document.getElementById('token').value = 'correct-horse-battery-staple'; document.forms[0].requestSubmit()");
+    page.script("document.getElementById('token').value = 'correct-horse-battery-staple'; setTimeout(() => document.forms[0].requestSubmit())");
     page.wait_for("document.getElementById('state-text')?.textContent === 'live'");
     assert_eq!(page.script("document.cookie"), "", "no script reads the cookie");
-    page.script("document.querySelector('#logout button').click()");
+    page.script("setTimeout(() => document.querySelector('#logout button').click())");
     page.wait_for("document.getElementById('token') !== null");
 }
 

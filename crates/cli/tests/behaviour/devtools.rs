@@ -39,6 +39,10 @@ impl Page {
     /// Calls a method and waits for its result.
     #[track_caller]
     pub(crate) fn call(&mut self, method: &str, parameters: &Value) -> Value {
+        self.try_call(method, parameters).unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    fn try_call(&mut self, method: &str, parameters: &Value) -> Result<Value, Value> {
         self.last += 1;
         let mut command = json!({ "id": self.last, "method": method, "params": parameters });
         if !self.session.is_empty() {
@@ -50,8 +54,8 @@ impl Page {
             let Ok(text) = message.to_text() else { continue };
             let Ok(mut answer) = serde_json::from_str::<Value>(text) else { continue };
             if answer["id"] == self.last {
-                assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
-                return answer["result"].take();
+                let error = answer["error"].take();
+                return if error.is_null() { Ok(answer["result"].take()) } else { Err(error) };
             }
         }
     }
@@ -59,22 +63,35 @@ impl Page {
     /// Opens a URL.
     pub(crate) fn open(&mut self, url: &str) {
         self.call("Page.navigate", &json!({ "url": url }));
-        wait_until("the page", || (self.script("document.readyState") == "complete").then_some(()));
+        self.wait_for("document.readyState == 'complete'");
     }
 
     /// The value of an expression in the page, which may be a promise.
     #[track_caller]
     pub(crate) fn script(&mut self, expression: &str) -> Value {
-        let asked = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
-        let mut result = self.call("Runtime.evaluate", &asked);
+        let mut result =
+            self.evaluate(expression).unwrap_or_else(|error| panic!("{expression:.200}: {error}"));
         assert!(result["exceptionDetails"].is_null(), "{expression:.200}: {}", result["exceptionDetails"]);
         result["result"]["value"].take()
     }
 
-    /// Waits until an expression is true in the page.
+    fn evaluate(&mut self, expression: &str) -> Result<Value, Value> {
+        let asked = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        self.try_call("Runtime.evaluate", &asked)
+    }
+
+    /// Waits until an expression is true in the page. Where the page gives way to the next meanwhile, it is asked of that one.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, expression: &str) {
-        wait_until(expression, || (self.script(expression) == true).then_some(()));
+        wait_until(expression, || {
+            let result = self.evaluate(expression).ok()?;
+            assert!(
+                result["exceptionDetails"].is_null(),
+                "{expression:.200}: {}",
+                result["exceptionDetails"]
+            );
+            (result["result"]["value"] == true).then_some(())
+        });
     }
 
     /// Has the page look as on a screen of this size, in light or dark colours.
