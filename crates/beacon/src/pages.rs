@@ -35,7 +35,7 @@ pub struct Issued {
     pub visit: Visit,
     /// From the head of the request to that of its answer, as the gateway measured it.
     pub answered_in: Duration,
-    /// From the ClientHello to the head of the request, if that is the first of its connection and came as soon as this was open:
+    /// From the `ClientHello` to the head of the request, if that is the first of its connection and came as soon as this was open:
     /// the browser may have held it until then.
     pub held_since_hello: Option<Duration>,
     /// The browser may take something earlier for the answer, as hints (103).
@@ -149,7 +149,7 @@ impl Issued {
 
     /// Whether the navigation waited for its connection, of a request that is the first of one. Browsers open connections ahead,
     /// so that the page may find one ready; then it has no times of it. It has none either where the browser opened the
-    /// connection at the start of the navigation and held the request until it was there: this began before the ClientHello.
+    /// connection at the start of the navigation and held the request until it was there: this began before the `ClientHello`.
     fn waited_for_connection(&self, page: &Page) -> bool {
         let has = |metric| page.measures.get(metric).is_some();
         let held = page.held.zip(self.held_since_hello);

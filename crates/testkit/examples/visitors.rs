@@ -94,7 +94,8 @@ impl Visitor<'_> {
         let mut stream = BufReader::new(client.connect(self.address).expect("a connection"));
         let host = self.name;
         let get = |(path, fields): &(&str, [(&str, &str); 4])| {
-            let fields: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+            let fields: Vec<_> = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+            let fields = fields.concat();
             format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nuser-agent: {BROWSER}\r\n{fields}\r\n")
         };
         let page = answers(&mut stream, &get(&PAGE), 1);

@@ -41,7 +41,7 @@ pub(super) struct Route {
 #[derive(Debug)]
 pub(super) enum Prepared {
     Upstream { group: Rc<Group>, path: UpstreamPath },
-    Static(StaticFiles),
+    Static(Box<StaticFiles>),
     Fixed { status: StatusCode, headers: HeaderMap, body: Bytes },
     Redirect(Redirect),
     Page(Page),
@@ -71,7 +71,7 @@ impl Route {
                 let unknown = || ServiceError::UnknownGroup { name: upstream.group.clone() };
                 Prepared::Upstream { group: group(&upstream.group).ok_or_else(unknown)?, path: upstream.path }
             }
-            Action::Static(files) => Prepared::Static(StaticFiles::new(files, path)),
+            Action::Static(files) => Prepared::Static(Box::new(StaticFiles::new(files, path))),
             Action::Fixed(response) => prepared(response),
             Action::Redirect(redirect) => Prepared::Redirect(redirect.clone()),
             Action::Page(page) => Prepared::Page(page.clone()),

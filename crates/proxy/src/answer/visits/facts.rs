@@ -38,7 +38,7 @@ pub(super) fn issued(visiting: &Visiting, exchange: &Exchange) -> Issued {
     }
 }
 
-/// From the ClientHello to the first request, if the client can have held it until the connection was open. In TLS 1.2 the server's
+/// From the `ClientHello` to the first request, if the client can have held it until the connection was open. In TLS 1.2 the server's
 /// Finished is a round trip away then; early data comes before the client's.
 fn held_since_hello(record: &ConnectionRecord) -> Option<Duration> {
     let between = |earlier, later| record.timeline.between(earlier, later);
