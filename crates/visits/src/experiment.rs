@@ -100,6 +100,14 @@ struct Defined {
     is_known: bool,
 }
 
+impl Defined {
+    /// Those in the configuration.
+    fn current(&self) -> impl Iterator<Item = (ExperimentId, &Arc<Experiment>)> {
+        let all = self.all.iter().enumerate().filter(|(_, (_, is_current))| *is_current);
+        all.map(|(place, (experiment, _))| (ExperimentId(place as u16), experiment))
+    }
+}
+
 impl Definitions {
     fn lock(&self) -> MutexGuard<'_, Defined> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -116,10 +124,8 @@ impl Definitions {
     }
 
     /// The ids of those in the configuration.
-    pub(crate) fn ids(&self) -> impl Iterator<Item = ExperimentId> + use<> {
-        let current: Vec<_> = self.lock().all.iter().map(|(_, is_current)| *is_current).collect();
-        let all = current.into_iter().enumerate().filter(|(_, is_current)| *is_current);
-        all.map(|(place, _)| ExperimentId(place as u16))
+    pub(crate) fn ids(&self) -> Vec<ExperimentId> {
+        self.lock().current().map(|(id, _)| id).collect()
     }
 
     /// Whether it is in the configuration.
@@ -140,18 +146,16 @@ impl Definitions {
     /// The experiments of the configuration that this host takes part in.
     pub(crate) fn of_host(&self, host: &str) -> Vec<ExperimentId> {
         let defined = self.lock();
-        let all = defined.all.iter().enumerate().filter(|(_, (_, is_current))| *is_current);
-        let of_host = all.filter(|(_, (one, _))| one.hosts.iter().any(|name| **name == *host));
-        of_host.map(|(place, _)| ExperimentId(place as u16)).collect()
+        let of_host = defined.current().filter(|(_, one)| one.hosts.iter().any(|name| **name == *host));
+        of_host.map(|(id, _)| id).collect()
     }
 
     /// The experiment of the configuration that has this name and as many arms.
     pub(crate) fn named(&self, name: &str, arms: usize) -> Option<(ExperimentId, Arc<Experiment>)> {
         let defined = self.lock();
-        let mut all = defined.all.iter().enumerate().filter(|(_, (_, is_current))| *is_current);
-        let (place, (experiment, _)) =
-            all.find(|(_, (one, _))| *one.name == *name && one.arms.len() == arms)?;
-        Some((ExperimentId(place as u16), Arc::clone(experiment)))
+        let mut current = defined.current();
+        let (id, experiment) = current.find(|(_, one)| *one.name == *name && one.arms.len() == arms)?;
+        Some((id, Arc::clone(experiment)))
     }
 }
 
@@ -198,7 +202,7 @@ mod tests {
         experiment.arms[1] = "2 KiB".into();
         let second = one(&experiment);
         assert_ne!(first, second);
-        assert!(definitions.ids().eq([second]) && !definitions.is_current(first));
+        assert!(definitions.ids() == [second] && !definitions.is_current(first));
         assert_eq!(*definitions.get(second).unwrap(), experiment);
         for number in 0..MOST_DEFINITIONS {
             experiment.margin = number as f64;

@@ -8,6 +8,9 @@ use brisk_testkit::process::{Process, TIMEOUT, wait_until};
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
+/// The code of errors that go by the state of the page.
+const NOT_NOW: i32 = -32_000;
+
 /// An open page.
 pub(crate) struct Page {
     socket: WebSocket<TcpStream>,
@@ -69,28 +72,25 @@ impl Page {
     /// The value of an expression in the page, which may be a promise.
     #[track_caller]
     pub(crate) fn script(&mut self, expression: &str) -> Value {
-        let mut result =
-            self.evaluate(expression).unwrap_or_else(|error| panic!("{expression:.200}: {error}"));
-        assert!(result["exceptionDetails"].is_null(), "{expression:.200}: {}", result["exceptionDetails"]);
-        result["result"]["value"].take()
+        self.evaluate(expression).unwrap_or_else(|error| panic!("{expression:.200}: {error}"))
     }
 
+    /// The same; fails where `DevTools` cannot ask the page, as while it gives way to the next.
+    #[track_caller]
     fn evaluate(&mut self, expression: &str) -> Result<Value, Value> {
         let asked = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
-        self.try_call("Runtime.evaluate", &asked)
+        let mut result = self.try_call("Runtime.evaluate", &asked)?;
+        assert!(result["exceptionDetails"].is_null(), "{expression:.200}: {}", result["exceptionDetails"]);
+        Ok(result["result"]["value"].take())
     }
 
     /// Waits until an expression is true in the page. Where the page gives way to the next meanwhile, it is asked of that one.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, expression: &str) {
-        wait_until(expression, || {
-            let result = self.evaluate(expression).ok()?;
-            assert!(
-                result["exceptionDetails"].is_null(),
-                "{expression:.200}: {}",
-                result["exceptionDetails"]
-            );
-            (result["result"]["value"] == true).then_some(())
+        wait_until(expression, || match self.evaluate(expression) {
+            Ok(value) => (value == true).then_some(()),
+            Err(error) if error["code"] == NOT_NOW => None,
+            Err(error) => panic!("{expression:.200}: {error}"),
         });
     }
 

@@ -46,10 +46,10 @@ pub(crate) struct StaticFiles {
 /// The files of one folder, and the folders in it, of which the index or a redirect to the address with a slash is sent.
 #[derive(Debug)]
 struct Files {
-    /// Opens what is asked for at once, and does not find folders; for GET alone.
-    files: Folder,
+    /// Opens what is asked for, and does not find folders; for GET alone.
+    at_once: Folder,
     /// Looks whether it is a folder before it opens anything.
-    folders: Folder,
+    after_a_look: Folder,
 }
 
 impl StaticFiles {
@@ -118,17 +118,17 @@ impl StaticFiles {
 
 impl Files {
     fn of(beneath: &Beneath, folder: impl Fn(Beneath) -> Folder) -> Self {
-        Self { files: folder(beneath.clone().at_once()), folders: folder(beneath.clone()) }
+        Self { at_once: folder(beneath.clone().at_once()), after_a_look: folder(beneath.clone()) }
     }
 
     async fn answer(&self, request: Request<()>) -> Response<Body> {
         if request.method() == Method::GET && !request.uri().path().ends_with('/') {
-            let response = call(&self.files, request.clone()).await;
+            let response = call(&self.at_once, request.clone()).await;
             if response.status() != StatusCode::NOT_FOUND {
                 return response;
             }
         }
-        call(&self.folders, request).await
+        call(&self.after_a_look, request).await
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use brisk_proxy::settings::{Action, ExperimentSettings, Experiments, HostSettings, RouteSettings};
 use brisk_tls::TlsSettings;
-use brisk_visits::{ARMS_OF_A_VISIT, Experiment, Metric};
+use brisk_visits::{ARMS_OF_A_VISIT, Experiment, Metric, Settings};
 
 use self::values::Setting;
 pub(super) use self::values::records;
@@ -63,7 +63,12 @@ pub(super) fn experiments(
     context: &mut Context<'_>,
 ) -> Experiments {
     let sends_hints = raw.server.http2 != Some(Http2Code::Hyper);
-    let surroundings = Surroundings { hosts, tls, share: raw.visits.share.unwrap_or(1.0), sends_hints };
+    let surroundings = Surroundings {
+        hosts,
+        tls,
+        share: raw.visits.share.unwrap_or(Settings::default().share),
+        sends_hints,
+    };
     let mut all: Vec<Found> = Vec::new();
     for (name, table) in &raw.experiment {
         let path = KeyPath::of("experiment").key(name);
