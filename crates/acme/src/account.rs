@@ -1,4 +1,4 @@
-//! Accounts with authorities: opened from the store, or made once, whatever gateways start at the same time.
+//! ACME accounts (RFC 8555 section 7.3), opened from the store or created once per fleet.
 
 use std::time::Duration;
 
@@ -16,19 +16,20 @@ use crate::persist::Standing;
 use crate::records::Records;
 use crate::settings::{AcmeSettings, AuthoritySettings};
 
-/// How long another gateway may take to make the account.
+/// Attempts to obtain the lock of the account, and the pause between two: a gateway of the fleet has 30 s to create it.
 const TURNS: u32 = 60;
 const TURN: Duration = Duration::from_millis(500);
 
-/// The longest pause between two looks at an order that an authority may ask for.
+/// Upper limit for `Retry-After` between two polls of an order. A larger value would hold the host's lock for minutes.
 const LONGEST_LOOK: Duration = Duration::from_mins(1);
 
-/// Attempts to say something to an authority that answers with new nonces only.
+/// Number of times that a request is repeated because the authority rejected its nonce (`badNonce`, RFC 8555 section
+/// 6.5).
 pub(crate) const NONCES: u32 = 20;
 
-/// An authority with which there is an account.
+/// An authority with an open account.
 pub(crate) struct Authority {
-    /// The address of its directory.
+    /// URL of the authority's directory.
     pub(crate) directory: String,
     pub(crate) account: Account,
     client: Client,
@@ -36,7 +37,13 @@ pub(crate) struct Authority {
 }
 
 impl Authority {
-    /// Opens the account with the authority, or makes it; `directory` is that of `settings` or that of its trial authority.
+    /// Opens the account with the authority at `directory`, or creates one. `directory` is that of `settings` or of its
+    /// trial authority.
+    ///
+    /// # Errors
+    ///
+    /// [`AcmeError::Client`] if another gateway holds the lock of the account for 30 s, [`AcmeError::Authority`] if the
+    /// authority refuses the account.
     pub(crate) async fn open(
         settings: &AuthoritySettings,
         directory: &str,
@@ -44,7 +51,7 @@ impl Authority {
         records: &Records,
     ) -> Result<Self, AcmeError> {
         let opening = Opening { settings, directory, contact: &acme.contact, records };
-        // Else two gateways that start together would make one each.
+        // The lock prevents gateways that start at the same time from creating one account each.
         for _ in 0..TURNS {
             if let Some(own) = opening.known().await? {
                 return Ok(own);
@@ -63,7 +70,8 @@ impl Authority {
         })
     }
 
-    /// Removes the account from the store, which the authority does not know, unless another was made meanwhile.
+    /// Removes the account from the store because the authority no longer knows it. An account that another gateway has
+    /// stored in the meantime is kept.
     pub(crate) fn forget_account(&self, records: &Records) -> Result<(), AcmeError> {
         let stored = records.account(&self.directory)?;
         let stored = stored.and_then(|stored| serde_json::from_slice::<Identity>(&stored).ok());
@@ -77,7 +85,8 @@ impl Authority {
         Ok(())
     }
 
-    /// The records that have to stand in the DNS for `names` (dns-persist-01).
+    /// Returns the DNS records that prove `names` permanently (`dns-persist-01`). Reads the issuer's name from
+    /// `caaIdentities` of the directory.
     pub(crate) async fn standing_records(&self, names: &[String]) -> Result<Vec<Standing>, AcmeError> {
         let unread = |reason: String| AcmeError::Client { directory: self.directory.clone(), reason };
         let directory =
@@ -91,18 +100,19 @@ impl Authority {
         Ok(Standing::of(names, &issuer, self.account.id()))
     }
 
-    /// How long to wait before the next look: this long, or for as long as the authority asked for in its last answer.
+    /// Pause before the next poll of an order: `own`, or the `Retry-After` of the last response if that is longer, at
+    /// most [`LONGEST_LOOK`].
     pub(crate) fn pause(&self, own: Duration) -> Duration {
         own.max(self.noted.retry_after().unwrap_or_default().min(LONGEST_LOOK))
     }
 
-    /// An error of this authority, with what it said of the next attempt.
+    /// Wraps an error of this authority, together with the `Retry-After` of its last response.
     pub(crate) fn error(&self, attempt: &'static str, source: instant_acme::Error) -> AcmeError {
         AcmeError::Authority { attempt, source, retry_after: self.noted.retry_after() }
     }
 }
 
-/// What is read of a directory (RFC 8555 section 7.1.1).
+/// Members of a directory object that are read (RFC 8555 section 7.1.1).
 #[derive(Deserialize)]
 struct Directory {
     #[serde(default)]
@@ -116,13 +126,13 @@ struct Meta {
     caa_identities: Vec<String>,
 }
 
-/// What an account is known by, of its credentials.
+/// Identifier of an account, as `instant-acme` serializes it among the credentials.
 #[derive(Deserialize)]
 struct Identity {
     id: String,
 }
 
-/// An account that was made, with what it is opened with later.
+/// A created account and the credentials that open it later.
 type Made = Result<(Account, AccountCredentials), instant_acme::Error>;
 
 struct Opening<'a> {
@@ -133,7 +143,7 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// The account of the store, if there is one.
+    /// Opens the stored account. `None` if there is none, or if it is damaged.
     async fn known(&self) -> Result<Option<Authority>, AcmeError> {
         let Some(credentials) = self.records.account(self.directory)? else { return Ok(None) };
         let Ok(credentials) = serde_json::from_slice::<AccountCredentials>(&credentials) else {
@@ -161,7 +171,8 @@ impl Opening<'_> {
             let client = http.client.clone();
             let made = match &external {
                 None => self.with_key(http).await?,
-                // The library makes the key of such an account itself, so that one that is cut off here is lost.
+                // `instant-acme` generates the key of a bound account itself, so the key cannot be stored first. A
+                // process that is killed here leaves an account that no gateway knows.
                 Some(external) => self.with_binding(http, external).await,
             };
             match made {
@@ -181,8 +192,8 @@ impl Opening<'_> {
         }
     }
 
-    /// Makes an account with a key that is in the store before the authority knows of it: with that key there is one account,
-    /// however often it is asked for (RFC 8555 section 7.3.1).
+    /// Creates an account with a key that is stored before the authority learns of it. The authority keeps one account
+    /// per key (RFC 8555 section 7.3.1), so a repeated attempt returns the same account.
     async fn with_key(&self, http: Box<Http>) -> Result<Made, AcmeError> {
         let key = if let Some(kept) = self.records.account_key(self.directory)? {
             PrivatePkcs8KeyDer::from(kept.to_vec())
@@ -197,7 +208,7 @@ impl Opening<'_> {
         let parsed = match Key::from_pkcs8_der(key.clone_key()) {
             Ok(parsed) => parsed,
             Err(error) => {
-                // A damaged one: the next attempt makes another.
+                // A damaged key; the next attempt generates another.
                 self.records.remove_account_key(self.directory)?;
                 return Ok(Err(error));
             }
@@ -208,7 +219,7 @@ impl Opening<'_> {
             Ok(made) => made,
             Err(error) => {
                 if is_refused(&error) {
-                    // Another key may be taken.
+                    // The authority rejects this key; the next attempt generates another.
                     self.records.remove_account_key(self.directory)?;
                 }
                 return Ok(Err(error));
@@ -234,7 +245,8 @@ impl Opening<'_> {
     }
 
     fn http(&self) -> Result<(Box<Http>, Noted), AcmeError> {
-        // The trial authority of a public one is public, and that of another has its servers certified alike.
+        // `ca_file` applies to the trial authority too: public authorities have public ones, and a private authority
+        // uses one CA for both servers.
         let settings =
             ClientSettings { authorities: self.settings.ca_file.clone(), limits: Limits::default() };
         let client = Client::new(&settings).map_err(|error| AcmeError::Client {
@@ -251,7 +263,7 @@ impl Opening<'_> {
 
     fn failed(&self, attempt: &'static str, source: instant_acme::Error, noted: &Noted) -> AcmeError {
         if is_gone(&source) {
-            // The authority has forgotten it: the next attempt makes another.
+            // The authority no longer knows the account; the next attempt creates another.
             let _ = self.records.remove_account(self.directory);
         }
         AcmeError::Authority { attempt, source, retry_after: noted.retry_after() }
@@ -270,7 +282,7 @@ mod tests {
     use super::*;
     use crate::settings::ChallengeKind;
 
-    /// A folder that does not take accounts while it is `full`.
+    /// A folder that rejects writes of accounts while `full` is set.
     #[derive(Debug)]
     struct Filling {
         folder: Folder,
@@ -331,7 +343,7 @@ mod tests {
         let refused = Authority::open(&own, &own.directory, &wrong, &records).await;
         assert!(matches!(refused, Err(AcmeError::Authority { .. })), "the contact is no address");
         let first = open().await.unwrap();
-        // Pebble numbers accounts: all attempts were about one.
+        // Pebble numbers its accounts: all attempts must have used the same one.
         assert_eq!(pebble.log().matches("accounts in memory").count(), 1, "{}", pebble.log());
         let second = open().await.unwrap();
         assert_eq!(first.account.id(), second.account.id());

@@ -1,4 +1,4 @@
-//! What authorities advise on renewals (RFC 9773).
+//! Renewal information of authorities (ARI, RFC 9773).
 
 use std::time::SystemTime;
 
@@ -12,18 +12,19 @@ use crate::records::{Advice, moment, seconds};
 use crate::renewal::{ask_again, choose};
 
 impl Advice {
-    /// Whether it is advice at all, and not only the note that there was none.
+    /// Returns whether the authority has suggested a window. `false` for the placeholder that [`unknown`] stores.
     pub(crate) fn is_known(&self) -> bool {
         self.chosen != u64::MAX
     }
 
-    /// The window that the authority advises; `None` if it gave no advice.
+    /// Returns the suggested renewal window (RFC 9773 section 4.2); `None` if the authority suggested none.
     pub fn window(&self) -> Option<(SystemTime, SystemTime)> {
         self.is_known().then(|| (moment(self.start), moment(self.end)))
     }
 }
 
-/// Asks the authority for advice; `None` if it gives none to any client. `known` is what it said before of this certificate.
+/// Requests renewal information for `certificate`. `known` is the stored information about the same certificate.
+/// Returns `None` if the authority does not implement RFC 9773.
 pub(crate) async fn ask(
     authority: &Authority,
     certificate: &CertificateIdentifier<'_>,
@@ -36,7 +37,8 @@ pub(crate) async fn ask(
     };
     let bound = |at: OffsetDateTime| u64::try_from(at.unix_timestamp()).unwrap_or_default();
     let (start, end) = (bound(info.suggested_window.start), bound(info.suggested_window.end));
-    // A moment is chosen once for a window: one chosen anew with each answer would be put off again and again.
+    // The moment is chosen once per window. A new random moment for each response would postpone the renewal again and
+    // again.
     let same = known.filter(|known| known.start == start && known.end == end && known.is_known());
     Ok(Some(Advice {
         certificate: certificate.to_string(),
@@ -48,14 +50,14 @@ pub(crate) async fn ask(
     }))
 }
 
-/// What is noted where the authority gave no advice: what it said before, and when it is asked again.
+/// Information to store after a request without result: the `known` window or none, and the time of the next request.
 pub(crate) fn unknown(certificate: String, known: Option<&Advice>) -> Advice {
     let again = seconds(ask_again(SystemTime::now(), None));
     let none = Advice { certificate, start: 0, end: 0, chosen: u64::MAX, again, explanation: None };
     known.cloned().map_or(none, |known| Advice { again, ..known })
 }
 
-/// Whether `advice` is about this certificate, and not about the one before it.
+/// Returns whether `advice` concerns this certificate, and not its predecessor.
 pub(crate) fn is_about(advice: &Advice, certificate: &Certificate) -> bool {
     let own = certificate.chain.first().map(CertificateIdentifier::try_from);
     matches!(own, Some(Ok(own)) if own.to_string() == advice.certificate)

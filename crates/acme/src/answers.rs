@@ -1,5 +1,5 @@
-//! Answers to challenges, for as long as an order needs them: at the listeners of this process, and in the store for those of
-//! others.
+//! Responses to challenges (RFC 8555 section 8): published at the listeners of this process and in the store, where
+//! other gateways of the fleet find them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,52 +19,54 @@ use crate::settings::ChallengeKind;
 const HTTP: &str = "http";
 const TLS: &str = "tls";
 
-/// Questions of strangers that wait at most, for the next look into the store: more than come between two looks, so that an
-/// authority's is among them.
+/// Capacity of the queue of unknown challenges that wait for a look-up in the store. Challenges beyond it get no
+/// response. Larger than the number of requests that unknown clients send between two look-ups, so that the authority's
+/// request has a slot.
 const QUESTIONS: usize = 4096;
 
-/// The pause between two looks.
+/// Pause between two look-ups in the store. Batches the challenges of that time into one listing.
 const LOOKS: Duration = Duration::from_millis(50);
 
-/// How long an answer is given at most: longer than any order takes. What is older is left of a gateway that was killed.
+/// Maximum age of a stored response; longer than any order. Older responses were left by a gateway that was killed.
 const LIFE: Duration = Duration::from_hours(2);
 
-/// Where answers are given.
+/// Publishes responses to challenges.
 #[derive(Clone, Debug)]
 pub(crate) struct Answers {
     challenges: Arc<Challenges>,
     records: Records,
 }
 
-/// An answer. At listeners it is withdrawn when this is dropped; a record stays until [`withdraw`](Self::withdraw).
+/// A published response. [`ListenerResponse`] is withdrawn when dropped; a DNS record stays until
+/// [`withdraw`](Self::withdraw), because its removal is asynchronous.
 #[derive(Debug)]
 pub(crate) enum Given {
     Listener(Listening),
     Record(DnsSettings, Txt),
 }
 
-/// An answer at listeners, withdrawn when dropped.
+/// A response at listeners and in the store, withdrawn when dropped.
 #[derive(Debug)]
 pub(crate) struct Listening {
     _here: Answering,
     records: Records,
     kind: &'static str,
     subject: String,
-    /// Since when, and what: another gateway may have put its own there.
+    /// Time and content of the stored response. A different value belongs to another gateway and is not removed.
     stored: (u64, String),
-    /// Another gateway goes on with the order.
+    /// Another gateway continues the order: the stored response must stay.
     is_left: bool,
 }
 
 impl Given {
-    /// Leaves it where others look for it: it is another gateway's now.
+    /// Leaves the stored response to the gateway that continues the order.
     pub(crate) fn leave(self) {
         if let Self::Listener(mut listening) = self {
             listening.is_left = true;
         }
     }
 
-    /// Takes a record away again. What fails is reported: the record proves nothing to later orders.
+    /// Removes a DNS record. Failures are only logged, because the record proves nothing to later orders.
     pub(crate) async fn withdraw(self) {
         if let Self::Record(dns, record) = self {
             withdraw(&dns, &record).await;
@@ -72,7 +74,7 @@ impl Given {
     }
 }
 
-/// Takes a record away.
+/// Removes a DNS record; logs failures.
 pub(crate) async fn withdraw(dns: &DnsSettings, record: &Txt) {
     if let Err(error) = dns.remove(record).await {
         tracing::warn!(name = record.name, %error, "a record for dns-01 stays in the DNS");
@@ -84,7 +86,7 @@ impl Answers {
         Self { challenges: Arc::clone(challenges), records: records.clone() }
     }
 
-    /// Answers a challenge of `kind` for `name`.
+    /// Publishes the response to a challenge of `kind` for `name`.
     pub(crate) fn give(
         &self,
         kind: ChallengeKind,
@@ -111,8 +113,8 @@ impl Answers {
         Ok(Given::Listener(Listening { _here: here, records, kind, subject, stored, is_left: false }))
     }
 
-    /// Answers what comes to the listeners of this process, and was ordered by another: for a thread of its own, as a store may
-    /// keep it waiting. It ends with the listeners.
+    /// Returns a loop that answers challenges of orders of other gateways from the store. It blocks and therefore needs
+    /// a thread of its own; it ends when the listeners drop their [`Challenges`].
     pub(crate) fn look_elsewhere(&self) -> impl FnOnce() + Send + use<> {
         let (sender, mut questions) = mpsc::channel(QUESTIONS);
         self.challenges.look_elsewhere(sender);
@@ -137,7 +139,7 @@ impl Answers {
     }
 }
 
-/// Removes answers that no authority will ask for.
+/// Removes responses older than [`LIFE`].
 fn sweep(records: &Records, now: SystemTime) {
     let old = |kind: &str| -> Result<(), AcmeError> {
         for subject in records.answered(kind)? {
@@ -159,7 +161,8 @@ fn is_over(given: u64, now: SystemTime) -> bool {
     moment(given) + LIFE < now
 }
 
-/// Answers what there are answers to. What strangers ask without an order costs one list for all of them.
+/// Answers the challenges that have a stored response. Costs one listing per kind of challenge, however many unknown
+/// tokens clients request.
 fn look(records: &Records, asked: Vec<Look>) -> Result<(), AcmeError> {
     let known = |kind, wanted: bool| if wanted { records.answered(kind) } else { Ok(HashSet::new()) };
     let http = known(HTTP, asked.iter().any(|asked| matches!(asked, Look::Http(..))))?;
@@ -180,7 +183,7 @@ fn answer(records: &Records, question: Look) -> Result<(), AcmeError> {
     match question {
         Look::Http(token, found) => {
             if let Some((_, answer)) = records.answer(HTTP, &token)? {
-                // An error means that the authority has gone.
+                // An error means that the authority has closed its connection.
                 let _ = found.send(answer.into());
             }
         }

@@ -1,4 +1,4 @@
-//! One look at one certificate of a host: what the authority advises, whether it is due, and the order if so.
+//! One certificate of a host: renewal information, due time, and the order when it is due.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,21 +15,22 @@ use crate::records::{Held, Issued, Status, moment, seconds};
 use crate::renewal::{after_revocation, due, floor, held_until, pause, retry};
 use crate::settings::{AuthoritySettings, ChallengeKind, KeyKind, Wanted};
 
-/// Failures in a row after which the next authority is asked.
+/// Consecutive failures after which the next authority is used.
 const FAILURES_OF_ONE: u32 = 3;
 
-/// The next look while another gateway orders what is missing here.
+/// Pause while another gateway orders the certificate that is missing here.
 const SOON: Duration = Duration::from_secs(2);
 
-/// The longest pause of a name on demand that could not be verified: strangers may cause its orders before it points here.
+/// Longest pause after a failed verification of an on-demand name. Shorter than for configured hosts: unknown clients
+/// can cause orders before the name points to this gateway.
 const UNVERIFIED: Duration = Duration::from_mins(15);
 
-/// What is done for a certificate.
+/// Obtains and renews one certificate: the names of a host with one kind of key.
 pub(crate) struct Attempt<'h> {
     common: &'h Common,
     wanted: &'h Wanted,
     kind: KeyKind,
-    /// The name is decided at run time.
+    /// The name was accepted at run time (on-demand certificates).
     on_demand: bool,
 }
 
@@ -38,12 +39,17 @@ impl<'h> Attempt<'h> {
         Self { common, wanted, kind, on_demand: false }
     }
 
-    /// For a name that is decided at run time: it leaves places to hosts of the configuration, and is tried again earlier.
+    /// An attempt for an on-demand name. It uses a permit of [`AcmeContext::demand_orders`], so that configured hosts
+    /// are never starved, and is retried sooner.
     pub(crate) fn on_demand(common: &'h Common, wanted: &'h Wanted, kind: KeyKind) -> Self {
         Self { common, wanted, kind, on_demand: true }
     }
 
-    /// Obtains the certificate if it is missing or due. Returns when it is to be looked at again.
+    /// Obtains the certificate if it is missing or due. Returns the time of the next call.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the store. Failed orders are recorded in [`AttemptStatus`] instead.
     pub(crate) async fn turn(&self) -> Result<SystemTime, AcmeError> {
         let have = self.have()?;
         if let Some(rest) = self.common.rest_of(self.name(), self.kind) {
@@ -56,13 +62,14 @@ impl<'h> Attempt<'h> {
         if !is_past(at) {
             return Ok(at);
         }
-        // The lock last: who holds it does nothing but order.
+        // The lock is taken after the permits: a gateway that waits for a permit must not keep others of the fleet from
+        // ordering.
         let _of_demand = if self.on_demand { Some(self.common.demand_orders.acquire().await) } else { None };
         let _place = self.common.orders.acquire().await.expect("it is never closed");
         let Some(mut lock) = self.common.records.lock(self.name())? else {
             return Ok(SystemTime::now() + SOON);
         };
-        // Another gateway may have done it in the meantime.
+        // Another gateway may have renewed it while this one waited.
         let (status, have) = (self.status()?, self.have()?);
         let at = self.due(have.as_ref(), &status);
         if !is_past(at) {
@@ -71,12 +78,14 @@ impl<'h> Attempt<'h> {
         self.probe(&status)?;
         let obtained = self.obtain(have.as_ref(), &status, &mut *lock).await;
         let noted = self.note(status, obtained);
-        // A failure that cannot be written down is remembered here, or orders would follow one another.
+        // An outcome that the store rejects is remembered in this process; without it, orders would follow one another
+        // without a pause.
         self.common.remember(self.name(), self.kind, noted.is_err());
         noted
     }
 
-    /// Until when there is nothing to do or to ask, by what was read of the store. `None`: there is.
+    /// Returns the time until which neither an order nor a request for renewal information is due, from data already
+    /// read from the store. `None` if something is due now.
     pub(crate) fn rests_until(&self, have: Option<&Usable>, status: &Status) -> Option<SystemTime> {
         if let Some(rest) = self.common.rest_of(self.name(), self.kind) {
             return Some(SystemTime::now() + rest);
@@ -89,14 +98,15 @@ impl<'h> Attempt<'h> {
         Some(at).filter(|at| !is_past(*at))
     }
 
-    /// The authority that advises on the renewal of a certificate, and how it calls it.
+    /// The configured authority that issued the certificate, with the certificate's identifier for renewal information
+    /// (RFC 9773 section 4.1).
     fn adviser<'u>(&self, have: &'u Usable) -> Option<(&'h AuthoritySettings, CertificateIdentifier<'u>)> {
         let mut issuers = self.common.settings.authorities.iter();
         let settings = issuers.find(|own| own.directory == have.issued.authority)?;
         Some((settings, CertificateIdentifier::try_from(&have.certificate.chain[0]).ok()?))
     }
 
-    /// Asks the authority for its advice, and orders nothing. Returns when the certificate is due.
+    /// Updates the renewal information without ordering. Returns the time at which the certificate is due.
     pub(crate) async fn look(&self) -> Result<SystemTime, AcmeError> {
         let have = self.have()?;
         if let Some(have) = &have {
@@ -107,19 +117,20 @@ impl<'h> Attempt<'h> {
         Ok(rest.map_or(due, |rest| due.max(rest)))
     }
 
-    /// Whether the store takes what an order needs: nothing is asked of an authority that could not be kept.
+    /// Writes the unchanged status, to find a store that rejects writes before anything is requested from the
+    /// authority.
     fn probe(&self, status: &Status) -> Result<(), AcmeError> {
         self.common.records.put_status(self.name(), self.kind, status)
     }
 
-    /// Obtains it now, whatever is due, for an operator who waits for the outcome.
+    /// Obtains the certificate now, due or not, for an operator who waits for the result.
     pub(crate) async fn at_once(&self) -> Result<(), AcmeError> {
         let Some(mut lock) = self.common.records.lock(self.name())? else {
             return Err(AcmeError::Busy);
         };
         let (status, have) = (self.status()?, self.have()?);
         self.probe(&status)?;
-        // An operator who asks for it has no use for a trial.
+        // A trial order would only delay the operator.
         let in_earnest = Status { tried: true, ..status.clone() };
         match self.obtain(have.as_ref(), &in_earnest, &mut *lock).await {
             Ok(obtained) => self.note(status, Ok(obtained)).map(drop),
@@ -138,7 +149,7 @@ impl<'h> Attempt<'h> {
         }
     }
 
-    /// The certificate, if it is what is wanted.
+    /// The stored certificate, if it still satisfies the configuration.
     fn have(&self) -> Result<Option<Usable>, AcmeError> {
         fitting(self.common, self.wanted, self.kind)
     }
@@ -159,7 +170,7 @@ impl<'h> Attempt<'h> {
         }
     }
 
-    /// The certificate of the store, if it is revoked, which it is not if there is one to `have`.
+    /// The stored certificate, if it is revoked. `None` if `have` is a usable certificate.
     fn revoked_unless(&self, have: Option<&Usable>) -> Option<Usable> {
         if have.is_some() {
             return None;
@@ -168,13 +179,14 @@ impl<'h> Attempt<'h> {
         self.common.revoked.has(own.certificate.fingerprint).then_some(own)
     }
 
-    /// When one of the authorities may be asked again, if none may now.
+    /// The earliest time at which an authority accepts requests again; in the past if one does now.
     fn all_held(&self, status: &Status) -> SystemTime {
         let until = |own: &AuthoritySettings| held_until(status, &own.directory);
         self.common.settings.authorities.iter().map(until).min().unwrap_or(moment(0))
     }
 
-    /// Asks the authority when the certificate is to be renewed, if that is due itself.
+    /// Updates the renewal information of the certificate, if the authority's `Retry-After` has passed (RFC 9773
+    /// section 4.3).
     async fn listen(&self, have: &Usable) -> Result<(), AcmeError> {
         let Some((settings, certificate)) = self.adviser(have) else { return Ok(()) };
         let status = self.status()?;
@@ -188,7 +200,7 @@ impl<'h> Attempt<'h> {
             Ok(authority) => ask(&authority, &certificate, known).await,
             Err(error) => Err(error),
         };
-        // Where there is no advice the lifetime decides meanwhile.
+        // Without renewal information the lifetime decides; see [`by_lifetime`](crate::renewal::by_lifetime).
         let advice = advice.unwrap_or_else(|error| {
             tracing::debug!(host = self.name(), key = %self.kind, %error, "no advice on the renewal");
             None
@@ -225,7 +237,8 @@ impl<'h> Attempt<'h> {
                 self.common.records.end_pending(self.name(), self.kind)?;
                 Ok(Obtained::Trial)
             }
-            // A trial is for names that may not be proven, and not worth more than what it protects.
+            // A trial protects the rate limits of the real authority against names that cannot be verified. Any other
+            // failure of the trial is no reason to delay the order.
             Err(error)
                 if trial.is_some() && !error.is_about_names() && !matches!(error, AcmeError::Overtaken) =>
             {
@@ -265,7 +278,7 @@ impl<'h> Attempt<'h> {
         };
         let obtained = job.obtain().await;
         if let Err(error) = &obtained {
-            // Its directory may have changed, or its account be gone.
+            // The authority's directory may have changed, or the account may be gone: both are read again.
             self.common.forget(directory);
             if error.is_account_gone() {
                 authority.forget_account(&self.common.records)?;
@@ -274,7 +287,8 @@ impl<'h> Attempt<'h> {
         obtained
     }
 
-    /// The authority whose turn it is after the failures so far; the next one that may be asked, if that may not.
+    /// The authority for the next order: the next in the list after every [`FAILURES_OF_ONE`] failures, skipping those
+    /// that requested a pause.
     fn choice(&self, status: &Status) -> &AuthoritySettings {
         let all = &self.common.settings.authorities;
         let turn = (status.failures / FAILURES_OF_ONE) as usize;
@@ -282,7 +296,8 @@ impl<'h> Attempt<'h> {
         in_turn.find(|own| is_past(held_until(status, &own.directory))).unwrap_or(&all[turn % all.len()])
     }
 
-    /// The ways to prove names, another one first after each failure.
+    /// The configured challenges, rotated by one after each failure, so that a broken one does not block the
+    /// certificate.
     fn challenges(&self, failures: u32) -> Vec<ChallengeKind> {
         let mut all = self.common.settings.challenges.clone();
         let turns = failures as usize % all.len().max(1);
@@ -303,14 +318,15 @@ impl<'h> Attempt<'h> {
                 self.common.records.put_status(self.name(), self.kind, &status)?;
                 return Ok(SystemTime::now());
             }
-            // It is the other gateway's order now, and its failure if it fails.
+            // The other gateway records the outcome of the order.
             Err(AcmeError::Overtaken) => return Ok(SystemTime::now() + SOON),
             Err(error) => error,
         };
         let failures = before.failures.saturating_add(1);
         let now = SystemTime::now();
         let others = self.common.settings.authorities.len() > 1;
-        // Where there is another authority, only the one that asked for more is left alone for longer.
+        // With several authorities, only the rate-limited one is paused (see `held`); the others are tried after the
+        // usual pause.
         let next = now + pause(failures, error.retry_after().filter(|_| !others));
         let status = Status {
             failures,
@@ -319,7 +335,8 @@ impl<'h> Attempt<'h> {
             retry: seconds(next),
             held: self.held(&before, &error, now),
             unverified: error.is_about_names(),
-            // What fails at the authority after it went well in the trial may fail for another reason than the names.
+            // A failure other than verification after a successful trial says nothing about the names, so the trial is
+            // not repeated.
             tried: before.tried && !error.is_about_names(),
             advice: before.advice,
             revoked: before.revoked,
@@ -329,7 +346,7 @@ impl<'h> Attempt<'h> {
         written.map(|()| next)
     }
 
-    /// The authorities that are left alone after `error`, besides those that were before.
+    /// Authorities that requested a pause, including the response to the present attempt.
     fn held(&self, before: &Status, error: &AcmeError, now: SystemTime) -> Vec<Held> {
         let asked = &self.choice(before).directory;
         let mut held: Vec<_> =
@@ -341,7 +358,7 @@ impl<'h> Attempt<'h> {
         held
     }
 
-    /// There is a new certificate; `revoked` in a row were ordered as the one before was revoked.
+    /// Records a success. `revoked` counts consecutive certificates that replaced a revoked one.
     fn succeeded(&self, revoked: u32) -> Result<SystemTime, AcmeError> {
         let status = Status { revoked, ..Status::default() };
         self.common.records.put_status(self.name(), self.kind, &status)?;
@@ -349,25 +366,25 @@ impl<'h> Attempt<'h> {
             let (ends, names) = (rfc3339(certificate.not_after), issued.names.join(" "));
             tracing::info!(host = self.name(), names, key = %self.kind, ends, "a certificate was obtained");
         }
-        // The authority is asked for advice on it at once.
+        // Run again at once to request renewal information for the new certificate.
         Ok(SystemTime::now())
     }
 }
 
-/// What an order gave.
+/// Result of an order.
 enum Obtained {
-    /// A certificate, which is in the store.
+    /// The certificate, already stored.
     Certificate {
-        /// The one before it was revoked.
+        /// It replaces a revoked certificate.
         replaces_revoked: bool,
     },
-    /// The proof that there would have been one.
+    /// The trial authority would have issued it.
     Trial,
-    /// Nothing, as the trial authority cannot be asked.
+    /// The trial authority could not be used.
     NoTrial,
 }
 
-/// When a certificate is renewed, or ordered, if nothing has failed.
+/// The time at which a certificate is renewed or ordered, without pauses after failures.
 pub(crate) fn due_of(have: Option<&Usable>, status: &Status, now: SystemTime) -> SystemTime {
     let Some(Usable { issued, certificate }) = have else { return moment(0) };
     let advice = status.advice.as_ref().filter(|advice| is_about(advice, certificate));
@@ -386,7 +403,7 @@ fn is_past(at: SystemTime) -> bool {
     seconds(at) <= seconds(SystemTime::now())
 }
 
-/// As logs write it: RFC 3339, in UTC.
+/// Formats `at` as RFC 3339 in UTC, as in logs. Empty if the year exceeds 9999.
 pub fn rfc3339(at: SystemTime) -> String {
     let at =
         i64::try_from(seconds(at)).ok().and_then(|at| time::OffsetDateTime::from_unix_timestamp(at).ok());

@@ -1,4 +1,4 @@
-//! Keys, requests for certificates, and the certificates of tls-alpn-01.
+//! Private keys, certificate signing requests, checks of issued chains, and certificates for `tls-alpn-01`.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 use crate::AcmeError;
 use crate::settings::KeyKind;
 
-/// A new private key, PKCS#8 PEM.
+/// Generates a private key, PKCS#8 PEM.
 pub(crate) fn new_key(kind: KeyKind) -> Result<Zeroizing<String>, AcmeError> {
     let key = match kind {
         KeyKind::Ecdsa => KeyPair::generate()?,
@@ -23,20 +23,23 @@ pub(crate) fn new_key(kind: KeyKind) -> Result<Zeroizing<String>, AcmeError> {
     Ok(Zeroizing::new(key.serialize_pem()))
 }
 
-/// A request for a certificate for `names` with this key, DER.
+/// Creates a certificate signing request for `names`, DER (RFC 8555 section 7.4).
 pub(crate) fn request(names: &[String], key: &str) -> Result<Vec<u8>, AcmeError> {
     let key = KeyPair::from_pem(key)?;
     let mut params = CertificateParams::new(names.to_vec())?;
-    // Authorities take no subject: names are alternative names alone.
+    // Authorities ignore or reject a subject: names are subject alternative names only.
     params.distinguished_name = DistinguishedName::new();
     Ok(params.serialize_request(&key)?.der().to_vec())
 }
 
-/// How far the clock of an authority may be ahead.
+/// Tolerated difference between the clocks of the authority and this machine.
 const AHEAD: Duration = Duration::from_hours(1);
 
-/// Whether what an authority issued is what was ordered: a chain that can be read, for this key and all of these names, and
-/// valid now.
+/// Checks an issued chain: readable, for this key and all of `names`, and valid now.
+///
+/// # Errors
+///
+/// [`AcmeError::Unusable`] with the difference, [`AcmeError::Issued`] if the chain cannot be parsed.
 pub(crate) fn check(chain: &str, key: &str, names: &[String], now: SystemTime) -> Result<(), AcmeError> {
     let chain = Chain::from_pem(chain.as_bytes(), Path::new("the chain"))?;
     let mut keys = Keystore::new();
@@ -57,18 +60,18 @@ pub(crate) fn check(chain: &str, key: &str, names: &[String], now: SystemTime) -
     Ok(())
 }
 
-/// The first of `wanted` that a certificate for `names` is not for.
+/// Returns the first of `wanted` that `names` does not contain.
 pub(crate) fn first_missing<'a>(wanted: &'a [String], names: &[String]) -> Option<&'a String> {
     wanted.iter().find(|wanted| !names.iter().any(|name| is_same(wanted, name)))
 }
 
-/// Whether both are the same name, in whatever way an address is written.
+/// Compares two names: host names without case, IP addresses by value (`::1` equals `0:0::1`).
 pub(crate) fn is_same(one: &str, other: &str) -> bool {
     one.eq_ignore_ascii_case(other) || one.parse::<IpAddr>().is_ok_and(|address| other.parse() == Ok(address))
 }
 
-/// The server name that an authority sends when it checks `name` by tls-alpn-01: the name itself, or for an address its reverse
-/// (RFC 8738 section 6).
+/// The server name that an authority sends when it verifies `name` by `tls-alpn-01`: the name, or the reverse DNS name of
+/// an address (RFC 8738 section 6).
 pub(crate) fn checked_as(name: &str) -> String {
     match name.parse::<IpAddr>() {
         Err(_) => name.to_owned(),
@@ -84,11 +87,12 @@ pub(crate) fn checked_as(name: &str) -> String {
     }
 }
 
-/// The certificate that proves `name` by tls-alpn-01 (RFC 8737 section 3).
+/// Creates the self-signed certificate that proves `name` by `tls-alpn-01` (RFC 8737 section 3).
 pub(crate) fn proof(name: &str, key_authorization: &str) -> Result<Served, AcmeError> {
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::new(vec![name.to_owned()])?;
     params.distinguished_name = DistinguishedName::new();
+    // RFC 8737 section 3: the extension contains the SHA-256 digest of the key authorization.
     let hash = digest(&SHA256, key_authorization.as_bytes());
     params.custom_extensions = vec![CustomExtension::new_acme_identifier(hash.as_ref())];
     let certificate = params.self_signed(&key)?;

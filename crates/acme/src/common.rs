@@ -1,4 +1,4 @@
-//! What the certificates of all hosts have in common: settings, the store, accounts, and the report of how they stand.
+//! State that the tasks of all hosts share: settings, store, accounts, permits and the status report.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -17,59 +17,60 @@ use crate::renewal::pause;
 use crate::revoked::Revoked;
 use crate::settings::{AcmeSettings, AuthoritySettings, KeyKind};
 
-/// Orders under way at the same time: authorities limit them, and so do we.
+/// Concurrent orders of one process. Authorities limit pending orders per account.
 const ORDERS: usize = 8;
 
-/// How many of them may be for names on demand: the rest is for hosts of the configuration.
+/// Permits for on-demand orders, of [`ORDERS`]. The remainder is reserved for configured hosts, which unknown clients
+/// must not delay.
 const DEMAND_ORDERS: usize = 6;
 
-/// How a host stands, for people and metrics.
+/// Status of the certificates of one host, for `brisk cert` and metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostStatus {
-    /// Its names.
+    /// Names of the host; the first names it in store and log.
     pub names: Vec<String>,
-    /// Its certificates, one of each kind of key that is wanted.
+    /// One entry for each wanted kind of key.
     pub keys: Vec<KeyStatus>,
 }
 
-/// How a certificate stands.
+/// Status of one certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyStatus {
-    /// The kind of its key.
+    /// Kind of its key.
     pub kind: KeyKind,
-    /// Who issued it; `None` if there is none yet.
+    /// Issuer's name; `None` without a certificate.
     pub issuer: Option<String>,
-    /// When it ends; `None` if there is none yet.
+    /// End of validity; `None` without a certificate.
     pub not_after: Option<SystemTime>,
-    /// When it is renewed, or ordered.
+    /// Time of the next renewal or order.
     pub renewal: SystemTime,
-    /// Attempts that have failed since the last one that succeeded.
+    /// Consecutive failed attempts.
     pub failures: u32,
-    /// Why the last one failed.
+    /// Reason of the last failure.
     pub last_error: Option<String>,
 }
 
-/// How all hosts stand, by their first names.
+/// Status of all hosts, by their first names.
 pub(crate) type Statuses = Arc<Mutex<BTreeMap<String, HostStatus>>>;
 
-/// What the tasks of all hosts share.
+/// State that the tasks of all hosts share.
 pub(crate) struct Common {
     pub(crate) settings: AcmeSettings,
     pub(crate) records: Records,
     pub(crate) answers: Answers,
     pub(crate) revoked: Revoked,
-    /// A permit for each order under way.
+    /// Permits for orders, [`ORDERS`] in all.
     pub(crate) orders: Semaphore,
-    /// A permit beside it for each one for a name on demand.
+    /// Additional permits that on-demand orders need, [`DEMAND_ORDERS`] in all.
     pub(crate) demand_orders: Semaphore,
-    /// The permit of an order whose records have no room for those of another.
+    /// One permit for DNS providers that keep the records of only one order.
     pub(crate) dns_orders: Semaphore,
     unwritten: RefCell<HashMap<(String, KeyKind), Unwritten>>,
     authorities: RefCell<HashMap<String, Rc<Authority>>>,
     statuses: Statuses,
 }
 
-/// Attempts in a row whose outcome the store did not take.
+/// Consecutive attempts whose outcome the store rejected.
 #[derive(Clone, Copy)]
 struct Unwritten {
     attempts: u32,
@@ -101,7 +102,7 @@ impl Common {
         }
     }
 
-    /// The account with the authority of this directory, opened once.
+    /// Returns the account with the authority at `directory`, opened once per process.
     pub(crate) async fn authority(
         &self,
         settings: &AuthoritySettings,
@@ -115,12 +116,12 @@ impl Common {
         Ok(opened)
     }
 
-    /// The authority is opened anew when it is needed next.
+    /// Closes the account with the authority at `directory`; the next use opens it again.
     pub(crate) fn forget(&self, directory: &str) {
         self.authorities.borrow_mut().remove(directory);
     }
 
-    /// Notes whether the outcome of an attempt could not be written.
+    /// Remembers whether the outcome of an attempt could not be stored.
     pub(crate) fn remember(&self, host: &str, kind: KeyKind, is_unwritten: bool) {
         let (mut all, key) = (self.unwritten.borrow_mut(), (host.to_owned(), kind));
         if is_unwritten {
@@ -131,7 +132,7 @@ impl Common {
         }
     }
 
-    /// How long the pause after such attempts still is.
+    /// Remaining pause after attempts whose outcome could not be stored.
     pub(crate) fn rest_of(&self, host: &str, kind: KeyKind) -> Option<Duration> {
         let next = self.unwritten.borrow().get(&(host.to_owned(), kind))?.next;
         Some(next.saturating_duration_since(Instant::now())).filter(|rest| !rest.is_zero())

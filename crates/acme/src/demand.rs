@@ -1,7 +1,8 @@
-//! Names that are decided at run time: whether they are served is asked, certificates are obtained, kept and renewed while used.
+//! On-demand certificates: names that the operator's server accepts at run time.
 //!
-//! A thread of its own looks at what handshakes ask for, so that one who waits for a certificate that is kept already never
-//! waits for an authority, or for the orders of others. It orders nothing itself: [jobs](job) are the keeper's.
+//! A thread of its own answers handshakes from the store. A handshake that waits for a stored certificate therefore
+//! never waits for an authority or for orders of other names. The thread orders nothing itself; it sends a
+//! [`DemandJob`] to the ACME thread.
 
 mod ask;
 mod intake;
@@ -29,46 +30,46 @@ use crate::settings::{KeyKind, Wanted};
 use intake::Intake;
 use job::Job;
 
-/// Blocking look-ups in the store at a time.
+/// Concurrent blocking look-ups in the store.
 const LOOK_UPS: usize = 8;
 
-/// How often certificates on demand may be ordered.
+/// Token bucket for on-demand orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// The time for one order.
+    /// Time in which one token is added.
     pub interval: Duration,
-    /// Orders at once; at least 1.
+    /// Capacity: orders that may begin at once; at least 1.
     pub burst: u32,
 }
 
-/// How names are decided, and what is obtained for them.
+/// Rules for on-demand names of one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DemandSettings {
-    /// The address, http or https, that is asked with `domain=NAME`. Status 200 means that the name is served.
+    /// URL, http or https, that is requested with `domain=NAME` in the query. Status 200 accepts the name.
     pub ask: String,
-    /// How often certificates are ordered; renewals do not count.
+    /// Rate of first orders. Renewals are not limited.
     pub orders: Pace,
-    /// Names that have certificates at most.
+    /// Maximum number of names with certificates.
     pub most: usize,
-    /// The kinds of keys; at least one.
+    /// Kinds of keys; at least one.
     pub keys: Vec<KeyKind>,
-    /// Instead of the profile of the authority.
+    /// Certificate profile; replaces the profile of the authority.
     pub profile: Option<String>,
 }
 
 impl DemandSettings {
-    /// What is wanted for `name`.
+    /// The certificates that are ordered for `name`.
     pub fn wanted(&self, name: &str) -> Wanted {
         Wanted { names: vec![name.to_owned()], keys: self.keys.clone(), profile: self.profile.clone() }
     }
 }
 
-/// A host with names on demand.
+/// A host with on-demand names.
 #[derive(Clone, Debug)]
 pub struct DemandedHost {
-    /// What handshakes ask, and where certificates are shown.
+    /// Queue of names from handshakes, and the certificates that handshakes present.
     pub names: Arc<OnDemand>,
-    /// What decides.
+    /// Rules for its names.
     pub settings: DemandSettings,
 }
 
@@ -78,14 +79,14 @@ impl DemandedHost {
     }
 }
 
-/// Hands hosts to the thread, which ends when this is dropped.
+/// Handle of the on-demand thread, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Demands(mpsc::UnboundedSender<Vec<DemandedHost>>);
 
 impl Demands {
-    /// Starts the thread. `jobs` takes what is to be ordered.
+    /// Starts the thread. `jobs` leads to the ACME thread.
     pub(crate) fn start(records: Records, jobs: mpsc::UnboundedSender<Job>) -> io::Result<Self> {
-        // A reload is not that frequent.
+        // Unbounded: one message per reload.
         let (sender, following) = mpsc::unbounded_channel();
         let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(LOOK_UPS).build()?;
         let life = run(records, jobs, following);
@@ -94,9 +95,9 @@ impl Demands {
         Ok(Self(sender))
     }
 
-    /// These are the hosts from now on. What goes on for one that is the same as before goes on.
+    /// Replaces the list of hosts. Work in progress of unchanged hosts continues.
     pub(crate) fn follow(&self, hosts: Vec<DemandedHost>) {
-        // An error means that the thread has panicked, which the log says.
+        // An error means that the thread has panicked; the panic is in the log.
         let _ = self.0.send(hosts);
     }
 }
@@ -120,7 +121,7 @@ async fn run(
                 running.push(before.swap_remove(index));
                 continue;
             }
-            // The one before first: two would share its questions.
+            // The previous task is dropped first: two tasks would take names from the same queue.
             before.retain(|(own, _)| !Arc::ptr_eq(&own.names, &host.names));
             let intake = Rc::new(Intake::new(host.clone(), records.clone(), jobs.clone()));
             running.push((host, Running::keeping("names on demand", move || intake.clone().run())));

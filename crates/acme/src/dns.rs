@@ -1,4 +1,4 @@
-//! Records that prove names (dns-01, RFC 8555 section 8.4): put where the configuration says, and taken away again.
+//! DNS records for `dns-01` (RFC 8555 section 8.4), set through the configured provider and removed after the order.
 
 mod acme_dns;
 mod hook;
@@ -15,43 +15,43 @@ use zeroize::Zeroizing;
 
 pub use message::TsigAlgorithm;
 
-/// How records get into the DNS.
+/// Method for setting DNS records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsSettings {
-    /// By what.
+    /// The provider.
     pub by: DnsProvider,
-    /// How long the authority is kept waiting after a record is there: the time that its copies need. Default: 0.
+    /// Time between setting a record and the check by the authority, for copies to secondary servers. Default: 0.
     pub wait: Duration,
 }
 
-/// What changes records.
+/// Interface that changes DNS records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DnsProvider {
-    /// Updates to the primary server of the zone (RFC 2136), signed with a key that both have (RFC 8945).
+    /// Dynamic updates to the primary server of the zone (RFC 2136), signed with TSIG (RFC 8945).
     Update(UpdateSettings),
     /// A program of the operator.
     Hook(HookSettings),
-    /// An acme-dns server, to which `_acme-challenge` of each name is delegated by a CNAME record.
+    /// An `acme-dns` server, to which a CNAME record delegates `_acme-challenge` of each name.
     AcmeDns(AcmeDnsSettings),
 }
 
-/// A DNS server that takes updates.
+/// A DNS server that accepts dynamic updates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpdateSettings {
     /// Host and port.
     pub server: String,
-    /// The zone. `None`: the server is asked which zone a name is in.
+    /// The zone. `None`: found by SOA queries to the server.
     pub zone: Option<String>,
-    /// The key.
+    /// TSIG key that signs updates.
     pub key: TsigKey,
 }
 
-/// A key that a DNS server knows.
+/// A TSIG key (RFC 8945).
 #[derive(Clone, PartialEq, Eq)]
 pub struct TsigKey {
-    /// Its name at the server.
+    /// Name of the key at the server.
     pub name: String,
-    /// The algorithm of its signatures.
+    /// MAC algorithm.
     pub algorithm: TsigAlgorithm,
     /// The secret, decoded.
     pub secret: Zeroizing<Vec<u8>>,
@@ -63,21 +63,21 @@ impl std::fmt::Debug for TsigKey {
     }
 }
 
-/// A program that changes records.
+/// A program that changes DNS records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookSettings {
-    /// Called as `PROGRAM present NAME VALUE`, as lego does, with the variables that certbot sets.
+    /// Called as `PROGRAM present NAME VALUE`, the interface of lego, with the environment variables of certbot.
     pub program: PathBuf,
-    /// Called instead of `program` to take a record away, as `PROGRAM cleanup NAME VALUE`. `None`: the same.
+    /// Called as `PROGRAM cleanup NAME VALUE` to remove a record. `None`: `program`.
     pub cleanup: Option<PathBuf>,
-    /// How long it may take.
+    /// Timeout. At its end the program's process group is killed.
     pub limit: Duration,
 }
 
-/// An account with an acme-dns server.
+/// An account with an `acme-dns` server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AcmeDnsSettings {
-    /// Its address, without `/update`.
+    /// Base URL, without `/update`.
     pub url: String,
     /// `username` of the registration.
     pub username: String,
@@ -93,46 +93,46 @@ impl std::fmt::Debug for AcmeDnsSettings {
     }
 }
 
-/// Why a record could not be put, or taken away.
+/// Failure to set or remove a DNS record.
 #[derive(Debug, Error)]
 #[error("{by}: {reason}")]
 pub struct DnsError {
-    /// What was to do it.
+    /// The provider, with its address.
     pub by: String,
-    /// What went wrong.
+    /// The reason.
     pub reason: String,
 }
 
 /// A TXT record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Txt {
-    /// `_acme-challenge.` and the name, without a wildcard.
+    /// `_acme-challenge.` and the name, without a wildcard label.
     pub(crate) name: String,
     pub(crate) value: String,
 }
 
 impl Txt {
-    /// The record that proves `name`, which may be a wildcard.
+    /// The record that proves `name`, which may be a wildcard (RFC 8555 section 8.4).
     pub(crate) fn proving(name: &str, value: String) -> Self {
         Self { name: format!("_acme-challenge.{}", name.strip_prefix("*.").unwrap_or(name)), value }
     }
 
-    /// The name that it is about.
+    /// The name without `_acme-challenge`.
     fn domain(&self) -> &str {
         self.name.split_once('.').map_or("", |(_, domain)| domain)
     }
 }
 
-/// Puts the record that answers a challenge of dns-01.
+/// Sets the record that answers a `dns-01` challenge.
 pub(crate) async fn put(dns: &DnsSettings, record: &Txt) -> Result<(), DnsError> {
-    // Only acme-dns is asked over HTTP, and its server has a public certificate.
+    // Only `acme-dns` uses HTTP. Its certificate must be public: there is no setting for a private CA.
     let http = Client::new(&ClientSettings::default())
         .map_err(|error| DnsError { by: "HTTP client".to_owned(), reason: error.to_string() })?;
     dns.put(record, &http).await
 }
 
 impl DnsSettings {
-    /// Puts `record`, beside others of its name.
+    /// Sets `record`, and keeps other records of the same name.
     pub(crate) async fn put(&self, record: &Txt, http: &Client) -> Result<(), DnsError> {
         match &self.by {
             DnsProvider::Update(settings) => update::put(settings, record).await,
@@ -141,17 +141,18 @@ impl DnsSettings {
         }
     }
 
-    /// Whether the records of one order leave no room for those of another: acme-dns keeps two values, and takes none away.
+    /// Returns whether the provider keeps the records of only one order: `acme-dns` stores two values per account and
+    /// cannot remove any.
     pub(crate) fn takes_one_order(&self) -> bool {
         matches!(self.by, DnsProvider::AcmeDns(_))
     }
 
-    /// Takes `record` away, and leaves others of its name.
+    /// Removes `record`, and keeps other records of the same name.
     pub(crate) async fn remove(&self, record: &Txt) -> Result<(), DnsError> {
         match &self.by {
             DnsProvider::Update(settings) => update::remove(settings, record).await,
             DnsProvider::Hook(settings) => hook::remove(settings, record).await,
-            // It keeps the last two values, and has nothing to take one away.
+            // `acme-dns` has no operation that removes a value; two newer ones replace it.
             DnsProvider::AcmeDns(_) => Ok(()),
         }
     }

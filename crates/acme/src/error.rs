@@ -1,4 +1,4 @@
-//! Why a certificate could not be obtained, said so that an operator can put it right.
+//! Errors of accounts, orders and renewals, with the correction that an operator can make.
 
 use std::time::Duration;
 
@@ -8,108 +8,108 @@ use thiserror::Error;
 
 use crate::dns::DnsError;
 
-/// Errors of orders, accounts and renewals.
+/// Errors of accounts, orders and renewals.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AcmeError {
-    /// The store did not do what it was asked.
+    /// An operation on the store failed.
     #[error("{0}")]
     Store(#[from] StoreError),
-    /// A value of the store cannot be understood.
+    /// A stored value cannot be parsed.
     #[error("{name} in {place} is damaged: {reason}; remove it, and it is made anew")]
     Damaged {
-        /// Its name in the store.
+        /// Name of the value.
         name: String,
         /// The store.
         place: String,
-        /// The error of the parser.
+        /// Error of the parser.
         reason: String,
     },
-    /// The client for an authority cannot be made.
+    /// The HTTP client or the account cannot be prepared.
     #[error("cannot ask {directory}: {reason}")]
     Client {
-        /// The directory.
+        /// URL of the directory.
         directory: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The authority refused, or could not be asked.
+    /// The authority refused a request, or could not be reached.
     #[error("{attempt}: {source}{}", hint(source))]
     Authority {
-        /// What was tried.
+        /// The operation.
         attempt: &'static str,
-        /// The answer.
+        /// The error of the request.
         source: instant_acme::Error,
-        /// When the authority wants to be asked again, from when it answered.
+        /// `Retry-After` of the response.
         retry_after: Option<Duration>,
     },
-    /// The authority checked a name, and was not satisfied.
+    /// The authority checked a name without success.
     #[error("the authority could not verify {name} by {challenge}: {reason}")]
     Unverified {
         /// The name.
         name: String,
-        /// How it was checked.
+        /// Name of the challenge.
         challenge: String,
-        /// What the authority says.
+        /// The authority's explanation.
         reason: String,
     },
-    /// None of the ways that are allowed here proves a name.
+    /// No configured challenge proves the name.
     #[error(
         "{name} cannot be proven: the authority offers {offered}, and the configuration allows {allowed}{hint}"
     )]
     NoChallenge {
         /// The name.
         name: String,
-        /// Ways that the authority offers.
+        /// Challenges that the authority offers.
         offered: String,
-        /// Ways that the configuration allows.
+        /// Configured challenges that can prove the name.
         allowed: String,
-        /// What would help.
+        /// Correction, with a leading separator; may be empty.
         hint: &'static str,
     },
-    /// A record for dns-01 could not be put into the DNS.
+    /// A `dns-01` record could not be set.
     #[error("no record for dns-01: {0}")]
     Dns(#[from] DnsError),
-    /// What an operator asked for failed, and will be tried again by the gateway.
+    /// An attempt on behalf of an operator failed; the gateway will repeat it.
     #[error("{0}")]
     Failed(String),
-    /// There is no certificate to do something with.
+    /// No certificate is stored.
     #[error("there is no certificate yet")]
     Missing,
-    /// The authority of a certificate is not in the configuration.
+    /// The issuer of a certificate is not in the configuration.
     #[error("it was issued by {0:?}, which is no authority of the configuration")]
     Stranger(String),
-    /// An order was given up by the authority without a reason that it reports.
+    /// The authority ended an order without a reported reason.
     #[error("the order became {0}")]
     Order(String),
-    /// An order takes too long.
+    /// An order exceeded the timeout.
     #[error("the order is not done after {} s; it is looked at again later", .0.as_secs())]
     Slow(Duration),
-    /// The lock of the order was lost to another process.
+    /// Another gateway holds the lock of the order.
     #[error("another gateway has taken over the order")]
     Overtaken,
-    /// The host's lock is held by another process.
+    /// Another process holds the lock of the host.
     #[error("another process orders for this host just now; try again when it is done")]
     Busy,
-    /// A key or a request for a certificate cannot be made.
+    /// A key or a certificate signing request cannot be created.
     #[error("cannot make a key: {0}")]
     Key(#[from] rcgen::Error),
-    /// A key of the store cannot be used.
+    /// A stored key cannot be used.
     #[error("the key of the certificate cannot be used: {0}")]
     StoredKey(#[from] KeyError),
-    /// What the authority issued is no certificate that can be shown.
+    /// The issued chain cannot be parsed.
     #[error("what the authority issued cannot be used: {0}")]
     Issued(#[from] CertError),
-    /// The authority wants another name proven than those that were ordered.
+    /// The authority requests proof of a name that was not ordered.
     #[error("the authority asks for a proof of {0:?}, which was not ordered")]
     Foreign(String),
-    /// What the authority issued is not what was ordered.
+    /// The issued chain does not match the order.
     #[error("what the authority issued cannot be used: {0}")]
     Unusable(String),
 }
 
 impl AcmeError {
-    /// Whether the order itself is at an end: a next attempt needs a new one.
+    /// Returns whether the order has ended, so that the next attempt needs a new one.
     pub(crate) fn ends_order(&self) -> bool {
         match self {
             Self::Unverified { .. }
@@ -123,17 +123,17 @@ impl AcmeError {
         }
     }
 
-    /// Whether names could not be verified, for which there is a limit at authorities.
+    /// Returns whether a name could not be verified. Authorities limit the rate of these failures.
     pub(crate) fn is_about_names(&self) -> bool {
         matches!(self, Self::Unverified { .. })
     }
 
-    /// Whether it is that the authority does not know the account.
+    /// Returns whether the authority does not know the account.
     pub(crate) fn is_account_gone(&self) -> bool {
         matches!(self, Self::Authority { source, .. } if is_account_gone(source))
     }
 
-    /// How long the authority asked to be left alone.
+    /// The pause that the authority requested.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Authority { retry_after, .. } => *retry_after,
@@ -142,34 +142,34 @@ impl AcmeError {
     }
 }
 
-/// Whether `error` says that a nonce was used before, or is too old: the same may be asked again at once (RFC 8555 section 6.5).
+/// Returns whether a nonce was reused or too old; the request may be repeated at once (RFC 8555 section 6.5).
 pub(crate) fn is_bad_nonce(error: &instant_acme::Error) -> bool {
     matches!(error, instant_acme::Error::Api(problem) if is_type(problem, "badNonce"))
 }
 
-/// Whether `error` says that there is no such order, or account.
+/// Returns whether the requested order or account does not exist.
 pub(crate) fn is_gone(error: &instant_acme::Error) -> bool {
     matches!(error, instant_acme::Error::Api(problem)
         if matches!(problem.status, Some(404 | 410)) || is_type(problem, "accountDoesNotExist"))
 }
 
-/// Whether `error` says that the authority does not know the account (RFC 8555 section 6.7).
+/// Returns whether the authority does not know the account (RFC 8555 section 6.7).
 pub(crate) fn is_account_gone(error: &instant_acme::Error) -> bool {
     matches!(error, instant_acme::Error::Api(problem) if is_type(problem, "accountDoesNotExist"))
 }
 
-/// Whether `error` says that there are too many requests, whatever they are.
+/// Returns whether a rate limit of any kind was exceeded.
 pub(crate) fn is_rate_limited(error: &instant_acme::Error) -> bool {
     matches!(error, instant_acme::Error::Api(problem)
         if is_type(problem, "rateLimited") || problem.status == Some(429))
 }
 
-/// Whether `error` is an answer that the same request gets again.
+/// Returns whether the authority would refuse the same request again.
 pub(crate) fn is_refused(error: &instant_acme::Error) -> bool {
     matches!(error, instant_acme::Error::Api(problem) if !is_passing(problem))
 }
 
-/// Whether the authority may answer otherwise to the same request later.
+/// Returns whether the same request may succeed later.
 fn is_passing(problem: &instant_acme::Problem) -> bool {
     is_type(problem, "badNonce")
         || is_type(problem, "rateLimited")
@@ -181,7 +181,7 @@ fn is_type(problem: &instant_acme::Problem, name: &str) -> bool {
     problem.r#type.as_deref().and_then(|kind| kind.strip_prefix("urn:ietf:params:acme:error:")) == Some(name)
 }
 
-/// What would help, where the answer does not say it.
+/// Correction for an error whose text contains none.
 fn hint(error: &instant_acme::Error) -> &'static str {
     let instant_acme::Error::Api(problem) = error else { return "" };
     if is_type(problem, "externalAccountRequired") {

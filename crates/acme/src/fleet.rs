@@ -1,7 +1,7 @@
-//! The store of a fleet: Redis, with values sealed by a key that only the fleet has.
+//! Store of a fleet: Redis, with values sealed by a key that only the fleet has.
 //!
-//! A name is a key; the names below another are members of a set, so that they can be listed. Locks are keys that end by
-//! themselves, so that one whose holder died is free again after [`LEASE`].
+//! Each [`Name`] is a Redis key. Names below a common parent are also members of a set, so that they can be listed
+//! without `SCAN`. Locks are keys with an expiry of [`LEASE`], so that the lock of a gateway that died becomes free.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use brisk_session::{FleetSecret, Purpose, RedisErrands, RedisSettings};
 use redis::{Cmd, Value, cmd, pipe};
 use zeroize::Zeroizing;
 
-/// How long a lock outlives its holder.
+/// Expiry of a lock.
 const LEASE: Duration = Duration::from_mins(2);
 
-/// After which part of it a holder asks for more.
+/// Age after which the holder extends a lock: a quarter of [`LEASE`], so that several extensions may fail.
 const RENEWAL: Duration = Duration::from_secs(30);
 
-/// Takes the lock away from no one but its holder: the key has the holder's mark.
+/// Scripts that release or extend a lock only if the key still has the mark of the holder.
 const RELEASE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 const EXTEND: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0";
 
-/// A store in the Redis of a fleet.
+/// A [`Store`] in the Redis of a fleet.
 pub struct FleetStore {
     redis: Arc<RedisErrands>,
     key: LessSafeKey,
@@ -34,10 +34,11 @@ pub struct FleetStore {
 }
 
 impl FleetStore {
-    /// The store of the fleet with this secret. Connects when it is asked.
+    /// Creates the store of the fleet with this secret. Connects at the first operation.
     pub fn new(settings: RedisSettings, secret: &FleetSecret) -> Self {
-        // In braces: a cluster keeps all of it on one node, as transactions and scripts ask for.
-        // With the secret's mark: what another secret has sealed is another store, which this neither reads nor disturbs.
+        // The braces are a hash tag: a Redis cluster keeps all keys with it on one node, which transactions and scripts
+        // require. The identifier of the secret separates the stores of two secrets, so that a rotation neither reads
+        // nor disturbs the old values.
         let prefix = format!("{{{}certificates}}{}/", settings.prefix, secret.id());
         let derived = secret.derive(Purpose::CertificateStore);
         let key = UnboundKey::new(&AES_256_GCM, &*derived).expect("the key has 32 bytes");
@@ -60,7 +61,8 @@ impl FleetStore {
         self.redis.ask(command).map_err(|error| self.error(attempt, name, error))
     }
 
-    /// `nonce | sealed | tag`; the name is covered, so that a value is no other name's.
+    /// Seals a value: `nonce | ciphertext | tag` (AES-256-GCM). The name is authenticated, so that a value cannot be
+    /// moved to another name.
     fn seal(&self, name: &Name, value: &[u8]) -> Vec<u8> {
         let mut nonce = [0; NONCE_LEN];
         rand::fill(&mut nonce).expect("the system's randomness");
@@ -84,7 +86,7 @@ impl FleetStore {
     }
 }
 
-/// The parents of `name`, each with what is right below it on the way to `name`.
+/// The parents of `name`, each with its direct child on the path to `name`.
 fn parents(name: &Name) -> impl Iterator<Item = (&str, &str)> {
     let text = name.as_str();
     text.match_indices('/').map(move |(at, _)| {
@@ -100,7 +102,8 @@ impl Store for FleetStore {
             Value::BulkString(sealed) => {
                 let value = self.open(name, &sealed);
                 if value.is_none() {
-                    // As if it were not there: it is made anew, and no gateway waits for an operator to remove it.
+                    // Counts as missing: a new certificate is obtained, and no gateway waits for an operator to remove
+                    // the value.
                     tracing::warn!(%name, place = self.place(), "a value cannot be unsealed, and counts as missing");
                 }
                 Ok(value)
@@ -121,7 +124,8 @@ impl Store for FleetStore {
     fn remove(&self, name: &Name) -> Result<(), StoreError> {
         let mut all = pipe();
         all.atomic().cmd("DEL").arg(self.value_key(name)).ignore();
-        // Those further up may have others below them, and stay in their lists.
+        // Only the direct parent's list is changed: lists further up may still have other children below the same
+        // member.
         if let Some((parent, below)) = parents(name).last() {
             all.cmd("SREM").arg(self.list_key(parent)).arg(below).ignore();
         }
@@ -164,13 +168,14 @@ impl fmt::Debug for FleetStore {
     }
 }
 
-/// A lock that is held, by a mark that only the holder knows.
+/// A lock in Redis, identified by a random mark that only the holder knows.
 #[derive(Debug)]
 struct Held {
     redis: Arc<RedisErrands>,
     key: String,
     mark: [u8; 16],
-    /// By both clocks: one of them stands still while a machine sleeps.
+    /// Time of the last extension, by both clocks: the monotonic one stops while a machine sleeps, the system clock may
+    /// be set back.
     extended: (Instant, SystemTime),
 }
 
@@ -184,7 +189,7 @@ impl Held {
 
 impl Lock for Held {
     fn holds(&mut self) -> bool {
-        // A clock that was put back counts as too long.
+        // A system clock that was set back counts as expired.
         let by_date = self.extended.1.elapsed().unwrap_or(LEASE);
         if self.extended.0.elapsed().max(by_date) < RENEWAL {
             return true;

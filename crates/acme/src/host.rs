@@ -1,4 +1,4 @@
-//! The certificates of one host, from the first order through all renewals.
+//! The certificates of one configured host, from the first order through all renewals.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,39 +21,40 @@ use crate::records::{Issued, Records, Status};
 use crate::renewal::retry;
 use crate::settings::{AuthoritySettings, KeyKind, Wanted};
 
-/// How often the store is looked at for what others have put there.
+/// Interval at which the store is read for certificates of other gateways.
 const LOOK: Duration = Duration::from_secs(20);
 
-/// One host, and what it shows.
+/// A configured host and its published certificates.
 pub(crate) struct Host {
     pub(crate) wanted: Wanted,
     pub(crate) common: Rc<Common>,
     publish: Arc<dyn Publish>,
-    /// The chains that were published last.
+    /// Chains of the last publication.
     shown: RefCell<Vec<String>>,
-    /// What was read of the store last, and what it is: most looks find the same.
+    /// Records of the last reading with their parsed content. Most readings find the same bytes, and parsing costs more
+    /// than the comparison.
     known: RefCell<HashMap<KeyKind, Known>>,
 }
 
-/// A record as it is in the store, and what it holds.
+/// A stored record as bytes, and its parsed content.
 type Known = (Zeroizing<Vec<u8>>, Rc<Usable>);
 
-/// What the store has of one certificate.
+/// Stored state of one certificate.
 struct Look {
     kind: KeyKind,
     usable: Result<Option<Rc<Usable>>, AcmeError>,
     status: Result<Status, AcmeError>,
 }
 
-/// A certificate of the store that can be shown.
+/// A stored certificate that handshakes can present.
 pub(crate) struct Usable {
     pub(crate) issued: Issued,
     pub(crate) certificate: Arc<Certificate>,
 }
 
 impl Usable {
-    /// Whether it is what is wanted: not revoked, for all names, and of an authority of the configuration, unless it was
-    /// imported.
+    /// Returns whether it satisfies the configuration: not revoked, for all `names`, and from a configured authority
+    /// unless imported.
     fn fits(&self, common: &Common, names: &[String]) -> bool {
         let is_own = |own: &AuthoritySettings| own.directory == self.issued.authority;
         !common.revoked.has(self.certificate.fingerprint)
@@ -67,7 +68,7 @@ impl Host {
         Self { wanted, publish, common, shown: RefCell::default(), known: RefCell::default() }
     }
 
-    /// Shows what there is, and obtains what is missing or due, until it is dropped.
+    /// Publishes stored certificates and obtains missing or due ones, until the task is dropped.
     pub(crate) async fn look_after(self: Rc<Self>) {
         loop {
             let next = self.turn().await;
@@ -79,7 +80,7 @@ impl Host {
         }
     }
 
-    /// Does what is due now. Returns when to look again at the latest.
+    /// Does everything that is due now. Returns the latest time of the next run.
     async fn turn(&self) -> SystemTime {
         let looks = self.show_and_report().await;
         let mut next = SystemTime::now() + LOOK;
@@ -101,7 +102,8 @@ impl Host {
         next
     }
 
-    /// Until when there is nothing to do for a certificate, by what was read. `None`: there is.
+    /// Time until which nothing is due for a certificate. `None` if something is due, or the stored state is
+    /// unreadable.
     fn rests_until(&self, attempt: &Attempt<'_>, look: &Look) -> Option<SystemTime> {
         let (Ok(usable), Ok(status)) = (&look.usable, &look.status) else { return None };
         let have = usable.as_deref().filter(|own| own.fits(&self.common, &self.wanted.names));
@@ -116,7 +118,7 @@ impl Host {
         looks
     }
 
-    /// Reads the store.
+    /// Reads the state of one certificate from the store.
     fn look(&self, kind: KeyKind) -> Look {
         let status = self.common.records.status(self.wanted.name(), kind);
         Look { kind, usable: self.usable(kind), status }
@@ -136,7 +138,7 @@ impl Host {
         Ok(Some(usable))
     }
 
-    /// Publishes what the store has, if that is something else than before.
+    /// Publishes the stored certificates if their chains differ from the last publication.
     async fn show(&self, looks: &[Look]) {
         let (mut usable, mut chains) = (Vec::new(), Vec::new());
         for Look { kind, usable: found, .. } in looks {
@@ -147,7 +149,7 @@ impl Host {
                 }
                 Ok(None) => {}
                 Err(error @ AcmeError::Store(_)) => {
-                    // What cannot be read now has not gone: what is shown stays.
+                    // The store cannot be read: published certificates stay.
                     tracing::error!(host = self.wanted.name(), key = %kind, %error, "certificates of the store are not shown");
                     return;
                 }
@@ -162,14 +164,14 @@ impl Host {
         let mut keys = Keystore::new();
         for own in &usable {
             if let Err(error) = keys.add_pem(own.issued.key.as_str().as_bytes()) {
-                // It was read a moment ago.
+                // Cannot fail: `usable` has parsed the same key.
                 tracing::error!(host = self.wanted.name(), %error, "certificates of the store are not shown");
                 return;
             }
         }
         let certificates: Vec<_> = usable.iter().map(|own| Arc::clone(&own.certificate)).collect();
         let publish = Arc::clone(&self.publish);
-        // On another thread: it may wait for a staple, which is no concern of other hosts.
+        // On a blocking thread: a publication may wait for an OCSP response, which must not delay other hosts.
         if spawn_blocking(move || publish.publish(certificates, keys)).await.is_err() {
             return;
         }
@@ -182,7 +184,7 @@ impl Host {
         Some(key_status(&self.common, &self.wanted, (look.kind, own.as_deref()), status))
     }
 
-    /// How a host stands.
+    /// Status of a host, read from the store.
     pub(crate) fn status_of(common: &Common, wanted: &Wanted) -> HostStatus {
         let of = |kind: KeyKind| {
             let status = common.records.status(wanted.name(), kind).ok()?;
@@ -213,7 +215,7 @@ fn key_status(
     }
 }
 
-/// The certificate of the store for this host with this kind of key, if it can be read.
+/// Reads and parses the stored certificate of a host. `None` if there is none, or if the record is damaged.
 pub(crate) fn usable(records: &Records, host: &str, kind: KeyKind) -> Result<Option<Usable>, AcmeError> {
     let issued = match records.issued(host, kind) {
         Ok(Some(issued)) => issued,
@@ -235,7 +237,7 @@ pub(crate) fn usable(records: &Records, host: &str, kind: KeyKind) -> Result<Opt
     Ok(Some(Usable { issued, certificate }))
 }
 
-/// The certificate of the store with this kind of key, if it is what the host wants: else another is ordered at once.
+/// The stored certificate, if it satisfies the configuration. For `None` a new one is ordered at once.
 pub(crate) fn fitting(common: &Common, wanted: &Wanted, kind: KeyKind) -> Result<Option<Usable>, AcmeError> {
     match usable(&common.records, wanted.name(), kind) {
         Err(error @ (AcmeError::Issued(_) | AcmeError::Unusable(_) | AcmeError::StoredKey(_))) => {
@@ -266,7 +268,7 @@ mod tests {
 
     const DIRECTORY: &str = "https://ca.test/directory";
 
-    /// A folder that counts what is read of it.
+    /// A folder that counts read operations.
     #[derive(Debug)]
     struct Counting(Folder, Arc<AtomicUsize>);
 
@@ -297,7 +299,7 @@ mod tests {
         }
     }
 
-    /// Publishes when it may.
+    /// Blocks each publication until a message arrives.
     #[derive(Debug)]
     struct Slow(Mutex<Receiver<()>>, Arc<AtomicUsize>);
 
@@ -319,7 +321,7 @@ mod tests {
         Rc::new(Common::new(settings, records.clone(), answers, Revoked::default(), Arc::default()))
     }
 
-    /// A certificate of the store about which there is nothing to do.
+    /// Stores a certificate that needs no action.
     fn keep(records: &Records, name: &str) {
         let key = new_key(KeyKind::Ecdsa).unwrap();
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();

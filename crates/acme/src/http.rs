@@ -1,4 +1,4 @@
-//! The library's requests, over the gateway's own client.
+//! Transport of `instant-acme` over the gateway's HTTP client, which has limits for time and size.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -12,15 +12,16 @@ use http_body_util::{BodyExt, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use tokio::task;
 
-/// The longest `Retry-After` that is respected: a longer one would leave names without certificates.
+/// Longest accepted `Retry-After`. A longer one would leave names without certificates.
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// What is noted of answers, since the library does not hand it out: for each task, as several hosts ask one authority.
+/// `Retry-After` of the last response, by task: `instant-acme` does not return headers, and the tasks of several hosts
+/// share one account.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noted(Arc<Mutex<HashMap<Option<task::Id>, Duration>>>);
 
 impl Noted {
-    /// The `Retry-After` of the answer to this task's last request.
+    /// The `Retry-After` of the last response to this task.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&task::try_id()).copied()
     }
@@ -34,7 +35,7 @@ impl Noted {
     }
 }
 
-/// Asks for the library.
+/// HTTP client in the interface of `instant-acme`.
 #[derive(Debug)]
 pub(crate) struct Http {
     pub(crate) client: Client,
@@ -56,7 +57,7 @@ impl HttpClient for Http {
                 Err(never) => match never {},
             };
             let place = format!("{} {}", head.method, head.uri);
-            // What an earlier answer said is not about this request.
+            // A failed request must not inherit the value of the response before it.
             noted.note(None);
             let answer = client.send(Request::from_parts(head, body)).await;
             let mut answer = answer.map_err(|error| Error::Other(Box::new(error)))?;
@@ -70,7 +71,8 @@ impl HttpClient for Http {
     }
 }
 
-/// An error that is no problem document is reported as what it is: the library would report that it is no JSON.
+/// Reports an error response that is not JSON by its status. Without it, `instant-acme` would report a JSON syntax
+/// error.
 fn understood(place: &str, answer: &Answer) -> Result<(), Error> {
     let kind = answer.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if answer.status.is_success() || answer.status.is_redirection() || kind.contains("json") {
@@ -79,14 +81,14 @@ fn understood(place: &str, answer: &Answer) -> Result<(), Error> {
     Err(Error::Other(format!("{place}: the server answered {}", answer.status).into()))
 }
 
-/// RFC 9110 section 10.2.3: seconds, or a date. What is longer than [`LONGEST`] is made that, for the library too, which adds
-/// it to the present time.
+/// Parses `Retry-After`: seconds or a date (RFC 9110 section 10.2.3). Values above [`LONGEST`] are replaced in the
+/// headers too, because `instant-acme` adds the value to the present time, which may overflow.
 fn bound_retry_after(headers: &mut HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let said = match text.parse() {
         Ok(seconds) => Some(Duration::from_secs(seconds)),
-        // More than the type holds.
+        // More digits than `u64` holds.
         Err(_) if is_number => Some(Duration::MAX),
         Err(_) => {
             httpdate::parse_http_date(text).ok().and_then(|date| date.duration_since(SystemTime::now()).ok())

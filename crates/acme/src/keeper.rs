@@ -1,4 +1,4 @@
-//! The thread that looks after certificates, so that no worker ever waits for an authority.
+//! Background thread that obtains, renews and publishes certificates.
 
 use std::fmt;
 use std::io;
@@ -22,42 +22,46 @@ use crate::revoked::Revoked;
 use crate::running::Running;
 use crate::settings::{AcmeSettings, Wanted};
 
-/// Publications and hooks that go on at a time: a hook for each order, and enough beside them.
+/// Blocking threads, for publications and DNS hooks: one per order in progress, and a reserve.
 const BLOCKING: usize = 32;
 
-/// A host whose certificates are looked after.
+/// A host whose certificates are obtained by ACME.
 #[derive(Clone, Debug)]
 pub struct WantedHost {
-    /// What it wants.
+    /// The certificates to obtain.
     pub wanted: Wanted,
-    /// Shows its certificates.
+    /// Receiver of its certificates.
     pub publish: Arc<dyn Publish>,
 }
 
-/// Looks after the certificates of hosts, on a thread of its own. The thread ends with the last copy of this.
+/// Handle of the ACME thread, which ends when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct Keeper {
     orders: mpsc::UnboundedSender<Following>,
     jobs: mpsc::UnboundedSender<Job>,
     records: Records,
     statuses: Statuses,
-    /// Started with the first host that has names on demand.
+    /// Started with the first host that has on-demand names.
     demands: Arc<OnceLock<Demands>>,
 }
 
-/// The hosts from now on.
+/// A new configuration.
 struct Following {
     settings: AcmeSettings,
     hosts: Vec<WantedHost>,
 }
 
 impl Keeper {
-    /// Starts the thread. What it obtains is kept in `store`, and replaced when it is `revoked`; authorities are answered by
-    /// `challenges`.
+    /// Starts the thread. Certificates are kept in `store` and replaced when `revoked` contains them; `challenges`
+    /// publishes responses at the listeners.
+    ///
+    /// # Errors
+    ///
+    /// The error of the system if a thread cannot be started.
     pub fn start(store: Arc<dyn Store>, challenges: &Arc<Challenges>, revoked: &Revoked) -> io::Result<Self> {
-        // A reload is not that frequent.
+        // Unbounded: one message per reload.
         let (orders, following) = mpsc::unbounded_channel();
-        // As many as names on demand are being decided.
+        // Unbounded: the number of pending on-demand names limits it.
         let (jobs, asked) = mpsc::unbounded_channel();
         let (records, statuses) = (Records::new(store), Statuses::default());
         let answers = Answers::new(challenges, &records);
@@ -78,8 +82,8 @@ impl Keeper {
         Ok(Self { orders, jobs, records, statuses, demands: Arc::default() })
     }
 
-    /// Looks after these hosts from now on, and no longer after others. What goes on for a host that wants the same as before
-    /// goes on. Settings have an authority and a challenge at least.
+    /// Replaces the configuration: `hosts` and `demanded` are the only hosts from now on. Orders in progress for
+    /// unchanged hosts continue. `settings` must have at least one authority and one challenge.
     pub fn look_after(
         &self,
         settings: AcmeSettings,
@@ -87,10 +91,10 @@ impl Keeper {
         demanded: Vec<DemandedHost>,
     ) -> io::Result<()> {
         assert!(!settings.authorities.is_empty() && !settings.challenges.is_empty(), "settings are checked");
-        // An error means that the thread has panicked, which the log says.
+        // An error means that the thread has panicked; the panic is in the log.
         let _ = self.orders.send(Following { settings, hosts });
         if self.demands.get().is_none() && !demanded.is_empty() {
-            // Only one thread calls this.
+            // No race between `get` and `set`: only the control thread calls this function.
             let _ = self.demands.set(Demands::start(self.records.clone(), self.jobs.clone())?);
         }
         if let Some(demands) = self.demands.get() {
@@ -99,7 +103,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// How each host stands.
+    /// Status of all configured hosts.
     pub fn statuses(&self) -> Vec<HostStatus> {
         self.statuses.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
@@ -111,7 +115,7 @@ impl fmt::Debug for Following {
     }
 }
 
-/// The thread.
+/// State of the thread.
 struct Life {
     records: Records,
     answers: Answers,
@@ -121,7 +125,7 @@ struct Life {
     jobs: mpsc::UnboundedReceiver<Job>,
 }
 
-/// A host that is looked after now.
+/// A host with its running task.
 struct Task {
     wanted: Wanted,
     _life: Running,
@@ -138,7 +142,8 @@ impl Life {
                     None => return,
                 },
                 Some(job) = self.jobs.recv() => {
-                    // Without settings there is no authority to ask: the sender of the job hears that it was dropped.
+                    // Without a configuration there is no authority: the job is dropped, and its sender receives an
+                    // error.
                     if let Some(common) = &common {
                         spawn_local(job.run(Rc::clone(common)));
                     }

@@ -1,8 +1,10 @@
-//! Certificates from authorities by ACME (RFC 8555): orders, challenges, renewal, and what is kept of them.
+//! Certificates by ACME (RFC 8555): accounts, orders, challenges, renewal and revocation.
 //!
-//! A thread of its own, the [`Keeper`], looks after the certificates of hosts: it orders what is missing, renews what is due,
-//! and publishes what it has. All that it knows is in a [store](brisk_certs::Store), so that a restart goes on where it was, and
-//! a fleet that shares the store orders once. No worker waits for any of it.
+//! [`AcmeThread`] runs one background thread that orders missing certificates of hosts, renews due certificates and
+//! publishes them. Workers never wait for it. All state is kept in a [`Store`](brisk_certs::Store): after a restart
+//! orders continue where they stopped, and gateways that share a [`FleetStore`] order each certificate once.
+//!
+//! The protocol itself, JSON Web Signatures included, is implemented by `instant-acme`.
 
 mod account;
 mod advice;

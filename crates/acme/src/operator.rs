@@ -1,4 +1,4 @@
-//! What an operator does by hand, beside the gateway or before it runs: the same orders over the same store.
+//! Operations of `brisk cert`: the same orders over the same store as in the gateway, which may run at the same time.
 
 use std::io;
 use std::net::IpAddr;
@@ -21,15 +21,15 @@ use crate::records::{Issued, Records, Status};
 use crate::revoked::Revoked;
 use crate::settings::{AcmeSettings, KeyKind, Wanted};
 
-/// Orders, renews, revokes and imports for one who waits. Answers to challenges are given by the gateways that share the
-/// store, as this has no listener of its own.
+/// Orders, renews, revokes and imports certificates, and waits for the result. It has no listener: the gateways that
+/// share its store respond to challenges.
 pub struct Operator {
     common: Rc<Common>,
     runtime: Runtime,
 }
 
 impl Operator {
-    /// Over `store`.
+    /// Opens the operations over `store`.
     pub fn new(settings: AcmeSettings, store: Arc<dyn Store>) -> io::Result<Self> {
         let records = Records::new(store);
         let answers = Answers::new(&Challenges::new(), &records);
@@ -40,26 +40,27 @@ impl Operator {
         })
     }
 
-    /// What the store has.
+    /// The stored records.
     pub fn records(&self) -> &Records {
         &self.common.records
     }
 
-    /// How a host stands.
+    /// Status of a host.
     pub fn status(&self, wanted: &Wanted) -> HostStatus {
         Host::status_of(&self.common, wanted)
     }
 
-    /// Orders a certificate now, whatever there is.
+    /// Orders a certificate now, due or not.
     pub fn obtain(&self, wanted: &Wanted, kind: KeyKind) -> Result<(), AcmeError> {
         self.runtime.block_on(Attempt::new(&self.common, wanted, kind).at_once())
     }
 
-    /// Renews, or orders, what is due, after asking the authority for its advice. Whether there is another certificate now.
+    /// Updates the renewal information, then renews or orders the certificate if due. Returns whether the certificate
+    /// has changed.
     pub fn renew(&self, wanted: &Wanted, kind: KeyKind) -> Result<bool, AcmeError> {
         let before = self.common.records.issued(wanted.name(), kind)?.map(|issued| issued.chain);
-        // The advice is asked for even if that is not due, and an operator waits neither for the pause after a failure nor for
-        // a trial.
+        // The renewal information is requested even if its `Retry-After` has not passed, and neither the pause after a
+        // failure nor a trial order applies.
         let known = self.common.records.status(wanted.name(), kind)?;
         let fresh = Status { advice: None, retry: 0, held: Vec::new(), tried: true, ..known.clone() };
         self.common.records.put_status(wanted.name(), kind, &fresh)?;
@@ -74,8 +75,7 @@ impl Operator {
         }
     }
 
-    /// The records that have to stand in the DNS for dns-persist-01, with the directory of the authority that each is for. An account
-    /// that is missing is made.
+    /// The DNS records for `dns-persist-01`, each with the directory URL of its authority. Creates missing accounts.
     pub fn standing_records(&self, wanted: &Wanted) -> Result<Vec<(String, Standing)>, AcmeError> {
         let names: Vec<_> =
             wanted.names.iter().filter(|name| name.parse::<IpAddr>().is_err()).cloned().collect();
@@ -90,7 +90,8 @@ impl Operator {
         Ok(all)
     }
 
-    /// Has the authority revoke the certificate, and forgets it: the gateway orders another within a minute.
+    /// Revokes the certificate at its authority (RFC 8555 section 7.6) and removes it from the store. The gateway
+    /// orders another within a minute.
     pub fn revoke(&self, host: &str, kind: KeyKind, key_compromised: bool) -> Result<(), AcmeError> {
         let Some(_lock) = self.records().lock(host)? else { return Err(AcmeError::Busy) };
         let Some(own) = usable(&self.common.records, host, kind)? else { return Err(AcmeError::Missing) };
@@ -107,12 +108,12 @@ impl Operator {
             revoked.map_err(|error| authority.error("the certificate is not revoked", error))
         })?;
         self.common.records.end_issued(host, kind)?;
-        // Gateways that show it as one on demand look at once.
+        // Gateways that present it as an on-demand certificate compare this list at once.
         self.common.records.end_demanded(host)?;
         self.common.records.put_status(host, kind, &Status::default())
     }
 
-    /// Takes over a certificate that was obtained otherwise. It has to be one for the names, with its key.
+    /// Stores a certificate from another source. It must be valid for all names, with its key.
     pub fn import(&self, wanted: &Wanted, kind: KeyKind, issued: &Issued) -> Result<(), AcmeError> {
         let Some(_lock) = self.records().lock(wanted.name())? else { return Err(AcmeError::Busy) };
         check(&issued.chain, issued.key.as_str(), &wanted.names, SystemTime::now())?;

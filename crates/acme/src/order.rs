@@ -1,7 +1,7 @@
-//! One order, from its beginning or from where it was left, to the certificate.
+//! One order (RFC 8555 section 7.4), from the request or its stored state to the issued certificate.
 //!
-//! What matters is in the store before the next step is taken: the order's address as soon as there is one, with the key that
-//! the certificate will have. So an order that was cut off anywhere is gone on with, and no second one is made.
+//! Each step is stored before the next: the URL of the order as soon as it exists, with the key of the certificate. A
+//! process that is killed at any point continues the same order after its restart and creates no second one.
 
 use std::mem;
 use std::time::{Duration, SystemTime};
@@ -20,15 +20,15 @@ use crate::prove::{Prover, why_invalid};
 use crate::records::{Issued, Pending, Records, Secret, seconds};
 use crate::settings::{ChallengeKind, KeyKind};
 
-/// How long an order may take here; the authority may go on with it.
+/// Timeout of an order. The authority may still finish it; the next attempt continues it.
 pub(crate) const LIMIT: Duration = Duration::from_mins(10);
 
-/// The pauses between two looks at an order: the first, and the longest.
+/// Pauses between two polls of an order: the first, and the longest.
 pub(crate) const LOOKS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 
-/// What is ordered, of whom.
+/// Inputs of an order.
 pub(crate) struct Job<'a> {
-    /// The name of the host in store and log.
+    /// Name of the host in store and log.
     pub(crate) host: &'a str,
     pub(crate) names: &'a [String],
     pub(crate) kind: KeyKind,
@@ -36,19 +36,19 @@ pub(crate) struct Job<'a> {
     pub(crate) authority: &'a Authority,
     pub(crate) records: &'a Records,
     pub(crate) answers: &'a Answers,
-    /// The ways to prove names, the preferred first.
+    /// Challenges, the preferred first.
     pub(crate) challenges: Vec<ChallengeKind>,
-    /// How records for dns-01 are put.
+    /// Provider of `dns-01` records.
     pub(crate) dns: Option<&'a DnsSettings>,
-    /// The certificate that is replaced, if the authority issued one (RFC 9773 section 5).
+    /// The replaced certificate, if the same authority issued it (RFC 9773 section 5).
     pub(crate) replaces: Option<CertificateIdentifier<'static>>,
-    /// Held while the order is under way.
+    /// Lock of the host, extended while the order is in progress.
     pub(crate) lock: &'a mut dyn Lock,
 }
 
 impl Job<'_> {
-    /// Orders, or goes on with the order that is under way. What it gives is not in the store yet; the order is, until
-    /// [`done`](Self::done).
+    /// Obtains the certificate by a new order or by the stored one. The caller stores the result; the order stays
+    /// stored until [`done`](Self::done).
     pub(crate) async fn obtain(&mut self) -> Result<Issued, AcmeError> {
         let outcome = self.run().await;
         if outcome.as_ref().is_err_and(AcmeError::ends_order) {
@@ -57,7 +57,7 @@ impl Job<'_> {
         outcome
     }
 
-    /// The order is over, in whatever way.
+    /// Removes the order from the store.
     pub(crate) fn done(&self) -> Result<(), AcmeError> {
         self.records.end_pending(self.host, self.kind)
     }
@@ -102,7 +102,7 @@ impl Job<'_> {
         }
     }
 
-    /// The order that was left under way, if it is one for the same, and the authority still knows it.
+    /// The stored order, if it is for the same certificate and the authority still knows it.
     async fn left_over(&mut self) -> Result<Option<(Order, Pending)>, AcmeError> {
         let mut pending = match self.records.pending(self.host, self.kind) {
             Ok(Some(pending)) => pending,
@@ -139,8 +139,8 @@ impl Job<'_> {
         Ok(None)
     }
 
-    /// Takes away what an attempt that was cut off has left in the DNS. What fails is reported: the record proves nothing to
-    /// later orders.
+    /// Removes DNS records that an interrupted attempt has left. Failures are only logged, because the records prove
+    /// nothing to later orders.
     async fn withdraw(&mut self, pending: &mut Pending) -> Result<(), AcmeError> {
         if pending.txt.is_empty() {
             return Ok(());
@@ -198,15 +198,19 @@ impl Job<'_> {
             match self.authority.account.new_order(&order).await {
                 Ok(order) => return Ok(order),
                 Err(error) if is_bad_nonce(&error) && nonces < NONCES => nonces += 1,
-                // An authority may not know the certificate, have replaced it already, or have issued it to another account
-                // (RFC 9773 section 5); each says so in its own way.
+                // The authority may not know the certificate, have replaced it already, or have issued it to another
+                // account (RFC 9773 section 5). The problem types differ, so any refusal is retried without `replaces`.
                 Err(error) if self.replaces.is_some() && is_worth_another(&error) => self.replaces = None,
                 Err(error) => return Err(self.authority.error("the authority takes no order", error)),
             }
         }
     }
 
-    /// Whether the order is still this gateway's to go on with.
+    /// Extends the lock.
+    ///
+    /// # Errors
+    ///
+    /// [`AcmeError::Overtaken`] if another gateway holds it.
     pub(crate) fn still_ours(&mut self) -> Result<(), AcmeError> {
         if self.lock.holds() { Ok(()) } else { Err(AcmeError::Overtaken) }
     }
@@ -223,7 +227,7 @@ fn identifier(name: &str) -> Identifier {
     name.parse().map_or_else(|_| Identifier::Dns(name.to_owned()), Identifier::Ip)
 }
 
-/// Whether an order that was refused may be taken if it replaces nothing.
+/// Returns whether a refused order may be accepted without `replaces`.
 fn is_worth_another(error: &instant_acme::Error) -> bool {
     !is_rate_limited(error) && !is_account_gone(error) && !is_bad_nonce(error)
 }

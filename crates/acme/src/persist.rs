@@ -1,19 +1,19 @@
-//! Records that stand in the DNS and prove names as long as they do (draft-ietf-acme-dns-persist): no key of the DNS is needed here.
+//! Permanent DNS records that prove names (draft-ietf-acme-dns-persist). The gateway needs no access to the DNS server.
 
 use std::fmt;
 
 /// A TXT record that the operator sets once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Its name: `_validation-persist.` and that of the host, without a wildcard.
+    /// `_validation-persist.` and the name of the host, without a wildcard label.
     pub name: String,
-    /// Its value.
+    /// Content of the record.
     pub value: String,
 }
 
 impl Standing {
-    /// Those for `names`, for the authority that goes by `issuer` and its account with this URI. One of a name and its wildcard is
-    /// enough for both.
+    /// The records for `names`, for the authority named `issuer` and its account with the URI `account`. A name and its
+    /// wildcard share one record.
     pub(crate) fn of(names: &[String], issuer: &str, account: &str) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         let is_wildcard = |base: &str| names.iter().any(|own| own.strip_prefix("*.") == Some(base));
@@ -31,13 +31,13 @@ impl Standing {
         all
     }
 
-    /// Whether it proves `name`, which may be a wildcard.
+    /// Returns whether the record proves `name`, which may be a wildcard.
     pub(crate) fn is_for(&self, name: &str) -> bool {
         self.name.strip_prefix("_validation-persist.") == Some(name.strip_prefix("*.").unwrap_or(name))
     }
 }
 
-/// As in the file of a zone (RFC 1035 section 5.1).
+/// Formats the record for a zone file (RFC 1035 section 5.1).
 impl fmt::Display for Standing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.value.replace('\\', "\\\\").replace('"', "\\\"");

@@ -1,4 +1,4 @@
-//! Proves to an authority that the names of an order are served here.
+//! Proof of control over the names of an order (RFC 8555 section 7.5): responses to challenges and their withdrawal.
 
 use std::collections::HashSet;
 use std::pin::pin;
@@ -19,34 +19,34 @@ use crate::order::{Job, LIMIT, LOOKS};
 use crate::records::Pending;
 use crate::settings::ChallengeKind;
 
-/// The time between two renewals of the lock while something takes long.
+/// Interval at which the lock is extended during long operations.
 const LOCK: Duration = Duration::from_secs(20);
 
-/// What is done with all names before the next is done with any.
+/// A step that all names pass before any passes the next, so that slow DNS copies are waited for once.
 #[derive(Clone, Copy)]
 enum Step {
-    /// Answers are given.
+    /// Responses are published.
     Give,
     /// The authority may check.
     Ready,
 }
 
-/// An order whose names are to be proven.
+/// An order with unproven names.
 pub(crate) struct Prover<'j, 'a> {
     pub(crate) job: &'j mut Job<'a>,
-    /// What is kept of the order.
+    /// Stored state of the order.
     pub(crate) pending: &'j mut Pending,
-    /// When it is given up.
+    /// Time at which the order is given up.
     pub(crate) deadline: Instant,
 }
 
 impl Prover<'_, '_> {
-    /// Answers the challenges of each name, and waits until the order is no longer pending. Whatever comes of it, the answers are
-    /// withdrawn then.
+    /// Responds to the challenges of all names and waits until the order leaves `pending`. The responses are withdrawn
+    /// at the end, also after an error.
     pub(crate) async fn prove(&mut self, order: &mut Order) -> Result<(), AcmeError> {
         let mut given = Vec::new();
         let proven = self.answer_and_settle(order, &mut given).await;
-        // Who goes on with the order gives the same answers: what is there is that gateway's now.
+        // The gateway that continues the order publishes identical responses, so they must not be withdrawn here.
         if matches!(proven, Err(AcmeError::Overtaken)) || self.job.still_ours().is_err() {
             given.into_iter().for_each(Given::leave);
             return Err(AcmeError::Overtaken);
@@ -74,7 +74,7 @@ impl Prover<'_, '_> {
         self.settle(order).await
     }
 
-    /// Takes a step with each name, and again where only a nonce was refused.
+    /// Takes a step for each name, and repeats it for rejected nonces.
     async fn each(
         &mut self,
         order: &mut Order,
@@ -92,7 +92,8 @@ impl Prover<'_, '_> {
         Ok(())
     }
 
-    /// Takes a step with what is not done yet. The inner error is a nonce that was refused: the rest is still to be done.
+    /// Takes a step for each name that is not in `done`. The inner error is a rejected nonce; the remaining names are
+    /// still to be done.
     async fn each_once(
         &mut self,
         order: &mut Order,
@@ -126,7 +127,7 @@ impl Prover<'_, '_> {
         Ok(Ok(()))
     }
 
-    /// Gives the answer for a name.
+    /// Publishes the response for a name.
     async fn give(
         &mut self,
         mut handle: AuthorizationHandle<'_>,
@@ -139,15 +140,15 @@ impl Prover<'_, '_> {
         match (kind, self.job.dns) {
             (ChallengeKind::Dns01, Some(dns)) => {
                 let record = Txt::proving(&name, authorization.dns_value());
-                // Before it is there: who is killed in between takes it away after the start.
+                // Stored before the record is set: after a kill, the next start removes it.
                 self.pending.txt.push(record.clone());
                 self.note()?;
-                // Also where it fails: it may be there nevertheless.
+                // Registered before the result is known: a failed request may have set the record.
                 given.push(Given::Record(dns.clone(), record.clone()));
                 self.while_ours(Box::pin(put(dns, &record))).await??;
             }
             (ChallengeKind::DnsPersist01, _) => {
-                // Nothing is put: the operator has set it, or is to.
+                // Nothing is published: the operator sets the record.
                 let all = self.job.authority.standing_records(self.job.names).await?;
                 for record in all.iter().filter(|record| record.is_for(&name)) {
                     tracing::info!(host = self.job.host, %record, "this record has to stand in the DNS (dns-persist-01)");
@@ -162,7 +163,7 @@ impl Prover<'_, '_> {
         self.job.records.put_pending(self.job.host, self.job.kind, self.pending)
     }
 
-    /// Waits once, as long as the copies of a zone need, and gives the authority its whole time after that.
+    /// Waits once for the copies of the zone, then restarts the timeout, so that the authority has the full time.
     async fn wait_for_records(&mut self, given: &[Given]) -> Result<(), AcmeError> {
         let is_record = |given: &Given| matches!(given, Given::Record(..));
         if let Some(dns) = self.job.dns.filter(|_| given.iter().any(is_record)) {
@@ -172,7 +173,7 @@ impl Prover<'_, '_> {
         Ok(())
     }
 
-    /// Asks the authority to check a name.
+    /// Notifies the authority that a challenge is ready (RFC 8555 section 7.5.1).
     async fn ready(
         &mut self,
         mut handle: AuthorizationHandle<'_>,
@@ -191,7 +192,11 @@ impl Prover<'_, '_> {
         }
     }
 
-    /// Does `what`, and renews the lock meanwhile. An error when the lock is lost.
+    /// Runs `what` and extends the lock meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`AcmeError::Overtaken`] if the lock is lost.
     async fn while_ours<T>(&mut self, what: impl Future<Output = T>) -> Result<T, AcmeError> {
         let mut what = pin!(what);
         loop {
@@ -202,9 +207,9 @@ impl Prover<'_, '_> {
         }
     }
 
-    /// The preferred one of the ways that are possible for a name.
+    /// The preferred challenge that the authority offers for a name.
     fn choose(&self, name: &str, handle: &AuthorizationHandle<'_>) -> Result<ChallengeKind, AcmeError> {
-        // The name is the authority's own word: nothing is proven that is not this host's.
+        // The authority chooses the name: nothing may be proven that this host did not order.
         if !self.job.names.iter().any(|own| is_same(own, name)) {
             return Err(AcmeError::Foreign(name.to_owned()));
         }
@@ -224,7 +229,7 @@ impl Prover<'_, '_> {
         })
     }
 
-    /// Waits until the authority has checked.
+    /// Polls the order until the authority has checked all names.
     async fn settle(&mut self, order: &mut Order) -> Result<(), AcmeError> {
         let (mut pause, mut nonces) = (LOOKS.0, 0);
         loop {
@@ -247,7 +252,7 @@ impl Prover<'_, '_> {
     }
 }
 
-/// Whether a name can be proven in this way at all.
+/// Returns whether a challenge can prove a name at all: no address by DNS, no wildcard without it.
 fn fits(kind: ChallengeKind, name: &str) -> bool {
     match kind {
         ChallengeKind::Dns01 | ChallengeKind::DnsPersist01 => name.parse::<std::net::IpAddr>().is_err(),
@@ -270,7 +275,7 @@ fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     if names.is_empty() { "none that fits".to_owned() } else { names.join(", ") }
 }
 
-/// What the authority says of an order that it gave up.
+/// The authority's reason for an order that became `invalid`.
 pub(crate) async fn why_invalid(order: &mut Order) -> AcmeError {
     let mut authorizations = order.authorizations();
     while let Some(next) = authorizations.next().await {

@@ -1,4 +1,5 @@
-//! What the store knows: accounts, certificates with their keys, orders under way, and how the last attempts went.
+//! Typed records in the store: accounts, certificates with keys, pending orders, status of attempts, challenge
+//! responses.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -30,7 +31,7 @@ const TRIED: &str = "on-demand-tried";
 pub struct Secret(pub(crate) String);
 
 impl Secret {
-    /// The PEM.
+    /// The PEM text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -48,19 +49,19 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A certificate that was obtained, with its key.
+/// An obtained certificate with its key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Issued {
-    /// The names that it was ordered for, in the order of the configuration.
+    /// Ordered names, in the order of the configuration.
     pub names: Vec<String>,
-    /// The directory of the authority; empty for one that was imported.
+    /// Directory URL of the authority; empty if an imported certificate names none.
     pub authority: String,
-    /// The profile that was ordered.
+    /// Ordered profile.
     #[serde(default)]
     pub profile: Option<String>,
-    /// When it was obtained, in seconds since 1970.
+    /// Time of issuance, in seconds since 1970.
     pub obtained: u64,
-    /// It was obtained otherwise, and is kept until it is to be renewed, whichever authority issued it.
+    /// Imported by the operator: kept until its renewal, whichever authority issued it.
     #[serde(default)]
     pub imported: bool,
     /// The chain as the authority sent it, PEM.
@@ -70,7 +71,7 @@ pub struct Issued {
 }
 
 impl Issued {
-    /// A certificate that was obtained otherwise, of the authority with this directory; empty if that is not known.
+    /// A certificate from another source. `authority` is the directory URL of its issuer, or empty.
     pub fn imported(names: &[String], authority: &str, chain: &str, key: &str, now: SystemTime) -> Self {
         Self {
             names: names.to_vec(),
@@ -84,95 +85,95 @@ impl Issued {
     }
 }
 
-/// An order under way.
+/// A pending order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Pending {
     pub(crate) names: Vec<String>,
     pub(crate) authority: String,
     pub(crate) profile: Option<String>,
-    /// The order at the authority.
+    /// URL of the order (RFC 8555 section 7.1.3).
     pub(crate) url: String,
-    /// The key that the certificate is requested with.
+    /// Key of the requested certificate.
     pub(crate) key: Secret,
-    /// When it was begun, in seconds since 1970.
+    /// Time of the first request, in seconds since 1970.
     pub(crate) begun: u64,
-    /// Records for dns-01 that may be in the DNS, and are to be taken away.
+    /// `dns-01` records that may exist and are to be removed.
     #[serde(default)]
     pub(crate) txt: Vec<Txt>,
 }
 
-/// How the attempts to obtain a certificate went, and when it is to be renewed.
+/// Status of the attempts to obtain a certificate. The default is that of a certificate without attempts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Status {
-    /// Attempts that have failed since the last one that succeeded.
+    /// Consecutive failed attempts.
     pub failures: u32,
-    /// Why the last one failed.
+    /// Reason of the last failure.
     pub last_error: Option<String>,
-    /// When it did, in seconds since 1970.
+    /// Time of the last failure, in seconds since 1970.
     pub failed: u64,
-    /// No attempt before then, in seconds since 1970.
+    /// Earliest time of the next attempt, in seconds since 1970.
     pub retry: u64,
-    /// The last one failed because a name could not be verified.
+    /// The last attempt failed because a name could not be verified.
     pub unverified: bool,
-    /// An order succeeded at the trial authority since the last failure, or that cannot be asked.
+    /// A trial order succeeded since the last failure, or the trial authority could not be used.
     pub tried: bool,
-    /// Authorities that are not asked for a while, as they said.
+    /// Authorities that requested a pause.
     pub held: Vec<Held>,
-    /// What the authority says of the renewal (RFC 9773).
+    /// Renewal information (RFC 9773).
     pub advice: Option<Advice>,
-    /// Certificates in a row that were ordered as the one before was revoked.
+    /// Consecutive certificates that replaced a revoked one.
     pub revoked: u32,
 }
 
-/// An authority that said when it wants to be asked again.
+/// An authority that requested a pause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// Its directory.
+    /// Directory URL.
     pub authority: String,
-    /// Not before then, in seconds since 1970.
+    /// End of the pause, in seconds since 1970.
     pub until: u64,
 }
 
-/// When an authority wants a certificate to be renewed.
+/// Renewal information of one certificate (RFC 9773).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advice {
-    /// The certificate that it is about: that of RFC 9773 section 4.1.
+    /// Identifier of the certificate (RFC 9773 section 4.1).
     pub certificate: String,
-    /// The window, in seconds since 1970.
+    /// Start of the suggested window, in seconds since 1970.
     pub start: u64,
-    /// Its end.
+    /// End of the suggested window, in seconds since 1970.
     pub end: u64,
-    /// The moment that was chosen in it.
+    /// Chosen moment within the window; `u64::MAX` if the authority suggested none.
     pub chosen: u64,
-    /// When the authority is asked again.
+    /// Time of the next request, in seconds since 1970.
     pub again: u64,
-    /// A page that says why.
+    /// URL of an explanation by the authority.
     #[serde(default)]
     pub explanation: Option<String>,
 }
 
-/// Seconds since 1970.
+/// Seconds since 1970; 0 for an earlier time.
 pub(crate) fn seconds(at: SystemTime) -> u64 {
     at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// The moment `seconds` after the beginning of 1970.
+/// The time `seconds` after the beginning of 1970; the beginning itself if the result overflows.
 pub(crate) fn moment(seconds: u64) -> SystemTime {
     UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap_or(UNIX_EPOCH)
 }
 
-/// The store, and what is in it.
+/// Typed access to a [`Store`].
 #[derive(Clone, Debug)]
 pub struct Records(Arc<dyn Store>);
 
 impl Records {
-    /// What is in `store`.
+    /// Records in `store`.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self(store)
     }
 
-    /// Records of a test, in a folder that lasts as long as the first.
+    /// Records of a test, in a folder that is deleted with the first value.
     #[cfg(test)]
     pub(crate) fn of_test() -> (tempfile::TempDir, Self) {
         let folder = tempfile::tempdir().unwrap();
@@ -180,12 +181,12 @@ impl Records {
         (folder, Self::new(Arc::new(store)))
     }
 
-    /// The certificate of this host with this kind of key.
+    /// The certificate of `host` with this kind of key.
     pub fn issued(&self, host: &str, kind: KeyKind) -> Result<Option<Issued>, AcmeError> {
         self.read(&Name::of([CERTIFICATES, host, kind.name()]))
     }
 
-    /// The same as it is in the store.
+    /// The bytes of [`issued`](Self::issued), for a comparison without parsing.
     pub(crate) fn issued_raw(
         &self,
         host: &str,
@@ -202,7 +203,7 @@ impl Records {
         Ok(self.0.remove(&Name::of([CERTIFICATES, host, kind.name()]))?)
     }
 
-    /// The hosts that have certificates, orders or failures.
+    /// Hosts with a certificate, a pending order or a status, sorted.
     pub fn hosts(&self) -> Result<Vec<String>, AcmeError> {
         let mut hosts = Vec::new();
         for kind in [CERTIFICATES, ORDERS, STATUS] {
@@ -225,7 +226,7 @@ impl Records {
         Ok(self.0.remove(&Name::of([ORDERS, host, kind.name()]))?)
     }
 
-    /// How the attempts went; the default where there was none.
+    /// Status of the attempts; the default if there was none.
     pub fn status(&self, host: &str, kind: KeyKind) -> Result<Status, AcmeError> {
         Ok(self.read(&Name::of([STATUS, host, kind.name()]))?.unwrap_or_default())
     }
@@ -238,7 +239,7 @@ impl Records {
         Ok(self.0.remove(&Name::of([STATUS, host, kind.name()]))?)
     }
 
-    /// The names that certificates were obtained for on demand.
+    /// On-demand names with certificates.
     pub fn demanded(&self) -> Result<Vec<String>, AcmeError> {
         Ok(self.0.list(&Name::of([ON_DEMAND]))?.iter().map(Name::last).collect())
     }
@@ -251,7 +252,7 @@ impl Records {
         Ok(self.0.remove(&Name::of([ON_DEMAND, name]))?)
     }
 
-    /// The names that are, or were, ordered for on demand for the first time, and have no certificate yet.
+    /// On-demand names with a first order, in progress or failed, and no certificate.
     pub(crate) fn tried(&self) -> Result<Vec<String>, AcmeError> {
         Ok(self.0.list(&Name::of([TRIED]))?.iter().map(Name::last).collect())
     }
@@ -276,7 +277,7 @@ impl Records {
         Ok(self.0.remove(&Name::of([ACCOUNTS, directory]))?)
     }
 
-    /// The key of an account that is being made, PKCS#8.
+    /// Key of an account that is being created, PKCS#8.
     pub(crate) fn account_key(&self, directory: &str) -> Result<Option<Zeroizing<Vec<u8>>>, AcmeError> {
         Ok(self.0.read(&Name::of([ACCOUNT_KEYS, directory]))?)
     }
@@ -293,13 +294,13 @@ impl Records {
         Ok(self.0.try_lock(&Name::of([ACCOUNTS, directory]))?)
     }
 
-    /// The lock of a host: who holds it orders for it.
+    /// The lock of a host; its holder may order for the host. `None` if another process holds it.
     pub(crate) fn lock(&self, host: &str) -> Result<Option<Box<dyn Lock>>, AcmeError> {
         Ok(self.0.try_lock(&Name::of([ORDERS, host]))?)
     }
 
-    /// The key authorization that answers a challenge of this kind for `subject`, a token or a server name, and since when it
-    /// does, in seconds since 1970. `None` also for what cannot be understood.
+    /// The stored response to a challenge of `kind` for `subject`, a token or a server name: time of publication, in
+    /// seconds since 1970, and key authorization. `None` also for a damaged value.
     pub(crate) fn answer(&self, kind: &str, subject: &str) -> Result<Option<(u64, String)>, AcmeError> {
         let value = self.0.read(&Name::of([ANSWERS, kind, subject]))?;
         let text = value.and_then(|value| String::from_utf8(value.to_vec()).ok());
@@ -309,7 +310,7 @@ impl Records {
         }))
     }
 
-    /// The subjects that challenges of this kind are answered for.
+    /// Subjects with a stored response to challenges of `kind`.
     pub(crate) fn answered(&self, kind: &str) -> Result<HashSet<String>, AcmeError> {
         Ok(self.0.list(&Name::of([ANSWERS, kind]))?.iter().map(Name::last).collect())
     }
@@ -329,7 +330,7 @@ impl Records {
         Ok(self.0.remove(&Name::of([ANSWERS, kind, subject]))?)
     }
 
-    /// Where all of it is, for messages.
+    /// Location of the store, for messages.
     pub fn place(&self) -> String {
         self.0.place()
     }

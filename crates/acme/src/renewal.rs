@@ -1,4 +1,4 @@
-//! When a certificate is renewed: when the authority says so (RFC 9773), and otherwise by its lifetime.
+//! Renewal times: the authority's suggestion (RFC 9773), otherwise a share of the lifetime; and pauses after failures.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,32 +6,33 @@ use aws_lc_rs::rand;
 
 use crate::records::{Advice, Held, Status, moment, seconds};
 
-/// What lives shorter is renewed at half of its life: there must be time for several attempts.
+/// Certificates with a shorter lifetime are renewed after half of it, which leaves time for several attempts.
 const SHORT: Duration = Duration::from_hours(10 * 24);
 
-/// How long after an answer without `Retry-After` the authority is asked again, and the bounds of what it may say.
+/// Interval of requests for renewal information without `Retry-After`, and the bounds of `Retry-After` (RFC 9773
+/// section 4.3).
 pub(crate) const ASK_AGAIN: Duration = Duration::from_hours(6);
 const SOONEST: Duration = Duration::from_mins(1);
 const LATEST: Duration = Duration::from_hours(24);
 
-/// Two orders for the same that both succeed are at least this apart, whatever is advised.
+/// Minimum time between two successful orders for the same certificate, whatever the authority suggests.
 const APART: Duration = Duration::from_hours(1);
 
-/// What such a pause grows by at most.
+/// Maximum of the growing pause between replacements of revoked certificates.
 const LONGEST_APART: Duration = Duration::from_hours(24);
 
-/// The longest pause after a failure, and the longest that an authority asks for, with their tenth more.
+/// Longest plausible pause: a `Retry-After` of 24 hours, and a tenth more.
 const LONGEST_PAUSE: Duration = Duration::from_hours(27);
 
-/// When a certificate with this validity is renewed where the authority gives no advice.
+/// Renewal time without renewal information: after two thirds of the lifetime, or after half of a short one.
 pub(crate) fn by_lifetime(not_before: SystemTime, not_after: SystemTime) -> SystemTime {
     let lifetime = not_after.duration_since(not_before).unwrap_or_default();
     let share = if lifetime < SHORT { lifetime / 2 } else { lifetime * 2 / 3 };
     not_before + share
 }
 
-/// When a certificate is renewed: the moment that was chosen from the authority's advice, unless the certificate would end
-/// before it.
+/// Renewal time: the moment chosen from the suggested window, or that of [`by_lifetime`] if the certificate would
+/// expire first.
 pub(crate) fn due(not_before: SystemTime, not_after: SystemTime, advice: Option<&Advice>) -> SystemTime {
     match advice {
         Some(advice) if moment(advice.chosen) < not_after => moment(advice.chosen),
@@ -39,14 +40,15 @@ pub(crate) fn due(not_before: SystemTime, not_after: SystemTime, advice: Option<
     }
 }
 
-/// Before when a certificate that was obtained at `obtained` is not renewed. A moment to come is that of another clock.
+/// Earliest renewal of a certificate obtained at `obtained`. A time in the future was written with a wrong clock and is
+/// ignored.
 pub(crate) fn floor(obtained: u64, lifetime: Duration, now: SystemTime) -> SystemTime {
     let obtained = moment(obtained);
     if obtained > now { moment(0) } else { obtained + APART.min(lifetime / 2) }
 }
 
-/// Before when a certificate is not replaced that was obtained at `obtained` and is revoked, after `before` replacements in a row for
-/// that reason: an authority that calls whatever it issues revoked is not asked on and on.
+/// Earliest replacement of a revoked certificate after `before` consecutive replacements. Doubles each time: an
+/// authority that reports each of its certificates as revoked is not flooded with orders.
 pub(crate) fn after_revocation(
     obtained: u64,
     lifetime: Duration,
@@ -58,39 +60,39 @@ pub(crate) fn after_revocation(
     first + (apart * (2_u32.pow(before.min(8)) - 1)).min(LONGEST_APART)
 }
 
-/// Before when there is no attempt. What a clock left that was wrong then, or is now, counts for nothing.
+/// Earliest next attempt. Implausible values, written or read with a wrong clock, are ignored.
 pub(crate) fn retry(status: &Status, now: SystemTime) -> SystemTime {
     let longest = status.failed.saturating_add(LONGEST_PAUSE.as_secs());
     let is_sane = status.failed <= seconds(now) && status.retry <= longest;
     if is_sane { moment(status.retry) } else { moment(0) }
 }
 
-/// Before when an authority is left alone. No authority asks for more than the longest pause; a clock that was wrong may.
+/// End of the pause that an authority requested. Implausibly long pauses are ignored.
 pub(crate) fn held_until(status: &Status, directory: &str) -> SystemTime {
     let held = status.held.iter().find(|held| held.authority == directory);
     let as_retry = |held: &Held| retry(&Status { retry: held.until, ..status.clone() }, SystemTime::now());
     held.map_or(moment(0), as_retry)
 }
 
-/// A moment of the window, each as likely as another (RFC 9773 section 4.2); one that is over gives its start.
+/// A uniformly random moment of the window (RFC 9773 section 4.2); its start if the window is empty.
 pub(crate) fn choose(start: u64, end: u64) -> u64 {
     start + random_below(end.saturating_sub(start).max(1))
 }
 
-/// When the authority is asked again that said `retry_after`.
+/// Time of the next request for renewal information.
 pub(crate) fn ask_again(now: SystemTime, retry_after: Option<Duration>) -> SystemTime {
     now + retry_after.unwrap_or(ASK_AGAIN).clamp(SOONEST, LATEST)
 }
 
-/// The pause after this many failures: a minute, doubled with each to six hours, and up to a tenth more, so that a fleet of many
-/// names does not come back at once. At least what the authority asked for.
+/// Pause after `failures` consecutive failures: 1 minute, doubled each time up to 6 hours, at least `retry_after`. Up
+/// to a tenth is added at random, so that the names of a fleet do not retry at the same moment.
 pub(crate) fn pause(failures: u32, retry_after: Option<Duration>) -> Duration {
     let doubled = Duration::from_mins(1) * 2_u32.pow(failures.saturating_sub(1).min(9));
     let pause = doubled.min(Duration::from_hours(6)).max(retry_after.unwrap_or_default());
     pause + Duration::from_secs(random_below(pause.as_secs() / 10 + 1))
 }
 
-/// A number below `bound`, which is at least 1.
+/// A random number below `bound`, which must be at least 1.
 pub(crate) fn random_below(bound: u64) -> u64 {
     let mut bytes = [0; 8];
     rand::fill(&mut bytes).expect("the system's randomness");

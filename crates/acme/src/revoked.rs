@@ -1,4 +1,4 @@
-//! Certificates that turned out to be revoked while they were shown: each is replaced at once.
+//! Certificates whose revocation was detected, so that each is replaced at once.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use brisk_certs::Fingerprint;
 use tokio::sync::Notify;
 
-/// What is revoked, as revocation lists and responders say. All copies share it.
+/// Set of revoked certificates, filled from CRLs and OCSP responses. Clones share one set.
 #[derive(Clone, Debug, Default)]
 pub struct Revoked(Arc<Known>);
 
@@ -17,7 +17,7 @@ struct Known {
 }
 
 impl Revoked {
-    /// Notes that this certificate is revoked.
+    /// Adds a certificate and wakes the tasks of all hosts.
     pub fn note(&self, certificate: Fingerprint) {
         self.0.all.lock().unwrap_or_else(PoisonError::into_inner).insert(certificate);
         self.0.news.notify_waiters();
@@ -27,7 +27,8 @@ impl Revoked {
         self.0.all.lock().unwrap_or_else(PoisonError::into_inner).contains(&certificate)
     }
 
-    /// Resolves with the next that is noted. Those who do not wait at the time hear nothing.
+    /// Waits for the next addition. Additions before the call are not reported: callers check [`has`](Self::has) in
+    /// each round.
     pub(crate) async fn news(&self) {
         self.0.news.notified().await;
     }

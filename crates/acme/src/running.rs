@@ -1,24 +1,24 @@
-//! Tasks that go on until they are dropped, whatever defect ends them.
+//! Tasks of the thread that are cancelled when their handle is dropped and restarted after a panic.
 
 use std::time::Duration;
 
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::sleep;
 
-/// The pause after a defect.
+/// Pause after a panic.
 const AFTER_DEFECT: Duration = Duration::from_mins(1);
 
-/// A task that ends when this is dropped.
+/// Handle of a task, which is cancelled when the handle is dropped.
 #[derive(Debug)]
 pub(crate) struct Running(JoinHandle<()>);
 
 impl Running {
-    /// Runs `task` on this thread.
+    /// Spawns `task` on this thread.
     pub(crate) fn start(task: impl Future<Output = ()> + 'static) -> Self {
         Self(spawn_local(task))
     }
 
-    /// Runs what `make` makes, which has no end of its own, and again after a defect has ended it. `what` is for the log.
+    /// Runs the endless future from `make`, and restarts it after a pause if it panics. `what` names it in the log.
     pub(crate) fn keeping<F>(what: &str, make: impl Fn() -> F + 'static) -> Self
     where
         F: Future<Output = ()> + 'static,
@@ -27,7 +27,7 @@ impl Running {
         Self::start(async move {
             loop {
                 let mut turns = Self::start(make());
-                // It ends by a panic alone, which says where it was.
+                // The future is endless, so it has panicked; the panic is in the log.
                 let _ = (&mut turns.0).await;
                 tracing::error!(what, "a defect ended what looks after certificates; it goes on in a minute");
                 sleep(AFTER_DEFECT).await;

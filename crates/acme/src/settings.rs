@@ -1,4 +1,4 @@
-//! Which certificates are wanted, from whom, and how names are proven.
+//! Settings: authorities, challenges and wanted certificates.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,43 +8,43 @@ use zeroize::Zeroizing;
 
 use crate::dns::DnsSettings;
 
-/// What is the same for all names.
+/// Settings that apply to all names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcmeSettings {
-    /// The authorities, the preferred one first. The next is asked after some failures of the one before.
+    /// Authorities, the preferred first. The next one is used after three consecutive failures.
     pub authorities: Vec<AuthoritySettings>,
-    /// Addresses for the authorities to write to, as `mailto:` URIs. May be empty.
+    /// Contact addresses for the account, as `mailto:` URIs. May be empty.
     pub contact: Vec<String>,
-    /// How names are proven, the preferred way first; at least one.
+    /// Challenges, the preferred first; at least one.
     pub challenges: Vec<ChallengeKind>,
-    /// How records for dns-01 are put into the DNS. `None` where names are not proven so.
+    /// Provider of `dns-01` records. `None` if `dns-01` is not used.
     pub dns: Option<DnsSettings>,
 }
 
-/// An authority that issues certificates by ACME.
+/// An ACME certification authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthoritySettings {
-    /// The address of its directory.
+    /// URL of its directory (RFC 8555 section 7.1.1).
     pub directory: String,
-    /// The directory of its trial authority, where orders are tried that have failed, until one succeeds there: failures count
-    /// towards the limits of the real one. `None`: it has none.
+    /// Directory URL of its trial authority, as Let's Encrypt's staging. After a failed verification, orders go there
+    /// until one succeeds, because failures count towards the rate limits of the real authority. `None`: no trial.
     pub trial: Option<String>,
-    /// PEM file with the authorities that its server is verified with. `None`: those of the system.
+    /// PEM file with trust anchors for its HTTPS server. `None`: those of the system.
     pub ca_file: Option<PathBuf>,
-    /// The account with the authority that a new ACME account is bound to. `None`: it needs none.
+    /// External account binding. `None`: not required.
     pub external_account: Option<ExternalAccount>,
-    /// The profile of certificates, as `shortlived`; `None` is the authority's own choice.
+    /// Certificate profile, for example `shortlived`. `None`: the authority's default.
     pub profile: Option<String>,
 }
 
 impl AuthoritySettings {
-    /// Let's Encrypt, with its staging authority for trials.
+    /// Let's Encrypt, with its staging environment for trials.
     pub fn lets_encrypt() -> Self {
         use instant_acme::LetsEncrypt::{Production, Staging};
         Self { trial: Some(Staging.url().to_owned()), ..Self::new(Production.url()) }
     }
 
-    /// The authority with this directory, and nothing else that is known of it.
+    /// The authority with this directory URL, and defaults otherwise.
     pub fn new(directory: impl Into<String>) -> Self {
         let directory = directory.into();
         Self { directory, trial: None, ca_file: None, external_account: None, profile: None }
@@ -54,9 +54,9 @@ impl AuthoritySettings {
 /// External account binding (RFC 8555 section 7.3.4).
 #[derive(Clone, PartialEq, Eq)]
 pub struct ExternalAccount {
-    /// The identifier of the key.
+    /// Key identifier from the authority.
     pub key_id: String,
-    /// The MAC key, decoded.
+    /// MAC key, decoded.
     pub key: Zeroizing<Vec<u8>>,
 }
 
@@ -66,21 +66,21 @@ impl fmt::Debug for ExternalAccount {
     }
 }
 
-/// Ways to prove a name.
+/// Challenges: methods to prove control over a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChallengeKind {
-    /// A handshake with a certificate made for it, on port 443 (RFC 8737).
+    /// A handshake with a special certificate on port 443 (RFC 8737). Not for wildcards.
     TlsAlpn01,
-    /// A file on port 80 (RFC 8555 section 8.3).
+    /// A response on port 80 (RFC 8555 section 8.3). Not for wildcards.
     Http01,
-    /// A TXT record (RFC 8555 section 8.4). For wildcards too.
+    /// A TXT record (RFC 8555 section 8.4). The only one besides `dns-persist-01` for wildcards.
     Dns01,
-    /// A TXT record that stands, and that the operator has set once (draft-ietf-acme-dns-persist). For wildcards too.
+    /// A permanent TXT record that the operator sets once (draft-ietf-acme-dns-persist).
     DnsPersist01,
 }
 
 impl ChallengeKind {
-    /// Its name in the protocol.
+    /// Name of the challenge in the protocol.
     pub const fn name(self) -> &'static str {
         match self {
             Self::TlsAlpn01 => "tls-alpn-01",
@@ -95,28 +95,28 @@ impl ChallengeKind {
             Self::TlsAlpn01 => instant_acme::ChallengeType::TlsAlpn01,
             Self::Http01 => instant_acme::ChallengeType::Http01,
             Self::Dns01 => instant_acme::ChallengeType::Dns01,
-            // The library does not know it, and has nothing to do for it.
+            // `instant-acme` has no variant for it, and needs none: nothing is published.
             Self::DnsPersist01 => instant_acme::ChallengeType::Unknown(self.name().to_owned()),
         }
     }
 }
 
-/// Kinds of keys. A host may have a certificate of each.
+/// Kinds of keys. A host may have one certificate of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyKind {
-    /// ECDSA on P-256.
+    /// ECDSA with P-256.
     #[default]
     Ecdsa,
-    /// RSA of 2048 bits.
+    /// RSA with 2048 bits.
     Rsa,
 }
 
 impl KeyKind {
-    /// Both of them.
+    /// All kinds.
     pub const ALL: [Self; 2] = [Self::Ecdsa, Self::Rsa];
 
-    /// Its name in configuration, store and log.
+    /// Name in configuration, store and log.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ecdsa => "ecdsa",
@@ -131,20 +131,20 @@ impl fmt::Display for KeyKind {
     }
 }
 
-/// The certificates of one host: one for each kind of key, for all of its names.
+/// The certificates of one host: one for each kind of key, each for all names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The names: host names and wildcards in lower case, addresses as text; at least one. The first one names the host in
-    /// store and log.
+    /// Host names and wildcards in lower case, and IP addresses; at least one. The first names the host in store and
+    /// log.
     pub names: Vec<String>,
-    /// The kinds of keys; at least one.
+    /// Kinds of keys; at least one.
     pub keys: Vec<KeyKind>,
-    /// Instead of the profile of the authority.
+    /// Certificate profile; replaces the profile of the authority.
     pub profile: Option<String>,
 }
 
 impl Wanted {
-    /// The name of the host in store and log.
+    /// Name of the host in store and log.
     pub fn name(&self) -> &str {
         self.names.first().map_or("", String::as_str)
     }

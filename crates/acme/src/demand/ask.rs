@@ -1,4 +1,4 @@
-//! Asks the operator's server whether a name is served.
+//! Requests to the operator's server, which accepts or rejects an on-demand name.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -6,29 +6,30 @@ use std::time::Duration;
 use brisk_fetch::{Client, FetchError, Limits, Reason};
 use http::StatusCode;
 
-/// How long an answer may take.
+/// Timeout of a request.
 const TIME: Duration = Duration::from_secs(5);
 
-/// What an answer may have in its body, which says nothing.
+/// Maximum length of a response body. The content is ignored.
 const BODY: usize = 64 * 1024;
 
-/// What was answered.
+/// Decision of the operator's server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// The name is served.
+    /// The name is accepted (status 200).
     Yes,
-    /// It is not.
+    /// The name is rejected.
     No,
-    /// There was no answer that counts, and why.
+    /// No decision, with the reason.
     Unknown(String),
 }
 
-/// Asks `url` about `name`, which is a host name.
+/// Requests a decision about `name`, a valid host name, from `url`. `asking` is the address of the client that sent the
+/// name. Redirects are not followed.
 pub(super) async fn ask(client: &Client, url: &str, name: &str, asking: Option<IpAddr>) -> Answer {
     let limits = Limits { time: TIME, body: BODY, redirects: 0 };
     match client.with_limits(limits).get(&address(url, name, asking)).await {
         Ok(answer) => meaning(answer.status),
-        // Their texts have the whole address too, and so what may be secret in it.
+        // The text of these errors contains the whole URL, with secrets in user or query.
         Err(FetchError { reason: Reason::Url(_), .. }) => {
             Answer::Unknown("it is no address that can be asked".to_owned())
         }
@@ -36,7 +37,7 @@ pub(super) async fn ask(client: &Client, url: &str, name: &str, asking: Option<I
     }
 }
 
-/// The address for the log: what may be secret, user and query, is left out.
+/// The URL without user, query and fragment, for the log: all three may contain secrets.
 pub(super) fn without_secrets(url: &str) -> String {
     let plain = url.split(['?', '#']).next().unwrap_or_default();
     let Some((scheme, rest)) = plain.split_once("://") else { return String::new() };
@@ -45,7 +46,8 @@ pub(super) fn without_secrets(url: &str) -> String {
     format!("{scheme}://{host}{path}")
 }
 
-/// Only 200 is a yes. What a server says of itself, and not of the name, is no answer.
+/// Maps a status to a decision: only 200 accepts. Statuses about the server instead of the name (408, 429, 5xx) are no
+/// decision.
 fn meaning(status: StatusCode) -> Answer {
     match status {
         StatusCode::OK => Answer::Yes,
@@ -57,7 +59,7 @@ fn meaning(status: StatusCode) -> Answer {
     }
 }
 
-/// Nothing in a host name or an address needs escapes in a query (RFC 3986 section 3.4).
+/// Adds the name and the client to the query. Host names and IP addresses need no escapes there (RFC 3986 section 3.4).
 fn address(url: &str, name: &str, asking: Option<IpAddr>) -> String {
     let separator = if url.contains('?') { '&' } else { '?' };
     let client = asking.map(|client| format!("&client={client}")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Decides on what handshakes of one host ask for, and looks after what is in memory for it.
+//! Decides which on-demand names of one host are served, and keeps their certificates in memory.
 
 mod upkeep;
 
@@ -26,23 +26,23 @@ use crate::AcmeError;
 use crate::records::Records;
 use upkeep::{LOOKING, RENEWING};
 
-/// How long a name is refused that the operator's server has refused.
+/// Time for which a rejected name is refused without another request to the operator's server.
 const NO: Duration = Duration::from_mins(5);
 
-/// How long a name is refused about which it said nothing.
+/// Time for which a name is refused after a failed request to the operator's server.
 const UNKNOWN: Duration = Duration::from_secs(10);
 
-/// How long a name is refused whose order has failed, at most: the next attempt is the order's own to time.
+/// Longest time for which a name is refused after a failed order. The pause of the order itself may be longer.
 const FAILED: Duration = Duration::from_mins(10);
 
-/// How often what is in memory is looked over, and names of others are looked for.
+/// Interval of [`look_over`](NameDecider::look_over), and of the comparison with the store.
 const TICK: Duration = Duration::from_secs(5);
 const COMPARE: Duration = Duration::from_mins(1);
 
-/// The least time between two warnings of one kind: strangers may cause them.
+/// Minimum interval between two warnings of one kind, because unknown clients can cause them.
 const WARNINGS: Duration = Duration::from_mins(1);
 
-/// What decides for one host.
+/// State of the on-demand names of one host.
 pub(super) struct Intake {
     names: Arc<OnDemand>,
     settings: DemandSettings,
@@ -52,25 +52,25 @@ pub(super) struct Intake {
     table: RefCell<Table>,
     asking: RefCell<Asking>,
     orders: RefCell<Bucket>,
-    /// The names of this host that have certificates in the store.
+    /// Names of this host with certificates in the store.
     kept: RefCell<HashSet<String>>,
-    /// The names that are ordered for, for the first time.
+    /// Names whose first order is in progress.
     ordering: RefCell<HashSet<String>>,
-    /// When what is in memory is looked at next.
+    /// Time of the next check of each certificate in memory.
     looks: RefCell<HashMap<String, Instant>>,
-    /// Names that are looked at or renewed, and how many of them wait for a look, or are looked at.
+    /// Names that are being checked or renewed, and the number that waits for a check or is in one.
     under_way: RefCell<HashSet<String>>,
     waiting: Cell<usize>,
     looking: Semaphore,
     renewing: Semaphore,
-    /// Names of the store that are still to be looked at in this round.
+    /// Names of the store that the present sweep has not checked yet.
     sweep: RefCell<VecDeque<String>>,
-    /// Names that are over, and since when that is seen.
+    /// Names without use, and the time since which that has been seen.
     over: RefCell<HashMap<String, Instant>>,
     warned: RefCell<HashMap<Warning, Instant>>,
 }
 
-/// What strangers may cause warnings of: one kind silences no other.
+/// Kinds of warnings that unknown clients can cause. Each is throttled separately, so that none silences another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Warning {
     Undecided,
@@ -80,15 +80,15 @@ enum Warning {
     Renewal,
 }
 
-/// Whether the store has something to show.
+/// Result of looking up a name in the store.
 enum Stored {
     Shown,
     Nothing,
-    /// It cannot be read, which says nothing of the name.
+    /// The store cannot be read; the name may have certificates.
     Unreadable,
 }
 
-/// Does something when it is dropped, also by a panic.
+/// Runs a closure when dropped, also while a panic unwinds.
 struct AtEnd<F: FnMut()>(F);
 
 impl<F: FnMut()> Drop for AtEnd<F> {
@@ -124,7 +124,7 @@ impl Intake {
         }
     }
 
-    /// Answers what is asked, until it is dropped.
+    /// Answers names from handshakes until the task is dropped.
     pub(super) async fn run(self: Rc<Self>) {
         self.compare().await;
         let keeping = async {
@@ -148,12 +148,12 @@ impl Intake {
         tokio::join!(keeping, comparing, answering);
     }
 
-    /// Takes a question. Waits for nothing.
+    /// Accepts a name from a handshake. Never waits.
     fn take(self: &Rc<Self>, question: Question) {
         let Question { name, client, answer } = question;
         let now = Instant::now();
         if let Some(served) = self.names.shown(&name) {
-            // It was put there while this waited.
+            // The certificate arrived while the handshake was queued.
             let _ = answer.send(served);
             return;
         }
@@ -168,7 +168,7 @@ impl Intake {
         if self.table.borrow_mut().begin(&name, waiter, is_kept) {
             let own = Rc::clone(self);
             spawn_local(async move {
-                // Only a defect leaves it undecided.
+                // Reached without a decision only after a panic.
                 let _decided = AtEnd(|| {
                     if own.table.borrow().is_busy(&name) {
                         own.refuse(&name, UNKNOWN);
@@ -179,7 +179,7 @@ impl Intake {
         }
     }
 
-    /// Whether `name` is served, and by what.
+    /// Decides whether `name` is served, and orders its certificate if needed.
     async fn decide(self: &Rc<Self>, name: &str, client: Option<IpAddr>, is_kept: bool) {
         if is_kept && self.is_settled(name).await {
             return;
@@ -198,11 +198,12 @@ impl Intake {
                 return self.refuse(name, UNKNOWN);
             }
         }
-        // Another gateway may have it.
+        // Another gateway may have obtained it.
         if !is_kept && self.is_settled(name).await {
             return;
         }
-        // The pause after an order that has failed is kept, and takes no other name's place.
+        // The pause after a failed order is respected before a token is taken, so that a failing name does not use the
+        // tokens of others.
         match self.job(name, Task::Look).await {
             Outcome::Failed(_) => return self.refuse(name, UNKNOWN),
             Outcome::Due(at) | Outcome::Missing(at) => {
@@ -217,7 +218,8 @@ impl Intake {
         }
     }
 
-    /// Whether the store decides: by what it has, or as it cannot be read, which costs a name no order and no long pause.
+    /// Returns whether the store alone decides: it has a certificate, or it cannot be read, which refuses the name for
+    /// a short time.
     async fn is_settled(self: &Rc<Self>, name: &str) -> bool {
         match self.show(name).await {
             Stored::Shown => true,
@@ -229,7 +231,11 @@ impl Intake {
         }
     }
 
-    /// Whether a certificate may be ordered for a name that has none; if not, how long it is refused.
+    /// Takes a token for the first order of a name.
+    ///
+    /// # Errors
+    ///
+    /// The time for which the name is to be refused.
     fn admit(&self, name: &str) -> Result<(), Duration> {
         let kept = self.kept.borrow();
         if !kept.contains(name) && kept.len() + self.ordering.borrow().len() >= self.settings.most {
@@ -254,7 +260,7 @@ impl Intake {
         }
     }
 
-    /// Orders a certificate that was [admitted](Self::admit), and shows it.
+    /// Orders a certificate that was [admitted](Self::admit) and presents it.
     async fn obtain(self: &Rc<Self>, name: &str) {
         let is_new = !self.kept.borrow().contains(name);
         if is_new {
@@ -263,7 +269,7 @@ impl Intake {
         let _ordered = AtEnd(|| {
             self.ordering.borrow_mut().remove(name);
         });
-        // What is tried is known to the store, to be forgotten one day.
+        // Stored before the order, so that [`sweep`](Self::sweep) finds the name and removes its traces later.
         if is_new && !self.has_written(name, Records::put_tried).await {
             self.orders.borrow_mut().give_back();
             return self.refuse(name, UNKNOWN);
@@ -272,7 +278,7 @@ impl Intake {
         if matches!(outcome, Outcome::Due(_)) {
             self.names.count_obtained();
         }
-        // Also where a certificate with another kind of key is missing.
+        // Checked for every outcome: one kind of key may have succeeded where another failed.
         if let Stored::Shown = self.show(name).await {
             return;
         }
@@ -290,7 +296,7 @@ impl Intake {
         if sent.is_err() { failed } else { outcome.await.unwrap_or(failed) }
     }
 
-    /// Shows what the store has for `name`, and answers those who wait for it.
+    /// Presents the stored certificates for `name` to the handshakes that wait for it.
     async fn show(self: &Rc<Self>, name: &str) -> Stored {
         let Loaded { certificates, keys, .. } = match self.stored(name).await {
             None => return Stored::Unreadable,
@@ -304,7 +310,8 @@ impl Intake {
         Stored::Shown
     }
 
-    /// Has the store know that `name` has a certificate. No handshake waits for it.
+    /// Notes in the store that `name` has a certificate. Runs in the background, because a handshake must not wait for
+    /// a write.
     fn keep(self: &Rc<Self>, name: &str) {
         if self.kept.borrow().contains(name) {
             return;
@@ -315,14 +322,14 @@ impl Intake {
                 records.put_demanded(name)?;
                 records.end_tried(name)
             };
-            // What fails is done with the next look.
+            // A failed write is repeated at the next check.
             if own.has_written(&name, put).await {
                 own.kept.borrow_mut().insert(name);
             }
         });
     }
 
-    /// Whether the store has taken something about `name`.
+    /// Writes to the store on a blocking thread. Returns whether it succeeded.
     async fn has_written(
         &self,
         name: &str,
@@ -335,12 +342,12 @@ impl Intake {
                 self.warn(Warning::Store, || tracing::warn!(name, %error, "a name on demand is not noted"));
                 false
             }
-            // Of a defect, which has said where it was.
+            // The closure panicked; the panic is in the log.
             Err(_) => false,
         }
     }
 
-    /// What the store has for `name`. The outer `None`: it cannot be read.
+    /// Reads the stored certificates of `name`. The outer `None` means that the store cannot be read.
     async fn stored(&self, name: &str) -> Option<Option<Loaded>> {
         let (records, wanted) = (self.records.clone(), self.settings.wanted(name));
         match spawn_blocking(move || load(&records, &wanted)).await {
@@ -351,7 +358,7 @@ impl Intake {
                 });
                 None
             }
-            // Of a defect, which has said where it was.
+            // The closure panicked; the panic is in the log.
             Err(_) => None,
         }
     }

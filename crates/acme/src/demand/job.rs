@@ -1,4 +1,4 @@
-//! What the keeper's thread does for a name on demand: the same orders, over the same store, as for other hosts.
+//! Work that the ACME thread does for on-demand names, with the same orders and store as for configured hosts.
 
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
@@ -12,41 +12,41 @@ use crate::common::Common;
 use crate::host::fitting;
 use crate::settings::Wanted;
 
-/// The longest that anyone waits for another gateway that orders.
+/// Longest time that a job waits for an order of another gateway.
 const LIMIT: Duration = Duration::from_mins(15);
 
-/// A pause that is no failure: another gateway orders, or the same is gone on with.
+/// Pauses up to this length are waited for within a job: another gateway orders, or an order continues.
 const SHORT: Duration = Duration::from_secs(5);
 
-/// What is to be done.
+/// Kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// The authority is asked when to renew.
+    /// Update the renewal information; order nothing.
     Look,
-    /// What is missing or due is ordered.
+    /// Order certificates that are missing or due.
     Obtain,
 }
 
-/// What is to be done for whom.
+/// Work for one name. The result is sent through `done`.
 pub(crate) struct Job {
     pub(crate) wanted: Wanted,
     pub(crate) task: Task,
     pub(crate) done: oneshot::Sender<Outcome>,
 }
 
-/// The result of a job.
+/// Result of a [`DemandJob`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// There are certificates, which are due then.
+    /// All certificates are stored; the first is due at this time.
     Due(SystemTime),
-    /// One of a kind of key is missing, or not what is wanted now. Nothing is tried before then.
+    /// A certificate is missing or no longer satisfies the configuration. The next attempt is possible at this time.
     Missing(SystemTime),
-    /// It cannot be said, or done: of what is stored, or of the authority's. Nothing is tried before then.
+    /// The store or the authority failed. The next attempt is possible at this time.
     Failed(SystemTime),
 }
 
 impl Job {
-    /// Does it.
+    /// Runs the job and sends its outcome.
     pub(crate) async fn run(self, common: Rc<Common>) {
         let outcome = match self.task {
             Task::Look => look(&common, &self.wanted).await,
@@ -56,7 +56,7 @@ impl Job {
             tracing::warn!(host = self.wanted.name(), %error, "certificates are not looked after");
             Outcome::Failed(SystemTime::now() + SHORT)
         });
-        // The intake that asked may have gone with a reload.
+        // The receiver may have ended with a reload.
         let _ = self.done.send(outcome);
     }
 }
@@ -70,7 +70,7 @@ async fn look(common: &Common, wanted: &Wanted) -> Result<Outcome, AcmeError> {
     Ok(outcome(common, wanted, due.unwrap_or_else(SystemTime::now)))
 }
 
-/// What is due then: a renewal, or what is missing.
+/// The outcome with `next` as the time of the next step.
 fn outcome(common: &Common, wanted: &Wanted, next: SystemTime) -> Outcome {
     let mut kinds = wanted.keys.iter();
     let has_all = kinds.all(|kind| matches!(fitting(common, wanted, *kind), Ok(Some(_))));

@@ -1,4 +1,4 @@
-//! How often something may be done: so much at once, and then one for each interval.
+//! Rate limits of on-demand names.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -8,28 +8,33 @@ use tokio::time::Instant;
 
 use super::Pace;
 
-/// Names that are new to this process, of which the operator's server is asked: of all clients, and of each.
+/// Limit of requests to the operator's server about new names: of all clients together, and of each client within
+/// [`WINDOW`].
 const ALL: Pace = Pace { interval: Duration::from_millis(100), burst: 100 };
 const EACH: u32 = 30;
 
-/// The time in which a client may have [`EACH`] names asked for.
+/// Window in which a client may introduce [`EACH`] names.
 const WINDOW: Duration = Duration::from_mins(1);
 
-/// A bucket of tokens.
+/// A token bucket, stored as the time at which it is full again.
 #[derive(Debug)]
 pub(super) struct Bucket {
     pace: Pace,
-    /// When it is full again.
+    /// Time at which the bucket is full again.
     full_at: Instant,
 }
 
 impl Bucket {
-    /// A full one.
+    /// A full bucket.
     pub(super) fn new(pace: Pace, now: Instant) -> Self {
         Self { pace, full_at: now }
     }
 
-    /// Takes a token. An error says after which time there will be one.
+    /// Takes a token.
+    ///
+    /// # Errors
+    ///
+    /// The time until a token is available.
     pub(super) fn take(&mut self, now: Instant) -> Result<(), Duration> {
         let full_at = self.full_at.max(now) + self.pace.interval;
         let most = self.pace.interval * self.pace.burst.max(1);
@@ -40,18 +45,18 @@ impl Bucket {
         Ok(())
     }
 
-    /// Gives back a token that was taken, and not used.
+    /// Returns an unused token.
     pub(super) fn give_back(&mut self) {
-        // An earlier moment than now is that of a full one.
+        // `full_at` before the present counts as full.
         self.full_at = self.full_at.checked_sub(self.pace.interval).unwrap_or(self.full_at);
     }
 }
 
-/// How often new names are asked about. A client that invents names leaves most of it to others.
+/// Limits requests about new names, so that a client that invents names leaves most of the limit to others.
 #[derive(Debug)]
 pub(super) struct Asking {
     all: Bucket,
-    /// Of the present window. No longer than what all clients may ask in it.
+    /// Requests of each client in the present window. The total limit bounds the number of entries.
     clients: HashMap<IpAddr, u32>,
     since: Instant,
 }
@@ -61,7 +66,7 @@ impl Asking {
         Self { all: Bucket::new(ALL, now), clients: HashMap::new(), since: now }
     }
 
-    /// Whether a new name of `client` may be asked about now.
+    /// Counts a new name of `client` and returns whether it may be looked up now.
     pub(super) fn may(&mut self, client: Option<IpAddr>, now: Instant) -> bool {
         if now.duration_since(self.since) >= WINDOW {
             self.clients.clear();
@@ -79,7 +84,7 @@ impl Asking {
     }
 }
 
-/// An address, or the network of 64 bits that stands for one client.
+/// The unit that counts as one client: an IPv4 address, or the /64 network of an IPv6 address.
 fn of_one(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
@@ -117,7 +122,7 @@ mod tests {
         let asked = (0..1000).filter(|_| asking.may(client("192.0.2.1"), start)).count();
         assert_eq!(asked, EACH as usize);
         assert!(asking.may(client("192.0.2.2"), start));
-        // Addresses of one network are one client.
+        // Addresses of one /64 network count as one client.
         let own = |last: u32| client(&format!("2001:db8::{last:x}"));
         let asked = (1..1000).filter(|last| asking.may(own(*last), start)).count();
         assert_eq!(asked, EACH as usize);

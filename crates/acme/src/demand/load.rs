@@ -1,4 +1,4 @@
-//! Certificates of the store that are shown again: loaded when a handshake asks for them.
+//! Stored on-demand certificates: loading, and removal of names without use.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,21 +12,21 @@ use crate::host::usable;
 use crate::records::{Records, moment};
 use crate::settings::{KeyKind, Wanted};
 
-/// How long after its end a certificate is kept that no client asks for.
+/// Time for which an expired certificate is kept.
 const KEPT: Duration = Duration::from_hours(30 * 24);
 
-/// How long after its last attempt a name is remembered that has no certificate: longer than any pause.
+/// Time for which a name without certificate is kept after its last attempt; longer than any pause between attempts.
 const TRIED: Duration = Duration::from_hours(48);
 
-/// Certificates of one name, and their keys.
+/// Certificates of one name with their keys.
 pub(super) struct Loaded {
     pub(super) certificates: Vec<Arc<Certificate>>,
     pub(super) keys: Keystore,
-    /// When the first of them ends.
+    /// Earliest end of validity.
     pub(super) ends: SystemTime,
 }
 
-/// What the store has for `wanted` that is for this name and valid: of one kind of key, if those of others are missing. Blocks.
+/// Loads the valid certificates for `wanted`, possibly not of every kind of key. `None` if there is none. Blocks.
 pub(super) fn load(records: &Records, wanted: &Wanted) -> Result<Option<Loaded>, AcmeError> {
     let (mut certificates, mut keys, mut ends) = (Vec::new(), Keystore::new(), None);
     for kind in wanted.keys.iter().copied() {
@@ -49,7 +49,8 @@ pub(super) fn load(records: &Records, wanted: &Wanted) -> Result<Option<Loaded>,
     Ok(ends.map(|ends| Loaded { certificates, keys, ends }))
 }
 
-/// Whether the certificates of `name` ended long ago, and nothing was tried for it lately. Blocks.
+/// Returns whether the certificates of `name` expired more than [`KEPT`] ago and no attempt was made within [`TRIED`].
+/// Blocks.
 pub(super) fn is_over(records: &Records, name: &str, now: SystemTime) -> Result<bool, AcmeError> {
     for kind in KeyKind::ALL {
         match usable(records, name, kind) {
@@ -66,7 +67,7 @@ pub(super) fn is_over(records: &Records, name: &str, now: SystemTime) -> Result<
     Ok(true)
 }
 
-/// What was read; `None` for what is damaged.
+/// Maps damaged values to `None`, and keeps errors of the store.
 fn of_store<T>(read: Result<T, AcmeError>) -> Result<Option<T>, AcmeError> {
     match read {
         Err(error @ AcmeError::Store(_)) => Err(error),
@@ -74,10 +75,10 @@ fn of_store<T>(read: Result<T, AcmeError>) -> Result<Option<T>, AcmeError> {
     }
 }
 
-/// Forgets what the store has of `name`, if that is [over](is_over), and whether it did. Blocks.
+/// Removes all records of `name` if it [is over](is_over). Returns whether it did. Blocks.
 pub(super) fn forget(records: &Records, name: &str, now: SystemTime) -> Result<bool, AcmeError> {
     let Some(_lock) = records.lock(name)? else { return Ok(false) };
-    // Another gateway may have obtained one in the meantime.
+    // Another gateway may have obtained a certificate before the lock was taken.
     if !is_over(records, name, now)? {
         return Ok(false);
     }

@@ -1,4 +1,4 @@
-//! What is known of names that are not in memory: those that are being decided, with who waits, and those that are refused.
+//! On-demand names that are not in memory: pending names with their waiting handshakes, and refused names.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,31 +8,31 @@ use brisk_certs::Served;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// Names that are refused at most; of those beyond, the ones that end first are forgotten.
+/// Maximum number of refused names; the half that would end first is removed beyond it.
 const REFUSED: usize = 10_000;
 
-/// Names that are being decided at a time.
+/// Maximum number of pending names that have no stored certificate.
 const BUSY: usize = 256;
 
-/// Names that have certificates in the store, which are loaded, beside those.
+/// Additional pending names that have a stored certificate.
 const LOADED: usize = 1024;
 
-/// Handshakes that wait for one name.
+/// Maximum number of handshakes that wait for one name; further ones fail at once.
 const WAITING: usize = 1000;
 
-/// Where an answer goes.
+/// Channel to a waiting handshake. Dropping it refuses the handshake.
 pub(super) type Waiter = oneshot::Sender<Arc<Vec<Served>>>;
 
-/// What becomes of a handshake that asks for a name.
+/// Result of looking up an on-demand name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Nothing is known of the name.
+    /// The name is neither pending nor refused.
     New,
-    /// It waits with others, or was refused.
+    /// The handshake waits for the pending decision, or was refused.
     Done,
 }
 
-/// The names.
+/// Pending and refused names of one host.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     busy: HashMap<String, Vec<Waiter>>,
@@ -40,10 +40,11 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Joins `waiter` to the others of `name`, or drops it where the name is refused. It is left in its place where neither is so.
+    /// Adds `waiter` to a pending name, or drops it if the name is refused. In the case of [`NameLookup::Unknown`],
+    /// `waiter` keeps its value.
     pub(super) fn join(&mut self, name: &str, waiter: &mut Option<Waiter>, now: Instant) -> Next {
         if let Some(waiters) = self.busy.get_mut(name) {
-            // Those that have given up first.
+            // Slots of handshakes that timed out are reused first.
             if waiters.len() >= WAITING {
                 waiters.retain(|waiter| !waiter.is_closed());
             }
@@ -58,7 +59,8 @@ impl Table {
         }
     }
 
-    /// Notes that `name` is being decided. `false`: too many are. What strangers ask for takes no place of names that are kept.
+    /// Marks `name` as pending. Returns `false` if too many names are pending; names without a stored certificate
+    /// cannot use the slots of names with one.
     pub(super) fn begin(&mut self, name: &str, waiter: Option<Waiter>, is_kept: bool) -> bool {
         let most = if is_kept { BUSY + LOADED } else { BUSY };
         if self.busy.len() >= most {
@@ -69,15 +71,15 @@ impl Table {
         true
     }
 
-    /// Answers all who wait for `name`.
+    /// Sends `served` to all handshakes that wait for `name`.
     pub(super) fn answer(&mut self, name: &str, served: &Arc<Vec<Served>>) {
         for waiter in self.busy.remove(name).unwrap_or_default() {
-            // One that is gone waits no more.
+            // An error means that the handshake has ended.
             let _ = waiter.send(Arc::clone(served));
         }
     }
 
-    /// Refuses all who wait for `name`, and those who ask for it within `pause`.
+    /// Refuses the handshakes that wait for `name`, and all that arrive within `pause`.
     pub(super) fn refuse(&mut self, name: &str, pause: Duration, now: Instant) {
         self.busy.remove(name);
         if self.refused.len() >= REFUSED {
@@ -86,7 +88,7 @@ impl Table {
         self.refused.insert(name.to_owned(), now + pause);
     }
 
-    /// Forgets what is over; half of the rest, if that is nearly everything.
+    /// Removes expired refusals; if more than three quarters remain, the half that ends first too.
     fn forget(&mut self, now: Instant) {
         self.refused.retain(|_, until| *until > now);
         if self.refused.len() > REFUSED * 3 / 4 {
@@ -97,7 +99,7 @@ impl Table {
         }
     }
 
-    /// Whether `name` is being decided.
+    /// Returns whether `name` is pending.
     pub(super) fn is_busy(&self, name: &str) -> bool {
         self.busy.contains_key(name)
     }
@@ -143,7 +145,7 @@ mod tests {
             all.push(waits);
         }
         assert_eq!(table.busy[name].len(), WAITING);
-        // Those who have given up make place.
+        // Handshakes that timed out free their slots.
         drop(all);
         join(&mut table, name, now);
         assert_eq!(table.busy[name].len(), 1);

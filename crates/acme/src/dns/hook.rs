@@ -1,4 +1,4 @@
-//! Records that a program of the operator changes.
+//! Provider that runs a program of the operator.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -14,13 +14,14 @@ use tokio::task::spawn_blocking;
 
 use super::{DnsError, HookSettings, Txt};
 
-/// How often a running program is looked at.
+/// Poll interval for the end of the program.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The most of its complaints that is reported.
+/// Maximum number of reported bytes of standard error.
 const COMPLAINT: usize = 2000;
 
-/// How long the end of its complaints is waited for after its own: what it left running may never close the pipe.
+/// Time to wait for the end of standard error after the program has ended. A background process that the program
+/// started may keep the pipe open.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 pub(super) async fn put(settings: &HookSettings, record: &Txt) -> Result<(), DnsError> {
@@ -31,7 +32,7 @@ pub(super) async fn remove(settings: &HookSettings, record: &Txt) -> Result<(), 
     run(settings.cleanup.as_ref().unwrap_or(&settings.program), settings.limit, "cleanup", record).await
 }
 
-/// Calls `program` as lego calls one (`present NAME. VALUE`), with the variables that certbot sets for its hooks.
+/// Runs `program` with the arguments of lego (`present NAME. VALUE`) and the environment of certbot's hooks.
 async fn run(program: &Path, limit: Duration, action: &'static str, record: &Txt) -> Result<(), DnsError> {
     let by = format!("{} {action}", program.display());
     let mut command = Command::new(program);
@@ -46,9 +47,9 @@ async fn run(program: &Path, limit: Duration, action: &'static str, record: &Txt
     }
 }
 
-/// Runs `command` to its end, which comes at the limit at the latest.
+/// Runs `command`; kills it at `limit`. Blocks.
 fn finish(mut command: Command, limit: Duration) -> Result<(), String> {
-    // A group of its own, so that what it starts ends with it at the limit.
+    // A process group of its own, so that the timeout kills its children too.
     command.process_group(0);
     let mut child = command.spawn().map_err(|error| format!("cannot be started: {error}"))?;
     let complaints = child.stderr.take().map(Complaints::of);
@@ -60,7 +61,8 @@ fn finish(mut command: Command, limit: Duration) -> Result<(), String> {
     Err(format!("{status}{}{complaint}", if complaint.is_empty() { "" } else { ": " }))
 }
 
-/// What a program writes to standard error, read beside it: it would wait for a reader otherwise, or be ended for want of one.
+/// Standard error of a program, read on a thread. Without a reader the program would block on a full pipe, or be killed
+/// by SIGPIPE if the pipe were closed.
 struct Complaints {
     begun: Arc<Mutex<Vec<u8>>>,
     ended: Receiver<()>,
@@ -72,7 +74,7 @@ impl Complaints {
         let begun: Arc<Mutex<Vec<u8>>> = Arc::default();
         let kept = Arc::clone(&begun);
         thread::spawn(move || {
-            // Dropped at the end, which is the news.
+            // Dropped at end of file, which wakes the receiver.
             let _end = end;
             let mut buffer = [0; 4096];
             while let Ok(length @ 1..) = stderr.read(&mut buffer) {
@@ -85,7 +87,7 @@ impl Complaints {
     }
 
     fn text(self) -> String {
-        // Either outcome means that there is no more to wait for.
+        // Both outcomes end the wait: end of file or timeout.
         let _ = self.ended.recv_timeout(LAST_WORDS);
         let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&begun).trim().to_owned()
@@ -100,7 +102,7 @@ fn wait(child: &mut Child, limit: Duration) -> Result<std::process::ExitStatus, 
             Ok(None) if Instant::now() < deadline => thread::sleep(LOOK),
             Ok(None) => {
                 if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-                    // An error means that it has ended just now.
+                    // An error means that the program has ended in the meantime.
                     let _ = kill_process_group(group, Signal::KILL);
                 }
                 let _ = child.wait();
@@ -145,7 +147,7 @@ mod tests {
     #[tokio::test]
     async fn what_it_leaves_running_and_what_it_says_at_length_do_not_matter() {
         let folder = tempfile::tempdir().unwrap();
-        // The second keeps the pipe to here for as long as the test may take.
+        // The background process keeps the pipe open for longer than the test runs.
         let settings = script(folder.path(), "echo no >&2; sleep 1000 & echo $! > \"$0.pid\"; exit 3");
         let error = put(&settings, &record()).await.unwrap_err().to_string();
         assert!(error.contains("exit status: 3: no"), "{error}");
@@ -164,7 +166,7 @@ mod tests {
         let error = put(&settings, &record()).await.unwrap_err().to_string();
         assert!(error.contains("not done"), "{error}");
         let pid: i32 = fs::read_to_string(folder.path().join("hook.pid")).unwrap().trim().parse().unwrap();
-        // It may be a zombie until its new parent has looked.
+        // A zombie counts as ended; its new parent may not have waited for it yet.
         let runs =
             || fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
         for _ in 0..200 {

@@ -1,6 +1,7 @@
-//! Messages of the DNS: questions for zones, updates, and their signatures (RFC 8945).
+//! DNS messages: SOA queries, dynamic updates (RFC 2136) and TSIG signatures (RFC 8945).
 //!
-//! The signature of a reply is not verified: who forges one makes an order fail, which is all that not replying does.
+//! Signatures of replies are not verified: a forged reply can only make an order fail, and so can an attacker on the
+//! path who drops the reply.
 
 use aws_lc_rs::hmac;
 use hickory_proto::op::{Message, Query, ResponseCode, update_message};
@@ -11,13 +12,13 @@ use hickory_proto::serialize::binary::{BinEncodable, BinEncoder};
 
 use super::{TsigKey, Txt};
 
-/// How long a record may be kept: it is gone again soon.
+/// TTL of challenge records, in seconds. Short, because they are removed after the order.
 const TTL: u32 = 60;
 
-/// How far the clocks of both sides may be apart, in seconds (RFC 8945 section 10).
+/// Tolerated clock difference, in seconds (RFC 8945 section 10).
 const FUDGE: u16 = 300;
 
-/// Algorithms of signatures.
+/// MAC algorithms of TSIG.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TsigAlgorithm {
     /// `hmac-sha256`.
@@ -39,14 +40,18 @@ impl TsigAlgorithm {
     }
 }
 
-/// What becomes of a record.
+/// Operation on a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Add,
     Remove,
 }
 
-/// A signed update of `zone`.
+/// Builds a signed update of `zone`.
+///
+/// # Errors
+///
+/// The reason, if the record is outside the zone or a name is invalid.
 pub(super) fn change(
     kind: Change,
     record: &Txt,
@@ -67,14 +72,14 @@ pub(super) fn change(
     signed(&message, key, now).map_err(|error| error.to_string())
 }
 
-/// The question for the SOA record of `zone`.
+/// Builds the query for the SOA record of `zone`.
 pub(super) fn question(zone: &str) -> Result<Vec<u8>, String> {
     let mut message = Message::query();
     message.add_query(Query::query(name(zone)?, RecordType::SOA));
     message.to_vec().map_err(|error| error.to_string())
 }
 
-/// RFC 8945 section 5.1: the record with the signature is the last, and not part of what is signed.
+/// RFC 8945 section 5.1: the TSIG record is the last of the additional section and not covered by the signature.
 fn signed(message: &Message, key: &TsigKey, now: u64) -> Result<Vec<u8>, hickory_proto::ProtoError> {
     let owner = name(&key.name).map_err(hickory_proto::ProtoError::from)?;
     let (algorithm, hash) = key.algorithm.parts();
@@ -85,7 +90,7 @@ fn signed(message: &Message, key: &TsigKey, now: u64) -> Result<Vec<u8>, hickory
     let mut signature = Vec::new();
     record.emit(&mut BinEncoder::new(&mut signature))?;
     bytes.append(&mut signature);
-    // The count of additional records.
+    // RFC 1035 section 4.1.1: ARCOUNT, now including the TSIG record.
     let count = u16::from_be_bytes([bytes[10], bytes[11]]) + 1;
     bytes[10..12].copy_from_slice(&count.to_be_bytes());
     Ok(bytes)
@@ -97,12 +102,12 @@ fn name(text: &str) -> Result<Name, String> {
     Ok(name)
 }
 
-/// What a server replied.
+/// A reply of the server.
 #[derive(Debug)]
 pub(super) struct Reply(Message);
 
 impl Reply {
-    /// Reads the reply to `asked`.
+    /// Parses the reply to `asked`.
     pub(super) fn read(asked: &[u8], reply: &[u8]) -> Result<Self, String> {
         if reply.len() < 12 || reply[..2] != asked[..2] {
             return Err("the reply is none to what was asked".to_owned());
@@ -114,7 +119,7 @@ impl Reply {
         self.0.response_code == ResponseCode::NoError
     }
 
-    /// Why it was not done.
+    /// The response code, with a probable cause.
     pub(super) fn refusal(&self) -> String {
         let hint = match self.0.response_code {
             ResponseCode::NotAuth => {
@@ -126,7 +131,7 @@ impl Reply {
         format!("{}{hint}", self.0.response_code)
     }
 
-    /// Whether it has the SOA record of `zone` itself.
+    /// Returns whether the server is authoritative for the SOA record of `zone` itself.
     pub(super) fn is_apex_of(&self, zone: &str) -> bool {
         let Ok(zone) = name(zone) else { return false };
         self.is_done()

@@ -1,4 +1,4 @@
-//! Records that are changed at the primary server of their zone (RFC 2136), over TCP.
+//! Provider for dynamic updates at the primary server of a zone (RFC 2136), over TCP.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::message::{Change, Reply, change, question};
 use super::{DnsError, Txt, UpdateSettings};
 
-/// How long a question to the server may take.
+/// Timeout of one exchange with the server.
 const LIMIT: Duration = Duration::from_secs(20);
 
 pub(super) async fn put(settings: &UpdateSettings, record: &Txt) -> Result<(), DnsError> {
@@ -32,7 +32,7 @@ async fn run(settings: &UpdateSettings, kind: Change, record: &Txt) -> Result<()
     if reply.is_done() { Ok(()) } else { Err(failed(format!("zone {zone}: {}", reply.refusal()))) }
 }
 
-/// The zone that `name` is in: the longest of its parents of which the server has a SOA record.
+/// Finds the zone of `name`: the longest parent with a SOA record.
 async fn zone_of(settings: &UpdateSettings, name: &str) -> Result<String, String> {
     let mut rest = name;
     while let Some((_, parent)) = rest.split_once('.') {
@@ -44,11 +44,11 @@ async fn zone_of(settings: &UpdateSettings, name: &str) -> Result<String, String
     Err(format!("it has no zone for {name}; write `zone`, or the server that has it"))
 }
 
-/// One message, one reply.
+/// Sends one message and reads one reply.
 async fn ask(server: &str, message: &[u8]) -> Result<Reply, String> {
     let exchange = async {
         let mut tcp = TcpStream::connect(server).await?;
-        // RFC 1035 section 4.2.2: the length goes before.
+        // RFC 1035 section 4.2.2: a message over TCP has a length prefix of two bytes.
         let length = u16::try_from(message.len()).expect("a message of a few hundred bytes");
         let framed = [&length.to_be_bytes()[..], message].concat();
         tcp.write_all(&framed).await?;

@@ -1,4 +1,5 @@
-//! Looks after what is in memory for a host, and what is in the store for names on demand.
+//! Periodic work for on-demand names: renewal, eviction from memory, comparison with the store, removal of unused
+//! names.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -17,23 +18,25 @@ use crate::demand::job::{Outcome, Task};
 use crate::demand::load::{Loaded, forget, is_over};
 use crate::renewal::random_below;
 
-/// How often a certificate that is used is looked at, and how long after its last use it is.
+/// Interval of checks of a certificate in use, and the time after its last use for which it stays in memory.
 const LOOK: Duration = Duration::from_hours(1);
 const USED: Duration = Duration::from_hours(48);
 
-/// Certificates that are to be looked at, that are looked at, and that are renewed at a time.
+/// Limits: queued checks, concurrent checks, and concurrent renewals.
 const LOOKS: usize = 50;
 pub(super) const LOOKING: usize = 4;
 pub(super) const RENEWING: usize = 4;
 
-/// Names that are looked at in a minute, whether they ended long ago.
+/// Names that one sweep checks per minute.
 const SWEPT: usize = 100;
 
-/// How long a name is seen to be over before it is forgotten: a clock that is wrong at the start is set right meanwhile.
+/// Time for which a name must be without use before it is removed. Protects certificates against a clock that is wrong
+/// after boot.
 const SEEN_OVER: Duration = Duration::from_hours(1);
 
 impl Intake {
-    /// Drops what no client has asked for lately, and looks at what is in use, the longest due first.
+    /// Evicts certificates that no client used for [`USED`], and starts checks of those in use, the longest overdue
+    /// first.
     pub(super) fn look_over(self: &Rc<Self>) {
         let now = Instant::now();
         let mut due = Vec::new();
@@ -62,7 +65,8 @@ impl Intake {
         }
     }
 
-    /// Shows what others have obtained, and renews what is due, if the name is still served.
+    /// Presents certificates that other gateways obtained, and renews due certificates if the operator's server still
+    /// accepts the name.
     async fn look_at(self: &Rc<Self>, name: &str) {
         let is_due = {
             let _end = AtEnd(|| self.waiting.set(self.waiting.get() - 1));
@@ -72,14 +76,14 @@ impl Intake {
             self.compare_one(name).await && self.is_due(name).await
         };
         if is_due {
-            // Others are looked at meanwhile.
+            // The permit for checks is free again, so that other names are checked while this one is renewed.
             let _place = self.renewing.acquire().await.expect("it is never closed");
             let _ = self.job(name, Task::Obtain).await;
             self.compare_one(name).await;
         }
     }
 
-    /// Whether a certificate is to be renewed now, or is missing and may be ordered.
+    /// Returns whether a certificate may be ordered now: a renewal is due, or one is missing and a token is available.
     async fn is_due(&self, name: &str) -> bool {
         let outcome = self.job(name, Task::Look).await;
         let (Outcome::Due(at) | Outcome::Missing(at)) = outcome else { return false };
@@ -99,16 +103,16 @@ impl Intake {
                 return false;
             }
         }
-        // A renewal is none of the orders that are counted; a kind of key that is new to the configuration is.
+        // Renewals take no token. A kind of key that the configuration has added does.
         matches!(outcome, Outcome::Due(_)) || self.orders.borrow_mut().take(Instant::now()).is_ok()
     }
 
-    /// Shows what the store has now in the place of what is in memory. Whether there is anything to show.
+    /// Replaces the certificates in memory by those of the store. Returns whether there are any.
     async fn compare_one(self: &Rc<Self>, name: &str) -> bool {
-        // What cannot be read now has not gone.
+        // The store cannot be read now; certificates in memory stay.
         let Some(stored) = self.stored(name).await else { return false };
         let Some(Loaded { certificates, keys, ends }) = stored else {
-            // Nothing valid any more: the next handshake has it asked about.
+            // No valid certificate is stored any more: the next handshake starts a decision.
             self.looks.borrow_mut().remove(name);
             self.names.drop_shown(name);
             return false;
@@ -123,8 +127,8 @@ impl Intake {
         true
     }
 
-    /// Learns which names have certificates, of this gateway or another. What has gone, as by a revocation, is looked at with the
-    /// next tick.
+    /// Reads the list of names with certificates, obtained by any gateway. Names that disappeared, for example by a
+    /// revocation, are checked at the next tick.
     pub(super) async fn compare(&self) {
         let records = self.records.clone();
         match spawn_blocking(move || records.demanded()).await {
@@ -143,7 +147,8 @@ impl Intake {
         }
     }
 
-    /// Forgets names whose certificates ended long ago, or that never had one, a few at a time. Those of hosts that are gone too.
+    /// Removes names whose certificates expired long ago or were never obtained, [`SWEPT`] per call. Includes names of
+    /// removed hosts.
     pub(super) async fn sweep(&self) {
         if self.sweep.borrow().is_empty() {
             let records = self.records.clone();
