@@ -1,17 +1,17 @@
-//! `Accept-Encoding`, RFC 9110 section 12.5.3.
+//! Negotiation of content codings by `Accept-Encoding` (RFC 9110 section 12.5.3).
 
 use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, HeaderValue};
 
 use crate::Coding;
 
-/// The weight of what is listed without one: in thousandths, as all weights here.
+/// Weight of a coding without a `q` parameter. All weights are in thousandths.
 const FULL: u16 = 1000;
 
-/// Members of the list that are looked at. Browsers send five.
+/// Maximum number of list members that are parsed. Browsers send five; the limit bounds the cost of hostile headers.
 const MEMBERS: usize = 64;
 
-/// What a client says of codings.
+/// The codings that a client accepts, with their weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accepted {
     codings: [Option<u16>; Coding::ALL.len()],
@@ -21,8 +21,10 @@ pub struct Accepted {
 }
 
 impl Accepted {
-    /// What the headers of a request say. Members that cannot be read are passed over. Without the header the client takes
-    /// nothing but the identity here: it may be too old to know of codings.
+    /// Parses the `Accept-Encoding` headers of a request. Malformed members are skipped.
+    ///
+    /// Without the header, only `identity` is accepted. RFC 9110 would allow any coding, but a client without the
+    /// header may be too old to support one.
     pub fn of(headers: &HeaderMap) -> Self {
         let mut accepted = Self::default();
         let values = headers.get_all(ACCEPT_ENCODING).iter();
@@ -33,7 +35,8 @@ impl Accepted {
         accepted
     }
 
-    /// The coding of `offered` with the highest weight; of equal ones the first. `None` if the client prefers the identity.
+    /// The coding of `offered` with the highest weight; the first of equal ones. `None` if the client prefers
+    /// `identity`.
     pub fn best(&self, offered: &[Coding]) -> Option<Coding> {
         let mut best: Option<(u16, Coding)> = None;
         for coding in offered {
@@ -42,17 +45,18 @@ impl Accepted {
                 best = Some((weight, *coding));
             }
         }
-        // What is not listed is the least preferred: the identity too, unless it says otherwise.
+        // An unlisted coding is the least preferred, and so is `identity` unless the client lists it.
         best.filter(|(weight, _)| self.identity.is_none_or(|identity| *weight >= identity))
             .map(|(_, coding)| coding)
     }
 
-    /// The weight of a coding in thousandths; 0 if the client does not take it.
+    /// The weight of a coding in thousandths; 0 if the client does not accept it.
     pub fn weight(&self, coding: Coding) -> u16 {
         self.codings[coding.index()].or(self.others).unwrap_or(0)
     }
 
-    /// Whether the client takes `dcz` (RFC 9842), and prefers nothing of `offered` to it. `*` does not mean it.
+    /// Returns whether the client accepts `dcz` (RFC 9842) and prefers no coding of `offered` to it. The wildcard `*`
+    /// does not include `dcz`.
     pub fn takes_dictionaries(&self, offered: &[Coding]) -> bool {
         let weight = self.dictionary.unwrap_or(0);
         weight > 0
@@ -60,8 +64,8 @@ impl Accepted {
             && self.identity.is_none_or(|identity| identity <= weight)
     }
 
-    /// An `Accept-Encoding` with the codings of `offered` that the client takes, the most preferred with the highest weight;
-    /// `None` if there is none or it prefers the identity.
+    /// An `Accept-Encoding` value for an upstream: the accepted codings of `offered`, in the client's order of
+    /// preference. `None` if the client accepts none of them or prefers `identity`.
     pub fn narrowed(&self, offered: &[Coding]) -> Option<HeaderValue> {
         self.best(offered)?;
         let mut taken: Vec<_> = offered.iter().filter(|coding| self.weight(**coding) > 0).collect();
@@ -85,12 +89,12 @@ impl Accepted {
             None if name == "*" => &mut self.others,
             None => return,
         };
-        // `gzip, x-gzip;q=0`: what is listed first counts.
+        // For a duplicate, as in `gzip, x-gzip;q=0`, the first member wins.
         place.get_or_insert(weight);
     }
 }
 
-/// `q=0.5`, with three digits after the point at most.
+/// Parses a weight such as `q=0.5`, with at most three digits after the point (RFC 9110 section 12.4.2).
 fn weight(parameter: &str) -> Option<u16> {
     let digits = parameter.strip_prefix("q=").or_else(|| parameter.strip_prefix("Q="))?;
     let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));

@@ -1,4 +1,4 @@
-//! The codecs the other way: what a stranger compressed, a bounded piece of output at a time.
+//! Streaming decoders with a bounded amount of output per call, for content of untrusted peers.
 
 use std::fmt;
 
@@ -10,49 +10,49 @@ use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
 use crate::Coding;
 
-/// Output of a step at most.
+/// Maximum output of one call, in bytes.
 pub(crate) const ROOM: usize = 32 << 10;
 
-/// The largest window of zstd that is taken: RFC 9659 allows no larger one.
+/// Largest accepted window of `zstd`, as a power of two: 8 MiB, the limit of RFC 9659.
 const LARGEST_WINDOW: u32 = 23;
 
-/// zlib's way to ask for the frame of gzip, with a window of 32 KiB.
+/// Parameter of zlib for `gzip` framing with a window of 32 KiB.
 const GZIP: u8 = 16 + 15;
 
-/// How members of gzip begin: what follows one and begins in another way is padding.
+/// First bytes of a `gzip` member (RFC 1952 section 2.3.1). Other bytes after a member are padding.
 const MEMBER: [u8; 3] = [0x1f, 0x8b, 8];
 
-/// What cannot be decoded.
+/// Reasons for which content cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecoderError {
-    /// The bytes are no message of this coding.
+    /// The bytes are not valid in this coding.
     #[error("the bytes are not {}, although their head says so", .0.name())]
     Malformed(Coding),
-    /// The message ends early.
+    /// The content ends before its coding is complete.
     #[error("the {} message ends early", .0.name())]
     Truncated(Coding),
 }
 
-/// What a step did.
+/// Result of [`Decoder::write`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded {
-    /// Bytes of the input that were taken.
+    /// Number of consumed input bytes.
     pub taken: usize,
-    /// There may be more output without further input.
+    /// More output may follow without further input.
     pub has_more: bool,
 }
 
-/// Decodes one message.
+/// A decoder for one message body.
 pub struct Decoder {
     coding: Coding,
     codec: Codec,
-    /// The message, or a part that could be the last, has ended.
+    /// The content is complete, or a `gzip` member that could be the last has ended.
     is_complete: bool,
-    /// What follows belongs to nothing.
+    /// All further input is ignored.
     is_over: bool,
-    /// No byte has come.
+    /// No input has arrived.
     is_empty: bool,
-    /// Bytes that have come of what may be another member of gzip.
+    /// Number of matched bytes of [`MEMBER`], the header of a possible next `gzip` member.
     begun: usize,
 }
 
@@ -63,7 +63,7 @@ enum Codec {
 }
 
 impl Decoder {
-    /// For one message.
+    /// A decoder for one message body in `coding`.
     pub fn new(coding: Coding) -> Self {
         let alloc = StandardAlloc::default;
         let codec = match coding {
@@ -80,7 +80,8 @@ impl Decoder {
         Self { coding, codec, is_complete: false, is_over: false, is_empty: true, begun: 0 }
     }
 
-    /// Bytes that a decoder takes at most, which its message decides.
+    /// Maximum memory of a decoder, in bytes. The largest window that the content may declare decides; see
+    /// [`LARGEST_WINDOW`].
     pub fn memory(coding: Coding) -> usize {
         match coding {
             Coding::Zstd => 9 << 20,
@@ -89,8 +90,12 @@ impl Decoder {
         }
     }
 
-    /// Takes some of `input` and appends up to 32 KiB to `output`. Call it again with the rest of the input as long as there is
-    /// some, or more output.
+    /// Decodes some of `input` and appends up to 32 KiB to `output`. Call it again while input is left or
+    /// [`Decoded::has_more`] is set.
+    ///
+    /// # Errors
+    ///
+    /// [`DecoderError::Malformed`] if the bytes are invalid or the decoder makes no progress.
     pub fn write(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<Decoded, DecoderError> {
         if self.is_over {
             return Ok(Decoded { taken: input.len(), has_more: false });
@@ -122,7 +127,7 @@ impl Decoder {
         Ok(Decoded { taken: step.taken, has_more: step.made == ROOM })
     }
 
-    /// What follows a whole message of gzip is another member (RFC 1952 section 2.2) or padding, of which it has no say.
+    /// Handles the input after a `gzip` member: another member (RFC 1952 section 2.2) or padding. Padding is ignored.
     fn after_member(&mut self, input: &[u8]) -> Decoded {
         for (at, byte) in input.iter().enumerate() {
             if *byte != MEMBER[self.begun] {
@@ -132,7 +137,7 @@ impl Decoder {
             self.begun += 1;
             if self.begun == MEMBER.len() {
                 let mut inflate = Inflate::new(true, GZIP);
-                // No more than a part of the header: nothing comes out.
+                // These bytes are only a part of the header, so there is no output.
                 let begins = inflate.decompress(&MEMBER, &mut [0], InflateFlush::NoFlush).is_ok();
                 self.codec = Codec::Gzip(Box::new(inflate));
                 (self.begun, self.is_complete, self.is_over) = (0, !begins, !begins);
@@ -142,8 +147,12 @@ impl Decoder {
         Decoded { taken: input.len(), has_more: false }
     }
 
-    /// The input ends here: whether the message did. No byte at all is an empty message, as browsers take it: answers without
-    /// content say how it would be coded, too.
+    /// Checks that the content is complete at the end of the input. Empty input counts as complete, as in browsers:
+    /// responses without content may still have a `Content-Encoding`.
+    ///
+    /// # Errors
+    ///
+    /// [`DecoderError::Truncated`] if the content ends early.
     pub fn finish(&self) -> Result<(), DecoderError> {
         if self.is_complete || self.is_empty { Ok(()) } else { Err(DecoderError::Truncated(self.coding)) }
     }

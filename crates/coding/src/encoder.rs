@@ -1,4 +1,4 @@
-//! The codecs, behind one interface: pieces in, what can be sent of them out.
+//! Streaming encoders with one interface for all codings.
 
 use std::fmt;
 
@@ -10,28 +10,28 @@ use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
 
 use crate::{Coding, Dictionary};
 
-/// The window of streams, for brotli and zstd: what a client has to keep, and most of what an encoder takes. RFC 8878
-/// section 3.1.1.1.2 and RFC 9659 allow up to 8 MiB.
+/// Window of streams for `br` and `zstd`, as a power of two: 256 KiB. The client must allocate it, and it is most of an
+/// encoder's memory. RFC 8878 section 3.1.1.1.2 and RFC 9659 would allow 8 MiB.
 const WINDOW: u32 = 18;
 
-/// The largest window that every client has.
+/// Largest window that every client supports, as a power of two: 8 MiB (RFC 9659).
 const LARGEST_WINDOW: u32 = 23;
 
-/// Output that is made at a time.
+/// Granularity of output buffers, in bytes.
 const ROOM: usize = 16 << 10;
 
-/// What is to be done beside taking the input.
+/// Operation after the input of a call has been consumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing: output comes when it is worth it.
+    /// Keep output until enough has accumulated.
     Go,
-    /// All input so far can be decoded from the output so far.
+    /// Emit all output, so that the peer can decode all input so far.
     Flush,
-    /// The input ends.
+    /// End the content.
     Finish,
 }
 
-/// The codec gave up. That is a fault of the program, not of the input.
+/// The codec failed. This is a defect of the program: no input is invalid for an encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncoderError(Coding);
 
@@ -43,12 +43,12 @@ impl fmt::Display for EncoderError {
 
 impl std::error::Error for EncoderError {}
 
-/// Encodes one message after the other.
+/// An encoder. After [`reset`](Self::reset) it can be used for another message.
 pub struct Encoder {
     coding: Coding,
     level: u8,
     codec: Codec,
-    /// What comes before the first output.
+    /// Bytes before the first output: the header of a `dcz` response.
     preface: Option<[u8; 40]>,
     has_dictionary: bool,
 }
@@ -60,7 +60,7 @@ enum Codec {
 }
 
 impl Encoder {
-    /// An encoder of a level that [`Coding::levels`] has.
+    /// An encoder with a level of [`Coding::levels`].
     pub fn new(coding: Coding, level: u8) -> Self {
         let codec = match coding {
             Coding::Zstd => Codec::Zstd(zstd(level, WINDOW)),
@@ -70,8 +70,8 @@ impl Encoder {
         Self { coding, level, codec, preface: None, has_dictionary: false }
     }
 
-    /// An encoder of `dcz` (RFC 9842) for a message of this length, if it is known. Its window is that of both, up to the 8 MiB
-    /// that every client has.
+    /// An encoder for `dcz` (RFC 9842). `length` is the length of the content, if known. The window covers dictionary
+    /// and content, up to 8 MiB.
     pub fn with_dictionary(
         level: u8,
         dictionary: &Dictionary,
@@ -83,7 +83,7 @@ impl Encoder {
         Ok(Self { coding: Coding::Zstd, level, codec: Codec::Zstd(context), preface, has_dictionary: true })
     }
 
-    /// Bytes that such an encoder takes at most.
+    /// Maximum memory of an encoder of [`with_dictionary`](Self::with_dictionary), in bytes.
     pub fn memory_with(dictionary: &Dictionary, length: Option<u64>) -> usize {
         Self::memory(Coding::Zstd) + 2 * dictionary.bytes().len() + (2 << Self::window(dictionary, length))
     }
@@ -93,7 +93,8 @@ impl Encoder {
         both.next_power_of_two().ilog2().clamp(WINDOW, LARGEST_WINDOW)
     }
 
-    /// An encoder for files, which are encoded once and sent often: its window is the largest that every client has.
+    /// An encoder for static files, which are encoded once and sent often: it uses the largest window that every client
+    /// supports.
     pub fn for_files(coding: Coding, level: u8) -> Self {
         let codec = match coding {
             Coding::Zstd => Codec::Zstd(zstd(level, LARGEST_WINDOW)),
@@ -103,17 +104,17 @@ impl Encoder {
         Self { coding, level, codec, preface: None, has_dictionary: false }
     }
 
-    /// Its coding.
+    /// The coding.
     pub fn coding(&self) -> Coding {
         self.coding
     }
 
-    /// Its level.
+    /// The level.
     pub fn level(&self) -> u8 {
         self.level
     }
 
-    /// Bytes that an encoder of a coding takes at most, for a message of unknown length.
+    /// Maximum memory of an encoder for content of unknown length, in bytes.
     pub fn memory(coding: Coding) -> usize {
         match coding {
             Coding::Zstd => 2 << 20,
@@ -122,8 +123,12 @@ impl Encoder {
         }
     }
 
-    /// Takes all of `input` and appends to `output` what can be sent by now. Takes time in proportion to `input`, but that
-    /// brotli and zstd gather up to 128 KiB before they encode them at once.
+    /// Consumes all of `input` and appends available output to `output`. The time is proportional to the length of
+    /// `input`, except that `br` and `zstd` collect up to 128 KiB and encode them in one call.
+    ///
+    /// # Errors
+    ///
+    /// [`EncoderError`] if the codec fails; the encoder must be dropped.
     pub fn write(&mut self, input: &[u8], output: &mut Vec<u8>, step: Step) -> Result<(), EncoderError> {
         if let Some(preface) = self.preface.take() {
             output.extend_from_slice(&preface);
@@ -136,7 +141,7 @@ impl Encoder {
         written.ok_or(EncoderError(self.coding))
     }
 
-    /// Encodes a whole message, which saves what a message of unknown length needs.
+    /// Encodes a complete body. The known length makes the output smaller than that of [`write`](Self::write).
     pub fn write_whole(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<(), EncoderError> {
         match &mut self.codec {
             Codec::Zstd(context) => {
@@ -152,7 +157,8 @@ impl Encoder {
         self.write(input, output, Step::Finish)
     }
 
-    /// Prepares for another message. False if that would save nothing: then it is to be dropped.
+    /// Prepares the encoder for another message. Returns `false` if reuse saves nothing; the encoder must be dropped
+    /// then.
     pub fn reset(&mut self) -> bool {
         if self.has_dictionary {
             return false;
@@ -177,7 +183,7 @@ impl fmt::Debug for Encoder {
     }
 }
 
-/// zlib's way to ask for the frame of gzip, with a window of 32 KiB.
+/// Parameter of zlib for `gzip` framing with a window of 32 KiB.
 const GZIP: u8 = 16 + 15;
 
 fn zstd(level: u8, window: u32) -> CCtx<'static> {
@@ -274,7 +280,7 @@ fn write_gzip(deflate: &mut Deflate, input: &[u8], output: &mut Vec<u8>, step: S
         match (status, step) {
             (Status::StreamEnd, _) => return Some(()),
             (_, Step::Finish) => {}
-            // Room was left: everything that there is came out.
+            // Room was left in the buffer: all available output has been emitted.
             _ if rest.is_empty() && made < ROOM => return Some(()),
             _ => {}
         }
@@ -311,7 +317,7 @@ mod tests {
         plain
     }
 
-    /// Text that compresses, but not to nothing.
+    /// Text that compresses well, but not to nothing.
     fn text(length: usize) -> Vec<u8> {
         let words = ["lamp ", "river ", "stone ", "seven ", "under ", "glass ", "northern ", "\n"];
         let mut state = 1_u32;

@@ -1,14 +1,16 @@
-//! What must hold for the decoders, whatever a stranger calls a coded message.
+//! Fuzz target for the decoders.
 //!
-//! Pieces make no difference, no step gives more than its room, and what the encoders write comes back.
+//! Invariants: the division of the input into pieces does not matter, no call exceeds its output limit, and decoding
+//! inverts encoding.
 
 use crate::decoder::ROOM;
 use crate::{Coding, Decoder, DecoderError, Encoder};
 
-/// Output that is looked at: bombs have more.
+/// Number of output bytes that are compared; decompression bombs produce more.
 const ENOUGH: usize = 1 << 20;
 
-/// The first bytes choose the coding and the pieces; the rest is a message, and a text.
+/// Runs the target. The first two bytes select the coding and the length of pieces; the remainder is used as encoded
+/// content and as plain text.
 pub fn decoding(bytes: &[u8]) {
     let Some((&[choice, step], message)) = bytes.split_first_chunk::<2>() else { return };
     let coding = Coding::ALL[usize::from(choice) % Coding::ALL.len()];
@@ -25,7 +27,8 @@ pub fn decoding(bytes: &[u8]) {
     assert_eq!(decoded(coding, &pieces(&encoded)), expected, "what was encoded comes back from pieces");
 }
 
-/// What comes out, and why no more does. Of an error, how much came out before it depends on the pieces.
+/// The decoded content, and the error if there is one. The content is empty after an error, because its length would
+/// depend on the pieces.
 fn decoded(coding: Coding, pieces: &[Vec<u8>]) -> (Vec<u8>, Option<DecoderError>) {
     let (mut decoder, mut output) = (Decoder::new(coding), Vec::new());
     for piece in pieces {

@@ -1,6 +1,8 @@
-//! Content codings of HTTP: which of them a client takes, and the codecs that make them.
+//! Content codings of HTTP (RFC 9110 section 8.4): negotiation of `Accept-Encoding`, encoders and decoders for `zstd`,
+//! `br` and `gzip`, and the dictionaries of `dcz`.
 //!
-//! What may be coded, and how much of it at a time, is for callers to decide: nothing here waits or reads.
+//! Callers decide which content is encoded and how much memory and processor time it may use. Nothing in this crate
+//! performs I/O or blocks.
 
 mod accept;
 mod decoder;
@@ -15,19 +17,19 @@ pub use decoder::{Decoded, Decoder, DecoderError};
 pub use dictionary::Dictionary;
 pub use encoder::{Encoder, EncoderError, Step};
 
-/// A content coding that can be made here.
+/// A content coding that [`Encoder`] and [`Decoder`] support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Coding {
-    /// `zstd`, RFC 8878.
+    /// `zstd` (RFC 8878).
     Zstd,
-    /// `br`, RFC 7932.
+    /// `br` (RFC 7932).
     Brotli,
-    /// `gzip`, RFC 1952.
+    /// `gzip` (RFC 1952).
     Gzip,
 }
 
 impl Coding {
-    /// All of them, in the order of [`Coding::index`].
+    /// All codings, in the order of [`Coding::index`].
     pub const ALL: [Self; 3] = [Self::Zstd, Self::Brotli, Self::Gzip];
 
     /// The name in `Accept-Encoding` and `Content-Encoding`.
@@ -39,7 +41,7 @@ impl Coding {
         }
     }
 
-    /// The end of the names of files that hold it, without a dot.
+    /// The extension of precompressed files, without the dot: `zst` for `a.css.zst`.
     pub fn extension(self) -> &'static str {
         match self {
             Self::Zstd => "zst",
@@ -48,7 +50,7 @@ impl Coding {
         }
     }
 
-    /// The coding of a name, without regard to case. `x-gzip` is gzip (RFC 9110 section 8.4.1.3).
+    /// Parses a name without regard to case. `x-gzip` is an alias of `gzip` (RFC 9110 section 8.4.1.3).
     pub fn named(name: &str) -> Option<Self> {
         if name.eq_ignore_ascii_case("x-gzip") {
             return Some(Self::Gzip);
@@ -56,12 +58,12 @@ impl Coding {
         Self::ALL.into_iter().find(|coding| name.eq_ignore_ascii_case(coding.name()))
     }
 
-    /// Its place among [`Coding::ALL`].
+    /// The index in [`Coding::ALL`].
     pub fn index(self) -> usize {
         self as usize
     }
 
-    /// The levels that it has: for gzip and zstd those of their libraries, for brotli its qualities.
+    /// The supported compression levels: those of the library for `gzip` and `zstd`, qualities for `br`.
     pub fn levels(self) -> std::ops::RangeInclusive<u8> {
         match self {
             Self::Zstd => 1..=22,
