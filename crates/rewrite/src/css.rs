@@ -1,39 +1,40 @@
-//! URLs of style sheets: `url(...)`, `@import "..."` and the strings of `image-set(...)` (CSS Syntax Module level 3).
+//! Rewriter for URLs in style sheets: `url(...)`, `@import "..."` and the strings of `image-set(...)` (CSS Syntax
+//! Module Level 3).
 //!
-//! The tokens that matter are read byte by byte; escapes within names and URLs are not understood and stay.
+//! A state machine reads single bytes. Names and URLs with escapes stay unchanged.
 
 use crate::map::{Base, Edit, apply};
 use crate::text::Syntax;
 use crate::{Context, Map};
 
-/// The longest URL that is looked at.
+/// Longest URL that is rewritten.
 const URL: usize = 8 << 10;
-/// The longest name that matters: `-webkit-image-set`.
+/// Length of the longest relevant name, `-webkit-image-set`.
 const NAME: usize = 17;
 
-/// Rewrites a style sheet.
+/// Rewriter for one style sheet.
 #[derive(Debug)]
 pub(crate) struct Css {
     base: Base,
     state: State,
     name: Name,
-    /// An `@import` waits for its URL.
+    /// The next string or `url(` is the URL of an `@import`.
     is_import: bool,
-    /// Open brackets, and how many there were before each `image-set(`, if within one.
+    /// Depth of open parentheses, and the depth inside the outermost open `image-set(`.
     depth: u32,
     set: Option<u32>,
-    /// The URL that is being read.
+    /// Buffered bytes of the present URL.
     held: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Plain,
-    /// After a slash that is no part of a comment yet.
+    /// After a slash that may begin a comment.
     Slash,
     Comment,
     CommentStar,
-    /// After `url(`, before anything but white space.
+    /// After `url(` and white space.
     UrlStart,
     Url(Fate),
     String {
@@ -48,16 +49,16 @@ enum State {
     UrlEscape(Fate),
 }
 
-/// What is done with a URL or string at its end.
+/// Treatment of the present URL or string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It is held, and may be changed.
+    /// Buffered, and rewritten at its end if needed.
     Held,
-    /// It passes.
+    /// Copied unchanged.
     Passes,
 }
 
-/// The name that ends here, in lower case.
+/// The present name, in lower case.
 #[derive(Clone, Copy, Debug, Default)]
 struct Name {
     bytes: [u8; NAME],
@@ -95,17 +96,18 @@ impl Css {
         self.held.len()
     }
 
-    /// Takes a piece.
+    /// Processes the next piece.
     pub(crate) fn write(&mut self, input: &[u8], context: Context<'_>, output: &mut Vec<u8>) {
         self.read(input, context.map, output, &mut |_, _| ());
     }
 
-    /// The sheet ends.
+    /// Ends the style sheet.
     pub(crate) fn finish(&mut self, context: Context<'_>, output: &mut Vec<u8>) {
         self.release(context.map, output, &mut |_, _| ());
     }
 
-    /// Reports each change with the bytes that were read when its URL had ended, which comes after the URL.
+    /// Processes bytes and reports each change, together with the number of bytes that had been read at the end of its
+    /// URL.
     fn read<'m>(
         &mut self,
         input: &[u8],
@@ -172,7 +174,7 @@ impl Css {
         if name.is_at && name.is("import") {
             self.is_import = true;
         } else if name.length > 0 && self.is_import {
-            // `@import` has its URL first.
+            // The URL must directly follow `@import`.
             self.is_import = !name.is_at && byte == b'(' && name.is("url");
         }
         match byte {
@@ -221,7 +223,7 @@ impl Css {
         changed: &mut dyn FnMut(Edit<'m>),
     ) {
         match byte {
-            // A string ends at the end of its line, too.
+            // A line end closes an unterminated string (CSS Syntax section 4.3.5).
             b'\n' | b'\r' | 0x0c => self.pass(output),
             _ if byte == quote => self.release(map, output, &mut |_, edit| changed(edit)),
             b'\\' => {
@@ -249,7 +251,7 @@ impl Css {
                 self.close();
                 self.state = State::Plain;
             }
-            // No URL but an error, of which browsers use nothing.
+            // A `bad-url-token` (CSS Syntax section 4.3.6), which browsers ignore.
             b'"' | b'\'' | b'(' => {
                 self.pass(output);
                 output.push(byte);
@@ -263,7 +265,7 @@ impl Css {
         }
     }
 
-    /// Takes a byte of a URL or string.
+    /// Appends a byte to the present URL or string.
     fn take(&mut self, byte: u8, fate: Fate, output: &mut Vec<u8>) {
         if fate == Fate::Passes {
             return output.push(byte);
@@ -280,14 +282,14 @@ impl Css {
         }
     }
 
-    /// What is held passes as it is.
+    /// Copies the buffered bytes unchanged.
     fn pass(&mut self, output: &mut Vec<u8>) {
         output.append(&mut self.held);
     }
 
-    /// What is held is a whole URL.
+    /// Rewrites the buffered bytes, which are a complete URL.
     fn release<'m>(&mut self, map: &'m Map, output: &mut Vec<u8>, changed: &mut dyn FnMut(usize, Edit<'m>)) {
-        // Escapes could be anything.
+        // A URL with escapes may name any origin, so it stays unchanged.
         let edit =
             if self.held.contains(&b'\\') { None } else { map.edit(self.base, &self.held, Syntax::Plain) };
         if let Some(edit) = edit {
@@ -303,7 +305,7 @@ fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte >= 0x80 || b"-_\\".contains(&byte)
 }
 
-/// The changes of a whole text, such as an attribute.
+/// Returns the changes of a complete text, such as a `style` attribute.
 pub(crate) fn edits<'m>(text: &[u8], base: Base, map: &'m Map) -> Vec<Edit<'m>> {
     let mut found = Vec::new();
     let mut css = Css::new(base);

@@ -1,16 +1,16 @@
-//! What must hold for rewriting, whatever a document is.
+//! Fuzz target for rewriting.
 //!
-//! The borders between pieces make no difference, what is held has a bound, a second time changes nothing, and an independent
-//! parser of HTML finds the same document, but for the beginnings of URLs.
+//! Invariants: the division into pieces does not matter, the buffer is bounded, a second pass changes nothing, and an
+//! independent HTML parser finds the same document except for the starts of URLs.
 
 mod dom;
 
 use crate::{Base, Context, HELD, Insertion, Kind, Map, Place, Rewriter};
 
-/// The host of documents here.
+/// Host of all documents.
 const OWN: &str = "www.example";
 
-/// An origin below `/_s`.
+/// A map with one origin below `/_s`.
 pub(crate) fn map() -> Map {
     let origin = "https://static.example".parse().expect("an origin");
     Map { places: vec![Place { origin, prefix: "/_s".parse().expect("a prefix") }] }
@@ -20,7 +20,7 @@ pub(crate) fn context(map: &Map) -> Context<'_> {
     Context { map, own: OWN }
 }
 
-/// Rewrites a text as a whole, in pieces of all lengths up to 7, and byte by byte; all must be alike.
+/// Rewrites a text whole and in pieces of 1 to 7 bytes, and requires equal results.
 #[cfg(test)]
 pub(crate) fn in_pieces(text: &[u8], rewrite: impl Fn(&[&[u8]]) -> Vec<u8>) -> String {
     let whole = rewrite(&[text]);
@@ -31,7 +31,7 @@ pub(crate) fn in_pieces(text: &[u8], rewrite: impl Fn(&[&[u8]]) -> Vec<u8>) -> S
     String::from_utf8(whole).expect("text stays text")
 }
 
-/// The first bytes choose kind, base and pieces; the rest is the document.
+/// Runs the target. The first two bytes select kind, base and length of pieces; the remainder is the document.
 pub fn rewriting(bytes: &[u8]) {
     let Some((&[choice, step], document)) = bytes.split_first_chunk::<2>() else { return };
     let kind = [Kind::Html, Kind::Html, Kind::Xml, Kind::Css, Kind::Manifest][usize::from(choice % 5)];
@@ -41,7 +41,7 @@ pub fn rewriting(bytes: &[u8]) {
     let pieces: Vec<_> = document.chunks(usize::from(step % 61) + 1).collect();
     assert_eq!(rewritten(kind, base, &map, &pieces), whole, "pieces make a difference");
     if base != Base::Place(0) {
-        // Policies get a source each time; a base of the map is one no more.
+        // Excluded: policies gain a source in each pass, and a rewritten `base` no longer names a mapped origin.
         let lower = document.to_ascii_lowercase();
         let has = |word: &[u8]| memchr::memmem::find(&lower, word).is_some();
         if !has(b"meta") && !has(b"base") {
@@ -70,10 +70,10 @@ fn rewritten(kind: Kind, base: Base, map: &Map, pieces: &[&[u8]]) -> Vec<u8> {
     output
 }
 
-/// What is put into the head of a document, and what another parser makes of it.
+/// The inserted tag.
 const TAG: &[u8] = b"<script src=brisktag></script>";
 
-/// An inserted tag is a script of its own in the head, and nothing else of the document changes.
+/// Inserts [`TAG`] and requires that it becomes a script element of the head and that nothing else changes.
 fn inserting(document: &[u8], pieces: &[&[u8]]) {
     let insert = |pieces: &[&[u8]]| {
         let (mut insertion, mut output) = (Insertion::default(), Vec::new());
@@ -98,7 +98,7 @@ fn inserting(document: &[u8], pieces: &[&[u8]]) {
     }
 }
 
-/// The functions for headers take anything, and add no more than a prefix for each thing they find.
+/// Calls the header functions with arbitrary text and bounds the growth of their results.
 fn headers(bytes: &[u8], map: &Map) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     for base in [Base::Own, Base::Place(0)] {

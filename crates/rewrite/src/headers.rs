@@ -1,20 +1,21 @@
-//! URLs in headers: `Link` (RFC 8288) and `Refresh`.
+//! Rewriting of URLs in the headers `Link` (RFC 8288) and `Refresh`.
 
 use crate::map::{Base, Edit, Map, apply};
 use crate::text::Syntax;
 
-/// What `change` makes of a value that need not be text: bytes over 127 stay as they are.
+/// Applies `change` to a header value that need not be UTF-8. Bytes above 127 stay unchanged.
 pub fn of_bytes(value: &[u8], change: impl Fn(&str) -> Option<String>) -> Option<Vec<u8>> {
     if value.is_ascii() {
         return change(std::str::from_utf8(value).ok()?).map(String::into_bytes);
     }
-    // One character for each byte, there and back.
+    // Each byte becomes one character (Latin-1) and is converted back afterwards.
     let text: String = value.iter().map(|byte| char::from(*byte)).collect();
     change(&text)?.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect()
 }
 
-/// The value of a `Link` header with its targets changed; `None` if none is. A target is between `<` and `>`, outside of quotes.
-/// What stays in documents stays here, too: canonical addresses, and style sheets with a digest.
+/// Rewrites the targets of a `Link` header: text between `<` and `>` outside of quotes. `None` if nothing changes.
+///
+/// As in documents, `rel=canonical` and style sheets with an `integrity` digest stay unchanged.
 pub fn link(value: &str, base: Base, map: &Map) -> Option<String> {
     let bytes = value.as_bytes();
     let mut edits = Vec::new();
@@ -37,7 +38,7 @@ pub fn link(value: &str, base: Base, map: &Map) -> Option<String> {
     changed(value, &edits)
 }
 
-/// The parameters of a link, which end before the next one.
+/// The parameters of a link, up to the next link.
 fn parameters(rest: &str) -> &str {
     let (mut is_quoted, mut is_escaped) = (false, false);
     let end = rest.bytes().position(|byte| {
@@ -61,12 +62,12 @@ fn is_fixed(parameters: &str) -> bool {
     has("rel", "canonical") || (is_style && values("integrity").any(|digest| !digest.is_empty()))
 }
 
-/// The value of a `Refresh` header with its URL changed; `None` if it is not.
+/// Rewrites the URL of a `Refresh` header. `None` if nothing changes.
 pub fn refresh(value: &str, base: Base, map: &Map) -> Option<String> {
     changed(value, refresh_edit(value.as_bytes(), base, map, Syntax::Plain).as_slice())
 }
 
-/// The change of `5; url=...` (HTML section 4.2.5.3).
+/// The change of a refresh value such as `5; url=...` (HTML section 4.2.5.3).
 pub(crate) fn refresh_edit<'m>(value: &[u8], base: Base, map: &'m Map, syntax: Syntax) -> Option<Edit<'m>> {
     let is_space = |byte: &u8| byte.is_ascii_whitespace();
     let skip = |at: usize, skipped: &dyn Fn(&u8) -> bool| {

@@ -1,4 +1,4 @@
-//! HTML and XML: where tags are, and where text is none of theirs (HTML section 13.2.5).
+//! Tokenizer and rewriter for HTML and XML: positions of tags, and text that is not markup (HTML section 13.2.5).
 
 use memchr::memchr;
 
@@ -8,28 +8,28 @@ use crate::script::RawText;
 use crate::tag::{NAME, Place, Tag};
 use crate::{Context, HELD};
 
-/// Elements whose text is no markup, but within `svg` and `math`.
+/// Elements whose text is not markup, except within `svg` and `math`.
 const RAW: [&[u8]; 6] = [b"iframe", b"noembed", b"noframes", b"textarea", b"title", b"xmp"];
 
-/// Rewrites markup.
+/// Rewriter for one document.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Markup {
     base: Base,
     has_base: bool,
     is_xml: bool,
-    /// Elements `svg` and `math` that are open.
+    /// Number of open `svg` and `math` elements.
     foreign: u32,
     state: State,
-    /// A tag, or what may become one.
+    /// Buffered bytes: a tag, or the possible start of one.
     held: Vec<u8>,
-    /// The name of the tag in lower case, cut.
+    /// The tag's name in lower case, cut to [`NAME`] bytes.
     name: Vec<u8>,
     is_end_tag: bool,
-    /// The tag is too long to be held.
+    /// The tag exceeds [`HELD`] and is copied unchanged.
     passes: bool,
     raw: Option<RawText>,
-    /// The style sheet that the raw text is.
+    /// Rewriter of the raw text, if it is a style sheet.
     css: Option<Css>,
 }
 
@@ -40,11 +40,11 @@ enum State {
     Open,
     Tag(Place),
     Comment(Comment),
-    /// Up to the next `>`: what browsers take for a comment, and document types.
+    /// Up to the next `>`: document types and bogus comments (HTML section 13.2.5.41).
     Bogus,
-    /// Up to `?>`, of which the first has come.
+    /// Up to `?>`; `true` after the question mark.
     Instruction(bool),
-    /// Up to `]]>`, of which this number has come.
+    /// Up to `]]>`; the number of brackets so far.
     Data(u8),
     Raw,
     Plaintext,
@@ -61,7 +61,7 @@ pub(crate) enum Comment {
 }
 
 impl Comment {
-    /// `None`: it ends.
+    /// The state after `byte`; `None` at the end of the comment.
     pub(crate) fn next(self, byte: u8) -> Option<Self> {
         Some(match (self, byte) {
             (Self::Start | Self::StartDash | Self::End | Self::EndBang, b'>') => return None,
@@ -95,7 +95,7 @@ impl Markup {
         self.held.len() + self.raw.as_ref().map_or(0, RawText::held) + self.css.as_ref().map_or(0, Css::held)
     }
 
-    /// Takes a piece.
+    /// Processes the next piece.
     pub(crate) fn write(&mut self, input: &[u8], context: Context<'_>, output: &mut Vec<u8>) {
         let mut rest = input;
         while let Some(&byte) = rest.first() {
@@ -114,7 +114,7 @@ impl Markup {
         }
     }
 
-    /// The document ends.
+    /// Ends the document.
     pub(crate) fn finish(&mut self, context: Context<'_>, output: &mut Vec<u8>) {
         if let Some(mut raw) = self.raw.take() {
             self.text(&raw.take(), context, output);
@@ -125,7 +125,7 @@ impl Markup {
         output.append(&mut self.held);
     }
 
-    /// Text of an element.
+    /// Processes text of an element.
     fn text(&mut self, text: &[u8], context: Context<'_>, output: &mut Vec<u8>) {
         match &mut self.css {
             Some(css) => css.write(text, context, output),
@@ -133,7 +133,7 @@ impl Markup {
         }
     }
 
-    /// Whether the byte is taken; otherwise it is to be given again.
+    /// Processes one byte. Returns `false` if it must be processed again in the new state.
     fn byte(&mut self, byte: u8, context: Context<'_>, output: &mut Vec<u8>) -> bool {
         match self.state {
             State::Text => {
@@ -161,7 +161,7 @@ impl Markup {
         true
     }
 
-    /// After `<`, `</` or a part of `<!--` or `<![CDATA[`.
+    /// Processes a byte after `<`, `</`, or a part of `<!--` or `<![CDATA[`.
     fn open(&mut self, byte: u8, output: &mut Vec<u8>) -> bool {
         match (&self.held[..], byte) {
             (b"<" | b"</", _) if byte.is_ascii_alphabetic() => {

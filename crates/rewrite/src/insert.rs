@@ -1,21 +1,22 @@
-//! Puts a tag into the head of an HTML document while it streams.
+//! Inserts a tag into the head of an HTML document while it streams.
 //!
-//! The tag comes after `<head>` and the `meta` elements that begin it, so that a charset stays within the first 1024 bytes, or
-//! before the first element that no `head` was written for. What has text or an end tag before that, or nothing within
-//! [`HELD`], stays as it is: it may be no page. At most the beginning of one tag is held back.
+//! The position is after `<head>` and its leading `meta` elements, so that a charset declaration stays within the first
+//! 1,024 bytes; without a `<head>` tag, it is before the first element. Documents with text or an end tag before that
+//! point, or without such a point in the first [`HELD`] bytes, are left unchanged, because they may not be pages. At
+//! most the start of one tag is buffered.
 
 use crate::HELD;
 use crate::html::Comment;
 use crate::tag::Place;
 
-/// The longest name that matters.
+/// Length of the longest relevant name.
 const NAME: usize = 4;
 
-/// Looks for the place in one document.
+/// Inserts a tag into one document.
 #[derive(Debug)]
 pub struct Insertion {
     state: State,
-    /// `<`, what follows it, and the letters of a name.
+    /// Buffered bytes: `<`, the next character, and a name.
     held: Vec<u8>,
     seen: usize,
     is_done: Option<bool>,
@@ -25,9 +26,9 @@ pub struct Insertion {
 enum State {
     Text,
     Open,
-    /// The name of a start tag.
+    /// In the name of a start tag.
     Name,
-    /// A tag that is passed: `html`, `head` or `meta`.
+    /// In an `html`, `head` or `meta` tag, which stays before the insertion.
     Tag(Place),
     Comment(Comment),
     Bogus,
@@ -40,12 +41,13 @@ impl Default for Insertion {
 }
 
 impl Insertion {
-    /// Whether the place was found; `None` while it is looked for. After that all pieces pass as they are.
+    /// Returns whether the tag was inserted; `None` while the position is being searched. Afterwards all input is
+    /// copied unchanged.
     pub fn is_done(&self) -> Option<bool> {
         self.is_done
     }
 
-    /// Takes the next piece and appends what can be said of the document to `output`, with `tag` where it belongs.
+    /// Processes the next piece and appends all decided bytes to `output`, with `tag` at its position.
     pub fn write(&mut self, input: &[u8], tag: &[u8], output: &mut Vec<u8>) {
         let mut rest = input;
         while self.is_done.is_none() {
@@ -60,7 +62,7 @@ impl Insertion {
         output.extend_from_slice(rest);
     }
 
-    /// The document ends: appends what was held of it.
+    /// Ends the document: appends the buffered bytes.
     pub fn finish(&mut self, output: &mut Vec<u8>) {
         if self.is_done.is_none() {
             self.end(false, output);
@@ -72,13 +74,13 @@ impl Insertion {
         output.append(&mut self.held);
     }
 
-    /// Puts the tag before what is held.
+    /// Inserts the tag before the buffered bytes.
     fn insert(&mut self, tag: &[u8], output: &mut Vec<u8>) {
         output.extend_from_slice(tag);
         self.end(true, output);
     }
 
-    /// Whether the byte is taken; otherwise it is to be given again, or passes.
+    /// Processes one byte. Returns `false` if it must be processed again, or copied.
     fn byte(&mut self, byte: u8, tag: &[u8], output: &mut Vec<u8>) -> bool {
         match self.state {
             State::Text => return self.text(byte, output),
@@ -99,7 +101,7 @@ impl Insertion {
                 self.held.push(byte);
                 self.state = State::Open;
             }
-            // White space, and the byte order mark of UTF-8.
+            // White space, and the byte order mark of UTF-8, which must stay first.
             b'\t' | b'\n' | 0x0c | b'\r' | b' ' => output.push(byte),
             0xef | 0xbb | 0xbf if self.seen <= 3 => output.push(byte),
             _ => {
@@ -110,7 +112,7 @@ impl Insertion {
         true
     }
 
-    /// After `<`, or a part of `<!--` or `</head`.
+    /// Processes a byte after `<`, or after a part of `<!--` or `</head`.
     fn open(&mut self, byte: u8, tag: &[u8], output: &mut Vec<u8>) -> bool {
         match (&self.held[..], byte) {
             (b"<", _) if byte.is_ascii_alphabetic() => {
@@ -136,7 +138,7 @@ impl Insertion {
         false
     }
 
-    /// The end of `head` is the last place in it; other end tags are none of a page's beginning.
+    /// `</head>` is the last position within the head. Other end tags do not occur at the start of a page.
     fn end_tag(&mut self, byte: u8, tag: &[u8], output: &mut Vec<u8>) -> bool {
         let name = &self.held[2..];
         if name.len() < NAME && byte.is_ascii_alphabetic() {

@@ -1,13 +1,13 @@
-//! Finds URLs within HTML, CSS, SVG, web manifests and headers, and replaces those of origins that are served below a path
-//! of another host.
+//! Rewrites URLs in HTML, SVG, CSS, web app manifests and headers, so that resources of other origins load through
+//! paths of the page's own host.
 //!
-//! What is replaced is the beginning of a URL: `https://static.example/a.css` becomes `/_s/a.css`. Every other byte stays as
-//! it is, also of what is malformed, and what is not understood is left alone. Documents come in pieces with borders anywhere;
-//! what is held of one is bounded ([`HELD`]), and longer tags and URLs pass as they are. Nothing here reads or waits.
+//! Only the start of a URL changes: `https://static.example/a.css` becomes `/_s/a.css`. All other bytes are copied,
+//! malformed markup included, and any construct that the crate does not understand stays unchanged. Documents are
+//! streamed: pieces may end anywhere, at most [`HELD`] bytes are buffered, and longer tags and URLs are copied
+//! unchanged. Nothing here performs I/O or blocks.
 //!
-//! Documents are read as far as it takes to find the URLs: tags, their attributes, and where text is no markup (scripts,
-//! comments). A document that is read wrongly stays as safe as it was: neither what is taken out nor what is put in its
-//! place has a character that separates anything in HTML, CSS or JSON.
+//! The tokenizers find tags, attributes, and text that is not markup (scripts, comments); they build no tree. A misread
+//! document cannot become unsafe: neither the removed nor the inserted bytes contain a delimiter of HTML, CSS or JSON.
 
 mod css;
 #[cfg(any(test, fuzzing))]
@@ -28,18 +28,18 @@ pub use insert::Insertion;
 pub use map::{Base, Map, Origin, OriginError, Place, Prefix, PrefixError};
 pub use policy::policy;
 
-/// The most bytes of a document that are held: a tag that is longer passes as it is.
+/// Maximum number of buffered bytes of a document. A longer tag is copied unchanged.
 pub const HELD: usize = 64 << 10;
 
-/// Goes up with every change of what becomes of a document: copies that were changed in another way are old.
+/// Version of the rewriting rules, part of the key of cached copies. Any change of the output must increase it.
 pub const VERSION: u32 = 3;
 
-/// Kinds of documents that have URLs.
+/// Kinds of documents that contain URLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// HTML.
     Html,
-    /// XML with the elements of HTML or SVG.
+    /// XML with elements of HTML or SVG.
     Xml,
     /// A style sheet.
     Css,
@@ -48,8 +48,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind of what has this `Content-Type`; `None` where it has no URLs that are looked for, or a charset in which ASCII is
-    /// not what it looks like.
+    /// The kind of a document with this `Content-Type`. `None` if it contains no URLs to rewrite, or if its charset is
+    /// not ASCII-compatible.
     pub fn of(content_type: &str) -> Option<Self> {
         let (essence, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
         let essence = essence.trim();
@@ -69,7 +69,7 @@ impl Kind {
     }
 }
 
-/// Encodings in which bytes below 128 do not always stand for ASCII.
+/// Prefixes of charsets in which bytes below 128 may have another meaning than in ASCII.
 const OTHERS: [&str; 5] = ["utf-16", "utf-32", "utf-7", "iso-2022", "hz-gb"];
 
 fn is_ascii_compatible(parameters: &str) -> bool {
@@ -80,12 +80,12 @@ fn is_ascii_compatible(parameters: &str) -> bool {
     })
 }
 
-/// What a document may name.
+/// Origins that a document may refer to.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'m> {
-    /// The origins that are served below paths.
+    /// Origins that are served below paths.
     pub map: &'m Map,
-    /// Host and port that the document was asked for at, in lower case and without port 443; empty if they are unknown.
+    /// Host and port of the requested document, in lower case and without port 443; empty if unknown.
     pub own: &'m str,
 }
 
@@ -98,12 +98,12 @@ enum Inner {
     Markup(Box<html::Markup>),
     Css(css::Css),
     Manifest(manifest::Manifest),
-    /// The document is over.
+    /// The document has ended.
     Passing,
 }
 
 impl Rewriter {
-    /// For a document of this kind. `base` is that of its URL.
+    /// A rewriter for a document of `kind`. `base` is the base of its URLs.
     pub fn new(kind: Kind, base: Base) -> Self {
         Self(match kind {
             Kind::Html => Inner::Markup(Box::new(html::Markup::new(base, false))),
@@ -113,7 +113,8 @@ impl Rewriter {
         })
     }
 
-    /// Takes the next piece and appends what can be said of the document to `output`. Takes time in proportion to the piece.
+    /// Processes the next piece and appends all decided bytes to `output`. The time is proportional to the length of
+    /// `input`.
     pub fn write(&mut self, input: &[u8], context: Context<'_>, output: &mut Vec<u8>) {
         match &mut self.0 {
             Inner::Markup(markup) => markup.write(input, context, output),
@@ -123,7 +124,7 @@ impl Rewriter {
         }
     }
 
-    /// The document ends: appends what was held of it.
+    /// Ends the document: appends the buffered bytes to `output`.
     pub fn finish(&mut self, context: Context<'_>, output: &mut Vec<u8>) {
         match &mut self.0 {
             Inner::Markup(markup) => markup.finish(context, output),
@@ -134,7 +135,7 @@ impl Rewriter {
         self.0 = Inner::Passing;
     }
 
-    /// Bytes that are held.
+    /// Number of buffered bytes.
     pub fn held(&self) -> usize {
         match &self.0 {
             Inner::Markup(markup) => markup.held(),

@@ -1,26 +1,26 @@
-//! URLs of web application manifests: values of the members that have URLs.
+//! Rewriter for web application manifests: values of the JSON members that contain URLs.
 
 use crate::Context;
 use crate::map::{Base, apply};
 use crate::text::Syntax;
 
-/// Members with URLs. Not `id`: it names the application, and another one would be another application.
+/// Members with URLs. `id` is excluded: it identifies the application, and a changed value would identify another one.
 const MEMBERS: [&[u8]; 6] = [b"src", b"url", b"start_url", b"scope", b"action", b"href"];
 
-/// The longest string that is looked at.
+/// Longest string that is rewritten.
 const URL: usize = 8 << 10;
 
-/// The deepest nesting that is followed.
+/// Maximum nesting depth; deeper strings stay unchanged.
 const DEPTH: u32 = 64;
 
-/// Rewrites a manifest.
+/// Rewriter for one manifest.
 #[derive(Debug)]
 pub(crate) struct Manifest {
     base: Base,
-    /// Whether each open bracket is that of an object, the innermost lowest.
+    /// Bit set of the open brackets, the innermost lowest: 1 for an object, 0 for an array.
     objects: u64,
     depth: u32,
-    /// The next string is the name of a member.
+    /// The next string is a member's name.
     is_name: bool,
     /// The last name is one of [`MEMBERS`].
     has_url: bool,
@@ -28,12 +28,12 @@ pub(crate) struct Manifest {
     held: Vec<u8>,
 }
 
-/// The string that is being read.
+/// The present string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Text {
     is_name: bool,
     is_escaped: bool,
-    /// It is longer than anything that matters.
+    /// Too long to be relevant; copied unchanged.
     passes: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Origins, the paths that they are served below, and what becomes of a URL.
+//! Mapping of origins to paths, and its application to URLs.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,10 +8,10 @@ use thiserror::Error;
 
 use crate::text::{Syntax, Unit};
 
-/// The longest authority that is compared: a name has 253 bytes, a port 5.
+/// Longest authority that is compared: a host name has at most 253 bytes, a port 5.
 const AUTHORITY: usize = 260;
 
-/// `http` or `https`, a host and a port (RFC 6454 section 4).
+/// An origin (RFC 6454 section 4): `http` or `https`, a host and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Origin {
     is_secure: bool,
@@ -19,33 +19,33 @@ pub struct Origin {
     port: u16,
 }
 
-/// Why a text is no [`Origin`].
+/// Reasons for which a text is not an [`Origin`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum OriginError {
-    /// No scheme that pages are loaded by.
+    /// The scheme is neither `https` nor `http`.
     #[error("it begins with https:// or http://, as \"https://static.example\"")]
     Scheme,
-    /// More than an origin.
+    /// A path, query or fragment follows.
     #[error("it ends after host and port, without a path")]
     Path,
-    /// No host that a URL could have.
+    /// The host or the port is invalid.
     #[error("it has the ASCII name of one host, or its address, and a port where that is not the usual one")]
     Host,
 }
 
 impl Origin {
-    /// Host and port, the latter where it is not that of the scheme.
+    /// Host and port; the port only if it is not the default of the scheme.
     pub fn authority(&self) -> String {
         let usual = if self.is_secure { 443 } else { 80 };
         if self.port == usual { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
     }
 
-    /// The host, in lower case; an address of IPv6 with its brackets.
+    /// The host in lower case; an IPv6 address in brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Whether its scheme is `https`.
+    /// Returns whether the scheme is `https`.
     pub fn is_secure(&self) -> bool {
         self.is_secure
     }
@@ -85,7 +85,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Host and port of an authority without user; `None` if it is anything else.
+/// Splits an authority without user into host and port. `None` if it is invalid.
 fn split_port(authority: &str, is_secure: bool) -> Option<(&str, u16)> {
     let usual = if is_secure { 443 } else { 80 };
     let end = authority.strip_prefix('[').and_then(|rest| rest.find(']')).map_or(0, |end| end + 2);
@@ -112,11 +112,11 @@ fn is_host_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)
 }
 
-/// The path that an origin is served below: `/_s`.
+/// A path that an origin is served below, such as `/_s`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Prefix(String);
 
-/// Why a text is no [`Prefix`].
+/// Error for a text that is not a [`Prefix`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
     "it is a path as \"/_s\": a slash before each name of letters, digits, \"-\", \"_\", \".\" and \"~\", and none at its end"
@@ -147,44 +147,44 @@ impl FromStr for Prefix {
     }
 }
 
-/// An origin and where it is served.
+/// An origin with the path that it is served below.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// The origin.
     pub origin: Origin,
-    /// The path that it is served below.
+    /// The path.
     pub prefix: Prefix,
 }
 
 /// All origins that one host serves below paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Map {
-    /// Each origin once, and no prefix within another.
+    /// Each origin once; no prefix is a path below another.
     pub places: Vec<Place>,
 }
 
-/// What the URLs of a document are relative to.
+/// Base that relative URLs of a document resolve against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
-    /// The host that serves it.
+    /// The host that serves the document.
     Own,
-    /// An origin of the map, by its index.
+    /// A mapped origin, by its index in [`OriginMap::origins`].
     Place(usize),
-    /// Another origin: nothing can be put in terms of the host's paths.
+    /// Another origin. URLs relative to it cannot be expressed as paths of the host, so the document stays unchanged.
     Foreign,
 }
 
-/// A change of a text: what is put in the place of some of its bytes.
+/// Replacement of a range of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Edit<'m> {
     pub(crate) range: Range<usize>,
     pub(crate) prefix: &'m str,
-    /// A slash follows, for a URL without a path.
+    /// A slash follows the prefix, because the URL has no path.
     pub(crate) slash: bool,
 }
 
 impl Edit<'_> {
-    /// Moves it by some bytes.
+    /// Moves the range by `offset`.
     pub(crate) fn at(self, offset: usize) -> Self {
         Self { range: self.range.start + offset..self.range.end + offset, ..self }
     }
@@ -197,7 +197,7 @@ impl Edit<'_> {
     }
 }
 
-/// Appends `text` with these changes, which are in order.
+/// Appends `text` with `edits`, which must be sorted.
 pub(crate) fn apply(text: &[u8], edits: &[Edit<'_>], output: &mut Vec<u8>) {
     let mut from = 0;
     for edit in edits {
@@ -208,21 +208,22 @@ pub(crate) fn apply(text: &[u8], edits: &[Edit<'_>], output: &mut Vec<u8>) {
     output.extend_from_slice(&text[from..]);
 }
 
-/// The parts of a URL as far as they matter.
+/// Start of a URL.
 enum Begins {
-    /// With the authority of a URL with a scheme, or of one without.
+    /// An authority, with `http:`, `https:` or no scheme before it.
     Authority {
         is_secure: bool,
     },
-    /// With a path from the root.
+    /// An absolute path.
     Root,
     Other,
 }
 
 impl Map {
-    /// What is to be changed of a URL: nothing if it names no origin of the map, or is not understood.
+    /// Returns the change of a URL. `None` if it names no mapped origin or is not understood.
     ///
-    /// A URL whose path climbs (`/../x`) stays: what keeps to the paths of another origin must not reach those of the host.
+    /// A URL with a `..` segment (`/../x`) stays unchanged: below a prefix it could leave the mapped origin and reach
+    /// paths of the host.
     pub(crate) fn edit(&self, base: Base, url: &[u8], syntax: Syntax) -> Option<Edit<'_>> {
         if base == Base::Foreign {
             return None;
@@ -257,12 +258,12 @@ impl Map {
         }
     }
 
-    /// The base of a document whose URLs are relative to `url`, which is within a document of `base` at `own`.
+    /// Returns the base after a `base` element with this URL, in a document of base `base` at the host `own`.
     pub(crate) fn base(&self, base: Base, url: &[u8], own: &str, syntax: Syntax) -> Base {
         let mut units = syntax.units(url).peekable();
         while units.next_if(is_skipped).is_some() {}
         let Begins::Authority { is_secure } = begins(&mut units) else {
-            // `data:` and others: relative URLs lead nowhere then.
+            // `data:` and similar schemes: relative URLs resolve to nothing.
             let has_scheme = {
                 let mut units = syntax.units(url);
                 let stop = units.find(|unit| {
@@ -296,18 +297,18 @@ impl Map {
         }
     }
 
-    /// The place of an origin by its parts.
+    /// The mapped origin with this scheme and authority.
     pub(crate) fn find(&self, is_secure: bool, authority: &str) -> Option<&Place> {
         let (host, port) = split_port(authority, is_secure)?;
         self.places.iter().find(|place| place.origin.is(is_secure, host, port))
     }
 
-    /// Whether a path has no segment that leads up or might be read so.
+    /// Returns whether no segment of `path` leads to a parent, in any spelling.
     pub(crate) fn stays(path: &str) -> bool {
         stays_below(Syntax::Plain.units(path.as_bytes()))
     }
 
-    /// What a URL in a header becomes, where it names an origin of the map or, below `base`, a path of it.
+    /// Rewrites a URL of a header. `None` if it names no mapped origin and, relative to `base`, no path of one.
     pub fn url(&self, base: Base, url: &str) -> Option<String> {
         let edit = self.edit(base, url.as_bytes(), Syntax::Plain)?;
         let mut output = Vec::with_capacity(url.len());
@@ -315,7 +316,7 @@ impl Map {
         String::from_utf8(output).ok()
     }
 
-    /// The URL of an origin that is served at this path of the host, with the origin's own path.
+    /// The origin that is served at `path`, with the path at that origin.
     pub fn origin_of<'p>(&self, path: &'p str) -> Option<(&Origin, &'p str)> {
         self.places.iter().find_map(|place| {
             let rest = path.strip_prefix(place.prefix.as_str())?;
@@ -324,7 +325,8 @@ impl Map {
     }
 }
 
-/// What may be before a URL. A NUL becomes another character in HTML and CSS, which is of the URL.
+/// Returns whether URL parsers skip the character before a URL. NUL is not skipped: HTML and CSS replace it by U+FFFD,
+/// which is part of the URL.
 fn is_skipped(unit: &Unit) -> bool {
     unit.byte.is_some_and(|byte| (1..=b' ').contains(&byte))
 }
@@ -346,8 +348,8 @@ fn begins(units: &mut std::iter::Peekable<impl Iterator<Item = Unit>>) -> Begins
     if b"://".iter().all(|byte| is(*byte)) { Begins::Authority { is_secure } } else { Begins::Other }
 }
 
-/// Whether a path, of which the first slash may have been read, has no segment that leads up or might be read so. Query and
-/// fragment may have anything.
+/// Returns whether no segment of a path leads to a parent, in any spelling. The leading slash may be missing. Query and
+/// fragment are not checked.
 fn stays_below(units: impl Iterator<Item = Unit>) -> bool {
     let mut segment = Segment::default();
     for unit in units {
@@ -366,7 +368,7 @@ fn stays_below(units: impl Iterator<Item = Unit>) -> bool {
     !segment.climbs()
 }
 
-/// A segment of a path, as far as it could be `..` in any spelling.
+/// The first bytes of a path segment, enough to recognise `..` in any spelling.
 #[derive(Default)]
 struct Segment {
     bytes: [u8; 6],

@@ -1,8 +1,8 @@
-//! Content security policies (CSP level 3): who may load from an origin may load from its path, too.
+//! Content security policies (CSP Level 3): a source list with a mapped origin also receives the path of that origin.
 
 use crate::map::{Map, Origin};
 
-/// Directives that list sources to load from, and those of what pages lead to.
+/// Directives with source lists: fetch directives, and those for navigation and `base`.
 const LISTS: [&str; 20] = [
     "base-uri",
     "child-src",
@@ -26,15 +26,15 @@ const LISTS: [&str; 20] = [
     "worker-src",
 ];
 
-/// Sources of a value that are looked at, of all its lists.
+/// Maximum number of sources that are read, in all lists of a value.
 const SOURCES: usize = 500;
 
-/// A policy in which the paths of origins are added to the lists that have these origins, with the path that is written there;
-/// `None` if nothing is to be added. What is there stays: scripts go on to name the origin itself. `own` is the host that the policy
-/// comes from, with its port; without it, nothing is added.
+/// Adds the paths of mapped origins to the source lists that contain these origins, each with the path of the source
+/// expression. `None` if nothing is added. Existing sources stay, because scripts may still request the origin itself.
+/// `own` is the host of the response with its port; if it is empty, nothing is added.
 ///
-/// Only the first directive of a name counts (CSP level 3 section 2.2.1), so only that is changed. Nothing is added any more after
-/// 500 sources, nor where the value would come to more than twice its length and 4 KiB.
+/// Only the first directive of a name is effective (CSP Level 3 section 2.2.1), so only that is changed. Nothing is
+/// added after 500 sources, nor beyond twice the length of `value` plus 4 KiB.
 pub fn policy(value: &str, map: &Map, own: &str) -> Option<String> {
     if own.is_empty() {
         return None;
@@ -55,21 +55,21 @@ pub fn policy(value: &str, map: &Map, own: &str) -> Option<String> {
         }
         changed.push_str(&directive[kept.len()..]);
         if directive.ends_with(',') {
-            // Another policy.
+            // A comma begins another policy.
             seen.clear();
         }
     }
     (changed.len() > value.len()).then_some(changed)
 }
 
-/// What may still be done for one value.
+/// Remaining limits for one value.
 struct Work {
     sources: usize,
     room: usize,
 }
 
 impl Work {
-    /// Appends the host's sources for these sources.
+    /// Appends the paths that correspond to `sources`.
     fn add<'s>(
         &mut self,
         sources: impl Iterator<Item = &'s str>,
@@ -77,7 +77,7 @@ impl Work {
         own: &str,
         changed: &mut String,
     ) {
-        // Places all of which are in the list.
+        // Whether the complete path of each mapped origin is already in the list.
         let mut whole = vec![false; map.places.len()];
         for source in sources {
             let Some(left) = self.sources.checked_sub(1) else { return };
@@ -97,7 +97,7 @@ impl Work {
     }
 }
 
-/// The scheme, host and port of a source expression, in lower case.
+/// Scheme, host and port of a source expression, in lower case.
 struct Source {
     scheme: Option<String>,
     host: String,
@@ -105,7 +105,8 @@ struct Source {
 }
 
 impl Source {
-    /// With its path, which is `/` where there is none. `None` for what names no host, and for paths that are not understood.
+    /// Parses a source expression and returns its path too, `/` if it has none. `None` for keywords, and for paths that
+    /// are not understood.
     fn read(source: &str) -> Option<(Self, &str)> {
         let (scheme, rest) = match source.split_once("://") {
             Some((scheme, rest)) => (Some(scheme.to_ascii_lowercase()), rest),
@@ -123,11 +124,12 @@ impl Source {
         Some((Self { scheme, host: host.to_ascii_lowercase(), port }, path))
     }
 
-    /// Whether it names an origin, by a wildcard too. Schemes alone and `*` name every host.
+    /// Returns whether it matches an origin, also by a wildcard such as `*.example`. A scheme alone and `*` need no
+    /// addition, since they match every host.
     fn names(&self, origin: &Origin) -> bool {
         let is_scheme = match self.scheme.as_deref() {
             Some("https") => origin.is_secure(),
-            // RFC 6797 is not the only upgrade: sources of http stand for https too.
+            // CSP Level 3, scheme-part match: a source with `http` also matches `https`.
             Some("http") | None => true,
             Some(_) => false,
         };

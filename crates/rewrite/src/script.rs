@@ -1,55 +1,55 @@
-//! Where text that is no markup ends: of scripts, styles, titles and the like (HTML section 13.2.5).
+//! Ends of text that is not markup: scripts, styles, titles and similar elements (HTML section 13.2.5).
 
-/// Text up to the end tag of its element.
+/// Tokenizer for the text of an element up to its end tag.
 #[derive(Clone, Debug)]
 pub(crate) struct RawText {
-    /// The element, in lower case.
+    /// Name of the element, in lower case.
     name: Vec<u8>,
-    /// Scripts in comments may hold scripts.
+    /// State of script comments: a script within `<!--` may contain `<script>` elements.
     comment: Comment,
     dashes: u8,
     is_script: bool,
-    /// What may be the start of a tag or comment.
+    /// Buffered bytes: the possible start of a tag or comment.
     held: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comment {
     Outside,
-    /// After `<!--` of a script.
+    /// After `<!--` in a script.
     Within,
-    /// After `<script` within that.
+    /// After `<script` within such a comment.
     Script,
 }
 
-/// The text ended: what is held is the beginning of the end tag.
+/// The text has ended; the buffered bytes are the start of the end tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EndTag;
 
 impl RawText {
-    /// The text of an element.
+    /// A tokenizer for the text of the element `name`.
     pub(crate) fn of(name: &[u8]) -> Self {
         let is_script = name == b"script";
         Self { name: name.to_vec(), comment: Comment::Outside, dashes: 0, is_script, held: Vec::new() }
     }
 
-    /// The element.
+    /// Name of the element.
     pub(crate) fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// Bytes that are held.
+    /// Number of buffered bytes.
     pub(crate) fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// Whether text up to the next `<` says nothing.
+    /// Returns whether all bytes up to the next `<` are text without effect on the state.
     pub(crate) fn passes(&self) -> bool {
         self.held.is_empty() && self.comment == Comment::Outside
     }
 
-    /// Takes a byte; appends what is text to `text`. After [`EndTag`], `</` and the name are held, and the byte is not
-    /// taken.
+    /// Processes a byte and appends decided text to `text`. With [`EndTag`], `</` and the name stay buffered, and the
+    /// byte must be processed again.
     pub(crate) fn byte(&mut self, byte: u8, text: &mut Vec<u8>) -> Option<EndTag> {
         if self.held.is_empty() {
             self.outside(byte, text);
@@ -79,7 +79,7 @@ impl RawText {
         None
     }
 
-    /// What is held: it belongs to the text, or after [`EndTag`] to the tag.
+    /// Removes and returns the buffered bytes: text, or after [`EndTag`] the start of the tag.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }
@@ -106,7 +106,7 @@ impl RawText {
             .is_some_and(|name| self.held.starts_with(b"</") && name.eq_ignore_ascii_case(&self.name))
     }
 
-    /// Whether what is held and `byte` begin something that matters.
+    /// Returns whether the buffered bytes and `byte` begin a relevant token.
     fn goes_on(&self, byte: u8) -> bool {
         let begins = |whole: &[u8]| {
             let place = self.held.len();

@@ -1,4 +1,4 @@
-//! Tags: where one ends, and what is to be changed of its attributes.
+//! Tokenizer for a tag, and changes of its attributes.
 
 use std::ops::Range;
 
@@ -9,10 +9,10 @@ use crate::map::{Base, Edit, apply};
 use crate::policy::policy;
 use crate::text::{Syntax, decoded};
 
-/// The bytes of an element's name that are kept.
+/// Maximum number of stored bytes of an element's name.
 pub(crate) const NAME: usize = 32;
 
-/// Where in a tag a byte is (HTML sections 13.2.5.8 and 13.2.5.32 to 13.2.5.40).
+/// State within a tag (HTML sections 13.2.5.8 and 13.2.5.32 to 13.2.5.40).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Name,
@@ -28,7 +28,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// Where the next byte leads; `None` if it ends the tag.
+    /// The state after `byte`; `None` at the end of the tag.
     #[expect(clippy::match_same_arms, reason = "the first arm that fits decides")]
     pub(crate) fn next(self, byte: u8) -> Option<Self> {
         let is_space = matches!(byte, b'\t' | b'\n' | 0x0c | b'\r' | b' ');
@@ -51,10 +51,10 @@ impl Place {
     }
 }
 
-/// Attributes of a tag that are looked at: a tag with more stays.
+/// Maximum number of attributes that are read. A tag with more stays unchanged, which bounds time and memory.
 const MOST: usize = 500;
 
-/// A tag from `<` to `>`.
+/// A tag, from `<` to `>`.
 #[derive(Debug)]
 pub(crate) struct Tag<'t> {
     bytes: &'t [u8],
@@ -65,15 +65,15 @@ pub(crate) struct Tag<'t> {
 #[derive(Clone, Debug, Default)]
 struct Attribute {
     name: Range<usize>,
-    /// Without quotes.
+    /// The range of the value without quotes.
     value: Range<usize>,
 }
 
-/// What an attribute holds.
+/// Syntax of an attribute's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     Url,
-    /// `srcset`
+    /// The candidates of a `srcset`.
     Candidates,
     Style,
     Refresh,
@@ -82,7 +82,7 @@ enum Content {
 }
 
 impl<'t> Tag<'t> {
-    /// Reads a start tag, whose name is known.
+    /// Reads the attributes of a start tag with a known name.
     pub(crate) fn read(bytes: &'t [u8], name: &'t [u8]) -> Self {
         let mut attributes: Vec<Attribute> = Vec::new();
         let mut place = Place::Name;
@@ -117,7 +117,8 @@ impl<'t> Tag<'t> {
         Self { bytes, name, attributes }
     }
 
-    /// Appends the tag with its changes. A `base` changes what the URLs after it are relative to, once.
+    /// Appends the tag with its changes. The first `base` element of a document changes the base of later URLs; further
+    /// ones have no effect (HTML section 4.2.3).
     pub(crate) fn write(
         &self,
         base: &mut Base,
@@ -156,11 +157,13 @@ impl<'t> Tag<'t> {
         output.extend_from_slice(&self.bytes[from..]);
     }
 
-    /// What an attribute holds; `is_fixed` of a link whose URL stays, `meta` for the content of a `meta`.
+    /// The syntax of an attribute's value; `None` if it contains no URL to rewrite. `is_fixed` marks a link whose URL
+    /// stays, `meta` is the syntax of a `meta` element's content.
     fn content(&self, attribute: &Attribute, is_fixed: bool, meta: Option<Content>) -> Option<Content> {
         let is_one_of = |names: &[&str]| names.iter().any(|name| same(self.name, name));
         let name = self.bytes[attribute.name.clone()].to_ascii_lowercase();
-        // Elements of the page's own scripts may mean anything by their attributes. A cut name may be one of theirs.
+        // The attributes of custom elements have no defined meaning. A name that was cut to [`NAME`] bytes may be one
+        // of a custom element.
         let is_custom = self.name.contains(&b'-') || self.name.len() == NAME;
         match &name[..] {
             b"style" => Some(Content::Style),
@@ -179,9 +182,8 @@ impl<'t> Tag<'t> {
         }
     }
 
-    /// A style sheet with a digest stays where its bytes are those that were digested, and the address of the page
-    /// itself
-    /// is what search engines know it by.
+    /// Returns whether the URL of a link must stay: a style sheet with an `integrity` digest, because a rewritten style
+    /// sheet would not match it, and the canonical URL, by which search engines identify the page.
     fn is_fixed_link(&self) -> bool {
         let has = |name, word: &str| {
             let value = self.value(name).unwrap_or_default();
@@ -240,7 +242,7 @@ fn write_style(value: &[u8], base: Base, context: Context<'_>, output: &mut Vec<
     apply(value, &edits, output);
 }
 
-/// The changes of a `srcset` (HTML section 4.8.4.2.2): URLs, each up to white space, with descriptors up to a comma.
+/// The changes of a `srcset` (HTML section 4.8.4.2.2): URLs up to white space, with descriptors up to a comma.
 fn candidates<'m>(value: &[u8], base: Base, context: Context<'m>) -> Vec<Edit<'m>> {
     let mut edits = Vec::new();
     let mut at = 0;
@@ -259,7 +261,7 @@ fn candidates<'m>(value: &[u8], base: Base, context: Context<'m>) -> Vec<Edit<'m
     edits
 }
 
-/// The length of the descriptors of one candidate: up to a comma that is in no parentheses.
+/// The length of the descriptors of one candidate: up to a comma outside of parentheses.
 fn descriptors(text: &[u8]) -> usize {
     let mut is_within = false;
     for (at, byte) in text.iter().enumerate() {

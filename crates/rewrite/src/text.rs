@@ -1,37 +1,37 @@
-//! The characters of a URL as its document writes them.
+//! Decoding of the characters of a URL from the syntax of its document.
 
-/// How characters are written where a URL is.
+/// Syntax of the text around a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Syntax {
-    /// As they are: in headers and in style sheets, where an escape is not understood.
+    /// No escapes: headers and style sheets.
     Plain,
-    /// With character references.
+    /// Character references.
     Html,
-    /// With `\/`.
+    /// JSON, of which only the escape `\/` is decoded.
     Json,
 }
 
 /// One character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unit {
-    /// Its value; `None` if it is not understood.
+    /// Its value; `None` for an unknown escape.
     pub(crate) byte: Option<u8>,
-    /// Where it starts and ends.
+    /// Byte range in the text.
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
 
-/// Longer references are not understood.
+/// Longest character reference that is decoded.
 const REFERENCE: usize = 12;
 
 impl Syntax {
-    /// The characters of `text`; bytes of 128 and more are each their own.
+    /// Iterates over the characters of `text`. Bytes above 127 are characters of their own.
     pub(crate) fn units(self, text: &[u8]) -> Units<'_> {
         Units { syntax: self, text, at: 0 }
     }
 }
 
-/// See [`Syntax::units`].
+/// Iterator of [`Syntax::units`].
 #[derive(Clone, Debug)]
 pub(crate) struct Units<'t> {
     syntax: Syntax,
@@ -57,15 +57,15 @@ impl Iterator for Units<'_> {
     }
 }
 
-/// What a character reference of HTML stands for, and its length. An ampersand that begins none is itself.
+/// Decodes a character reference of HTML and returns its length. An ampersand that begins none stands for itself.
 fn reference(text: &[u8]) -> (Option<u8>, usize) {
-    // An ampersand by itself.
+    // A lone ampersand.
     let begins = text.get(1).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'#');
     if !begins {
         return (Some(b'&'), 1);
     }
     let Some(length) = text.iter().take(REFERENCE).position(|byte| *byte == b';') else {
-        // `&sol` without the semicolon might be one.
+        // `&sol` without a semicolon may be a reference too.
         return (None, 1);
     };
     let name = &text[1..length];
@@ -82,19 +82,19 @@ fn reference(text: &[u8]) -> (Option<u8>, usize) {
     (byte, length + 1)
 }
 
-/// A reference to an ASCII character.
+/// Decodes the number of a reference to an ASCII character.
 fn number(digits: &[u8], radix: u32) -> Option<u8> {
     let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
     let number = u32::from_str_radix(digits, radix).ok()?;
     u8::try_from(number).ok().filter(|byte| byte.is_ascii() && *byte != 0)
 }
 
-/// The characters of an attribute, and where each starts and the last ends.
+/// Decodes an attribute's value. Returns its characters and their positions, with the end of the value last.
 pub(crate) fn decoded(value: &[u8]) -> (Vec<u8>, Vec<usize>) {
     let mut bytes = Vec::with_capacity(value.len());
     let mut starts = Vec::with_capacity(value.len() + 1);
     for unit in Syntax::Html.units(value) {
-        // What is not understood is no character that style sheets separate anything with.
+        // An unknown reference becomes a byte that is no delimiter in CSS.
         bytes.push(unit.byte.unwrap_or(0x80));
         starts.push(unit.start);
     }

@@ -1,4 +1,4 @@
-//! The document that an independent parser of HTML finds, before and after rewriting.
+//! Comparison of documents before and after rewriting, by the independent parser `html5ever`.
 
 use std::collections::HashSet;
 
@@ -9,37 +9,37 @@ use markup5ever_rcdom::{Handle, NodeData, RcDom};
 
 use crate::{Base, Map};
 
-/// One node or attribute.
+/// A node or attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Item {
-    /// Depth, kind and names: rewriting changes none.
+    /// Depth, kind and names, which rewriting never changes.
     pub(super) label: String,
     pub(super) value: String,
     holds: Holds,
 }
 
-/// What the value of a node or attribute may have.
+/// Permitted changes of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holds {
-    /// Text that stays.
+    /// None.
     Text,
-    /// One URL, which is changed wherever it is plain.
+    /// One URL, which must be rewritten if it has no special syntax.
     Url,
-    /// One URL of a `link` or `base`, which has reasons to stay.
+    /// One URL of a `link` or `base`, which may stay unchanged.
     UrlOrFixed,
-    /// URLs within a text.
+    /// Text with URLs.
     Urls,
-    /// A policy or a refresh.
+    /// A content security policy or a refresh.
     Meta,
 }
 
-/// All of a document. `noscript` is read as a browser without scripts does: it holds markup.
+/// All nodes and attributes of a document. `noscript` contains markup, as in a browser without scripts.
 pub(super) fn items(document: &[u8]) -> Vec<Item> {
     let tree_builder = TreeBuilderOpts { scripting_enabled: false, ..TreeBuilderOpts::default() };
     let options = ParseOpts { tree_builder, ..ParseOpts::default() };
     let dom = parse_document(RcDom::default(), options).from_utf8().one(document);
     let mut found = Vec::new();
-    // A tree whose root is dropped loses its children, although others hold them.
+    // The root stays referenced: dropping it would remove the children of nodes that others still hold.
     let mut rest = vec![(0, Holds::Text, Handle::clone(&dom.document))];
     while let Some((depth, holds, node)) = rest.pop() {
         let mut add = |label: String, value: &str, holds| {
@@ -91,11 +91,10 @@ fn of_attribute(element: &str, attribute: &str) -> Holds {
     }
 }
 
-/// Whether where the tags of a document are depends on no more than its bytes.
+/// Returns whether the positions of tags follow from the bytes alone.
 ///
 /// The rewriter builds no tree. Within these elements, the tree decides whether `<![CDATA[` begins text, and whether
-/// the text
-/// of `style`, `title` and others is markup.
+/// the text of `style`, `title` and others is markup.
 pub(super) fn is_flat(document: &[u8]) -> bool {
     let lower = document.to_ascii_lowercase();
     let has =
@@ -115,17 +114,16 @@ pub(super) fn is_flat(document: &[u8]) -> bool {
     !has(&["<svg", "<math", "<select", "<frameset", "<template"]) || !has(&changes)
 }
 
-/// Whether each URL in an attribute must be changed.
+/// Returns whether each URL in an attribute must be rewritten.
 ///
-/// Else it may stay: references and NUL are left alone where they are not understood, a `base` changes what URLs
-/// mean, and
-/// a tag may have too many attributes.
+/// In other documents it may stay: unknown character references and NUL prevent rewriting, a `base` changes the meaning
+/// of URLs, and a tag may have too many attributes.
 fn is_plain(document: &[u8]) -> bool {
     let has_base = memchr::memmem::find(&document.to_ascii_lowercase(), b"<base").is_some();
     !has_base && document.len() < 1000 && !document.iter().any(|byte| b"&\0".contains(byte))
 }
 
-/// Panics unless the document is the same but for the URLs that are to be changed.
+/// Requires that both documents are equal except for URLs that must or may change.
 pub(super) fn compare(document: &[u8], rewritten: &[u8], base: Base, map: &Map) {
     let (before, after) = (items(document), items(rewritten));
     let is_plain = is_plain(document);
@@ -147,8 +145,8 @@ pub(super) fn compare(document: &[u8], rewritten: &[u8], base: Base, map: &Map) 
     assert_eq!(before.len(), after.len(), "another document");
 }
 
-/// Whether `after` is `before` with the prefix in the place of origins or before paths, and with more sources in a
-/// policy.
+/// Returns whether `after` equals `before`, with prefixes in place of origins or before paths, and with additional
+/// sources in a policy.
 fn is_mapped(before: &[u8], after: &[u8], is_meta: bool) -> bool {
     const PREFIX: &[u8] = b"/_s";
     let mut seen = HashSet::new();
@@ -185,7 +183,7 @@ fn is_mapped(before: &[u8], after: &[u8], is_meta: bool) -> bool {
     false
 }
 
-/// The length of the origin of the map that a text begins with.
+/// The length of the mapped origin at the start of `text`.
 fn origin(text: &[u8]) -> Option<usize> {
     let begins = |at: usize, word: &[u8]| {
         text.get(at..at + word.len()).is_some_and(|found| found.eq_ignore_ascii_case(word))
