@@ -1,22 +1,23 @@
-//! Flame graphs: a box for each function on each stack, as wide as its share of the samples, above the one that
-//! called it.
+//! Flame graphs as SVG: one box for each function on each stack, above its caller; the width is its share of the
+//! samples.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::Profile;
 
-/// Pixels.
+/// Layout in pixels.
 const WIDTH: f64 = 1200.0;
 const MARGIN: f64 = 8.0;
 const ROW: usize = 18;
 const LINE: usize = 17;
-/// Of a letter, about.
+/// Average width of a character, in pixels.
 const LETTER: f64 = 6.7;
-/// Narrower boxes are left out.
+/// Boxes below this width are omitted.
 const NARROWEST: f64 = 0.4;
 
-/// Colours by where a function is from: what one can change is to be seen first.
+/// Prefixes of names, labels and colours. The gateway's own code comes first, with the most visible colour, because the
+/// reader can change it.
 const ORIGINS: [(&str, &str, &str); 4] = [
     ("brisk", "brisk", "#f2a65a"),
     ("rustls", "rustls", "#ecd06f"),
@@ -26,7 +27,7 @@ const ORIGINS: [(&str, &str, &str); 4] = [
 const THREAD: &str = "#cfd5dc";
 const OTHER: &str = "#e6e2da";
 
-/// A function on a stack, with what it calls.
+/// A function on a stack, with its callees.
 #[derive(Default)]
 struct Node<'p> {
     samples: u64,
@@ -34,7 +35,7 @@ struct Node<'p> {
 }
 
 impl Node<'_> {
-    /// Rows that are wide enough to be drawn.
+    /// Number of rows with visible boxes.
     fn rows(&self, scale: f64) -> usize {
         let callees = self.callees.values().filter(|node| node.samples as f64 * scale >= NARROWEST);
         1 + callees.map(|node| node.rows(scale)).max().unwrap_or(0)
@@ -54,7 +55,7 @@ fn tree(profile: &Profile) -> Node<'_> {
     root
 }
 
-/// The graph as SVG, with `notes` above it.
+/// Renders the graph with `notes` above it.
 pub(crate) fn graph(profile: &Profile, notes: &[String]) -> String {
     let root = tree(profile);
     let scale = (WIDTH - 2.0 * MARGIN) / root.samples.max(1) as f64;
@@ -69,7 +70,7 @@ pub(crate) fn graph(profile: &Profile, notes: &[String]) -> String {
     for (number, line) in lines.iter().enumerate() {
         let (size, fill) = if number == 0 { (14, "#111") } else { (12, "#444") };
         let y = (number + 1) * LINE;
-        // A string takes everything, here and below.
+        // Writing to a `String` cannot fail, here and below.
         let _ = writeln!(
             svg,
             "<text x=\"{MARGIN}\" y=\"{y}\" font-family=\"sans-serif\" font-size=\"{size}\" fill=\"{fill}\">{}</text>",
@@ -83,7 +84,7 @@ pub(crate) fn graph(profile: &Profile, notes: &[String]) -> String {
     svg
 }
 
-/// What is said above the graph.
+/// Lines of text above the graph.
 fn head(profile: &Profile, samples: u64, notes: &[String]) -> Vec<String> {
     let used = profile.period().as_secs_f64() * samples as f64;
     let mut lines = vec![format!(
@@ -119,14 +120,14 @@ fn legend(svg: &mut String, y: usize) {
 
 struct Drawing<'p> {
     profile: &'p Profile,
-    /// Pixels of a sample.
+    /// Pixels per sample.
     scale: f64,
     bottom: usize,
     all: u64,
 }
 
 impl Drawing<'_> {
-    /// Draws a function and what it calls, from its left edge and its row on.
+    /// Draws a function and its callees. `left` is its left edge in pixels.
     fn draw(&self, svg: &mut String, name: &str, node: &Node<'_>, (left, row): (f64, usize)) {
         let width = node.samples as f64 * self.scale;
         if width < NARROWEST {
@@ -158,7 +159,8 @@ impl Drawing<'_> {
     }
 }
 
-/// A name without the modules before its last two parts, where no type parameters make that hard to see.
+/// The last two segments of a path. Names with type parameters stay complete, because their segments cannot be split
+/// easily.
 fn short(name: &str) -> &str {
     if name.contains(['<', ' ', '[']) {
         return name;
@@ -170,7 +172,7 @@ fn colour(name: &str, row: usize) -> &'static str {
     if row < 2 {
         return THREAD;
     }
-    // `<brisk_tls::Stream as Read>::read` is the stream's.
+    // A trait method such as `<brisk_tls::Stream as Read>::read` gets the colour of its type.
     let name = name.trim_start_matches(['<', '&']);
     let origin = ORIGINS.iter().find(|(start, ..)| name.starts_with(start));
     origin.map_or(OTHER, |(.., colour)| colour)
@@ -178,7 +180,7 @@ fn colour(name: &str, row: usize) -> &'static str {
 
 fn escaped(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
-    // XML has neither control characters nor these two.
+    // XML 1.0 section 2.2 excludes control characters and these two.
     text.chars().filter(|letter| !letter.is_control() && !['\u{fffe}', '\u{ffff}'].contains(letter)).collect()
 }
 

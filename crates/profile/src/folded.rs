@@ -1,4 +1,4 @@
-//! Folded stacks: a line for each, as other programs for flame graphs read them.
+//! Folded stacks: one line per stack, the input format of common flame graph programs.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ pub(crate) fn lines(profile: &Profile) -> String {
     let mut text = String::new();
     for (stack, samples) in &profile.stacks {
         let names: Vec<_> = stack.iter().map(|number| word(profile.name(*number))).collect();
-        // A string takes everything.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(text, "{} {samples}", names.join(";"));
     }
     if profile.lost > 0 {
@@ -17,7 +17,7 @@ pub(crate) fn lines(profile: &Profile) -> String {
     text
 }
 
-/// A name without what ends one.
+/// A name without the separators of the format.
 fn word(name: &str) -> String {
     let clean = |letter: char| match letter {
         ';' => ':',

@@ -1,34 +1,34 @@
-//! Samples as they come, counted by stack.
+//! Collection of samples, counted per stack.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::handler::Sample;
 use crate::modules::{Modules, Place};
 
-/// Different stacks that are counted each by itself. There are some thousands of them; more would take memory without end.
+/// Maximum number of distinct stacks. Typical profiles have a few thousand; the limit bounds memory.
 const STACKS: usize = 30_000;
 
-/// Stands for all stacks beyond that.
+/// Name of the stack that counts samples beyond the limit.
 const OTHERS: &str = "[other stacks]";
 
-/// Stacks as numbers of names, with their samples.
+/// Stacks as indices of names, with their number of samples.
 pub(crate) type Counted = Vec<(Box<[u32]>, u64)>;
 
 /// All samples so far.
 #[derive(Default)]
 pub(crate) struct Gathered {
-    /// What the numbers in `stacks` stand for.
+    /// Meaning of the indices in `stacks`.
     known: Vec<Known>,
     threads: HashMap<String, u32>,
     places: HashMap<Place, u32>,
     stacks: HashMap<Box<[u32]>, u64>,
-    /// Used again for each sample.
+    /// Buffers that are reused for each sample.
     unwound: Vec<Place>,
     stack: Vec<u32>,
 }
 
 enum Known {
-    /// The name of a thread, or what stands for something else.
+    /// Name of a thread, or a placeholder.
     Named(String),
     Place(Place),
 }
@@ -50,7 +50,7 @@ impl Gathered {
         self.count(sample.times);
     }
 
-    /// Counts the stack that is there.
+    /// Counts the stack in `self.stack`.
     fn count(&mut self, times: u64) {
         if let Some(samples) = self.stacks.get_mut(&self.stack[..]) {
             *samples += times;
@@ -74,7 +74,7 @@ impl Gathered {
         number
     }
 
-    /// Names, and stacks of their numbers. What has the same name is the same.
+    /// Resolves names, and returns stacks as indices of names. Entries with equal names are merged.
     pub(crate) fn named(self, modules: &Modules) -> (Vec<String>, Counted) {
         let (mut names, mut numbers) = (Vec::new(), HashMap::new());
         let own = self.known.into_iter().map(|known| {

@@ -1,6 +1,6 @@
-//! What interrupts a thread, and the room that it puts samples into.
+//! Signal handler that takes samples, and the memory that it writes them to.
 //!
-//! The handler does what `signal-safety(7)` allows, and of it only atomic operations and `process_vm_readv`.
+//! The handler uses only operations that `signal-safety(7)` permits: atomic operations and `process_vm_readv`.
 
 #![expect(unsafe_code, reason = "signal handlers are to be had from the C library only")]
 
@@ -12,30 +12,29 @@ use std::thread;
 
 use crate::{ProfileError, refused};
 
-/// Bytes of a stack that are copied: what is further out is cut off.
+/// Maximum number of copied bytes of a stack; outer frames beyond it are cut off.
 const STACK: usize = 64 * 1024;
 
-/// The unit in which memory is there or not: no page is smaller.
+/// Granularity of the copy: the smallest page size, so that a part is completely mapped or not at all.
 const PAGE: usize = 4096;
 
-/// Samples that wait to be unwound. 16 MiB, which are there only while a profile is taken.
+/// Number of slots for samples between two drains. 16 MiB, allocated only while a profile is taken.
 pub(crate) const WAITING: usize = 256;
 
-/// Bytes of the stack for signals that the handler wants to have left. It needs less, even if it is compiled
-/// without optimization.
+/// Free bytes that the handler requires on the signal stack. It uses less, even without optimization.
 const SPARE: usize = 2048;
 
-/// The signal.
+/// The signal of the timers.
 pub(crate) const SIGNAL: libc::c_int = libc::SIGPROF;
 
-/// The registers of an interrupted thread that unwinding begins with.
+/// Registers of an interrupted thread, as needed for unwinding.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Registers {
     pub(crate) instruction: u64,
     pub(crate) stack: u64,
     frame: u64,
-    /// Where the processor has one.
+    /// The link register, on processors that have one.
     link: u64,
 }
 
@@ -56,14 +55,15 @@ impl Registers {
     }
 }
 
-/// A thread at one moment.
+/// State of a thread at one moment.
 pub(crate) struct Sample<'r> {
-    /// Number of the thread.
+    /// Thread ID.
     pub(crate) thread: i32,
-    /// How many samples this one stands for: signals that were due at the same time come as one.
+    /// Number of timer expiries that the sample represents: expiries while a signal is pending are merged into one
+    /// signal.
     pub(crate) times: u64,
     pub(crate) registers: Registers,
-    /// Memory from the stack pointer on. `None` if the thread has no stack for signals, and was left alone.
+    /// Memory from the stack pointer on. `None` if the thread has no signal stack and was not sampled.
     pub(crate) stack: Option<&'r [u8]>,
 }
 
@@ -71,7 +71,7 @@ const FREE: u8 = 0;
 const FILLING: u8 = 1;
 const FULL: u8 = 2;
 
-/// Room for a sample. All bytes zero is one that is free.
+/// Memory for one sample. All bytes zero is a valid, free slot.
 #[repr(C)]
 struct Slot {
     state: AtomicU8,
@@ -90,25 +90,25 @@ struct Slots {
     all: [Slot; WAITING],
 }
 
-/// Where samples go; null while no profile is taken.
+/// Memory of the present profile; null if there is none.
 static SLOTS: AtomicPtr<Slots> = AtomicPtr::new(ptr::null_mut());
-/// Handlers that run now, and may have read [`SLOTS`].
+/// Number of running handlers that may have read [`SLOTS`].
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
-/// Memory for samples, which handlers use until it is dropped. A process has one at a time, of who has the
-/// [`Turn`](crate::Turn).
+/// Memory for samples, used by handlers until it is dropped. Only the holder of the
+/// [`ProfileRight`](crate::ProfileRight) creates one, so there is at most one per process.
 pub(crate) struct Room(*mut Slots);
 
 impl Room {
-    /// Makes room, and installs the handler.
+    /// Allocates the memory and installs the handler.
     pub(crate) fn open() -> Result<Self, ProfileError> {
-        // Known to work before a handler relies on it: a filter of system calls may forbid it.
+        // Checked before any handler depends on it: a seccomp filter may forbid the system call.
         let mut probe = vec![0_u8; STACK];
         if copy(probe.as_ptr().addr(), probe.as_mut_ptr().cast()) == 0 {
             return Err(refused("process_vm_readv")(io::Error::last_os_error()));
         }
-        // SAFETY: new memory of its own, all bytes zero, and as long as `Slots`; a page is aligned for it. No core
-        // file and no child is to have it: stacks have secrets, which are wiped as soon as a sample was taken out.
+        // SAFETY: the mapping is new, zeroed, page-aligned and as long as `Slots`. Core dumps and children are excluded
+        // below, because stacks contain secrets; each sample is wiped as soon as it has been read.
         let slots = unsafe {
             let memory = libc::mmap(
                 ptr::null_mut(),
@@ -125,7 +125,7 @@ impl Room {
         };
         let room = Self(slots);
         for advice in [libc::MADV_DONTDUMP, libc::MADV_DONTFORK] {
-            // SAFETY: the memory that was just mapped.
+            // SAFETY: the mapping of above.
             if unsafe { libc::madvise(slots.cast(), size_of::<Slots>(), advice) } != 0 {
                 return Err(refused("madvise")(io::Error::last_os_error()));
             }
@@ -135,11 +135,11 @@ impl Room {
         Ok(room)
     }
 
-    /// Hands out the samples that are there, and frees their room.
+    /// Passes all available samples to `take`, and frees their slots.
     pub(crate) fn drain(&self, take: &mut impl FnMut(Sample<'_>)) {
         for number in 0..WAITING {
-            // SAFETY: the memory is there until `self` is dropped. Of a slot nothing but the state is referred to
-            // before the state says that its handler is done; from there to the store below no handler touches it.
+            // SAFETY: the memory exists until `self` is dropped. Until the state is `FULL`, only the state of a slot is
+            // accessed; from then until the store below, no handler accesses the slot.
             unsafe {
                 let slot = &raw mut (*self.0).all[number];
                 if (*slot).state.load(Ordering::Acquire) != FULL {
@@ -152,7 +152,8 @@ impl Room {
                     registers: (*slot).registers,
                     stack: ((*slot).is_left_alone == 0).then_some(stack),
                 });
-                // Who may see that the slot is free has to see this as well: it cannot be left out.
+                // Wiped before the state is released: a handler that sees the free slot also sees this write, so the
+                // compiler cannot remove it.
                 let length = (*slot).length.min(STACK);
                 (&raw mut (*slot).stack).cast::<u8>().write_bytes(0, length);
                 (*slot).state.store(FREE, Ordering::Release);
@@ -160,10 +161,9 @@ impl Room {
         }
     }
 
-    /// Samples that there was no room for.
+    /// Number of samples without a free slot.
     pub(crate) fn lost(&self) -> u64 {
-        // SAFETY: the memory is there until `self` is dropped, and no one refers to this number but as to an atomic
-        // one.
+        // SAFETY: the memory exists until `self` is dropped, and all accesses to this counter are atomic.
         unsafe { &(*self.0).lost }.load(Ordering::Relaxed)
     }
 }
@@ -171,19 +171,20 @@ impl Room {
 impl Drop for Room {
     fn drop(&mut self) {
         SLOTS.store(ptr::null_mut(), Ordering::SeqCst);
-        // A handler counts itself before it reads the pointer: with none running, no other has it.
+        // Handlers increment the counter before they read the pointer: if none is running, none can still have the
+        // pointer.
         while RUNNING.load(Ordering::SeqCst) > 0 {
             thread::yield_now();
         }
-        // SAFETY: it was mapped with this length, and no one has the pointer any more.
+        // SAFETY: the mapping has this length, and no other reference to it exists.
         unsafe { libc::munmap(self.0.cast(), size_of::<Slots>()) };
     }
 }
 
-/// Installs the handler. It stays: a signal that comes late would end the process otherwise.
+/// Installs the handler. It is never removed: a signal that arrives late would terminate the process.
 fn install() -> io::Result<()> {
-    // SAFETY: all bytes zero is a valid action; the handler has the signature that `SA_SIGINFO` asks for. System
-    // calls that it interrupts go on, and it runs on the thread's stack for signals.
+    // SAFETY: a zeroed `sigaction` is valid, and the handler has the signature that `SA_SIGINFO` requires. `SA_RESTART`
+    // continues interrupted system calls; `SA_ONSTACK` selects the signal stack.
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();
         action.sa_sigaction = interrupted as *const () as usize;
@@ -199,20 +200,21 @@ extern "C" fn interrupted(_signal: libc::c_int, info: *mut libc::siginfo_t, cont
     RUNNING.fetch_add(1, Ordering::SeqCst);
     let slots = SLOTS.load(Ordering::SeqCst);
     if !slots.is_null() && !info.is_null() && !context.is_null() {
-        // SAFETY: the slots are there as long as this handler is counted; what the kernel gives is there until it
-        // returns.
+        // SAFETY: the slots exist while this handler is counted; the kernel's structures exist until it returns.
         unsafe { fill(slots, info, context.cast()) };
     }
     RUNNING.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// Takes a sample, if there is room for it.
+/// Takes a sample if a slot is free.
 ///
 /// # Safety
-/// `slots` has to be [`SLOTS`] of now, and `info` and `context` those of the signal that is handled.
+///
+/// `slots` must be the present value of [`SLOTS`]; `info` and `context` must belong to the signal that is being
+/// handled.
 unsafe fn fill(slots: *mut Slots, info: *const libc::siginfo_t, context: *const libc::ucontext_t) {
-    // SAFETY: as above. Of a slot only its state is referred to before it is this handler's own. The error number is
-    // the interrupted thread's again afterwards.
+    // SAFETY: see above. Until the exchange succeeds, only the state of the slot is accessed. `errno` of the
+    // interrupted thread is restored.
     unsafe {
         let number = (*slots).next.fetch_add(1, Ordering::Relaxed) % WAITING;
         let slot = &raw mut (*slots).all[number];
@@ -234,35 +236,37 @@ unsafe fn fill(slots: *mut Slots, info: *const libc::siginfo_t, context: *const 
     }
 }
 
-/// Whether `here` is on a thread's stack for signals, with enough left below it.
+/// Returns whether the address `here` is on the thread's signal stack, with at least [`SPARE`] bytes below it.
 fn stands_on(stack: &libc::stack_t, here: usize) -> bool {
     let lowest = stack.ss_sp.addr();
     stack.ss_flags & libc::SS_DISABLE == 0
         && here.checked_sub(lowest).is_some_and(|left| left >= SPARE && left < stack.ss_size)
 }
 
-/// How many expiries of a timer a signal stands for.
+/// Number of timer expiries that a signal represents.
 ///
 /// # Safety
-/// `info` has to be that of a signal.
+///
+/// `info` must belong to a signal.
 unsafe fn times(info: *const libc::siginfo_t) -> u64 {
-    // SAFETY: where a timer sent the signal, the number of expiries that came with it is the sixth word
-    // (`si_overrun`, after three words, one of padding and the timer's number); the structure has 32.
+    // SAFETY: for signals of timers, the sixth 32-bit word is `si_overrun`, after three words, padding and the timer's
+    // ID; the structure has 32 words.
     let missed = unsafe {
         if (*info).si_code != libc::SI_TIMER {
             return 1;
         }
         *info.cast::<libc::c_int>().add(5)
     };
-    // A thread that the kernel keeps for long is one sample more for each tick, but no number is trusted to be small.
+    // A thread that stays in the kernel for long misses one expiry per tick. The bound guards against implausible
+    // values.
     1 + u64::try_from(missed).unwrap_or(0).min(10_000)
 }
 
-/// Copies memory from `from` on, as far as there is any; returns how much. Fails nowhere: the kernel looks before it
-/// reads.
+/// Copies memory starting at `from` up to the first unmapped page, and returns the number of bytes. Never faults: the
+/// kernel checks the addresses.
 fn copy(from: usize, to: *mut [u8; STACK]) -> usize {
     const PARTS: usize = STACK / PAGE + 1;
-    // What is copied of a part is all or nothing, so each is within a page.
+    // Each part is copied completely or not at all, so no part may cross a page boundary.
     let mut parts = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; PARTS];
     let (mut at, mut left) = (from, STACK);
     for part in &mut parts {
@@ -272,8 +276,8 @@ fn copy(from: usize, to: *mut [u8; STACK]) -> usize {
         left -= length;
     }
     let own = libc::iovec { iov_base: to.cast(), iov_len: STACK };
-    // SAFETY: the kernel writes at most `STACK` bytes to `to`, which is as long and of this handler alone, and reads
-    // what it can of this process's own memory.
+    // SAFETY: the kernel writes at most `STACK` bytes to `to`, which has that length and belongs to this handler, and
+    // reads only mapped memory of this process.
     let copied = unsafe {
         libc::process_vm_readv(libc::getpid(), &raw const own, 1, parts.as_ptr(), PARTS as libc::c_ulong, 0)
     };
@@ -292,10 +296,10 @@ fn registers(context: &libc::ucontext_t) -> Registers {
     Registers { instruction: machine.pc, stack: machine.sp, frame: machine.regs[29], link: machine.regs[30] }
 }
 
-/// Takes the calling thread's stack for signals away.
+/// Disables the signal stack of the calling thread and returns it.
 #[cfg(test)]
 pub(crate) fn without_signal_stack() -> libc::stack_t {
-    // SAFETY: all bytes zero is a valid description; the call writes one and reads one.
+    // SAFETY: a zeroed description is valid; the call writes one and reads one.
     unsafe {
         let none = libc::stack_t { ss_flags: libc::SS_DISABLE, ..mem::zeroed() };
         let mut before: libc::stack_t = mem::zeroed();
@@ -304,10 +308,10 @@ pub(crate) fn without_signal_stack() -> libc::stack_t {
     }
 }
 
-/// Gives it back.
+/// Restores the signal stack of the calling thread.
 #[cfg(test)]
 pub(crate) fn with_signal_stack(stack: &libc::stack_t) {
-    // SAFETY: it was this thread's before, and nothing has freed it.
+    // SAFETY: it was the signal stack of this thread before, and has not been freed.
     assert_eq!(unsafe { libc::sigaltstack(ptr::from_ref(stack), ptr::null_mut()) }, 0);
 }
 
@@ -325,7 +329,7 @@ mod tests {
         assert!(length >= 64 && copied[..64] == here, "{length}");
         assert_eq!(copy(64, room), 0);
         assert_eq!(copy(usize::MAX - 16, room), 0);
-        // SAFETY: two new pages, of which the second is taken away; they are freed as a whole.
+        // SAFETY: two new pages, the second of which is unmapped; the rest is unmapped with them.
         unsafe {
             let (rights, kind) =
                 (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -355,9 +359,9 @@ mod tests {
         }
     }
 
-    /// Sends the signal to the calling thread, which has handled it when the call returns.
+    /// Sends the signal to the calling thread. It has been handled when the call returns.
     fn interrupt() {
-        // SAFETY: the call has no pointers.
+        // SAFETY: the call takes no pointers.
         assert_eq!(unsafe { libc::raise(SIGNAL) }, 0);
     }
 
@@ -372,11 +376,11 @@ mod tests {
         let room = Room::open().expect("room");
         (0..WAITING + 3).for_each(|_| interrupt());
         assert!(room.lost() >= 3);
-        // SAFETY: the call has no arguments.
+        // SAFETY: the call takes no arguments.
         let own = unsafe { libc::gettid() };
         let mut taken = 0;
         let mut count = |sample: Sample<'_>| {
-            // A signal of another test, for another thread, may come late.
+            // A signal of another test, for another thread, may arrive late.
             if sample.thread == own {
                 assert_eq!(sample.times, 1);
                 assert!(sample.stack.is_some_and(|stack| stack.len() >= 64));

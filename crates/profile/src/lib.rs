@@ -1,11 +1,14 @@
-//! Where a running process spends its processor time: it samples the stacks of its own threads, by timers that count
-//! the processor time of each.
+//! CPU profiler for the running process: samples the stacks of its threads by timers that count the processor time of
+//! each thread.
 //!
-//! What interrupts a thread allocates nothing, takes no lock and unwinds nothing. On the thread's stack for signals
-//! it copies registers and the innermost part of the interrupted stack into memory that was prepared, by a system
-//! call that fails where memory ends: so it does not matter whose stack it is, a coroutine's included, nor what was
-//! going on. All else is done by the thread that takes the profile, from the unwind tables of the program; frame
-//! pointers are not needed. While no profile is taken there is neither a timer nor memory for samples.
+//! The signal handler allocates nothing, takes no lock and unwinds nothing. On the thread's alternate signal stack it
+//! copies the registers and the innermost part of the interrupted stack into preallocated memory, with
+//! `process_vm_readv`, which fails instead of faulting at the end of mapped memory. Any stack can therefore be sampled
+//! at any instruction, including those of coroutines. The thread that takes the profile unwinds the copies afterwards
+//! with the unwind tables of the program, so frame pointers are not needed. While no profile is taken, there are
+//! neither timers nor memory for samples.
+//!
+//! The crate `pprof` is not used because it unwinds inside the signal handler.
 
 mod flame;
 mod folded;
@@ -28,64 +31,71 @@ use thiserror::Error;
 use gathered::Gathered;
 use modules::Modules;
 
-/// How long a profile may take, in seconds.
+/// Permitted duration of a profile, in seconds.
 pub const SECONDS: RangeInclusive<u64> = 1..=60;
 
-/// How often a thread may be sampled, in each second of its processor time.
+/// Permitted sampling frequency of each thread, in samples per second of its processor time.
 pub const FREQUENCIES: RangeInclusive<u32> = 1..=1000;
 
-/// Unless another is asked for. No divisor of anything that happens at regular times.
+/// Default sampling frequency. Not a divisor of common timer frequencies, so that samples do not coincide with periodic
+/// work.
 pub const FREQUENCY: u32 = 99;
 
 /// Whether a profile is being taken.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Why there is no profile.
+/// Reasons for which there is no profile.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ProfileError {
-    /// The caller no longer wants it.
+    /// The caller has cancelled it.
     #[error("the profile was given up")]
     GivenUp,
-    /// The system refuses a step.
+    /// A system call failed.
     #[error("the system refuses a profile, by {0}: {1}")]
     System(&'static str, io::Error),
 }
 
 impl ProfileError {
-    /// Whether it will be refused the next time as well: by a filter of system calls, or by a kernel that has no such call.
+    /// Returns whether a repetition would fail too: a seccomp filter forbids the system call (`EPERM`), or the kernel
+    /// lacks it (`ENOSYS`).
     pub fn is_for_good(&self) -> bool {
         let code = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS));
         matches!(self, Self::System(_, error) if code(error))
     }
 }
 
-/// What the system refused in this step.
+/// Maps an error of the system call `step`.
 fn refused(step: &'static str) -> impl Fn(io::Error) -> ProfileError {
     move |error| ProfileError::System(step, error)
 }
 
-/// What is to be sampled.
+/// Parameters of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// Seconds, of [`SECONDS`]: what is outside is taken for the nearest bound.
+    /// Duration, clamped to [`SECONDS`].
     pub seconds: u64,
-    /// Samples of each second of processor time, of [`FREQUENCIES`] likewise. The system interrupts no thread more
-    /// often than its own clock ticks; a sample counts for as many as were due.
+    /// Samples per second of processor time, clamped to [`FREQUENCIES`]. The kernel interrupts a thread at most once
+    /// per clock tick; a sample then counts for all expiries since the last one.
     pub frequency: u32,
 }
 
-/// The right to take a profile. One process has one.
+/// The exclusive right to take a profile. A process takes one at a time.
 #[derive(Debug)]
 pub struct Turn(());
 
 impl Turn {
-    /// `None` while another has it.
+    /// Claims the right. `None` while another profile is being taken.
     pub fn claim() -> Option<Self> {
         (!TAKEN.swap(true, Ordering::Acquire)).then_some(Self(()))
     }
 
-    /// Samples all threads of this process but the calling one, which waits as long. Gives up soon after `is_unwanted`.
+    /// Samples all threads of the process except the calling one, and blocks for the duration. Ends early when
+    /// `is_unwanted` returns `true`.
+    ///
+    /// # Errors
+    ///
+    /// [`ProfileError::GivenUp`] if cancelled, [`ProfileError::System`] if a system call fails.
     pub fn take(self, order: Order, is_unwanted: impl Fn() -> bool) -> Result<Profile, ProfileError> {
         let seconds = order.seconds.clamp(*SECONDS.start(), *SECONDS.end());
         let frequency = order.frequency.clamp(*FREQUENCIES.start(), *FREQUENCIES.end());
@@ -111,31 +121,31 @@ impl Drop for Turn {
     }
 }
 
-/// What was sampled.
+/// Result of a profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
     begun: SystemTime,
     length: Duration,
     frequency: u32,
-    /// Samples that were lost for want of room.
+    /// Number of samples that were lost because all slots were full.
     lost: u64,
-    /// Threads that were not sampled.
+    /// Number of threads that were not sampled.
     left_out: usize,
-    /// Libraries that could not be read: their functions have no names.
+    /// Libraries that could not be read; their functions have no names.
     unread: Vec<String>,
-    /// Of threads and functions.
+    /// Names of threads and functions.
     names: Vec<String>,
-    /// Stacks with the number of their samples: the name of the thread first, then functions from the outermost one on.
+    /// Stacks with their number of samples: index of the thread's name, then of the functions, the outermost first.
     stacks: Vec<(Box<[u32]>, u64)>,
 }
 
 impl Profile {
-    /// Samples in all.
+    /// Total number of samples.
     pub fn samples(&self) -> u64 {
         self.stacks.iter().map(|(_, samples)| samples).sum()
     }
 
-    /// What it does not show: a sentence for each reason.
+    /// Incomplete parts of the profile, one sentence for each.
     pub fn gaps(&self) -> Vec<String> {
         let mut gaps = Vec::new();
         if self.lost > 0 {
@@ -150,18 +160,18 @@ impl Profile {
         gaps
     }
 
-    /// A flame graph: SVG without scripts. `notes` are lines of text above it.
+    /// Renders a flame graph as SVG without scripts. `notes` are lines of text above it.
     pub fn flame_graph(&self, notes: &[String]) -> String {
         flame::graph(self, notes)
     }
 
-    /// For pprof: `profile.proto`, compressed by gzip.
+    /// Encodes the profile for pprof: `profile.proto`, compressed with gzip.
     pub fn pprof(&self) -> Vec<u8> {
         pprof::compressed(&pprof::encoded(self))
     }
 
-    /// A line for each stack: the thread and its functions from the outermost one on, with `;` between them, and the
-    /// number of samples.
+    /// Formats one line per stack: names of thread and functions, the outermost first, separated by `;`, and the number
+    /// of samples.
     pub fn folded(&self) -> String {
         folded::lines(self)
     }
@@ -170,7 +180,7 @@ impl Profile {
         self.names.get(number as usize).map_or("", String::as_str)
     }
 
-    /// Processor time that a sample stands for.
+    /// Processor time that one sample represents.
     fn period(&self) -> Duration {
         Duration::from_secs(1) / self.frequency
     }

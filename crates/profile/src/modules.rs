@@ -1,4 +1,4 @@
-//! The program and its libraries in memory.
+//! The program and its libraries in memory: unwinding of stacks and names of addresses.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,10 +14,10 @@ use crate::handler::Registers;
 use crate::symbols::Symbols;
 use crate::{ProfileError, refused};
 
-/// Frames of a stack at most.
+/// Maximum number of frames per stack.
 const DEEPEST: usize = 256;
 
-/// Everything that code is executed from, but what the kernel provides.
+/// All mapped files with executable code. Code of the kernel (vDSO) is not included.
 pub(crate) struct Modules {
     unwinder: UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind>,
     cache: CacheNative<MayAllocateDuringUnwind>,
@@ -26,38 +26,43 @@ pub(crate) struct Modules {
     pub(crate) unread: Vec<String>,
 }
 
-/// A file in memory.
+/// A mapped file.
 struct Mapped {
     name: String,
     range: Range<u64>,
-    /// What is added to its own addresses.
+    /// Difference between addresses in memory and addresses in the file.
     bias: u64,
     symbols: Symbols,
 }
 
-/// What an address belongs to.
+/// Meaning of a code address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Place {
-    /// A function: number of the file, and of the function in it.
+    /// A function: index of the file, and index of the function in it.
     Function(usize, usize),
-    /// A file that does not say which function.
+    /// A file without a known function at the address.
     File(usize),
-    /// No file that was there when the profile began.
+    /// Outside of all files that were mapped at the start of the profile.
     Elsewhere,
-    /// Functions further out that could not be seen.
+    /// Further callers, which could not be unwound.
     CutOff,
 }
 
 impl Modules {
-    /// Fails if the system does not say what is mapped, or if the program cannot be read.
+    /// Reads `/proc/self/maps` and the mapped files.
+    ///
+    /// # Errors
+    ///
+    /// The failed step, if the mappings or the program itself cannot be read. Unreadable libraries are only recorded in
+    /// `unread`.
     pub(crate) fn of_this_process() -> Result<Self, ProfileError> {
         let maps = fs::read_to_string("/proc/self/maps").map_err(refused("/proc/self/maps"))?;
         let program = fs::read_link("/proc/self/exe").map_err(refused("/proc/self/exe"))?;
         let (unwinder, cache) = (UnwinderNative::new(), CacheNative::new());
         let mut modules = Self { unwinder, cache, mapped: Vec::new(), unread: Vec::new() };
         for (path, range, place) in executable(&maps) {
-            // The program is known even if it was replaced or moved meanwhile. A library that was has no names, and
-            // stacks end there.
+            // `/proc/self/exe` names the program even if its file was replaced or moved. A replaced library has no
+            // names, and stacks end in it.
             let is_program = Path::new(path) == program;
             let opened = File::open(if is_program { "/proc/self/exe" } else { path });
             let added = opened.and_then(|file| modules.add(path, range, place, file));
@@ -92,7 +97,7 @@ impl Modules {
         Ok(())
     }
 
-    /// Puts the functions of a stack into `places`, the innermost first.
+    /// Appends the functions of a stack to `places`, the innermost first.
     pub(crate) fn unwind(&mut self, registers: &Registers, stack: &[u8], places: &mut Vec<Place>) {
         let base = registers.stack;
         let mut read = |address: u64| {
@@ -108,7 +113,7 @@ impl Modules {
                 Ok(Some(frame)) => {
                     let place = place(&self.mapped, frame.address_for_lookup());
                     places.push(place);
-                    // Who called code without unwind tables could only be guessed.
+                    // Callers of code without unwind tables could only be guessed.
                     if place == Place::Elsewhere {
                         break places.push(Place::CutOff);
                     }
@@ -119,7 +124,7 @@ impl Modules {
         }
     }
 
-    /// What stands for a place in what is shown.
+    /// Display name of a function.
     pub(crate) fn name(&self, place: Place) -> String {
         match place {
             Place::Function(file, function) => {
@@ -145,7 +150,7 @@ fn place(mapped: &[Mapped], address: u64) -> Place {
     function.map_or(Place::File(file), |function| Place::Function(file, function))
 }
 
-/// Path, range and place in the file of what is executed of files.
+/// Paths, address ranges and file offsets of executable mappings.
 fn executable(maps: &str) -> impl Iterator<Item = (&str, Range<u64>, u64)> {
     maps.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
@@ -188,7 +193,7 @@ mod tests {
         let mut modules = Modules::of_this_process().expect("a map");
         let mut bytes = vec![0; 4096];
         for round in 0..2000_u64 {
-            // Addresses of this program's code, at any place of an instruction, and anything else.
+            // Addresses within this program's code, also between instructions, and arbitrary other values.
             let inside = executable as *const () as u64;
             for (number, chunk) in bytes.chunks_mut(8).enumerate() {
                 let mixed = (round + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(number as u32 % 64);

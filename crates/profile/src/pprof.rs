@@ -1,4 +1,4 @@
-//! The form of pprof: `profile.proto` of github.com/google/pprof.
+//! Encoder for pprof: `profile.proto` of <https://github.com/google/pprof>, in the wire format of Protocol Buffers.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -7,7 +7,7 @@ use brisk_coding::{Coding, Encoder};
 
 use crate::Profile;
 
-/// A message that grows.
+/// A message under construction.
 #[derive(Default)]
 struct Message(Vec<u8>);
 
@@ -35,7 +35,7 @@ impl Message {
         self.bytes(field, &message.0);
     }
 
-    /// Numbers one after the other (packed).
+    /// Appends a packed field.
     fn numbers(&mut self, field: u32, values: impl IntoIterator<Item = u64>) {
         let mut packed = Self::default();
         values.into_iter().for_each(|value| packed.varint(value));
@@ -43,7 +43,7 @@ impl Message {
     }
 }
 
-/// Texts, each once; the first is empty.
+/// String table without duplicates; the first entry is empty, as the format requires.
 struct Texts<'p> {
     all: Vec<&'p str>,
     places: HashMap<&'p str, u64>,
@@ -69,7 +69,7 @@ impl<'p> Texts<'p> {
     }
 }
 
-/// The profile. A location for each function; the thread is a label.
+/// Encodes the profile. Each function has one location; the thread is a label of the sample.
 pub(crate) fn encoded(profile: &Profile) -> Vec<u8> {
     let (mut texts, mut message) = (Texts::new(), Message::default());
     let period = nanos(profile.period());
@@ -93,7 +93,7 @@ pub(crate) fn encoded(profile: &Profile) -> Vec<u8> {
         location.message(4, &line);
         message.message(4, &location);
         function.number(1, id(number));
-        // Without a second name for the linker, or pprof would shorten this one as it does those of C++.
+        // `system_name` stays empty: with it, pprof would shorten names by the rules of C++.
         function.number(2, texts.place(name));
         message.message(5, &function);
     }
@@ -111,7 +111,7 @@ pub(crate) fn encoded(profile: &Profile) -> Vec<u8> {
     message.0
 }
 
-/// Zero is no id.
+/// The ID of an index; 0 is not a valid ID.
 fn id(number: u32) -> u64 {
     u64::from(number) + 1
 }
@@ -120,12 +120,12 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// By gzip, as readers expect.
+/// Compresses with gzip, which readers expect.
 pub(crate) fn compressed(message: &[u8]) -> Vec<u8> {
     let mut output = Vec::new();
     match Encoder::new(Coding::Gzip, 6).write_whole(message, &mut output) {
         Ok(()) => output,
-        // Readers take this too.
+        // Readers also accept uncompressed profiles.
         Err(_) => message.to_vec(),
     }
 }

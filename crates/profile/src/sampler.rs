@@ -1,4 +1,4 @@
-//! A profile from its first to its last sample.
+//! Sampling loop of a profile.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,21 +7,21 @@ use crate::ProfileError;
 use crate::handler::{Room, Sample};
 use crate::timers::Timers;
 
-/// How often samples are taken out, and how often new threads are looked for.
+/// Intervals of the loop: draining of samples, and search for new threads.
 const ROUND: Duration = Duration::from_millis(10);
 const NEW_THREADS: Duration = Duration::from_millis(250);
 
-/// What went by unseen.
+/// Samples and threads that the profile lacks, and its actual duration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unseen {
     pub(crate) lost: u64,
     pub(crate) left_out: usize,
-    /// How long it took, which on a busy machine is longer than was asked for.
+    /// Actual duration; on a busy machine longer than requested.
     pub(crate) length: Duration,
 }
 
-/// Samples all other threads `frequency` times in each second of their processor time, and hands samples out on this
-/// thread, with the thread's name.
+/// Samples all other threads `frequency` times per second of their processor time, and passes samples with the thread's
+/// name to `take` on this thread.
 pub(crate) fn sample(
     length: Duration,
     frequency: u32,
@@ -38,7 +38,7 @@ pub(crate) fn sample(
             return Err(ProfileError::GivenUp);
         }
         if looked.elapsed() >= NEW_THREADS {
-            // Without a descriptor to be had for it the threads that are known have to do, until the next time.
+            // If no file descriptor is available, the known threads suffice until the next attempt.
             let _ = timers.follow();
             looked = Instant::now();
         }

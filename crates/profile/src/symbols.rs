@@ -1,4 +1,4 @@
-//! What a file of the program says of its code: where its functions begin, and how stacks are unwound from them.
+//! Reader for ELF files: functions with their names, and sections with unwind tables.
 
 use std::fs::File;
 use std::io;
@@ -10,22 +10,22 @@ use object::elf::{PF_X, PT_LOAD, SHN_UNDEF, STT_FUNC, STT_GNU_IFUNC};
 use object::read::elf::{ElfFile64, ProgramHeader, Sym};
 use object::{LittleEndian, Object, ObjectSection, ReadCache};
 
-/// Bytes of a name that are read.
+/// Maximum length of a name, in bytes.
 const LONGEST: usize = 4096;
 
 type Elf<'d> = ElfFile64<'d, LittleEndian, &'d ReadCache<File>>;
 
-/// Contents of a section, and the file's own address of it.
+/// Content of a section, and its range of addresses in the file.
 pub(crate) type Section = (Arc<[u8]>, Range<u64>);
 
-/// A file. Names stay in it until they are asked for.
+/// Symbols of a file. Names stay in the file until they are needed, because a program may have many megabytes of them.
 pub(crate) struct Symbols {
     file: File,
-    /// Where names are.
+    /// Range of the string table in the file.
     names: Range<u64>,
-    /// Address, length and place of the name of each function, in order of addresses.
+    /// Address, length and name offset of each function, sorted by address.
     functions: Vec<(u64, u32, u32)>,
-    /// Parts that are executed: place in the file, length there, address.
+    /// Executable segments: file offset, length in the file, address.
     executed: Vec<(u64, u64, u64)>,
     pub(crate) text: Option<Range<u64>>,
     pub(crate) unwinding: Option<Section>,
@@ -33,7 +33,7 @@ pub(crate) struct Symbols {
 }
 
 impl Symbols {
-    /// `None` if it is not a program or library that can be read.
+    /// Reads the tables. `None` if it is not a readable program or library.
     pub(crate) fn of(file: File) -> Option<Self> {
         let cache = ReadCache::new(file.try_clone().ok()?);
         let elf = Elf::parse(&cache).ok()?;
@@ -59,9 +59,9 @@ impl Symbols {
         })
     }
 
-    /// The file's own address of a place in it.
+    /// The address of a file offset.
     pub(crate) fn address(&self, place: u64) -> Option<u64> {
-        // A mapping begins at a page, which may have the end of the part before too.
+        // A mapping starts at a page boundary, which may include the end of the segment before.
         let part = self
             .executed
             .iter()
@@ -69,16 +69,16 @@ impl Symbols {
         part.map(|(start, _, address)| address.wrapping_sub(*start).wrapping_add(place))
     }
 
-    /// The number of the function at one of the file's own addresses.
+    /// Index of the function at an address of the file.
     pub(crate) fn function(&self, address: u64) -> Option<usize> {
         let after = self.functions.partition_point(|(start, ..)| *start <= address);
         let number = after.checked_sub(1)?;
         let (start, length, _) = self.functions[number];
-        // Functions in assembly may have no length.
+        // Functions written in assembly may have length 0.
         (length == 0 || address - start < u64::from(length)).then_some(number)
     }
 
-    /// The name of a function.
+    /// Demangled name of a function.
     pub(crate) fn name(&self, function: usize) -> Option<String> {
         let place = self.names.start.checked_add(self.functions.get(function)?.2.into())?;
         let longest = usize::try_from(self.names.end.checked_sub(place)?).ok()?.min(LONGEST);
@@ -90,8 +90,8 @@ impl Symbols {
     }
 }
 
-/// The functions of a file in order, and where their names are. A file without its own table has that of what it
-/// exports.
+/// All functions, sorted by address, and the range of the string table. A stripped file has only its exported
+/// functions.
 fn functions(elf: &Elf<'_>) -> (Vec<(u64, u32, u32)>, Range<u64>) {
     let (own, exported) = (elf.elf_symbol_table(), elf.elf_dynamic_symbol_table());
     let (table, names) = if own.is_empty() { (exported, ".dynstr") } else { (own, ".strtab") };
@@ -105,7 +105,7 @@ fn functions(elf: &Elf<'_>) -> (Vec<(u64, u32, u32)>, Range<u64>) {
         })
         .collect();
     found.sort_unstable();
-    // Of several names the one with a length.
+    // Of several symbols at one address, the one with a length is kept.
     found.reverse();
     found.dedup_by_key(|(address, ..)| *address);
     found.reverse();

@@ -5,7 +5,7 @@ use std::thread;
 
 use super::*;
 
-/// Uses the processor until `stop` says so.
+/// Uses the processor until `stop` is set.
 #[inline(never)]
 fn burns_time(stop: &AtomicBool) -> u64 {
     let mut sum = 0_u64;
@@ -17,7 +17,7 @@ fn burns_time(stop: &AtomicBool) -> u64 {
     sum
 }
 
-/// Ends the thread when it is dropped, whatever the test does.
+/// Ends the thread when dropped, also if the test panics.
 struct Burner {
     stop: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<u64>>,
@@ -54,7 +54,7 @@ impl Drop for Burner {
     }
 }
 
-/// Other tests of this process take turns too.
+/// Other tests of this process take profiles too.
 fn turn() -> Turn {
     loop {
         match Turn::claim() {
@@ -67,7 +67,7 @@ fn turn() -> Turn {
 #[test]
 fn a_busy_thread_is_seen_by_name_and_function() {
     let _burner = Burner::start("burner");
-    // On a busy machine a second may be too short for a sample.
+    // On a busy machine one second may be too short for a sample.
     let seen = (0..60).find_map(|_| {
         let profile = turn().take(Order { seconds: 1, frequency: 200 }, || false).expect("a profile");
         let folded = profile.folded();
@@ -77,7 +77,7 @@ fn a_busy_thread_is_seen_by_name_and_function() {
     let profile = seen.expect("a stack with the function");
     assert!(profile.samples() > 0);
     assert!(profile.flame_graph(&[]).contains("::burns_time ("));
-    // Stacks are whole: from where the thread begins.
+    // Stacks are complete, down to the start of the thread.
     let folded = profile.folded();
     let burner: Vec<_> = folded.lines().filter(|line| line.starts_with("burner;")).collect();
     assert!(burner.iter().any(|line| line.contains("thread_start") || line.contains("::main")), "{burner:?}");
@@ -113,7 +113,7 @@ fn threads_that_come_and_go_are_no_fault() {
     taken.expect("a profile");
 }
 
-/// A thread of a library in C has no stack for signals.
+/// Threads of C libraries have no signal stack.
 #[test]
 fn a_thread_without_a_stack_for_signals_is_not_interrupted_again_and_again() {
     let _burner = Burner::start_without_stack("foreign");

@@ -1,4 +1,4 @@
-//! Timers that count the processor time of each thread and interrupt it.
+//! Timers that interrupt each thread by its processor time.
 
 #![expect(unsafe_code, reason = "these timers are to be had from the C library only")]
 
@@ -11,19 +11,19 @@ use std::time::Duration;
 use crate::handler::SIGNAL;
 use crate::{ProfileError, refused, threads};
 
-/// Times that a thread is found without a stack for signals, until it is left alone. Every thread is without one when
-/// it begins and when it ends.
+/// Number of samples without a signal stack after which a thread is no longer sampled. Above one, because each thread
+/// briefly has none at its start and end.
 const WITHOUT_STACK: u32 = 3;
 
-/// A timer for each thread but the one that made it. Dropping them ends them.
+/// Timers of all threads except the one that created them. Deleted on drop.
 pub(crate) struct Timers {
     interval: Duration,
     own: i32,
     all: HashMap<i32, libc::timer_t>,
     names: HashMap<i32, String>,
-    /// How often threads were found without a stack for signals.
+    /// Number of samples without a signal stack, by thread.
     without_stack: HashMap<i32, u32>,
-    /// Threads that there is no timer to be had for, or that must not be interrupted.
+    /// Threads without a timer: none was available, or they must not be interrupted.
     left_out: HashSet<i32>,
 }
 
@@ -41,7 +41,11 @@ impl Timers {
         }
     }
 
-    /// Starts timers of threads that have none, ends those of threads that have ended, and reads names.
+    /// Starts timers for new threads, deletes those of ended threads, and reads names.
+    ///
+    /// # Errors
+    ///
+    /// [`ProfileError::System`] if the threads cannot be listed or the first timer cannot be created.
     pub(crate) fn follow(&mut self) -> Result<(), ProfileError> {
         let all = threads::all().map_err(refused("/proc/self/task"))?;
         let present: HashSet<_> = all.into_iter().filter(|thread| *thread != self.own).collect();
@@ -59,9 +63,9 @@ impl Timers {
             }
             match start(thread, self.interval).map_err(|error| (error.raw_os_error(), error)) {
                 Ok(timer) => drop(self.all.insert(thread, timer)),
-                // It has ended meanwhile.
+                // The thread has ended in the meantime.
                 Err((Some(libc::EINVAL | libc::ESRCH), _)) => {}
-                // There is a limit to the number of timers: RLIMIT_SIGPENDING.
+                // `RLIMIT_SIGPENDING` limits the number of timers; the other threads are still sampled.
                 Err((Some(libc::EAGAIN), _)) if !self.all.is_empty() => drop(self.left_out.insert(thread)),
                 Err((_, error)) => return Err(refused("timer_create")(error)),
             }
@@ -69,13 +73,13 @@ impl Timers {
         Ok(())
     }
 
-    /// The name of a thread.
+    /// Name of a thread.
     pub(crate) fn name(&self, thread: i32) -> &str {
         self.names.get(&thread).map_or("[thread]", String::as_str)
     }
 
-    /// Notes that a thread has no stack for signals. If that stays so, it is interrupted no more: it is not one of this
-    /// program's own, and may have little room on the one stack that it has.
+    /// Counts a sample without a signal stack. After [`WITHOUT_STACK`] of them the thread is no longer interrupted: it
+    /// was not started by Rust, and the handler could overflow its only stack.
     pub(crate) fn has_no_stack(&mut self, thread: i32) {
         let times = self.without_stack.entry(thread).or_default();
         *times += 1;
@@ -85,7 +89,7 @@ impl Timers {
         }
     }
 
-    /// How many threads are not interrupted.
+    /// Number of threads that are not sampled.
     pub(crate) fn left_out(&self) -> usize {
         self.left_out.len()
     }
@@ -103,15 +107,15 @@ impl Drop for Timers {
     }
 }
 
-/// A timer that interrupts a thread each time it has used the processor for `interval`.
+/// Creates a timer that sends [`SIGNAL`] to a thread after each `interval` of its processor time.
 fn start(thread: i32, interval: Duration) -> io::Result<libc::timer_t> {
-    // The clock of one thread, `MAKE_THREAD_CPUCLOCK(thread, CPUCLOCK_SCHED)` of the kernel.
+    // The clock ID of one thread: `MAKE_THREAD_CPUCLOCK(thread, CPUCLOCK_SCHED)` of the kernel.
     let clock = (!thread << 3) | 6;
     let time =
         libc::timespec { tv_sec: interval.as_secs().cast_signed(), tv_nsec: interval.subsec_nanos().into() };
     let every = libc::itimerspec { it_interval: time, it_value: time };
-    // SAFETY: all bytes zero is a valid event; the pointers are to values on this stack, which the calls read or
-    // write and do not keep. A clock of a thread that has ended is refused.
+    // SAFETY: a zeroed event is valid; the pointers are to local values, which the calls do not keep. The clock of an
+    // ended thread is rejected with an error.
     unsafe {
         let mut event: libc::sigevent = mem::zeroed();
         event.sigev_notify = libc::SIGEV_THREAD_ID;
@@ -131,6 +135,6 @@ fn start(thread: i32, interval: Duration) -> io::Result<libc::timer_t> {
 }
 
 fn delete(timer: libc::timer_t) {
-    // SAFETY: the timer was created here, and is deleted once.
+    // SAFETY: the timer was created by [`start`] and is deleted once.
     unsafe { libc::timer_delete(timer) };
 }
