@@ -1,4 +1,4 @@
-//! The client: one request, one connection, one whole answer.
+//! The client: one connection for each request, and a complete response.
 
 use std::error::Error;
 use std::future::pending;
@@ -20,29 +20,29 @@ use tokio::time::timeout;
 use crate::error::{FetchError, Reason};
 use crate::target::{Place, redirected};
 
-/// The name of this client.
+/// Product name and version in `User-Agent`.
 const AGENT: &str = concat!("brisk/", env!("CARGO_PKG_VERSION"));
 
-/// The most bytes of a response head.
+/// Maximum size of a response header section, in bytes.
 const HEAD: usize = 64 * 1024;
 
-/// Settings of a client.
+/// Settings of a [`Client`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientSettings {
-    /// PEM file with the trusted authorities. Default: those of the system.
+    /// PEM file with trust anchors. Default: those of the system.
     pub authorities: Option<PathBuf>,
-    /// How much a request may take.
+    /// Limits of each request.
     pub limits: Limits,
 }
 
-/// How much one request may take, redirects included.
+/// Limits of one request, redirects included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Time to the end of the answer. Default: 30 s.
+    /// Time until the end of the response. Default: 30 s.
     pub time: Duration,
-    /// Bytes of the answer's body. Default: 1 MiB.
+    /// Maximum length of the response body, in bytes. Default: 1 MiB.
     pub body: usize,
-    /// Redirects that are followed; those of GET and HEAD alone are. Default: 3.
+    /// Maximum number of redirects, which are followed for GET and HEAD only. Default: 3.
     pub redirects: u8,
 }
 
@@ -52,29 +52,33 @@ impl Default for Limits {
     }
 }
 
-/// A client of HTTP/1.1 and HTTPS. Cheap to clone; each request has a connection of its own, on which TLS is resumed where
-/// the server allows it.
+/// A client for HTTP/1.1 over TCP or TLS. Cloning is cheap. Each request opens a connection; TLS sessions are resumed
+/// if the server permits it.
 ///
-/// Its futures run in any runtime of tokio with I/O and time, and may be sent between threads.
+/// The futures are `Send` and run on any tokio runtime with I/O and time enabled.
 #[derive(Clone, Debug)]
 pub struct Client {
     connector: Connector,
     limits: Limits,
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The status, of whatever class: only callers know which is an error.
+    /// The status. No status is an error by itself, because its meaning depends on the caller.
     pub status: StatusCode,
-    /// The header.
+    /// The header fields.
     pub headers: HeaderMap,
     /// The body.
     pub body: Bytes,
 }
 
 impl Client {
-    /// Reads the authorities. Blocks on files, so it must not be called in a worker.
+    /// Creates a client and reads the trust anchors. Blocks on file I/O, so workers must not call it.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError`] if the trust anchors cannot be read.
     pub fn new(settings: &ClientSettings) -> Result<Self, TlsError> {
         let connector = Connector::new(&ConnectorSettings {
             authorities: settings.authorities.clone(),
@@ -84,23 +88,27 @@ impl Client {
         Ok(Self { connector, limits: settings.limits })
     }
 
-    /// This client with other limits.
+    /// A client with the same trust anchors and sessions, but other limits.
     #[must_use]
     pub fn with_limits(&self, limits: Limits) -> Self {
         Self { connector: self.connector.clone(), limits }
     }
 
-    /// Asks for `url`, and answers whatever the server does.
+    /// Sends a GET request for `url`. Any status is a success.
     pub async fn get(&self, url: &str) -> Result<Answer, FetchError> {
         self.send(request(Method::GET, url, Bytes::new())?).await
     }
 
-    /// The body that `url` stands for: any answer but 200 is an error.
+    /// Sends a GET request and returns the body.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::Status`] for any status except 200, and those of [`send`](Self::send).
     pub async fn get_ok(&self, url: &str) -> Result<Bytes, FetchError> {
         ok(self.get(url).await?, &Method::GET, url)
     }
 
-    /// Sends `body` to `url`, and answers whatever the server does.
+    /// Sends a POST request with `body`. Any status is a success.
     pub async fn post(
         &self,
         url: &str,
@@ -112,7 +120,11 @@ impl Client {
         self.send(request).await
     }
 
-    /// As [`post`](Self::post), for callers to whom any answer but 200 is an error.
+    /// Sends a POST request and returns the response body.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::Status`] for any status except 200, and those of [`send`](Self::send).
     pub async fn post_ok(
         &self,
         url: &str,
@@ -122,7 +134,12 @@ impl Client {
         ok(self.post(url, content_type, body).await?, &Method::POST, url)
     }
 
-    /// Sends any request whose URI is absolute. `Host`, `Connection` and `User-Agent` are the client's to set.
+    /// Sends a request with an absolute URI. The client sets `Host`, `Connection` and `Accept-Encoding`, and extends
+    /// `User-Agent`.
+    ///
+    /// # Errors
+    ///
+    /// [`FetchError`] with the [`Reason`]: invalid URL, failed connection, or an exceeded limit.
     pub async fn send(&self, request: Request<Bytes>) -> Result<Answer, FetchError> {
         let (mut url, method) = (request.uri().clone(), request.method().clone());
         let answered = timeout(self.limits.time, self.follow(request, &mut url)).await;
@@ -130,7 +147,7 @@ impl Client {
         result.map_err(|reason| FetchError { method, url: url.to_string(), reason })
     }
 
-    /// Sends the request, and once more where the answer leads elsewhere; `url` is where it was sent last.
+    /// Sends the request and follows redirects; `url` becomes the last URL.
     async fn follow(&self, request: Request<Bytes>, url: &mut Uri) -> Result<Answer, Reason> {
         let (head, body) = request.into_parts();
         let follows = matches!(head.method, Method::GET | Method::HEAD);
@@ -178,7 +195,7 @@ fn request(method: Method, url: &str, body: Bytes) -> Result<Request<Bytes>, Fet
     Ok(request)
 }
 
-/// The caller's header with what is the client's to say.
+/// The caller's header fields, with those that the client sets.
 fn headers(given: &HeaderMap, place: &Place) -> HeaderMap {
     let mut headers = given.clone();
     headers.insert(HOST, place.header.clone());
@@ -203,7 +220,7 @@ where
 {
     let (mut sender, connection) =
         http1::Builder::new().max_buf_size(HEAD).handshake(TokioIo::new(io)).await.map_err(Reason::Http)?;
-    // Its end is no end of the answer: what has come may not have been read yet.
+    // The response may still be buffered when the connection ends, so the end must not cancel `exchange`.
     let driven = async {
         let _ = connection.await;
         pending::<()>().await;
@@ -243,7 +260,8 @@ mod tests {
         Client::new(&ClientSettings { authorities, limits }).expect("a client")
     }
 
-    /// A server that gives its connections these answers in turn, and closes each. It returns the heads that came.
+    /// A server that accepts one connection for each of `answers` and closes it after the response. Returns the
+    /// received heads.
     async fn server(answers: Vec<String>) -> (String, tokio::task::JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let url = format!("http://{}", listener.local_addr().expect("address"));
@@ -256,7 +274,7 @@ mod tests {
                     assert!(tcp.read_buf(&mut head).await.expect("read") > 0);
                 }
                 heads.push(String::from_utf8(head).expect("text"));
-                // The client may have gone: that is what some tests are about.
+                // The client may have closed the connection; some tests depend on it.
                 let _ = tcp.write_all(answer.as_bytes()).await;
             }
             heads

@@ -1,52 +1,52 @@
-//! Why an errand failed, said so that an operator can put it right.
+//! Errors of requests, with the correction that an operator can make.
 
 use std::io;
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// An errand that failed. The text names the address and the reason.
+/// A failed request. Its text contains method, URL and [`Reason`].
 #[derive(Debug, Error)]
 #[error("{method} {url}: {reason}")]
 pub struct FetchError {
-    /// The method of the request.
+    /// Method of the request.
     pub method: http::Method,
-    /// The address that was asked last: after redirects, not the first.
+    /// URL of the last request, after redirects.
     pub url: String,
-    /// What went wrong.
+    /// The reason.
     #[source]
     pub reason: Reason,
 }
 
-/// What went wrong with an errand.
+/// Reasons for which a request fails.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The address cannot be asked.
+    /// The URL cannot be requested.
     #[error("not an address that can be asked: {0}; write one as \"https://host/path\"")]
     Url(String),
-    /// There is no connection, or it was lost. The text of the source names host and address.
+    /// The connection failed. The source names host and address.
     #[error("{0}")]
     Connect(#[source] io::Error),
-    /// The server could not be verified, or does not speak TLS.
+    /// The server's certificate is invalid, or the server does not use TLS.
     #[error("TLS: {0}")]
     Tls(#[source] io::Error),
-    /// The server does not speak HTTP, or closed the connection in the middle.
+    /// The server does not use HTTP, or closed the connection early.
     #[error("HTTP: {0}")]
     Http(#[source] hyper::Error),
-    /// No whole answer came in time.
+    /// The response was not complete within [`Limits::time`](crate::Limits::time).
     #[error("no answer within {} s", .0.as_secs_f32())]
     TimedOut(Duration),
-    /// The answer is longer than it may be, in bytes.
+    /// The body exceeds [`Limits::body`](crate::Limits::body) bytes.
     #[error("the answer is longer than {0} bytes")]
     TooLarge(usize),
-    /// The answer leads elsewhere too often.
+    /// The response redirects more often than [`Limits::redirects`](crate::Limits::redirects).
     #[error("more than {0} redirects")]
     TooManyRedirects(u8),
-    /// The answer leads to where this client does not go.
+    /// The response redirects to a URL that is not followed: unsupported, or from `https` to `http`.
     #[error("redirected to {0:?}, which is not followed")]
     Redirect(String),
-    /// The answer was another than 200, for callers that take nothing else.
+    /// The status is not 200, for callers that accept no other.
     #[error("the server answered {0}")]
     Status(http::StatusCode),
 }

@@ -1,7 +1,8 @@
-//! The HTTP client for the gateway's own errands: certificate authorities, revocation lists, questions about names.
+//! HTTP client for requests of the gateway itself: certificate authorities, revocation lists, and decisions about
+//! on-demand names.
 //!
-//! Requests of visitors do not come here; `brisk-proxy` forwards those. An errand is rare, may take its time, and must never
-//! take more memory than it was given: answers are read whole, under limits of size, time and redirects.
+//! Requests of clients are forwarded by `brisk-proxy` instead. The requests here are rare and not urgent, but their
+//! memory must be bounded: a [`FetchResponse`] is read completely, within the [`Limits`] for size, time and redirects.
 
 mod client;
 mod error;

@@ -1,4 +1,4 @@
-//! The parts of an address that a request is made of.
+//! Parts of a URL that a request needs.
 
 use http::uri::Scheme;
 use http::{HeaderValue, Uri};
@@ -7,21 +7,25 @@ use brisk_net::dial::Target;
 
 use crate::error::Reason;
 
-/// Where a request goes, and what it says there.
+/// Destination of a request.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) tls: bool,
-    /// The host, an IPv6 address in brackets.
+    /// Host name; an IPv6 address in brackets.
     pub(crate) host: String,
     pub(crate) dial: Target,
-    /// The `Host` header: with the port unless it is the scheme's own.
+    /// Value of the `Host` header; with the port unless it is the default of the scheme.
     pub(crate) header: HeaderValue,
     /// Path and query.
     pub(crate) path: Uri,
 }
 
 impl Place {
-    /// Takes `uri` apart. Only absolute addresses of http and https, without a user name, are places.
+    /// Parses an absolute URL with scheme `http` or `https`.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::Url`] for any other URI, and for one with user information.
     pub(crate) fn of(uri: &Uri) -> Result<Self, Reason> {
         let wrong = |what: &str| Reason::Url(format!("{uri} {what}"));
         let tls = match uri.scheme() {
@@ -48,8 +52,8 @@ impl Place {
     }
 }
 
-/// Where `location` leads from `from` (RFC 9110 section 10.2.2): an absolute address, or a path on the same host. Others are
-/// not followed, and neither is a way from https to http.
+/// Resolves a `Location` against `from` (RFC 9110 section 10.2.2). `None` if it is not followed: neither an absolute
+/// URL nor an absolute path, or a change from `https` to `http`.
 pub(crate) fn redirected(from: &Uri, location: &str) -> Option<Uri> {
     let mut parts = from.clone().into_parts();
     let next = if location.starts_with('/') && !location.starts_with("//") {
